@@ -1,0 +1,13 @@
+# Compile options that every target of the project shares.
+
+add_library(prepack_options INTERFACE)
+target_compile_features(prepack_options INTERFACE cxx_std_20)
+target_compile_options(prepack_options INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(PREPACK_WERROR)
+  target_compile_options(prepack_options INTERFACE -Werror)
+endif()
+if(PREPACK_SANITIZE)
+  target_compile_options(prepack_options INTERFACE
+    -fsanitize=${PREPACK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(prepack_options INTERFACE -fsanitize=${PREPACK_SANITIZE})
+endif()

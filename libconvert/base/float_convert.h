@@ -1,0 +1,55 @@
+#ifndef PREPACK_BASE_FLOAT_CONVERT_H_
+#define PREPACK_BASE_FLOAT_CONVERT_H_
+
+// Conversions between f32 and the two 16-bit floats. Narrowing rounds to nearest, ties to even,
+// keeps subnormals, turns overflow into infinity and keeps NaN a NaN. Widening is exact.
+// All are bit arithmetic: the result does not depend on the CPU or on its rounding mode.
+
+#include <bit>
+#include <cstdint>
+
+namespace prepack {
+
+constexpr float BF16ToF32(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+constexpr uint16_t F32ToBF16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<uint16_t>((bits >> 16) | 0x40U);
+  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
+constexpr float F16ToF32(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
+  const uint32_t exponent = (bits >> 10) & 0x1FU;
+  const uint32_t mantissa = bits & 0x3FFU;
+  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000U | (mantissa << 13));
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 112U) << 23) | (mantissa << 13));
+  // Subnormal: mantissa · 2^-24, exact in f32.
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
+  return sign != 0 ? -magnitude : magnitude;
+}
+
+constexpr uint16_t F32ToF16(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude > 0x7F800000U) return static_cast<uint16_t>(sign | 0x7E00U);
+  // 65520 is halfway between the largest f16 and what would be the next: it rounds to infinity.
+  if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);
+  const uint32_t exponent = magnitude >> 23;
+  // Number of low bits that f16 cannot hold: 13, and more below the smallest normal (2^-14).
+  const uint32_t shift = exponent >= 113 ? 13U : 126U - exponent;
+  if (shift > 24) return sign;  // below half of the smallest subnormal
+  const uint32_t significand =
+      exponent >= 113 ? magnitude - (112U << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
+  const uint32_t half = 1U << (shift - 1);
+  const uint32_t odd = (significand >> shift) & 1U;
+  return static_cast<uint16_t>(sign | ((significand + half - 1U + odd) >> shift));
+}
+
+}  // namespace prepack
+
+#endif  // PREPACK_BASE_FLOAT_CONVERT_H_

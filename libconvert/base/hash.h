@@ -1,0 +1,38 @@
+#ifndef PREPACK_BASE_HASH_H_
+#define PREPACK_BASE_HASH_H_
+
+// xxh3-128 of a stream of bytes, written as 32 lower-case hex digits (the canonical form that
+// `xxh128sum` prints). It guards against damage and mix-ups, not against an attacker.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace prepack {
+
+class Xxh3Hasher {
+ public:
+  Xxh3Hasher();
+  ~Xxh3Hasher();
+  Xxh3Hasher(Xxh3Hasher&&) noexcept;
+  Xxh3Hasher& operator=(Xxh3Hasher&&) noexcept;
+
+  void Update(std::span<const std::byte> bytes);
+  // The hash of everything so far.
+  std::string HexDigest() const;
+  // Starts again, as if nothing had been hashed.
+  void Reset();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string Xxh3Hex(std::span<const std::byte> bytes);
+std::string Xxh3Hex(std::string_view text);
+
+}  // namespace prepack
+
+#endif  // PREPACK_BASE_HASH_H_

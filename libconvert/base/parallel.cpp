@@ -1,0 +1,76 @@
+#include "base/parallel.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace prepack {
+
+unsigned ThreadCount(unsigned jobs) {
+  if (jobs != 0) return jobs;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    const int cpus = CPU_COUNT(&set);
+    if (cpus > 0) return static_cast<unsigned>(cpus);
+  }
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+namespace {
+
+Status RunTask(const std::function<Status(size_t, unsigned)>& task, size_t index, unsigned worker) {
+  try {
+    return task(index, worker);
+  } catch (const std::bad_alloc&) {
+    return Status(ErrorKind::kSystem, "", "out of memory").Hint("Use fewer threads with --jobs");
+  } catch (const std::exception& error) {
+    return {ErrorKind::kSystem, "", error.what()};
+  }
+}
+
+}  // namespace
+
+Status ParallelFor(size_t count, unsigned threads,
+                   const std::function<Status(size_t, unsigned)>& task) {
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  Status first_error;
+  size_t first_error_index = std::numeric_limits<size_t>::max();
+  std::atomic<bool> failed = false;
+
+  const auto work = [&](unsigned worker) {
+    while (!failed.load(std::memory_order_relaxed)) {
+      const size_t index = next.fetch_add(1, std::memory_order_relaxed);
+      if (index >= count) return;
+      Status status = RunTask(task, index, worker);
+      if (status.ok()) continue;
+      const std::lock_guard lock(mutex);
+      failed = true;
+      if (index < first_error_index) {
+        first_error_index = index;
+        first_error = std::move(status);
+      }
+    }
+  };
+
+  const size_t useful = std::min<size_t>(threads, count);
+  std::vector<std::jthread> helpers;
+  for (unsigned worker = 1; worker < useful; ++worker) {
+    try {
+      helpers.emplace_back(work, worker);
+    } catch (const std::system_error&) {
+      break;  // fewer threads do the same work
+    }
+  }
+  if (count > 0) work(0);
+  helpers.clear();
+  return first_error;
+}
+
+}  // namespace prepack

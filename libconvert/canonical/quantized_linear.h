@@ -1,0 +1,67 @@
+#ifndef PREPACK_CANONICAL_QUANTIZED_LINEAR_H_
+#define PREPACK_CANONICAL_QUANTIZED_LINEAR_H_
+
+// One quantized linear layer in the canonical layout: y = x · Wᵀ + bias with
+//
+//     W[n, k] = (code[n, k] − zero_point[n, k / group_size]) · scale[n, k / group_size]
+//
+// codes [N, K] unsigned, scales f32 [N, G] (an exact widening of what is stored), zero points u8
+// [N, G] in the domain of the codes. G = K / group_size.
+//
+// Every reader delivers this and every layout consumes it; readers and layouts never know of each
+// other. An object describes; the bytes are read panel by panel when asked for, from any thread.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "canonical/panel.h"
+#include "canonical/scheme.h"
+
+namespace prepack {
+
+class QuantizedLinear {
+ public:
+  virtual ~QuantizedLinear() = default;
+  QuantizedLinear() = default;
+  QuantizedLinear(const QuantizedLinear&) = delete;
+  QuantizedLinear& operator=(const QuantizedLinear&) = delete;
+
+  // Full name of the module, e.g. "model.layers.0.mlp.down_proj".
+  const std::string& module() const { return module_; }
+  const Scheme& scheme() const { return scheme_; }
+  uint64_t n() const { return n_; }  // output channels
+  uint64_t k() const { return k_; }  // input channels
+  uint64_t groups() const { return k_ / scheme_.group_size; }
+  // Dtype that the scales are stored in.
+  DType stored_scale_dtype() const { return stored_scale_dtype_; }
+  // Names of the source tensors that this module is made of, bias not included: it is not
+  // quantized and passes through like any other tensor.
+  const std::vector<std::string>& source_tensors() const { return source_tensors_; }
+  // Bytes of those tensors.
+  uint64_t source_bytes() const { return source_bytes_; }
+
+  // Fills `out` (PanelBytes(range) bytes) with the codes of the panel.
+  virtual Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const = 0;
+  // Fills `out` [rows, G] with the scales of channels [n0, n0 + rows). NaN, infinity and zero are
+  // kMalformed; the message names the tensor and the element.
+  virtual Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const = 0;
+  // Fills `out` [rows, G] with zero points; ZeroOfSymmetric() throughout when symmetric.
+  virtual Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const = 0;
+
+ protected:
+  std::string module_;
+  Scheme scheme_;
+  uint64_t n_ = 0;
+  uint64_t k_ = 0;
+  DType stored_scale_dtype_ = DType::kBF16;
+  std::vector<std::string> source_tensors_;
+  uint64_t source_bytes_ = 0;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CANONICAL_QUANTIZED_LINEAR_H_

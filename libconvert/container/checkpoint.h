@@ -1,0 +1,78 @@
+#ifndef PREPACK_CONTAINER_CHECKPOINT_H_
+#define PREPACK_CONTAINER_CHECKPOINT_H_
+
+// A Hugging-Face-style folder: config.json, *.safetensors (one, or several with an index), and
+// side files such as the tokenizer. Opened read-only; only headers are read at first.
+//
+// Checked when opened: every shard's header; index against headers in both directions (a tensor
+// that the index names must be in the shard it names, a tensor in a shard must be in the index,
+// no tensor in two shards, shards present, shard names plain file names); *.safetensors files in
+// the folder that the index does not know are an error too, because loaders disagree about them.
+// A missing tensor, a tensor in two shards and a stale index are errors, never warnings.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "container/json_strict.h"
+#include "container/safetensors.h"
+#include "io/file.h"
+
+namespace prepack {
+
+// A tensor and where its bytes lie.
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::kU8;
+  std::vector<uint64_t> shape;
+  size_t file = 0;      // index into Checkpoint::files()
+  uint64_t offset = 0;  // bytes from the start of that file
+  uint64_t bytes = 0;
+};
+
+struct CheckpointFile {
+  std::string name;  // plain file name
+  File file;
+  SafetensorsHeader header;
+};
+
+class Checkpoint {
+ public:
+  // A folder, or a single .safetensors file (then config() is empty and the folder's other files
+  // are not looked at).
+  static Result<Checkpoint> Open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  // The parsed config.json, or an empty object when there is none.
+  const Json& config() const { return config_; }
+  const std::vector<CheckpointFile>& files() const { return files_; }
+  // By name, ascending.
+  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  const StoredTensor* Find(std::string_view name) const;
+  // "FILE: tensor NAME", for errors.
+  std::string Where(const StoredTensor& tensor) const;
+  // Plain names of the regular files that are neither weights, nor index, nor config.json.
+  const std::vector<std::string>& side_files() const { return side_files_; }
+  // Size of all tensors.
+  uint64_t total_bytes() const;
+
+  // Fills `out` from byte `offset` of the tensor; a range outside it is an error.
+  Status Read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  Checkpoint() = default;
+
+  std::filesystem::path path_;
+  Json config_ = Json::object();
+  std::vector<CheckpointFile> files_;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::vector<std::string> side_files_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONTAINER_CHECKPOINT_H_

@@ -1,0 +1,60 @@
+#ifndef PREPACK_CONTAINER_SAFETENSORS_WRITER_H_
+#define PREPACK_CONTAINER_SAFETENSORS_WRITER_H_
+
+// Writes a safetensors file of known shape, from any number of threads, in any order.
+//
+// The header is written first and padded with spaces so that data starts at a multiple of 4096.
+// The format allows no holes between tensors, so every tensor starts at a multiple of 64 only if
+// the sizes of those before it are multiples of 64: PlanSafetensors puts these first (in the given
+// order) and the small odd ones last, largest power-of-two alignment first, so that each of them
+// is at least aligned to its element. The first odd tensor is aligned to 64 too.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "container/safetensors.h"
+
+namespace prepack {
+
+inline constexpr uint64_t kDataAlignment = 4096;  // a page: consumers map the data
+inline constexpr uint64_t kTensorAlignment = 64;  // a cache line and an AVX-512 register
+
+// A tensor to write. `begin` and `end` of the result are set by PlanSafetensors.
+struct SafetensorsPlan {
+  SafetensorsHeader header;
+  std::string header_bytes;  // the 8 length bytes, the JSON and its padding
+  uint64_t file_bytes = 0;
+};
+
+// Lays the tensors out. Names must be unique; sizes are checked for overflow.
+Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
+                                        std::map<std::string, std::string> metadata);
+
+class SafetensorsWriter {
+ public:
+  // Creates the file, reserves its space and writes the header.
+  static Result<SafetensorsWriter> Create(const std::filesystem::path& path, SafetensorsPlan plan);
+
+  const SafetensorsHeader& header() const { return plan_.header; }
+  const File& file() const { return file_; }
+
+  // Writes `bytes` at `offset` inside tensor `index` of header().tensors; the range is checked.
+  // Threads may write different ranges at the same time.
+  Status Write(size_t index, uint64_t offset, std::span<const std::byte> bytes);
+  // Flushes to the disk. That every byte was written is up to the caller.
+  Status Sync();
+
+ private:
+  SafetensorsWriter(File file, SafetensorsPlan plan);
+
+  File file_;
+  SafetensorsPlan plan_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONTAINER_SAFETENSORS_WRITER_H_

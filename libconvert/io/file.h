@@ -1,0 +1,68 @@
+#ifndef PREPACK_IO_FILE_H_
+#define PREPACK_IO_FILE_H_
+
+// Files, with the loops that POSIX asks for (short reads and writes, EINTR). Positioned reads and
+// writes only, so that threads can share one file. Reading goes through pread, not through a
+// mapping: a file that shrinks while it is read gives an error here, and a SIGBUS there.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace prepack {
+
+// An open regular file. Closes itself.
+class File {
+ public:
+  // Opens an existing regular file for reading; a folder, FIFO or device is kMalformed (and is
+  // never waited for).
+  static Result<File> OpenForRead(const std::filesystem::path& path);
+  // Creates a new file for writing (and reading back), with the permissions that the umask leaves
+  // of 0666; an existing file is an error.
+  static Result<File> CreateNew(const std::filesystem::path& path);
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::filesystem::path& path() const { return path_; }
+  // Size when the file was opened, or as set by Allocate.
+  uint64_t size() const { return size_; }
+
+  // Fills `out` from `offset`; anything short of that is an error which says how many bytes are
+  // missing.
+  Status ReadAt(uint64_t offset, std::span<std::byte> out) const;
+  Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
+  // Reserves the space at once, so that a full disk is noticed before any work is done. Where the
+  // file system cannot reserve, the file is only extended.
+  Status Allocate(uint64_t bytes);
+  // Flushes to the disk (fdatasync).
+  Status Sync();
+
+ private:
+  File(int fd, std::filesystem::path path, uint64_t size);
+
+  int fd_ = -1;
+  std::filesystem::path path_;
+  uint64_t size_ = 0;
+};
+
+// A whole small file as text; larger than `max_bytes` is kMalformed.
+Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes);
+// Writes a new file and flushes it.
+Status WriteTextFile(const std::filesystem::path& path, std::string_view text);
+// Copies a regular file into a new one, in bounded memory, and flushes it.
+Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to);
+// Makes renames and new names in `folder` durable (fsync on the folder).
+Status SyncFolder(const std::filesystem::path& folder);
+
+}  // namespace prepack
+
+#endif  // PREPACK_IO_FILE_H_

@@ -1,0 +1,54 @@
+#ifndef PREPACK_IO_OUTPUT_FOLDER_H_
+#define PREPACK_IO_OUTPUT_FOLDER_H_
+
+// An output folder that appears whole or not at all.
+//
+// The files are written into a hidden sibling, `.NAME.prepack-partial`: a sibling, because rename
+// is atomic only inside one file system. Commit flushes the folder, renames it to its final name
+// and flushes the parent. Whatever happens before that leaves nothing under the final name.
+//
+//   error, exception, SIGINT, SIGTERM   the destructor removes the hidden folder
+//   SIGKILL, power loss                 the hidden folder stays; the next Create for the same
+//                                       name finds that its lock is free and removes it
+//   another prepack still writes there  Create refuses (the lock is held)
+//
+// An existing output is refused unless `replace` is set; then it is exchanged with the new folder
+// in one step and removed afterwards. Only a folder that holds a manifest (prepack.json), or
+// nothing at all, is ever replaced: a mistyped path cannot destroy someone's data.
+
+#include <filesystem>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace prepack {
+
+// The file that marks a packed folder.
+inline constexpr std::string_view kManifestName = "prepack.json";
+
+class OutputFolder {
+ public:
+  static Result<OutputFolder> Create(const std::filesystem::path& final_path, bool replace);
+
+  OutputFolder(OutputFolder&& other) noexcept;
+  OutputFolder& operator=(OutputFolder&& other) noexcept;
+  ~OutputFolder();
+
+  // Where to write; inside the hidden folder.
+  const std::filesystem::path& path() const { return partial_path_; }
+
+  // Makes the folder appear under its final name. Every file must have been flushed.
+  Status Commit();
+
+ private:
+  OutputFolder(std::filesystem::path final_path, std::filesystem::path partial_path, int lock_fd);
+  void Discard() noexcept;
+
+  std::filesystem::path final_path_;
+  std::filesystem::path partial_path_;
+  int lock_fd_ = -1;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_IO_OUTPUT_FOLDER_H_

@@ -1,0 +1,21 @@
+#ifndef PREPACK_LAYOUTS_FINGERPRINT_H_
+#define PREPACK_LAYOUTS_FINGERPRINT_H_
+
+// The packing fingerprint of a layout: the hash of what it makes of a fixed pseudo-random module.
+// It stands in the table, goes into every manifest, and is recomputed in milliseconds: when a
+// change moves a nibble, the fingerprint changes, and the layout needs a new version.
+
+#include <string>
+
+#include "layouts/layout.h"
+
+namespace prepack {
+
+// Packs the probe modules (symmetric and asymmetric where the layout takes both; N and K the
+// smallest multiples of the layout's block that are no power of two; zero points 0 and 15 among
+// them; scales that need rounding) and hashes, in the order of parts(), dtype, shape and bytes.
+std::string PackingFingerprint(const Layout& layout, Isa isa);
+
+}  // namespace prepack
+
+#endif  // PREPACK_LAYOUTS_FINGERPRINT_H_

@@ -1,0 +1,11 @@
+#ifndef PREPACK_TESTS_CATCH_H_
+#define PREPACK_TESTS_CATCH_H_
+
+// The one place that knows whether Catch2 is version 2 (Debian 12) or 3 (later).
+#if __has_include(<catch2/catch.hpp>)
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+#endif
+
+#endif  // PREPACK_TESTS_CATCH_H_

@@ -38,7 +38,9 @@ std::string Xxh3Hex(std::span<const std::byte> bytes) {
 }
 
 std::string Xxh3Hex(std::string_view text) {
-  return Xxh3Hex(std::as_bytes(std::span(text.data(), text.size())));
+  Xxh3Hasher hasher;
+  hasher.Update(text);
+  return hasher.HexDigest();
 }
 
 }  // namespace prepack

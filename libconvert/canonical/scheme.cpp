@@ -16,6 +16,16 @@ uint8_t ZeroOfSymmetric(CodeType code) {
   return static_cast<uint8_t>(1U << (CodeBits(code) - 1));
 }
 
+std::string_view GranularityName(Granularity granularity) {
+  return granularity == Granularity::kChannel ? "channel" : "group";
+}
+
+std::optional<Granularity> GranularityFromName(std::string_view name) {
+  if (name == "channel") return Granularity::kChannel;
+  if (name == "group") return Granularity::kGroup;
+  return std::nullopt;
+}
+
 std::string SchemeName(const Scheme& scheme) {
   std::string_view activations;
   switch (scheme.activations) {
@@ -27,9 +37,10 @@ std::string SchemeName(const Scheme& scheme) {
 }
 
 std::string DescribeScheme(const Scheme& scheme) {
-  const std::string granularity = scheme.granularity == Granularity::kChannel
-                                      ? std::string("channel")
-                                      : fmt::format("group {}", scheme.group_size);
+  std::string granularity(GranularityName(scheme.granularity));
+  if (scheme.granularity == Granularity::kGroup) {
+    granularity += fmt::format(" {}", scheme.group_size);
+  }
   return fmt::format("{} {} {}", SchemeName(scheme), granularity,
                      scheme.symmetric ? "symmetric" : "asymmetric");
 }

@@ -4,10 +4,9 @@
 // What the numbers of a quantized linear layer mean, whatever quantizer stored them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
-
-#include "base/dtype.h"
 
 namespace prepack {
 
@@ -41,6 +40,10 @@ struct Scheme {
 uint32_t CodeBits(CodeType code);
 // The zero point that a symmetric scheme implies: 2^(bits - 1).
 uint8_t ZeroOfSymmetric(CodeType code);
+
+// "channel" or "group", as in JSON.
+std::string_view GranularityName(Granularity granularity);
+std::optional<Granularity> GranularityFromName(std::string_view name);
 
 // Short name as users know it: "w4a16".
 std::string SchemeName(const Scheme& scheme);

@@ -1,0 +1,28 @@
+#ifndef PREPACK_CONTAINER_JSON_FIELDS_H_
+#define PREPACK_CONTAINER_JSON_FIELDS_H_
+
+// Reads members of a JSON object that must be there and have a given type. A missing member or
+// another type is kMalformed; `where` names the object for the message.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "container/json_strict.h"
+
+namespace prepack {
+
+// The pointers live as long as `object`.
+Result<const Json*> ObjectField(const Json& object, std::string_view key, std::string_view where);
+Result<const Json*> ArrayField(const Json& object, std::string_view key, std::string_view where);
+Result<std::string> StringField(const Json& object, std::string_view key, std::string_view where);
+Result<uint64_t> UintField(const Json& object, std::string_view key, std::string_view where);
+Result<bool> BoolField(const Json& object, std::string_view key, std::string_view where);
+Result<std::vector<uint64_t>> UintArrayField(const Json& object, std::string_view key,
+                                             std::string_view where);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONTAINER_JSON_FIELDS_H_

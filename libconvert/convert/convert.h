@@ -1,0 +1,59 @@
+#ifndef PREPACK_CONVERT_CONVERT_H_
+#define PREPACK_CONVERT_CONVERT_H_
+
+// The whole conversion: a quantized checkpoint goes in, a packed folder comes out.
+//
+//   open, read, plan         from headers; nothing is written before the plan is known to be sound
+//   shards                   created at full size, so that a full disk is noticed at once
+//   panels                   reader → layout → output, on all threads, in any order
+//   hashes                   one pass over what was written, one over the source tensors
+//   side files, manifest     then the hidden folder is renamed
+//
+// Memory: threads × panel, and the headers. The source is opened read-only.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "convert/output_shards.h"
+#include "convert/plan.h"
+#include "formats/format.h"
+
+namespace prepack {
+
+struct ConvertOptions {
+  std::filesystem::path source;
+  std::filesystem::path output;
+  PlanOptions plan;
+  Fallback fallback = Fallback::kKeep;
+  unsigned jobs = 0;     // threads; 0: one per CPU
+  bool replace = false;  // an existing packed folder may be replaced
+  uint64_t shard_bytes = kDefaultShardBytes;
+};
+
+// What was done, for the user.
+struct ConvertReport {
+  std::string target;
+  std::string format;
+  size_t packed_modules = 0;
+  std::map<std::string, size_t> layouts;    // layout id → modules
+  std::map<std::string, std::string> kept;  // module → why it was left as stored
+  size_t copied_tensors = 0;
+  uint64_t source_bytes = 0;  // of all tensors
+  uint64_t output_bytes = 0;  // of all shards
+  size_t shards = 0;
+  std::string source_fingerprint;
+  std::vector<Finding> findings;
+};
+
+// Fails with nothing visible at the output path.
+Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_CONVERT_H_

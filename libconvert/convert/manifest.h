@@ -1,0 +1,80 @@
+#ifndef PREPACK_CONVERT_MANIFEST_H_
+#define PREPACK_CONVERT_MANIFEST_H_
+
+// prepack.json: what was made from what, with checksums. Consumers rely on it; the schema is
+// schemas/manifest.schema.json. A packed folder is a derived artifact: the manifest binds it to its
+// source (by hash), to the layouts (by version and fingerprint) and to its own files.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "canonical/scheme.h"
+#include "container/json_strict.h"
+
+namespace prepack {
+
+inline constexpr int kManifestVersion = 1;
+inline constexpr uint64_t kMaxManifestBytes = 1ULL << 30;
+
+// A tensor of the output and its bytes.
+struct TensorRecord {
+  std::string tensor;
+  std::string file;
+  uint64_t offset = 0;  // bytes from the start of the file
+  DType dtype = DType::kU8;
+  std::vector<uint64_t> shape;
+  std::string xxh3_128;
+
+  uint64_t bytes() const { return TensorBytes(dtype, shape).value_or(0); }
+};
+
+struct ModuleRecord {
+  std::string layout;
+  Scheme scheme;
+  uint64_t n = 0;
+  uint64_t k = 0;
+  DType stored_scale_dtype = DType::kBF16;
+  std::string scale_rounding;                 // see ScaleRounding in layouts/layout.h
+  std::string source_xxh3_128;                // of the source tensors, see SourceHash
+  std::map<std::string, TensorRecord> parts;  // by part name
+};
+
+struct LayoutRecord {
+  uint32_t version = 0;
+  std::string fingerprint;
+};
+
+struct FileRecord {
+  uint64_t bytes = 0;
+  std::string xxh3_128;
+};
+
+struct Manifest {
+  std::string prepack_version;
+  std::string target;
+  DType activation_dtype = DType::kBF16;
+  std::string source_format;
+  std::string source_fingerprint;  // of all tensors of the source
+  Json source_quantization_config;
+  std::map<std::string, LayoutRecord> layouts;
+  std::map<std::string, ModuleRecord> modules;
+  std::map<std::string, std::string> kept;  // module → why it was left as stored
+  std::vector<TensorRecord> tensors;        // passed through bit for bit; ascending by name
+  std::map<std::string, FileRecord> files;  // every file of the folder but the manifest
+};
+
+// The text of prepack.json. Its last member is the hash of everything before it.
+std::string ManifestText(const Manifest& manifest);
+
+// Reads and checks the manifest of a packed folder. kMalformed when it is damaged or not of the
+// form that the schema says; kUnsupported when a newer prepack wrote it.
+Result<Manifest> ReadManifest(const std::filesystem::path& folder);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_MANIFEST_H_

@@ -1,0 +1,282 @@
+#include <fmt/format.h>
+
+#include <set>
+
+#include "base/checked.h"
+#include "base/hash.h"
+#include "container/json_fields.h"
+#include "convert/manifest.h"
+#include "convert/manifest_text.h"
+#include "io/file.h"
+#include "io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+// The hash stands in the text itself: it covers all that comes before it.
+Status CheckHash(std::string_view text, std::string_view where) {
+  const size_t at = text.rfind(kManifestHashPrefix);
+  if (at == std::string_view::npos) {
+    return Malformed(where, "the manifest has no hash of itself")
+        .Hint("It was edited or damaged: run `prepack convert` again");
+  }
+  const std::string_view stored = text.substr(at + kManifestHashPrefix.size());
+  const std::string computed = Xxh3Hex(text.substr(0, at));
+  if (stored == computed + "\"\n}\n") return {};
+  return Malformed(where, "the manifest is not what was written: its hash differs")
+      .Found(computed)
+      .Expected(stored.substr(0, computed.size()))
+      .Hint("It was edited or damaged: run `prepack convert` again");
+}
+
+// A plain name: no path can leave the folder.
+Status CheckFileName(const std::string& name, std::string_view where) {
+  if (!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos) {
+    return {};
+  }
+  return Malformed(where, "not a plain file name").Found(name);
+}
+
+Result<DType> DTypeField(const Json& object, std::string_view key, std::string_view where) {
+  const Result<std::string> name = StringField(object, key, where);
+  if (!name.ok()) return name.status();
+  const std::optional<DType> dtype = DTypeFromName(*name);
+  if (dtype) return *dtype;
+  return Malformed(where, fmt::format("field \"{}\" is no known dtype", key))
+      .Found(*name)
+      .Expected(AllDTypeNames());
+}
+
+Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
+  TensorRecord tensor;
+  Result<std::string> name = StringField(json, "tensor", where);
+  if (!name.ok()) return name.status();
+  Result<std::string> file = StringField(json, "file", where);
+  if (!file.ok()) return file.status();
+  if (Status status = CheckFileName(*file, where); !status.ok()) return status;
+  const Result<uint64_t> offset = UintField(json, "offset", where);
+  if (!offset.ok()) return offset.status();
+  const Result<DType> dtype = DTypeField(json, "dtype", where);
+  if (!dtype.ok()) return dtype.status();
+  Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", where);
+  if (!shape.ok()) return shape.status();
+  Result<std::string> hash = StringField(json, "xxh3_128", where);
+  if (!hash.ok()) return hash.status();
+
+  tensor.tensor = *std::move(name);
+  tensor.file = *std::move(file);
+  tensor.offset = *offset;
+  tensor.dtype = *dtype;
+  tensor.shape = *std::move(shape);
+  tensor.xxh3_128 = *std::move(hash);
+  const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
+  if (!bytes || !CheckedAdd(tensor.offset, *bytes)) {
+    return Malformed(where, "the size of the tensor overflows");
+  }
+  return tensor;
+}
+
+Result<Scheme> ReadScheme(const Json& json, uint64_t k, std::string_view where) {
+  Scheme scheme;
+  const Result<uint64_t> group_size = UintField(json, "group_size", where);
+  if (!group_size.ok()) return group_size.status();
+  const Result<std::string> granularity = StringField(json, "granularity", where);
+  if (!granularity.ok()) return granularity.status();
+  const Result<bool> symmetric = BoolField(json, "symmetric", where);
+  if (!symmetric.ok()) return symmetric.status();
+  const Result<std::string> name = StringField(json, "scheme", where);
+  if (!name.ok()) return name.status();
+
+  scheme.group_size = *group_size;
+  scheme.symmetric = *symmetric;
+  const std::optional<Granularity> parsed = GranularityFromName(*granularity);
+  if (!parsed) {
+    return Malformed(where, "unknown granularity").Found(*granularity).Expected("channel or group");
+  }
+  scheme.granularity = *parsed;
+  if (scheme.group_size == 0 || k % scheme.group_size != 0) {
+    return Malformed(where, "the group size does not divide the input channels")
+        .Found(fmt::format("group size {}, K = {}", scheme.group_size, k));
+  }
+  if (SchemeName(scheme) != *name) {
+    return Unsupported(where, "this version does not know the scheme").Found(*name);
+  }
+  return scheme;
+}
+
+Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
+  ModuleRecord module;
+  Result<std::string> layout = StringField(json, "layout", where);
+  if (!layout.ok()) return layout.status();
+  const Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", where);
+  if (!shape.ok()) return shape.status();
+  if (shape->size() != 2 || (*shape)[0] == 0 || (*shape)[1] == 0) {
+    return Malformed(where, "field \"shape\" is not [N, K]");
+  }
+  const Result<Scheme> scheme = ReadScheme(json, (*shape)[1], where);
+  if (!scheme.ok()) return scheme.status();
+  const Result<DType> scale_dtype = DTypeField(json, "stored_scale_dtype", where);
+  if (!scale_dtype.ok()) return scale_dtype.status();
+  Result<std::string> rounding = StringField(json, "scale_rounding", where);
+  if (!rounding.ok()) return rounding.status();
+  Result<std::string> source = StringField(json, "source_xxh3_128", where);
+  if (!source.ok()) return source.status();
+  const Result<const Json*> parts = ObjectField(json, "parts", where);
+  if (!parts.ok()) return parts.status();
+
+  module.layout = *std::move(layout);
+  module.n = (*shape)[0];
+  module.k = (*shape)[1];
+  module.scheme = *scheme;
+  module.stored_scale_dtype = *scale_dtype;
+  module.scale_rounding = *std::move(rounding);
+  module.source_xxh3_128 = *std::move(source);
+  for (const auto& [name, part] : (*parts)->items()) {
+    Result<TensorRecord> record = ReadTensor(part, fmt::format("{}: part {}", where, name));
+    if (!record.ok()) return record.status();
+    module.parts.emplace(name, *std::move(record));
+  }
+  return module;
+}
+
+Status ReadLayouts(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<const Json*> layouts = ObjectField(json, "layouts", where);
+  if (!layouts.ok()) return layouts.status();
+  for (const auto& [id, layout] : (*layouts)->items()) {
+    const std::string place = fmt::format("{}: layout {}", where, id);
+    const Result<uint64_t> version = UintField(layout, "version", place);
+    if (!version.ok()) return version.status();
+    Result<std::string> fingerprint = StringField(layout, "fingerprint", place);
+    if (!fingerprint.ok()) return fingerprint.status();
+    if (*version > UINT32_MAX) return Malformed(place, "the version is out of range");
+    manifest.layouts[id] = {static_cast<uint32_t>(*version), *std::move(fingerprint)};
+  }
+  return {};
+}
+
+Status ReadModules(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<const Json*> modules = ObjectField(json, "modules", where);
+  if (!modules.ok()) return modules.status();
+  for (const auto& [name, module] : (*modules)->items()) {
+    const std::string place = fmt::format("{}: module {}", where, name);
+    Result<ModuleRecord> record = ReadModule(module, place);
+    if (!record.ok()) return record.status();
+    if (!manifest.layouts.contains(record->layout)) {
+      return Malformed(place, "its layout is not listed under \"layouts\"").Found(record->layout);
+    }
+    manifest.modules.emplace(name, *std::move(record));
+  }
+  const Result<const Json*> kept = ObjectField(json, "kept", where);
+  if (!kept.ok()) return kept.status();
+  for (const auto& [name, why] : (*kept)->items()) {
+    Result<std::string> reason = StringField(**kept, name, where);
+    if (!reason.ok()) return reason.status();
+    manifest.kept.emplace(name, *std::move(reason));
+  }
+  return {};
+}
+
+Status ReadTensorsAndFiles(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<const Json*> tensors = ArrayField(json, "tensors", where);
+  if (!tensors.ok()) return tensors.status();
+  for (const Json& tensor : **tensors) {
+    Result<TensorRecord> record =
+        ReadTensor(tensor, fmt::format("{}: tensors[{}]", where, manifest.tensors.size()));
+    if (!record.ok()) return record.status();
+    manifest.tensors.push_back(*std::move(record));
+  }
+  const Result<const Json*> files = ObjectField(json, "files", where);
+  if (!files.ok()) return files.status();
+  for (const auto& [name, file] : (*files)->items()) {
+    const std::string place = fmt::format("{}: file {}", where, name);
+    if (Status status = CheckFileName(name, place); !status.ok()) return status;
+    const Result<uint64_t> bytes = UintField(file, "bytes", place);
+    if (!bytes.ok()) return bytes.status();
+    Result<std::string> hash = StringField(file, "xxh3_128", place);
+    if (!hash.ok()) return hash.status();
+    manifest.files[name] = {*bytes, *std::move(hash)};
+  }
+  return {};
+}
+
+// Every tensor must lie inside a file that the manifest lists.
+Status CheckRanges(const Manifest& manifest, std::string_view where) {
+  const auto check = [&](const TensorRecord& tensor) -> Status {
+    const auto file = manifest.files.find(tensor.file);
+    if (file != manifest.files.end() && tensor.offset + tensor.bytes() <= file->second.bytes) {
+      return {};
+    }
+    return Malformed(fmt::format("{}: tensor {}", where, tensor.tensor),
+                     "its bytes are not inside a file of the manifest")
+        .Found(tensor.file);
+  };
+  for (const auto& [name, module] : manifest.modules) {
+    for (const auto& [part, tensor] : module.parts) {
+      if (Status status = check(tensor); !status.ok()) return status;
+    }
+  }
+  for (const TensorRecord& tensor : manifest.tensors) {
+    if (Status status = check(tensor); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<uint64_t> version = UintField(json, "manifest_version", where);
+  if (!version.ok()) return version.status();
+  Result<std::string> tool = StringField(json, "prepack_version", where);
+  if (!tool.ok()) return tool.status();
+  if (*version != static_cast<uint64_t>(kManifestVersion)) {
+    return Unsupported(where, "unknown manifest version")
+        .Found(fmt::format("{}, written by prepack {}", *version, *tool))
+        .Expected(fmt::format("{}", kManifestVersion))
+        .Hint("Use that version of prepack, or convert the source again with this one");
+  }
+  Result<std::string> target = StringField(json, "target", where);
+  if (!target.ok()) return target.status();
+  const Result<DType> activation = DTypeField(json, "activation_dtype", where);
+  if (!activation.ok()) return activation.status();
+  const Result<const Json*> source = ObjectField(json, "source", where);
+  if (!source.ok()) return source.status();
+  Result<std::string> format = StringField(**source, "format", where);
+  if (!format.ok()) return format.status();
+  Result<std::string> fingerprint = StringField(**source, "fingerprint", where);
+  if (!fingerprint.ok()) return fingerprint.status();
+  const Result<const Json*> config = ObjectField(**source, "quantization_config", where);
+  if (!config.ok()) return config.status();
+
+  manifest.prepack_version = *std::move(tool);
+  manifest.target = *std::move(target);
+  manifest.activation_dtype = *activation;
+  manifest.source_format = *std::move(format);
+  manifest.source_fingerprint = *std::move(fingerprint);
+  manifest.source_quantization_config = **config;
+  return {};
+}
+
+}  // namespace
+
+Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kManifestName;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return Usage(folder.string(),
+                 fmt::format("this is not a packed folder: it has no {}", kManifestName))
+        .Hint("`prepack convert` makes one from a quantized checkpoint");
+  }
+  const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
+  if (!text.ok()) return text.status();
+  const std::string where = path.string();
+  if (Status status = CheckHash(*text, where); !status.ok()) return status;
+  const Result<Json> json = ParseJsonStrict(*text, where);
+  if (!json.ok()) return json.status();
+
+  Manifest manifest;
+  for (const auto read : {ReadHead, ReadLayouts, ReadModules, ReadTensorsAndFiles}) {
+    if (Status status = read(*json, where, manifest); !status.ok()) return status;
+  }
+  if (Status status = CheckRanges(manifest, where); !status.ok()) return status;
+  return manifest;
+}
+
+}  // namespace prepack

@@ -1,0 +1,20 @@
+#ifndef PREPACK_CONVERT_OUTPUT_PLACE_H_
+#define PREPACK_CONVERT_OUTPUT_PLACE_H_
+
+#include <cstdint>
+#include <filesystem>
+
+#include "base/status.h"
+
+namespace prepack {
+
+// The output may not be the source, lie inside it, or contain it: the source is never touched.
+Status CheckOutputPlace(const std::filesystem::path& source, const std::filesystem::path& output);
+
+// Is there room for `bytes` more on the file system of `folder`? Asked before the first byte is
+// written, so that a conversion of hours does not end in a full disk.
+Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_OUTPUT_PLACE_H_

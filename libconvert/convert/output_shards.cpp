@@ -1,0 +1,123 @@
+#include "convert/output_shards.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+namespace prepack {
+namespace {
+
+// A packed module or a copied tensor, with the place in the source that it starts at.
+struct Unit {
+  std::pair<size_t, uint64_t> place;  // file, offset
+  const ModulePlan* module = nullptr;
+  size_t module_index = 0;
+  const StoredTensor* tensor = nullptr;
+};
+
+std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& plan) {
+  std::vector<Unit> units;
+  std::set<std::string_view> consumed;
+  for (size_t i = 0; i < plan.modules.size(); ++i) {
+    const ModulePlan& module = plan.modules[i];
+    if (module.chosen == nullptr) continue;
+    Unit unit{.place = {SIZE_MAX, UINT64_MAX}, .module = &module, .module_index = i};
+    for (const std::string& name : module.linear->source_tensors()) {
+      consumed.insert(name);
+      const StoredTensor* tensor = checkpoint.Find(name);
+      if (tensor != nullptr) unit.place = std::min(unit.place, {tensor->file, tensor->offset});
+    }
+    units.push_back(unit);
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (consumed.contains(name)) continue;
+    units.push_back({.place = {tensor.file, tensor.offset}, .tensor = &tensor});
+  }
+  // Stable, because empty tensors share an offset: these stay in the order of their names.
+  std::ranges::stable_sort(units, {}, &Unit::place);
+  return units;
+}
+
+std::vector<TensorInfo> TensorsOf(const Unit& unit) {
+  std::vector<TensorInfo> tensors;
+  if (unit.tensor != nullptr) {
+    tensors.push_back(
+        {.name = unit.tensor->name, .dtype = unit.tensor->dtype, .shape = unit.tensor->shape});
+    return tensors;
+  }
+  for (const PartSpec& part : unit.module->parts) {
+    tensors.push_back({.name = fmt::format("{}.{}", unit.module->linear->module(), part.name),
+                       .dtype = part.dtype,
+                       .shape = part.shape});
+  }
+  return tensors;
+}
+
+std::string ShardName(size_t shard, size_t count) {
+  if (count == 1) return "model.safetensors";
+  return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
+}
+
+// Names → slots, once PlanSafetensors has put the tensors of every shard in their order.
+std::unordered_map<std::string, OutputSlot> SlotsByName(const std::vector<SafetensorsPlan>& plans) {
+  std::unordered_map<std::string, OutputSlot> slots;
+  for (size_t shard = 0; shard < plans.size(); ++shard) {
+    const std::vector<TensorInfo>& tensors = plans[shard].header.tensors;
+    for (size_t index = 0; index < tensors.size(); ++index) {
+      slots.emplace(tensors[index].name, OutputSlot{shard, index});
+    }
+  }
+  return slots;
+}
+
+}  // namespace
+
+Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
+                                      uint64_t shard_bytes) {
+  const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan);
+
+  std::vector<std::vector<TensorInfo>> shards(1);
+  std::set<std::string> names;
+  uint64_t bytes_in_shard = 0;
+  for (const Unit& unit : units) {
+    if (bytes_in_shard >= shard_bytes) {
+      shards.emplace_back();
+      bytes_in_shard = 0;
+    }
+    for (TensorInfo& tensor : TensorsOf(unit)) {
+      if (!names.insert(tensor.name).second) {
+        return Malformed(fmt::format("tensor {}", tensor.name),
+                         "the packed module needs this name, but another tensor has it");
+      }
+      bytes_in_shard += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
+      shards.back().push_back(std::move(tensor));
+    }
+  }
+
+  OutputShards output;
+  for (size_t i = 0; i < shards.size(); ++i) {
+    Result<SafetensorsPlan> shard = PlanSafetensors(std::move(shards[i]), {{"format", "pt"}});
+    if (!shard.ok()) return shard.status();
+    output.file_bytes += shard->file_bytes;
+    output.plans.push_back(*std::move(shard));
+    output.names.push_back(ShardName(i, shards.size()));
+  }
+
+  const std::unordered_map<std::string, OutputSlot> slots = SlotsByName(output.plans);
+  for (const Unit& unit : units) {
+    if (unit.tensor != nullptr) {
+      output.copied.push_back({unit.tensor, slots.at(unit.tensor->name)});
+      continue;
+    }
+    PackedModuleOutput packed{.module = unit.module_index, .slots = {}};
+    for (const TensorInfo& tensor : TensorsOf(unit)) packed.slots.push_back(slots.at(tensor.name));
+    output.packed.push_back(std::move(packed));
+  }
+  return output;
+}
+
+}  // namespace prepack

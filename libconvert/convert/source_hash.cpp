@@ -1,0 +1,81 @@
+#include "convert/source_hash.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/hash.h"
+#include "base/parallel.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kChunkBytes = 1 << 20;  // stays in the L2 cache between read and hash
+
+Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                               std::vector<std::byte>& buffer, Progress& progress) {
+  buffer.resize(kChunkBytes);
+  Xxh3Hasher hasher;
+  for (uint64_t offset = 0; offset < tensor.bytes; offset += kChunkBytes) {
+    if (CancellationRequested()) return Interrupted(checkpoint.Where(tensor));
+    const auto chunk =
+        std::span(buffer).first(std::min<uint64_t>(kChunkBytes, tensor.bytes - offset));
+    if (Status status = checkpoint.Read(tensor, offset, chunk); !status.ok()) return status;
+    hasher.Update(chunk);
+    progress.Add(chunk.size());
+  }
+  return hasher.HexDigest();
+}
+
+std::string Line(const StoredTensor& tensor, const std::string& hash) {
+  return fmt::format("{} {} [{}] {}\n", tensor.name, DTypeName(tensor.dtype),
+                     fmt::join(tensor.shape, ","), hash);
+}
+
+}  // namespace
+
+Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
+                   TensorHashes& hashes) {
+  std::vector<const StoredTensor*> missing;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (!hashes.contains(name)) missing.push_back(&tensor);
+  }
+  // The largest first, so that no thread is left alone with one at the end.
+  std::ranges::stable_sort(missing, std::greater<>(), &StoredTensor::bytes);
+
+  std::vector<std::string> results(missing.size());
+  std::vector<std::vector<std::byte>> buffers(threads);
+  Status status = ParallelFor(missing.size(), threads, [&](size_t index, unsigned worker) {
+    Result<std::string> hash = HashTensor(checkpoint, *missing[index], buffers[worker], progress);
+    if (!hash.ok()) return hash.status();
+    results[index] = *std::move(hash);
+    return Status();
+  });
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < missing.size(); ++i) hashes[missing[i]->name] = std::move(results[i]);
+  return {};
+}
+
+std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,
+                       std::span<const std::string> names) {
+  Xxh3Hasher hasher;
+  for (const std::string& name : std::set<std::string>(names.begin(), names.end())) {
+    const StoredTensor* tensor = checkpoint.Find(name);
+    const auto hash = hashes.find(name);
+    if (tensor == nullptr || hash == hashes.end()) continue;
+    hasher.Update(Line(*tensor, hash->second));
+  }
+  return hasher.HexDigest();
+}
+
+std::string SourceFingerprint(const Checkpoint& checkpoint, const TensorHashes& hashes) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : checkpoint.tensors()) names.push_back(name);
+  return SourceHash(checkpoint, hashes, names);
+}
+
+}  // namespace prepack

@@ -1,0 +1,36 @@
+#ifndef PREPACK_CONVERT_SOURCE_HASH_H_
+#define PREPACK_CONVERT_SOURCE_HASH_H_
+
+// Identity of the source. Every tensor is hashed by itself, so that a hash does not depend on how
+// the checkpoint is cut into shards; a set of tensors is identified by the hash of the lines
+//
+//     NAME DTYPE SHAPE XXH3_128\n        e.g. "a.weight_packed I32 [4,8] 0123…\n"
+//
+// in ascending order of the names.
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "container/checkpoint.h"
+
+namespace prepack {
+
+// Tensor name → xxh3-128 of its bytes.
+using TensorHashes = std::map<std::string, std::string, std::less<>>;
+
+// Hashes the tensors that `hashes` does not have yet, on `threads` threads.
+Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
+                   TensorHashes& hashes);
+
+// Identity of some tensors (names in any order), or of all of the checkpoint. `hashes` must hold
+// each of them.
+std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,
+                       std::span<const std::string> names);
+std::string SourceFingerprint(const Checkpoint& checkpoint, const TensorHashes& hashes);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_SOURCE_HASH_H_

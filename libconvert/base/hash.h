@@ -20,9 +20,7 @@ class Xxh3Hasher {
   Xxh3Hasher& operator=(Xxh3Hasher&&) noexcept;
 
   void Update(std::span<const std::byte> bytes);
-  void Update(std::string_view text) {
-    Update(std::as_bytes(std::span(text.data(), text.size())));
-  }
+  void Update(std::string_view text) { Update(std::as_bytes(std::span(text.data(), text.size()))); }
   // The hash of everything so far.
   std::string HexDigest() const;
   // Starts again, as if nothing had been hashed.

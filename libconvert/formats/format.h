@@ -29,6 +29,9 @@ struct QuantizedModel {
   Json quantization_config;
   std::vector<std::unique_ptr<QuantizedLinear>> modules;  // ascending by module name
   std::vector<Finding> findings;
+
+  // The module of this name, or null.
+  const QuantizedLinear* Find(std::string_view module) const;
 };
 
 struct Format {

@@ -29,7 +29,8 @@ struct W4A16Problem {
 
 // What ran, for the report.
 struct GemmInfo {
-  std::string implementation;   // "brg_matmul:avx2"
+  std::string implementation;          // "brg_matmul:avx2"
+  bool rounds_weights_to_bf16 = true;  // (code − zero_point) · scale is rounded before use
   std::string activation_type;  // "bf16", or "f32 (bf16 values)" where the CPU has no bf16 kernel
 };
 

@@ -1,3 +1,79 @@
-int main() {
-  return 0;
+// The command line: prepack convert | plan | inspect | verify | targets.
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <new>
+
+#include "base/cancellation.h"
+#include "base/version.h"
+#include "command.h"
+
+namespace {
+
+using prepack::cli::ExitCodeValue;
+
+constexpr char kExitCodes[] =
+    "Exit codes: 0 done and good; 1 checked and found bad; 2 usage; 3 malformed input; 4 the "
+    "system failed;\n5 sound but not supported; 6 a check could not run here; 130 interrupted.\n"
+    "`prepack COMMAND --help` shows options and examples.";
+
+// The first signal asks for an orderly end (partial output is removed); the second one kills.
+void InstallSignalHandlers() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { prepack::RequestCancellation(); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe (`| head`) is no reason to die half-way
+}
+
+ExitCodeValue Run(int argc, char** argv) {
+  CLI::App app{
+      "prepack repacks quantized LLM checkpoints, once and ahead of deployment, into the exact\n"
+      "bytes that CPU kernels read, and proves that nothing changed."};
+  app.set_version_flag("--version", prepack::kVersion);
+  app.require_subcommand(1);
+  app.footer(kExitCodes);
+
+  ExitCodeValue exit_code = prepack::cli::kExitDone;
+  prepack::cli::AddConvert(app, exit_code);
+  prepack::cli::AddVerify(app, exit_code);
+  prepack::cli::AddPlan(app, exit_code);
+  prepack::cli::AddInspect(app, exit_code);
+  prepack::cli::AddTargets(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& done) {  // --help, --version
+    return app.exit(done);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(
+        stderr, "error: command line: {}. `prepack {}--help` shows what there is\n", error.what(),
+        app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ");
+    return prepack::cli::kExitUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  InstallSignalHandlers();
+  ExitCodeValue exit_code = prepack::cli::kExitSystem;
+  try {
+    exit_code = Run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "error: out of memory. Use fewer threads with --jobs\n");
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+  }
+  if (std::fflush(stdout) != 0 && errno != EPIPE) {
+    fmt::print(stderr, "error: stdout: cannot write the output\n");
+    return prepack::cli::kExitSystem;
+  }
+  return exit_code;
 }

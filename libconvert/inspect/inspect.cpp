@@ -1,0 +1,107 @@
+#include "inspect/inspect.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "convert/manifest.h"
+#include "io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+void DescribeFiles(const Checkpoint& checkpoint, InspectReport& report) {
+  for (const CheckpointFile& file : checkpoint.files()) {
+    report.files.push_back({.name = file.name,
+                            .bytes = file.file.size(),
+                            .tensors = file.header.tensors.size(),
+                            .data_start = file.header.data_start});
+  }
+  for (const auto& [name, tensor] : checkpoint.tensors()) report.tensors.push_back(tensor);
+  report.tensor_bytes = checkpoint.total_bytes();
+}
+
+void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
+  Result<QuantizedModel> model = ReadQuantizedModel(checkpoint);
+  if (!model.ok()) {
+    report.unreadable = std::move(model).status();
+    return;
+  }
+  report.format = model->format;
+  report.findings = std::move(model->findings);
+  for (const auto& linear : model->modules) {
+    report.modules.push_back({.module = linear->module(),
+                              .scheme = linear->scheme(),
+                              .layout = "",
+                              .n = linear->n(),
+                              .k = linear->k(),
+                              .bytes = linear->source_bytes(),
+                              .tensors = linear->source_tensors()});
+  }
+}
+
+void DescribePacked(const Manifest& manifest, InspectReport& report) {
+  report.format = manifest.source_format;
+  report.target = manifest.target;
+  for (const auto& [name, record] : manifest.modules) {
+    ModuleSummary module{.module = name,
+                         .scheme = record.scheme,
+                         .layout = record.layout,
+                         .n = record.n,
+                         .k = record.k,
+                         .bytes = 0,
+                         .tensors = {}};
+    for (const auto& [part, tensor] : record.parts) {
+      module.bytes += tensor.bytes();
+      module.tensors.push_back(tensor.tensor);
+    }
+    report.modules.push_back(std::move(module));
+  }
+  for (const auto& [module, why] : manifest.kept) {
+    report.findings.push_back({module, "left as stored: " + why});
+  }
+}
+
+}  // namespace
+
+std::string_view FolderKindName(FolderKind kind) {
+  switch (kind) {
+    case FolderKind::kCheckpoint:
+      return "checkpoint";
+    case FolderKind::kPacked:
+      return "packed folder";
+    case FolderKind::kSafetensorsFile:
+      return "safetensors file";
+  }
+  return "";
+}
+
+double ModuleSummary::BitsPerWeight() const {
+  return 8.0 * static_cast<double>(bytes) / (static_cast<double>(n) * static_cast<double>(k));
+}
+
+const ModuleSummary* InspectReport::FindModule(std::string_view name) const {
+  const auto it = std::ranges::find(modules, name, &ModuleSummary::module);
+  return it == modules.end() ? nullptr : &*it;
+}
+
+Result<InspectReport> Inspect(const std::filesystem::path& path) {
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(path);
+  if (!checkpoint.ok()) return checkpoint.status();
+  InspectReport report;
+  report.path = path.string();
+  DescribeFiles(*checkpoint, report);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    report.kind = FolderKind::kSafetensorsFile;
+  } else if (std::filesystem::exists(path / kManifestName, error)) {
+    report.kind = FolderKind::kPacked;
+    const Result<Manifest> manifest = ReadManifest(path);
+    if (!manifest.ok()) return manifest.status();
+    DescribePacked(*manifest, report);
+  } else {
+    DescribeSource(*checkpoint, report);
+  }
+  return report;
+}
+
+}  // namespace prepack

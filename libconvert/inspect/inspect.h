@@ -1,0 +1,66 @@
+#ifndef PREPACK_INSPECT_INSPECT_H_
+#define PREPACK_INSPECT_INSPECT_H_
+
+// What a checkpoint, a packed folder or a single .safetensors file holds. From headers, the
+// configuration and the manifest: milliseconds, however large the weights are.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "canonical/scheme.h"
+#include "container/checkpoint.h"
+#include "formats/format.h"
+
+namespace prepack {
+
+enum class FolderKind : uint8_t { kCheckpoint, kPacked, kSafetensorsFile };
+
+std::string_view FolderKindName(FolderKind kind);  // "checkpoint", "packed folder", …
+
+struct FileSummary {
+  std::string name;
+  uint64_t bytes = 0;
+  size_t tensors = 0;
+  uint64_t data_start = 0;  // bytes from the start of the file
+};
+
+// A quantized module, as stored or as packed.
+struct ModuleSummary {
+  std::string module;
+  Scheme scheme;
+  std::string layout;  // empty when not packed
+  uint64_t n = 0;
+  uint64_t k = 0;
+  uint64_t bytes = 0;                // of the tensors below
+  std::vector<std::string> tensors;  // that the module is made of
+
+  double BitsPerWeight() const;
+};
+
+struct InspectReport {
+  std::string path;
+  FolderKind kind = FolderKind::kCheckpoint;
+  std::vector<FileSummary> files;
+  std::vector<StoredTensor> tensors;  // ascending by name; `file` indexes `files`
+  uint64_t tensor_bytes = 0;
+  std::string format;                  // "compressed-tensors"; of the source when packed
+  std::string target;                  // of a packed folder
+  std::vector<ModuleSummary> modules;  // ascending by name
+  std::vector<Finding> findings;
+  // Why the quantized modules of a checkpoint could not be described; the rest of the report
+  // stands.
+  std::optional<Status> unreadable;
+
+  const ModuleSummary* FindModule(std::string_view name) const;
+};
+
+Result<InspectReport> Inspect(const std::filesystem::path& path);
+
+}  // namespace prepack
+
+#endif  // PREPACK_INSPECT_INSPECT_H_

@@ -1,0 +1,21 @@
+#ifndef PREPACK_VERIFY_INTEGRITY_H_
+#define PREPACK_VERIFY_INTEGRITY_H_
+
+#include "base/isa.h"
+#include "base/progress.h"
+#include "base/result.h"
+#include "verify/packed_folder.h"
+#include "verify/report.h"
+
+namespace prepack {
+
+// Level 1: is the folder what was written? Sizes and hashes of all files; the tensors that a
+// damaged file holds are hashed one by one, so that the report names the modules; headers against
+// the manifest; packing fingerprints recomputed with today's code. Fails only when a check cannot
+// be carried out at all.
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned threads,
+                                   Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_INTEGRITY_H_

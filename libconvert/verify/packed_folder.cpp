@@ -1,0 +1,137 @@
+#include "verify/packed_folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "layouts/table.h"
+
+namespace prepack {
+
+Result<PackedFolder> PackedFolder::Open(const std::filesystem::path& path) {
+  PackedFolder folder;
+  folder.path_ = path;
+  Result<Manifest> manifest = ReadManifest(path);
+  if (!manifest.ok()) return manifest.status();
+  folder.manifest_ = *std::move(manifest);
+  for (const auto& [name, record] : folder.manifest_.files) {
+    std::error_code error;
+    if (!std::filesystem::exists(path / name, error)) continue;
+    Result<File> file = File::OpenForRead(path / name);
+    if (!file.ok()) return file.status();
+    folder.files_.emplace(name, *std::move(file));
+  }
+  return folder;
+}
+
+const File* PackedFolder::FindFile(const std::string& name) const {
+  const auto it = files_.find(name);
+  return it == files_.end() ? nullptr : &it->second;
+}
+
+Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
+                          std::span<std::byte> out) const {
+  const std::optional<uint64_t> end = CheckedAdd(offset, out.size());
+  if (!end || *end > tensor.bytes()) {
+    return Malformed(fmt::format("{}: tensor {}", tensor.file, tensor.tensor),
+                     "the manifest gives it fewer bytes than its layout needs");
+  }
+  const File* file = FindFile(tensor.file);
+  if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
+  return file->ReadAt(tensor.offset + offset, out);
+}
+
+Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
+                                        const ModuleRecord& record, Isa isa) {
+  const std::string where = fmt::format("module {}", name);
+  PackedModule module;
+  module.folder_ = &folder;
+  module.name_ = &name;
+  module.isa_ = isa;
+  module.layout_ = FindLayout(record.layout);
+  if (module.layout_ == nullptr) {
+    return Unsupported(where, "this version does not know the layout").Found(record.layout);
+  }
+  const LayoutRecord& layout = folder.manifest().layouts.at(record.layout);
+  if (layout.version != module.layout_->version) {
+    return Unsupported(where, fmt::format("another version of layout {}", record.layout))
+        .Found(fmt::format("{}", layout.version))
+        .Expected(fmt::format("{}", module.layout_->version))
+        .Hint("Convert the source again with this version of prepack");
+  }
+  module.request_ = {.scheme = record.scheme,
+                     .n = record.n,
+                     .k = record.k,
+                     .activation_dtype = folder.manifest().activation_dtype,
+                     .stored_scale_dtype = record.stored_scale_dtype,
+                     .bias_dtype = std::nullopt};
+  const Eligibility eligible = module.layout_->eligible(module.request_);
+  if (!eligible.ok) {
+    return Malformed(
+        where, fmt::format("layout {} takes no such module: {}", record.layout, eligible.reason));
+  }
+  const std::vector<PartSpec> specs = module.layout_->parts(module.request_);
+  if (specs.size() != record.parts.size()) {
+    return Malformed(where, fmt::format("the number of parts is not that of {}", record.layout))
+        .Found(fmt::format("{}", record.parts.size()))
+        .Expected(fmt::format("{}", specs.size()));
+  }
+  for (const PartSpec& spec : specs) {
+    const auto part = record.parts.find(std::string(spec.name));
+    if (part == record.parts.end()) {
+      return Malformed(where, fmt::format("part {} is missing", spec.name));
+    }
+    if (part->second.dtype != spec.dtype || part->second.shape != spec.shape) {
+      return Malformed(where, fmt::format("part {} is not what {} makes", spec.name, record.layout))
+          .Found(fmt::format("{} [{}]", DTypeName(part->second.dtype),
+                             fmt::join(part->second.shape, ", ")))
+          .Expected(fmt::format("{} [{}]", DTypeName(spec.dtype), fmt::join(spec.shape, ", ")));
+    }
+    module.parts_.emplace(spec.role, &part->second);
+  }
+  return module;
+}
+
+Status PackedModule::ReadPart(PartRole role, uint64_t n0, uint64_t rows,
+                              std::vector<std::byte>& packed) const {
+  const Placement placement = layout_->place(request_, role, n0, rows);
+  packed.resize(placement.bytes());
+  const TensorRecord& tensor = *parts_.at(role);
+  for (uint64_t run = 0; run < placement.runs; ++run) {
+    Status status =
+        folder_->Read(tensor, placement.offset + run * placement.stride,
+                      std::span(packed).subspan(run * placement.run_bytes, placement.run_bytes));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                               std::span<std::byte> panel) const {
+  Status status = ReadPart(PartRole::kWeight, n0, rows, packed);
+  if (status.ok()) layout_->unpack_codes(request_, isa_, rows, packed, panel);
+  return status;
+}
+
+Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                                std::span<float> scales) const {
+  Status status = ReadPart(PartRole::kScale, n0, rows, packed);
+  if (status.ok()) layout_->unpack_scales(request_, rows, packed, scales);
+  return status;
+}
+
+Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                                    std::span<uint8_t> zero_points) const {
+  if (!parts_.contains(PartRole::kZeroPoint)) {
+    std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme.code));
+    return {};
+  }
+  Status status = ReadPart(PartRole::kZeroPoint, n0, rows, packed);
+  if (status.ok()) layout_->unpack_zero_points(request_, rows, packed, zero_points);
+  return status;
+}
+
+}  // namespace prepack

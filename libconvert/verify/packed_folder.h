@@ -1,0 +1,78 @@
+#ifndef PREPACK_VERIFY_PACKED_FOLDER_H_
+#define PREPACK_VERIFY_PACKED_FOLDER_H_
+
+// A packed folder opened for reading: the manifest and the files it names.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/isa.h"
+#include "base/result.h"
+#include "convert/manifest.h"
+#include "io/file.h"
+#include "layouts/layout.h"
+
+namespace prepack {
+
+class PackedFolder {
+ public:
+  // Reads the manifest and opens the files of the folder that exist.
+  static Result<PackedFolder> Open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  // Null when the manifest names the file but it is not there.
+  const File* FindFile(const std::string& name) const;
+  // Fills `out` from byte `offset` of the tensor.
+  Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  PackedFolder() = default;
+
+  std::filesystem::path path_;
+  Manifest manifest_;
+  std::map<std::string, File> files_;
+};
+
+// One packed module, unpacked row by row into the canonical layout.
+class PackedModule {
+ public:
+  // Finds the layout and checks that the parts are those that it makes of such a module:
+  // kUnsupported for an unknown layout or version, kMalformed for parts that do not fit. The folder
+  // and the record must outlive the module.
+  static Result<PackedModule> Open(const PackedFolder& folder, const std::string& name,
+                                   const ModuleRecord& record, Isa isa);
+
+  const std::string& name() const { return *name_; }
+  const Layout& layout() const { return *layout_; }
+  const PackRequest& request() const { return request_; }
+
+  // Output channels [n0, n0 + rows); n0 is a multiple of layout().panel_rows(request()). `packed`
+  // is scratch memory. Codes as a panel (canonical/panel.h), scales and zero points [rows, G].
+  Status ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                   std::span<std::byte> panel) const;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                    std::span<float> scales) const;
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                        std::span<uint8_t> zero_points) const;
+
+ private:
+  PackedModule() = default;
+  Status ReadPart(PartRole role, uint64_t n0, uint64_t rows, std::vector<std::byte>& packed) const;
+
+  const PackedFolder* folder_ = nullptr;
+  const std::string* name_ = nullptr;
+  const Layout* layout_ = nullptr;
+  PackRequest request_;
+  Isa isa_ = Isa::kScalar;
+  std::map<PartRole, const TensorRecord*> parts_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_PACKED_FOLDER_H_

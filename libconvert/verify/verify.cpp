@@ -1,0 +1,118 @@
+#include "verify/verify.h"
+
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "base/isa.h"
+#include "base/parallel.h"
+#include "formats/format.h"
+#include "gemm/engine.h"
+#include "verify/exactness.h"
+#include "verify/gemm_check.h"
+#include "verify/integrity.h"
+#include "verify/packed_folder.h"
+#include "verify/second_decoder.h"
+
+namespace prepack {
+namespace {
+
+constexpr char kNoSource[] = "the source checkpoint is needed: give it with --source";
+
+std::map<std::string, ModuleVerification> EmptyFigures(const Manifest& manifest) {
+  std::map<std::string, ModuleVerification> figures;
+  for (const auto& [name, record] : manifest.modules) {
+    ModuleVerification& figure = figures[name];
+    figure.module = name;
+    figure.layout = record.layout;
+    figure.n = record.n;
+    figure.k = record.k;
+  }
+  return figures;
+}
+
+LevelResult NotRun(std::string reason) {
+  return {.state = LevelState::kNotRun, .reason = std::move(reason), .problems = {}};
+}
+
+Result<std::unique_ptr<GemmEngine>> MakeEngine(EngineChoice choice) {
+  if (choice == EngineChoice::kReference) return MakeReferenceEngine();
+  return MakeOneDnnEngine();
+}
+
+// The GEMM level, or why it cannot run here.
+Result<LevelResult> RunGemmLevel(const VerifyOptions& options, const PackedFolder& folder,
+                                 const Checkpoint& source, Isa isa, Progress& progress,
+                                 std::map<std::string, ModuleVerification>& figures,
+                                 std::string& engine_name) {
+  Result<std::unique_ptr<GemmEngine>> engine = MakeEngine(options.engine);
+  if (!engine.ok()) return NotRun(engine.status().ToString());
+  const Result<SecondDecoder> decoder =
+      SecondDecoder::Make(source, folder.manifest().source_format);
+  if (!decoder.ok()) return NotRun(decoder.status().ToString());
+  engine_name = (*engine)->name();
+  return CheckGemm(folder, *decoder, **engine, kMinKernelSqnrDb, options.min_end_to_end_sqnr_db,
+                   isa, ThreadCount(options.jobs), progress, figures);
+}
+
+// Levels 2 and 3, which need the source.
+Status RunSourceLevels(const VerifyOptions& options, const PackedFolder& folder, Isa isa,
+                       Progress& progress, VerifyReport& report,
+                       std::map<std::string, ModuleVerification>& figures) {
+  const Result<Checkpoint> source = Checkpoint::Open(*options.source);
+  if (!source.ok()) return source.status();
+  const Result<QuantizedModel> model = ReadQuantizedModel(*source);
+  if (!model.ok()) return model.status();
+  Result<LevelResult> exactness =
+      CheckExactness(folder, *source, *model, isa, ThreadCount(options.jobs), progress, figures);
+  if (!exactness.ok()) return exactness.status();
+  report.exactness = *std::move(exactness);
+  for (const auto& [name, figure] : figures) {
+    if (figure.exact.has_value()) continue;
+    report.gemm = NotRun("the source does not hold the modules of this folder");
+    return {};
+  }
+  Result<LevelResult> gemm =
+      RunGemmLevel(options, folder, *source, isa, progress, figures, report.engine);
+  if (!gemm.ok()) return gemm.status();
+  report.gemm = *std::move(gemm);
+  return {};
+}
+
+}  // namespace
+
+Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
+  const Result<Isa> isa = ChooseIsa();
+  if (!isa.ok()) return isa.status();
+  const Result<PackedFolder> folder = PackedFolder::Open(options.folder);
+  if (!folder.ok()) return folder.status();
+
+  VerifyReport report;
+  report.folder = options.folder.string();
+  report.target = folder->manifest().target;
+  report.min_kernel_sqnr_db = kMinKernelSqnrDb;
+  report.min_end_to_end_sqnr_db = options.min_end_to_end_sqnr_db;
+  report.exactness = NotRun(kNoSource);
+  report.gemm = NotRun(kNoSource);
+  std::map<std::string, ModuleVerification> figures = EmptyFigures(folder->manifest());
+
+  Result<LevelResult> integrity =
+      CheckIntegrity(*folder, *isa, ThreadCount(options.jobs), progress);
+  if (!integrity.ok()) return integrity.status();
+  report.integrity = *std::move(integrity);
+  if (options.source) {
+    report.source = options.source->string();
+    Status status = RunSourceLevels(options, *folder, *isa, progress, report, figures);
+    // A folder that is damaged so badly that it cannot be unpacked has failed already.
+    if (!status.ok() && report.integrity.state != LevelState::kFailed) return status;
+    if (!status.ok()) {
+      const std::string reason = "the folder is damaged: " + status.ToString();
+      if (report.exactness.reason == kNoSource) report.exactness = NotRun(reason);
+      report.gemm = NotRun(reason);
+    }
+  }
+  for (auto& [name, figure] : figures) report.modules.push_back(std::move(figure));
+  return report;
+}
+
+}  // namespace prepack

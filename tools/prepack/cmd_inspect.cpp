@@ -1,0 +1,151 @@
+// prepack inspect: what a checkpoint, a packed folder or a .safetensors file holds.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/suggest.h"
+#include "command.h"
+#include "findings.h"
+#include "inspect/inspect.h"
+#include "json_reports.h"
+#include "table.h"
+#include "units.h"
+
+namespace prepack::cli {
+namespace {
+
+struct InspectCommand {
+  CommonOptions common;
+  std::string path;
+  std::string module;
+  bool tensors = false;
+};
+
+std::string HeadText(const InspectReport& report) {
+  std::string text = fmt::format("{}: {}", Printable(report.path), FolderKindName(report.kind));
+  if (!report.format.empty()) text += fmt::format(", {}", report.format);
+  if (!report.target.empty()) text += fmt::format(", packed for {}", report.target);
+  text += fmt::format("\n{} tensors, {}, in {} file{}\n", report.tensors.size(),
+                      HumanBytes(report.tensor_bytes), report.files.size(),
+                      report.files.size() == 1 ? "" : "s");
+  Table files({{"file"},
+               {"size", Align::kRight},
+               {"tensors", Align::kRight},
+               {"data starts at", Align::kRight}});
+  for (const FileSummary& file : report.files) {
+    files.AddRow({Printable(file.name), HumanBytes(file.bytes), fmt::format("{}", file.tensors),
+                  fmt::format("{}", file.data_start)});
+  }
+  return text + files.Render(2);
+}
+
+std::string ModulesText(const InspectReport& report) {
+  Table table({{"module"},
+               {"N", Align::kRight},
+               {"K", Align::kRight},
+               {"scheme"},
+               {"layout"},
+               {"size", Align::kRight},
+               {"bits/weight", Align::kRight}});
+  for (const ModuleSummary& module : report.modules) {
+    table.AddRow({Printable(module.module), fmt::format("{}", module.n),
+                  fmt::format("{}", module.k), DescribeScheme(module.scheme),
+                  module.layout.empty() ? "as stored" : module.layout, HumanBytes(module.bytes),
+                  fmt::format("{:.2f}", module.BitsPerWeight())});
+  }
+  return fmt::format("\n{} quantized modules\n{}", report.modules.size(), table.Render(2));
+}
+
+// The tensors whose names are in `names`, or all when it is null.
+std::string TensorsText(const InspectReport& report, const std::vector<std::string>* names) {
+  Table table({{"tensor"},
+               {"dtype"},
+               {"shape"},
+               {"size", Align::kRight},
+               {"file"},
+               {"offset", Align::kRight}});
+  for (const StoredTensor& tensor : report.tensors) {
+    if (names != nullptr && std::ranges::find(*names, tensor.name) == names->end()) continue;
+    table.AddRow({Printable(tensor.name), std::string(DTypeName(tensor.dtype)),
+                  ShapeText(tensor.shape), HumanBytes(tensor.bytes),
+                  Printable(report.files[tensor.file].name), fmt::format("{}", tensor.offset)});
+  }
+  return table.Render(2);
+}
+
+std::string ModuleText(const InspectReport& report, const ModuleSummary& module) {
+  return fmt::format("{}: N = {}, K = {}, {}, {}, {}, {:.2f} bits per weight\n{}",
+                     Printable(module.module), module.n, module.k, DescribeScheme(module.scheme),
+                     module.layout.empty() ? "as stored" : module.layout, HumanBytes(module.bytes),
+                     module.BitsPerWeight(), TensorsText(report, &module.tensors));
+}
+
+Status NoSuchModule(const InspectReport& report, const std::string& wanted) {
+  if (report.unreadable) return *report.unreadable;
+  std::vector<std::string> names;
+  for (const ModuleSummary& module : report.modules) names.push_back(module.module);
+  return Usage("--module", "there is no such quantized module")
+      .Found(wanted)
+      .Hint(DidYouMean(wanted, names));
+}
+
+// Leaves only what belongs to one module.
+void KeepModule(InspectReport& report, const ModuleSummary& wanted) {
+  const ModuleSummary module = wanted;
+  std::erase_if(report.tensors, [&](const StoredTensor& tensor) {
+    return std::ranges::find(module.tensors, tensor.name) == module.tensors.end();
+  });
+  report.modules = {module};
+}
+
+std::string ReportText(const InspectReport& report, bool tensors) {
+  std::string text = HeadText(report);
+  if (!report.modules.empty()) text += ModulesText(report);
+  if (report.unreadable) {
+    text +=
+        fmt::format("\nquantized modules cannot be described: {}\n", report.unreadable->ToString());
+  }
+  if (tensors || report.kind == FolderKind::kSafetensorsFile) {
+    text += "\n" + TensorsText(report, nullptr);
+  }
+  return text + FindingsText(report.findings);
+}
+
+ExitCodeValue RunInspect(const InspectCommand& options) {
+  Result<InspectReport> report = Inspect(options.path);
+  if (!report.ok()) return Fail(report.status());
+  const ModuleSummary* module = nullptr;
+  if (!options.module.empty()) {
+    module = report->FindModule(options.module);
+    if (module == nullptr) return Fail(NoSuchModule(*report, options.module));
+  }
+  if (options.common.json) {
+    if (module != nullptr) KeepModule(*report, *module);
+    PrintJson(InspectJson(*report));
+  } else if (!options.common.quiet) {
+    Print(module != nullptr ? ModuleText(*report, *module) : ReportText(*report, options.tensors));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
+  auto options = std::make_shared<InspectCommand>();
+  CLI::App* command = AddCommand(
+      app, "inspect", "Show what a checkpoint, packed folder or .safetensors file holds",
+      options->common,
+      "Examples:\n"
+      "  prepack inspect Llama-3-8B-W4A16\n"
+      "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
+      "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'");
+  command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
+  command->add_option("--module", options->module, "Show one quantized module and its tensors")
+      ->type_name("NAME");
+  command->add_flag("--tensors", options->tensors, "List every tensor");
+  command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
+}
+
+}  // namespace prepack::cli

@@ -1,0 +1,50 @@
+#ifndef PREPACK_TOOLS_COMMAND_H_
+#define PREPACK_TOOLS_COMMAND_H_
+
+// What the subcommands share. Each has a file of its own with an options struct, a function that
+// adds it to the command line, and a function that runs it and gives the exit code.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string_view>
+
+#include "base/status.h"
+#include "container/json_strict.h"
+
+namespace prepack::cli {
+
+// Options that every subcommand has.
+struct CommonOptions {
+  bool json = false;
+  bool quiet = false;
+};
+
+// How the program ends; main returns it.
+using ExitCodeValue = int;
+inline constexpr ExitCodeValue kExitDone = 0;
+inline constexpr ExitCodeValue kExitCheckFailed = 1;
+inline constexpr ExitCodeValue kExitUsage = 2;
+inline constexpr ExitCodeValue kExitSystem = 4;
+inline constexpr ExitCodeValue kExitNotRun = 6;
+
+// Adds a subcommand with the common options. `examples` stand at the end of its help.
+CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
+                     CommonOptions& common, const std::string& examples);
+
+// Prints "error: …" to stderr and gives the exit code of the status.
+ExitCodeValue Fail(const Status& status);
+// Prints one JSON document to stdout.
+void PrintJson(const Json& json);
+// Prints text to stdout.
+void Print(std::string_view text);
+
+// One function per subcommand; `exit_code` is set when the subcommand was chosen and has run.
+void AddConvert(CLI::App& app, ExitCodeValue& exit_code);
+void AddPlan(CLI::App& app, ExitCodeValue& exit_code);
+void AddInspect(CLI::App& app, ExitCodeValue& exit_code);
+void AddVerify(CLI::App& app, ExitCodeValue& exit_code);
+void AddTargets(CLI::App& app, ExitCodeValue& exit_code);
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_COMMAND_H_

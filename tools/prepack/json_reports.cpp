@@ -1,0 +1,199 @@
+#include "json_reports.h"
+
+#include <cmath>
+
+#include "base/version.h"
+#include "layouts/table.h"
+
+namespace prepack::cli {
+namespace {
+
+Json Document(std::string_view kind) {
+  return {{"kind", kind}, {"version", 1}, {"prepack_version", kVersion}};
+}
+
+Json FindingsJson(const std::vector<Finding>& findings) {
+  Json json = Json::array();
+  for (const Finding& finding : findings) {
+    json.push_back({{"where", finding.where}, {"message", finding.message}});
+  }
+  return json;
+}
+
+Json SchemeJson(const Scheme& scheme) {
+  return {{"name", SchemeName(scheme)},
+          {"bits", CodeBits(scheme.code)},
+          {"granularity", GranularityName(scheme.granularity)},
+          {"group_size", scheme.group_size},
+          {"symmetric", scheme.symmetric}};
+}
+
+Json PartsJson(const std::string& module, const std::vector<PartSpec>& parts) {
+  Json json = Json::array();
+  for (const PartSpec& part : parts) {
+    json.push_back({{"tensor", module + "." + std::string(part.name)},
+                    {"dtype", DTypeName(part.dtype)},
+                    {"shape", part.shape}});
+  }
+  return json;
+}
+
+Json ModulePlanJson(const ModulePlan& module) {
+  Json candidates = Json::array();
+  for (const Candidate& candidate : module.candidates) {
+    Json json = {{"layout", candidate.layout->id}, {"eligible", candidate.verdict.ok}};
+    if (!candidate.verdict.ok) json["reason"] = candidate.verdict.reason;
+    candidates.push_back(std::move(json));
+  }
+  return {{"module", module.linear->module()},
+          {"shape", {module.request.n, module.request.k}},
+          {"scheme", SchemeJson(module.request.scheme)},
+          {"layout", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->id)},
+          {"candidates", std::move(candidates)},
+          {"parts", PartsJson(module.linear->module(), module.parts)},
+          {"source_bytes", module.linear->source_bytes()},
+          {"packed_bytes", module.packed_bytes}};
+}
+
+Json ModuleSummaryJson(const ModuleSummary& module) {
+  return {{"module", module.module},
+          {"shape", {module.n, module.k}},
+          {"scheme", SchemeJson(module.scheme)},
+          {"layout", module.layout.empty() ? Json(nullptr) : Json(module.layout)},
+          {"bytes", module.bytes},
+          {"bits_per_weight", module.BitsPerWeight()},
+          {"tensors", module.tensors}};
+}
+
+// JSON has no infinity and no NaN.
+Json Number(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
+
+Json LevelJson(const LevelResult& level) {
+  Json problems = Json::array();
+  for (const Problem& problem : level.problems) {
+    problems.push_back({{"where", problem.where}, {"message", problem.message}});
+  }
+  return {{"state", LevelStateName(level.state)},
+          {"reason", level.reason},
+          {"problems", std::move(problems)}};
+}
+
+}  // namespace
+
+Json ConvertJson(const ConvertReport& report, const std::string& source,
+                 const std::string& output) {
+  Json json = Document("prepack-convert");
+  json["source"] = source;
+  json["output"] = output;
+  json["target"] = report.target;
+  json["format"] = report.format;
+  json["packed_modules"] = report.packed_modules;
+  json["layouts"] = report.layouts.empty() ? Json::object() : Json(report.layouts);
+  json["kept"] = report.kept.empty() ? Json::object() : Json(report.kept);
+  json["copied_tensors"] = report.copied_tensors;
+  json["source_bytes"] = report.source_bytes;
+  json["output_bytes"] = report.output_bytes;
+  json["shards"] = report.shards;
+  json["source_fingerprint"] = report.source_fingerprint;
+  json["findings"] = FindingsJson(report.findings);
+  return json;
+}
+
+Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source) {
+  Json json = Document("prepack-plan");
+  json["source"] = source;
+  json["target"] = plan.target->id;
+  json["format"] = model.format;
+  json["activation_dtype"] = ActivationDTypeName(plan.activation_dtype);
+  json["source_bytes"] = plan.source_bytes;
+  json["output_bytes"] = plan.output_bytes;
+  json["packed_modules"] = plan.PackedModules();
+  Json& modules = json["modules"] = Json::array();
+  for (const ModulePlan& module : plan.modules) modules.push_back(ModulePlanJson(module));
+  json["findings"] = FindingsJson(model.findings);
+  return json;
+}
+
+Json InspectJson(const InspectReport& report) {
+  Json json = Document("prepack-inspect");
+  json["path"] = report.path;
+  json["contents"] = FolderKindName(report.kind);
+  json["format"] = report.format.empty() ? Json(nullptr) : Json(report.format);
+  json["target"] = report.target.empty() ? Json(nullptr) : Json(report.target);
+  json["unreadable"] = report.unreadable ? Json(report.unreadable->ToString()) : Json(nullptr);
+  json["tensor_bytes"] = report.tensor_bytes;
+  Json& files = json["files"] = Json::array();
+  for (const FileSummary& file : report.files) {
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"tensors", file.tensors},
+                     {"data_start", file.data_start}});
+  }
+  Json& modules = json["modules"] = Json::array();
+  for (const ModuleSummary& module : report.modules) {
+    modules.push_back(ModuleSummaryJson(module));
+  }
+  Json& tensors = json["tensors"] = Json::array();
+  for (const StoredTensor& tensor : report.tensors) {
+    tensors.push_back({{"name", tensor.name},
+                       {"dtype", DTypeName(tensor.dtype)},
+                       {"shape", tensor.shape},
+                       {"file", report.files[tensor.file].name},
+                       {"offset", tensor.offset},
+                       {"bytes", tensor.bytes}});
+  }
+  json["findings"] = FindingsJson(report.findings);
+  return json;
+}
+
+Json VerifyJson(const VerifyReport& report) {
+  Json json = Document("prepack-verify");
+  json["folder"] = report.folder;
+  json["source"] = report.source.empty() ? Json(nullptr) : Json(report.source);
+  json["target"] = report.target;
+  json["engine"] = report.engine.empty() ? Json(nullptr) : Json(report.engine);
+  json["verdict"] = LevelStateName(report.Verdict());
+  json["min_kernel_sqnr_db"] = report.min_kernel_sqnr_db;
+  json["min_end_to_end_sqnr_db"] = report.min_end_to_end_sqnr_db;
+  json["levels"] = {{"integrity", LevelJson(report.integrity)},
+                    {"exactness", LevelJson(report.exactness)},
+                    {"gemm", LevelJson(report.gemm)}};
+  Json& modules = json["modules"] = Json::array();
+  for (const ModuleVerification& module : report.modules) {
+    modules.push_back({{"module", module.module},
+                       {"layout", module.layout},
+                       {"shape", {module.n, module.k}},
+                       {"exact", module.exact ? Json(*module.exact) : Json(nullptr)},
+                       {"max_scale_difference", Number(module.max_scale_difference)},
+                       {"kernel_sqnr_db", Number(module.kernel_sqnr_db)},
+                       {"end_to_end_sqnr_db", Number(module.end_to_end_sqnr_db)},
+                       {"gemm_implementation", module.gemm_implementation},
+                       {"gemm_activations", module.gemm_activations}});
+  }
+  return json;
+}
+
+Json TargetsJson() {
+  Json json = Document("prepack-targets");
+  Json& targets = json["targets"] = Json::array();
+  for (const Target& target : AllTargets()) {
+    Json layouts = Json::array();
+    for (const Layout* layout : LayoutsOfTarget(target.id)) {
+      layouts.push_back({{"layout", layout->id},
+                         {"version", layout->version},
+                         {"consumer", layout->consumer},
+                         {"mirrors", layout->mirrors},
+                         {"schemes", layout->schemes},
+                         {"constraints", layout->constraints},
+                         {"isa", layout->isa},
+                         {"fingerprint", layout->fingerprint}});
+    }
+    targets.push_back(
+        {{"target", target.id}, {"runtime", target.runtime}, {"layouts", std::move(layouts)}});
+  }
+  return json;
+}
+
+}  // namespace prepack::cli

@@ -1,0 +1,23 @@
+#ifndef PREPACK_TOOLS_JSON_REPORTS_H_
+#define PREPACK_TOOLS_JSON_REPORTS_H_
+
+// The --json form of every result. Each document names its kind and version, and has a schema of
+// the same name in schemas/.
+
+#include "container/json_strict.h"
+#include "convert/convert.h"
+#include "convert/plan.h"
+#include "inspect/inspect.h"
+#include "verify/report.h"
+
+namespace prepack::cli {
+
+Json ConvertJson(const ConvertReport& report, const std::string& source, const std::string& output);
+Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source);
+Json InspectJson(const InspectReport& report);
+Json VerifyJson(const VerifyReport& report);
+Json TargetsJson();
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_JSON_REPORTS_H_

@@ -1,0 +1,19 @@
+#ifndef PREPACK_TOOLS_UNITS_H_
+#define PREPACK_TOOLS_UNITS_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace prepack::cli {
+
+// "512 B", "1.5 MB", "4.0 GB": decimal units, as disks and `ls --si` have them.
+std::string HumanBytes(uint64_t bytes);
+// "12 s", "3 min 20 s", "2 h 5 min".
+std::string HumanSeconds(double seconds);
+// "[384, 1536]".
+std::string ShapeText(std::span<const uint64_t> shape);
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_UNITS_H_

@@ -1,0 +1,104 @@
+#include "verify_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "json_reports.h"
+#include "progress_line.h"
+#include "table.h"
+#include "units.h"
+
+namespace prepack::cli {
+namespace {
+
+constexpr size_t kMaxProblems = 20;  // per level; --json has all of them
+
+std::string DecibelText(const std::optional<double>& value) {
+  if (!value) return "-";
+  return std::isfinite(*value) ? fmt::format("{:.1f}", *value) : fmt::format("{}", *value);
+}
+
+std::string ExactText(const ModuleVerification& module) {
+  if (!module.exact) return "-";
+  return *module.exact ? "yes" : "NO";
+}
+
+std::string ModulesText(const VerifyReport& report) {
+  Table table({{"module"},
+               {"layout"},
+               {"exact"},
+               {"scale diff", Align::kRight},
+               {"kernel dB", Align::kRight},
+               {"end-to-end dB", Align::kRight},
+               {"GEMM"}});
+  for (const ModuleVerification& module : report.modules) {
+    table.AddRow(
+        {Printable(module.module), module.layout, ExactText(module),
+         module.max_scale_difference ? fmt::format("{:.1e}", *module.max_scale_difference) : "-",
+         DecibelText(module.kernel_sqnr_db), DecibelText(module.end_to_end_sqnr_db),
+         module.gemm_implementation.empty()
+             ? "-"
+             : fmt::format("{}, x {}", module.gemm_implementation, module.gemm_activations)});
+  }
+  return table.Render();
+}
+
+std::string LevelText(std::string_view name, std::string_view what, const LevelResult& level) {
+  std::string text = fmt::format("{:<10} {:<8} {}\n", name, LevelStateName(level.state),
+                                 level.state == LevelState::kNotRun ? level.reason : what);
+  for (size_t i = 0; i < std::min(level.problems.size(), kMaxProblems); ++i) {
+    text += fmt::format("  {}: {}\n", Printable(level.problems[i].where),
+                        Printable(level.problems[i].message, 1000));
+  }
+  if (level.problems.size() > kMaxProblems) {
+    text +=
+        fmt::format("  … and {} more (--json lists all)\n", level.problems.size() - kMaxProblems);
+  }
+  return text;
+}
+
+std::string VerifyText(const VerifyReport& report) {
+  std::string text = ModulesText(report) + "\n";
+  text +=
+      LevelText("integrity", "sizes, hashes, headers and packing fingerprints", report.integrity);
+  text +=
+      LevelText("exactness", "codes, zero points, scales and all other tensors as in the source",
+                report.exactness);
+  text += LevelText(
+      "GEMM",
+      fmt::format("{}: kernel at least {:.0f} dB, end to end at least {:.0f} dB", report.engine,
+                  report.min_kernel_sqnr_db, report.min_end_to_end_sqnr_db),
+      report.gemm);
+  return text;
+}
+
+}  // namespace
+
+ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const CommonOptions& common) {
+  Progress progress;
+  std::optional<ProgressLine> line;
+  line.emplace(progress, !common.quiet);
+  const Result<VerifyReport> report = Verify(options, progress);
+  line.reset();
+  if (!report.ok()) return Fail(report.status());
+  if (common.json) {
+    PrintJson(VerifyJson(*report));
+  } else if (!common.quiet) {
+    Print(VerifyText(*report));
+  }
+  switch (report->Verdict()) {
+    case LevelState::kPassed:
+      break;
+    case LevelState::kFailed:
+      if (common.quiet) Fail(CheckFailed(report->folder, "the verification failed"));
+      return kExitCheckFailed;
+    case LevelState::kNotRun:
+      return kExitNotRun;
+  }
+  return kExitDone;
+}
+
+}  // namespace prepack::cli

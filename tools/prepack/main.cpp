@@ -30,6 +30,7 @@ void InstallSignalHandlers() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a closed pipe (`| head`) is no reason to die half-way
+  signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error to report, too
 }
 
 ExitCodeValue Run(int argc, char** argv) {

@@ -1,0 +1,335 @@
+"""The whole way, as a user goes it: convert, verify, inspect, plan, targets on real checkpoints."""
+
+import json
+import shutil
+import subprocess
+import sys
+import unittest
+
+import numpy
+import safetensors
+
+import harness
+from harness import CHECKPOINTS, TARGETS, TOOL, W4A16
+
+
+def parts_of(target, module, symmetric):
+    """The documented dtype and shape of every part of a packed module, by its [N, K] and groups."""
+    n, k, groups = module
+    if target == "vllm-cpu":
+        parts = {
+            "weight": ("I32", [n // 16, 2 * k]),
+            "weight_scale": ("BF16", [groups, n]),
+            "weight_zero_point": ("I32", [groups, n // 8]),
+        }
+    else:
+        parts = {
+            "weight": ("I32", [n, k // 8]),
+            "weight_scale": ("BF16", [groups, n]),
+            "weight_zero_point": ("I8", [groups, n]),
+        }
+    if symmetric:
+        del parts["weight_zero_point"]
+    return parts
+
+
+class RealCheckpoints(harness.ToolTest):
+    def test_convert_and_verify(self):
+        for name in W4A16:
+            for target in TARGETS:
+                with self.subTest(checkpoint=name, target=target):
+                    source = CHECKPOINTS / name
+                    before = harness.snapshot(source)
+                    out = self.convert(source, target)
+                    self.assertEqual(harness.snapshot(source), before)
+                    result = self.run_ok("verify", out, "--source", source, "--json")
+                    report = self.checked_json(result.stdout, "verify")
+                    self.assertEqual(report["verdict"], "passed")
+                    self.assertEqual(len(report["modules"]), 7)
+                    for module in report["modules"]:
+                        self.assertIs(module["exact"], True)
+                        self.assertGreaterEqual(module["end_to_end_sqnr_db"], 40, module)
+                        self.assertGreaterEqual(module["kernel_sqnr_db"], 48, module)
+                        self.assertEqual(module["max_scale_difference"], 0)
+                    self.assertTrue(report["engine"].startswith("onednn 3."), report["engine"])
+
+    def test_output_is_what_the_docs_say(self):
+        for name in W4A16:
+            source = harness.read_tensors(CHECKPOINTS / name)
+            symmetric = "asym" not in name
+            modules = [n[: -len(".weight_packed")] for n in source if n.endswith(".weight_packed")]
+            for target in TARGETS:
+                out = self.convert(CHECKPOINTS / name, target)
+                packed = harness.read_tensors(out)
+                expected = set()
+                for module in modules:
+                    n, k = numpy.frombuffer(source[module + ".weight_shape"][2], numpy.int64)
+                    groups = source[module + ".weight_scale"][1][1]
+                    parts = parts_of(target, (int(n), int(k), groups), symmetric)
+                    for part, (dtype, shape) in parts.items():
+                        tensor = packed[f"{module}.{part}"]
+                        self.assertEqual((tensor[0], tensor[1]), (dtype, shape))
+                        expected.add(f"{module}.{part}")
+                # Everything else arrives bit for bit.
+                for tensor, value in source.items():
+                    if any(tensor.startswith(module + ".weight") for module in modules):
+                        continue
+                    self.assertEqual(packed[tensor], value, tensor)
+                    expected.add(tensor)
+                self.assertEqual(set(packed), expected)
+
+    def test_opens_with_safetensors_and_is_aligned(self):
+        out = self.convert(CHECKPOINTS / "ct-w4a16-g32-asym", "vllm-cpu")
+        path = out / "model.safetensors"
+        header, start = harness.read_header(path)
+        self.assertEqual(start % 4096, 0)
+        self.assertTrue(header)
+        for name, info in header.items():
+            begin, end = info["data_offsets"]
+            if (end - begin) % 64 == 0:
+                self.assertEqual(begin % 64, 0, name)
+        with safetensors.safe_open(path, framework="numpy") as opened:
+            self.assertEqual(set(opened.keys()), set(header))
+            weight = opened.get_tensor("model.layers.0.mlp.down_proj.weight")
+            self.assertEqual(weight.dtype, numpy.int32)
+            self.assertEqual(weight.shape, (24, 3072))
+
+    def test_sharded_source_gives_the_same_bytes(self):
+        one = harness.read_tensors(self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu"))
+        many = harness.read_tensors(self.convert(CHECKPOINTS / "ct-w4a16-g128-sharded", "vllm-cpu"))
+        self.assertEqual(one, many)
+
+    def test_same_bytes_for_any_threads_and_instruction_set(self):
+        source = CHECKPOINTS / "ct-w4a16-g32-asym"
+        for target in TARGETS:
+            folders = [
+                self.convert(source, target, "--jobs", jobs, name=f"{target}-{jobs}")
+                for jobs in (1, 2, 7)
+            ]
+            folders.append(
+                self.convert(source, target, name=f"{target}-scalar", env={"PREPACK_ISA": "scalar"})
+            )
+            contents = [{p.name: p.read_bytes() for p in f.iterdir()} for f in folders]
+            for content in contents[1:]:
+                self.assertEqual(content, contents[0])
+
+    def test_config_and_side_files(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        out = self.convert(source, "vllm-cpu")
+        config = json.loads((out / "config.json").read_text())
+        original = json.loads((source / "config.json").read_text())
+        quantization = config.pop("quantization_config")
+        self.assertEqual(quantization["quant_method"], "prepack")
+        self.assertEqual(quantization["target"], "vllm-cpu")
+        self.assertEqual(quantization["layout"], "vllm-cpu/wna16")
+        self.assertEqual(quantization["bits"], 4)
+        self.assertEqual(quantization["group_size"], 128)
+        self.assertIs(quantization["symmetric"], True)
+        self.assertEqual(quantization["ignore"], ["lm_head"])
+        self.assertEqual(quantization["source"], original.pop("quantization_config"))
+        self.assertEqual(config, original)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            self.assertEqual((out / name).read_bytes(), (source / name).read_bytes())
+
+    def test_every_json_follows_its_schema(self):
+        source = CHECKPOINTS / "ct-w4a16-g32-asym"
+        out = self.scratch / "out"
+        convert = self.run_ok("convert", source, "-o", out, "-t", "zentorch", "--json").stdout
+        report = self.checked_json(convert, "convert")
+        self.assertEqual(report["packed_modules"], 7)
+        self.assertEqual(report["layouts"], {"zentorch/woq": 7})
+        manifest = self.checked_json((out / "prepack.json").read_text(), "manifest")
+        self.assertEqual(len(manifest["modules"]), 7)
+        self.assertEqual(manifest["source"]["fingerprint"], report["source_fingerprint"])
+        plan = self.run_ok("plan", source, "-t", "vllm-cpu", "--json").stdout
+        plan = self.checked_json(plan, "plan")
+        self.assertEqual({m["layout"] for m in plan["modules"]}, {"vllm-cpu/wna16"})
+        targets = self.checked_json(self.run_ok("targets", "--json").stdout, "targets")
+        self.assertEqual([t["target"] for t in targets["targets"]], TARGETS)
+        for path in (source, out, out / "model.safetensors"):
+            inspect = self.run_ok("inspect", path, "--json").stdout
+            self.checked_json(inspect, "inspect")
+        one = self.run_ok(
+            "inspect", out, "--json", "--module", "model.layers.0.mlp.down_proj"
+        ).stdout
+        one = self.checked_json(one, "inspect")
+        self.assertEqual([m["shape"] for m in one["modules"]], [[384, 1536]])
+        self.assertEqual(len(one["tensors"]), 3)
+
+    def test_f16_activations(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        out = self.convert(source, "vllm-cpu", "--dtype", "f16")
+        tensors = harness.read_tensors(out)
+        self.assertEqual(tensors["model.layers.0.mlp.up_proj.weight_scale"][0], "F16")
+        manifest = json.loads((out / "prepack.json").read_text())
+        rounding = manifest["modules"]["model.layers.0.mlp.up_proj"]["scale_rounding"]
+        self.assertEqual(rounding, "BF16 to F16, nearest even")
+        self.assert_fails(
+            5,
+            ["model.layers.0.mlp.down_proj", "zentorch/woq", "bf16"],
+            *("convert", source, "-o", self.scratch / "z", "-t", "zentorch", "--dtype", "f16"),
+        )
+        self.assertFalse((self.scratch / "z").exists())
+
+
+class Verify(harness.ToolTest):
+    def flip(self, path, offset, bit):
+        data = bytearray(path.read_bytes())
+        data[offset] ^= 1 << bit
+        path.write_bytes(data)
+
+    def test_any_flipped_bit_is_found_and_named(self):
+        source = CHECKPOINTS / "ct-w4a16-g32-asym"
+        for target in TARGETS:
+            clean = self.convert(source, target)
+            header, start = harness.read_header(clean / "model.safetensors")
+            size = (clean / "model.safetensors").stat().st_size
+            manifest = json.loads((clean / "prepack.json").read_text())
+            cases = []
+            for i, (name, info) in enumerate(sorted(header.items())):
+                begin, end = info["data_offsets"]
+                owner = name.rsplit(".", 1)[0] if name.rsplit(".", 1)[0] in manifest["modules"] else name
+                cases.append((start + begin, i % 8, owner))
+                cases.append((start + end - 1, (i + 3) % 8, owner))
+                cases.append((start + (begin + end) // 2, (i + 5) % 8, owner))
+            for offset in (0, 7, 8, 100, start - 1):  # length, JSON, padding
+                cases.append((offset, offset % 8, "model.layers.0.mlp.down_proj"))
+            self.assertLess(max(offset for offset, _, _ in cases), size)
+            damaged = self.scratch / "damaged"
+            shutil.copytree(clean, damaged)
+            for offset, bit, owner in cases:
+                with self.subTest(target=target, offset=offset, bit=bit):
+                    self.flip(damaged / "model.safetensors", offset, bit)
+                    result = self.run_tool("verify", damaged)
+                    self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+                    self.assertIn(owner, result.stdout.split("integrity")[-1])
+                    self.flip(damaged / "model.safetensors", offset, bit)
+            shutil.rmtree(damaged)
+
+    def test_flipped_weight_fails_every_level_that_sees_it(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        for target in TARGETS:
+            out = self.convert(source, target)
+            header, start = harness.read_header(out / "model.safetensors")
+            name = "model.layers.0.self_attn.k_proj"
+            self.flip(out / "model.safetensors", start + header[name + ".weight"]["data_offsets"][0], 3)
+            result = self.run_tool("verify", out, "--source", source, "--json")
+            self.assertEqual(result.returncode, 1)
+            report = self.checked_json(result.stdout, "verify")
+            self.assertEqual(report["levels"]["integrity"]["state"], "failed")
+            problems = report["levels"]["exactness"]["problems"]
+            self.assertEqual([p["where"] for p in problems], [f"module {name}"])
+            self.assertIn("1 codes differ", problems[0]["message"])
+            self.assertIn("output channel 0, input channel 0", problems[0]["message"])
+            exact = {m["module"]: m["exact"] for m in report["modules"]}
+            self.assertEqual([m for m, e in exact.items() if not e], [name])
+
+    def test_not_run_is_not_passed(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        out = self.convert(source, "vllm-cpu")
+        result = self.run_tool("verify", out, "--json")
+        self.assertEqual(result.returncode, 6, result.stderr)
+        report = self.checked_json(result.stdout, "verify")
+        self.assertEqual(report["verdict"], "not run")
+        self.assertEqual(report["levels"]["integrity"]["state"], "passed")
+        self.assertEqual(report["levels"]["gemm"]["state"], "not run")
+        self.assertIn("--source", report["levels"]["gemm"]["reason"])
+
+    def test_reference_engine_on_request(self):
+        source = CHECKPOINTS / "ct-w4a16-channel-sym"
+        out = self.convert(source, "zentorch")
+        result = self.run_ok("verify", out, "--source", source, "--engine", "reference", "--json")
+        report = self.checked_json(result.stdout, "verify")
+        self.assertEqual(report["engine"], "reference")
+        self.assertEqual(report["verdict"], "passed")
+
+    def test_bar(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        out = self.convert(source, "vllm-cpu")
+        result = self.run_tool("verify", out, "--source", source, "--min-sqnr", "90")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("end-to-end SQNR is too low", result.stdout)
+
+    def test_another_source_fails(self):
+        out = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu")
+        other = CHECKPOINTS / "ct-w4a16-g32-asym"
+        result = self.run_tool("verify", out, "--source", other)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("another shape or scheme", result.stdout)
+
+    def test_files_that_do_not_belong(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        out = self.convert(source, "vllm-cpu")
+        shutil.copy(source / "model.safetensors", out / "extra.safetensors")
+        result = self.run_tool("verify", out)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("extra.safetensors", result.stdout)
+        (out / "extra.safetensors").unlink()
+        (out / "tokenizer.json").unlink()
+        result = self.run_tool("verify", out)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("tokenizer.json: the file is missing", result.stdout)
+
+    def test_damaged_manifest(self):
+        out = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu")
+        text = (out / "prepack.json").read_text()
+        (out / "prepack.json").write_text(text.replace('"symmetric": true', '"symmetric": false', 1))
+        self.assert_fails(3, ["prepack.json", "hash differs"], "verify", out)
+        (out / "prepack.json").write_text(text[: len(text) // 2])
+        self.assert_fails(3, ["prepack.json", "no hash of itself"], "verify", out)
+        (out / "prepack.json").unlink()
+        self.assert_fails(2, ["not a packed folder", "prepack convert"], "verify", out)
+
+
+class Shell(harness.ToolTest):
+    def test_inspect_text(self):
+        out = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu")
+        text = self.run_ok("inspect", out).stdout
+        self.assertIn("packed folder, compressed-tensors, packed for vllm-cpu", text)
+        self.assertIn("w4a16 group 128 symmetric", text)
+        self.assert_fails(
+            2, ["down_prj", "Did you mean model.layers.0.mlp.down_proj?"],
+            *("inspect", out, "--module", "model.layers.0.mlp.down_prj"),
+        )
+
+    def test_closed_pipe_is_quiet(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        script = f"{TOOL} inspect --json {source} | head -c 1; exit ${{PIPESTATUS[0]}}"
+        result = subprocess.run(["bash", "-c", script], capture_output=True, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+
+    def test_full_stdout_is_an_error(self):
+        with open("/dev/full", "w") as full:
+            result = subprocess.run(
+                [TOOL, "targets"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        self.assertEqual(result.returncode, 4)
+        self.assertIn("stdout", result.stderr)
+
+    def test_usage(self):
+        self.assert_fails(2, ["--target"], "convert", "a", "-o", "b")
+        self.assert_fails(2, ["convrt"], "convrt")
+        self.assert_fails(2, ["--dtype"], "plan", "a", "-t", "vllm-cpu", "--dtype", "bf17")
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        self.assert_fails(
+            2, ["unknown target", "vllm_cpu", "Did you mean vllm-cpu?"],
+            *("plan", source, "-t", "vllm_cpu"),
+        )
+        for args in (["--help"], ["--version"], ["convert", "--help"]):
+            self.assertEqual(self.run_ok(*args).stderr, "")
+        self.assertIn("Exit codes", self.run_ok("--help").stdout)
+
+    def test_quiet(self):
+        source, out = CHECKPOINTS / "ct-w4a16-g128-sym", self.scratch / "out"
+        result = self.run_ok("convert", source, "-o", out, "-t", "vllm-cpu", "-q", "--verify")
+        self.assertEqual((result.stdout, result.stderr), ("", ""))
+
+    def test_isa(self):
+        args = ("convert", CHECKPOINTS / "ct-w4a16-g128-sym", "-o", self.scratch / "o")
+        self.assert_fails(
+            2, ["PREPACK_ISA", "sse9"], *args, "-t", "vllm-cpu", env={"PREPACK_ISA": "sse9"}
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,189 @@
+"""What goes wrong outside: kills, full disks, read-only places, folders that exist."""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import numpy
+
+import harness
+from harness import CHECKPOINTS, TOOL
+
+SOURCE = CHECKPOINTS / "ct-w4a16-g128-sym"
+
+
+def large_checkpoint(folder, layers, n=4096, k=4096):
+    """A sound W4A16 checkpoint of `layers` modules, large enough to be caught half-way."""
+    random = numpy.random.default_rng(7)
+    tensors = {}
+    for layer in range(layers):
+        module = f"model.layers.{layer}.mlp.up_proj"
+        codes = random.integers(0, 2**32, (n, k // 8), dtype=numpy.uint32)
+        scales = numpy.full((n, k // 128), 0x3C00, dtype=numpy.uint16)
+        shape = numpy.array([n, k], dtype=numpy.int64)
+        tensors[module + ".weight_packed"] = ("I32", [n, k // 8], codes.tobytes())
+        tensors[module + ".weight_scale"] = ("BF16", [n, k // 128], scales.tobytes())
+        tensors[module + ".weight_shape"] = ("I64", [2], shape.tobytes())
+    folder.mkdir()
+    shutil.copy(SOURCE / "config.json", folder)
+    (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+    return folder
+
+
+class Existing(harness.ToolTest):
+    def test_existing_output_needs_force(self):
+        out = self.convert(SOURCE, "vllm-cpu")
+        before = harness.snapshot(out)
+        args = ("convert", SOURCE, "-o", out, "-t", "zentorch")
+        self.assert_fails(2, [str(out), "exists", "--force"], *args)
+        self.assertEqual(harness.snapshot(out), before)
+        self.run_ok(*args, "--force")
+        self.assertEqual(json.loads((out / "prepack.json").read_text())["target"], "zentorch")
+        self.assertEqual([p.name for p in self.scratch.iterdir()], [out.name])
+
+    def test_force_never_destroys_what_is_not_ours(self):
+        precious = self.scratch / "precious"
+        precious.mkdir()
+        (precious / "thesis.txt").write_text("years")
+        self.assert_fails(
+            2, ["precious"], "convert", SOURCE, "-o", precious, "-t", "vllm-cpu", "--force"
+        )
+        file = self.scratch / "file"
+        file.write_text("x")
+        self.assert_fails(2, ["file"], "convert", SOURCE, "-o", file, "-t", "vllm-cpu", "--force")
+        self.assertEqual((precious / "thesis.txt").read_text(), "years")
+        self.assertEqual(file.read_text(), "x")
+
+    def test_output_must_not_touch_the_source(self):
+        source = self.copy_checkpoint()
+        before = harness.snapshot(source)
+        for out in (source, source / "packed", self.scratch, f"{source}/"):
+            self.assert_fails(
+                2, ["source"], "convert", source, "-o", out, "-t", "vllm-cpu", "--force"
+            )
+        self.assertEqual(harness.snapshot(source), before)
+
+    def test_failed_conversion_keeps_the_old_output(self):
+        out = self.convert(SOURCE, "vllm-cpu", name="out")
+        before = harness.snapshot(out)
+        source = self.copy_checkpoint()
+        data = bytearray((source / "model.safetensors").read_bytes())
+        header, start = harness.read_header(source / "model.safetensors")
+        begin = start + header["model.layers.0.mlp.up_proj.weight_scale"]["data_offsets"][0]
+        data[begin : begin + 2] = b"\xc0\x7f"  # NaN in bf16
+        (source / "model.safetensors").write_bytes(data)
+        self.assert_fails(
+            3, ["model.safetensors", "up_proj.weight_scale", "NaN"],
+            *("convert", source, "-o", out, "-t", "zentorch", "--force"),
+        )
+        self.assertEqual(harness.snapshot(out), before)
+        self.assertEqual({p.name for p in self.scratch.iterdir()}, {"out", source.name})
+
+
+class Killed(harness.ToolTest):
+    def start_and_signal(self, source, out, number):
+        """Starts a conversion and signals it once its hidden folder is there."""
+        process = subprocess.Popen(
+            [TOOL, "convert", source, "-o", out, "-t", "vllm-cpu", "--jobs", "1"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        hidden = out.parent / f".{out.name}.prepack-partial"
+        while process.poll() is None and not (hidden / "model.safetensors").exists():
+            time.sleep(0.0005)
+        process.send_signal(number)
+        stderr = process.communicate()[1]
+        return process.returncode, stderr, hidden
+
+    def test_killed_conversion_is_invisible_and_can_be_repeated(self):
+        source = large_checkpoint(self.scratch / "large", layers=16)
+        out = self.scratch / "out"
+        code, _, hidden = self.start_and_signal(source, out, signal.SIGKILL)
+        self.assertEqual(code, -signal.SIGKILL)
+        self.assertFalse(out.exists())
+        self.assertTrue(hidden.exists())  # nothing could clean up: the next run does
+        self.run_ok("convert", source, "-o", out, "-t", "vllm-cpu")
+        self.assertEqual({p.name for p in self.scratch.iterdir()}, {"large", "out"})
+        self.assertEqual(self.run_tool("verify", out).returncode, 6)  # integrity passed
+
+    def test_interrupted_conversion_cleans_up(self):
+        source = large_checkpoint(self.scratch / "large", layers=16)
+        out = self.scratch / "out"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            code, stderr, _ = self.start_and_signal(source, out, number)
+            self.assertEqual(code, 130, stderr)
+            self.assertEqual(len(stderr.splitlines()), 1, stderr)
+            self.assertIn("stopped on request", stderr)
+            self.assertEqual([p.name for p in self.scratch.iterdir()], ["large"])
+
+
+class NoRoom(harness.ToolTest):
+    def assert_nothing_left(self, parent, known=()):
+        self.assertEqual({p.name for p in parent.iterdir()}, set(known))
+
+    def test_file_size_limit(self):
+        out = self.scratch / "out"
+        self.assert_fails(
+            4, ["model.safetensors", "File too large"],
+            *("convert", SOURCE, "-o", out, "-t", "vllm-cpu"),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, 500_000)),
+        )
+        self.assert_nothing_left(self.scratch)
+
+    @unittest.skipUnless(os.geteuid() == 0, "mounting a tiny file system needs root")
+    def test_full_disk(self):
+        disk = self.scratch / "disk"
+        disk.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", str(disk)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            self.skipTest("this machine does not let root mount a tmpfs")
+        self.addCleanup(subprocess.run, ["umount", str(disk)], check=True)
+        self.assert_fails(
+            4, [str(disk), "No space left on device", "Free some space"],
+            *("convert", SOURCE, "-o", disk / "out", "-t", "vllm-cpu"),
+        )
+        self.assert_nothing_left(disk)
+
+    def test_place_that_cannot_be_written(self):
+        if os.geteuid() == 0:  # root ignores permissions, but not those of the kernel's folders
+            place = "/sys/kernel/out"
+        else:
+            folder = self.scratch / "readonly"
+            folder.mkdir(mode=0o555)
+            place = folder / "out"
+        self.assert_fails(4, [str(place)[:11]], "convert", SOURCE, "-o", place, "-t", "vllm-cpu")
+
+    def test_missing_parent(self):
+        out = self.scratch / "no" / "such" / "out"
+        result = self.run_tool("convert", SOURCE, "-o", out, "-t", "vllm-cpu")
+        self.assertEqual(result.returncode, 4, result.stderr)
+        self.assertIn(str(self.scratch / "no" / "such"), result.stderr)
+        self.assert_nothing_left(self.scratch)
+
+    def test_memory_limit(self):
+        """A folder of 135 MB in weights converts inside 64 MiB + 8 MiB per thread over the start."""
+        source = large_checkpoint(self.scratch / "large", layers=16)
+        peaks = {}
+        for name, path in (("small", SOURCE), ("large", source)):
+            out = self.scratch / f"out-{name}"
+            script = (
+                "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+            )
+            command = [TOOL, "convert", path, "-o", out, "-t", "vllm-cpu", "--jobs", "2", "-q"]
+            run = subprocess.run(
+                [sys.executable, "-c", script, *map(str, command)],
+                capture_output=True, text=True, check=True,
+            )
+            peaks[name] = int(run.stdout) * 1024
+            shutil.rmtree(out)
+        self.assertLess(peaks["large"] - peaks["small"], (64 + 2 * 8) * 2**20, peaks)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,114 @@
+"""What the command line tests share: running the tool, reading and writing safetensors by hand."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import jsonschema
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
+TOOL = os.environ["PREPACK_TOOL"]
+
+W4A16 = ["ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded"]
+TARGETS = ["vllm-cpu", "zentorch"]
+
+
+def read_header(path):
+    """(header without __metadata__, start of the data) of a safetensors file."""
+    data = path.read_bytes()
+    length = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    return header, 8 + length
+
+
+def read_tensors(folder):
+    """name → (dtype, shape, bytes) of every tensor of a folder."""
+    tensors = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        header, start = read_header(path)
+        data = path.read_bytes()
+        for name, info in header.items():
+            begin, end = info["data_offsets"]
+            tensors[name] = (info["dtype"], info["shape"], data[start + begin : start + end])
+    return tensors
+
+
+def safetensors_bytes(tensors):
+    """A safetensors file of {name: (dtype, shape, bytes)}."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
+
+
+def snapshot(folder):
+    """Everything that must not change in a source: names, bytes, sizes, modification times."""
+    state = {}
+    for path in sorted(folder.rglob("*")):
+        stat = path.stat()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        state[str(path.relative_to(folder))] = (stat.st_size, stat.st_mtime_ns, digest)
+    return state
+
+
+class ToolTest(unittest.TestCase):
+    """A test with a scratch folder and the tool."""
+
+    def setUp(self):
+        self.scratch = pathlib.Path(tempfile.mkdtemp(prefix="prepack-cli-"))
+        self.addCleanup(shutil.rmtree, self.scratch, ignore_errors=True)
+
+    def run_tool(self, *args, env=None, **kwargs):
+        return subprocess.run(
+            [TOOL, *map(str, args)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **(env or {})},
+            timeout=300,
+            check=False,
+            **kwargs,
+        )
+
+    def run_ok(self, *args, **kwargs):
+        result = self.run_tool(*args, **kwargs)
+        self.assertEqual(result.returncode, 0, result.stderr + result.stdout)
+        return result
+
+    def assert_fails(self, code, texts, *args, **kwargs):
+        """The tool ends with `code` and one line on stderr that holds every one of `texts`."""
+        result = self.run_tool(*args, **kwargs)
+        self.assertEqual(result.returncode, code, result.stderr + result.stdout)
+        lines = result.stderr.splitlines()
+        self.assertEqual(len(lines), 1, result.stderr)
+        self.assertTrue(lines[0].startswith("error: "), lines[0])
+        for text in texts:
+            self.assertIn(text, lines[0])
+        return result
+
+    def checked_json(self, text, schema):
+        document = json.loads(text)
+        schema = json.loads((ROOT / "schemas" / f"{schema}.schema.json").read_text())
+        jsonschema.Draft202012Validator.check_schema(schema)
+        jsonschema.Draft202012Validator(schema).validate(document)
+        return document
+
+    def convert(self, source, target, *args, name=None, **kwargs):
+        out = self.scratch / (name or f"{pathlib.Path(source).name}-{target}")
+        self.run_ok("convert", source, "-o", out, "--target", target, *args, **kwargs)
+        return out
+
+    def copy_checkpoint(self, name="ct-w4a16-g128-sym"):
+        folder = self.scratch / f"source-{name}"
+        shutil.copytree(CHECKPOINTS / name, folder)
+        return folder

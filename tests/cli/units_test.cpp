@@ -1,0 +1,33 @@
+#include "units.h"
+
+#include <vector>
+
+#include "catch.h"
+
+namespace prepack::cli {
+namespace {
+
+TEST_CASE("bytes are shown in decimal units") {
+  CHECK(HumanBytes(0) == "0 B");
+  CHECK(HumanBytes(999) == "999 B");
+  CHECK(HumanBytes(1000) == "1.0 kB");
+  CHECK(HumanBytes(999'949) == "999.9 kB");
+  CHECK(HumanBytes(999'950) == "1.0 MB");
+  CHECK(HumanBytes(4'700'000'000) == "4.7 GB");
+  CHECK(HumanBytes(UINT64_MAX) == "18.4 EB");
+}
+
+TEST_CASE("durations are shown in two units at most") {
+  CHECK(HumanSeconds(0.2) == "0 s");
+  CHECK(HumanSeconds(59.4) == "59 s");
+  CHECK(HumanSeconds(59.6) == "1 min 0 s");
+  CHECK(HumanSeconds(3725) == "1 h 2 min");
+}
+
+TEST_CASE("shapes are shown as lists") {
+  CHECK(ShapeText(std::vector<uint64_t>{}) == "[]");
+  CHECK(ShapeText(std::vector<uint64_t>{384, 1536}) == "[384, 1536]");
+}
+
+}  // namespace
+}  // namespace prepack::cli

@@ -113,6 +113,11 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
   if (shape->size() != 2 || (*shape)[0] == 0 || (*shape)[1] == 0) {
     return Malformed(where, "field \"shape\" is not [N, K]");
   }
+  // Far above any real layer; keeps products of N, K and small factors from overflowing.
+  constexpr uint64_t kMaxChannels = 1ULL << 31;
+  if ((*shape)[0] > kMaxChannels || (*shape)[1] > kMaxChannels) {
+    return Malformed(where, "field \"shape\" is out of range");
+  }
   const Result<Scheme> scheme = ReadScheme(json, (*shape)[1], where);
   if (!scheme.ok()) return scheme.status();
   const Result<DType> scale_dtype = DTypeField(json, "stored_scale_dtype", where);

@@ -11,9 +11,9 @@
 
 namespace prepack {
 
-// Packs the probe modules (symmetric and asymmetric where the layout takes both; N and K the
-// smallest multiples of the layout's block that are no power of two; zero points 0 and 15 among
-// them; scales that need rounding) and hashes, in the order of parts(), dtype, shape and bytes.
+// Packs the probe module in every variant that the layout takes (symmetric and asymmetric, bf16 and
+// f16 activations; N = 96, K = 160, groups of 32; zero points 0 and 15 among them; scales that need
+// rounding) and hashes name, dtype, shape and bytes of each part.
 std::string PackingFingerprint(const Layout& layout, Isa isa);
 
 }  // namespace prepack

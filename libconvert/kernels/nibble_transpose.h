@@ -1,0 +1,47 @@
+#ifndef PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_
+#define PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_
+
+// Transposes a block of 16 rows of nibbles:
+//
+//     rows     row r, byte k/2, low half when k is even           (16 rows of `cols` nibbles)
+//     columns  word k (8 bytes), nibble r: byte k·8 + r/2, low half when r is even
+//
+// For rows a … p and columns 0, 1, 2, …, written as low nibble first:
+//
+//     a0a1 a2a3 …              a0b0 c0d0 … o0p0  a1b1 c1d1 … o1p1  a2b2 …
+//     b0b1 b2b3 …      ⇄
+//     …
+//
+// `cols` is even; rows are `row_bytes` apart. All versions write the same bytes.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/isa.h"
+
+namespace prepack {
+
+inline constexpr size_t kTransposeRows = 16;
+
+// Rows to columns: reads 16 · cols/2 bytes, writes cols · 8 bytes.
+using RowsToColumnsFn = void (*)(const uint8_t* rows, size_t row_bytes, size_t cols,
+                                 uint8_t* columns);
+// The inverse.
+using ColumnsToRowsFn = void (*)(const uint8_t* columns, size_t cols, size_t row_bytes,
+                                 uint8_t* rows);
+
+struct NibbleTranspose {
+  RowsToColumnsFn rows_to_columns;
+  ColumnsToRowsFn columns_to_rows;
+};
+
+// The versions for one instruction set; `isa` must be supported here.
+const NibbleTranspose& NibbleTransposeFor(Isa isa);
+
+// One object per instruction set, each in a file of its own that is compiled for it.
+extern const NibbleTranspose kNibbleTransposeScalar;
+extern const NibbleTranspose kNibbleTransposeAvx2;
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_

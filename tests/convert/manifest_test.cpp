@@ -1,0 +1,168 @@
+#include "convert/manifest.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "catch.h"
+#include "convert/manifest_text.h"
+#include "io/file.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::TempFolder;
+
+Manifest SmallManifest() {
+  Manifest manifest;
+  manifest.prepack_version = "0.1.0";
+  manifest.target = "vllm-cpu";
+  manifest.source_format = "compressed-tensors";
+  manifest.source_fingerprint = std::string(32, 'a');
+  manifest.source_quantization_config = {{"quant_method", "compressed-tensors"}};
+  manifest.layouts["vllm-cpu/wna16"] = {1, std::string(32, 'b')};
+  ModuleRecord module;
+  module.layout = "vllm-cpu/wna16";
+  module.scheme = {.granularity = Granularity::kGroup, .group_size = 32, .symmetric = true};
+  module.n = 32;
+  module.k = 64;
+  module.scale_rounding = "none";
+  module.source_xxh3_128 = std::string(32, 'c');
+  module.parts["weight"] = {.tensor = "a.b.weight",
+                            .file = "model.safetensors",
+                            .offset = 4096,
+                            .dtype = DType::kI32,
+                            .shape = {2, 128},
+                            .xxh3_128 = std::string(32, 'd')};
+  manifest.modules["a.b"] = module;
+  manifest.kept["a.c"] = "N = 7 is not a multiple of 32";
+  manifest.tensors.push_back({.tensor = "norm",
+                              .file = "model.safetensors",
+                              .offset = 5120,
+                              .dtype = DType::kBF16,
+                              .shape = {8},
+                              .xxh3_128 = std::string(32, 'e')});
+  manifest.files["model.safetensors"] = {5136, std::string(32, 'f')};
+  return manifest;
+}
+
+Result<Manifest> Read(const std::string& text) {
+  TempFolder temp;
+  REQUIRE(WriteTextFile(temp / "prepack.json", text).ok());
+  return ReadManifest(temp.path());
+}
+
+// The text of a manifest after `edit`, with a hash that fits.
+std::string Edited(const std::function<void(Json&)>& edit) {
+  Json json = Json::parse(ManifestText(SmallManifest()));
+  json.erase("manifest_xxh3_128");
+  edit(json);
+  std::string text = json.dump(2);
+  text.resize(text.size() - 2);
+  return text + std::string(kManifestHashPrefix) + Xxh3Hex(text) + "\"\n}\n";
+}
+
+TEST_CASE("a manifest comes back as it was written") {
+  const std::string text = ManifestText(SmallManifest());
+  const Result<Manifest> read = Read(text);
+  REQUIRE(read.ok());
+  CHECK(ManifestText(*read) == text);
+  CHECK(read->modules.at("a.b").scheme == SmallManifest().modules.at("a.b").scheme);
+  CHECK(read->modules.at("a.b").parts.at("weight").offset == 4096);
+  CHECK(read->tensors.at(0).shape == std::vector<uint64_t>{8});
+  CHECK(Read(Edited([](Json&) {})).ok());  // the builder of the cases below is sound
+}
+
+TEST_CASE("every changed byte of a manifest is noticed") {
+  const std::string text = ManifestText(SmallManifest());
+  for (size_t i = 0; i < text.size(); ++i) {
+    std::string damaged = text;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    INFO("byte " << i);
+    REQUIRE_FALSE(Read(damaged).ok());
+  }
+  for (size_t length = 0; length < text.size(); length += 7) {
+    REQUIRE_FALSE(Read(text.substr(0, length)).ok());
+  }
+}
+
+TEST_CASE("manifests that lie are refused with the reason") {
+  struct Case {
+    const char* text;
+    ErrorKind kind;
+    std::function<void(Json&)> edit;
+  };
+  const auto module = [](Json& json) -> Json& { return json["modules"]["a.b"]; };
+  const auto part = [&](Json& json) -> Json& { return module(json)["parts"]["weight"]; };
+  const std::vector<Case> cases = {
+      {"unknown manifest version", ErrorKind::kUnsupported,
+       [](Json& json) { json["manifest_version"] = 2; }},
+      {"field \"manifest_version\" is missing", ErrorKind::kMalformed,
+       [](Json& json) { json.erase("manifest_version"); }},
+      {"field \"target\" has the wrong type", ErrorKind::kMalformed,
+       [](Json& json) { json["target"] = 5; }},
+      {"field \"modules\" is missing", ErrorKind::kMalformed,
+       [](Json& json) { json.erase("modules"); }},
+      {"not listed under \"layouts\"", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["layout"] = "vllm-cpu/other"; }},
+      {"field \"shape\" is not [N, K]", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["shape"] = {32}; }},
+      {"field \"shape\" is not [N, K]", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["shape"] = {32, 0};
+       }},
+      {"out of range", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["shape"] = {32, 9223372036854775840U};
+       }},
+      {"group size does not divide", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["group_size"] = 48; }},
+      {"group size does not divide", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["group_size"] = 0; }},
+      {"unknown granularity", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["granularity"] = "block"; }},
+      {"does not know the scheme", ErrorKind::kUnsupported,
+       [&](Json& json) { module(json)["scheme"] = "w5a16"; }},
+      {"no known dtype", ErrorKind::kMalformed, [&](Json& json) { part(json)["dtype"] = "I33"; }},
+      {"integers of 0 or more", ErrorKind::kMalformed,
+       [&](Json& json) {
+         part(json)["shape"] = {-2, 128};
+       }},
+      {"the size of the tensor overflows", ErrorKind::kMalformed,
+       [&](Json& json) {
+         part(json)["shape"] = {1ULL << 62, 1ULL << 62};
+       }},
+      {"not inside a file", ErrorKind::kMalformed,
+       [&](Json& json) { part(json)["offset"] = 4200; }},
+      {"the size of the tensor overflows", ErrorKind::kMalformed,
+       [&](Json& json) { part(json)["offset"] = UINT64_MAX; }},
+      {"not inside a file", ErrorKind::kMalformed,
+       [&](Json& json) { part(json)["file"] = "other.safetensors"; }},
+      {"not a plain file name", ErrorKind::kMalformed,
+       [&](Json& json) { part(json)["file"] = "../model.safetensors"; }},
+      {"not a plain file name", ErrorKind::kMalformed,
+       [](Json& json) {
+         json["files"]["/etc/passwd"] = {{"bytes", 1}, {"xxh3_128", ""}};
+       }},
+  };
+  for (const Case& c : cases) {
+    INFO(c.text);
+    const Result<Manifest> read = Read(Edited(c.edit));
+    REQUIRE_FALSE(read.ok());
+    CHECK(read.status().kind() == c.kind);
+    CHECK_THAT(read.status().ToString(), Catch::Contains(c.text));
+    CHECK_THAT(read.status().ToString(), Catch::Contains("prepack.json"));
+  }
+}
+
+TEST_CASE("a folder without a manifest is not a packed folder") {
+  TempFolder temp;
+  const Result<Manifest> read = ReadManifest(temp.path());
+  REQUIRE_FALSE(read.ok());
+  CHECK(read.status().kind() == ErrorKind::kUsage);
+}
+
+}  // namespace
+}  // namespace prepack

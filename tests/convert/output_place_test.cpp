@@ -1,0 +1,40 @@
+#include "convert/output_place.h"
+
+#include "catch.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::TempFolder;
+
+TEST_CASE("the output may not overlap the source") {
+  TempFolder temp;
+  std::filesystem::create_directory(temp / "source");
+  std::filesystem::create_directory_symlink(temp / "source", temp / "link");
+  const auto kind = [&](const std::filesystem::path& output) {
+    const Status status = CheckOutputPlace(temp / "source", output);
+    return status.ok() ? 0 : ExitCode(status);
+  };
+  CHECK(kind(temp / "output") == 0);
+  CHECK(kind(temp / "source2") == 0);  // a common prefix is not a common folder
+  CHECK(kind(temp / "source/../output") == 0);
+  CHECK(kind(temp / "source") == 2);
+  CHECK(kind(temp / "source/") == 2);
+  CHECK(kind(temp / "source/inside/deep") == 2);
+  CHECK(kind(temp / "link/inside") == 2);  // through a symbolic link
+  CHECK(kind(temp.path()) == 2);           // contains the source
+}
+
+TEST_CASE("an output that cannot fit is refused with both numbers") {
+  TempFolder temp;
+  CHECK(CheckFreeSpace(temp.path(), 0).ok());
+  const Status status = CheckFreeSpace(temp.path(), UINT64_MAX / 2);
+  REQUIRE_FALSE(status.ok());
+  CHECK(ExitCode(status) == 4);
+  CHECK(status.what() == "not enough space for the packed weights: No space left on device");
+  CHECK(status.expected() == "9223372036854775807 bytes");
+}
+
+}  // namespace
+}  // namespace prepack

@@ -82,11 +82,11 @@ Result<File> File::CreateNew(const std::filesystem::path& path) {
 }
 
 Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
+  // No file has bytes past what off_t can say; the kernel would call such a range invalid.
+  const bool is_possible = out.size() <= kMaxOffset && offset <= kMaxOffset - out.size();
   size_t done = 0;
   while (done < out.size()) {
-    // Past what off_t can say there is no byte in any file.
-    const ssize_t count =
-        offset > kMaxOffset - done ? 0 : posix::ReadSome(fd_, offset + done, out.subspan(done));
+    const ssize_t count = is_possible ? posix::ReadSome(fd_, offset + done, out.subspan(done)) : 0;
     if (count < 0) return SystemError(path_.string(), "cannot read it", static_cast<int>(-count));
     if (count == 0) {
       return Malformed(path_.string(), "the file ended early")

@@ -21,22 +21,23 @@ CtMatcher::CtMatcher(const CtConfig& config) {
   for (const Target& target : targets_) {
     if (target.pattern->kind() == ModulePattern::Kind::kRegex) {
       regexes_.push_back(target);
-    } else {
-      names_.emplace(target.pattern->text(), target.group);
-      by_name_.push_back(target);
+      continue;
     }
+    names_.emplace(target.pattern->text(), target.group);
+    if (target.pattern->LooksLikeClass()) classes_.push_back(target);
   }
   const auto alphabetical = [](const Target& a, const Target& b) {
     return a.pattern->text() < b.pattern->text();
   };
   std::sort(regexes_.begin(), regexes_.end(), alphabetical);
-  std::sort(by_name_.begin(), by_name_.end(), alphabetical);
+  std::sort(classes_.begin(), classes_.end(), alphabetical);
   for (const ModulePattern& pattern : config.ignore) {
     if (pattern.kind() == ModulePattern::Kind::kRegex) {
       ignored_regexes_.push_back(&pattern);
-    } else {
-      ignored_names_.emplace(pattern.text(), &pattern);
+      continue;
     }
+    ignored_names_.insert(pattern.text());
+    if (pattern.LooksLikeClass()) ignored_classes_.push_back(&pattern);
   }
 }
 
@@ -45,7 +46,7 @@ const CtGroup* CtMatcher::GroupOf(std::string_view module, ModuleClass module_cl
   for (const Target& target : regexes_) {
     if (target.pattern->MatchesName(module)) return target.group;
   }
-  for (const Target& target : by_name_) {
+  for (const Target& target : classes_) {
     if (target.pattern->MatchesClass(module_class)) return target.group;
   }
   return nullptr;
@@ -63,11 +64,10 @@ const CtGroup* CtMatcher::GroupOfVllm(std::string_view module, ModuleClass modul
 
 bool CtMatcher::Ignored(std::string_view module, ModuleClass module_class) const {
   if (ignored_names_.contains(module)) return true;
-  const bool by_regex = std::any_of(ignored_regexes_.begin(), ignored_regexes_.end(),
-                                    [&](const auto* entry) { return entry->MatchesName(module); });
-  return by_regex || std::any_of(ignored_names_.begin(), ignored_names_.end(), [&](const auto& e) {
-           return e.second->MatchesClass(module_class);
-         });
+  const auto by_name = [&](const auto* entry) { return entry->MatchesName(module); };
+  const auto by_class = [&](const auto* entry) { return entry->MatchesClass(module_class); };
+  return std::any_of(ignored_regexes_.begin(), ignored_regexes_.end(), by_name) ||
+         std::any_of(ignored_classes_.begin(), ignored_classes_.end(), by_class);
 }
 
 }  // namespace prepack

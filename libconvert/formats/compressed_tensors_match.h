@@ -8,8 +8,9 @@
 // (utils/config_utils.py) takes names and expressions in the order of the config instead; where
 // that selects another scheme, the user should know.
 
-#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "formats/compressed_tensors_config.h"
@@ -34,11 +35,12 @@ class CtMatcher {
   };
 
   std::vector<Target> targets_;  // in the order of the config, each text once
-  std::vector<Target> regexes_;  // alphabetical
   std::unordered_map<std::string_view, const CtGroup*> names_;
-  std::vector<Target> by_name_;  // alphabetical: for class names
-  std::unordered_map<std::string_view, const ModulePattern*> ignored_names_;
+  std::vector<Target> regexes_;  // alphabetical
+  std::vector<Target> classes_;  // alphabetical
+  std::unordered_set<std::string_view> ignored_names_;
   std::vector<const ModulePattern*> ignored_regexes_;
+  std::vector<const ModulePattern*> ignored_classes_;
 };
 
 }  // namespace prepack

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,6 +66,9 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
+  Status OpenFolder();
+  // Opens a file and adds its tensors.
+  Status AddFile(const std::filesystem::path& path);
 
   std::filesystem::path path_;
   Json config_ = Json::object();

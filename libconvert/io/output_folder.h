@@ -12,9 +12,15 @@
 //                                       name finds that its lock is free and removes it
 //   another prepack still writes there  Create refuses (the lock is held)
 //
+// The lock is a flock on a second sibling, `.NAME.prepack-lock`, removed at the end. Not on the
+// hidden folder itself: over NFS an exclusive flock needs a descriptor that is open for writing,
+// and no folder can be. Not a file inside it: that would become part of the output.
+//
 // An existing output is refused unless `replace` is set; then it is exchanged with the new folder
 // in one step and removed afterwards. Only a folder that holds a manifest (prepack.json), or
-// nothing at all, is ever replaced: a mistyped path cannot destroy someone's data.
+// nothing at all, is ever replaced: a mistyped path cannot destroy someone's data. Where the file
+// system cannot exchange, the old output is first renamed to `.NAME.prepack-old`; if power is lost
+// just then, the next Create puts it back.
 
 #include <filesystem>
 #include <string_view>
@@ -28,6 +34,8 @@ inline constexpr std::string_view kManifestName = "prepack.json";
 
 class OutputFolder {
  public:
+  // kUsage: `final_path` names no folder that could be made, exists and may not be replaced, or is
+  // being written by another process. kSystem: its parent is missing or cannot be written to.
   static Result<OutputFolder> Create(const std::filesystem::path& final_path, bool replace);
 
   OutputFolder(OutputFolder&& other) noexcept;
@@ -37,16 +45,23 @@ class OutputFolder {
   // Where to write; inside the hidden folder.
   const std::filesystem::path& path() const { return partial_path_; }
 
-  // Makes the folder appear under its final name. Every file must have been flushed.
+  // Makes the folder appear under its final name. Every file must have been flushed. To be called
+  // once; after a failure nothing has changed under the final name, unless the error says that the
+  // new output is in place.
   Status Commit();
 
  private:
-  OutputFolder(std::filesystem::path final_path, std::filesystem::path partial_path, int lock_fd);
+  OutputFolder(std::filesystem::path final_path, bool replace, int lock_fd);
+  std::filesystem::path Sibling(std::string_view suffix) const;
+  Status RemoveLeftovers();
+  Status MoveIntoPlace();
+  Status ReplaceInTwoSteps();
   void Discard() noexcept;
 
   std::filesystem::path final_path_;
   std::filesystem::path partial_path_;
-  int lock_fd_ = -1;
+  bool replace_ = false;
+  int lock_fd_ = -1;  // -1: moved from
 };
 
 }  // namespace prepack

@@ -1,0 +1,295 @@
+#include "container/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "io/output_folder.h"
+
+namespace prepack {
+namespace fs = std::filesystem;
+namespace {
+
+// Far above what real ones hold, low enough to be read into memory.
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxIndexBytes = uint64_t{256} << 20;
+
+constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kShardSuffix = ".safetensors";
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr std::string_view kAnyIndexSuffix = ".index.json";
+// The same weights in other formats. They are no side files: a copy of the folder must not carry
+// the model twice.
+constexpr std::array<std::string_view, 7> kOtherWeights = {".bin",  ".pt", ".pth",    ".gguf",
+                                                           ".onnx", ".h5", ".msgpack"};
+
+// Plain names of a folder, ascending, by what they are to us. Hidden files are left out.
+struct Listing {
+  std::vector<std::string> shards;
+  std::vector<std::string> indexes;
+  std::vector<std::string> side_files;
+  bool has_config = false;
+};
+
+// Which tensor lies in which shard, as the index says.
+using WeightMap = std::map<std::string, std::string, std::less<>>;
+
+void Classify(std::string name, Listing& listing) {
+  const auto ends_with = [&name](std::string_view suffix) { return name.ends_with(suffix); };
+  if (name == kConfigName) {
+    listing.has_config = true;
+  } else if (ends_with(kShardSuffix)) {
+    listing.shards.push_back(std::move(name));
+  } else if (ends_with(kIndexSuffix)) {
+    listing.indexes.push_back(std::move(name));
+  } else if (name != kManifestName && !ends_with(kAnyIndexSuffix) &&
+             std::none_of(kOtherWeights.begin(), kOtherWeights.end(), ends_with)) {
+    listing.side_files.push_back(std::move(name));
+  }
+}
+
+Result<Listing> ListFolder(const fs::path& folder) {
+  Listing listing;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    if (name.starts_with('.')) continue;
+    std::error_code type_error;
+    const fs::file_status status = entry->status(type_error);  // follows links: hub caches use them
+    if (status.type() == fs::file_type::not_found) {
+      return Malformed(entry->path().string(), "a symbolic link to a file that does not exist")
+          .Hint("Is the download complete?");
+    }
+    if (type_error)
+      return SystemError(entry->path().string(), "cannot look at it", type_error.value());
+    // A FIFO or a folder with the name of a shard is kept: opening it gives the error.
+    const bool is_weight = name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix);
+    if (fs::is_regular_file(status) || is_weight || name == kConfigName)
+      Classify(std::move(name), listing);
+  }
+  if (error) return SystemError(folder.string(), "cannot list the folder", error.value());
+  for (std::vector<std::string>* names : {&listing.shards, &listing.indexes, &listing.side_files})
+    std::sort(names->begin(), names->end());
+  return listing;
+}
+
+Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes) {
+  const Result<std::string> text = ReadTextFile(path, max_bytes);
+  if (!text.ok()) return text.status();
+  Result<Json> json = ParseJsonStrict(*text, path.string());
+  if (json.ok() && !json->is_object()) {
+    return Malformed(path.string(), "not a JSON object")
+        .Found(json->type_name())
+        .Expected("an object");
+  }
+  return json;
+}
+
+// The index may only name files beside it.
+bool IsPlainShardName(std::string_view name) {
+  return name.size() > kShardSuffix.size() && name.ends_with(kShardSuffix) &&
+         name.find('/') == std::string_view::npos && name.find('\\') == std::string_view::npos &&
+         Printable(name, name.size()) == name;
+}
+
+Result<WeightMap> ReadIndex(const fs::path& path) {
+  const Result<Json> index = ReadJsonFile(path, kMaxIndexBytes);
+  if (!index.ok()) return index.status();
+  const std::string where = fmt::format("{}: weight_map", path.string());
+  const auto entries = index->find("weight_map");
+  if (entries == index->end()) return Malformed(where, "the field is missing");
+  if (!entries->is_object() || entries->empty()) {
+    return Malformed(where, "wrong type of value, or empty")
+        .Found(entries->is_object() ? "an empty object" : entries->type_name())
+        .Expected("an object with the shard of every tensor");
+  }
+  WeightMap weight_map;
+  for (const auto& [name, shard] : entries->items()) {
+    if (!shard.is_string()) {
+      return Malformed(fmt::format("{}: {}", where, name), "wrong type of value")
+          .Found(shard.type_name())
+          .Expected("the name of a shard");
+    }
+    const auto& text = shard.get_ref<const std::string&>();
+    if (!IsPlainShardName(text)) {
+      return Malformed(fmt::format("{}: {}", where, name), "not the name of a shard")
+          .Found(fmt::format("'{}'", Printable(text)))
+          .Expected("a plain file name that ends in .safetensors");
+    }
+    weight_map.emplace(name, text);
+  }
+  return weight_map;
+}
+
+// The shards of the index must be those of the folder.
+Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
+                   const std::vector<std::string>& present) {
+  std::set<std::string_view> named;
+  for (const auto& [tensor, shard] : weight_map) {
+    if (!named.insert(shard).second) continue;
+    if (std::binary_search(present.begin(), present.end(), shard)) continue;
+    return Malformed((index_path.parent_path() / shard).string(), "the shard is missing")
+        .Expected(fmt::format("it, as {} says", index_path.filename().string()))
+        .Hint("Is the download complete?");
+  }
+  for (const std::string& shard : present) {
+    if (named.contains(shard)) continue;
+    return Malformed((index_path.parent_path() / shard).string(),
+                     "the index does not know this shard")
+        .Hint(
+            fmt::format("Move it out of the folder, or repair {}", index_path.filename().string()));
+  }
+  return {};
+}
+
+// Index against headers, both ways.
+Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
+                  const Checkpoint& checkpoint) {
+  const std::string index = index_path.string();
+  constexpr std::string_view kHint = "The index is stale: it belongs to other shards";
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    const std::string& shard = checkpoint.files()[tensor.file].name;
+    const auto entry = weight_map.find(name);
+    if (entry == weight_map.end()) {
+      return Malformed(fmt::format("{}: tensor {}", index, name), "the tensor is not in the index")
+          .Found(fmt::format("it in {}", shard))
+          .Hint(kHint);
+    }
+    if (entry->second != shard) {
+      return Malformed(fmt::format("{}: tensor {}", index, name), "the tensor is in another shard")
+          .Found(shard)
+          .Expected(fmt::format("{}, as the index says", entry->second))
+          .Hint(kHint);
+    }
+  }
+  for (const auto& [name, shard] : weight_map) {
+    if (checkpoint.Find(name) != nullptr) continue;
+    return Malformed(fmt::format("{}: tensor {}", index, name), "no shard holds the tensor")
+        .Expected(fmt::format("it in {}", shard))
+        .Hint(kHint);
+  }
+  return {};
+}
+
+Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
+  if (listing.shards.empty()) {
+    return Malformed(folder.string(), "no .safetensors file in the folder")
+        .Hint("Only checkpoints in the safetensors format can be read");
+  }
+  if (listing.indexes.size() > 1) {
+    return Malformed(folder.string(), "more than one index in the folder")
+        .Found(fmt::format("{}", fmt::join(listing.indexes, ", ")))
+        .Hint("Move all but one out of the folder");
+  }
+  if (listing.indexes.empty() && listing.shards.size() > 1) {
+    return Malformed(folder.string(), "several .safetensors files, but no index")
+        .Found(fmt::format("{} and {}", listing.shards[0], listing.shards[1]))
+        .Expected(fmt::format("one file, or an index *{}", kIndexSuffix))
+        .Hint("Is the download complete? A single file can be named itself");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  Status status;
+  if (is_folder) {
+    status = checkpoint.OpenFolder();
+  } else if (fs::is_regular_file(path, error) && path.extension() != kShardSuffix) {
+    status = Usage(path.string(), "neither a folder nor a .safetensors file")
+                 .Hint("Name the folder of the checkpoint");
+  } else {
+    // What cannot be opened, or is not even there, is told by opening it.
+    status = checkpoint.AddFile(path);
+  }
+  if (!status.ok()) return status;
+  return checkpoint;
+}
+
+Status Checkpoint::OpenFolder() {
+  Result<Listing> listing = ListFolder(path_);
+  if (!listing.ok()) return listing.status();
+  Status status = CheckNumberOfFiles(path_, *listing);
+  if (!status.ok()) return status;
+  side_files_ = std::move(listing->side_files);
+
+  if (listing->has_config) {
+    Result<Json> config = ReadJsonFile(path_ / kConfigName, kMaxConfigBytes);
+    if (!config.ok()) return config.status();
+    config_ = *std::move(config);
+  }
+
+  WeightMap weight_map;
+  const bool has_index = !listing->indexes.empty();
+  const fs::path index_path = has_index ? path_ / listing->indexes.front() : fs::path();
+  if (has_index) {
+    Result<WeightMap> read = ReadIndex(index_path);
+    if (!read.ok()) return read.status();
+    weight_map = *std::move(read);
+    status = CheckShards(index_path, weight_map, listing->shards);
+    if (!status.ok()) return status;
+  }
+  for (const std::string& shard : listing->shards) {
+    status = AddFile(path_ / shard);
+    if (!status.ok()) return status;
+  }
+  return has_index ? CheckIndex(index_path, weight_map, *this) : Status();
+}
+
+Status Checkpoint::AddFile(const fs::path& path) {
+  Result<File> file = File::OpenForRead(path);
+  if (!file.ok()) return file.status();
+  Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
+  if (!header.ok()) return header.status();
+  const size_t number = files_.size();
+  files_.push_back({path.filename().string(), *std::move(file), *std::move(header)});
+
+  const SafetensorsHeader& added = files_.back().header;
+  for (const TensorInfo& info : added.tensors) {
+    const auto [entry, is_new] =
+        tensors_.try_emplace(info.name, StoredTensor{info.name, info.dtype, info.shape, number,
+                                                     added.data_start + info.begin, info.bytes()});
+    if (is_new) continue;
+    return Malformed(path_.string(), fmt::format("tensor {} is in two shards", info.name))
+        .Found(fmt::format("it in {} and {}", files_[entry->second.file].name, files_.back().name))
+        .Hint("Loaders disagree about which one counts; remove the stale shard");
+  }
+  return {};
+}
+
+const StoredTensor* Checkpoint::Find(std::string_view name) const {
+  const auto entry = tensors_.find(name);
+  return entry == tensors_.end() ? nullptr : &entry->second;
+}
+
+std::string Checkpoint::Where(const StoredTensor& tensor) const {
+  return fmt::format("{}: tensor {}", files_[tensor.file].name, tensor.name);
+}
+
+uint64_t Checkpoint::total_bytes() const {
+  uint64_t total = 0;
+  for (const auto& [name, tensor] : tensors_) total += tensor.bytes;
+  return total;
+}
+
+Status Checkpoint::Read(const StoredTensor& tensor, uint64_t offset,
+                        std::span<std::byte> out) const {
+  if (offset > tensor.bytes || out.size() > tensor.bytes - offset) {
+    return Usage(Where(tensor), "read outside the tensor")
+        .Found(fmt::format("{} bytes at {}", out.size(), offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes));
+  }
+  return files_[tensor.file].file.ReadAt(tensor.offset + offset, out);
+}
+
+}  // namespace prepack

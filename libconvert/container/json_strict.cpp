@@ -1,0 +1,128 @@
+#include "container/json_strict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "container/json_sax.h"
+
+namespace prepack {
+namespace {
+
+// Builds the DOM bottom-up: a container is filled in its frame and moved into the one around it
+// when it ends.
+class DomBuilder : public JsonSax {
+ public:
+  explicit DomBuilder(const JsonLimits& limits)
+      : JsonSax(limits.max_depth), values_left_(limits.max_values) {}
+
+  Json TakeRoot() { return std::move(root_); }
+
+  bool null() override { return Add(nullptr); }
+  bool boolean(bool value) override { return Add(value); }
+  bool number_integer(number_integer_t value) override { return Add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
+  bool number_float(number_float_t value, const std::string& /*text*/) override {
+    return Add(value);
+  }
+  bool string(std::string& value) override { return Add(std::move(value)); }
+
+  bool start_object(size_t /*elements*/) override { return Begin(Json::object()); }
+  bool start_array(size_t /*elements*/) override { return Begin(Json::array()); }
+  bool end_array() override { return End(); }
+  bool key(std::string& value) override {
+    frames_.back().key = std::move(value);
+    frames_.back().key_offsets.push_back(offset());
+    return true;
+  }
+  bool end_object() override { return CheckKeys(frames_.back()) && End(); }
+
+ private:
+  struct Frame {
+    Json container;
+    std::string key;                  // of the value that comes next, in an object
+    std::vector<size_t> key_offsets;  // behind each key, in an object
+  };
+
+  bool Count() {
+    if (values_left_ == 0) return FailHere("too many values");
+    --values_left_;
+    return true;
+  }
+
+  bool Begin(Json container) {
+    if (!Count() || !Enter()) return false;
+    frames_.push_back({std::move(container), {}, {}});
+    return true;
+  }
+
+  bool End() {
+    Leave();
+    Json container = std::move(frames_.back().container);
+    frames_.pop_back();
+    Append(std::move(container));
+    return true;
+  }
+
+  bool Add(Json value) {
+    if (!Count()) return false;
+    Append(std::move(value));
+    return true;
+  }
+
+  void Append(Json value) {
+    if (frames_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Frame& frame = frames_.back();
+    if (frame.container.is_array()) {
+      frame.container.get_ref<Json::array_t&>().push_back(std::move(value));
+    } else {
+      // Behind the back of ordered_map, whose own insertion searches all keys each time.
+      Members(frame).emplace_back(std::move(frame.key), std::move(value));
+    }
+  }
+
+  static Json::object_t::Container& Members(Frame& frame) {
+    return frame.container.get_ref<Json::object_t&>();
+  }
+
+  // By sorting when the object is complete: no number of keys and no choice of them (as against a
+  // hash table) makes it slow.
+  bool CheckKeys(Frame& frame) {
+    const Json::object_t::Container& members = Members(frame);
+    if (members.size() < 2) return true;
+    std::vector<size_t> order(members.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      const int difference = members[a].first.compare(members[b].first);
+      return difference != 0 ? difference < 0 : a < b;
+    });
+    for (size_t i = 1; i < order.size(); ++i) {
+      if (members[order[i - 1]].first != members[order[i]].first) continue;
+      return Fail(
+          Malformed(fmt::format("{}: byte {}", where(), frame.key_offsets[order[i]]),
+                    fmt::format("duplicate key \"{}\"", Printable(members[order[i]].first))));
+    }
+    return true;
+  }
+
+  Json root_;
+  std::vector<Frame> frames_;
+  size_t values_left_;
+};
+
+}  // namespace
+
+Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
+                             const JsonLimits& limits) {
+  DomBuilder builder(limits);
+  Status status = builder.Run(text, where);
+  if (!status.ok()) return status;
+  return builder.TakeRoot();
+}
+
+}  // namespace prepack

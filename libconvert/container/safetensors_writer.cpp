@@ -1,0 +1,150 @@
+#include "container/safetensors_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "base/checked.h"
+#include "container/json_strict.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::string_view kWhere = "output file";
+constexpr uint64_t kLengthBytes = 8;
+
+// The place of a tensor in the file: 0 for those that keep the next one aligned, then the rest by
+// what their size is a multiple of. With every size before it a multiple of 2^i, a tensor of such a
+// size starts at a multiple of 2^i, and 2^i is at least its element.
+unsigned Rank(uint64_t bytes) {
+  if (bytes % kTensorAlignment == 0) return 0;
+  return std::numeric_limits<unsigned>::max() - static_cast<unsigned>(std::countr_zero(bytes));
+}
+
+Status AssignOffsets(std::vector<TensorInfo>& tensors) {
+  for (TensorInfo& tensor : tensors) {
+    const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
+    if (!bytes) {
+      return Malformed(fmt::format("{}: tensor {}", kWhere, tensor.name),
+                       "the size overflows, or does not end on a byte")
+          .Found(fmt::format("{} [{}]", DTypeName(tensor.dtype), fmt::join(tensor.shape, ", ")));
+    }
+    tensor.begin = 0;
+    tensor.end = *bytes;
+  }
+  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return Rank(a.bytes()) < Rank(b.bytes());
+  });
+  uint64_t next = 0;
+  for (TensorInfo& tensor : tensors) {
+    const std::optional<uint64_t> end = CheckedAdd(next, tensor.bytes());
+    if (!end) return Unsupported(kWhere, "the size of all tensors overflows 64 bits");
+    tensor.begin = std::exchange(next, *end);
+    tensor.end = *end;
+  }
+  return {};
+}
+
+// Throws Json::type_error for text that is not UTF-8.
+std::string HeaderJson(const SafetensorsHeader& header) {
+  std::string json = "{";
+  const auto begin_member = [&json](const std::string& name) {
+    if (json.size() > 1) json += ',';
+    json += Json(name).dump() + ':';
+  };
+  if (!header.metadata.empty()) {
+    begin_member("__metadata__");
+    json += Json(header.metadata).dump();
+  }
+  for (const TensorInfo& tensor : header.tensors) {
+    begin_member(tensor.name);
+    json += fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                        DTypeName(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin,
+                        tensor.end);
+  }
+  return json + '}';
+}
+
+std::string LittleEndian(uint64_t value) {
+  std::string bytes;
+  for (size_t i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
+  return bytes;
+}
+
+}  // namespace
+
+Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
+                                        std::map<std::string, std::string> metadata) {
+  Status status = AssignOffsets(tensors);
+  if (!status.ok()) return status;
+  SafetensorsPlan plan;
+  plan.header.tensors = std::move(tensors);
+  plan.header.metadata = std::move(metadata);
+  const uint64_t data_bytes = plan.header.tensors.empty() ? 0 : plan.header.tensors.back().end;
+
+  std::string json;
+  try {
+    json = HeaderJson(plan.header);
+  } catch (const Json::type_error&) {
+    return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
+  }
+  // Whatever we write, we must be able to read: this refuses duplicate and impossible names.
+  const Result<SafetensorsHeader> check = ParseSafetensorsHeader(json, data_bytes, kWhere);
+  if (!check.ok()) return check.status();
+
+  json.resize(static_cast<size_t>(*CheckedAlignUp(kLengthBytes + json.size(), kDataAlignment) -
+                                  kLengthBytes),
+              ' ');
+  if (json.size() > kMaxHeaderBytes) {
+    return Unsupported(kWhere, "the header is longer than the format allows")
+        .Found(fmt::format("{} bytes", json.size()))
+        .Expected(fmt::format("at most {}", kMaxHeaderBytes))
+        .Hint("Spread the tensors over more files");
+  }
+  plan.header_bytes = LittleEndian(json.size()) + json;
+  plan.header.data_start = plan.header_bytes.size();
+  const std::optional<uint64_t> file_bytes = CheckedAdd(plan.header.data_start, data_bytes);
+  if (!file_bytes) return Unsupported(kWhere, "the size of the file overflows 64 bits");
+  plan.file_bytes = *file_bytes;
+  return plan;
+}
+
+SafetensorsWriter::SafetensorsWriter(File file, SafetensorsPlan plan)
+    : file_(std::move(file)), plan_(std::move(plan)) {}
+
+Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path& path,
+                                                    SafetensorsPlan plan) {
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  Status status = file->Allocate(plan.file_bytes);
+  if (!status.ok()) return status;
+  status = file->WriteAt(0, std::as_bytes(std::span(plan.header_bytes)));
+  if (!status.ok()) return status;
+  return SafetensorsWriter(*std::move(file), std::move(plan));
+}
+
+Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {
+  const std::string where = file_.path().string();
+  if (index >= plan_.header.tensors.size()) {
+    return Usage(where, "there is no such tensor to write")
+        .Found(fmt::format("number {}", index))
+        .Expected(fmt::format("below {}", plan_.header.tensors.size()));
+  }
+  const TensorInfo& tensor = plan_.header.tensors[index];
+  if (offset > tensor.bytes() || bytes.size() > tensor.bytes() - offset) {
+    return Usage(fmt::format("{}: tensor {}", where, tensor.name), "write outside the tensor")
+        .Found(fmt::format("{} bytes at {}", bytes.size(), offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes()));
+  }
+  return file_.WriteAt(plan_.header.data_start + tensor.begin + offset, bytes);
+}
+
+Status SafetensorsWriter::Sync() {
+  return file_.Sync();
+}
+
+}  // namespace prepack

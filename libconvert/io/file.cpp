@@ -1,0 +1,192 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "io/posix.h"
+
+namespace prepack {
+namespace {
+
+// What off_t can say. A longer range can only come from a broken file or a caller's mistake.
+constexpr uint64_t kMaxOffset = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
+constexpr size_t kCopyBytes = size_t{1} << 20;
+
+std::string_view KindName(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+Status NotRegular(const std::string& where, std::string_view kind) {
+  return Malformed(where, "not a regular file").Found(kind).Expected("a regular file");
+}
+
+Status OpenError(const std::filesystem::path& path, int errnum) {
+  const std::string where = path.string();
+  if (errnum == ENXIO) return NotRegular(where, KindName(S_IFSOCK));
+  if (errnum != ENOENT) return SystemError(where, "cannot open it", errnum);
+  std::error_code ignored;
+  const bool is_link = std::filesystem::is_symlink(path, ignored);
+  return SystemError(where,
+                     is_link ? "cannot open what this symbolic link points to" : "cannot open it",
+                     errnum)
+      .Hint(is_link ? "Is the download complete?" : "Check the path");
+}
+
+}  // namespace
+
+File::File(int fd, std::filesystem::path path, uint64_t size)
+    : fd_(fd), path_(std::move(path)), size_(size) {}
+
+File::File(File&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), size_(other.size_) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+File::~File() {
+  // Nothing is lost when close fails: what must last has been through Sync.
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Result<File> File::OpenForRead(const std::filesystem::path& path) {
+  // O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
+  const int fd = posix::Open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return OpenError(path, -fd);
+  File file(fd, path, 0);
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return SystemError(path.string(), "cannot read its size", errno);
+  if (!S_ISREG(info.st_mode)) return NotRegular(path.string(), KindName(info.st_mode));
+  file.size_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+Result<File> File::CreateNew(const std::filesystem::path& path) {
+  const int fd = posix::Open(path, O_RDWR | O_CREAT | O_EXCL, 0666);
+  if (fd < 0) return SystemError(path.string(), "cannot create it", -fd);
+  return File(fd, path, 0);
+}
+
+Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
+  // No file has bytes past what off_t can say; the kernel would call such a range invalid.
+  const bool is_possible = out.size() <= kMaxOffset && offset <= kMaxOffset - out.size();
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t count = is_possible ? posix::ReadSome(fd_, offset + done, out.subspan(done)) : 0;
+    if (count < 0) return SystemError(path_.string(), "cannot read it", static_cast<int>(-count));
+    if (count == 0) {
+      return Malformed(path_.string(), "the file ended early")
+          .Found(fmt::format("{} bytes at offset {}", done, offset))
+          .Expected(fmt::format("{} bytes", out.size()))
+          .Hint("It is truncated, or was changed while it was read");
+    }
+    done += static_cast<size_t>(count);
+  }
+  return {};
+}
+
+Status File::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.size() > kMaxOffset || offset > kMaxOffset - bytes.size())
+    return SystemError(path_.string(), "cannot write to it", EFBIG);
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = posix::WriteSome(fd_, offset + done, bytes.subspan(done));
+    if (count < 0)
+      return SystemError(path_.string(), "cannot write to it", static_cast<int>(-count));
+    // Not an error for POSIX, but without this a file system that does it would hold us here.
+    if (count == 0) return SystemError(path_.string(), "cannot write to it", EIO);
+    done += static_cast<size_t>(count);
+  }
+  return {};
+}
+
+Status File::Allocate(uint64_t bytes) {
+  if (bytes > kMaxOffset) return SystemError(path_.string(), "cannot reserve its space", EFBIG);
+  // fallocate takes no length of zero.
+  int result = bytes == 0 ? -EOPNOTSUPP : posix::Reserve(fd_, bytes);
+  if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EINVAL)
+    result = posix::Resize(fd_, bytes);
+  if (result < 0) {
+    return SystemError(path_.string(), fmt::format("cannot reserve {} bytes for it", bytes),
+                       -result);
+  }
+  size_ = bytes;
+  return {};
+}
+
+Status File::Sync() {
+  const int result = posix::SyncData(fd_);
+  if (result < 0) return SystemError(path_.string(), "cannot flush it to the disk", -result);
+  return {};
+}
+
+Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes) {
+  Result<File> file = File::OpenForRead(path);
+  if (!file.ok()) return file.status();
+  if (file->size() > max_bytes) {
+    return Malformed(path.string(), "the file is larger than any of its kind should be")
+        .Found(fmt::format("{} bytes", file->size()))
+        .Expected(fmt::format("at most {}", max_bytes));
+  }
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  Status status = file->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  if (!status.ok()) return status;
+  return text;
+}
+
+Status WriteTextFile(const std::filesystem::path& path, std::string_view text) {
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  Status status = file->WriteAt(0, std::as_bytes(std::span(text)));
+  if (!status.ok()) return status;
+  return file->Sync();
+}
+
+Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to) {
+  Result<File> source = File::OpenForRead(from);
+  if (!source.ok()) return source.status();
+  Result<File> copy = File::CreateNew(to);
+  if (!copy.ok()) return copy.status();
+  Status status = copy->Allocate(source->size());
+  if (!status.ok()) return status;
+
+  std::vector<std::byte> buffer(
+      static_cast<size_t>(std::min<uint64_t>(source->size(), kCopyBytes)));
+  for (uint64_t offset = 0; offset < source->size(); offset += buffer.size()) {
+    const uint64_t rest = source->size() - offset;
+    const std::span chunk(buffer.data(),
+                          static_cast<size_t>(std::min<uint64_t>(rest, buffer.size())));
+    status = source->ReadAt(offset, chunk);
+    if (!status.ok()) return status;
+    status = copy->WriteAt(offset, chunk);
+    if (!status.ok()) return status;
+  }
+  return copy->Sync();
+}
+
+Status SyncFolder(const std::filesystem::path& folder) {
+  const int fd = posix::Open(folder, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return SystemError(folder.string(), "cannot open the folder", -fd);
+  const int result = posix::SyncAll(fd);
+  ::close(fd);
+  // EINVAL: the file system has no way to flush a folder (some network ones); nothing to do there.
+  if (result < 0 && result != -EINVAL)
+    return SystemError(folder.string(), "cannot flush the folder to the disk", -result);
+  return {};
+}
+
+}  // namespace prepack

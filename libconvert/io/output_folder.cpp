@@ -1,0 +1,238 @@
+#include "io/output_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "io/file.h"
+#include "io/posix.h"
+
+namespace prepack {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPartialSuffix = "prepack-partial";
+constexpr std::string_view kLockSuffix = "prepack-lock";
+constexpr std::string_view kOldSuffix = "prepack-old";
+
+// What renameat2 answers where the file system does not know a flag.
+bool IsUnsupported(int result) {
+  return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
+}
+
+bool Exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+// Absolute, so that a later change of the working directory means nothing; without trailing
+// slashes, so that it has a name.
+Result<fs::path> ResolveFinalPath(const fs::path& given) {
+  std::error_code error;
+  fs::path path = fs::absolute(given, error);
+  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+  const fs::path name = path.filename();
+  if (error || name.empty() || name == "." || name == "..") {
+    return Usage(given.empty() ? "output folder" : given.string(), "names no folder to create")
+        .Hint("Give the output a name of its own");
+  }
+
+  const fs::path parent = path.parent_path();
+  const fs::file_status status = fs::status(parent, error);
+  if (status.type() == fs::file_type::not_found) {
+    return SystemError(parent.string(), "the folder that the output should go into is missing",
+                       ENOENT)
+        .Hint(fmt::format("Create it first: mkdir -p '{}'", parent.string()));
+  }
+  if (error) return SystemError(parent.string(), "cannot look at the folder", error.value());
+  if (!fs::is_directory(status))
+    return SystemError(parent.string(), "cannot create the output in it", ENOTDIR);
+  return path;
+}
+
+// May the final name be taken?
+Status CheckFinalPath(const fs::path& path, bool replace) {
+  std::error_code error;
+  const fs::file_status status = fs::symlink_status(path, error);
+  if (status.type() == fs::file_type::not_found) return {};
+  if (error) return SystemError(path.string(), "cannot look at it", error.value());
+  if (fs::is_symlink(status)) {
+    return Usage(path.string(), "exists and is a symbolic link")
+        .Hint("Name the folder that it points to, or another one");
+  }
+  if (!fs::is_directory(status)) {
+    return Usage(path.string(), "exists and is not a folder").Hint("Choose another output folder");
+  }
+  const bool is_packed = Exists(path / kManifestName);
+  const bool is_empty = !is_packed && fs::is_empty(path, error);
+  if (error) return SystemError(path.string(), "cannot look into it", error.value());
+  if (!is_packed && !is_empty) {
+    return Usage(path.string(), "exists, holds files and is not a packed folder")
+        .Found(fmt::format("no {} in it", kManifestName))
+        .Hint("Choose another output folder");
+  }
+  if (!replace) return Usage(path.string(), "exists already").Hint("--force replaces it");
+  return {};
+}
+
+// True when `path` still names the file that is open as `fd`.
+bool IsSameFile(int fd, const fs::path& path) {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
+         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+}
+
+// Makes and locks the lock file; its descriptor. The holder removes the file when done, so a lock
+// may turn out to be one on a file that is gone: then it protects nothing, and we try again.
+Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const int fd = posix::Open(lock_path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+    if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
+    const int result = posix::TryLock(fd);
+    if (result >= 0 && IsSameFile(fd, lock_path)) return fd;
+    ::close(fd);
+    if (result >= 0) continue;
+    if (result != -EWOULDBLOCK)
+      return SystemError(lock_path.string(), "cannot lock the output", -result);
+    break;
+  }
+  return Usage(final_path.string(), "another prepack is writing this output")
+      .Hint("Wait until it is done, or choose another output folder");
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(fs::path final_path, bool replace, int lock_fd)
+    : final_path_(std::move(final_path)),
+      partial_path_(Sibling(kPartialSuffix)),
+      replace_(replace),
+      lock_fd_(lock_fd) {}
+
+OutputFolder::OutputFolder(OutputFolder&& other) noexcept
+    : final_path_(std::move(other.final_path_)),
+      partial_path_(std::move(other.partial_path_)),
+      replace_(other.replace_),
+      lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+
+OutputFolder& OutputFolder::operator=(OutputFolder&& other) noexcept {
+  std::swap(final_path_, other.final_path_);
+  std::swap(partial_path_, other.partial_path_);
+  std::swap(replace_, other.replace_);
+  std::swap(lock_fd_, other.lock_fd_);
+  return *this;
+}
+
+OutputFolder::~OutputFolder() {
+  Discard();
+}
+
+fs::path OutputFolder::Sibling(std::string_view suffix) const {
+  return final_path_.parent_path() / fmt::format(".{}.{}", final_path_.filename().string(), suffix);
+}
+
+Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool replace) {
+  Result<fs::path> resolved = ResolveFinalPath(final_path);
+  if (!resolved.ok()) return resolved.status();
+  const fs::path lock_path =
+      resolved->parent_path() / fmt::format(".{}.{}", resolved->filename().string(), kLockSuffix);
+  Result<int> lock = AcquireLock(lock_path, *resolved);
+  if (!lock.ok()) return lock.status();
+
+  OutputFolder folder(*std::move(resolved), replace, *lock);
+  Status status = folder.RemoveLeftovers();
+  if (!status.ok()) return status;
+  status = CheckFinalPath(folder.final_path_, replace);
+  if (!status.ok()) return status;
+  const int result = posix::MakeFolder(folder.partial_path_);
+  if (result < 0)
+    return SystemError(folder.partial_path_.string(), "cannot create the folder", -result);
+  return folder;
+}
+
+// What a run that was killed left behind. We hold the lock, so nobody is using it.
+Status OutputFolder::RemoveLeftovers() {
+  const fs::path old_path = Sibling(kOldSuffix);
+  if (Exists(old_path) && !Exists(final_path_)) {
+    const int result = posix::Rename(old_path, final_path_);
+    if (result < 0) {
+      return SystemError(old_path.string(), "cannot put the output of an interrupted run back",
+                         -result);
+    }
+  }
+  for (const fs::path& path : {old_path, partial_path_}) {
+    const int result = posix::RemoveTree(path);
+    if (result < 0)
+      return SystemError(path.string(), "cannot remove what an interrupted run left", -result);
+  }
+  return {};
+}
+
+Status OutputFolder::Commit() {
+  Status status = SyncFolder(partial_path_);
+  if (!status.ok()) return status;
+  status = MoveIntoPlace();
+  if (!status.ok()) return status;
+
+  status = SyncFolder(final_path_.parent_path());
+  if (!status.ok())
+    return std::move(status).Hint("The new output is in place, but not yet safe from power loss");
+  for (const fs::path& path : {partial_path_, Sibling(kOldSuffix)}) {
+    const int result = posix::RemoveTree(path);
+    if (result < 0) {
+      return SystemError(path.string(),
+                         "the new output is in place, but the old one could not be removed",
+                         -result);
+    }
+  }
+  Discard();
+  return {};
+}
+
+// Afterwards the old output, if there was one, has the name of the hidden folder or of the old one.
+Status OutputFolder::MoveIntoPlace() {
+  int result = posix::RenameNew(partial_path_, final_path_);
+  // Plain rename would also take the place of an empty folder.
+  if (IsUnsupported(result))
+    result = Exists(final_path_) ? -EEXIST : posix::Rename(partial_path_, final_path_);
+  if (result == -EEXIST) {
+    // It may be another one than the one that Create looked at.
+    Status status = CheckFinalPath(final_path_, replace_);
+    if (!status.ok()) return status;
+    result = posix::Exchange(partial_path_, final_path_);
+    if (IsUnsupported(result)) return ReplaceInTwoSteps();
+  }
+  if (result < 0)
+    return SystemError(final_path_.string(), "cannot rename the finished output to it", -result);
+  return {};
+}
+
+Status OutputFolder::ReplaceInTwoSteps() {
+  const fs::path old_path = Sibling(kOldSuffix);
+  int result = posix::Rename(final_path_, old_path);
+  if (result < 0) return SystemError(final_path_.string(), "cannot rename the old output", -result);
+  result = posix::Rename(partial_path_, final_path_);
+  if (result >= 0) return {};
+  Status status =
+      SystemError(final_path_.string(), "cannot rename the finished output to it", -result);
+  // Should this fail as well, the next Create tries again.
+  if (posix::Rename(old_path, final_path_) < 0)
+    status.Hint(fmt::format("The old output is now '{}'", old_path.string()));
+  return status;
+}
+
+void OutputFolder::Discard() noexcept {
+  if (lock_fd_ < 0) return;
+  // Nobody is left to tell about a failure here; the next Create removes what stays.
+  posix::RemoveTree(partial_path_);
+  posix::RemoveTree(Sibling(kLockSuffix));
+  ::close(std::exchange(lock_fd_, -1));
+}
+
+}  // namespace prepack

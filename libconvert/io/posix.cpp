@@ -1,0 +1,102 @@
+#include "io/posix.h"
+
+#include <fcntl.h>
+#include <stdio.h>  // renameat2
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+
+namespace prepack::posix {
+namespace {
+
+std::atomic<FaultHook> fault_hook = nullptr;
+
+// Runs a system call that returns -1 and errno, until it is not interrupted by a signal.
+template <typename Function>
+auto Run(Call call, Function function) -> decltype(function()) {
+  if (const FaultHook hook = fault_hook.load(std::memory_order_relaxed); hook != nullptr) {
+    if (const int error = hook(call); error != 0) return -error;
+  }
+  for (;;) {
+    const auto result = function();
+    if (result != -1) return result;
+    if (errno != EINTR) return -errno;
+  }
+}
+
+}  // namespace
+
+void SetFaultHook(FaultHook hook) noexcept {
+  fault_hook.store(hook, std::memory_order_relaxed);
+}
+
+int Open(const std::filesystem::path& path, int flags, mode_t mode) {
+  return Run(Call::kOpen, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+}
+
+ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out) {
+  return Run(Call::kRead,
+             [&] { return ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset)); });
+}
+
+ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes) {
+  return Run(Call::kWrite,
+             [&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+}
+
+int Reserve(int fd, uint64_t bytes) {
+  // Not posix_fallocate: where the file system cannot reserve, glibc emulates it by writing to
+  // every block, which takes as long as the conversion itself.
+  return Run(Call::kReserve, [&] { return ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)); });
+}
+
+int Resize(int fd, uint64_t bytes) {
+  return Run(Call::kResize, [&] { return ::ftruncate(fd, static_cast<off_t>(bytes)); });
+}
+
+int SyncData(int fd) {
+  return Run(Call::kSync, [&] { return ::fdatasync(fd); });
+}
+
+int SyncAll(int fd) {
+  return Run(Call::kSync, [&] { return ::fsync(fd); });
+}
+
+int TryLock(int fd) {
+  return Run(Call::kLock, [&] { return ::flock(fd, LOCK_EX | LOCK_NB); });
+}
+
+int MakeFolder(const std::filesystem::path& path) {
+  return Run(Call::kMakeFolder, [&] { return ::mkdir(path.c_str(), 0777); });
+}
+
+int RenameNew(const std::filesystem::path& from, const std::filesystem::path& to) {
+  return Run(Call::kRename, [&] {
+    return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  });
+}
+
+int Rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+  return Run(Call::kRename, [&] { return ::rename(from.c_str(), to.c_str()); });
+}
+
+int Exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
+  return Run(Call::kExchange, [&] {
+    return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
+  });
+}
+
+int RemoveTree(const std::filesystem::path& path) {
+  return Run(Call::kRemove, [&] {
+    std::error_code error;
+    std::filesystem::remove_all(path, error);
+    errno = error.value();
+    return error ? -1 : 0;
+  });
+}
+
+}  // namespace prepack::posix

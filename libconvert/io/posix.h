@@ -1,0 +1,64 @@
+#ifndef PREPACK_IO_POSIX_H_
+#define PREPACK_IO_POSIX_H_
+
+// The system calls that change or read files, one function each. Everything in io/ goes through
+// here, so that tests can make any of them fail (SetFaultHook) and prove what is left behind.
+//
+// All return a value >= 0, or -errno. EINTR is retried.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+namespace prepack::posix {
+
+enum class Call {
+  kOpen,
+  kRead,
+  kWrite,
+  kReserve,
+  kResize,
+  kSync,
+  kLock,
+  kMakeFolder,
+  kRename,
+  kExchange,
+  kRemove
+};
+
+// Asked before every call, from any thread: 0 lets it through, another value makes it fail with
+// that errno. For tests; null (the default) switches it off.
+using FaultHook = int (*)(Call call);
+void SetFaultHook(FaultHook hook) noexcept;
+
+// A file descriptor.
+int Open(const std::filesystem::path& path, int flags, mode_t mode = 0);
+// Bytes read or written, perhaps fewer than asked for; 0 from ReadSome is the end of the file.
+ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out);
+ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes);
+// Reserves blocks for [0, bytes) and makes the file that long.
+int Reserve(int fd, uint64_t bytes);
+int Resize(int fd, uint64_t bytes);
+// Contents and size, to the disk.
+int SyncData(int fd);
+// Everything; for folders.
+int SyncAll(int fd);
+// An exclusive flock; -EWOULDBLOCK when another process, or another open file of this one, has it.
+int TryLock(int fd);
+// With the permissions that the umask leaves of 0777.
+int MakeFolder(const std::filesystem::path& path);
+// Fails with -EEXIST when `to` exists. -EINVAL or -ENOSYS: this file system cannot promise that.
+int RenameNew(const std::filesystem::path& from, const std::filesystem::path& to);
+int Rename(const std::filesystem::path& from, const std::filesystem::path& to);
+// Swaps the two names in one step. -EINVAL or -ENOSYS: this file system cannot.
+int Exchange(const std::filesystem::path& a, const std::filesystem::path& b);
+// A file, or a folder with everything in it; links are removed, never followed. Nothing there is
+// a success.
+int RemoveTree(const std::filesystem::path& path);
+
+}  // namespace prepack::posix
+
+#endif  // PREPACK_IO_POSIX_H_

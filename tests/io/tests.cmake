@@ -1,0 +1,3 @@
+prepack_add_tests(io
+  file_test.cpp
+  output_folder_test.cpp)

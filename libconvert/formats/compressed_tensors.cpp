@@ -1,0 +1,174 @@
+#include "formats/compressed_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "formats/compressed_tensors_config.h"
+#include "formats/compressed_tensors_match.h"
+#include "formats/compressed_tensors_module.h"
+#include "formats/compressed_tensors_pack.h"
+#include "formats/finding_tally.h"
+#include "formats/json_fields.h"
+#include "formats/quantization_config.h"
+
+namespace prepack {
+
+namespace {
+
+// The group that says what a quantized module's tensors mean. That there is none is an error; that
+// the ignore list names the module is not, because the tensors are there.
+Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher& matcher,
+                                        const CtModule& module, FindingTally& findings) {
+  Status status = CheckModuleName(module.name);
+  if (!status.ok()) return status;
+  const ModuleClass module_class = ClassOfModule(module.name);
+  const CtGroup* group = matcher.GroupOf(module.name, module_class);
+  if (group == nullptr) {
+    if (config.groups.empty()) {
+      return Malformed(FieldPath(config.where, "config_groups"),
+                       "there is no config group, but there are quantized tensors")
+          .Found(fmt::format("weight_packed of {}", module.name));
+    }
+    for (const CtGroup& candidate : config.groups) {
+      for (const ModulePattern& target : candidate.targets) {
+        if (!target.LooksLikeClass() || target.MatchesClass(ModuleClass::kLinear) ||
+            target.MatchesClass(ModuleClass::kEmbedding)) {
+          continue;
+        }
+        return Unsupported(module.name, "no config group names the module")
+            .Found(fmt::format("target \"{}\" ({})", Printable(target.text()), candidate.where))
+            .Expected("names, re: expressions, or the class Linear")
+            .Hint(
+                "The target may be the class of the module, which the files do not tell; put "
+                "names into the targets instead");
+      }
+    }
+    return Malformed(module.name, "the module is quantized, but no config group names it")
+        .Expected(fmt::format("a target in {}.config_groups", config.where));
+  }
+  if (matcher.Ignored(module.name, module_class)) {
+    findings.Add(module.name, "the ignore list names the module, but it is quantized");
+  }
+  const CtGroup* other = matcher.GroupOfVllm(module.name, module_class);
+  if (other != group && other->weights != group->weights) {
+    findings.Add(module.name,
+                 fmt::format("several config groups name the module: \"{}\" is used, as the "
+                             "quantizer did; vLLM takes \"{}\"",
+                             Printable(group->name), Printable(other->name)));
+  }
+  return group;
+}
+
+// A weight that a group names, that has the shape and the name of a linear layer, and that is
+// stored in floating point. Routers, heads and embeddings usually are, and are not worth a word.
+bool IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
+  if (module.weight == nullptr || module.weight->shape.size() != 2 ||
+      !module.name.ends_with("_proj") || !CheckModuleName(module.name).ok()) {
+    return false;
+  }
+  const ModuleClass module_class = ClassOfModule(module.name);
+  const CtGroup* group = matcher.GroupOf(module.name, module_class);
+  return group != nullptr && group->weights && !matcher.Ignored(module.name, module_class);
+}
+
+// The names that an entry of the config may mean: modules, and what they lie in.
+std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
+                                    const std::vector<CtModule>& modules) {
+  std::set<std::string_view> names;
+  for (const CtModule& module : modules) {
+    std::string_view name = module.name;
+    while (names.insert(name).second && name.find('.') != std::string_view::npos) {
+      name = name.substr(0, name.rfind('.'));
+    }
+  }
+  // Entries for an output head that is tied to the embedding are right, though it is not stored.
+  const Result<std::optional<bool>> tied =
+      OptionalBool(checkpoint.config(), "tie_word_embeddings", "config.json");
+  if (tied.ok() && tied->value_or(false)) names.insert("lm_head");
+  return names;
+}
+
+void ReportUnmatched(const std::vector<ModulePattern>& entries, const std::string& where,
+                     const std::set<std::string_view>& names, FindingTally& findings) {
+  for (const ModulePattern& entry : entries) {
+    // Classes are not in the files: whether one of them matches is not known.
+    if (entry.LooksLikeClass()) continue;
+    const bool matched = entry.kind() == ModulePattern::Kind::kName
+                             ? names.contains(entry.text())
+                             : std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+                                 return CheckModuleName(name).ok() && entry.MatchesName(name);
+                               });
+    if (!matched) {
+      findings.Add(fmt::format("{}: \"{}\"", where, Printable(entry.text())),
+                   "the entry matches no module of the checkpoint");
+    }
+  }
+}
+
+// Why a checkpoint that declares this format has no module that is quantized.
+Status NothingQuantized(const CtConfig& config) {
+  if (config.groups.empty() && config.has_kv_cache_scheme) {
+    return Unsupported(config.where, "only the KV cache is quantized, no weights");
+  }
+  if (!config.status.empty() && config.status != "compressed") {
+    return Unsupported(config.where, "the weights are still in floating point")
+        .Found(fmt::format("quantization_status \"{}\"", Printable(config.status)))
+        .Expected("\"compressed\"")
+        .Hint("Save the model again compressed (save_compressed=True)");
+  }
+  return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
+      .Expected("tensors named MODULE.weight_packed")
+      .Hint("The config may belong to another checkpoint, or shards are missing");
+}
+
+}  // namespace
+
+bool DetectCompressedTensors(const Checkpoint& checkpoint) {
+  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint.config());
+  return config.ok() && config->method == "compressed-tensors";
+}
+
+Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
+  const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint.config());
+  if (!declared.ok()) return declared.status();
+  const Result<CtConfig> config = ParseCtConfig(*declared);
+  if (!config.ok()) return config.status();
+  const CtMatcher matcher(*config);
+
+  QuantizedModel model;
+  model.format = "compressed-tensors";
+  model.quantization_config = *declared->fields;
+  FindingTally findings;
+  const std::vector<CtModule> modules = GroupCtModules(checkpoint);
+  for (const CtModule& module : modules) {
+    const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
+    if (!storage.ok()) return storage.status();
+    if (*storage == CtStorage::kPlain) {
+      if (IsTargetedFloat(matcher, module)) {
+        findings.Add(module.name, "a config group names the module, but it is not quantized");
+      }
+      continue;
+    }
+    const Result<const CtGroup*> group = GroupOfQuantized(*config, matcher, module, findings);
+    if (!group.ok()) return group.status();
+    Result<std::unique_ptr<QuantizedLinear>> linear =
+        DescribePackQuantized(checkpoint, module, **group, *config, findings);
+    if (!linear.ok()) return linear.status();
+    model.modules.push_back(*std::move(linear));
+  }
+  if (model.modules.empty()) return NothingQuantized(*config);
+
+  const std::set<std::string_view> names = AllNames(checkpoint, modules);
+  ReportUnmatched(config->ignore, FieldPath(config->where, "ignore"), names, findings);
+  for (const CtGroup& group : config->groups) {
+    ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings);
+  }
+  model.findings = findings.Take();
+  return model;
+}
+
+}  // namespace prepack

@@ -1,0 +1,65 @@
+#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_
+#define PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_
+
+// The quantization_config of a compressed-tensors checkpoint, parsed, checked and normalised:
+// keywords in one spelling, presets and defaults filled in, patterns compiled (mirrors
+// compressed-tensors 0.19, quantization/quant_config.py: QuantizationConfig).
+
+#include <array>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "formats/compressed_tensors_args.h"
+#include "formats/module_match.h"
+#include "formats/quantization_config.h"
+
+namespace prepack {
+
+// Names of storage formats that the reader tells apart.
+inline constexpr std::string_view kCtPackQuantized = "pack-quantized";
+inline constexpr std::string_view kCtIntQuantized = "int-quantized";
+inline constexpr std::string_view kCtFloatQuantized = "float-quantized";
+inline constexpr std::string_view kCtNaiveQuantized = "naive-quantized";
+inline constexpr std::string_view kCtDense = "dense";
+
+// Of the compressed-tensors release that wrote the config.
+struct CtVersion {
+  std::array<uint32_t, 3> parts = {};  // major, minor, patch
+
+  friend auto operator<=>(const CtVersion&, const CtVersion&) = default;
+};
+// "0.19.0", "0.9.3.dev1", "0.15.1a2"; nullopt when it does not begin with two numbers. What follows
+// the third number is ignored.
+std::optional<CtVersion> ParseCtVersion(std::string_view text);
+
+// One entry of config_groups.
+struct CtGroup {
+  std::string name;
+  std::string where;  // for errors
+  std::vector<ModulePattern> targets;
+  std::optional<CtArgs> weights;  // nullopt: the group leaves weights alone
+  std::optional<CtArgs> input_activations;
+  std::optional<CtArgs> output_activations;
+  std::string format;  // resolved: never empty, "mixed-precision" or "fakequant"
+};
+
+struct CtConfig {
+  std::string where;                 // "config.json: quantization_config"
+  std::optional<CtVersion> version;  // nullopt: absent, as before 0.7 and from AutoRound
+  std::string status;                // quantization_status, "" when absent
+  bool has_kv_cache_scheme = false;
+  std::vector<CtGroup> groups;  // in the order of the file
+  std::vector<ModulePattern> ignore;
+};
+
+// Contradictions are kMalformed; formats, keys and keywords that no known version has, sparsity
+// and transforms are kUnsupported.
+Result<CtConfig> ParseCtConfig(const QuantizationConfig& config);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_

@@ -1,0 +1,73 @@
+#include "formats/compressed_tensors_match.h"
+
+#include <algorithm>
+
+namespace prepack {
+
+CtMatcher::CtMatcher(const CtConfig& config) {
+  // A target that stands in two groups belongs to the later one, in both libraries, but keeps the
+  // place of the first: that is how a Python dict behaves.
+  std::unordered_map<std::string_view, size_t> places;
+  for (const CtGroup& group : config.groups) {
+    for (const ModulePattern& pattern : group.targets) {
+      const auto [it, added] = places.try_emplace(pattern.text(), targets_.size());
+      if (added) {
+        targets_.push_back({&pattern, &group});
+      } else {
+        targets_[it->second].group = &group;
+      }
+    }
+  }
+  for (const Target& target : targets_) {
+    if (target.pattern->kind() == ModulePattern::Kind::kRegex) {
+      regexes_.push_back(target);
+      continue;
+    }
+    names_.emplace(target.pattern->text(), target.group);
+    if (target.pattern->LooksLikeClass()) classes_.push_back(target);
+  }
+  const auto alphabetical = [](const Target& a, const Target& b) {
+    return a.pattern->text() < b.pattern->text();
+  };
+  std::sort(regexes_.begin(), regexes_.end(), alphabetical);
+  std::sort(classes_.begin(), classes_.end(), alphabetical);
+  for (const ModulePattern& pattern : config.ignore) {
+    if (pattern.kind() == ModulePattern::Kind::kRegex) {
+      ignored_regexes_.push_back(&pattern);
+      continue;
+    }
+    ignored_names_.insert(pattern.text());
+    if (pattern.LooksLikeClass()) ignored_classes_.push_back(&pattern);
+  }
+}
+
+const CtGroup* CtMatcher::GroupOf(std::string_view module, ModuleClass module_class) const {
+  if (const auto it = names_.find(module); it != names_.end()) return it->second;
+  for (const Target& target : regexes_) {
+    if (target.pattern->MatchesName(module)) return target.group;
+  }
+  for (const Target& target : classes_) {
+    if (target.pattern->MatchesClass(module_class)) return target.group;
+  }
+  return nullptr;
+}
+
+const CtGroup* CtMatcher::GroupOfVllm(std::string_view module, ModuleClass module_class) const {
+  for (const Target& target : targets_) {
+    if (target.pattern->MatchesName(module)) return target.group;
+  }
+  for (const Target& target : targets_) {
+    if (target.pattern->MatchesClass(module_class)) return target.group;
+  }
+  return nullptr;
+}
+
+bool CtMatcher::Ignored(std::string_view module, ModuleClass module_class) const {
+  if (ignored_names_.contains(module)) return true;
+  const auto by_name = [&](const auto* entry) { return entry->MatchesName(module); };
+  const auto by_class = [&](const auto* entry) { return entry->MatchesClass(module_class); };
+  return std::any_of(ignored_regexes_.begin(), ignored_regexes_.end(), by_name) ||
+         std::any_of(ignored_classes_.begin(), ignored_classes_.end(), by_class);
+}
+
+}  // namespace prepack

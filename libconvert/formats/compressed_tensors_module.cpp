@@ -1,0 +1,184 @@
+#include "formats/compressed_tensors_module.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace prepack {
+
+namespace {
+
+using Member = const StoredTensor* CtModule::*;
+
+constexpr std::array<std::pair<std::string_view, Member>, 8> kSuffixes = {{
+    {"weight", &CtModule::weight},
+    {"weight_packed", &CtModule::packed},
+    {"weight_scale", &CtModule::scale},
+    {"weight_zero_point", &CtModule::zero_point},
+    {"weight_shape", &CtModule::shape},
+    {"weight_g_idx", &CtModule::g_idx},
+    {"weight_global_scale", &CtModule::global_scale},
+    {"weight_scale_inv", &CtModule::scale_inv},
+}};
+
+Member MemberOf(std::string_view suffix) {
+  for (const auto& [known, member] : kSuffixes) {
+    if (known == suffix) return member;
+  }
+  return nullptr;
+}
+
+// A tensor that only says how a weight is quantized.
+const StoredTensor* FirstQuantizationTensor(const CtModule& module) {
+  for (const StoredTensor* tensor :
+       {module.scale, module.zero_point, module.shape, module.g_idx, module.global_scale}) {
+    if (tensor != nullptr) return tensor;
+  }
+  return nullptr;
+}
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
+         dtype == DType::kF64;
+}
+
+Status RefuseFormat(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                    std::string_view format) {
+  return Unsupported(checkpoint.Where(tensor), fmt::format("{} weights are not read", format))
+      .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
+      .Expected("pack-quantized weights (weight_packed, I32)")
+      .Hint("Quantize the model to 4-bit pack-quantized (scheme W4A16 or W4A16_ASYM)");
+}
+
+// Storage that shows by tensors which no other format has.
+Status RefuseForeignTensors(const Checkpoint& checkpoint, const CtModule& module) {
+  for (const StoredTensor* tensor : module.others) {
+    const std::string_view suffix = module.SuffixOf(*tensor);
+    if (suffix == "bitmask") return RefuseFormat(checkpoint, *tensor, "sparse-bitmask");
+    if (suffix == "scale_packed") return RefuseFormat(checkpoint, *tensor, "marlin-24");
+    // Fused experts of some writers: "gate_up_proj_packed". Passing them through as if they were
+    // not quantized would hand on bytes that nobody can read.
+    if (suffix.ends_with("_packed")) {
+      return Unsupported(checkpoint.Where(*tensor), "packed weights under a name that is not known")
+          .Found(fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape)))
+          .Expected("weight_packed, one matrix per expert")
+          .Hint("Save the model again with one linear layer per expert");
+    }
+  }
+  if (module.scale_inv != nullptr) {
+    return RefuseFormat(checkpoint, *module.scale_inv, "fp8 (weight_scale_inv)");
+  }
+  return {};
+}
+
+Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& module) {
+  const StoredTensor& packed = *module.packed;
+  if (module.weight != nullptr) {
+    return Malformed(checkpoint.Where(packed), "the module has both weight and weight_packed")
+        .Hint("Only one of them can be the weight; save the model again");
+  }
+  if (packed.dtype == DType::kU8) {
+    return RefuseFormat(
+        checkpoint, packed,
+        module.global_scale != nullptr ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized");
+  }
+  if (packed.dtype != DType::kI32) {
+    return Malformed(checkpoint.Where(packed), "packed weights have the wrong dtype")
+        .Found(DTypeName(packed.dtype))
+        .Expected("I32");
+  }
+  if (packed.shape.size() == 3) return RefuseFormat(checkpoint, packed, "3-D (stacked experts)");
+  if (packed.shape.size() != 2) {
+    return Malformed(checkpoint.Where(packed), "packed weights have the wrong rank")
+        .Found(ShowShape(packed.shape))
+        .Expected("[N, words]");
+  }
+  if (module.global_scale != nullptr) {
+    return Malformed(checkpoint.Where(*module.global_scale),
+                     "integer weights have no global scale");
+  }
+  return CtStorage::kPackQuantized;
+}
+
+Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule& module) {
+  const StoredTensor& weight = *module.weight;
+  const StoredTensor* orphan = FirstQuantizationTensor(module);
+  const bool is_float8 = weight.dtype == DType::kF8E4M3;
+  if (module.scale == nullptr) {
+    if (weight.dtype == DType::kI8 || is_float8) {
+      return Malformed(checkpoint.Where(weight), "a quantized weight without weight_scale")
+          .Found(DTypeName(weight.dtype));
+    }
+    if (orphan == nullptr) return CtStorage::kPlain;
+    return Malformed(checkpoint.Where(*orphan),
+                     "the tensor describes a quantized weight, but the weight is not quantized")
+        .Found(fmt::format("weight {}", DTypeName(weight.dtype)));
+  }
+  if (weight.dtype == DType::kI8) return RefuseFormat(checkpoint, weight, "int-quantized");
+  if (is_float8) {
+    return RefuseFormat(checkpoint, weight,
+                        module.scale->dtype == DType::kU8 ? "mxfp8-quantized" : "float-quantized");
+  }
+  if (weight.dtype == DType::kI32) {
+    return RefuseFormat(checkpoint, weight, "packed (compressed-tensors before 0.4)");
+  }
+  if (IsFloat(weight.dtype)) {
+    return Unsupported(checkpoint.Where(weight),
+                       "the weight is fake-quantized: stored in floating point, with scales")
+        .Found(fmt::format("weight {} and weight_scale", DTypeName(weight.dtype)))
+        .Expected("weight_packed")
+        .Hint("Save the model again compressed (save_compressed=True)");
+  }
+  return RefuseFormat(checkpoint, weight, fmt::format("quantized {}", DTypeName(weight.dtype)));
+}
+
+}  // namespace
+
+std::string ShowShape(std::span<const uint64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::string_view CtModule::SuffixOf(const StoredTensor& tensor) const {
+  const std::string_view full = tensor.name;
+  return name.empty() ? full : full.substr(name.size() + 1);
+}
+
+std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint) {
+  // Not by runs of neighbours: "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
+  std::map<std::string_view, CtModule> modules;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    const std::string_view full = tensor.name;
+    const size_t dot = full.rfind('.');
+    const std::string_view prefix =
+        dot == std::string_view::npos ? std::string_view() : full.substr(0, dot);
+    CtModule& module = modules[prefix];
+    module.name = prefix;
+    if (const Member member = MemberOf(module.SuffixOf(tensor))) {
+      module.*member = &tensor;
+    } else {
+      module.others.push_back(&tensor);
+    }
+  }
+  std::vector<CtModule> list;
+  list.reserve(modules.size());
+  for (auto& [prefix, module] : modules) list.push_back(std::move(module));
+  return list;
+}
+
+Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module) {
+  Status foreign = RefuseForeignTensors(checkpoint, module);
+  if (!foreign.ok()) return foreign;
+  if (module.packed != nullptr) return ClassifyPacked(checkpoint, module);
+  if (module.weight != nullptr) return ClassifyUnpacked(checkpoint, module);
+  const StoredTensor* orphan = FirstQuantizationTensor(module);
+  if (orphan == nullptr) return CtStorage::kPlain;
+  return Malformed(checkpoint.Where(*orphan), "the weight that this tensor describes is missing")
+      .Expected(fmt::format("{}.weight_packed", module.name))
+      .Hint("A shard is missing, or the index is wrong");
+}
+
+}  // namespace prepack

@@ -1,0 +1,49 @@
+#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_
+#define PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_
+
+// The tensors of a compressed-tensors checkpoint, module by module, and what they are evidence of.
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "container/checkpoint.h"
+
+namespace prepack {
+
+// The tensors named MODULE.SUFFIX, whichever shards they lie in; nullptr for those that are absent.
+struct CtModule {
+  std::string_view name;  // points into the checkpoint, like all of this
+  const StoredTensor* weight = nullptr;
+  const StoredTensor* packed = nullptr;
+  const StoredTensor* scale = nullptr;
+  const StoredTensor* zero_point = nullptr;
+  const StoredTensor* shape = nullptr;
+  const StoredTensor* g_idx = nullptr;
+  const StoredTensor* global_scale = nullptr;
+  const StoredTensor* scale_inv = nullptr;  // of another format, quant_method fp8
+  std::vector<const StoredTensor*> others;  // bias, input_scale, …
+
+  // The part of a tensor's name behind the module.
+  std::string_view SuffixOf(const StoredTensor& tensor) const;
+};
+
+// All modules, ascending by name. Refers to the checkpoint, which must live longer.
+std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint);
+
+// How a module is stored, as far as it is read.
+enum class CtStorage : uint8_t {
+  kPlain,          // not quantized: passes through
+  kPackQuantized,  // weight_packed I32 [N, words]
+};
+
+// Decides by the tensors alone. Storage that is known but not read is kUnsupported and named;
+// tensors that cannot belong together are kMalformed.
+Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module);
+
+// "[4, 8]", for errors.
+std::string ShowShape(std::span<const uint64_t> shape);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_

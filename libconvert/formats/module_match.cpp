@@ -1,0 +1,68 @@
+#include "formats/module_match.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace prepack {
+
+namespace {
+
+constexpr std::string_view kRegexPrefix = "re:";
+
+}  // namespace
+
+ModuleClass ClassOfModule(std::string_view module) {
+  // Names that the model families of transformers give their nn.Embedding layers. "embed_out" and
+  // "lm_head" are linear.
+  static constexpr std::array<std::string_view, 10> kEmbeddings = {
+      "embed_tokens", "embed_tokens_per_layer", "word_embeddings", "wte",
+      "wpe",          "tok_embeddings",         "embed_in",        "embeddings",
+      "embedding",    "position_embeddings"};
+  const std::string_view last = module.substr(module.rfind('.') + 1);
+  const bool embedding =
+      std::find(kEmbeddings.begin(), kEmbeddings.end(), last) != kEmbeddings.end();
+  return embedding ? ModuleClass::kEmbedding : ModuleClass::kLinear;
+}
+
+ModulePattern::ModulePattern(std::string text, std::optional<ModuleRegex> regex)
+    : text_(std::move(text)), regex_(std::move(regex)) {}
+
+Result<ModulePattern> ModulePattern::Parse(std::string_view text, std::string_view where) {
+  if (!text.starts_with(kRegexPrefix)) return ModulePattern(std::string(text), std::nullopt);
+  Result<ModuleRegex> regex = ModuleRegex::Compile(text.substr(kRegexPrefix.size()), where);
+  if (!regex.ok()) return regex.status();
+  return ModulePattern(std::string(text), *std::move(regex));
+}
+
+bool ModulePattern::MatchesClass(ModuleClass module_class) const {
+  if (regex_) return false;
+  switch (module_class) {
+    case ModuleClass::kLinear:
+      return text_ == "Linear" || text_ == "LinearBase";  // the latter is vLLM's name for it
+    case ModuleClass::kEmbedding:
+      return text_ == "Embedding";
+  }
+  return false;
+}
+
+bool ModulePattern::LooksLikeClass() const {
+  return !regex_ && !text_.empty() && text_[0] >= 'A' && text_[0] <= 'Z' &&
+         text_.find('.') == std::string::npos;
+}
+
+Status CheckModuleName(std::string_view module) {
+  if (module.size() > kMaxModuleNameBytes) {
+    return Unsupported(module.substr(0, kMaxModuleNameBytes), "the name of the module is too long")
+        .Found(fmt::format("{} bytes", module.size()))
+        .Expected(fmt::format("at most {}", kMaxModuleNameBytes));
+  }
+  const bool ascii = std::all_of(module.begin(), module.end(),
+                                 [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  if (ascii) return {};
+  return Unsupported(module, "the name of the module has characters outside ASCII");
+}
+
+}  // namespace prepack

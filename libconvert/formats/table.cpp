@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+
+#include "formats/compressed_tensors.h"
+#include "formats/format.h"
+#include "formats/quantization_config.h"
+
+namespace prepack {
+
+namespace {
+
+// In order of detection; a format that is a dialect of another one comes before it.
+constexpr std::array kFormats = {
+    Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
+};
+
+std::string KnownFormats() {
+  std::string known;
+  for (const Format& format : kFormats) {
+    if (!known.empty()) known += ", ";
+    known += format.id;
+  }
+  return known;
+}
+
+}  // namespace
+
+std::span<const Format> AllFormats() {
+  return kFormats;
+}
+
+Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint) {
+  for (const Format& format : kFormats) {
+    if (format.detect(checkpoint)) return format.read(checkpoint);
+  }
+  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint.config());
+  if (!config.ok()) return config.status();
+  if (config->method == "prepack") {
+    return Unsupported(config->where, "the folder is already packed")
+        .Hint("Convert the source checkpoint that it was made from");
+  }
+  return Unsupported(config->where, fmt::format("{} checkpoints are not read", config->method))
+      .Found(fmt::format("quant_method \"{}\"", config->method))
+      .Expected(KnownFormats())
+      .Hint("Quantize the model to one of these formats");
+}
+
+}  // namespace prepack

@@ -1,0 +1,2 @@
+prepack_add_tests(formats
+  module_regex_test.cpp)

@@ -4,7 +4,7 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "container/json_fields.h"
+#include "container/required_fields.h"
 #include "convert/manifest.h"
 #include "convert/manifest_text.h"
 #include "io/file.h"

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CONTAINER_JSON_FIELDS_H_
-#define PREPACK_CONTAINER_JSON_FIELDS_H_
+#ifndef PREPACK_CONTAINER_REQUIRED_FIELDS_H_
+#define PREPACK_CONTAINER_REQUIRED_FIELDS_H_
 
 // Reads members of a JSON object that must be there and have a given type. A missing member or
 // another type is kMalformed; `where` names the object for the message.
@@ -25,4 +25,4 @@ Result<std::vector<uint64_t>> UintArrayField(const Json& object, std::string_vie
 
 }  // namespace prepack
 
-#endif  // PREPACK_CONTAINER_JSON_FIELDS_H_
+#endif  // PREPACK_CONTAINER_REQUIRED_FIELDS_H_

@@ -1,4 +1,4 @@
-#include "container/json_fields.h"
+#include "container/required_fields.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -26,6 +27,12 @@ std::string KnownFormats() {
 }
 
 }  // namespace
+
+const QuantizedLinear* QuantizedModel::Find(std::string_view module) const {
+  const auto it = std::ranges::lower_bound(
+      modules, module, {}, [](const auto& linear) { return std::string_view(linear->module()); });
+  return it != modules.end() && (*it)->module() == module ? it->get() : nullptr;
+}
 
 std::span<const Format> AllFormats() {
   return kFormats;

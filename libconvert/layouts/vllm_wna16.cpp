@@ -139,7 +139,7 @@ const Layout kVllmWna16 = {
         "N % 32 = 0, K % 32 = 0, even groups that divide K, bf16 or f16 activations, "
         "bias of the same dtype",
     .isa = "AVX-512 (with BF16 for full accuracy); vLLM's AVX2 library lacks the op",
-    .fingerprint = "",
+    .fingerprint = "2a9146febf6fd3afaa0fe04ddd7db52b",
     .eligible = Eligible,
     .parts = Parts,
     .panel_rows = PanelRows,

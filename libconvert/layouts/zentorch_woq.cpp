@@ -104,7 +104,7 @@ const Layout kZentorchWoq = {
     .schemes = "w4a16, symmetric or asymmetric, group or channel",
     .constraints = "K % 8 = 0, groups that divide K, bf16 activations, bf16 or f32 bias",
     .isa = "AMD CPU with AVX-512",
-    .fingerprint = "",
+    .fingerprint = "9289e960e382bd625dbd2e000b4eeddb",
     .eligible = Eligible,
     .parts = Parts,
     .panel_rows = PanelRows,

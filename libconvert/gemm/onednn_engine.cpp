@@ -1,0 +1,151 @@
+// W4A16 on oneDNN's matmul primitive (oneDNN 3.8 or newer).
+//
+// Weights are given as [K, N] with strides (1, K), format tag `ba`: exactly our row-major nibbles
+// [N, K/2], so oneDNN reads the codes where they lie. Codes are u4 with u8 zero points: symmetric
+// weights get the zero point 8 throughout, because the same codes would have to be rewritten for s4.
+// Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales fall back to
+// oneDNN's reference implementation on CPUs without AVX-512.
+
+#include <fmt/format.h>
+
+#include <dnnl.hpp>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/float_convert.h"
+#include "gemm/engine.h"
+#include "gemm/onednn_runtime.h"
+
+namespace prepack {
+namespace {
+
+using dnnl::memory;
+
+constexpr int kWeightMask = 3;  // scales and zero points vary along both dimensions of the weights
+
+memory::dim Dim(uint64_t value) { return static_cast<memory::dim>(value); }
+
+// oneDNN takes pointers without const; it does not write to inputs.
+template <typename T>
+void* Pointer(std::span<const T> data) {
+  return const_cast<void*>(static_cast<const void*>(data.data()));
+}
+
+// [N, G] → [G, N].
+template <typename T>
+std::vector<T> Transposed(std::span<const T> values, uint64_t n, uint64_t groups) {
+  std::vector<T> out(values.size());
+  for (uint64_t row = 0; row < n; ++row) {
+    for (uint64_t g = 0; g < groups; ++g) out[g * n + row] = values[row * groups + g];
+  }
+  return out;
+}
+
+Status Failed(const dnnl::error& error) {
+  return Unavailable("oneDNN", error.what())
+      .Hint("--engine reference multiplies without oneDNN");
+}
+
+class OneDnnEngine final : public GemmEngine {
+ public:
+  OneDnnEngine() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+  std::string name() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("onednn {}.{}.{}", version->major, version->minor, version->patch);
+  }
+
+  Result<GemmInfo> Run(const W4A16Problem& problem, std::span<float> y) override {
+    try {
+      return RunOrThrow(problem, y);
+    } catch (const dnnl::error& error) {
+      return Failed(error);
+    }
+  }
+
+ private:
+  // The primitive for activations of `type`, if there is one on this CPU.
+  std::optional<dnnl::matmul::primitive_desc> Describe(const W4A16Problem& problem,
+                                                       memory::data_type type) const;
+  GemmInfo RunOrThrow(const W4A16Problem& problem, std::span<float> y);
+
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+};
+
+std::optional<dnnl::matmul::primitive_desc> OneDnnEngine::Describe(const W4A16Problem& problem,
+                                                                   memory::data_type type) const {
+  const memory::dims groups = {Dim(problem.group_size), 1};
+  dnnl::primitive_attr attributes;
+  attributes.set_scales(DNNL_ARG_WEIGHTS, kWeightMask, groups, memory::data_type::f32);
+  attributes.set_zero_points(DNNL_ARG_WEIGHTS, kWeightMask, groups, memory::data_type::u8);
+  const bool bf16 = type == memory::data_type::bf16;
+  attributes.set_fpmath_mode(bf16 ? dnnl::fpmath_mode::bf16 : dnnl::fpmath_mode::strict, true);
+  const memory::desc x({Dim(problem.m), Dim(problem.k)}, type, memory::format_tag::ab);
+  const memory::desc w({Dim(problem.k), Dim(problem.n)}, memory::data_type::u4,
+                       memory::format_tag::ba);
+  const memory::desc y({Dim(problem.m), Dim(problem.n)}, memory::data_type::f32,
+                       memory::format_tag::ab);
+  dnnl::matmul::primitive_desc description(engine_, x, w, y, attributes, /*allow_empty=*/true);
+  if (!description) return std::nullopt;
+  return description;
+}
+
+GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> y) {
+  GemmInfo info{.implementation = "",
+                .rounds_weights_to_bf16 = true,
+                .activation_type = "bf16"};
+  std::optional<dnnl::matmul::primitive_desc> description =
+      Describe(problem, memory::data_type::bf16);
+  std::vector<uint16_t> x_bf16;
+  void* x = Pointer(problem.x);
+  if (description) {
+    for (const float value : problem.x) x_bf16.push_back(F32ToBF16(value));
+    x = x_bf16.data();
+  } else {
+    // No bf16 kernel on this CPU: the same bf16 values, multiplied in f32.
+    description = Describe(problem, memory::data_type::f32);
+    info.rounds_weights_to_bf16 = false;
+    info.activation_type = "f32 (bf16 values)";
+  }
+  if (!description) {
+    throw dnnl::error(dnnl_unimplemented, "no matmul with 4-bit weights on this CPU");
+  }
+  info.implementation = description->impl_info_str();
+
+  const uint64_t groups = problem.k / problem.group_size;
+  std::vector<float> scales = Transposed(problem.scales, problem.n, groups);
+  std::vector<uint8_t> zero_points(scales.size(), 8);
+  if (!problem.zero_points.empty()) {
+    zero_points = Transposed(problem.zero_points, problem.n, groups);
+  }
+  const memory::dims parameter_dims = {Dim(groups), Dim(problem.n)};
+  const memory::desc scale_desc(parameter_dims, memory::data_type::f32, memory::format_tag::ab);
+  const memory::desc zero_desc(parameter_dims, memory::data_type::u8, memory::format_tag::ab);
+  const std::unordered_map<int, memory> arguments = {
+      {DNNL_ARG_SRC, memory(description->src_desc(), engine_, x)},
+      {DNNL_ARG_WEIGHTS, memory(description->weights_desc(), engine_, Pointer(problem.codes))},
+      {DNNL_ARG_DST, memory(description->dst_desc(), engine_, y.data())},
+      {DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS, memory(scale_desc, engine_, scales.data())},
+      {DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS,
+       memory(zero_desc, engine_, zero_points.data())},
+  };
+  dnnl::matmul(*description).execute(stream_, arguments);
+  stream_.wait();
+  for (float& value : y) value = BF16ToF32(F32ToBF16(value));
+  return info;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine() {
+  PrepareOneDnnRuntime();
+  try {
+    return std::unique_ptr<GemmEngine>(std::make_unique<OneDnnEngine>());
+  } catch (const dnnl::error& error) {
+    return Failed(error);
+  }
+}
+
+}  // namespace prepack

@@ -23,7 +23,8 @@ class JsonSax : public nlohmann::json_sax<Json> {
   explicit JsonSax(size_t max_depth) : max_depth_(max_depth) {}
 
   const std::string& where() const { return where_; }
-  // Bytes read so far: the offset just behind the token that the handler is called for.
+  // Bytes read so far: the offset behind the token that the handler is called for; one more for a
+  // number, which ends where something else begins.
   size_t offset() const { return static_cast<size_t>(position_ - begin_); }
   // Containers that are open.
   size_t depth() const { return depth_; }

@@ -17,6 +17,10 @@ constexpr uint64_t kLengthBytes = 8;
 // How a file begins that Git LFS has not replaced by the real one.
 constexpr std::string_view kLfsPointer = "version ";
 
+std::string Bytes(uint64_t count) {
+  return fmt::format("{} byte{}", count, count == 1 ? "" : "s");
+}
+
 std::string ShapeText(const TensorInfo& tensor) {
   return fmt::format("{} [{}]", DTypeName(tensor.dtype), fmt::join(tensor.shape, ", "));
 }
@@ -31,7 +35,7 @@ Status TensorError(std::string_view where, const TensorInfo& tensor, std::string
 }
 
 Status MissingBytes(std::string_view where, uint64_t missing) {
-  return Malformed(where, fmt::format("{} bytes are missing at the end of the file", missing))
+  return Malformed(where, fmt::format("{} missing at the end of the file", Bytes(missing)))
       .Hint("Is the download complete?");
 }
 
@@ -61,8 +65,8 @@ Status CheckSize(const TensorInfo& tensor, std::string_view where) {
   }
   if (tensor.bytes() != *bits / 8) {
     return TensorError(where, tensor, "data_offsets", "the size does not fit dtype and shape")
-        .Found(fmt::format("{} bytes in {}", tensor.bytes(), RangeText(tensor)))
-        .Expected(fmt::format("{} bytes for {}", *bits / 8, ShapeText(tensor)));
+        .Found(fmt::format("{} in {}", Bytes(tensor.bytes()), RangeText(tensor)))
+        .Expected(fmt::format("{} for {}", Bytes(*bits / 8), ShapeText(tensor)));
   }
   return {};
 }
@@ -75,7 +79,7 @@ Status CheckRanges(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
     const TensorInfo& tensor = sorted[i];
     if (tensor.begin > next) {
       return TensorError(where, tensor, "data_offsets",
-                         fmt::format("{} bytes before it belong to no tensor", tensor.begin - next))
+                         fmt::format("{} before it in no tensor", Bytes(tensor.begin - next)))
           .Found(RangeText(tensor))
           .Expected(fmt::format("a begin of {}", next));
     }
@@ -88,8 +92,8 @@ Status CheckRanges(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
     next = tensor.end;
   }
   if (next != data_bytes) {
-    return Malformed(where, fmt::format("{} bytes after the last tensor", data_bytes - next))
-        .Found(fmt::format("{} bytes of data", data_bytes))
+    return Malformed(where, fmt::format("{} after the last tensor", Bytes(data_bytes - next)))
+        .Found(fmt::format("{} of data", Bytes(data_bytes)))
         .Expected(fmt::format("{}", next))
         .Hint("The file is damaged, or something was appended to it");
   }
@@ -110,7 +114,7 @@ Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
   }
   if (end > data_bytes) {
     return MissingBytes(where, end - data_bytes)
-        .Found(fmt::format("{} bytes of data", data_bytes))
+        .Found(fmt::format("{} of data", Bytes(data_bytes)))
         .Expected(fmt::format("{}", end));
   }
   for (const TensorInfo& tensor : sorted) {
@@ -151,7 +155,7 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
   const std::string where = file.path().string();
   if (file.size() < kLengthBytes) {
     return Malformed(where, "the file is too short for a safetensors file")
-        .Found(fmt::format("{} bytes", file.size()))
+        .Found(Bytes(file.size()))
         .Expected("at least 8")
         .Hint("Is the download complete?");
   }
@@ -165,7 +169,7 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
   if (length > kMaxHeaderBytes) {
     const std::string_view start(reinterpret_cast<const char*>(length_bytes.data()), kLengthBytes);
     return Malformed(where, "the header is longer than the format allows")
-        .Found(fmt::format("{} bytes", length))
+        .Found(Bytes(length))
         .Expected(fmt::format("at most {}", kMaxHeaderBytes))
         .Hint(start == kLfsPointer ? "It looks like a Git LFS pointer: fetch the real file with "
                                      "git lfs pull"
@@ -173,7 +177,7 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
   }
   if (length > file.size() - kLengthBytes) {
     return MissingBytes(where, length - (file.size() - kLengthBytes))
-        .Found(fmt::format("{} bytes after the length", file.size() - kLengthBytes))
+        .Found(fmt::format("{} after the length", Bytes(file.size() - kLengthBytes)))
         .Expected(fmt::format("a header of {}", length));
   }
   std::string json(static_cast<size_t>(length), '\0');

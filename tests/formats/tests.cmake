@@ -1,2 +1,6 @@
 prepack_add_tests(formats
-  module_regex_test.cpp)
+  compressed_tensors_config_test.cpp
+  compressed_tensors_match_test.cpp
+  module_match_test.cpp
+  module_regex_test.cpp
+  table_test.cpp)

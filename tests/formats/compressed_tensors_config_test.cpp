@@ -138,8 +138,7 @@ TEST_CASE("A list-valued group is a preset") {
   CHECK(described("W4AFP8") == "4-bit int group 128 symmetric + 8-bit float token symmetric");
   CHECK(described("W3A16") == "3-bit int group 128 symmetric");
   CHECK(described("FP8") == "8-bit float tensor symmetric + 8-bit float tensor symmetric");
-  CHECK(described("FP8_DYNAMIC") ==
-        "8-bit float channel symmetric + 8-bit float token symmetric");
+  CHECK(described("FP8_DYNAMIC") == "8-bit float channel symmetric + 8-bit float token symmetric");
   CHECK(described("FP8_BLOCK") ==
         "8-bit float block 128x128 symmetric + 8-bit float group 128 symmetric");
   CHECK_FALSE(FindCtPreset("W9A16"));
@@ -191,10 +190,14 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
   const ErrorKind unsupported = ErrorKind::kUnsupported;
   const std::vector<Case> cases = {
       {"groups are a list", [](J f, J, J) { f["config_groups"] = Json::array(); }, malformed,
-       "config_groups: the field has the wrong type (found a list of 0 values, expected an object)"},
+       "config_groups: the field has the wrong type (found a list of 0 values, expected an "
+       "object)"},
       {"a group is a number", [](J f, J, J) { f["config_groups"]["group_0"] = 3; }, malformed,
        "config_groups.group_0: the field has the wrong type"},
-      {"an unknown preset", [](J f, J, J) { f["config_groups"] = {{"W5", {"Linear"}}}; },
+      {"an unknown preset",
+       [](J f, J, J) {
+         f["config_groups"] = {{"W5", {"Linear"}}};
+       },
        unsupported, "unknown preset (found \"W5\""},
       {"no targets", [](J, J g, J) { g.erase("targets"); }, malformed, "no targets"},
       {"a target is a number", [](J, J g, J) { g["targets"] = {1}; }, malformed,
@@ -212,9 +215,15 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
       {"an unknown format of the file", [](J f, J, J) { f["format"] = "cubic"; }, unsupported,
        "quantization_config.format: unknown storage format"},
       {"marlin", [](J f, J, J) { f["format"] = "marlin-24"; }, unsupported, "stored sparse"},
-      {"sparse", [](J f, J, J) { f["sparsity_config"] = {{"format", "sparse-24-bitmask"}}; },
+      {"sparse",
+       [](J f, J, J) {
+         f["sparsity_config"] = {{"format", "sparse-24-bitmask"}};
+       },
        unsupported, "stored sparse (found \"sparse-24-bitmask\")"},
-      {"transforms", [](J f, J, J) { f["transform_config"] = {{"config_groups", {{"R1", 1}}}}; },
+      {"transforms",
+       [](J f, J, J) {
+         f["transform_config"] = {{"config_groups", {{"R1", 1}}}};
+       },
        unsupported, "transforms"},
       {"FP8 of Gaudi", [](J f, J, J) { f["fp8_dtype_flavor"] = "float8_e4m3fnuz"; }, unsupported,
        "float8_e4m3fnuz"},
@@ -247,16 +256,23 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
        "expected an integer"},
       {"channel with a size", [](J, J, J w) { w["strategy"] = "channel"; }, malformed,
        "strategy channel has no groups (found 128, expected null)"},
-      {"tensor of -1", [](J, J, J w) { w["strategy"] = "tensor", w["group_size"] = -1; },
-       malformed, "contradicts the group size"},
-      {"block without a size", [](J, J, J w) { w["strategy"] = "block", w["group_size"] = nullptr; },
-       malformed, "strategy block needs the size of a block"},
-      {"a block of a group", [](J, J, J w) { w["block_structure"] = {128, 128}; }, malformed,
-       "strategy group has no blocks"},
+      {"tensor of -1", [](J, J, J w) { w["strategy"] = "tensor", w["group_size"] = -1; }, malformed,
+       "contradicts the group size"},
+      {"block without a size",
+       [](J, J, J w) { w["strategy"] = "block", w["group_size"] = nullptr; }, malformed,
+       "strategy block needs the size of a block"},
+      {"a block of a group",
+       [](J, J, J w) {
+         w["block_structure"] = {128, 128};
+       },
+       malformed, "strategy group has no blocks"},
       {"a block of one number", [](J, J, J w) { w["block_structure"] = {128}; }, malformed,
        "not two positive numbers"},
-      {"a negative block", [](J, J, J w) { w["block_structure"] = {128, -1}; }, malformed,
-       "not two positive numbers"},
+      {"a negative block",
+       [](J, J, J w) {
+         w["block_structure"] = {128, -1};
+       },
+       malformed, "not two positive numbers"},
       {"a block of text", [](J, J, J w) { w["block_structure"] = "128x"; }, malformed,
        "not two positive numbers"},
       {"dynamic weights", [](J, J, J w) { w["dynamic"] = true; }, malformed,
@@ -264,15 +280,16 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
       {"dynamic as text", [](J, J, J w) { w["dynamic"] = "yes"; }, malformed,
        "expected true, false or \"local\""},
       {"weights per token",
-       [](J, J, J w) {
-         w["strategy"] = "token", w["group_size"] = nullptr, w["dynamic"] = false;
-       },
+       [](J, J, J w) { w["strategy"] = "token", w["group_size"] = nullptr, w["dynamic"] = false; },
        malformed, "token"},
-      {"static tokens", [](J, J g, J) { g["input_activations"] = {{"strategy", "token"}}; },
+      {"static tokens",
+       [](J, J g, J) {
+         g["input_activations"] = {{"strategy", "token"}};
+       },
        malformed, "input_activations.dynamic: strategy token is always dynamic"},
       {"asymmetric floats",
-       [](J, J, J w) { w["type"] = "float", w["num_bits"] = 8, w["symmetric"] = false; },
-       malformed, "float weights have no zero points"},
+       [](J, J, J w) { w["type"] = "float", w["num_bits"] = 8, w["symmetric"] = false; }, malformed,
+       "float weights have no zero points"},
       {"activation order of a channel",
        [](J, J, J w) {
          w["strategy"] = "channel", w["group_size"] = nullptr, w["actorder"] = "group";

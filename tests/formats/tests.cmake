@@ -1,6 +1,9 @@
 prepack_add_tests(formats
   compressed_tensors_config_test.cpp
+  compressed_tensors_errors_test.cpp
+  compressed_tensors_findings_test.cpp
   compressed_tensors_match_test.cpp
+  compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
   module_match_test.cpp
   module_regex_test.cpp

@@ -5,6 +5,8 @@ prepack_add_tests(formats
   compressed_tensors_match_test.cpp
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
+  finding_tally_test.cpp
+  json_fields_test.cpp
   module_match_test.cpp
   module_regex_test.cpp
   table_test.cpp)

@@ -116,8 +116,8 @@ Result<std::array<uint64_t, 2>> ParseBlock(const Json& args, std::string_view wh
     sound = true;
     for (size_t i = 0; i < 2; ++i) {
       const Json& side = (*value)[i];
-      sound = sound && side.is_number_unsigned() && side.get<uint64_t>() > 0;
-      if (sound) block[i] = side.get<uint64_t>();
+      sound = sound && side.is_number_integer() && side.get<int64_t>() > 0;
+      if (sound) block[i] = static_cast<uint64_t>(side.get<int64_t>());
     }
   } else if (value->is_string()) {
     const std::string text = LowerCase(value->get<std::string>());

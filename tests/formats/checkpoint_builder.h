@@ -97,9 +97,8 @@ struct TestCheckpoint {
       if (tensor.shard != shard) continue;
       const size_t begin = data.size();
       data.insert(data.end(), tensor.bytes.begin(), tensor.bytes.end());
-      header[tensor.name] = {{"dtype", tensor.dtype},
-                             {"shape", tensor.shape},
-                             {"data_offsets", {begin, data.size()}}};
+      header[tensor.name] = {
+          {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
     }
     std::string json = header.dump();
     json.resize((json.size() + 7) / 8 * 8, ' ');

@@ -89,9 +89,8 @@ TEST_CASE("Patterns that take a backtracking matcher exponential time end at onc
 }
 
 TEST_CASE("Patterns that Python would not compile are malformed") {
-  for (const std::string pattern :
-       {"(", ")", "a)", "[", "[a", "*a", "a**", "a+*", "{2}", "^*", "\\", "[b-a]", "a{3,2}",
-        "(?P<x", "(?#x", "\\q", "[\\w-a]"}) {
+  for (const std::string pattern : {"(", ")", "a)", "[", "[a", "*a", "a**", "a+*", "{2}", "^*",
+                                    "\\", "[b-a]", "a{3,2}", "(?P<x", "(?#x", "\\q", "[\\w-a]"}) {
     const Result<ModuleRegex> regex = ModuleRegex::Compile(pattern, "ignore[0]");
     CAPTURE(pattern);
     REQUIRE_FALSE(regex.ok());

@@ -1,2 +1,12 @@
 prepack_add_tests(formats
-  module_regex_test.cpp)
+  compressed_tensors_config_test.cpp
+  compressed_tensors_errors_test.cpp
+  compressed_tensors_findings_test.cpp
+  compressed_tensors_match_test.cpp
+  compressed_tensors_test.cpp
+  compressed_tensors_truth_test.cpp
+  finding_tally_test.cpp
+  json_fields_test.cpp
+  module_match_test.cpp
+  module_regex_test.cpp
+  table_test.cpp)

@@ -1,0 +1,463 @@
+// A table of defects, each made from a good checkpoint that reads.
+
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/ct_example.h"
+#include "formats/read_helpers.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::AsymmetricExample;
+using testing::CheckError;
+using testing::ExampleWeights;
+using testing::Hex;
+using testing::Int64s;
+using testing::kExampleModule;
+using testing::OpenedModel;
+using testing::SymmetricExample;
+using testing::TestCheckpoint;
+using testing::TestTensor;
+
+const std::string kFile = "model.safetensors: tensor " + kExampleModule;
+
+// Opens the checkpoint and reads all of its numbers; the first error.
+Status ReadAll(const TestCheckpoint& stored) {
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const Result<OpenedModel> opened = testing::OpenModel(folder.path());
+  if (!opened.ok()) return opened.status();
+  for (const auto& module : opened->model.modules) {
+    const PanelRange all{0, module->n(), 0, module->k()};
+    std::vector<std::byte> codes(PanelBytes(all));
+    Status status = module->ReadCodes(all, codes);
+    if (!status.ok()) return status;
+    std::vector<float> scales(module->n() * module->groups());
+    status = module->ReadScales(0, module->n(), scales);
+    if (!status.ok()) return status;
+    std::vector<uint8_t> zero_points(scales.size());
+    status = module->ReadZeroPoints(0, module->n(), zero_points);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+TestTensor& Part(TestCheckpoint& stored, const std::string& suffix) {
+  return stored.At(kExampleModule + "." + suffix);
+}
+
+void Add(TestCheckpoint& stored, const std::string& suffix, const std::string& dtype,
+         const std::vector<uint64_t>& shape, size_t bytes) {
+  stored.tensors.push_back(
+      {kExampleModule + "." + suffix, dtype, shape, std::vector<std::byte>(bytes)});
+}
+
+void Remove(TestCheckpoint& stored, const std::string& suffix) {
+  stored.Remove(kExampleModule + "." + suffix);
+}
+
+// Replaces the quantized tensors by others.
+void Replace(TestCheckpoint& stored, const std::string& suffix, const std::string& dtype,
+             const std::vector<uint64_t>& shape, size_t bytes) {
+  Remove(stored, "weight_packed");
+  Remove(stored, "weight_shape");
+  Add(stored, suffix, dtype, shape, bytes);
+}
+
+Json& Config(TestCheckpoint& stored) {
+  return stored.config["quantization_config"];
+}
+Json& Group(TestCheckpoint& stored) {
+  return Config(stored)["config_groups"]["group_0"];
+}
+
+void Rename(TestCheckpoint& stored, const std::string& module) {
+  for (TestTensor& tensor : stored.tensors) {
+    if (tensor.name.starts_with(kExampleModule)) {
+      tensor.name = module + tensor.name.substr(kExampleModule.size());
+    }
+  }
+}
+
+struct Defect {
+  std::string name;
+  TestCheckpoint (*good)();
+  void (*break_it)(TestCheckpoint& stored);
+  std::string text;  // the decisive part of the message
+};
+
+void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
+  for (const Defect& defect : defects) {
+    INFO(defect.name);
+    TestCheckpoint stored = defect.good();
+    testing::RequireOk(ReadAll(stored));
+    defect.break_it(stored);
+    CheckError(ReadAll(stored), kind, defect.text);
+  }
+}
+
+TEST_CASE("Damaged and contradictory checkpoints are malformed") {
+  using T = TestCheckpoint&;
+  const std::vector<Defect> defects = {
+      {"no config groups", SymmetricExample, [](T t) { Config(t).erase("config_groups"); },
+       "config_groups: there is no config group, but there are quantized tensors"},
+      {"empty config groups", SymmetricExample,
+       [](T t) { Config(t)["config_groups"] = Json::object(); },
+       "there is no config group, but there are quantized tensors"},
+      {"no group names the module", SymmetricExample,
+       [](T t) { Group(t)["targets"] = {"re:.*down_proj"}; },
+       kExampleModule + ": the module is quantized, but no config group names it"},
+      {"the group leaves weights alone", SymmetricExample,
+       [](T t) { Group(t)["weights"] = nullptr; },
+       "stored pack-quantized, but its config group does not quantize weights"},
+      {"the group says int-quantized", SymmetricExample,
+       [](T t) { Group(t)["format"] = "int-quantized"; },
+       "stored pack-quantized, but its config group says format int-quantized"},
+      {"the group says float", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t) = {{"type", "float"}, {"strategy", "channel"}};
+       },
+       "stored pack-quantized, but its config group says 8-bit float channel symmetric"},
+      {"both weight and weight_packed", SymmetricExample,
+       [](T t) {
+         Add(t, "weight", "BF16", {4, 16}, 128);
+       },
+       kFile + ".weight_packed: the module has both weight and weight_packed"},
+      {"weight_packed is F32", SymmetricExample,
+       [](T t) { Part(t, "weight_packed").dtype = "F32"; },
+       ".weight_packed: packed weights have the wrong dtype (found F32, expected I32)"},
+      {"weight_packed is flat", SymmetricExample, [](T t) { Part(t, "weight_packed").shape = {8}; },
+       ".weight_packed: packed weights have the wrong rank (found [8], expected [N, words])"},
+      {"a global scale", SymmetricExample,
+       [](T t) { Add(t, "weight_global_scale", "F32", {1}, 4); },
+       ".weight_global_scale: integer weights have no global scale"},
+      {"no scale", SymmetricExample, [](T t) { Remove(t, "weight_scale"); },
+       ".weight_packed: weight_scale of the module is missing"},
+      {"no weight", SymmetricExample, [](T t) { Remove(t, "weight_packed"); },
+       ".weight_scale: the weight that this tensor describes is missing (expected " +
+           kExampleModule + ".weight_packed)"},
+      {"a shape without weight", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({"a.b.weight_shape", "I64", {2}, Int64s({1, 1})});
+       },
+       "tensor a.b.weight_shape: the weight that this tensor describes is missing"},
+      {"a shape beside a float weight", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({"a.b.weight_shape", "I64", {2}, Int64s({1, 1})});
+         t.tensors.push_back({"a.b.weight", "F32", {1, 1}, Hex("00 00 00 00")});
+       },
+       "tensor a.b.weight_shape: the tensor describes a quantized weight, but the weight is not"},
+      {"an I8 weight without scale", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({"a.b.weight", "I8", {1, 1}, Hex("00")});
+       },
+       "tensor a.b.weight: a quantized weight without weight_scale (found I8)"},
+      {"the scale is I32", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_scale") = {
+             kExampleModule + ".weight_scale", "I32", {4, 2}, std::vector<std::byte>(32)};
+       },
+       ".weight_scale: the scales have the wrong dtype (found I32, expected BF16, F16 or F32)"},
+      {"the scale has other rows", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_scale").shape = {2, 4};
+       },
+       ".weight_scale: the shape contradicts that of weight_packed (found [2, 4], expected [4, "
+       "2])"},
+      {"the scale is flat", SymmetricExample, [](T t) { Part(t, "weight_scale").shape = {8}; },
+       "(found [8], expected [4, 2])"},
+      {"the group size is twice what the scale says", SymmetricExample,
+       [](T t) { ExampleWeights(t)["group_size"] = 16; }, "(found [4, 2], expected [4, 1])"},
+      {"the scale is that of a channel", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["group_size"] = nullptr;
+         ExampleWeights(t)["strategy"] = "channel";
+       },
+       "(found [4, 2], expected [4, 1])"},
+      {"K is no multiple of the group size", SymmetricExample,
+       [](T t) { ExampleWeights(t)["group_size"] = 12; },
+       kExampleModule + ": K is not a multiple of the group size (found K = 16, group size 12)"},
+      {"the group is larger than K", SymmetricExample,
+       [](T t) { ExampleWeights(t)["group_size"] = 32; }, "found K = 16, group size 32"},
+      {"weight_shape has another N", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_shape").bytes = Int64s({8, 16});
+       },
+       ".weight_shape: weight_shape contradicts weight_packed (found [8, 16], expected [4, K] "
+       "with K in 2 words of 8 codes)"},
+      {"weight_shape has a K that is too large", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_shape").bytes = Int64s({4, 17});
+       },
+       "found [4, 17]"},
+      {"weight_shape has a K that is too small", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_shape").bytes = Int64s({4, 8});
+       },
+       "found [4, 8]"},
+      {"weight_shape is negative", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_shape").bytes = Int64s({4, -16});
+       },
+       "found [4, -16]"},
+      {"weight_shape is F64", SymmetricExample, [](T t) { Part(t, "weight_shape").dtype = "F64"; },
+       ".weight_shape: the tensor has the wrong dtype (found F64, expected I64 or I32)"},
+      {"weight_shape has one number", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_shape").shape = {1};
+         Part(t, "weight_shape").bytes = Int64s({4});
+       },
+       ".weight_shape: weight_shape has the wrong shape (found [1], expected [2])"},
+      {"no weight_shape for a channel", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["group_size"] = nullptr;
+         ExampleWeights(t)["strategy"] = "channel";
+         Remove(t, "weight_shape");
+       },
+       "weight_shape is missing, and K does not follow from the other tensors"},
+      {"no weight_shape and a wrong group size", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["group_size"] = 64;
+         Remove(t, "weight_shape");
+       },
+       "weight_shape is missing, and K does not follow"},
+      {"no weight_shape and an absurd group size", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["group_size"] = 9223372036854775807LL;
+         Remove(t, "weight_shape");
+       },
+       "weight_shape is missing, and K does not follow"},
+      {"an empty weight", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_packed") = {kExampleModule + ".weight_packed", "I32", {0, 2}, {}};
+         Remove(t, "weight_shape");
+       },
+       ".weight_packed: the weight is empty (found [0, 2])"},
+      {"no zero point", AsymmetricExample, [](T t) { Remove(t, "weight_zero_point"); },
+       kExampleModule + ": weight_zero_point is missing, but the scheme is asymmetric"},
+      {"zero points packed along K", AsymmetricExample,
+       [](T t) {
+         Part(t, "weight_zero_point").shape = {2, 1};
+       },
+       ".weight_zero_point: the shape contradicts that of weight_packed (found [2, 1], expected "
+       "[1, 2], packed down the rows)"},
+      {"zero points of I8 with the packed shape", AsymmetricExample,
+       [](T t) {
+         Part(t, "weight_zero_point") = {
+             kExampleModule + ".weight_zero_point", "I8", {1, 2}, Hex("00 00")};
+       },
+       "(found [1, 2], expected [4, 2])"},
+      {"zero points of F32", AsymmetricExample,
+       [](T t) { Part(t, "weight_zero_point").dtype = "F32"; },
+       "the zero points have the wrong dtype (found F32, expected I32 (packed) or I8)"},
+      {"a zero point outside 4 bits", AsymmetricExample,
+       [](T t) {
+         Part(t, "weight_zero_point") = {
+             kExampleModule + ".weight_zero_point", "I8", {4, 2}, Hex("00 00 00 00 00 08 00 00")};
+       },
+       ".weight_zero_point: a zero point is outside 4 bits (found 8 at [2, 1], expected -8 to 7)"},
+      {"a zero point in a symmetric module", AsymmetricExample,
+       [](T t) { ExampleWeights(t)["symmetric"] = true; },
+       ".weight_zero_point: the scheme is symmetric, but a zero point is not zero (found -8 at "
+       "[0, 1])"},
+      {"a scale of NaN", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_scale").bytes[11] = std::byte{0x7F},
+                 Part(t, "weight_scale").bytes[10] = std::byte{0xC0};
+       },
+       kFile + ".weight_scale: scale [2, 1] is not a finite number (found NaN)"},
+      {"a scale of infinity", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_scale").bytes[1] = std::byte{0xFF},
+                 Part(t, "weight_scale").bytes[0] = std::byte{0x80};
+       },
+       ".weight_scale: scale [0, 0] is not a finite number (found infinity)"},
+      {"a scale of zero", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_scale").bytes[6] = std::byte{0},
+                 Part(t, "weight_scale").bytes[7] = std::byte{0};
+       },
+       ".weight_scale: scale [1, 1] is zero, but the group has weights (found code 7 at [1, 8], "
+       "expected the zero point 8 throughout)"},
+      {"a scale of minus zero", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_scale").bytes[6] = std::byte{0},
+                 Part(t, "weight_scale").bytes[7] = std::byte{0x80};
+       },
+       "scale [1, 1] is zero"},
+      {"a group index out of range", SymmetricExample,
+       [](T t) {
+         Add(t, "weight_g_idx", "I32", {16}, 64);
+         Part(t, "weight_g_idx").bytes[60] = std::byte{2};
+       },
+       ".weight_g_idx: a group index is out of range (found 2 at [15], expected 0 to 1)"},
+      {"a group index that is half set", SymmetricExample,
+       [](T t) {
+         Add(t, "weight_g_idx", "I32", {16}, 64);
+         for (size_t i = 60; i < 64; ++i) Part(t, "weight_g_idx").bytes[i] = std::byte{0xFF};
+       },
+       ".weight_g_idx: only some group indices are set (found 1 of 16 are -1)"},
+      {"a group index of another length", SymmetricExample,
+       [](T t) { Add(t, "weight_g_idx", "I32", {8}, 32); }, "(found [8], expected [16])"},
+      {"a group index of F32", SymmetricExample,
+       [](T t) { Add(t, "weight_g_idx", "F32", {16}, 64); }, "the tensor has the wrong dtype"},
+      {"an input scale", SymmetricExample, [](T t) { Add(t, "input_scale", "F32", {1}, 4); },
+       ".input_scale: the config says nothing of quantized activations"},
+      {"nothing is quantized", SymmetricExample,
+       [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3); },
+       "the config declares quantized weights, but no tensor is one"},
+  };
+  CHECK(defects.size() >= 25);
+  CheckTable(defects, ErrorKind::kMalformed);
+}
+
+TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
+  using T = TestCheckpoint&;
+  const std::vector<Defect> defects = {
+      {"8 bits", SymmetricExample, [](T t) { ExampleWeights(t)["num_bits"] = 8; },
+       "pack-quantized weights of 8 bits are not read (found 8-bit int group 8 symmetric"},
+      {"3 bits", SymmetricExample, [](T t) { ExampleWeights(t)["num_bits"] = 3; },
+       "pack-quantized weights of 3 bits are not read"},
+      {"one scale per tensor", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["strategy"] = "tensor";
+         ExampleWeights(t)["group_size"] = nullptr;
+       },
+       "pack-quantized weights with strategy tensor are not read"},
+      {"one scale per block", SymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["strategy"] = "block";
+         ExampleWeights(t)["group_size"] = nullptr;
+         ExampleWeights(t)["block_structure"] = {128, 128};
+       },
+       "pack-quantized weights with strategy block are not read"},
+      {"activation quantization", SymmetricExample,
+       [](T t) {
+         Group(t)["input_activations"] = {{"strategy", "token"}, {"dynamic", true}};
+       },
+       "activation quantization with packed weights is not read (found 8-bit int token symmetric "
+       "activations"},
+      {"output quantization", SymmetricExample,
+       [](T t) {
+         Group(t)["output_activations"] = {{"strategy", "tensor"}};
+       },
+       "activation quantization with packed weights is not read"},
+      {"activation order", SymmetricExample, [](T t) { Add(t, "weight_g_idx", "I32", {16}, 64); },
+       ".weight_g_idx: activation order (weight_g_idx) is not read"},
+      {"int-quantized", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight", "I8", {4, 16}, 64);
+       },
+       ".weight: int-quantized weights are not read (found I8 [4, 16]"},
+      {"float-quantized", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
+       },
+       ".weight: float-quantized weights are not read"},
+      {"mxfp8", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
+         Remove(t, "weight_scale");
+         Add(t, "weight_scale", "U8", {4, 2}, 8);
+       },
+       ".weight: mxfp8-quantized weights are not read"},
+      {"nvfp4", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight_packed", "U8", {4, 8}, 32);
+         Add(t, "weight_global_scale", "F32", {1}, 4);
+       },
+       ".weight_packed: nvfp4-pack-quantized weights are not read"},
+      {"mxfp4", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight_packed", "U8", {4, 8}, 32);
+       },
+       ".weight_packed: mxfp4-pack-quantized weights are not read"},
+      {"fp8 of another format", SymmetricExample,
+       [](T t) { Add(t, "weight_scale_inv", "F32", {1}, 4); },
+       ".weight_scale_inv: fp8 (weight_scale_inv) weights are not read"},
+      {"packed before 0.4", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight", "I32", {4, 2}, 32);
+       },
+       ".weight: packed (compressed-tensors before 0.4) weights are not read"},
+      {"fake-quantized", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight", "BF16", {4, 16}, 128);
+       },
+       ".weight: the weight is fake-quantized: stored in floating point, with scales"},
+      {"stacked experts", SymmetricExample,
+       [](T t) {
+         Part(t, "weight_packed").shape = {1, 4, 2};
+       },
+       ".weight_packed: 3-D (stacked experts) weights are not read"},
+      {"fused experts", SymmetricExample,
+       [](T t) {
+         Add(t, "gate_up_proj_packed", "I32", {4, 2}, 32);
+       },
+       ".gate_up_proj_packed: packed weights under a name that is not known"},
+      {"sparse", SymmetricExample,
+       [](T t) {
+         Add(t, "weight.bitmask", "U8", {4, 2}, 8);
+       },
+       "sparse-bitmask weights are not read"},
+      {"marlin", SymmetricExample,
+       [](T t) {
+         Add(t, "scale_packed", "F16", {4, 2}, 16);
+       },
+       "marlin-24 weights are not read"},
+      {"scales of 64 bits", SymmetricExample,
+       [](T t) {
+         Remove(t, "weight_scale");
+         Add(t, "weight_scale", "F64", {4, 2}, 64);
+       },
+       ".weight_scale: scales of 64 bits are not read"},
+      {"a quantized embedding", SymmetricExample,
+       [](T t) {
+         Group(t)["targets"] = {"re:.*"};
+         Rename(t, "model.embed_tokens");
+       },
+       "model.embed_tokens: quantized embeddings are not read"},
+      {"a target that is a class", SymmetricExample,
+       [](T t) { Group(t)["targets"] = {"QKVProjection"}; },
+       kExampleModule + ": no config group names the module (found target \"QKVProjection\""},
+      {"a long name", SymmetricExample, [](T t) { Rename(t, std::string(600, 'a')); },
+       "the name of the module is too long (found 600 bytes, expected at most 512)"},
+      {"weights in floating point", SymmetricExample,
+       [](T t) {
+         t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);
+         Config(t)["quantization_status"] = "frozen";
+       },
+       "the weights are still in floating point (found quantization_status \"frozen\""},
+      {"only the KV cache", SymmetricExample,
+       [](T t) {
+         t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);
+         Config(t)["config_groups"] = Json::object();
+         Config(t)["kv_cache_scheme"] = {{"num_bits", 8}};
+       },
+       "only the KV cache is quantized, no weights"},
+      {"transforms", SymmetricExample,
+       [](T t) {
+         Config(t)["transform_config"] = {{"config_groups", Json::object()}};
+       },
+       "transform_config: the model uses transforms"},
+  };
+  CheckTable(defects, ErrorKind::kUnsupported);
+}
+
+TEST_CASE("A file that shrinks after it was opened is an error of the read") {
+  const testing::TempFolder folder;
+  SymmetricExample().Write(folder.path());
+  const OpenedModel opened = testing::MustOpen(folder.path());
+  std::filesystem::resize_file(folder / "model.safetensors", 8);
+  std::vector<float> scales(8);
+  const Status status = opened.Module(kExampleModule).ReadScales(0, 4, scales);
+  REQUIRE_FALSE(status.ok());
+  CHECK_THAT(status.ToString(), Catch::Contains("model.safetensors"));
+}
+
+}  // namespace
+}  // namespace prepack

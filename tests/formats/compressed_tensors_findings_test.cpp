@@ -1,0 +1,168 @@
+// What is odd about a checkpoint, but does not keep it from being read.
+
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/ct_example.h"
+#include "formats/read_helpers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::AsymmetricExample;
+using testing::ExampleWeights;
+using testing::Hex;
+using testing::Int64s;
+using testing::kExampleModule;
+using testing::SymmetricExample;
+using testing::TestCheckpoint;
+
+struct Case {
+  std::string name;
+  TestCheckpoint (*good)();
+  void (*change)(TestCheckpoint& stored);
+  std::string where;
+  std::string message;  // "" for no finding at all
+};
+
+Json& Config(TestCheckpoint& stored) {
+  return stored.config["quantization_config"];
+}
+
+const std::vector<Case>& Cases() {
+  using T = TestCheckpoint&;
+  static const std::vector<Case> cases = {
+      {"nothing", AsymmetricExample, [](T) {}, "", ""},
+      {"the ignore list names the module", SymmetricExample,
+       [](T t) { Config(t)["ignore"].push_back("re:.*up_proj"); }, kExampleModule,
+       "the ignore list names the module, but it is quantized"},
+      {"an entry that matches nothing", SymmetricExample,
+       [](T t) { Config(t)["ignore"].push_back("model.layers.0.mlp.gate"); },
+       "config.json: quantization_config.ignore: \"model.layers.0.mlp.gate\"",
+       "the entry matches no module of the checkpoint"},
+      {"an entry that matches the parent of a module", SymmetricExample,
+       [](T t) { Config(t)["ignore"].push_back("model.layers.0"); }, "", ""},
+      {"a tied head", SymmetricExample, [](T t) { t.config["tie_word_embeddings"] = false; },
+       "config.json: quantization_config.ignore: \"lm_head\"",
+       "the entry matches no module of the checkpoint"},
+      {"a target that matches nothing", SymmetricExample,
+       [](T t) { Config(t)["config_groups"]["group_0"]["targets"].push_back("re:vision.*"); },
+       "config.json: quantization_config.config_groups.group_0.targets: \"re:vision.*\"",
+       "the entry matches no module of the checkpoint"},
+      {"a float layer that is a target", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+         t.tensors.push_back({"model.k_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+       },
+       "model.k_proj",
+       "a config group names the module, but it is not quantized (and 1 more like it)"},
+      {"a float layer that is ignored", SymmetricExample,
+       [](T t) {
+         Config(t)["ignore"] = {"model.q_proj"};
+         t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+       },
+       "", ""},
+      {"weight_shape is missing", SymmetricExample,
+       [](T t) { t.Remove(kExampleModule + ".weight_shape"); }, kExampleModule,
+       "weight_shape is missing; K follows from groups and group size"},
+      {"weight_shape is empty", SymmetricExample,
+       [](T t) {
+         t.At(kExampleModule + ".weight_shape").shape = {0};
+         t.At(kExampleModule + ".weight_shape").bytes.clear();
+       },
+       kExampleModule, "weight_shape is missing; K follows from groups and group size"},
+      {"weight_shape is I32", SymmetricExample,
+       [](T t) {
+         t.At(kExampleModule + ".weight_shape").dtype = "I32";
+         t.At(kExampleModule + ".weight_shape").bytes = Hex("04 00 00 00 10 00 00 00");
+       },
+       "", ""},
+      {"zero points are missing in an old file", AsymmetricExample,
+       [](T t) {
+         Config(t)["version"] = "0.9.2";
+         t.Remove(kExampleModule + ".weight_zero_point");
+       },
+       kExampleModule, "weight_zero_point is missing in an asymmetric module"},
+      {"zero points are missing in a file without version", AsymmetricExample,
+       [](T t) {
+         Config(t).erase("version");
+         t.Remove(kExampleModule + ".weight_zero_point");
+       },
+       kExampleModule, "weight_zero_point is missing in an asymmetric module"},
+      {"zero points are left over", AsymmetricExample,
+       [](T t) {
+         ExampleWeights(t)["symmetric"] = true;
+         t.At(kExampleModule + ".weight_zero_point").bytes = Hex("88 88 00 00 88 88 00 00");
+       },
+       kExampleModule, "weight_zero_point is present in a symmetric module"},
+      {"a group index in natural order", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({kExampleModule + ".weight_g_idx",
+                              "I64",
+                              {16},
+                              Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
+       },
+       kExampleModule, "weight_g_idx keeps the natural order and is not needed"},
+      {"a group index that was never set", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({kExampleModule + ".weight_g_idx",
+                              "I32",
+                              {16},
+                              std::vector<std::byte>(64, std::byte{0xFF})});
+       },
+       kExampleModule, "weight_g_idx keeps the natural order and is not needed"},
+      {"activation order without a group index", SymmetricExample,
+       [](T t) { ExampleWeights(t)["actorder"] = "group"; }, kExampleModule,
+       "the config says activation order, but weight_g_idx is missing: natural order"},
+      {"an unknown tensor", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({kExampleModule + ".smooth", "F32", {1}, Hex("00 00 00 00")});
+       },
+       kExampleModule + ".smooth", "unknown tensor of a quantized module; passed through"},
+      {"a bias and the scale of a KV cache", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({kExampleModule + ".bias", "F32", {1}, Hex("00 00 00 00")});
+         t.tensors.push_back({kExampleModule + ".output_scale", "F32", {1}, Hex("00 00 00 00")});
+       },
+       "", ""},
+      {"groups that vLLM ranks differently", SymmetricExample,
+       [](T t) {
+         Json& groups = Config(t)["config_groups"];
+         groups["z"] = groups["group_0"];
+         groups["z"]["targets"] = {"re:.*mlp.*"};
+         groups["a"] = groups["z"];
+         groups["a"]["targets"] = {"re:.*layers.*"};
+         groups["z"]["weights"]["group_size"] = 4;
+       },
+       kExampleModule,
+       "several config groups name the module: \"a\" is used, as the quantizer did; vLLM takes "
+       "\"z\""},
+  };
+  return cases;
+}
+
+TEST_CASE("What is odd, but readable, is a finding") {
+  for (const Case& c : Cases()) {
+    CAPTURE(c.name);
+    TestCheckpoint stored = c.good();
+    c.change(stored);
+    const testing::TempFolder folder;
+    stored.Write(folder.path());
+    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const std::vector<Finding>& findings = opened.model.findings;
+    if (c.message.empty()) {
+      CHECK(findings.empty());
+      continue;
+    }
+    REQUIRE(findings.size() == 1);
+    CHECK(findings[0].where == c.where);
+    CHECK_THAT(findings[0].message, Catch::StartsWith(c.message));
+    // Whatever is odd, the weights are those of the good checkpoint or were read as z = 0.
+    (void)testing::Dequantize(opened.Module(kExampleModule), 0, 4);
+  }
+}
+
+}  // namespace
+}  // namespace prepack

@@ -1,0 +1,81 @@
+#include "formats/module_match.h"
+
+#include <string>
+#include <vector>
+
+#include "catch.h"
+
+namespace prepack {
+namespace {
+
+ModulePattern Parse(std::string_view text) {
+  Result<ModulePattern> pattern = ModulePattern::Parse(text, "ignore[0]");
+  INFO(pattern.status().ToString());
+  REQUIRE(pattern.ok());
+  return *std::move(pattern);
+}
+
+TEST_CASE("An entry matches names the way compressed-tensors does") {
+  struct Case {
+    std::string pattern;
+    std::string module;
+    bool matches;
+  };
+  const std::vector<Case> cases = {
+      {"re:.*q_proj", "model.layers.0.self_attn.q_proj", true},
+      {"re:.*q_proj", "model.layers.0.self_attn.q_proj_extra", true},
+      {"re:q_proj", "a.q_proj", false},
+      {"re:.*v_proj$", "a.qkv_proj", true},
+      {"re:model\\.layers\\.(0|1)\\.", "model.layers.1.mlp", true},
+      {"lm_head", "lm_head", true},
+      {"lm_head", "LM_HEAD", false},
+      {"lm_head", "model.lm_head", false},
+      {"model.vision_tower", "model.vision_tower", true},
+      {"model.vision_tower", "model.vision_tower.blocks.0.fc1", false},
+      {"model.layers.0.mlp.up_proj", "model.layers.0.mlp.up_pro", false},
+      {"model.layers.*", "model.layers.0", false},
+      {"", "lm_head", false},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.pattern, c.module);
+    CHECK(Parse(c.pattern).MatchesName(c.module) == c.matches);
+  }
+}
+
+TEST_CASE("Class names are matched against the class that a module must have had") {
+  CHECK(Parse("Linear").MatchesClass(ModuleClass::kLinear));
+  CHECK(Parse("LinearBase").MatchesClass(ModuleClass::kLinear));
+  CHECK_FALSE(Parse("Linear").MatchesClass(ModuleClass::kEmbedding));
+  CHECK(Parse("Embedding").MatchesClass(ModuleClass::kEmbedding));
+  CHECK_FALSE(Parse("linear").MatchesClass(ModuleClass::kLinear));
+  CHECK_FALSE(Parse("re:Linear").MatchesClass(ModuleClass::kLinear));
+  CHECK_FALSE(Parse("LlamaAttention").MatchesClass(ModuleClass::kLinear));
+
+  CHECK(Parse("LlamaAttention").LooksLikeClass());
+  CHECK_FALSE(Parse("lm_head").LooksLikeClass());
+  CHECK_FALSE(Parse("Model.layers").LooksLikeClass());
+  CHECK_FALSE(Parse("re:Linear").LooksLikeClass());
+
+  CHECK(ClassOfModule("model.embed_tokens") == ModuleClass::kEmbedding);
+  CHECK(ClassOfModule("transformer.wte") == ModuleClass::kEmbedding);
+  CHECK(ClassOfModule("lm_head") == ModuleClass::kLinear);
+  CHECK(ClassOfModule("embed_out") == ModuleClass::kLinear);
+  CHECK(ClassOfModule("model.embed_tokens.proj") == ModuleClass::kLinear);
+}
+
+TEST_CASE("A pattern that does not compile is an error, not an entry without matches") {
+  const Result<ModulePattern> pattern = ModulePattern::Parse("re:.*(q_proj", "ignore[3]");
+  REQUIRE_FALSE(pattern.ok());
+  CHECK(pattern.status().ToString() ==
+        "ignore[3]: the pattern does not compile: an opening parenthesis that is not closed at "
+        "position 9 (found \"re:.*(q_proj\")");
+}
+
+TEST_CASE("Module names that patterns cannot be applied to are refused") {
+  CHECK(CheckModuleName(std::string(512, 'a')).ok());
+  CHECK(CheckModuleName(std::string(513, 'a')).kind() == ErrorKind::kUnsupported);
+  CHECK(CheckModuleName("model.caf\xC3\xA9").kind() == ErrorKind::kUnsupported);
+}
+
+}  // namespace
+}  // namespace prepack

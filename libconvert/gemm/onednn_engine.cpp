@@ -2,14 +2,18 @@
 //
 // Weights are given as [K, N] with strides (1, K), format tag `ba`: exactly our row-major nibbles
 // [N, K/2], so oneDNN reads the codes where they lie. Codes are u4 with u8 zero points: symmetric
-// weights get the zero point 8 throughout, because the same codes would have to be rewritten for s4.
-// Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales fall back to
-// oneDNN's reference implementation on CPUs without AVX-512.
+// weights get the zero point 8 throughout, because for s4 every code would have to be rewritten.
+// Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales fall back
+// to oneDNN's reference implementation on CPUs without AVX-512.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
+#include <exception>
+#include <new>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -23,8 +27,12 @@ namespace {
 using dnnl::memory;
 
 constexpr int kWeightMask = 3;  // scales and zero points vary along both dimensions of the weights
+// A group that is not the whole of K must be a multiple of this (3.13: src/common/matmul.cpp).
+constexpr uint64_t kGroupUnit = 16;
 
-memory::dim Dim(uint64_t value) { return static_cast<memory::dim>(value); }
+memory::dim Dim(uint64_t value) {
+  return static_cast<memory::dim>(value);
+}
 
 // oneDNN takes pointers without const; it does not write to inputs.
 template <typename T>
@@ -42,9 +50,34 @@ std::vector<T> Transposed(std::span<const T> values, uint64_t n, uint64_t groups
   return out;
 }
 
-Status Failed(const dnnl::error& error) {
-  return Unavailable("oneDNN", error.what())
-      .Hint("--engine reference multiplies without oneDNN");
+constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
+
+Status NoPrimitive(const W4A16Problem& problem) {
+  if (problem.group_size % kGroupUnit != 0 && problem.group_size != problem.k) {
+    return Unavailable("oneDNN", "it multiplies groups of this size on no CPU")
+        .Found(fmt::format("group size {}", problem.group_size))
+        .Expected(fmt::format("a multiple of {}, or the whole of K", kGroupUnit))
+        .Hint(kOtherEngine);
+  }
+  return Unavailable("oneDNN", "it has no multiplication by 4-bit weights for this CPU")
+      .Hint(kOtherEngine);
+}
+
+// The error behind the exception that is being handled. oneDNN throws dnnl::error, and lets those
+// of the SYCL runtime below it through.
+Status CurrentFailure() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {ErrorKind::kSystem, "oneDNN", "out of memory"};
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) {
+      return {ErrorKind::kSystem, "oneDNN", "out of memory"};
+    }
+    return Unavailable("oneDNN", error.what()).Hint(kOtherEngine);
+  } catch (const std::exception& error) {
+    return Unavailable("oneDNN", error.what()).Hint(kOtherEngine);
+  }
 }
 
 class OneDnnEngine final : public GemmEngine {
@@ -57,18 +90,21 @@ class OneDnnEngine final : public GemmEngine {
   }
 
   Result<GemmInfo> Run(const W4A16Problem& problem, std::span<float> y) override {
+    Status status = CheckProblem(problem, y);
+    if (!status.ok()) return status;
     try {
       return RunOrThrow(problem, y);
-    } catch (const dnnl::error& error) {
-      return Failed(error);
+    } catch (const std::exception&) {
+      return CurrentFailure();
     }
   }
 
  private:
-  // The primitive for activations of `type`, if there is one on this CPU.
+  // The primitive for activations of `type`, if there is one on this CPU. Describing a shape again
+  // costs microseconds: oneDNN keeps the kernels that it has generated.
   std::optional<dnnl::matmul::primitive_desc> Describe(const W4A16Problem& problem,
                                                        memory::data_type type) const;
-  GemmInfo RunOrThrow(const W4A16Problem& problem, std::span<float> y);
+  Result<GemmInfo> RunOrThrow(const W4A16Problem& problem, std::span<float> y);
 
   dnnl::engine engine_;
   dnnl::stream stream_;
@@ -92,16 +128,15 @@ std::optional<dnnl::matmul::primitive_desc> OneDnnEngine::Describe(const W4A16Pr
   return description;
 }
 
-GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> y) {
-  GemmInfo info{.implementation = "",
-                .rounds_weights_to_bf16 = true,
-                .activation_type = "bf16"};
+Result<GemmInfo> OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> y) {
+  GemmInfo info{.implementation = "", .rounds_weights_to_bf16 = true, .activation_type = "bf16"};
   std::optional<dnnl::matmul::primitive_desc> description =
       Describe(problem, memory::data_type::bf16);
   std::vector<uint16_t> x_bf16;
   void* x = Pointer(problem.x);
   if (description) {
-    for (const float value : problem.x) x_bf16.push_back(F32ToBF16(value));
+    x_bf16.resize(problem.x.size());
+    std::transform(problem.x.begin(), problem.x.end(), x_bf16.begin(), F32ToBF16);
     x = x_bf16.data();
   } else {
     // No bf16 kernel on this CPU: the same bf16 values, multiplied in f32.
@@ -109,9 +144,7 @@ GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> 
     info.rounds_weights_to_bf16 = false;
     info.activation_type = "f32 (bf16 values)";
   }
-  if (!description) {
-    throw dnnl::error(dnnl_unimplemented, "no matmul with 4-bit weights on this CPU");
-  }
+  if (!description) return NoPrimitive(problem);
   info.implementation = description->impl_info_str();
 
   const uint64_t groups = problem.k / problem.group_size;
@@ -143,8 +176,8 @@ Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine() {
   PrepareOneDnnRuntime();
   try {
     return std::unique_ptr<GemmEngine>(std::make_unique<OneDnnEngine>());
-  } catch (const dnnl::error& error) {
-    return Failed(error);
+  } catch (const std::exception&) {
+    return CurrentFailure();
   }
 }
 

@@ -6,6 +6,27 @@
 #include <filesystem>
 #include <mutex>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define PREPACK_ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define PREPACK_ADDRESS_SANITIZER
+#endif
+
+#ifdef PREPACK_ADDRESS_SANITIZER
+// The SYCL and OpenCL runtimes keep their global objects until the process ends. Here, because
+// every program that makes an engine links this file, tests and tool alike.
+extern "C" {
+const char* __lsan_default_suppressions() {
+  return "leak:libsycl.so\nleak:libOpenCL.so\nleak:libintelocl.so\n";
+}
+const char* __lsan_default_options() {
+  return "print_suppressions=0";
+}
+}
+#endif
+
 namespace prepack {
 namespace {
 

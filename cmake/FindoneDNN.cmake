@@ -40,7 +40,8 @@ find_path(oneDNN_INCLUDE_DIR dnnl.hpp HINTS ${oneDNN_ROOT} ${_kept} PATH_SUFFIXE
 find_library(oneDNN_LIBRARY dnnl HINTS ${oneDNN_ROOT} ${_kept} PATH_SUFFIXES lib NO_DEFAULT_PATH)
 
 if(oneDNN_INCLUDE_DIR AND EXISTS "${oneDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h")
-  file(STRINGS "${oneDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h" _lines REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH)")
+  file(STRINGS "${oneDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h" _lines
+       REGEX "#define DNNL_VERSION_(MAJOR|MINOR|PATCH)")
   string(REGEX REPLACE ".*MAJOR +([0-9]+).*MINOR +([0-9]+).*PATCH +([0-9]+).*" "\\1.\\2.\\3"
          oneDNN_VERSION "${_lines}")
 endif()
@@ -55,7 +56,6 @@ if(oneDNN_FOUND AND NOT TARGET oneDNN::dnnl)
   set_target_properties(oneDNN::dnnl PROPERTIES
     IMPORTED_LOCATION "${oneDNN_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${oneDNN_INCLUDE_DIR}"
-    INTERFACE_LINK_OPTIONS
-      "-Wl,--disable-new-dtags;-Wl,-rpath,${_folder}")
+    INTERFACE_LINK_OPTIONS "-Wl,--disable-new-dtags;-Wl,-rpath,${_folder}")
 endif()
 mark_as_advanced(oneDNN_INCLUDE_DIR oneDNN_LIBRARY)

@@ -1,0 +1,10 @@
+prepack_add_tests(base
+  checked_test.cpp
+  dtype_test.cpp
+  float_convert_test.cpp
+  hash_test.cpp
+  isa_test.cpp
+  parallel_test.cpp
+  random_test.cpp
+  status_test.cpp
+  suggest_test.cpp)

@@ -202,6 +202,15 @@ TEST_CASE("Scales of every dtype are widened exactly, negative ones too") {
   }
 }
 
+TEST_CASE("Zero points that a symmetric module must not have are noticed with the scales") {
+  TestCheckpoint stored = AsymmetricExample();
+  ExampleWeights(stored)["symmetric"] = true;
+  const OpenedModel opened = Open(stored);
+  std::vector<float> scales(8);
+  CheckError(opened.Module(kExampleModule).ReadScales(0, 4, scales), ErrorKind::kMalformed,
+             "the scheme is symmetric, but a zero point is not zero (found -8 at [0, 1])");
+}
+
 TEST_CASE("A zero scale is accepted where the weights are zero whatever the scale") {
   TestCheckpoint stored = SymmetricExample();
   std::vector<std::byte>& scales = stored.At(kExampleModule + ".weight_scale").bytes;

@@ -2,9 +2,10 @@
 //
 // Weights are given as [K, N] with strides (1, K), format tag `ba`: exactly our row-major nibbles
 // [N, K/2], so oneDNN reads the codes where they lie. Codes are u4 with u8 zero points: symmetric
-// weights get the zero point 8 throughout, because the same codes would have to be rewritten for s4.
-// Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales fall back to
-// oneDNN's reference implementation on CPUs without AVX-512.
+// weights get the zero point 8 throughout, because the same codes would have to be rewritten for
+// s4. Groups that no 4-bit kernel takes (of two input channels, on AVX2) are multiplied as f32
+// weights. Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales
+// fall back to oneDNN's reference implementation on CPUs without AVX-512.
 
 #include <fmt/format.h>
 
@@ -14,6 +15,7 @@
 #include <utility>
 
 #include "base/float_convert.h"
+#include "gemm/dequantize_row.h"
 #include "gemm/engine.h"
 #include "gemm/onednn_runtime.h"
 
@@ -24,7 +26,9 @@ using dnnl::memory;
 
 constexpr int kWeightMask = 3;  // scales and zero points vary along both dimensions of the weights
 
-memory::dim Dim(uint64_t value) { return static_cast<memory::dim>(value); }
+memory::dim Dim(uint64_t value) {
+  return static_cast<memory::dim>(value);
+}
 
 // oneDNN takes pointers without const; it does not write to inputs.
 template <typename T>
@@ -43,8 +47,7 @@ std::vector<T> Transposed(std::span<const T> values, uint64_t n, uint64_t groups
 }
 
 Status Failed(const dnnl::error& error) {
-  return Unavailable("oneDNN", error.what())
-      .Hint("--engine reference multiplies without oneDNN");
+  return Unavailable("oneDNN", error.what()).Hint("--engine reference multiplies without oneDNN");
 }
 
 class OneDnnEngine final : public GemmEngine {
@@ -69,6 +72,10 @@ class OneDnnEngine final : public GemmEngine {
   std::optional<dnnl::matmul::primitive_desc> Describe(const W4A16Problem& problem,
                                                        memory::data_type type) const;
   GemmInfo RunOrThrow(const W4A16Problem& problem, std::span<float> y);
+  // The same product with the weights widened to f32 beforehand.
+  GemmInfo RunDequantized(const W4A16Problem& problem, std::span<float> y);
+  void Execute(const dnnl::matmul::primitive_desc& description,
+               const std::unordered_map<int, memory>& arguments, std::span<float> y);
 
   dnnl::engine engine_;
   dnnl::stream stream_;
@@ -93,9 +100,7 @@ std::optional<dnnl::matmul::primitive_desc> OneDnnEngine::Describe(const W4A16Pr
 }
 
 GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> y) {
-  GemmInfo info{.implementation = "",
-                .rounds_weights_to_bf16 = true,
-                .activation_type = "bf16"};
+  GemmInfo info{.implementation = "", .rounds_weights_to_bf16 = true, .activation_type = "bf16"};
   std::optional<dnnl::matmul::primitive_desc> description =
       Describe(problem, memory::data_type::bf16);
   std::vector<uint16_t> x_bf16;
@@ -109,9 +114,7 @@ GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> 
     info.rounds_weights_to_bf16 = false;
     info.activation_type = "f32 (bf16 values)";
   }
-  if (!description) {
-    throw dnnl::error(dnnl_unimplemented, "no matmul with 4-bit weights on this CPU");
-  }
+  if (!description) return RunDequantized(problem, y);
   info.implementation = description->impl_info_str();
 
   const uint64_t groups = problem.k / problem.group_size;
@@ -131,10 +134,37 @@ GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> 
       {DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS,
        memory(zero_desc, engine_, zero_points.data())},
   };
-  dnnl::matmul(*description).execute(stream_, arguments);
+  Execute(*description, arguments, y);
+  return info;
+}
+
+GemmInfo OneDnnEngine::RunDequantized(const W4A16Problem& problem, std::span<float> y) {
+  std::vector<float> weights(problem.n * problem.k);
+  for (uint64_t n = 0; n < problem.n; ++n) {
+    DequantizeRow(problem, n, std::span(weights).subspan(n * problem.k, problem.k));
+  }
+  const auto f32 = [](uint64_t rows, uint64_t columns, memory::format_tag tag) {
+    return memory::desc({Dim(rows), Dim(columns)}, memory::data_type::f32, tag);
+  };
+  const dnnl::matmul::primitive_desc description(engine_,
+                                                 f32(problem.m, problem.k, memory::format_tag::ab),
+                                                 f32(problem.k, problem.n, memory::format_tag::ba),
+                                                 f32(problem.m, problem.n, memory::format_tag::ab));
+  Execute(description,
+          {{DNNL_ARG_SRC, memory(description.src_desc(), engine_, Pointer(problem.x))},
+           {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), engine_, weights.data())},
+           {DNNL_ARG_DST, memory(description.dst_desc(), engine_, y.data())}},
+          y);
+  return {.implementation = fmt::format("{}, weights as f32", description.impl_info_str()),
+          .rounds_weights_to_bf16 = false,
+          .activation_type = "f32 (bf16 values)"};
+}
+
+void OneDnnEngine::Execute(const dnnl::matmul::primitive_desc& description,
+                           const std::unordered_map<int, memory>& arguments, std::span<float> y) {
+  dnnl::matmul(description).execute(stream_, arguments);
   stream_.wait();
   for (float& value : y) value = BF16ToF32(F32ToBF16(value));
-  return info;
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ prepack::Status CheckCommandName(const CLI::App& app, int argc, char** argv) {
 ExitCodeValue Run(int argc, char** argv) {
   CLI::App app{
       "prepack repacks quantized LLM checkpoints, once and ahead of deployment, into the exact\n"
-      "bytes that CPU kernels read, and proves that nothing changed."};
+      "bytes that CPU kernels read, and proves that nothing changed.",
+      "prepack"};
   app.set_version_flag("--version", prepack::kVersion);
   app.require_subcommand(1);
   app.footer(kExitCodes);

@@ -6,8 +6,8 @@
 #
 # Intel's build uses the SYCL runtime for the CPU. Its libraries lie in one folder and do not say
 # where to find each other, so programs get a DT_RPATH (not DT_RUNPATH: that one does not count for
-# the libraries of libraries). Its OpenCL driver is named at run time by libconvert/gemm; the path
-# comes through PREPACK_OPENCL_DRIVER.
+# the libraries of libraries). Its OpenCL driver is named at run time, see
+# libconvert/gemm/onednn_runtime.h.
 
 include(FindPackageHandleStandardArgs)
 
@@ -56,10 +56,6 @@ if(oneDNN_FOUND AND NOT TARGET oneDNN::dnnl)
     IMPORTED_LOCATION "${oneDNN_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${oneDNN_INCLUDE_DIR}"
     INTERFACE_LINK_OPTIONS
-      "-Wl,--disable-new-dtags;-Wl,-rpath,${_folder};-Wl,--allow-shlib-undefined")
-  if(EXISTS "${_folder}/libintelocl.so")
-    set_target_properties(oneDNN::dnnl PROPERTIES
-      INTERFACE_COMPILE_DEFINITIONS "PREPACK_OPENCL_DRIVER=\"${_folder}/libintelocl.so\"")
-  endif()
+      "-Wl,--disable-new-dtags;-Wl,-rpath,${_folder}")
 endif()
 mark_as_advanced(oneDNN_INCLUDE_DIR oneDNN_LIBRARY)

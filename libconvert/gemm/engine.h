@@ -3,12 +3,11 @@
 
 // The matrix multiplication that verify runs on packed weights: y = x · Wᵀ for 4-bit W.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/result.h"
 
@@ -27,10 +26,15 @@ struct W4A16Problem {
   std::span<const uint8_t> zero_points;  // [N, G]; empty: 8 throughout
 };
 
+// kUsage when a size is zero, K is odd, the group size does not divide K, or an array has another
+// size than the problem says. Every engine begins with it.
+Status CheckProblem(const W4A16Problem& problem, std::span<const float> y);
+
 // What ran, for the report.
 struct GemmInfo {
-  std::string implementation;          // "brg_matmul:avx2"
-  bool rounds_weights_to_bf16 = true;  // (code − zero_point) · scale is rounded before use
+  std::string implementation;  // "brg_matmul:avx2"
+  // (code − zero_point) · scale is rounded to bf16 before it is multiplied.
+  bool rounds_weights_to_bf16 = true;
   std::string activation_type;  // "bf16", or "f32 (bf16 values)" where the CPU has no bf16 kernel
 };
 
@@ -46,7 +50,8 @@ class GemmEngine {
 // oneDNN on the CPU; kUnavailable when the program was built without it or no engine can be made
 // here, with the reason.
 Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine();
-// A portable engine of our own: f32 sums in ascending k, weights rounded to bf16.
+// A portable engine of our own, with the arithmetic of vLLM's cpu_gemm_wna16: weights rounded to
+// bf16, f32 sums in ascending k. The result does not depend on the CPU or the number of threads.
 std::unique_ptr<GemmEngine> MakeReferenceEngine();
 
 }  // namespace prepack

@@ -2,20 +2,26 @@
 //
 // Weights are given as [K, N] with strides (1, K), format tag `ba`: exactly our row-major nibbles
 // [N, K/2], so oneDNN reads the codes where they lie. Codes are u4 with u8 zero points: symmetric
-// weights get the zero point 8 throughout, because the same codes would have to be rewritten for
-// s4. Groups that no 4-bit kernel takes (of two input channels, on AVX2) are multiplied as f32
-// weights. Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales
-// fall back to oneDNN's reference implementation on CPUs without AVX-512.
+// weights get the zero point 8 throughout, because for s4 every code would have to be rewritten.
+// Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales fall back
+// to oneDNN's reference implementation on CPUs without AVX-512.
+//
+// Groups that oneDNN does not take (3.13: those that are no multiple of 16 and not the whole of K)
+// are multiplied with the weights widened to f32, and the report says so.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
+#include <exception>
+#include <new>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "base/float_convert.h"
-#include "gemm/dequantize_row.h"
+#include "canonical/panel.h"
 #include "gemm/engine.h"
 #include "gemm/onednn_runtime.h"
 
@@ -25,7 +31,6 @@ namespace {
 using dnnl::memory;
 
 constexpr int kWeightMask = 3;  // scales and zero points vary along both dimensions of the weights
-
 memory::dim Dim(uint64_t value) {
   return static_cast<memory::dim>(value);
 }
@@ -46,8 +51,34 @@ std::vector<T> Transposed(std::span<const T> values, uint64_t n, uint64_t groups
   return out;
 }
 
-Status Failed(const dnnl::error& error) {
-  return Unavailable("oneDNN", error.what()).Hint("--engine reference multiplies without oneDNN");
+// weights[k] = (code − zero point) · scale in f32, for output channel n of the problem.
+void WidenChannel(const W4A16Problem& problem, uint64_t n, std::span<float> weights) {
+  const uint64_t groups = problem.k / problem.group_size;
+  for (uint64_t k = 0; k < problem.k; ++k) {
+    const uint64_t group = n * groups + k / problem.group_size;
+    const int zero_point = problem.zero_points.empty() ? 8 : problem.zero_points[group];
+    const int code = PanelCode(problem.codes, problem.k, n, k);
+    weights[k] = static_cast<float>(code - zero_point) * problem.scales[group];
+  }
+}
+
+constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
+
+// The error behind the exception that is being handled. oneDNN throws dnnl::error, and lets those
+// of the SYCL runtime below it through.
+Status CurrentFailure() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {ErrorKind::kSystem, "oneDNN", "out of memory"};
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) {
+      return {ErrorKind::kSystem, "oneDNN", "out of memory"};
+    }
+    return Unavailable("oneDNN", error.what()).Hint(kOtherEngine);
+  } catch (const std::exception& error) {
+    return Unavailable("oneDNN", error.what()).Hint(kOtherEngine);
+  }
 }
 
 class OneDnnEngine final : public GemmEngine {
@@ -60,20 +91,22 @@ class OneDnnEngine final : public GemmEngine {
   }
 
   Result<GemmInfo> Run(const W4A16Problem& problem, std::span<float> y) override {
+    Status status = CheckProblem(problem, y);
+    if (!status.ok()) return status;
     try {
       return RunOrThrow(problem, y);
-    } catch (const dnnl::error& error) {
-      return Failed(error);
+    } catch (const std::exception&) {
+      return CurrentFailure();
     }
   }
 
  private:
-  // The primitive for activations of `type`, if there is one on this CPU.
+  // The primitive for activations of `type`, if there is one on this CPU. Describing a shape again
+  // costs microseconds: oneDNN keeps the kernels that it has generated.
   std::optional<dnnl::matmul::primitive_desc> Describe(const W4A16Problem& problem,
                                                        memory::data_type type) const;
   GemmInfo RunOrThrow(const W4A16Problem& problem, std::span<float> y);
-  // The same product with the weights widened to f32 beforehand.
-  GemmInfo RunDequantized(const W4A16Problem& problem, std::span<float> y);
+  GemmInfo RunWidened(const W4A16Problem& problem, std::span<float> y);
   void Execute(const dnnl::matmul::primitive_desc& description,
                const std::unordered_map<int, memory>& arguments, std::span<float> y);
 
@@ -106,7 +139,8 @@ GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> 
   std::vector<uint16_t> x_bf16;
   void* x = Pointer(problem.x);
   if (description) {
-    for (const float value : problem.x) x_bf16.push_back(F32ToBF16(value));
+    x_bf16.resize(problem.x.size());
+    std::transform(problem.x.begin(), problem.x.end(), x_bf16.begin(), F32ToBF16);
     x = x_bf16.data();
   } else {
     // No bf16 kernel on this CPU: the same bf16 values, multiplied in f32.
@@ -114,7 +148,7 @@ GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> 
     info.rounds_weights_to_bf16 = false;
     info.activation_type = "f32 (bf16 values)";
   }
-  if (!description) return RunDequantized(problem, y);
+  if (!description) return RunWidened(problem, y);
   info.implementation = description->impl_info_str();
 
   const uint64_t groups = problem.k / problem.group_size;
@@ -138,10 +172,10 @@ GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> 
   return info;
 }
 
-GemmInfo OneDnnEngine::RunDequantized(const W4A16Problem& problem, std::span<float> y) {
+GemmInfo OneDnnEngine::RunWidened(const W4A16Problem& problem, std::span<float> y) {
   std::vector<float> weights(problem.n * problem.k);
   for (uint64_t n = 0; n < problem.n; ++n) {
-    DequantizeRow(problem, n, std::span(weights).subspan(n * problem.k, problem.k));
+    WidenChannel(problem, n, std::span(weights).subspan(n * problem.k, problem.k));
   }
   const auto f32 = [](uint64_t rows, uint64_t columns, memory::format_tag tag) {
     return memory::desc({Dim(rows), Dim(columns)}, memory::data_type::f32, tag);
@@ -173,8 +207,8 @@ Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine() {
   PrepareOneDnnRuntime();
   try {
     return std::unique_ptr<GemmEngine>(std::make_unique<OneDnnEngine>());
-  } catch (const dnnl::error& error) {
-    return Failed(error);
+  } catch (const std::exception&) {
+    return CurrentFailure();
   }
 }
 

@@ -1,18 +1,38 @@
 #include "gemm/onednn_runtime.h"
 
+#include <dlfcn.h>
+
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 
 namespace prepack {
+namespace {
+
+// The driver that lies beside the oneDNN that this process has loaded; empty when there is none,
+// as with a oneDNN of the system, which needs none.
+std::filesystem::path DriverBesideOneDnn() {
+  // RTLD_NEXT: the library's own address, not the stub for it inside the program.
+  void* const symbol = dlsym(RTLD_NEXT, "dnnl_version");
+  Dl_info info{};
+  if (symbol == nullptr || dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code ignored;
+  const std::filesystem::path driver =
+      std::filesystem::absolute(info.dli_fname, ignored).parent_path() / "libintelocl.so";
+  return std::filesystem::exists(driver, ignored) ? driver : std::filesystem::path();
+}
+
+}  // namespace
 
 void PrepareOneDnnRuntime() {
-#ifdef PREPACK_OPENCL_DRIVER
   static std::once_flag once;
   std::call_once(once, [] {
-    // Only this thread asks for an engine now, and the value stays for the life of the process.
-    setenv("OCL_ICD_FILENAMES", PREPACK_OPENCL_DRIVER, 0);  // NOLINT(concurrency-mt-unsafe)
+    const std::filesystem::path driver = DriverBesideOneDnn();
+    if (driver.empty()) return;
+    // The value stays for the life of the process; other threads must not read the environment
+    // while the first engine is made.
+    setenv("OCL_ICD_FILENAMES", driver.c_str(), 0);  // NOLINT(concurrency-mt-unsafe)
   });
-#endif
 }
 
 }  // namespace prepack

@@ -4,9 +4,9 @@
 namespace prepack {
 
 // Must run before the first dnnl::engine of the process. Intel's build of oneDNN reaches the CPU
-// through an OpenCL driver, which it finds only if the environment names it; this names the driver
-// that lies beside the oneDNN that the program was built with. A value that the user has set is
-// left alone.
+// through an OpenCL driver, which it finds only if the environment variable OCL_ICD_FILENAMES names
+// it; this names the driver that lies beside the loaded oneDNN. A value that the user has set is
+// left alone. Sets the environment, so call it while no other thread reads that.
 void PrepareOneDnnRuntime();
 
 }  // namespace prepack

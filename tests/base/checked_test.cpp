@@ -1,5 +1,6 @@
 #include "base/checked.h"
 
+#include <limits>
 #include <vector>
 
 #include "catch.h"
@@ -7,31 +8,62 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kMax = UINT64_MAX;
+constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
 
-TEST_CASE("sums and products that overflow are nothing") {
-  CHECK(CheckedAdd(kMax - 1, 1) == kMax);
+TEST_CASE("CheckedAdd gives the sum or nothing") {
+  CHECK(CheckedAdd(2, 3) == 5U);
+  CHECK(CheckedAdd(kMax, 0) == kMax);
+  CHECK(CheckedAdd(kMax - 7, 7) == kMax);
   CHECK_FALSE(CheckedAdd(kMax, 1).has_value());
+  CHECK_FALSE(CheckedAdd(kMax, kMax).has_value());
+}
+
+TEST_CASE("CheckedMul gives the product or nothing") {
+  CHECK(CheckedMul(6, 7) == 42U);
+  CHECK(CheckedMul(kMax, 1) == kMax);
+  CHECK(CheckedMul(kMax, 0) == 0U);
   CHECK(CheckedMul(1ULL << 32, (1ULL << 32) - 1) == kMax - ((1ULL << 32) - 1));
   CHECK_FALSE(CheckedMul(1ULL << 32, 1ULL << 32).has_value());
+  CHECK_FALSE(CheckedMul(kMax, 2).has_value());
 }
 
-TEST_CASE("a product of dimensions is checked, also behind a zero") {
-  CHECK(CheckedProduct(std::vector<uint64_t>{}) == 1);
-  CHECK(CheckedProduct(std::vector<uint64_t>{3, 5, 7}) == 105);
-  CHECK(CheckedProduct(std::vector<uint64_t>{3, 0, 7}) == 0);
-  CHECK_FALSE(CheckedProduct(std::vector<uint64_t>{1ULL << 33, 1ULL << 33}).has_value());
-  CHECK_FALSE(CheckedProduct(std::vector<uint64_t>{0, 1ULL << 33, 1ULL << 33}).has_value());
+TEST_CASE("CheckedProduct multiplies the dimensions of a shape") {
+  const auto product = [](std::vector<uint64_t> dims) { return CheckedProduct(dims); };
+  CHECK(product({}) == 1U);
+  CHECK(product({5}) == 5U);
+  CHECK(product({2, 3, 4}) == 24U);
+  CHECK(product({0}) == 0U);
+  CHECK(product({7, 0, 9}) == 0U);
+  CHECK(product({1ULL << 32, (1ULL << 32) - 1}) == kMax - ((1ULL << 32) - 1));
+  CHECK_FALSE(product({1ULL << 32, 1ULL << 32}).has_value());
+  CHECK_FALSE(product({3, kMax / 2}).has_value());
 }
 
-TEST_CASE("rounding up") {
-  CHECK(CheckedAlignUp(0, 64) == 0);
-  CHECK(CheckedAlignUp(1, 64) == 64);
-  CHECK(CheckedAlignUp(64, 64) == 64);
-  CHECK_FALSE(CheckedAlignUp(kMax, 64).has_value());
-  CHECK(CeilDiv(0, 7) == 0);
-  CHECK(CeilDiv(7, 7) == 1);
-  CHECK(CeilDiv(kMax, 2) == (1ULL << 63));
+TEST_CASE("CheckedProduct reports overflow on either side of a zero") {
+  const auto product = [](std::vector<uint64_t> dims) { return CheckedProduct(dims); };
+  CHECK_FALSE(product({kMax, 2, 0}).has_value());
+  CHECK_FALSE(product({0, kMax, 2}).has_value());
+  CHECK_FALSE(product({kMax, 0, 2}).has_value());
+}
+
+TEST_CASE("CheckedAlignUp rounds up to a multiple") {
+  CHECK(CheckedAlignUp(0, 64) == 0U);
+  CHECK(CheckedAlignUp(1, 64) == 64U);
+  CHECK(CheckedAlignUp(64, 64) == 64U);
+  CHECK(CheckedAlignUp(65, 64) == 128U);
+  CHECK(CheckedAlignUp(10, 3) == 12U);
+  CHECK(CheckedAlignUp(kMax - 63, 64) == kMax - 63);
+  CHECK_FALSE(CheckedAlignUp(kMax - 62, 64).has_value());
+  CHECK_FALSE(CheckedAlignUp(kMax, 4096).has_value());
+}
+
+TEST_CASE("CeilDiv rounds up and does not overflow") {
+  STATIC_REQUIRE(CeilDiv(0, 8) == 0);
+  STATIC_REQUIRE(CeilDiv(1, 8) == 1);
+  STATIC_REQUIRE(CeilDiv(8, 8) == 1);
+  STATIC_REQUIRE(CeilDiv(9, 8) == 2);
+  STATIC_REQUIRE(CeilDiv(kMax, 2) == (1ULL << 63));
+  STATIC_REQUIRE(CeilDiv(kMax, 1) == kMax);
 }
 
 }  // namespace

@@ -1,57 +1,84 @@
 #include "base/isa.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "catch.h"
+#include "status_matchers.h"
 
 namespace prepack {
 namespace {
 
-// Sets PREPACK_ISA for one scope.
+using testing::CheckError;
+using testing::Value;
+
+// Sets PREPACK_ISA (or unsets it) and puts the old value back.
 class IsaVariable {
  public:
   explicit IsaVariable(const char* value) {
-    if (const char* old = std::getenv("PREPACK_ISA")) old_ = old;
-    setenv("PREPACK_ISA", value, 1);
+    if (const char* old = std::getenv(kName)) old_ = old;  // NOLINT(concurrency-mt-unsafe)
+    Set(value);
   }
-  ~IsaVariable() {
-    if (old_.empty()) {
-      unsetenv("PREPACK_ISA");
-    } else {
-      setenv("PREPACK_ISA", old_.c_str(), 1);
-    }
-  }
+  ~IsaVariable() { Set(old_ ? old_->c_str() : nullptr); }
+  IsaVariable(const IsaVariable&) = delete;
+  IsaVariable& operator=(const IsaVariable&) = delete;
 
  private:
-  std::string old_;
+  static constexpr const char* kName = "PREPACK_ISA";
+  static void Set(const char* value) {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
+    value == nullptr ? unsetenv(kName) : setenv(kName, value, 1);
+  }
+  std::optional<std::string> old_;
 };
 
-TEST_CASE("the scalar code is always there, and the best one is the default") {
-  REQUIRE_FALSE(SupportedIsas().empty());
-  CHECK(SupportedIsas().front() == Isa::kScalar);
-  const IsaVariable unset("");
-  const Result<Isa> isa = ChooseIsa();
-  REQUIRE(isa.ok());
-  CHECK(*isa == SupportedIsas().back());
+TEST_CASE("scalar is always supported and comes first") {
+  const std::vector<Isa> isas = SupportedIsas();
+  REQUIRE_FALSE(isas.empty());
+  CHECK(isas.front() == Isa::kScalar);
+  CHECK(std::is_sorted(isas.begin(), isas.end()));
+  const bool has_avx2 = std::find(isas.begin(), isas.end(), Isa::kAvx2) != isas.end();
+  CHECK(has_avx2 == (__builtin_cpu_supports("avx2") != 0));
 }
 
-TEST_CASE("PREPACK_ISA forces an instruction set by name") {
-  for (const Isa wanted : SupportedIsas()) {
-    const IsaVariable variable(std::string(IsaName(wanted)).c_str());
-    const Result<Isa> isa = ChooseIsa();
-    REQUIRE(isa.ok());
-    CHECK(*isa == wanted);
+TEST_CASE("without PREPACK_ISA the best one is chosen") {
+  const char* const value = GENERATE(static_cast<const char*>(nullptr), "");
+  const IsaVariable variable(value);
+  CHECK(Value(ChooseIsa()) == SupportedIsas().back());
+}
+
+TEST_CASE("PREPACK_ISA chooses any supported one by its name") {
+  CHECK(IsaName(Isa::kScalar) == "scalar");
+  CHECK(IsaName(Isa::kAvx2) == "avx2");
+  for (const Isa isa : SupportedIsas()) {
+    const IsaVariable variable(std::string(IsaName(isa)).c_str());
+    CHECK(Value(ChooseIsa()) == isa);
   }
 }
 
-TEST_CASE("an unknown instruction set is a usage error") {
-  const IsaVariable variable("avx3");
+TEST_CASE("an unknown PREPACK_ISA is refused, with what would do") {
+  const IsaVariable variable("AVX2");
   const Result<Isa> isa = ChooseIsa();
   REQUIRE_FALSE(isa.ok());
   CHECK(isa.status().kind() == ErrorKind::kUsage);
   CHECK(isa.status().ToString() ==
-        "PREPACK_ISA: unknown instruction set (found avx3, expected scalar or avx2)");
+        "PREPACK_ISA: unknown instruction set (found AVX2, expected scalar or avx2)");
+}
+
+TEST_CASE("a hostile PREPACK_ISA is shown harmlessly") {
+  const IsaVariable variable("\x1b[2Javx2\n");
+  CheckError(ChooseIsa().status(), ErrorKind::kUsage, "found \\x1b[2Javx2\\x0a,");
+}
+
+TEST_CASE("an instruction set that this CPU lacks is unavailable, not replaced") {
+  if (SupportedIsas().back() == Isa::kAvx2) {
+    WARN("not run: this CPU has every instruction set that we know");
+    return;
+  }
+  const IsaVariable variable("avx2");
+  CheckError(ChooseIsa().status(), ErrorKind::kUnavailable, "this CPU has no avx2");
 }
 
 }  // namespace

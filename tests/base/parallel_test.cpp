@@ -3,59 +3,116 @@
 #include <atomic>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "catch.h"
+#include "status_matchers.h"
 
 namespace prepack {
 namespace {
 
-TEST_CASE("every index runs once, for any number of threads") {
-  for (const unsigned threads : {1U, 2U, 7U, 64U}) {
-    for (const size_t count : {size_t{0}, size_t{1}, size_t{5}, size_t{1000}}) {
-      std::vector<std::atomic<int>> runs(count);
-      std::vector<std::atomic<int>> busy(threads);
-      std::atomic<bool> overlap = false;
-      const Status status = ParallelFor(count, threads, [&](size_t index, unsigned worker) {
-        if (worker >= threads || busy[worker].fetch_add(1) != 0) overlap = true;
-        ++runs[index];
-        --busy[worker];
-        return Status();
-      });
-      CHECK(status.ok());
-      CHECK_FALSE(overlap);
-      for (const auto& run : runs) REQUIRE(run == 1);
+using testing::CheckError;
+using testing::RequireOk;
+
+Status FailAt(size_t index) {
+  return Malformed("task " + std::to_string(index), "failed");
+}
+
+TEST_CASE("ThreadCount takes the wish, or the CPUs that may be used") {
+  CHECK(ThreadCount(1) == 1);
+  CHECK(ThreadCount(17) == 17);
+  CHECK(ThreadCount(0) >= 1);
+}
+
+TEST_CASE("every index is handed out exactly once, to a worker in range") {
+  const size_t count = GENERATE(0, 1, 2, 7, 1000);
+  const unsigned threads = GENERATE(0U, 1U, 2U, 7U, 64U);
+  CAPTURE(count, threads);
+  std::vector<std::atomic<int>> calls(count);
+  std::atomic<bool> worker_out_of_range = false;
+  RequireOk(ParallelFor(count, threads, [&](size_t index, unsigned worker) -> Status {
+    ++calls.at(index);
+    if (worker != 0 && worker >= threads) worker_out_of_range = true;
+    return {};
+  }));
+  int wrong = 0;
+  for (const auto& n : calls) wrong += n == 1 ? 0 : 1;
+  CHECK(wrong == 0);
+  CHECK_FALSE(worker_out_of_range);
+}
+
+TEST_CASE("no two calls with the same worker overlap") {
+  constexpr unsigned kThreads = 8;
+  std::vector<std::atomic<bool>> busy(kThreads);
+  std::atomic<int> overlaps = 0;
+  RequireOk(ParallelFor(20'000, kThreads, [&](size_t, unsigned worker) -> Status {
+    if (busy.at(worker).exchange(true)) ++overlaps;
+    busy.at(worker) = false;
+    return {};
+  }));
+  CHECK(overlaps == 0);
+}
+
+TEST_CASE("several workers run at the same time") {
+  // Each of the two calls returns only after the other has started.
+  std::atomic<int> started = 0;
+  RequireOk(ParallelFor(2, 2, [&](size_t, unsigned) -> Status {
+    ++started;
+    started.notify_all();
+    for (int seen = started; seen < 2; seen = started) started.wait(seen);
+    return {};
+  }));
+  CHECK(started == 2);
+}
+
+TEST_CASE("one worker takes the indices in order and stops at the first failure") {
+  std::vector<size_t> seen;
+  const Status status = ParallelFor(100, 1, [&](size_t index, unsigned) -> Status {
+    seen.push_back(index);
+    return index >= 3 ? FailAt(index) : Status();
+  });
+  CheckError(status, ErrorKind::kMalformed, "task 3: failed");
+  CHECK(seen == std::vector<size_t>{0, 1, 2, 3});
+}
+
+TEST_CASE("of several failures the one with the lowest index is returned") {
+  // Index 0 fails only after index 1 has failed, and still comes first in the report.
+  std::atomic<bool> second_failing = false;
+  const Status status = ParallelFor(2, 2, [&](size_t index, unsigned) -> Status {
+    if (index == 1) {
+      second_failing = true;
+      second_failing.notify_all();
+    } else {
+      second_failing.wait(false);
     }
+    return FailAt(index);
+  });
+  CheckError(status, ErrorKind::kMalformed, "task 0: failed");
+}
+
+TEST_CASE("with every task failing the report does not depend on timing") {
+  for (int round = 0; round < 200; ++round) {
+    const Status status =
+        ParallelFor(50, 8, [](size_t index, unsigned) -> Status { return FailAt(index); });
+    REQUIRE(status.ToString() == "task 0: failed");
   }
 }
 
-TEST_CASE("the failure with the lowest index is reported, and work stops") {
-  std::atomic<size_t> started = 0;
-  const Status status = ParallelFor(1'000'000, 4, [&](size_t index, unsigned) -> Status {
-    ++started;
-    if (index >= 10) return Malformed("index " + std::to_string(index), "bad");
+TEST_CASE("an exception becomes a status") {
+  const unsigned threads = GENERATE(1U, 4U);
+  const Status status = ParallelFor(10, threads, [](size_t index, unsigned) -> Status {
+    if (index == 2) throw std::runtime_error("a library threw");
     return {};
   });
-  REQUIRE_FALSE(status.ok());
-  CHECK(status.where() == "index 10");
-  CHECK(started < 1'000'000);
+  CheckError(status, ErrorKind::kSystem, "a library threw");
 }
 
-TEST_CASE("exceptions become errors") {
-  const Status memory =
-      ParallelFor(1, 1, [](size_t, unsigned) -> Status { throw std::bad_alloc(); });
-  REQUIRE_FALSE(memory.ok());
-  CHECK(memory.kind() == ErrorKind::kSystem);
-  CHECK(memory.what() == "out of memory");
-  const Status other =
-      ParallelFor(3, 2, [](size_t, unsigned) -> Status { throw std::runtime_error("odd"); });
-  REQUIRE_FALSE(other.ok());
-  CHECK(other.what() == "odd");
-}
-
-TEST_CASE("zero jobs means one thread per CPU") {
-  CHECK(ThreadCount(0) >= 1);
-  CHECK(ThreadCount(5) == 5);
+TEST_CASE("out of memory says what to do") {
+  const unsigned threads = GENERATE(1U, 4U);
+  const Status status =
+      ParallelFor(10, threads, [](size_t, unsigned) -> Status { throw std::bad_alloc(); });
+  CheckError(status, ErrorKind::kSystem, "out of memory. Use fewer threads with --jobs");
 }
 
 }  // namespace

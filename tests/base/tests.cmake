@@ -1,10 +1,14 @@
 prepack_add_tests(base
+  cancellation_test.cpp
   checked_test.cpp
   dtype_test.cpp
   float_convert_test.cpp
   hash_test.cpp
   isa_test.cpp
   parallel_test.cpp
+  printable_test.cpp
+  progress_test.cpp
   random_test.cpp
+  result_test.cpp
   status_test.cpp
   suggest_test.cpp)

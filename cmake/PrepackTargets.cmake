@@ -8,6 +8,8 @@ if(PREPACK_WERROR)
 endif()
 if(PREPACK_SANITIZE)
   target_compile_options(prepack_options INTERFACE
-    -fsanitize=${PREPACK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    -fsanitize=${PREPACK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+    # g++ 12 with sanitizers sees uninitialised values in the standard library's own headers.
+    -Wno-maybe-uninitialized)
   target_link_options(prepack_options INTERFACE -fsanitize=${PREPACK_SANITIZE})
 endif()

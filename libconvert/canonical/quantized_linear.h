@@ -44,10 +44,13 @@ class QuantizedLinear {
   // Bytes of those tensors.
   uint64_t source_bytes() const { return source_bytes_; }
 
-  // Fills `out` (PanelBytes(range) bytes) with the codes of the panel.
+  // Fills `out` (PanelBytes(range) bytes) with the codes of the panel. An odd number of columns is
+  // allowed at the end of a row; the unused half byte is zero. A range outside the module or a
+  // buffer of another size is kUsage, here and below.
   virtual Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const = 0;
-  // Fills `out` [rows, G] with the scales of channels [n0, n0 + rows). NaN, infinity and zero are
-  // kMalformed; the message names the tensor and the element.
+  // Fills `out` [rows, G] with the scales of channels [n0, n0 + rows). Negative scales are legal.
+  // NaN and infinity are kMalformed, and so is zero, unless every code of its group equals the zero
+  // point; the message names the tensor and the element.
   virtual Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const = 0;
   // Fills `out` [rows, G] with zero points; ZeroOfSymmetric() throughout when symmetric.
   virtual Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const = 0;

@@ -29,7 +29,7 @@ std::string SafetensorsSax::WhereNow() const {
     default:
       break;
   }
-  const std::string tensor = fmt::format("{}: tensor {}", file_, tensor_.name);
+  std::string tensor = fmt::format("{}: tensor {}", file_, tensor_.name);
   switch (place_) {
     case Place::kDType:
       return tensor + ": dtype";

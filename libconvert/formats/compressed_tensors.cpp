@@ -1,6 +1,7 @@
 #include "formats/compressed_tensors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -94,6 +95,8 @@ std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
 
 void ReportUnmatched(const std::vector<ModulePattern>& entries, const std::string& where,
                      const std::set<std::string_view>& names, FindingTally& findings) {
+  constexpr size_t kMaxShown = 8;
+  std::vector<std::string> unmatched;
   for (const ModulePattern& entry : entries) {
     // Classes are not in the files: whether one of them matches is not known.
     if (entry.LooksLikeClass()) continue;
@@ -102,11 +105,16 @@ void ReportUnmatched(const std::vector<ModulePattern>& entries, const std::strin
                              : std::any_of(names.begin(), names.end(), [&](std::string_view name) {
                                  return CheckModuleName(name).ok() && entry.MatchesName(name);
                                });
-    if (!matched) {
-      findings.Add(fmt::format("{}: \"{}\"", where, Printable(entry.text())),
-                   "the entry matches no module of the checkpoint");
-    }
+    if (!matched) unmatched.push_back(fmt::format("\"{}\"", Printable(entry.text())));
   }
+  if (unmatched.empty()) return;
+  const size_t count = unmatched.size();
+  if (count > kMaxShown) {
+    unmatched.resize(kMaxShown);
+    unmatched.emplace_back("…");
+  }
+  findings.Add(where, fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
+                                  entries.size(), fmt::join(unmatched, ", ")));
 }
 
 // Why a checkpoint that declares this format has no module that is quantized.

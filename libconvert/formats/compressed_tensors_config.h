@@ -6,7 +6,6 @@
 // compressed-tensors 0.19, quantization/quant_config.py: QuantizationConfig).
 
 #include <array>
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,7 +29,8 @@ inline constexpr std::string_view kCtDense = "dense";
 struct CtVersion {
   std::array<uint32_t, 3> parts = {};  // major, minor, patch
 
-  friend auto operator<=>(const CtVersion&, const CtVersion&) = default;
+  friend bool operator==(const CtVersion&, const CtVersion&) = default;
+  friend bool operator<(const CtVersion& a, const CtVersion& b) { return a.parts < b.parts; }
 };
 // "0.19.0", "0.9.3.dev1", "0.15.1a2"; nullopt when it does not begin with two numbers. What follows
 // the third number is ignored.

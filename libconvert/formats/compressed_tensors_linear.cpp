@@ -207,7 +207,7 @@ Status CompressedTensorsLinear::ReadUnpackedZeroPoints(uint64_t n0, std::span<ui
   Status status = checkpoint_.Read(*zero_point_, n0 * groups(), std::as_writable_bytes(out));
   if (!status.ok()) return status;
   for (size_t i = 0; i < out.size(); ++i) {
-    const int value = static_cast<int8_t>(out[i]);
+    const int value = (out[i] ^ 0x80) - 0x80;  // the byte as a signed one
     if (value < -8 || value > 7) {
       return Malformed(checkpoint_.Where(*zero_point_), "a zero point is outside 4 bits")
           .Found(fmt::format("{} at [{}, {}]", value, n0 + i / groups(), i % groups()))

@@ -176,7 +176,7 @@ Result<CtZeroPoints> CheckZeroPoint(const Checkpoint& checkpoint, const CtModule
                                     uint64_t groups, FindingTally& findings) {
   if (module.zero_point == nullptr) {
     if (symmetric) return CtZeroPoints::kNone;
-    if (config.version && *config.version >= kZeroPointsAlwaysStored) {
+    if (config.version && !(*config.version < kZeroPointsAlwaysStored)) {
       return Malformed(module.name, "weight_zero_point is missing, but the scheme is asymmetric")
           .Hint("A shard is missing, or the config is wrong");
     }
@@ -242,9 +242,7 @@ Status CheckGroupIndex(const Checkpoint& checkpoint, const CtModule& module, uin
   }
   if (reorders && unset == 0) {
     return Unsupported(checkpoint.Where(g_idx), "activation order (weight_g_idx) is not read")
-        .Hint(
-            "Quantize the model with actorder \"static\", which is as accurate and needs no "
-            "reordering");
+        .Hint("Quantize the model with actorder \"static\", which needs no reordering");
   }
   findings.Add(module.name, "weight_g_idx keeps the natural order and is not needed");
   return {};

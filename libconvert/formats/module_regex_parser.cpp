@@ -29,6 +29,13 @@ RegexSet SetOf(Predicate predicate) {
   return set;
 }
 
+// The lowest member of a set that has one.
+size_t FirstOf(const RegexSet& set) {
+  size_t byte = 0;
+  while (!set.test(byte)) ++byte;
+  return byte;
+}
+
 // The set of \d \w \s and their opposites; nullopt for any other letter.
 std::optional<RegexSet> ClassEscape(char letter) {
   const auto in_class = [](char lower, unsigned char byte) {
@@ -272,8 +279,8 @@ class Parser {
       Result<RegexSet> high = ParseSetMember();
       if (!high.ok()) return high.status();
       if (low->count() != 1 || high->count() != 1) return Broken("a range of classes");
-      const auto first_byte = low->_Find_first();
-      const auto last_byte = high->_Find_first();
+      const size_t first_byte = FirstOf(*low);
+      const size_t last_byte = FirstOf(*high);
       if (last_byte < first_byte) return Broken("a range in the wrong order");
       for (size_t byte = first_byte; byte <= last_byte; ++byte) set.set(byte);
     }

@@ -24,9 +24,8 @@ Status CheckProblem(const W4A16Problem& problem, std::span<const float> y) {
     return Usage("GEMM", "M, N and K must not be zero")
         .Found(fmt::format("{} x {} x {}", problem.m, problem.n, problem.k));
   }
-  if (problem.group_size == 0 || problem.group_size % 2 != 0 ||
-      problem.k % problem.group_size != 0) {
-    return Usage("GEMM", "the group size must be even and divide K")
+  if (problem.group_size == 0 || problem.k % 2 != 0 || problem.k % problem.group_size != 0) {
+    return Usage("GEMM", "K must be even, and the group size must divide it")
         .Found(fmt::format("group size {}, K = {}", problem.group_size, problem.k));
   }
   const uint64_t groups = problem.k / problem.group_size;

@@ -26,7 +26,7 @@ struct W4A16Problem {
   std::span<const uint8_t> zero_points;  // [N, G]; empty: 8 throughout
 };
 
-// kUsage when a size is zero, the group size is odd or does not divide K, or an array has another
+// kUsage when a size is zero, K is odd, the group size does not divide K, or an array has another
 // size than the problem says. Every engine begins with it.
 Status CheckProblem(const W4A16Problem& problem, std::span<const float> y);
 

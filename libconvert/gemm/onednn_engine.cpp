@@ -5,6 +5,9 @@
 // weights get the zero point 8 throughout, because for s4 every code would have to be rewritten.
 // Scales are f32 [G, N] with mask 3 and groups {group_size, 1}; f32, because bf16 scales fall back
 // to oneDNN's reference implementation on CPUs without AVX-512.
+//
+// Groups that oneDNN does not take (3.13: those that are no multiple of 16 and not the whole of K)
+// are multiplied with the weights widened to f32, and the report says so.
 
 #include <fmt/format.h>
 
@@ -18,6 +21,7 @@
 #include <utility>
 
 #include "base/float_convert.h"
+#include "canonical/panel.h"
 #include "gemm/engine.h"
 #include "gemm/onednn_runtime.h"
 
@@ -27,9 +31,6 @@ namespace {
 using dnnl::memory;
 
 constexpr int kWeightMask = 3;  // scales and zero points vary along both dimensions of the weights
-// A group that is not the whole of K must be a multiple of this (3.13: src/common/matmul.cpp).
-constexpr uint64_t kGroupUnit = 16;
-
 memory::dim Dim(uint64_t value) {
   return static_cast<memory::dim>(value);
 }
@@ -50,18 +51,18 @@ std::vector<T> Transposed(std::span<const T> values, uint64_t n, uint64_t groups
   return out;
 }
 
-constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
-
-Status NoPrimitive(const W4A16Problem& problem) {
-  if (problem.group_size % kGroupUnit != 0 && problem.group_size != problem.k) {
-    return Unavailable("oneDNN", "it multiplies groups of this size on no CPU")
-        .Found(fmt::format("group size {}", problem.group_size))
-        .Expected(fmt::format("a multiple of {}, or the whole of K", kGroupUnit))
-        .Hint(kOtherEngine);
+// weights[k] = (code − zero point) · scale in f32, for output channel n of the problem.
+void WidenChannel(const W4A16Problem& problem, uint64_t n, std::span<float> weights) {
+  const uint64_t groups = problem.k / problem.group_size;
+  for (uint64_t k = 0; k < problem.k; ++k) {
+    const uint64_t group = n * groups + k / problem.group_size;
+    const int zero_point = problem.zero_points.empty() ? 8 : problem.zero_points[group];
+    const int code = PanelCode(problem.codes, problem.k, n, k);
+    weights[k] = static_cast<float>(code - zero_point) * problem.scales[group];
   }
-  return Unavailable("oneDNN", "it has no multiplication by 4-bit weights for this CPU")
-      .Hint(kOtherEngine);
 }
+
+constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
 
 // The error behind the exception that is being handled. oneDNN throws dnnl::error, and lets those
 // of the SYCL runtime below it through.
@@ -104,7 +105,10 @@ class OneDnnEngine final : public GemmEngine {
   // costs microseconds: oneDNN keeps the kernels that it has generated.
   std::optional<dnnl::matmul::primitive_desc> Describe(const W4A16Problem& problem,
                                                        memory::data_type type) const;
-  Result<GemmInfo> RunOrThrow(const W4A16Problem& problem, std::span<float> y);
+  GemmInfo RunOrThrow(const W4A16Problem& problem, std::span<float> y);
+  GemmInfo RunWidened(const W4A16Problem& problem, std::span<float> y);
+  void Execute(const dnnl::matmul::primitive_desc& description,
+               const std::unordered_map<int, memory>& arguments, std::span<float> y);
 
   dnnl::engine engine_;
   dnnl::stream stream_;
@@ -128,7 +132,7 @@ std::optional<dnnl::matmul::primitive_desc> OneDnnEngine::Describe(const W4A16Pr
   return description;
 }
 
-Result<GemmInfo> OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> y) {
+GemmInfo OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span<float> y) {
   GemmInfo info{.implementation = "", .rounds_weights_to_bf16 = true, .activation_type = "bf16"};
   std::optional<dnnl::matmul::primitive_desc> description =
       Describe(problem, memory::data_type::bf16);
@@ -144,7 +148,7 @@ Result<GemmInfo> OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span
     info.rounds_weights_to_bf16 = false;
     info.activation_type = "f32 (bf16 values)";
   }
-  if (!description) return NoPrimitive(problem);
+  if (!description) return RunWidened(problem, y);
   info.implementation = description->impl_info_str();
 
   const uint64_t groups = problem.k / problem.group_size;
@@ -164,10 +168,37 @@ Result<GemmInfo> OneDnnEngine::RunOrThrow(const W4A16Problem& problem, std::span
       {DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS,
        memory(zero_desc, engine_, zero_points.data())},
   };
-  dnnl::matmul(*description).execute(stream_, arguments);
+  Execute(*description, arguments, y);
+  return info;
+}
+
+GemmInfo OneDnnEngine::RunWidened(const W4A16Problem& problem, std::span<float> y) {
+  std::vector<float> weights(problem.n * problem.k);
+  for (uint64_t n = 0; n < problem.n; ++n) {
+    WidenChannel(problem, n, std::span(weights).subspan(n * problem.k, problem.k));
+  }
+  const auto f32 = [](uint64_t rows, uint64_t columns, memory::format_tag tag) {
+    return memory::desc({Dim(rows), Dim(columns)}, memory::data_type::f32, tag);
+  };
+  const dnnl::matmul::primitive_desc description(engine_,
+                                                 f32(problem.m, problem.k, memory::format_tag::ab),
+                                                 f32(problem.k, problem.n, memory::format_tag::ba),
+                                                 f32(problem.m, problem.n, memory::format_tag::ab));
+  Execute(description,
+          {{DNNL_ARG_SRC, memory(description.src_desc(), engine_, Pointer(problem.x))},
+           {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), engine_, weights.data())},
+           {DNNL_ARG_DST, memory(description.dst_desc(), engine_, y.data())}},
+          y);
+  return {.implementation = fmt::format("{}, weights as f32", description.impl_info_str()),
+          .rounds_weights_to_bf16 = false,
+          .activation_type = "f32 (bf16 values)"};
+}
+
+void OneDnnEngine::Execute(const dnnl::matmul::primitive_desc& description,
+                           const std::unordered_map<int, memory>& arguments, std::span<float> y) {
+  dnnl::matmul(description).execute(stream_, arguments);
   stream_.wait();
   for (float& value : y) value = BF16ToF32(F32ToBF16(value));
-  return info;
 }
 
 }  // namespace

@@ -43,12 +43,9 @@ void DecodeChannel(const W4A16Problem& problem, uint64_t n, std::span<float> wei
       const float weight = static_cast<float>(code - zero_point) * problem.scales[parameter];
       weight_of[static_cast<size_t>(code)] = RoundToBF16(weight);
     }
-    const uint64_t first = group * problem.group_size / 2;
-    for (const std::byte byte : codes.subspan(first, problem.group_size / 2)) {
-      const auto pair = std::to_integer<unsigned>(byte);
-      out[0] = weight_of[pair & 15U];
-      out[kBlock] = weight_of[pair >> 4];
-      out += 2 * kBlock;
+    for (uint64_t k = group * problem.group_size; k < (group + 1) * problem.group_size; ++k) {
+      const auto pair = std::to_integer<unsigned>(codes[k / 2]);
+      out[k * kBlock] = weight_of[k % 2 == 0 ? pair & 15U : pair >> 4];
     }
   }
 }

@@ -9,7 +9,7 @@
 namespace prepack {
 
 // A panel and its packed form fit into an L2 cache of 512 KiB with room to spare.
-inline constexpr uint64_t kPanelBytes = 128 * 1024;
+inline constexpr uint64_t kPanelBytes = 128ULL * 1024;
 
 // Rows per panel: a multiple of `block`, at least one block.
 constexpr uint64_t PanelRowsFor(uint64_t k, uint64_t block) {

@@ -33,10 +33,10 @@ constexpr uint64_t Wna16ZeroPointNibble(uint64_t n, uint64_t g, uint64_t total_n
 }
 
 static_assert(Wna16WeightNibble(0, 0, 32) == 0);
-static_assert(Wna16WeightNibble(1, 0, 32) == 1);              // the next channel: the next nibble
-static_assert(Wna16WeightNibble(0, 1, 32) == 16);             // the next input: the next word
-static_assert(Wna16WeightNibble(16, 0, 32) == 16 * 32);       // the next block
-static_assert(Wna16WeightNibble(31, 31, 32) == 32 * 32 - 1);  // the last one
+static_assert(Wna16WeightNibble(1, 0, 32) == 1);            // the next channel: the next nibble
+static_assert(Wna16WeightNibble(0, 1, 32) == 16);           // the next input: the next word
+static_assert(Wna16WeightNibble(16, 0, 32) == 16ULL * 32);  // the next block
+static_assert(Wna16WeightNibble(31, 31, 32) == 32ULL * 32 - 1);  // the last one
 
 extern const Layout kVllmWna16;
 

@@ -166,7 +166,7 @@ class RealCheckpoints(harness.ToolTest):
         self.assertEqual(rounding, "BF16 to F16, nearest even")
         self.assert_fails(
             5,
-            ["model.layers.0.mlp.down_proj", "zentorch/woq", "bf16"],
+            ["model.layers.0.mlp.down_proj", "zentorch/woq: activations are F16"],
             *("convert", source, "-o", self.scratch / "z", "-t", "zentorch", "--dtype", "f16"),
         )
         self.assertFalse((self.scratch / "z").exists())
@@ -308,7 +308,8 @@ class Shell(harness.ToolTest):
 
     def test_usage(self):
         self.assert_fails(2, ["--target"], "convert", "a", "-o", "b")
-        self.assert_fails(2, ["convrt"], "convrt")
+        self.assert_fails(2, ["convrt", "Did you mean convert?"], "convrt")
+        self.assert_fails(2, ["subcommand is required"])
         self.assert_fails(2, ["--dtype"], "plan", "a", "-t", "vllm-cpu", "--dtype", "bf17")
         source = CHECKPOINTS / "ct-w4a16-g128-sym"
         self.assert_fails(

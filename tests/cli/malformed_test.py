@@ -121,7 +121,7 @@ class Malformed(harness.ToolTest):
             groups["group_0"]["weights"]["symmetric"] = False
 
         self.edit_config(lie)
-        self.assert_refused(3, MODULE, "weight_zero_point")
+        self.assert_refused(3, "model.layers.0.mlp.down_proj", "weight_zero_point is missing")
 
     def test_config_that_is_not_json(self):
         (self.source / "config.json").write_text('{"a": 1, "a": 2}')
@@ -136,7 +136,7 @@ class Malformed(harness.ToolTest):
                 format="zip-quantized"
             )
         )
-        self.assert_refused(3, "zip-quantized")
+        self.assert_refused(5, "config.json", "zip-quantized")
 
     def test_sound_but_not_supported(self):
         self.edit_config(lambda c: c["quantization_config"].update(quant_method="gptq"))

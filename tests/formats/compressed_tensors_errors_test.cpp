@@ -1,8 +1,12 @@
 // A table of defects, each made from a good checkpoint that reads.
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
+#include "base/random.h"
 #include "catch.h"
 #include "formats/ct_example.h"
 #include "formats/read_helpers.h"
@@ -26,10 +30,8 @@ using testing::TestTensor;
 const std::string kFile = "model.safetensors: tensor " + kExampleModule;
 
 // Opens the checkpoint and reads all of its numbers; the first error.
-Status ReadAll(const TestCheckpoint& stored) {
-  const testing::TempFolder folder;
-  stored.Write(folder.path());
-  const Result<OpenedModel> opened = testing::OpenModel(folder.path());
+Status ReadAll(const std::filesystem::path& folder) {
+  const Result<OpenedModel> opened = testing::OpenModel(folder);
   if (!opened.ok()) return opened.status();
   for (const auto& module : opened->model.modules) {
     const PanelRange all{0, module->n(), 0, module->k()};
@@ -44,6 +46,12 @@ Status ReadAll(const TestCheckpoint& stored) {
     if (!status.ok()) return status;
   }
   return {};
+}
+
+Status ReadAll(const TestCheckpoint& stored) {
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  return ReadAll(folder.path());
 }
 
 TestTensor& Part(TestCheckpoint& stored, const std::string& suffix) {
@@ -446,6 +454,36 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
        "transform_config: the model uses transforms"},
   };
   CheckTable(defects, ErrorKind::kUnsupported);
+}
+
+std::string ReadFile(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+TEST_CASE("A byte changed anywhere gives another model or an error of the input, never a crash") {
+  const testing::TempFolder folder;
+  AsymmetricExample().Write(folder.path());
+  SplitMix64 random(3);
+  size_t refused = 0;
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    const std::string good = ReadFile(folder / name);
+    REQUIRE(good.size() > 400);
+    for (size_t i = 0; i < good.size(); ++i) {
+      std::string bad = good;
+      bad[i] =
+          static_cast<char>(random.Below(2) == 0 ? random.Below(256) : 0x20 + random.Below(0x5F));
+      std::ofstream(folder / name, std::ios::binary) << bad;
+      const Status status = ReadAll(folder.path());
+      if (status.ok()) continue;
+      ++refused;
+      INFO(name << " byte " << i << ": " << status.ToString());
+      CHECK((status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported));
+    }
+    std::ofstream(folder / name, std::ios::binary) << good;
+  }
+  testing::RequireOk(ReadAll(folder.path()));
+  CHECK(refused > 500);
 }
 
 TEST_CASE("A file that shrinks after it was opened is an error of the read") {

@@ -202,12 +202,39 @@ TEST_CASE("Scales of every dtype are widened exactly, negative ones too") {
   }
 }
 
+TEST_CASE("Zero points that a symmetric module must not have are noticed with the scales") {
+  TestCheckpoint stored = AsymmetricExample();
+  ExampleWeights(stored)["symmetric"] = true;
+  const OpenedModel opened = Open(stored);
+  std::vector<float> scales(8);
+  CheckError(opened.Module(kExampleModule).ReadScales(0, 4, scales), ErrorKind::kMalformed,
+             "the scheme is symmetric, but a zero point is not zero (found -8 at [0, 1])");
+}
+
 TEST_CASE("A zero scale is accepted where the weights are zero whatever the scale") {
   TestCheckpoint stored = SymmetricExample();
   std::vector<std::byte>& scales = stored.At(kExampleModule + ".weight_scale").bytes;
   scales[12] = scales[13] = std::byte{0};  // [3, 0]: all codes of row 3 are 8
   const OpenedModel opened = Open(stored);
   CHECK(Scales(opened.Module(kExampleModule), 3, 1) == std::vector<float>{0.F, 3.F});
+}
+
+TEST_CASE("A zero scale is judged by the codes of its group alone, wherever that begins") {
+  const auto read = [](const std::string& codes) {
+    TestCheckpoint stored = SymmetricExample();
+    ExampleWeights(stored)["group_size"] = 5;  // group 1 is inputs 5 to 9
+    stored.At(kExampleModule + ".weight_packed").shape = {1, 2};
+    stored.At(kExampleModule + ".weight_packed").bytes = Hex(codes);
+    stored.At(kExampleModule + ".weight_scale").shape = {1, 3};
+    stored.At(kExampleModule + ".weight_scale").bytes = Hex("80 3f 00 00 80 3f");
+    stored.At(kExampleModule + ".weight_shape").bytes = Int64s({1, 15});
+    const OpenedModel opened = Open(stored);
+    std::vector<float> scales(3);
+    return opened.Module(kExampleModule).ReadScales(0, 1, scales);
+  };
+  testing::RequireOk(read("11 11 81 88 88 11 11 01"));
+  CheckError(read("11 11 11 88 88 11 11 01"), ErrorKind::kMalformed, "found code 1 at [0, 5]");
+  CheckError(read("11 11 81 88 18 11 11 01"), ErrorKind::kMalformed, "found code 1 at [0, 9]");
 }
 
 TEST_CASE("The tensors of a module may lie in different shards") {

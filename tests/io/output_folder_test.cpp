@@ -278,6 +278,24 @@ TEST_CASE("one output has one writer") {
   RequireOk(WriteOutput(folder / "out", true, "again"));
 }
 
+// The other process is done, and removes its lock file, just before we get the lock on it.
+TEST_CASE("a lock on a file that is gone does not count") {
+  const TempFolder folder;
+  static fs::path lock_path;
+  lock_path = folder / ".out.prepack-lock";
+  static int locks = 0;
+  locks = 0;
+  posix::SetFaultHook([](posix::Call call) {
+    if (call == posix::Call::kLock && locks++ == 0) fs::remove(lock_path);
+    return 0;
+  });
+  Result<OutputFolder> output = OutputFolder::Create(folder / "out", false);
+  posix::SetFaultHook(nullptr);
+  RequireOk(output.status());
+  CHECK(locks == 2);
+  CHECK(fs::exists(lock_path));
+}
+
 TEST_CASE("the lock of a process that was killed is free") {
   const TempFolder folder;
   int ready[2];

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "command.h"
 #include "findings.h"
@@ -20,6 +24,24 @@ struct PlanCommand {
   PlanFlags flags;
 };
 
+// Why candidates were rejected; modules with the same reason share a line.
+std::string RejectionsText(const Plan& plan) {
+  std::map<std::pair<std::string_view, std::string>, std::vector<std::string_view>> modules;
+  for (const ModulePlan& module : plan.modules) {
+    for (const Candidate& candidate : module.candidates) {
+      if (candidate.verdict.ok) continue;
+      modules[{candidate.layout->id, candidate.verdict.reason}].push_back(module.linear->module());
+    }
+  }
+  std::string text;
+  for (const auto& [rejection, names] : modules) {
+    text += fmt::format("not {}: {} ({}{})\n", rejection.first, rejection.second,
+                        Printable(names.front()),
+                        names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1));
+  }
+  return text;
+}
+
 std::string PlanText(const Plan& plan) {
   Table table({{"module"},
                {"N", Align::kRight},
@@ -35,13 +57,7 @@ std::string PlanText(const Plan& plan) {
                   HumanBytes(module.linear->source_bytes()), HumanBytes(module.packed_bytes)});
   }
   std::string text = table.Render();
-  for (const ModulePlan& module : plan.modules) {
-    for (const Candidate& candidate : module.candidates) {
-      if (candidate.verdict.ok) continue;
-      text += fmt::format("{}: not {}: {}\n", Printable(module.linear->module()),
-                          candidate.layout->id, candidate.verdict.reason);
-    }
-  }
+  text += RejectionsText(plan);
   text += fmt::format(
       "\n{} of {} quantized modules are packed for {}; activations {}; all tensors {} before, {} "
       "after\n",

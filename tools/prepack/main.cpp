@@ -1,15 +1,18 @@
 // The command line: prepack convert | plan | inspect | verify | targets.
 
 #include <fmt/format.h>
-#include <fmt/ostream.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "base/cancellation.h"
+#include "base/suggest.h"
 #include "base/version.h"
 #include "command.h"
 
@@ -33,10 +36,24 @@ void InstallSignalHandlers() {
   signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error to report, too
 }
 
+// Did the first word name a subcommand that does not exist? CLI11 would only say that one is
+// missing.
+prepack::Status CheckCommandName(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || *argv[1] == '-') return {};
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  if (std::ranges::find(known, argv[1]) != known.end()) return {};
+  return prepack::Usage("command line", "unknown subcommand")
+      .Found(argv[1])
+      .Expected(fmt::format("{}", fmt::join(known, ", ")))
+      .Hint(prepack::DidYouMean(argv[1], known));
+}
+
 ExitCodeValue Run(int argc, char** argv) {
   CLI::App app{
       "prepack repacks quantized LLM checkpoints, once and ahead of deployment, into the exact\n"
-      "bytes that CPU kernels read, and proves that nothing changed."};
+      "bytes that CPU kernels read, and proves that nothing changed.",
+      "prepack"};
   app.set_version_flag("--version", prepack::kVersion);
   app.require_subcommand(1);
   app.footer(kExitCodes);
@@ -47,6 +64,9 @@ ExitCodeValue Run(int argc, char** argv) {
   prepack::cli::AddPlan(app, exit_code);
   prepack::cli::AddInspect(app, exit_code);
   prepack::cli::AddTargets(app, exit_code);
+  if (const prepack::Status named = CheckCommandName(app, argc, argv); !named.ok()) {
+    return prepack::cli::Fail(named);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version

@@ -1,0 +1,173 @@
+// Packing and unpacking of codes, per layout and instruction set, in GB/s of codes (two per byte),
+// and the ratio to memcpy of the same bytes in the same run.
+//
+// Two sizes: `panel` packs one panel over and over, so that everything stays in the L2 cache, which
+// is what a kernel can do; `module` goes through a 4096 × 4096 module panel by panel, which is what
+// a conversion asks of it, bound by memory.
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "layouts/table.h"
+
+namespace {
+
+using prepack::Isa;
+using prepack::Layout;
+using prepack::PackRequest;
+
+constexpr uint64_t kChannels = 4096;
+
+PackRequest Module() {
+  PackRequest request;
+  request.scheme = {
+      .granularity = prepack::Granularity::kGroup, .group_size = 128, .symmetric = true};
+  request.n = kChannels;
+  request.k = kChannels;
+  return request;
+}
+
+// Source and destination. Large allocations start at the same offset in their pages, and there some
+// CPUs copy several times slower (rep movsb of Zen 3 and 4): half a page between them gives memcpy
+// its full speed, so that the ratios are honest.
+class Buffers {
+ public:
+  explicit Buffers(size_t bytes) : from_(bytes), to_(bytes + kSkew) {
+    prepack::SplitMix64 random(1);
+    for (std::byte& byte : from_) byte = static_cast<std::byte>(random.Below(256));
+  }
+  std::span<const std::byte> From(size_t offset, size_t bytes) const {
+    return std::span(from_).subspan(offset, bytes);
+  }
+  std::span<std::byte> To(size_t offset, size_t bytes) {
+    return std::span(to_).subspan(offset + kSkew, bytes);
+  }
+
+ private:
+  static constexpr size_t kSkew = 2048;
+  std::vector<std::byte> from_;
+  std::vector<std::byte> to_;
+};
+
+// Calls work(offset, bytes) for every panel of the rows that the benchmark goes through.
+template <typename Work>
+void ForPanels(benchmark::State& state, uint64_t rows, uint64_t panel_rows, const Work& work) {
+  const uint64_t row_bytes = kChannels / 2;
+  for (auto _ : state) {
+    for (uint64_t n = 0; n < rows; n += panel_rows) {
+      work(n * row_bytes, std::min(panel_rows, rows - n) * row_bytes);
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                          static_cast<int64_t>(rows * row_bytes));
+}
+
+void Copy(benchmark::State& state, uint64_t rows, uint64_t panel_rows) {
+  Buffers buffers(rows * kChannels / 2);
+  ForPanels(state, rows, panel_rows, [&](size_t offset, size_t bytes) {
+    std::memcpy(buffers.To(offset, bytes).data(), buffers.From(offset, bytes).data(), bytes);
+  });
+}
+
+void Pack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows) {
+  const PackRequest request = Module();
+  Buffers buffers(rows * kChannels / 2);
+  ForPanels(state, rows, layout.panel_rows(request), [&](size_t offset, size_t bytes) {
+    layout.pack_codes(request, isa, bytes / (kChannels / 2), buffers.From(offset, bytes),
+                      buffers.To(offset, bytes));
+  });
+}
+
+void Unpack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows) {
+  const PackRequest request = Module();
+  Buffers buffers(rows * kChannels / 2);
+  ForPanels(state, rows, layout.panel_rows(request), [&](size_t offset, size_t bytes) {
+    layout.unpack_codes(request, isa, bytes / (kChannels / 2), buffers.From(offset, bytes),
+                        buffers.To(offset, bytes));
+  });
+}
+
+struct Size {
+  std::string name;
+  uint64_t rows;
+};
+
+std::vector<Size> Sizes() {
+  return {{"panel", prepack::AllLayouts().front().panel_rows(Module())}, {"module", kChannels}};
+}
+
+void RegisterAll() {
+  for (const Size& size : Sizes()) {
+    const uint64_t panel = Sizes().front().rows;
+    benchmark::RegisterBenchmark((size.name + " memcpy").c_str(),
+                                 [=](benchmark::State& state) { Copy(state, size.rows, panel); });
+    for (const Layout& layout : prepack::AllLayouts()) {
+      for (const Isa isa : prepack::SupportedIsas()) {
+        const std::string name =
+            fmt::format("{} {} {}", size.name, layout.id, prepack::IsaName(isa));
+        benchmark::RegisterBenchmark((name + " pack").c_str(), [=, &layout](auto& state) {
+          Pack(state, layout, isa, size.rows);
+        });
+        benchmark::RegisterBenchmark((name + " unpack").c_str(), [=, &layout](auto& state) {
+          Unpack(state, layout, isa, size.rows);
+        });
+      }
+    }
+  }
+}
+
+// Collects the best rate of every benchmark and prints them as one table.
+class RateReporter : public benchmark::ConsoleReporter {
+ public:
+  bool ReportContext(const Context& /*context*/) override { return true; }
+  void ReportRuns(const std::vector<Run>& runs) override {
+    for (const Run& run : runs) {
+      const auto rate = run.counters.find("bytes_per_second");
+      if (run.error_occurred || rate == run.counters.end()) continue;
+      double& best = rates_[run.run_name.function_name];
+      best = std::max(best, rate->second.value / 1e9);
+    }
+  }
+
+  void PrintTable() const {
+    fmt::print("{:<8}{:<18}{:<9}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa", "pack GB/s",
+               "of memcpy", "unpack GB/s", "of memcpy");
+    for (const Size& size : Sizes()) {
+      const double copy = rates_.at(size.name + " memcpy");
+      fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}\n", size.name, "memcpy", "", copy, 1.0);
+      for (const Layout& layout : prepack::AllLayouts()) {
+        for (const Isa isa : prepack::SupportedIsas()) {
+          const std::string name =
+              fmt::format("{} {} {}", size.name, layout.id, prepack::IsaName(isa));
+          const double pack = rates_.at(name + " pack");
+          const double unpack = rates_.at(name + " unpack");
+          fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size.name, layout.id,
+                     prepack::IsaName(isa), pack, pack / copy, unpack, unpack / copy);
+        }
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, double> rates_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  RegisterAll();
+  RateReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+  reporter.PrintTable();
+  return 0;
+}

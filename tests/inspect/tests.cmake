@@ -1,0 +1,2 @@
+prepack_add_tests(inspect
+  inspect_test.cpp)

@@ -1,0 +1,38 @@
+#include "layouts/fingerprint.h"
+
+#include "base/isa.h"
+#include "catch.h"
+#include "layouts/table.h"
+
+namespace prepack {
+namespace {
+
+TEST_CASE("the fingerprints in the table are those of today's bytes, on every instruction set") {
+  for (const Layout& layout : AllLayouts()) {
+    for (const Isa isa : SupportedIsas()) {
+      INFO(layout.id << " " << IsaName(isa));
+      CHECK(PackingFingerprint(layout, isa) == layout.fingerprint);
+    }
+  }
+}
+
+TEST_CASE("a moved nibble, another scale dtype or another part changes the fingerprint") {
+  Layout changed = *FindLayout("zentorch/woq");
+  changed.pack_codes = [](const PackRequest& request, Isa isa, uint64_t rows,
+                          std::span<const std::byte> panel, std::span<std::byte> packed) {
+    FindLayout("zentorch/woq")->pack_codes(request, isa, rows, panel, packed);
+    packed[1000] ^= std::byte{1};
+  };
+  CHECK(PackingFingerprint(changed, Isa::kScalar) != changed.fingerprint);
+
+  changed = *FindLayout("zentorch/woq");
+  changed.parts = [](const PackRequest& request) {
+    std::vector<PartSpec> parts = FindLayout("zentorch/woq")->parts(request);
+    parts[1].dtype = DType::kF16;
+    return parts;
+  };
+  CHECK(PackingFingerprint(changed, Isa::kScalar) != changed.fingerprint);
+}
+
+}  // namespace
+}  // namespace prepack

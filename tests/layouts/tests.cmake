@@ -1,0 +1,8 @@
+prepack_add_tests(layouts
+  eligibility_test.cpp
+  fingerprint_test.cpp
+  golden_test.cpp
+  placement_test.cpp
+  round_trip_test.cpp
+  scale_convert_test.cpp
+  table_test.cpp)

@@ -1,0 +1,101 @@
+// Packed folders whose manifest does not fit the layouts, and what verify makes of them.
+
+#include "verify/packed_folder.h"
+
+#include <functional>
+
+#include "convert/convert.h"
+#include "io/output_folder.h"
+#include "layouts/table.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+#include "verify/verify.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::Fixture;
+using testing::TempFolder;
+using testing::Value;
+
+const std::string kModule = "model.layers.0.mlp.down_proj";
+
+void ConvertTo(const std::filesystem::path& output) {
+  ConvertOptions options;
+  options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
+  options.output = output;
+  options.plan.target = "vllm-cpu";
+  Progress progress;
+  testing::RequireOk(Convert(options, progress).status());
+}
+
+TEST_CASE("modules whose record does not fit their layout are refused") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  struct Case {
+    ErrorKind kind;
+    const char* text;
+    std::function<void(ModuleRecord&)> edit;
+  };
+  const std::vector<Case> cases = {
+      {ErrorKind::kMalformed, "takes no such module: N = 380", [](ModuleRecord& m) { m.n = 380; }},
+      {ErrorKind::kMalformed,
+       "part weight is not what vllm-cpu/wna16 makes (found I32 [24, 3072], "
+       "expected I32 [26, 3072])",
+       [](ModuleRecord& m) { m.n = 416; }},
+      {ErrorKind::kMalformed, "the number of parts is not that of vllm-cpu/wna16",
+       [](ModuleRecord& m) { m.scheme.symmetric = true; }},
+      {ErrorKind::kMalformed, "part weight_scale is missing",
+       [](ModuleRecord& m) {
+         auto part = m.parts.extract("weight_scale");
+         part.key() = "other";
+         m.parts.insert(std::move(part));
+       }},
+      {ErrorKind::kMalformed, "part weight_scale is not what",
+       [](ModuleRecord& m) { m.parts.at("weight_scale").dtype = DType::kF16; }},
+      {ErrorKind::kMalformed, "part weight_scale is not what",
+       [](ModuleRecord& m) { m.scheme.group_size = 64; }},
+      {ErrorKind::kUnsupported, "does not know the layout (found vllm-cpu/next)",
+       [](ModuleRecord& m) { m.layout = "vllm-cpu/next"; }},
+  };
+  for (const Case& c : cases) {
+    ModuleRecord record = folder.manifest().modules.at(kModule);
+    c.edit(record);
+    CheckError(PackedModule::Open(folder, kModule, record, Isa::kScalar).status(), c.kind, c.text);
+  }
+}
+
+TEST_CASE("reads stay inside a part") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+  const TensorRecord& part = folder.manifest().modules.at(kModule).parts.at("weight");
+  std::vector<std::byte> buffer(16);
+  testing::RequireOk(folder.Read(part, part.bytes() - 16, buffer));
+  CheckError(folder.Read(part, part.bytes() - 15, buffer), ErrorKind::kMalformed, "fewer bytes");
+  CheckError(folder.Read(part, UINT64_MAX - 3, buffer), ErrorKind::kMalformed, "fewer bytes");
+}
+
+TEST_CASE("a manifest of another layout version is noticed, and nothing is said to have passed") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  Manifest manifest = Value(ReadManifest(temp / "out"));
+  manifest.layouts.at("vllm-cpu/wna16").version = 2;
+  std::filesystem::remove(temp / "out" / kManifestName);
+  testing::RequireOk(WriteTextFile(temp / "out" / kManifestName, ManifestText(manifest)));
+  VerifyOptions options;
+  options.folder = temp / "out";
+  options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
+  options.engine = EngineChoice::kReference;
+  Progress progress;
+  const VerifyReport report = Value(Verify(options, progress));
+  CHECK(report.Verdict() == LevelState::kFailed);
+  CHECK(report.integrity.state == LevelState::kFailed);
+  CHECK(report.exactness.state == LevelState::kNotRun);
+  CHECK(report.gemm.state == LevelState::kNotRun);
+}
+
+}  // namespace
+}  // namespace prepack

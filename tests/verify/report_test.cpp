@@ -1,0 +1,36 @@
+#include "verify/report.h"
+
+#include "catch.h"
+
+namespace prepack {
+namespace {
+
+VerifyReport ReportOf(LevelState integrity, LevelState exactness, LevelState gemm) {
+  VerifyReport report;
+  report.integrity.state = integrity;
+  report.exactness.state = exactness;
+  report.gemm.state = gemm;
+  return report;
+}
+
+TEST_CASE("a verdict is passed only when every level ran and passed") {
+  using enum LevelState;
+  CHECK(ReportOf(kPassed, kPassed, kPassed).Verdict() == kPassed);
+  CHECK(ReportOf(kPassed, kPassed, kNotRun).Verdict() == kNotRun);
+  CHECK(ReportOf(kPassed, kNotRun, kNotRun).Verdict() == kNotRun);
+  CHECK(ReportOf(kNotRun, kPassed, kFailed).Verdict() == kFailed);
+  CHECK(ReportOf(kFailed, kNotRun, kNotRun).Verdict() == kFailed);
+  CHECK(VerifyReport().Verdict() == kNotRun);  // nothing was looked at
+}
+
+TEST_CASE("a problem fails its level") {
+  LevelResult level{.state = LevelState::kPassed, .reason = "", .problems = {}};
+  level.Fail("module a", "wrong");
+  CHECK(level.state == LevelState::kFailed);
+  CHECK(level.problems.size() == 1);
+  CHECK(LevelStateName(level.state) == "failed");
+  CHECK(LevelStateName(LevelState::kNotRun) == "not run");
+}
+
+}  // namespace
+}  // namespace prepack

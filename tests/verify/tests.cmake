@@ -1,0 +1,4 @@
+prepack_add_tests(verify
+  packed_folder_test.cpp
+  report_test.cpp
+  second_decoder_test.cpp)

@@ -51,8 +51,14 @@ Result<LevelResult> RunGemmLevel(const VerifyOptions& options, const PackedFolde
       SecondDecoder::Make(source, folder.manifest().source_format);
   if (!decoder.ok()) return NotRun(decoder.status().ToString());
   engine_name = (*engine)->name();
-  return CheckGemm(folder, *decoder, **engine, kMinKernelSqnrDb, options.min_end_to_end_sqnr_db,
-                   isa, ThreadCount(options.jobs), progress, figures);
+  Result<LevelResult> result =
+      CheckGemm(folder, *decoder, **engine, kMinKernelSqnrDb, options.min_end_to_end_sqnr_db, isa,
+                ThreadCount(options.jobs), progress, figures);
+  // An engine that gives up half-way is no fault of the folder.
+  if (!result.ok() && result.status().kind() == ErrorKind::kUnavailable) {
+    return NotRun(result.status().ToString());
+  }
+  return result;
 }
 
 // Levels 2 and 3, which need the source.

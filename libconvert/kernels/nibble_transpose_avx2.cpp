@@ -1,7 +1,10 @@
-// AVX2: 16 rows by 64 columns at a time. Raw intrinsics, because the unpack instructions of AVX2
-// work inside 128-bit lanes and that is exactly what is wanted here; xsimd's zip crosses them.
+// AVX2: 16 rows by 64 columns at a time. xsimd loads, stores and computes. The unpack instructions
+// are raw intrinsics, because working inside 128-bit lanes is exactly what is wanted of them here,
+// and xsimd's zip does that in some versions and crosses lanes in others.
 
 #include <immintrin.h>
+
+#include <xsimd/xsimd.hpp>
 
 #include "kernels/nibble_transpose.h"
 
@@ -11,27 +14,27 @@ namespace {
 constexpr size_t kCols = 64;  // columns per step: 32 bytes of each row
 constexpr size_t kPairs = kTransposeRows / 2;
 
+// 32 bytes. The elements matter to shifts only, whose stray bits are masked off.
+using Bytes = xsimd::batch<uint16_t, xsimd::avx2>;
+
 struct Block {
-  __m256i reg[16];
+  Bytes reg[16];
 };
 
-__m256i Load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+Bytes Load(const uint8_t* from) {
+  return Bytes::load_unaligned(reinterpret_cast<const uint16_t*>(from));
 }
 
-void Store(uint8_t* to, __m256i value) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+void Store(uint8_t* to, Bytes value) {
+  value.store_unaligned(reinterpret_cast<uint16_t*>(to));
 }
 
-// Exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte: (a, b) becomes
-// (low a | low b << 4, high a | high b << 4 in place). Its own inverse.
-void SwapNibbles(__m256i& a, __m256i& b) {
-  const __m256i low = _mm256_set1_epi8(0x0F);
-  const __m256i a_high = _mm256_and_si256(_mm256_srli_epi16(a, 4), low);
-  const __m256i b_low = _mm256_slli_epi16(_mm256_and_si256(b, low), 4);
-  const __m256i first = _mm256_or_si256(_mm256_and_si256(a, low), b_low);
-  b = _mm256_or_si256(a_high, _mm256_andnot_si256(low, b));
-  a = first;
+// Exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte: two rows become
+// their even and their odd columns. Its own inverse.
+void SwapNibbles(Bytes& a, Bytes& b) {
+  const Bytes moved = ((a >> 4) ^ b) & Bytes(uint16_t{0x0F0F});
+  b = b ^ moved;
+  a = a ^ (moved << 4);
 }
 
 // Takes the registers of a block, lane by lane, as one sequence of 256 bytes and interleaves its
@@ -53,8 +56,8 @@ void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* 
     // row pair p. In a lane, byte index = (pair, 3 bits; column, 5 bits).
     Block block;
     for (size_t pair = 0; pair < kPairs; ++pair) {
-      __m256i even = Load(rows + 2 * pair * row_bytes + k / 2);
-      __m256i odd = Load(rows + (2 * pair + 1) * row_bytes + k / 2);
+      Bytes even = Load(rows + 2 * pair * row_bytes + k / 2);
+      Bytes odd = Load(rows + (2 * pair + 1) * row_bytes + k / 2);
       SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
       block.reg[2 * pair] = _mm256_unpacklo_epi8(even, odd);
       block.reg[2 * pair + 1] = _mm256_unpackhi_epi8(even, odd);
@@ -77,8 +80,8 @@ void ColumnsToRows(const uint8_t* columns, size_t cols, size_t row_bytes, uint8_
   for (; k + kCols <= cols; k += kCols) {
     Block block;
     for (size_t i = 0; i < 16; i += 2) {
-      const __m256i low = Load(columns + k * 8 + i * 16);
-      const __m256i high = Load(columns + k * 8 + 256 + i * 16);
+      const Bytes low = Load(columns + k * 8 + i * 16);
+      const Bytes high = Load(columns + k * 8 + 256 + i * 16);
       block.reg[i] = _mm256_permute2x128_si256(low, high, 0x20);
       block.reg[i + 1] = _mm256_permute2x128_si256(low, high, 0x31);
     }
@@ -87,8 +90,8 @@ void ColumnsToRows(const uint8_t* columns, size_t cols, size_t row_bytes, uint8_
     // tells them apart still in front: (column bit 0, pair, column bits 4 … 1).
     block = Shuffle(Shuffle(Shuffle(Shuffle(block))));
     for (size_t pair = 0; pair < kPairs; ++pair) {
-      __m256i even = block.reg[pair];
-      __m256i odd = block.reg[kPairs + pair];
+      Bytes even = block.reg[pair];
+      Bytes odd = block.reg[kPairs + pair];
       SwapNibbles(even, odd);
       Store(rows + 2 * pair * row_bytes + k / 2, even);
       Store(rows + (2 * pair + 1) * row_bytes + k / 2, odd);

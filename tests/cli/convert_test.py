@@ -113,6 +113,31 @@ class RealCheckpoints(harness.ToolTest):
             for content in contents[1:]:
                 self.assertEqual(content, contents[0])
 
+    def test_every_dtype_passes_through(self):
+        source = self.copy_checkpoint()
+        tensors = harness.read_tensors(source)
+        bits = {
+            4: ["F4"],
+            6: ["F6_E2M3", "F6_E3M2"],
+            8: ["BOOL", "U8", "I8", "F8_E5M2", "F8_E4M3", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"],
+            16: ["I16", "U16", "F16", "BF16"],
+            32: ["I32", "U32", "F32"],
+            64: ["C64", "F64", "I64", "U64"],
+        }
+        for width, dtypes in bits.items():
+            for dtype in dtypes:
+                size = 3 * 4 * width // 8
+                tensors[f"extra.{dtype}"] = (dtype, [3, 4], bytes(range(7, 7 + size)))
+        tensors["extra.empty"] = ("F32", [0, 5], b"")
+        tensors["extra.scalar"] = ("BF16", [], b"\x80\x3f")
+        (source / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        for target in TARGETS:
+            out = self.convert(source, target, "--verify")
+            packed = harness.read_tensors(out)
+            extras = {n: v for n, v in tensors.items() if n.startswith("extra.")}
+            self.assertEqual(len(extras), 24)
+            self.assertEqual({n: v for n, v in packed.items() if n.startswith("extra.")}, extras)
+
     def test_config_and_side_files(self):
         source = CHECKPOINTS / "ct-w4a16-g128-sym"
         out = self.convert(source, "vllm-cpu")

@@ -73,6 +73,7 @@ void LocateDamage(const PackedFolder& folder, const std::string& file,
   }
   if (damaged != 0) return;
   std::vector<std::string> owners;
+  owners.reserve(tensors.size());
   for (const OwnedTensor& owned : tensors) owners.push_back(owned.owner);
   problems.push_back({file, tensors.empty()
                                 ? std::string("its bytes are not what was written")

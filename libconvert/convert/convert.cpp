@@ -203,6 +203,10 @@ Status Conversion::RecordFile(const std::string& name) {
 Status Conversion::WriteSideFiles() {
   std::vector<std::string> names;
   for (const std::string& name : checkpoint_.side_files()) {
+    if (Printable(name, name.size() + 1) != name) {
+      return Malformed(fmt::format("file {}", name), "its name is no readable UTF-8")
+          .Hint("Rename it, or move it out of the checkpoint");
+    }
     Status status = CopyFile(checkpoint_.path() / name, folder_ / name);
     if (!status.ok()) return status;
     names.push_back(name);

@@ -11,8 +11,12 @@
 
 #include "base/cancellation.h"
 #include "base/checked.h"
+#include "base/hash.h"
 #include "base/parallel.h"
 #include "convert/module_packer.h"
+#include "convert/output_config.h"
+#include "convert/output_hash.h"
+#include "convert/source_hash.h"
 #include "layouts/scale_convert.h"
 
 namespace prepack {
@@ -192,6 +196,59 @@ Status CompareTensor(const PackedFolder& folder, const TensorRecord& record,
   return {};
 }
 
+// The manifest must name this source, and the roundings that were made.
+Status CheckProvenance(const Manifest& manifest, const Checkpoint& source,
+                       const QuantizedModel& model, unsigned threads, Progress& progress,
+                       LevelResult& result) {
+  TensorHashes hashes;
+  Status status = HashTensors(source, threads, progress, hashes);
+  if (!status.ok()) return status;
+  if (SourceFingerprint(source, hashes) != manifest.source_fingerprint) {
+    result.Fail("source",
+                fmt::format("it is not the one that the folder was made from "
+                            "(fingerprint found {}, expected {})",
+                            SourceFingerprint(source, hashes), manifest.source_fingerprint));
+  }
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end()) continue;
+    const std::string where = fmt::format("module {}", linear->module());
+    if (SourceHash(source, hashes, linear->source_tensors()) != record->second.source_xxh3_128) {
+      result.Fail(where, "the manifest has another hash of its source tensors");
+    }
+    const auto scale = record->second.parts.find("weight_scale");
+    if (record->second.stored_scale_dtype != linear->stored_scale_dtype() ||
+        (scale != record->second.parts.end() &&
+         record->second.scale_rounding !=
+             ScaleRounding(linear->stored_scale_dtype(), scale->second.dtype))) {
+      result.Fail(where, "the manifest names another rounding of its scales");
+    }
+  }
+  return {};
+}
+
+// config.json must be what convert makes of the source's, and side files must be the source's.
+Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
+                      LevelResult& result) {
+  const std::string expected = OutputConfig(source.config(), folder.manifest()).dump(2) + "\n";
+  const auto config = folder.manifest().files.find("config.json");
+  if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
+    result.Fail("config.json",
+                "it is not the source's with the quantization_config of this folder");
+  }
+  for (const std::string& name : source.side_files()) {
+    const Result<File> file = File::OpenForRead(source.path() / name);
+    if (!file.ok()) return file.status();
+    const Result<FileRecord> record = HashFile(*file, progress);
+    if (!record.ok()) return record.status();
+    const auto packed = folder.manifest().files.find(name);
+    if (packed == folder.manifest().files.end() || packed->second.xxh3_128 != record->xxh3_128) {
+      result.Fail(name, "it differs from the file of the source");
+    }
+  }
+  return {};
+}
+
 // Every module and tensor of the source must be somewhere in the output.
 void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
                            const QuantizedModel& model, LevelResult& result) {
@@ -215,7 +272,7 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
                                    Progress& progress,
                                    std::map<std::string, ModuleVerification>& figures) {
   LevelResult result{.state = LevelState::kPassed, .reason = "", .problems = {}};
-  progress.Begin("exactness", source.total_bytes());
+  progress.Begin("exactness", 2 * source.total_bytes());  // compared, then hashed
   std::vector<Buffers> buffers(threads);
   for (const auto& [name, record] : folder.manifest().modules) {
     const std::string where = fmt::format("module {}", name);
@@ -244,6 +301,9 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
     progress.Add(tensor.bytes());
   }
   CheckNothingIsMissing(folder.manifest(), source, model, result);
+  Status status = CheckProvenance(folder.manifest(), source, model, threads, progress, result);
+  if (status.ok()) status = CheckSideFiles(folder, source, progress, result);
+  if (!status.ok()) return status;
   return result;
 }
 

@@ -51,6 +51,7 @@ struct Buffers {
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   std::vector<float> y;
+  GemmInfo info;  // of this panel
   DecodedRows decoded;
   std::vector<double> exact_weights;
   std::vector<double> kernel_weights;
@@ -113,7 +114,8 @@ Status ModuleGemm::RunEngine(uint64_t n0, uint64_t rows, Buffers& buffers) {
   const std::lock_guard lock(engine_mutex_);  // the engine has threads of its own
   Result<GemmInfo> info = engine_.Run(problem, buffers.y);
   if (!info.ok()) return std::move(info).status();
-  info_ = *std::move(info);
+  buffers.info = *std::move(info);
+  if (n0 == 0) info_ = buffers.info;  // the report names what ran on the first panel
   return {};
 }
 
@@ -121,7 +123,7 @@ Status ModuleGemm::RunEngine(uint64_t n0, uint64_t rows, Buffers& buffers) {
 void ModuleGemm::FillWeights(uint64_t rows, Buffers& buffers) const {
   const PackRequest& request = packed_.request();
   const DType scale_dtype = ScaleDType(packed_.layout(), request);
-  const bool rounds_weights = info_.rounds_weights_to_bf16;
+  const bool rounds_weights = buffers.info.rounds_weights_to_bf16;
   buffers.exact_weights.resize(rows * request.k);
   buffers.kernel_weights.resize(rows * request.k);
   for (uint64_t i = 0; i < rows * request.k; ++i) {

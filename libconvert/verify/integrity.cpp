@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/parallel.h"
+#include "container/checkpoint.h"
 #include "container/safetensors.h"
 #include "convert/output_hash.h"
 #include "layouts/fingerprint.h"
@@ -52,11 +53,9 @@ Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRec
   return hasher.HexDigest();
 }
 
-// Finds which tensors of a damaged file are damaged. When none is, the damage is in the header,
-// and every tensor of the file is affected.
-void LocateDamage(const PackedFolder& folder, const std::string& file,
-                  std::vector<Problem>& problems) {
-  const std::vector<OwnedTensor> tensors = TensorsOfFile(folder.manifest(), file);
+// Hashes every tensor of a file; returns how many are not what the manifest says.
+size_t CheckTensors(const PackedFolder& folder, const std::string& file,
+                    const std::vector<OwnedTensor>& tensors, std::vector<Problem>& problems) {
   size_t damaged = 0;
   for (const OwnedTensor& owned : tensors) {
     const Result<std::string> hash = HashTensorRecord(folder, *owned.tensor);
@@ -71,7 +70,15 @@ void LocateDamage(const PackedFolder& folder, const std::string& file,
       ++damaged;
     }
   }
-  if (damaged != 0) return;
+  return damaged;
+}
+
+// Finds which tensors of a damaged file are damaged. When none is, the damage is in the header,
+// and every tensor of the file is affected.
+void LocateDamage(const PackedFolder& folder, const std::string& file,
+                  std::vector<Problem>& problems) {
+  const std::vector<OwnedTensor> tensors = TensorsOfFile(folder.manifest(), file);
+  if (CheckTensors(folder, file, tensors, problems) != 0) return;
   std::vector<std::string> owners;
   owners.reserve(tensors.size());
   for (const OwnedTensor& owned : tensors) owners.push_back(owned.owner);
@@ -93,7 +100,11 @@ Status CheckFileBytes(const PackedFolder& folder, const std::string& name, const
   } else {
     const Result<FileRecord> hashed = HashFile(*file, progress);
     if (!hashed.ok()) return hashed.status();
-    if (hashed->xxh3_128 != record.xxh3_128) LocateDamage(folder, name, problems);
+    if (hashed->xxh3_128 != record.xxh3_128) {
+      LocateDamage(folder, name, problems);
+    } else {  // consumers rely on the hashes of tensors: they must be right, too
+      CheckTensors(folder, name, TensorsOfFile(folder.manifest(), name), problems);
+    }
   }
   return {};
 }
@@ -150,13 +161,28 @@ void CheckFingerprints(const Manifest& manifest, Isa isa, LevelResult& result) {
 // Loaders take every shard they see: one that the manifest does not know must not lie there.
 void CheckStrayShards(const PackedFolder& folder, LevelResult& result) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path(), error)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.path().extension() == ".safetensors" && !folder.manifest().files.contains(name)) {
+  std::filesystem::directory_iterator entry(folder.path(), error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (entry->path().extension() == ".safetensors" && !folder.manifest().files.contains(name)) {
       result.Fail(Printable(name), "the folder holds a shard that the manifest does not know");
     }
   }
   if (error) result.Fail(folder.path().string(), "cannot list the folder: " + error.message());
+}
+
+// Every module must be what its layout makes, and the folder one that loaders take as a checkpoint.
+void CheckModules(const PackedFolder& folder, Isa isa, LevelResult& result) {
+  for (const auto& [name, record] : folder.manifest().modules) {
+    const Result<PackedModule> module = PackedModule::Open(folder, name, record, isa);
+    if (!module.ok()) result.Fail(module.status().where(), module.status().ToString());
+  }
+  if (result.state == LevelState::kFailed) return;  // the reasons are there already
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  if (!checkpoint.ok()) result.Fail(folder.path().string(), checkpoint.status().ToString());
+  if (!folder.manifest().files.contains("config.json")) {
+    result.Fail("config.json", "the manifest does not list it");
+  }
 }
 
 }  // namespace
@@ -188,6 +214,7 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned
   }
   CheckStrayShards(folder, result);
   CheckFingerprints(manifest, isa, result);
+  CheckModules(folder, isa, result);
   return result;
 }
 

@@ -55,6 +55,11 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   if (module.layout_ == nullptr) {
     return Unsupported(where, "this version does not know the layout").Found(record.layout);
   }
+  if (module.layout_->target != folder.manifest().target) {
+    return Malformed(where, fmt::format("layout {} is not one of the target", record.layout))
+        .Found(folder.manifest().target)
+        .Expected(module.layout_->target);
+  }
   const LayoutRecord& layout = folder.manifest().layouts.at(record.layout);
   if (layout.version != module.layout_->version) {
     return Unsupported(where, fmt::format("another version of layout {}", record.layout))
@@ -83,6 +88,11 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
     const auto part = record.parts.find(std::string(spec.name));
     if (part == record.parts.end()) {
       return Malformed(where, fmt::format("part {} is missing", spec.name));
+    }
+    if (part->second.tensor != fmt::format("{}.{}", name, spec.name)) {
+      return Malformed(where, fmt::format("part {} has the name of another tensor", spec.name))
+          .Found(part->second.tensor)
+          .Expected(fmt::format("{}.{}", name, spec.name));
     }
     if (part->second.dtype != spec.dtype || part->second.shape != spec.shape) {
       return Malformed(where, fmt::format("part {} is not what {} makes", spec.name, record.layout))

@@ -110,7 +110,11 @@ Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
     report.source = options.source->string();
     Status status = RunSourceLevels(options, *folder, *isa, progress, report, figures);
     // A folder that is damaged so badly that it cannot be unpacked has failed already.
-    if (!status.ok() && report.integrity.state != LevelState::kFailed) return status;
+    const bool of_the_folder = !status.ok() && (status.kind() == ErrorKind::kMalformed ||
+                                                status.kind() == ErrorKind::kUnsupported);
+    if (!status.ok() && (report.integrity.state != LevelState::kFailed || !of_the_folder)) {
+      return status;
+    }
     if (!status.ok()) {
       const std::string reason = "the folder is damaged: " + status.ToString();
       if (report.exactness.reason == kNoSource) report.exactness = NotRun(reason);

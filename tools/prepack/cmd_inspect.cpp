@@ -25,8 +25,8 @@ struct InspectCommand {
 
 std::string HeadText(const InspectReport& report) {
   std::string text = fmt::format("{}: {}", Printable(report.path), FolderKindName(report.kind));
-  if (!report.format.empty()) text += fmt::format(", {}", report.format);
-  if (!report.target.empty()) text += fmt::format(", packed for {}", report.target);
+  if (!report.format.empty()) text += fmt::format(", {}", Printable(report.format));
+  if (!report.target.empty()) text += fmt::format(", packed for {}", Printable(report.target));
   text += fmt::format("\n{} tensors, {}, in {} file{}\n", report.tensors.size(),
                       HumanBytes(report.tensor_bytes), report.files.size(),
                       report.files.size() == 1 ? "" : "s");
@@ -52,8 +52,8 @@ std::string ModulesText(const InspectReport& report) {
   for (const ModuleSummary& module : report.modules) {
     table.AddRow({Printable(module.module), fmt::format("{}", module.n),
                   fmt::format("{}", module.k), DescribeScheme(module.scheme),
-                  module.layout.empty() ? "as stored" : module.layout, HumanBytes(module.bytes),
-                  fmt::format("{:.2f}", module.BitsPerWeight())});
+                  module.layout.empty() ? "as stored" : Printable(module.layout),
+                  HumanBytes(module.bytes), fmt::format("{:.2f}", module.BitsPerWeight())});
   }
   return fmt::format("\n{} quantized modules\n{}", report.modules.size(), table.Render(2));
 }
@@ -78,8 +78,9 @@ std::string TensorsText(const InspectReport& report, const std::vector<std::stri
 std::string ModuleText(const InspectReport& report, const ModuleSummary& module) {
   return fmt::format("{}: N = {}, K = {}, {}, {}, {}, {:.2f} bits per weight\n{}",
                      Printable(module.module), module.n, module.k, DescribeScheme(module.scheme),
-                     module.layout.empty() ? "as stored" : module.layout, HumanBytes(module.bytes),
-                     module.BitsPerWeight(), TensorsText(report, &module.tensors));
+                     module.layout.empty() ? "as stored" : Printable(module.layout),
+                     HumanBytes(module.bytes), module.BitsPerWeight(),
+                     TensorsText(report, &module.tensors));
 }
 
 Status NoSuchModule(const InspectReport& report, const std::string& wanted) {

@@ -52,7 +52,16 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   command
       ->add_option("--min-sqnr", options->min_sqnr,
                    "Bar of the end-to-end signal-to-quantization-noise ratio, in dB")
-      ->check(CLI::Range(0.0, 200.0))
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            // CLI::Range lets "nan" through, with which no figure is too low.
+            double value = 0;
+            const bool number = CLI::detail::lexical_cast(text, value);
+            return number && value >= 0 && value <= 200
+                       ? std::string()
+                       : text + " is not a number of dB from 0 to 200";
+          },
+          "", "0 - 200"))
       ->capture_default_str()
       ->type_name("DB");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")

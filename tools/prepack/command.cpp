@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 
 namespace prepack::cli {
+namespace {
+
+int print_error = 0;  // errno of the first write to stdout that failed
+
+}  // namespace
 
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                      CommonOptions& common, const std::string& examples) {
@@ -26,7 +32,13 @@ void PrintJson(const Json& json) {
 }
 
 void Print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written && print_error == 0) print_error = errno;
+}
+
+int FinishPrinting() {
+  if (std::fflush(stdout) != 0 && print_error == 0) print_error = errno;
+  return print_error == EPIPE ? 0 : print_error;
 }
 
 }  // namespace prepack::cli

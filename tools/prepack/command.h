@@ -37,6 +37,9 @@ ExitCodeValue Fail(const Status& status);
 void PrintJson(const Json& json);
 // Prints text to stdout.
 void Print(std::string_view text);
+// Flushes stdout and gives the errno of the first write that failed, 0 when all went well. A closed
+// pipe (`| head`) is well.
+int FinishPrinting();
 
 // One function per subcommand; `exit_code` is set when the subcommand was chosen and has run.
 void AddConvert(CLI::App& app, ExitCodeValue& exit_code);

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -92,9 +91,8 @@ int main(int argc, char** argv) {
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
   }
-  if (std::fflush(stdout) != 0 && errno != EPIPE) {
-    fmt::print(stderr, "error: stdout: cannot write the output\n");
-    return prepack::cli::kExitSystem;
+  if (const int error = prepack::cli::FinishPrinting(); error != 0) {
+    return prepack::cli::Fail(prepack::SystemError("stdout", "cannot write the output", error));
   }
   return exit_code;
 }

@@ -36,7 +36,7 @@ std::string ModulesText(const VerifyReport& report) {
                {"GEMM"}});
   for (const ModuleVerification& module : report.modules) {
     table.AddRow(
-        {Printable(module.module), module.layout, ExactText(module),
+        {Printable(module.module), Printable(module.layout), ExactText(module),
          module.max_scale_difference ? fmt::format("{:.1e}", *module.max_scale_difference) : "-",
          DecibelText(module.kernel_sqnr_db), DecibelText(module.end_to_end_sqnr_db),
          module.gemm_implementation.empty()
@@ -96,6 +96,10 @@ ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const CommonOptions& 
       if (common.quiet) Fail(CheckFailed(report->folder, "the verification failed"));
       return kExitCheckFailed;
     case LevelState::kNotRun:
+      if (common.quiet) {
+        Fail(Unavailable(report->folder, "not all of the verification could run")
+                 .Hint("Run `prepack verify` without -q to see why"));
+      }
       return kExitNotRun;
   }
   return kExitDone;

@@ -274,6 +274,8 @@ class Verify(harness.ToolTest):
         result = self.run_tool("verify", out, "--source", source, "--min-sqnr", "90")
         self.assertEqual(result.returncode, 1)
         self.assertIn("end-to-end SQNR is too low", result.stdout)
+        for bar in ("nan", "-1", "inf", "x"):
+            self.assert_fails(2, ["--min-sqnr"], "verify", out, "--min-sqnr", bar)
 
     def test_another_source_fails(self):
         out = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu")
@@ -324,12 +326,14 @@ class Shell(harness.ToolTest):
         self.assertEqual((result.returncode, result.stderr), (0, b""))
 
     def test_full_stdout_is_an_error(self):
-        with open("/dev/full", "w") as full:
-            result = subprocess.run(
-                [TOOL, "targets"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
-            )
-        self.assertEqual(result.returncode, 4)
-        self.assertIn("stdout", result.stderr)
+        large = ["inspect", CHECKPOINTS / "ct-w4a16-g128-sym", "--json"]
+        for command in (["targets"], large):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run(
+                    [TOOL, *command], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+                )
+            self.assertEqual(result.returncode, 4)
+            self.assertIn("stdout: cannot write", result.stderr)
 
     def test_usage(self):
         self.assert_fails(2, ["--target"], "convert", "a", "-o", "b")

@@ -57,6 +57,9 @@ TEST_CASE("modules whose record does not fit their layout are refused") {
        [](ModuleRecord& m) { m.parts.at("weight_scale").dtype = DType::kF16; }},
       {ErrorKind::kMalformed, "part weight_scale is not what",
        [](ModuleRecord& m) { m.scheme.group_size = 64; }},
+      {ErrorKind::kMalformed,
+       "part weight has the name of another tensor (found model.layers.0.mlp.up_proj.weight",
+       [](ModuleRecord& m) { m.parts.at("weight").tensor = "model.layers.0.mlp.up_proj.weight"; }},
       {ErrorKind::kUnsupported, "does not know the layout (found vllm-cpu/next)",
        [](ModuleRecord& m) { m.layout = "vllm-cpu/next"; }},
   };
@@ -76,6 +79,39 @@ TEST_CASE("reads stay inside a part") {
   testing::RequireOk(folder.Read(part, part.bytes() - 16, buffer));
   CheckError(folder.Read(part, part.bytes() - 15, buffer), ErrorKind::kMalformed, "fewer bytes");
   CheckError(folder.Read(part, UINT64_MAX - 3, buffer), ErrorKind::kMalformed, "fewer bytes");
+}
+
+// Verifies a folder whose manifest was edited and hashed again.
+VerifyReport VerifyEdited(const std::function<void(Manifest&)>& edit) {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  Manifest manifest = Value(ReadManifest(temp / "out"));
+  edit(manifest);
+  std::filesystem::remove(temp / "out" / kManifestName);
+  testing::RequireOk(WriteTextFile(temp / "out" / kManifestName, ManifestText(manifest)));
+  VerifyOptions options;
+  options.folder = temp / "out";
+  options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
+  options.engine = EngineChoice::kReference;
+  Progress progress;
+  return Value(Verify(options, progress));
+}
+
+TEST_CASE("a manifest that is consistent but not true does not pass") {
+  CHECK(VerifyEdited([](Manifest&) {}).Verdict() == LevelState::kPassed);
+  const std::vector<std::function<void(Manifest&)>> lies = {
+      [](Manifest& m) { m.source_fingerprint = std::string(32, '0'); },
+      [](Manifest& m) { m.modules.at(kModule).source_xxh3_128 = std::string(32, '0'); },
+      [](Manifest& m) { m.modules.at(kModule).scale_rounding = "F32 to BF16, nearest even"; },
+      [](Manifest& m) { m.modules.at(kModule).parts.at("weight").xxh3_128 = std::string(32, '0'); },
+      [](Manifest& m) { m.files.erase("config.json"); },
+      [](Manifest& m) { m.target = "zentorch"; },
+      [](Manifest& m) { m.kept["nonsense"] = "why"; },
+  };
+  for (size_t i = 0; i < lies.size(); ++i) {
+    INFO("lie " << i);
+    CHECK(VerifyEdited(lies[i]).Verdict() == LevelState::kFailed);
+  }
 }
 
 TEST_CASE("a manifest of another layout version is noticed, and nothing is said to have passed") {

@@ -1,9 +1,9 @@
 #ifndef PREPACK_BASE_FLOAT_CONVERT_H_
 #define PREPACK_BASE_FLOAT_CONVERT_H_
 
-// Conversions between f32 and the two 16-bit floats. Narrowing rounds to nearest, ties to even,
-// keeps subnormals, turns overflow into infinity and keeps NaN a NaN. Widening is exact.
-// All are bit arithmetic: the result does not depend on the CPU or on its rounding mode.
+// Conversions between f32, the two 16-bit floats and, one way, FP8. Narrowing rounds to nearest,
+// ties to even, keeps subnormals, turns overflow into infinity and keeps NaN a NaN. Widening is
+// exact. All are bit arithmetic: the result does not depend on the CPU or on its rounding mode.
 
 #include <bit>
 #include <cstdint>
@@ -48,6 +48,19 @@ constexpr uint16_t F32ToF16(float value) {
   const uint32_t half = 1U << (shift - 1);
   const uint32_t odd = (significand >> shift) & 1U;
   return static_cast<uint16_t>(sign | ((significand + half - 1U + odd) >> shift));
+}
+
+// FP8 E4M3 as checkpoints store it ("fn"): no infinity, 0x7F and 0xFF are NaN, the largest is 448.
+constexpr float F8E4M3ToF32(uint8_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x80U) << 24;
+  const uint32_t exponent = (bits >> 3) & 0xFU;
+  const uint32_t mantissa = bits & 7U;
+  if ((bits & 0x7FU) == 0x7FU) return std::bit_cast<float>(sign | 0x7FC00000U);
+  if (exponent != 0)
+    return std::bit_cast<float>(sign | ((exponent + 120U) << 23) | (mantissa << 20));
+  // Subnormal: mantissa · 2^-9.
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-9F;
+  return sign != 0 ? -magnitude : magnitude;
 }
 
 }  // namespace prepack

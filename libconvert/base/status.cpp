@@ -53,6 +53,11 @@ Status&& Status::Hint(std::string_view text) && {
   return std::move(*this);
 }
 
+Status&& Status::Id(std::string_view text) && {
+  error_->id = text;
+  return std::move(*this);
+}
+
 Status&& Status::In(std::string_view outer) && {
   if (error_) {
     error_->where =

@@ -49,6 +49,9 @@ class [[nodiscard]] Status {
   Status&& Expected(std::string_view text) &&;
   Status& Hint(std::string_view text) &;
   Status&& Hint(std::string_view text) &&;
+  // A stable identifier of this very problem, for reports that scripts read; see
+  // formats/finding.h. Not part of the text.
+  Status&& Id(std::string_view text) &&;
   // Puts an outer place in front of `where`, e.g. the file, once it is known.
   Status&& In(std::string_view outer) &&;
 
@@ -59,6 +62,7 @@ class [[nodiscard]] Status {
   const std::string& found() const { return error_->found; }
   const std::string& expected() const { return error_->expected; }
   const std::string& hint() const { return error_->hint; }
+  const std::string& id() const { return error_->id; }  // empty: none was given
 
   // "WHERE: WHAT (found …, expected …). HINT", on one line: control characters that come from a
   // hostile file are shown as \xNN. Empty when ok().
@@ -72,6 +76,7 @@ class [[nodiscard]] Status {
     std::string found;
     std::string expected;
     std::string hint;
+    std::string id;
   };
   std::unique_ptr<Error> error_;
 };

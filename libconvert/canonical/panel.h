@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <span>
 
+#include "canonical/scheme.h"
+
 namespace prepack {
 
 // Output channels [n0, n0 + rows) by input channels [k0, k0 + cols) of a module.
@@ -21,25 +23,27 @@ struct PanelRange {
   friend bool operator==(const PanelRange&, const PanelRange&) = default;
 };
 
-// A panel of 4-bit codes: row-major, two codes per byte, even input channel in the low half.
+// A panel of codes: row-major. Codes of CodeType::kU4 lie two per byte, the even input channel in
+// the low half; k0 and cols of such a panel are even.
 //
 //     byte   0      1      2
 //     row 0  k1|k0  k3|k2  k5|k4  …      (high half | low half)
 //     row 1  starts PanelRowBytes(cols) later
 //
-// This is how compressed-tensors stores codes, so the most common reader copies bytes.
-// k0 and cols of a panel are even.
-constexpr size_t PanelRowBytes(uint64_t cols) {
-  return static_cast<size_t>((cols + 1) / 2);
+// This is how compressed-tensors stores codes, so the most common reader copies bytes. All other
+// codes take one byte each.
+constexpr size_t PanelRowBytes(CodeType code, uint64_t cols) {
+  return static_cast<size_t>(IsNibble(code) ? (cols + 1) / 2 : cols);
 }
-constexpr size_t PanelBytes(const PanelRange& range) {
-  return static_cast<size_t>(range.rows) * PanelRowBytes(range.cols);
+constexpr size_t PanelBytes(CodeType code, const PanelRange& range) {
+  return static_cast<size_t>(range.rows) * PanelRowBytes(code, range.cols);
 }
 
-// Code of row `row` and column `col`, both counted from the start of the panel.
-inline uint8_t PanelCode(std::span<const std::byte> panel, uint64_t cols, uint64_t row,
-                         uint64_t col) {
-  const auto byte = std::to_integer<unsigned>(panel[row * PanelRowBytes(cols) + col / 2]);
+// The bits of code [row, col], both counted from the start of the panel.
+inline uint8_t PanelCode(CodeType code, std::span<const std::byte> panel, uint64_t cols,
+                         uint64_t row, uint64_t col) {
+  if (!IsNibble(code)) return std::to_integer<uint8_t>(panel[row * cols + col]);
+  const auto byte = std::to_integer<unsigned>(panel[row * PanelRowBytes(code, cols) + col / 2]);
   return static_cast<uint8_t>(col % 2 == 0 ? byte & 15U : byte >> 4);
 }
 

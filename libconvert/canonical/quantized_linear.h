@@ -3,25 +3,41 @@
 
 // One quantized linear layer in the canonical layout: y = x · Wᵀ + bias with
 //
-//     W[n, k] = (code[n, k] − zero_point[n, k / group_size]) · scale[n, k / group_size]
+//     W[n, k] = (code[n, j] − zero_point[n, j / group_size]) · scale[n, j / group_size]
+//     k = k_order[j], or j where there is no k_order
 //
-// codes [N, K] unsigned, scales f32 [N, G] (an exact widening of what is stored), zero points u8
-// [N, G] in the domain of the codes. G = K / group_size.
+// codes [N, K], scales f32 [N, G] (an exact widening of what is stored), zero points u8 [N, G] in
+// the domain of the codes. G = ⌈K / group_size⌉: a last group may be short. Scales that several
+// output channels share (scheme().scale_rows) are repeated for each of them.
+//
+// k_order is there when the quantizer formed its groups over reordered input channels (activation
+// order): the permutation that makes groups contiguous. Codes are delivered in that order.
 //
 // Every reader delivers this and every layout consumes it; readers and layouts never know of each
 // other. An object describes; the bytes are read panel by panel when asked for, from any thread.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "base/result.h"
 #include "canonical/panel.h"
 #include "canonical/scheme.h"
 
 namespace prepack {
+
+// Static quantization of activations, as stored: x ≈ (q − zero_point) · scale, q of the scheme's
+// signed type.
+struct InputQuantization {
+  float scale = 0;
+  int32_t zero_point = 0;
+
+  friend bool operator==(const InputQuantization&, const InputQuantization&) = default;
+};
 
 class QuantizedLinear {
  public:
@@ -35,18 +51,24 @@ class QuantizedLinear {
   const Scheme& scheme() const { return scheme_; }
   uint64_t n() const { return n_; }  // output channels
   uint64_t k() const { return k_; }  // input channels
-  uint64_t groups() const { return k_ / scheme_.group_size; }
+  uint64_t groups() const { return CeilDiv(k_, scheme_.group_size); }
+  // Empty, or a permutation of [0, K), see above.
+  std::span<const uint32_t> k_order() const { return k_order_; }
+  // Of a scheme with static activations, else nullopt.
+  const std::optional<InputQuantization>& input() const { return input_; }
   // Dtype that the scales are stored in.
   DType stored_scale_dtype() const { return stored_scale_dtype_; }
   // Names of the source tensors that this module is made of, bias not included: it is not
-  // quantized and passes through like any other tensor.
+  // quantized and passes through like any other tensor. Experts that are stored in one tensor
+  // share it.
   const std::vector<std::string>& source_tensors() const { return source_tensors_; }
-  // Bytes of those tensors.
+  // Bytes of those tensors; of a shared one, this module's share.
   uint64_t source_bytes() const { return source_bytes_; }
 
   // Fills `out` (PanelBytes(range) bytes) with the codes of the panel. An odd number of columns is
   // allowed at the end of a row; the unused half byte is zero. A range outside the module or a
-  // buffer of another size is kUsage, here and below.
+  // buffer of another size is kUsage, here and below. Codes that the scheme does not have (outside
+  // its bits, FP8 NaN) are kMalformed.
   virtual Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const = 0;
   // Fills `out` [rows, G] with the scales of channels [n0, n0 + rows). Negative scales are legal.
   // NaN and infinity are kMalformed, and so is zero, unless every code of its group equals the zero
@@ -60,6 +82,8 @@ class QuantizedLinear {
   Scheme scheme_;
   uint64_t n_ = 0;
   uint64_t k_ = 0;
+  std::vector<uint32_t> k_order_;
+  std::optional<InputQuantization> input_;
   DType stored_scale_dtype_ = DType::kBF16;
   std::vector<std::string> source_tensors_;
   uint64_t source_bytes_ = 0;

@@ -19,6 +19,9 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxIndexBytes = uint64_t{256} << 20;
 
 constexpr std::string_view kConfigName = "config.json";
+// Where quantizers put copies of the quantization config, and Mistral its model config.
+constexpr std::array<std::string_view, 4> kSideConfigs = {
+    "params.json", "quant_config.json", "quantization_config.json", "quantize_config.json"};
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";
@@ -227,6 +230,12 @@ Status Checkpoint::OpenFolder() {
     Result<Json> config = ReadJsonFile(path_ / kConfigName, kMaxConfigBytes);
     if (!config.ok()) return config.status();
     config_ = *std::move(config);
+  }
+  for (const std::string_view name : kSideConfigs) {
+    if (std::ranges::find(side_files_, name) == side_files_.end()) continue;
+    Result<Json> config = ReadJsonFile(path_ / name, kMaxConfigBytes);
+    if (!config.ok()) return config.status();
+    side_configs_.emplace(name, *std::move(config));
   }
 
   WeightMap weight_map;

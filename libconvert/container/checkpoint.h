@@ -50,6 +50,9 @@ class Checkpoint {
   const std::filesystem::path& path() const { return path_; }
   // The parsed config.json, or an empty object when there is none.
   const Json& config() const { return config_; }
+  // The other JSON files of a quantizer, parsed, by file name: copies of the quantization config
+  // (quantize_config.json, quant_config.json, quantization_config.json) and params.json.
+  const std::map<std::string, Json, std::less<>>& side_configs() const { return side_configs_; }
   const std::vector<CheckpointFile>& files() const { return files_; }
   // By name, ascending.
   const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
@@ -72,6 +75,7 @@ class Checkpoint {
 
   std::filesystem::path path_;
   Json config_ = Json::object();
+  std::map<std::string, Json, std::less<>> side_configs_;
   std::vector<CheckpointFile> files_;
   std::map<std::string, StoredTensor, std::less<>> tensors_;
   std::vector<std::string> side_files_;

@@ -90,7 +90,7 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t k, std::string_view where) 
   scheme.group_size = *group_size;
   scheme.symmetric = *symmetric;
   const std::optional<Granularity> parsed = GranularityFromName(*granularity);
-  if (!parsed) {
+  if (parsed != Granularity::kChannel && parsed != Granularity::kGroup) {
     return Malformed(where, "unknown granularity").Found(*granularity).Expected("channel or group");
   }
   scheme.granularity = *parsed;

@@ -24,7 +24,7 @@ ModulePacker::ModulePacker(const ModulePlan& module, const PackedModuleOutput& o
 
 Status ModulePacker::PackCodes(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = module_.linear->k()};
-  buffers.panel.resize(PanelBytes(range));
+  buffers.panel.resize(PanelBytes(module_.linear->scheme().code, range));
   if (Status status = module_.linear->ReadCodes(range, buffers.panel); !status.ok()) return status;
 
   const Placement placement = module_.chosen->place(module_.request, PartRole::kWeight, n0, rows);

@@ -10,7 +10,7 @@ namespace {
 Json Summary(const ModuleRecord& module) {
   return {{"layout", module.layout},
           {"scheme", SchemeName(module.scheme)},
-          {"bits", CodeBits(module.scheme.code)},
+          {"bits", module.scheme.bits},
           {"group_size", module.scheme.granularity == Granularity::kChannel
                              ? Json(-1)
                              : Json(module.scheme.group_size)},

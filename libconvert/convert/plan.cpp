@@ -40,7 +40,8 @@ ModulePlan PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linea
                     .k = linear.k(),
                     .activation_dtype = plan.activation_dtype,
                     .stored_scale_dtype = linear.stored_scale_dtype(),
-                    .bias_dtype = BiasDType(checkpoint, linear.module())};
+                    .bias_dtype = BiasDType(checkpoint, linear.module()),
+                    .reordered = !linear.k_order().empty()};
   module.packed_bytes = linear.source_bytes();
   for (const Layout* layout : LayoutsOfTarget(plan.target->id)) {
     module.candidates.push_back({layout, layout->eligible(module.request)});

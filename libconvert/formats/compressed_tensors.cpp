@@ -52,11 +52,12 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
         .Expected(fmt::format("a target in {}.config_groups", config.where));
   }
   if (matcher.Ignored(module.name, module_class)) {
-    findings.Add(module.name, "the ignore list names the module, but it is quantized");
+    findings.Add("module-ignored-but-quantized", module.name,
+                 "the ignore list names the module, but it is quantized");
   }
   const CtGroup* other = matcher.GroupOfVllm(module.name, module_class);
   if (other != group && other->weights != group->weights) {
-    findings.Add(module.name,
+    findings.Add("module-ambiguous-group", module.name,
                  fmt::format("several config groups name the module: \"{}\" is used, as the "
                              "quantizer did; vLLM takes \"{}\"",
                              Printable(group->name), Printable(other->name)));
@@ -113,8 +114,9 @@ void ReportUnmatched(const std::vector<ModulePattern>& entries, const std::strin
     unmatched.resize(kMaxShown);
     unmatched.emplace_back("…");
   }
-  findings.Add(where, fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
-                                  entries.size(), fmt::join(unmatched, ", ")));
+  findings.Add("config-pattern-unmatched", where,
+               fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
+                           entries.size(), fmt::join(unmatched, ", ")));
 }
 
 // Why a checkpoint that declares this format has no module that is quantized.
@@ -136,12 +138,12 @@ Status NothingQuantized(const CtConfig& config) {
 }  // namespace
 
 bool DetectCompressedTensors(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint.config());
+  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
   return config.ok() && config->method == "compressed-tensors";
 }
 
 Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint.config());
+  const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint);
   if (!declared.ok()) return declared.status();
   const Result<CtConfig> config = ParseCtConfig(*declared);
   if (!config.ok()) return config.status();
@@ -157,7 +159,8 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
     if (!storage.ok()) return storage.status();
     if (*storage == CtStorage::kPlain) {
       if (IsTargetedFloat(matcher, module)) {
-        findings.Add(module.name, "a config group names the module, but it is not quantized");
+        findings.Add("module-targeted-but-plain", module.name,
+                     "a config group names the module, but it is not quantized");
       }
       continue;
     }

@@ -69,14 +69,14 @@ Status CompressedTensorsLinear::ReadCodes(const PanelRange& range, std::span<std
   const bool inside = range.n0 <= n_ && range.rows <= n_ - range.n0 && range.k0 <= k_ &&
                       range.cols <= k_ - range.k0;
   const bool even = range.k0 % 2 == 0 && (range.cols % 2 == 0 || range.k0 + range.cols == k_);
-  if (!inside || !even || out.size() != PanelBytes(range)) {
+  if (!inside || !even || out.size() != PanelBytes(scheme_.code, range)) {
     return Usage(module_, "the panel does not fit the module")
         .Found(fmt::format("channels {}+{}, inputs {}+{}, {} bytes", range.n0, range.rows, range.k0,
                            range.cols, out.size()))
         .Expected(fmt::format("within [{}, {}], at even inputs", n_, k_));
   }
   const uint64_t stored = StoredRowBytes(k_);
-  const size_t wanted = PanelRowBytes(range.cols);
+  const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
   if (wanted == stored) {
     Status status = checkpoint_.Read(packed_, range.n0 * stored, out);
     if (!status.ok()) return status;
@@ -140,11 +140,11 @@ Status CompressedTensorsLinear::CheckZeroScale(uint64_t n, uint64_t group) const
     // A group of odd size can begin in the high half of a byte.
     const uint64_t first = k - k % 2;
     const uint64_t last = std::min<uint64_t>(end, first + 2 * bytes.size());
-    const auto chunk = std::span(bytes).first(PanelRowBytes(last - first));
+    const auto chunk = std::span(bytes).first(PanelRowBytes(scheme_.code, last - first));
     status = checkpoint_.Read(packed_, n * StoredRowBytes(k_) + first / 2, chunk);
     if (!status.ok()) return status;
     for (; k < last; ++k) {
-      const uint8_t code = PanelCode(chunk, last - first, 0, k - first);
+      const uint8_t code = PanelCode(scheme_.code, chunk, last - first, 0, k - first);
       if (code == zero_point) continue;
       return Malformed(checkpoint_.Where(scale_),
                        fmt::format("scale [{}, {}] is zero, but the group has weights", n, group))
@@ -159,7 +159,7 @@ Status CompressedTensorsLinear::ReadZeroPoints(uint64_t n0, uint64_t rows,
                                                std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok()) return status;
-  const uint8_t symmetric = ZeroOfSymmetric(scheme_.code);
+  const uint8_t symmetric = ZeroOfSymmetric(scheme_);
   switch (zero_points_) {
     case CtZeroPoints::kNone:
       std::fill(out.begin(), out.end(), symmetric);

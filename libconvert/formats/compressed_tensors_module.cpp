@@ -138,10 +138,6 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
 
 }  // namespace
 
-std::string ShowShape(std::span<const uint64_t> shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
 std::string_view CtModule::SuffixOf(const StoredTensor& tensor) const {
   const std::string_view full = tensor.name;
   return name.empty() ? full : full.substr(name.size() + 1);

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "container/checkpoint.h"
+#include "formats/module_tensors.h"
 
 namespace prepack {
 
@@ -40,9 +41,6 @@ enum class CtStorage : uint8_t {
 // Decides by the tensors alone. Storage that is known but not read is kUnsupported and named;
 // tensors that cannot belong together are kMalformed.
 Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module);
-
-// "[4, 8]", for errors.
-std::string ShowShape(std::span<const uint64_t> shape);
 
 }  // namespace prepack
 

@@ -126,7 +126,8 @@ Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const CtModule& module,
         .Hint(
             "Save the model again; a channel-wise scale does not tell how many codes are padding");
   }
-  findings.Add(module.name, "weight_shape is missing; K follows from groups and group size");
+  findings.Add("shape-recovered", module.name,
+               "weight_shape is missing; K follows from groups and group size");
   return *k;
 }
 
@@ -180,14 +181,14 @@ Result<CtZeroPoints> CheckZeroPoint(const Checkpoint& checkpoint, const CtModule
       return Malformed(module.name, "weight_zero_point is missing, but the scheme is asymmetric")
           .Hint("A shard is missing, or the config is wrong");
     }
-    findings.Add(module.name,
+    findings.Add("zero-point-recovered", module.name,
                  "weight_zero_point is missing in an asymmetric module; read as all zero, as "
                  "compressed-tensors before 0.9.3 stored it");
     return CtZeroPoints::kNone;
   }
   const StoredTensor& zero_point = *module.zero_point;
   if (symmetric) {
-    findings.Add(module.name,
+    findings.Add("zero-point-leftover", module.name,
                  "weight_zero_point is present in a symmetric module; accepted if all are zero");
   }
   if (zero_point.dtype == DType::kI32) {
@@ -244,7 +245,8 @@ Status CheckGroupIndex(const Checkpoint& checkpoint, const CtModule& module, uin
     return Unsupported(checkpoint.Where(g_idx), "activation order (weight_g_idx) is not read")
         .Hint("Quantize the model with actorder \"static\", which needs no reordering");
   }
-  findings.Add(module.name, "weight_g_idx keeps the natural order and is not needed");
+  findings.Add("order-unneeded", module.name,
+               "weight_g_idx keeps the natural order and is not needed");
   return {};
 }
 
@@ -263,7 +265,8 @@ Status CheckOthers(const Checkpoint& checkpoint, const CtModule& module, Finding
                        "the config says nothing of quantized activations, but this tensor does");
     }
     if (std::find(kPassing.begin(), kPassing.end(), suffix) == kPassing.end()) {
-      findings.Add(tensor->name, "unknown tensor of a quantized module; passed through");
+      findings.Add("tensor-unknown", tensor->name,
+                   "unknown tensor of a quantized module; passed through");
     }
   }
   return {};
@@ -306,7 +309,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribePackQuantized(const Checkpoint&
     status = CheckGroupIndex(checkpoint, module, *k, scheme->group_size, findings);
     if (!status.ok()) return status;
   } else if (weights.actorder == CtActOrder::kGroup) {
-    findings.Add(module.name,
+    findings.Add("order-missing", module.name,
                  "the config says activation order, but weight_g_idx is missing: natural order");
   }
   status = CheckOthers(checkpoint, module, findings);

@@ -1,26 +1,28 @@
 #include "formats/finding_tally.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 namespace prepack {
 
-void FindingTally::Add(std::string_view where, std::string_view message) {
-  const auto [it, added] = places_.try_emplace(std::string(message), findings_.size());
-  if (added) {
-    findings_.push_back({std::string(where), std::string(message)});
-    more_.push_back(0);
-  } else {
-    ++more_[it->second];
+void FindingTally::Add(FindingId id, std::string_view where, std::string_view message) {
+  const FindingKind& kind = id.kind();
+  std::string key(kind.id);
+  key += '\n';
+  key += message;
+  const auto [it, added] = places_.try_emplace(std::move(key), findings_.size());
+  if (!added) {
+    ++findings_[it->second].more;
+    return;
   }
+  findings_.push_back({.id = kind.id,
+                       .severity = kind.severity,
+                       .where = std::string(where),
+                       .message = std::string(message),
+                       .hint = kind.hint,
+                       .more = 0});
 }
 
 std::vector<Finding> FindingTally::Take() {
-  for (size_t i = 0; i < findings_.size(); ++i) {
-    if (more_[i] > 0) findings_[i].message += fmt::format(" (and {} more like it)", more_[i]);
-  }
-  more_.clear();
   places_.clear();
   return std::exchange(findings_, {});
 }

@@ -13,14 +13,9 @@
 #include "base/result.h"
 #include "canonical/quantized_linear.h"
 #include "container/checkpoint.h"
+#include "formats/finding.h"
 
 namespace prepack {
-
-// Something about a checkpoint that the user should know, but that does not stop the work.
-struct Finding {
-  std::string where;    // module, tensor or field
-  std::string message;  // a sentence, with the numbers
-};
 
 // A checkpoint as its format's reader understands it. Refers to the Checkpoint, which must live
 // longer.
@@ -29,6 +24,9 @@ struct QuantizedModel {
   Json quantization_config;
   std::vector<std::unique_ptr<QuantizedLinear>> modules;  // ascending by module name
   std::vector<Finding> findings;
+  // Of modules that are quantized but cannot be read; `modules` lacks them. See below for who
+  // looks.
+  std::vector<Status> errors;
 
   // The module of this name, or null.
   const QuantizedLinear* Find(std::string_view module) const;
@@ -38,16 +36,20 @@ struct Format {
   std::string_view id;
   // True when the checkpoint says that it is of this format.
   bool (*detect)(const Checkpoint& checkpoint);
-  // Describes every quantized module, from headers and configuration only. Sound but unsupported
-  // input is kUnsupported, contradictory or incomplete input is kMalformed.
+  // Describes every quantized module, from headers, configuration and a few small tensors. Sound
+  // but unsupported input is kUnsupported, contradictory or incomplete input is kMalformed. What
+  // concerns single modules is put into `errors`, so that a report can name them all.
   Result<QuantizedModel> (*read)(const Checkpoint& checkpoint);
 };
 
 std::span<const Format> AllFormats();
 
 // Reads with the format that the checkpoint declares. No declaration, or one that no reader knows,
-// is kUnsupported and lists what is known.
+// is kUnsupported and says what to do. A module that cannot be read fails the whole.
 Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint);
+// The same for those who report on a checkpoint rather than use it: errors of single modules stay
+// in the result, which may then have no module at all.
+Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint);
 
 }  // namespace prepack
 

@@ -1,7 +1,11 @@
 #include "formats/quantization_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "formats/json_fields.h"
@@ -10,59 +14,124 @@ namespace prepack {
 
 namespace {
 
-constexpr std::string_view kConfigFile = "config.json";
+constexpr std::array<std::string_view, 3> kCopies = {"quantize_config.json", "quant_config.json",
+                                                     "quantization_config.json"};
 
-// The place and the value of the first declaration.
-std::optional<QuantizationConfig> Locate(const Json& config) {
-  const auto found = [](std::string path, const Json* fields) {
-    return QuantizationConfig{std::string(kConfigFile) + ": " + std::move(path), "", fields};
-  };
-  if (const Json* fields = JsonMember(config, "quantization_config")) {
-    return found("quantization_config", fields);
+// Places where a declaration may stand, each with what stands there.
+class Places {
+ public:
+  void Add(std::string where, const Json* fields) {
+    if (fields != nullptr) found_.push_back({std::move(where), "", fields});
   }
-  if (const Json* text_config = JsonMember(config, "text_config")) {
-    if (const Json* fields = JsonMember(*text_config, "quantization_config")) {
-      return found("text_config.quantization_config", fields);
+  void AddMember(std::string_view where, const Json& object, std::string_view key) {
+    Add(fmt::format("{}: {}", where, key), JsonMember(object, key));
+  }
+  std::vector<QuantizationConfig> Take() { return std::move(found_); }
+
+ private:
+  std::vector<QuantizationConfig> found_;
+};
+
+std::vector<QuantizationConfig> Locate(const Checkpoint& checkpoint) {
+  Places places;
+  const Json& config = checkpoint.config();
+  places.AddMember("config.json", config, "quantization_config");
+  for (const std::string_view nested : {"text_config", "llm_config"}) {
+    if (const Json* inner = JsonMember(config, nested)) {
+      places.Add(fmt::format("config.json: {}.quantization_config", nested),
+                 JsonMember(*inner, "quantization_config"));
     }
   }
-  if (const Json* fields = JsonMember(config, "compression_config")) {
-    return found("compression_config", fields);
+  places.AddMember("config.json", config, "compression_config");
+  const auto& side = checkpoint.side_configs();
+  if (const auto params = side.find("params.json"); params != side.end() && config.empty()) {
+    places.AddMember("params.json", params->second, "quantization_config");
+    places.AddMember("params.json", params->second, "quantization");
   }
-  return std::nullopt;
+  for (const std::string_view name : kCopies) {
+    if (const auto copy = side.find(name); copy != side.end()) {
+      places.Add(std::string(name), &copy->second);
+    }
+  }
+  return places.Take();
+}
+
+// The names that vLLM and transformers know one method by.
+std::string CanonicalMethod(std::string_view name) {
+  std::string method = LowerCase(name);
+  std::ranges::replace(method, '_', '-');
+  if (method == "intel/auto-round" || method == "inc") return "auto-round";
+  return method;
+}
+
+// The method that only one quantizer's keys can mean; empty when they do not tell.
+std::string MethodOfKeys(const Json& fields) {
+  const auto has = [&](std::string_view key) { return fields.contains(key); };
+  if (has("config_groups")) return "compressed-tensors";
+  if (has("autoround_version")) return "auto-round";
+  if (has("zero_point") || has("w_bit") || has("q_group_size")) return "awq";
+  if (has("bits") && (has("desc_act") || has("sym") || has("true_sequential"))) return "gptq";
+  return "";
+}
+
+// Fills in the method, and steps into a declaration that stands once more inside itself, as some
+// tools wrote it.
+Status Complete(QuantizationConfig& config) {
+  Status object = RequireObject(*config.fields, config.where);
+  if (!object.ok()) return object;
+  if (const Json* inner = JsonMember(*config.fields, "quantization_config")) {
+    config.where = FieldPath(config.where, "quantization_config");
+    config.fields = inner;
+    object = RequireObject(*inner, config.where);
+    if (!object.ok()) return object;
+  }
+  for (const std::string_view key : {"quant_method", "method"}) {
+    Result<std::optional<std::string>> method = OptionalString(*config.fields, key, config.where);
+    if (!method.ok()) return method.status();
+    if (*method) {
+      config.method = CanonicalMethod(**method);
+      return {};
+    }
+  }
+  config.method = MethodOfKeys(*config.fields);
+  return {};
 }
 
 }  // namespace
 
-Result<QuantizationConfig> FindQuantizationConfig(const Json& config) {
-  std::optional<QuantizationConfig> found = Locate(config);
-  if (!found) {
-    return Unsupported(kConfigFile, "the checkpoint is not quantized: no quantization_config")
-        .Hint(
-            "Quantize it first, or name the folder that holds the config.json of the "
-            "quantized model");
+Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint) {
+  std::vector<QuantizationConfig> configs = Locate(checkpoint);
+  for (QuantizationConfig& config : configs) {
+    Status status = Complete(config);
+    if (!status.ok()) return status;
   }
-  Status object = RequireObject(*found->fields, found->where);
-  if (!object.ok()) return object;
-  // Some tools wrote the whole declaration once more inside itself.
-  if (const Json* inner = JsonMember(*found->fields, "quantization_config")) {
-    found->where = FieldPath(found->where, "quantization_config");
-    found->fields = inner;
-    object = RequireObject(*inner, found->where);
-    if (!object.ok()) return object;
+  if (configs.empty()) return configs;
+  const QuantizationConfig& first = configs.front();
+  if (first.method.empty()) {
+    return Unsupported(first.where, "quant_method is missing, so the format is unknown")
+        .Id("config-method-missing");
   }
+  for (QuantizationConfig& config : configs) {
+    if (config.method.empty()) config.method = first.method;
+    if (config.method == first.method) continue;
+    return Malformed(config.where, "two declarations name different quantization methods")
+        .Found(fmt::format("\"{}\"", Printable(config.method)))
+        .Expected(fmt::format("\"{}\", as {} says", Printable(first.method), first.where))
+        .Hint("Remove the one that does not belong to these weights")
+        .Id("config-conflict");
+  }
+  return configs;
+}
 
-  Result<std::optional<std::string>> method =
-      OptionalString(*found->fields, "quant_method", found->where);
-  if (!method.ok()) return method.status();
-  if (*method) {
-    found->method = LowerCase(**method);
-    std::replace(found->method.begin(), found->method.end(), '_', '-');
-  } else if (found->fields->contains("config_groups")) {
-    found->method = "compressed-tensors";  // the only format with this key; it is its default
-  } else {
-    return Unsupported(found->where, "quant_method is missing, so the format is unknown");
-  }
-  return std::move(*found);
+Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint) {
+  Result<std::vector<QuantizationConfig>> configs = FindQuantizationConfigs(checkpoint);
+  if (!configs.ok()) return configs.status();
+  if (!configs->empty()) return std::move(configs->front());
+  return Unsupported("config.json", "the checkpoint is not quantized: no quantization_config")
+      .Hint(
+          "Quantize it first, or name the folder that holds the config.json of the quantized "
+          "model")
+      .Id("config-missing");
 }
 
 }  // namespace prepack

@@ -2,16 +2,25 @@
 #define PREPACK_FORMATS_QUANTIZATION_CONFIG_H_
 
 // Where a checkpoint declares how it is quantized. The places are those that transformers, vLLM
-// (model_loader/weight_utils.py) and compressed-tensors (utils/safetensors_load.py) look into, and
-// in their order:
+// (model_loader/weight_utils.py), compressed-tensors (utils/safetensors_load.py) and GPTQModel
+// (quantization/config.py) look into:
 //
 //     config.json: quantization_config
-//     config.json: text_config.quantization_config     (multimodal models)
+//     config.json: text_config.quantization_config     (multimodal models; also llm_config)
 //     config.json: compression_config                  (compressed-tensors before 0.5)
+//     params.json: quantization_config, quantization   (Mistral, when there is no config.json)
+//     quantize_config.json                             (AutoGPTQ, GPTQModel: the same again)
+//     quant_config.json                                (early AWQ)
+//     quantization_config.json                         (AutoRound: the same again)
+//
+// Readers disagree about which copy counts. The first one is taken here; formats that have copies
+// compare them and refuse a checkpoint whose copies differ in what the weights mean.
 
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "container/checkpoint.h"
 #include "container/json_strict.h"
 
 namespace prepack {
@@ -19,12 +28,16 @@ namespace prepack {
 struct QuantizationConfig {
   std::string where;   // "config.json: quantization_config", for errors
   std::string method;  // quant_method in lower case with - for _: "compressed-tensors", "gptq"
-  const Json* fields = nullptr;  // points into the config that was searched
+  const Json* fields = nullptr;  // points into the checkpoint
 };
 
-// Finds the declaration in a parsed config.json. None is kUnsupported ("not quantized"), one that
-// is not an object, or whose quant_method is not a string, is kMalformed.
-Result<QuantizationConfig> FindQuantizationConfig(const Json& config);
+// Every declaration, in the order above. One that is not an object, or whose quant_method is not a
+// string, is kMalformed; so is a quant_method that differs from the first one's. A declaration
+// without quant_method gets that of the first, or the one that its keys tell.
+Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint);
+
+// The first of them; none is kUnsupported ("not quantized").
+Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint);
 
 }  // namespace prepack
 

@@ -1,10 +1,9 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "formats/compressed_tensors.h"
+#include "formats/foreign_methods.h"
 #include "formats/format.h"
 #include "formats/quantization_config.h"
 
@@ -38,20 +37,24 @@ std::span<const Format> AllFormats() {
   return kFormats;
 }
 
-Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint) {
+Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   for (const Format& format : kFormats) {
     if (format.detect(checkpoint)) return format.read(checkpoint);
   }
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint.config());
+  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
   if (!config.ok()) return config.status();
   if (config->method == "prepack") {
     return Unsupported(config->where, "the folder is already packed")
-        .Hint("Convert the source checkpoint that it was made from");
+        .Hint("Convert the source checkpoint that it was made from")
+        .Id("already-packed");
   }
-  return Unsupported(config->where, fmt::format("{} checkpoints are not read", config->method))
-      .Found(fmt::format("quant_method \"{}\"", config->method))
-      .Expected(KnownFormats())
-      .Hint("Quantize the model to one of these formats");
+  return RefuseMethod(config->method, config->where, KnownFormats());
+}
+
+Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint) {
+  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint);
+  if (model.ok() && !model->errors.empty()) return std::move(model->errors.front());
+  return model;
 }
 
 }  // namespace prepack

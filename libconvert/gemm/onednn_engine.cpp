@@ -57,7 +57,7 @@ void WidenChannel(const W4A16Problem& problem, uint64_t n, std::span<float> weig
   for (uint64_t k = 0; k < problem.k; ++k) {
     const uint64_t group = n * groups + k / problem.group_size;
     const int zero_point = problem.zero_points.empty() ? 8 : problem.zero_points[group];
-    const int code = PanelCode(problem.codes, problem.k, n, k);
+    const int code = PanelCode(CodeType::kU4, problem.codes, problem.k, n, k);
     weights[k] = static_cast<float>(code - zero_point) * problem.scales[group];
   }
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "convert/manifest.h"
+#include "formats/finding_tally.h"
 #include "io/output_folder.h"
 
 namespace prepack {
@@ -56,9 +57,11 @@ void DescribePacked(const Manifest& manifest, InspectReport& report) {
     }
     report.modules.push_back(std::move(module));
   }
+  FindingTally findings;
   for (const auto& [module, why] : manifest.kept) {
-    report.findings.push_back({module, "left as stored: " + why});
+    findings.Add("module-kept", module, "left as stored: " + why);
   }
+  report.findings = findings.Take();
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ ProbeModule MakeProbe(const PackRequest& request) {
     probe.scales.push_back(random.Below(4) == 0 ? -magnitude : magnitude);
     // The first zero points are the extremes, the others anything.
     const uint64_t zero_point = i == 0 ? 0 : i == 1 ? 15 : random.Below(16);
-    probe.zero_points.push_back(request.scheme.symmetric ? ZeroOfSymmetric(request.scheme.code)
+    probe.zero_points.push_back(request.scheme.symmetric ? ZeroOfSymmetric(request.scheme)
                                                          : static_cast<uint8_t>(zero_point));
   }
   return probe;
@@ -70,9 +70,12 @@ std::string PackingFingerprint(const Layout& layout, Isa isa) {
     for (const DType activations : {DType::kBF16, DType::kF16}) {
       PackRequest request;
       request.scheme = {.code = CodeType::kU4,
+                        .bits = 4,
                         .granularity = Granularity::kGroup,
                         .group_size = kProbeGroup,
-                        .symmetric = symmetric};
+                        .scale_rows = 1,
+                        .symmetric = symmetric,
+                        .activations = {}};
       request.n = kProbeN;
       request.k = kProbeK;
       request.activation_dtype = activations;

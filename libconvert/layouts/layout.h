@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checked.h"
 #include "base/dtype.h"
 #include "base/isa.h"
 #include "base/result.h"
@@ -34,8 +35,9 @@ struct PackRequest {
   DType activation_dtype = DType::kBF16;  // dtype of x and y at run time
   DType stored_scale_dtype = DType::kBF16;
   std::optional<DType> bias_dtype;  // none: the module has no bias
+  bool reordered = false;           // the module has a k_order
 
-  uint64_t groups() const { return k / scheme.group_size; }
+  uint64_t groups() const { return CeilDiv(k, scheme.group_size); }
 };
 
 // Yes, or no with a reason: a sentence with numbers, e.g.

@@ -31,14 +31,34 @@ Eligibility AllOf(std::initializer_list<Eligibility> verdicts) {
 }
 
 Eligibility FourBitCodes(const PackRequest& request) {
-  const uint32_t bits = CodeBits(request.scheme.code);
-  if (bits == 4) return Eligibility::Yes();
-  return Eligibility::No(fmt::format("the codes have {} bits: the kernel reads 4-bit codes", bits));
+  const Scheme& scheme = request.scheme;
+  if (scheme.code == CodeType::kU4 && scheme.bits == 4) return Eligibility::Yes();
+  if (scheme.code == CodeType::kF8E4M3) {
+    return Eligibility::No("the weights are FP8: the kernel reads 4-bit codes");
+  }
+  return Eligibility::No(fmt::format("the codes have {} bit{}: the kernel reads 4-bit codes",
+                                     scheme.bits, scheme.bits == 1 ? "" : "s"));
 }
 
 Eligibility NoActivationQuantization(const PackRequest& request) {
-  if (request.scheme.activations == ActivationQuantization::kNone) return Eligibility::Yes();
+  if (request.scheme.activations.type == ActivationType::kNone) return Eligibility::Yes();
   return Eligibility::No("the checkpoint quantizes activations: the kernel takes them in 16 bits");
+}
+
+Eligibility ScalesPerChannelOrGroup(const PackRequest& request) {
+  const Granularity granularity = request.scheme.granularity;
+  if (granularity == Granularity::kChannel || granularity == Granularity::kGroup) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(fmt::format(
+      "the scales are per {}: the kernel takes them per output channel, or per group of inputs",
+      GranularityName(granularity)));
+}
+
+Eligibility NaturalInputOrder(const PackRequest& request) {
+  if (!request.reordered) return Eligibility::Yes();
+  return Eligibility::No(
+      "the checkpoint reorders input channels (act-order): the kernel takes groups of neighbours");
 }
 
 Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std::string_view why) {

@@ -21,6 +21,8 @@ Eligibility Eligible(const PackRequest& request) {
   return AllOf({
       FourBitCodes(request),
       NoActivationQuantization(request),
+      ScalesPerChannelOrGroup(request),
+      NaturalInputOrder(request),
       MultipleOf("K", request.k, kWna16Multiple, "the kernel takes 32 input channels at a time"),
       MultipleOf("N", request.n, kWna16Multiple, "the kernel takes 32 output channels at a time"),
       GroupsDivideK(request),
@@ -44,7 +46,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
 }
 
 uint64_t PanelRows(const PackRequest& request) {
-  return PanelRowsFor(request.k, kWna16Multiple);
+  return PanelRowsFor(request.scheme.code, request.k, kWna16Multiple);
 }
 
 Placement Place(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
@@ -76,7 +78,7 @@ uint8_t* Bytes(std::span<std::byte> span) {
 // Wna16WeightNibble, block by block: nibble (k, n % 16) of a block is nibble n % 16 of its word k.
 void PackCodes(const PackRequest& request, Isa isa, uint64_t rows, std::span<const std::byte> panel,
                std::span<std::byte> packed) {
-  const size_t row_bytes = PanelRowBytes(request.k);
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
   for (uint64_t n = 0; n < rows; n += kWna16Block) {
     NibbleTransposeFor(isa).rows_to_columns(Bytes(panel.subspan(n * row_bytes)), row_bytes,
                                             request.k, Bytes(packed.subspan(n * request.k / 2)));
@@ -85,7 +87,7 @@ void PackCodes(const PackRequest& request, Isa isa, uint64_t rows, std::span<con
 
 void UnpackCodes(const PackRequest& request, Isa isa, uint64_t rows,
                  std::span<const std::byte> packed, std::span<std::byte> panel) {
-  const size_t row_bytes = PanelRowBytes(request.k);
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
   for (uint64_t n = 0; n < rows; n += kWna16Block) {
     NibbleTransposeFor(isa).columns_to_rows(Bytes(packed.subspan(n * request.k / 2)), request.k,
                                             row_bytes, Bytes(panel.subspan(n * row_bytes)));

@@ -14,6 +14,8 @@ Eligibility Eligible(const PackRequest& request) {
   return AllOf({
       FourBitCodes(request),
       NoActivationQuantization(request),
+      ScalesPerChannelOrGroup(request),
+      NaturalInputOrder(request),
       MultipleOf("K", request.k, kCodesPerWord, "eight codes share a 32-bit word"),
       GroupsDivideK(request),
       ActivationsOneOf(request, {DType::kBF16}),
@@ -33,7 +35,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
 }
 
 uint64_t PanelRows(const PackRequest& request) {
-  return PanelRowsFor(request.k, 1);
+  return PanelRowsFor(request.scheme.code, request.k, 1);
 }
 
 Placement Place(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {

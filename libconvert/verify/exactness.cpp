@@ -62,8 +62,9 @@ struct Buffers {
 Status CompareCodes(const PackedModule& packed, const QuantizedLinear& source, uint64_t n0,
                     uint64_t rows, Buffers& buffers, Differences& differences) {
   const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = source.k()};
-  buffers.found_codes.resize(PanelBytes(range));
-  buffers.expected_codes.resize(PanelBytes(range));
+  const CodeType code = source.scheme().code;
+  buffers.found_codes.resize(PanelBytes(code, range));
+  buffers.expected_codes.resize(PanelBytes(code, range));
   Status status = packed.ReadCodes(n0, rows, buffers.packed, buffers.found_codes);
   if (status.ok()) status = source.ReadCodes(range, buffers.expected_codes);
   if (!status.ok()) return status;
@@ -71,8 +72,8 @@ Status CompareCodes(const PackedModule& packed, const QuantizedLinear& source, u
 
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t k = 0; k < range.cols; ++k) {
-      const unsigned found = PanelCode(buffers.found_codes, range.cols, row, k);
-      const unsigned expected = PanelCode(buffers.expected_codes, range.cols, row, k);
+      const unsigned found = PanelCode(code, buffers.found_codes, range.cols, row, k);
+      const unsigned expected = PanelCode(code, buffers.expected_codes, range.cols, row, k);
       if (found == expected) continue;
       if (differences.codes++ != 0) continue;
       differences.first_code = {n0 + row, k};

@@ -92,7 +92,8 @@ class ModuleGemm {
 
 Status ModuleGemm::RunEngine(uint64_t n0, uint64_t rows, Buffers& buffers) {
   const PackRequest& request = packed_.request();
-  buffers.codes.resize(PanelBytes({.n0 = n0, .rows = rows, .k0 = 0, .cols = request.k}));
+  buffers.codes.resize(
+      PanelBytes(request.scheme.code, {.n0 = n0, .rows = rows, .k0 = 0, .cols = request.k}));
   buffers.scales.resize(rows * request.groups());
   buffers.zero_points.resize(buffers.scales.size());
   buffers.y.resize(kGemmRows * rows);

@@ -136,7 +136,7 @@ Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byt
 Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
                                     std::span<uint8_t> zero_points) const {
   if (!parts_.contains(PartRole::kZeroPoint)) {
-    std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme.code));
+    std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme));
     return {};
   }
   Status status = ReadPart(PartRole::kZeroPoint, n0, rows, packed);

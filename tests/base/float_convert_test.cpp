@@ -144,5 +144,24 @@ TEST_CASE("a NaN stays a NaN, with its sign") {
   }
 }
 
+TEST_CASE("FP8 E4M3 widens exactly") {
+  CHECK(F8E4M3ToF32(0x00) == 0.0F);
+  CHECK(std::signbit(F8E4M3ToF32(0x80)));
+  CHECK(F8E4M3ToF32(0x01) == 0.001953125F);  // the smallest subnormal
+  CHECK(F8E4M3ToF32(0x07) == 7 * 0.001953125F);
+  CHECK(F8E4M3ToF32(0x08) == 0.015625F);  // the smallest normal
+  CHECK(F8E4M3ToF32(0x38) == 1.0F);
+  CHECK(F8E4M3ToF32(0xC8) == -4.0F);
+  CHECK(F8E4M3ToF32(0x4C) == 6.0F);
+  CHECK(F8E4M3ToF32(0x7E) == 448.0F);
+  CHECK(F8E4M3ToF32(0xFE) == -448.0F);
+  CHECK(std::isnan(F8E4M3ToF32(0x7F)));
+  CHECK(std::isnan(F8E4M3ToF32(0xFF)));
+  // Neighbours grow, so no code is decoded out of order.
+  for (unsigned bits = 1; bits < 0x7F; ++bits) {
+    CHECK(F8E4M3ToF32(static_cast<uint8_t>(bits)) > F8E4M3ToF32(static_cast<uint8_t>(bits - 1)));
+  }
+}
+
 }  // namespace
 }  // namespace prepack

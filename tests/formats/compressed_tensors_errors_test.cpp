@@ -35,7 +35,7 @@ Status ReadAll(const std::filesystem::path& folder) {
   if (!opened.ok()) return opened.status();
   for (const auto& module : opened->model.modules) {
     const PanelRange all{0, module->n(), 0, module->k()};
-    std::vector<std::byte> codes(PanelBytes(all));
+    std::vector<std::byte> codes(PanelBytes(CodeType::kU4, all));
     Status status = module->ReadCodes(all, codes);
     if (!status.ok()) return status;
     std::vector<float> scales(module->n() * module->groups());

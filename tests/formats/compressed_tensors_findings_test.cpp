@@ -57,8 +57,7 @@ const std::vector<Case>& Cases() {
          t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
          t.tensors.push_back({"model.k_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
        },
-       "model.k_proj",
-       "a config group names the module, but it is not quantized (and 1 more like it)"},
+       "model.k_proj", "a config group names the module, but it is not quantized"},
       {"a float layer that is ignored", SymmetricExample,
        [](T t) {
          Config(t)["ignore"] = {"model.q_proj"};

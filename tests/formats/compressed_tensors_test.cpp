@@ -145,12 +145,13 @@ TEST_CASE("Panels of any split give the codes of a whole read") {
             CAPTURE(k, n0, k0, range.rows, range.cols);
             for (uint64_t row = 0; row < range.rows; ++row) {
               for (uint64_t col = 0; col < range.cols; ++col) {
-                REQUIRE(PanelCode(panel, range.cols, row, col) ==
-                        PanelCode(whole, k, n0 + row, k0 + col));
+                REQUIRE(PanelCode(CodeType::kU4, panel, range.cols, row, col) ==
+                        PanelCode(CodeType::kU4, whole, k, n0 + row, k0 + col));
               }
               if (range.cols % 2 != 0) {
                 // The unused half of the last byte is zero, whatever the file holds.
-                CHECK(std::to_integer<int>(panel[(row + 1) * PanelRowBytes(range.cols) - 1] >> 4) ==
+                CHECK(std::to_integer<int>(
+                          panel[(row + 1) * PanelRowBytes(CodeType::kU4, range.cols) - 1] >> 4) ==
                       0);
               }
             }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "canonical/dequantize.h"
 #include "catch.h"
 #include "formats/checkpoint_builder.h"
 #include "formats/format.h"
@@ -49,7 +50,7 @@ inline OpenedModel MustOpen(const std::filesystem::path& path) {
 }
 
 inline std::vector<std::byte> Codes(const QuantizedLinear& linear, const PanelRange& range) {
-  std::vector<std::byte> codes(PanelBytes(range), std::byte{0xA5});
+  std::vector<std::byte> codes(PanelBytes(linear.scheme().code, range), std::byte{0xA5});
   const Status status = linear.ReadCodes(range, codes);
   INFO(status.ToString());
   REQUIRE(status.ok());
@@ -76,20 +77,13 @@ inline std::vector<uint8_t> ZeroPoints(const QuantizedLinear& linear, uint64_t n
   return zero_points;
 }
 
-// Weights of rows [n0, n0 + rows) in f32, by the formula of the canonical layout.
+// Weights of rows [n0, n0 + rows) in f32, input channels in the order of the checkpoint.
 inline std::vector<float> Dequantize(const QuantizedLinear& linear, uint64_t n0, uint64_t rows) {
-  const uint64_t k = linear.k();
-  const std::vector<std::byte> codes = Codes(linear, {n0, rows, 0, k});
-  const std::vector<float> scales = Scales(linear, n0, rows);
-  const std::vector<uint8_t> zero_points = ZeroPoints(linear, n0, rows);
-  std::vector<float> weights(rows * k);
-  for (uint64_t row = 0; row < rows; ++row) {
-    for (uint64_t col = 0; col < k; ++col) {
-      const uint64_t group = row * linear.groups() + col / linear.scheme().group_size;
-      const int code = PanelCode(codes, k, row, col);
-      weights[row * k + col] = static_cast<float>(code - zero_points[group]) * scales[group];
-    }
-  }
+  std::vector<float> weights(rows * linear.k());
+  DequantizeBuffers buffers;
+  const Status status = DequantizeRows(linear, n0, rows, buffers, weights);
+  INFO(status.ToString());
+  REQUIRE(status.ok());
   return weights;
 }
 

@@ -1,3 +1,4 @@
+#include <fstream>
 #include <string>
 
 #include "catch.h"
@@ -43,11 +44,15 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
         "config.json: the checkpoint is not quantized: no quantization_config. Quantize it first, "
         "or name the folder that holds the config.json of the quantized model");
 
-  const Status gptq = ReadStatus({{"quantization_config", {{"quant_method", "GPTQ"}}}});
-  CHECK(gptq.kind() == ErrorKind::kUnsupported);
-  CHECK(gptq.what() == "gptq checkpoints are not read");
-  CHECK(gptq.found() == "quant_method \"gptq\"");
-  CHECK(gptq.expected() == "compressed-tensors");
+  const Status hqq = ReadStatus({{"quantization_config", {{"quant_method", "HQQ"}}}});
+  CHECK(hqq.kind() == ErrorKind::kUnsupported);
+  CHECK(hqq.id() == "method-unsupported");
+  CHECK(hqq.what() == "HQQ checkpoints are not read");
+  CHECK(hqq.found() == "quant_method \"hqq\"");
+  CHECK_THAT(hqq.expected(), Catch::StartsWith("compressed-tensors"));
+  const Status strange = ReadStatus({{"quantization_config", {{"quant_method", "my\x01own"}}}});
+  CHECK(strange.kind() == ErrorKind::kUnsupported);
+  CHECK(strange.what() == "my\\x01own checkpoints are not read");
 
   const Status packed = ReadStatus({{"quantization_config", {{"quant_method", "prepack"}}}});
   CHECK(packed.kind() == ErrorKind::kUnsupported);
@@ -55,7 +60,7 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
         "config.json: quantization_config: the folder is already packed. Convert the source "
         "checkpoint that it was made from");
 
-  const Status unnamed = ReadStatus({{"quantization_config", {{"bits", 4}}}});
+  const Status unnamed = ReadStatus({{"quantization_config", {{"weights", 4}}}});
   CHECK(unnamed.kind() == ErrorKind::kUnsupported);
   CHECK_THAT(unnamed.ToString(), Catch::Contains("quant_method is missing"));
 
@@ -67,15 +72,23 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
 
 TEST_CASE("The declaration is found where the loaders look for it, in their order") {
   const auto find = [](const Json& config) {
-    const Result<QuantizationConfig> found = FindQuantizationConfig(config);
+    const TempFolder folder;
+    TestCheckpoint stored;
+    stored.config = config;
+    stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+    stored.Write(folder.path());
+    const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+    REQUIRE(checkpoint.ok());
+    const Result<QuantizationConfig> found = FindQuantizationConfig(*checkpoint);
+    INFO(found.status().ToString());
     REQUIRE(found.ok());
     return found->where + " " + found->method;
   };
   const Json ct = {{"quant_method", "compressed_tensors"}};
-  const Json awq = {{"quant_method", "awq"}};
-  CHECK(find({{"quantization_config", ct}, {"compression_config", awq}}) ==
+  const Json bare = {{"bits", 4}};
+  CHECK(find({{"quantization_config", ct}, {"compression_config", bare}}) ==
         "config.json: quantization_config compressed-tensors");
-  CHECK(find({{"compression_config", awq}, {"text_config", {{"quantization_config", ct}}}}) ==
+  CHECK(find({{"compression_config", bare}, {"text_config", {{"quantization_config", ct}}}}) ==
         "config.json: text_config.quantization_config compressed-tensors");
   CHECK(find({{"quantization_config", nullptr}, {"compression_config", ct}}) ==
         "config.json: compression_config compressed-tensors");
@@ -83,6 +96,33 @@ TEST_CASE("The declaration is found where the loaders look for it, in their orde
         "config.json: compression_config compressed-tensors");
   CHECK(find({{"quantization_config", {{"format", "x"}, {"quantization_config", ct}}}}) ==
         "config.json: quantization_config.quantization_config compressed-tensors");
+}
+
+TEST_CASE("Copies in other files stand in for config.json, and must name the same method") {
+  const auto find = [](const std::string& file, const Json& copy, const Json& config) {
+    const TempFolder folder;
+    TestCheckpoint stored;
+    stored.config = config;
+    stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+    stored.Write(folder.path());
+    std::ofstream(folder.path() / file) << copy.dump();
+    const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+    REQUIRE(checkpoint.ok());
+    const Result<QuantizationConfig> found = FindQuantizationConfig(*checkpoint);
+    return found.ok() ? found->where + " " + found->method : found.status().ToString();
+  };
+  const Json bare_gptq = {{"bits", 4}, {"desc_act", false}};
+  const Json bare_awq = {{"w_bit", 4}, {"q_group_size", 128}};
+  const Json none = Json::object();
+  CHECK(find("quantize_config.json", bare_gptq, none) == "quantize_config.json gptq");
+  CHECK(find("quant_config.json", bare_awq, none) == "quant_config.json awq");
+  CHECK(find("quantization_config.json", {{"quant_method", "intel/auto-round"}}, none) ==
+        "quantization_config.json auto-round");
+  CHECK(find("params.json", {{"quantization", {{"quant_method", "fp8"}}}}, none) ==
+        "params.json: quantization fp8");
+  CHECK_THAT(find("quantize_config.json", {{"quant_method", "awq"}},
+                  {{"quantization_config", {{"quant_method", "gptq"}}}}),
+             Catch::Contains("two declarations name different quantization methods"));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 
 PackRequest Good() {
   PackRequest request;
-  request.scheme = {.granularity = Granularity::kGroup, .group_size = 64, .symmetric = true};
+  request.scheme.group_size = 64;
   request.n = 64;
   request.k = 128;
   return request;

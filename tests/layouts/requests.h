@@ -23,9 +23,12 @@ inline std::vector<PackRequest> RequestsFor(const Layout& layout) {
             PackRequest request;
             request.scheme = {
                 .code = CodeType::kU4,
+                .bits = 4,
                 .granularity = group_size == k ? Granularity::kChannel : Granularity::kGroup,
                 .group_size = group_size,
-                .symmetric = symmetric};
+                .scale_rows = 1,
+                .symmetric = symmetric,
+                .activations = {}};
             request.n = n;
             request.k = k;
             request.activation_dtype = activations;

@@ -155,7 +155,7 @@ TEST_CASE("every nibble lies where the closed form says") {
     const std::vector<std::byte> woq = PackCodes(kZentorchWoq, request, isa, panel, request.n);
     for (uint64_t n = 0; n < request.n; ++n) {
       for (uint64_t k = 0; k < request.k; ++k) {
-        const unsigned code = PanelCode(panel, request.k, n, k);
+        const unsigned code = PanelCode(request.scheme.code, panel, request.k, n, k);
         REQUIRE(NibbleAt(wna16, Wna16WeightNibble(n, k, request.k)) == code);
         REQUIRE(NibbleAt(woq, WoqWeightNibble(n, k, request.k)) == (code ^ 8U));
       }

@@ -15,17 +15,35 @@ Json Document(std::string_view kind) {
 Json FindingsJson(const std::vector<Finding>& findings) {
   Json json = Json::array();
   for (const Finding& finding : findings) {
-    json.push_back({{"where", finding.where}, {"message", finding.message}});
+    json.push_back({{"id", finding.id},
+                    {"severity", SeverityName(finding.severity)},
+                    {"where", finding.where},
+                    {"message", finding.message},
+                    {"hint", finding.hint},
+                    {"more", finding.more}});
   }
   return json;
 }
 
+Json ActivationsJson(const ActivationScheme& activations) {
+  if (activations.type == ActivationType::kNone) return nullptr;
+  return {{"type", activations.type == ActivationType::kInt ? "int" : "float"},
+          {"bits", activations.bits},
+          {"granularity", ActivationGranularityName(activations.granularity)},
+          {"group_size", activations.group_size},
+          {"symmetric", activations.symmetric},
+          {"dynamic", activations.dynamic}};
+}
+
 Json SchemeJson(const Scheme& scheme) {
   return {{"name", SchemeName(scheme)},
-          {"bits", CodeBits(scheme.code)},
+          {"code", CodeTypeName(scheme.code)},
+          {"bits", scheme.bits},
           {"granularity", GranularityName(scheme.granularity)},
           {"group_size", scheme.group_size},
-          {"symmetric", scheme.symmetric}};
+          {"scale_rows", scheme.scale_rows},
+          {"symmetric", scheme.symmetric},
+          {"activations", ActivationsJson(scheme.activations)}};
 }
 
 Json PartsJson(const std::string& module, const std::vector<PartSpec>& parts) {

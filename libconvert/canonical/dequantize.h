@@ -1,0 +1,34 @@
+#ifndef PREPACK_CANONICAL_DEQUANTIZE_H_
+#define PREPACK_CANONICAL_DEQUANTIZE_H_
+
+// Weights of a quantized module as floating point, for those who compare or measure them.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "canonical/quantized_linear.h"
+
+namespace prepack {
+
+// The value of each of the 256 possible code bytes of a type, zero point not subtracted: the number
+// itself for unsigned codes, two's complement for kS8, the FP8 number for kF8E4M3 (NaN included).
+const std::array<float, 256>& CodeValues(CodeType code);
+
+// What reading rows needs; reused from call to call.
+struct DequantizeBuffers {
+  std::vector<std::byte> codes;
+  std::vector<float> scales;
+  std::vector<uint8_t> zero_points;
+};
+
+// Fills `out` [rows, K] with W of channels [n0, n0 + rows), in f32: (code − zero point) · scale,
+// rounded once. Input channels are in the order of the checkpoint, whatever k_order is. Rows
+// outside the module or a buffer of another size are kUsage.
+Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                      DequantizeBuffers& buffers, std::span<float> out);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CANONICAL_DEQUANTIZE_H_

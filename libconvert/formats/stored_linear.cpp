@@ -1,0 +1,137 @@
+#include "formats/stored_linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/float_convert.h"
+
+namespace prepack {
+
+namespace {
+
+// Little-endian 16-bit numbers, widened by `widen`.
+template <typename Widen>
+void WidenHalves(std::span<const std::byte> stored, std::span<float> out, Widen widen) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const auto low = std::to_integer<unsigned>(stored[2 * i]);
+    const auto high = std::to_integer<unsigned>(stored[2 * i + 1]);
+    out[i] = widen(static_cast<uint16_t>(low | high << 8));
+  }
+}
+
+bool IsZeroWeight(CodeType code, uint8_t bits, uint8_t zero_point) {
+  return code == CodeType::kF8E4M3 ? (bits & 0x7FU) == 0 : bits == zero_point;
+}
+
+}  // namespace
+
+void StoredLinear::AddSource(const StoredTensor& tensor, uint64_t sharers) {
+  source_tensors_.push_back(tensor.name);
+  source_bytes_ += tensor.bytes / sharers;
+}
+
+Status StoredLinear::CheckPanel(const PanelRange& range, size_t out_bytes) const {
+  const bool inside = range.n0 <= n_ && range.rows <= n_ - range.n0 && range.k0 <= k_ &&
+                      range.cols <= k_ - range.k0;
+  const bool whole_bytes =
+      !IsNibble(scheme_.code) ||
+      (range.k0 % 2 == 0 && (range.cols % 2 == 0 || range.k0 + range.cols == k_));
+  if (inside && whole_bytes && out_bytes == PanelBytes(scheme_.code, range)) return {};
+  return Usage(module_, "the panel does not fit the module")
+      .Found(fmt::format("channels {}+{}, inputs {}+{}, {} bytes", range.n0, range.rows, range.k0,
+                         range.cols, out_bytes))
+      .Expected(fmt::format("within [{}, {}], at even inputs", n_, k_));
+}
+
+Status StoredLinear::CheckRows(uint64_t n0, uint64_t rows, size_t out_count) const {
+  if (n0 <= n_ && rows <= n_ - n0 && out_count == rows * groups()) return {};
+  return Usage(module_, "the rows do not fit the module")
+      .Found(fmt::format("channels {}+{}, {} values", n0, rows, out_count))
+      .Expected(fmt::format("within {} channels of {} groups", n_, groups()));
+}
+
+Status StoredLinear::CheckScales(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
+                                 std::span<const float> scales) const {
+  for (size_t i = 0; i < rows * groups(); ++i) {
+    if (std::isfinite(scales[i]) && scales[i] != 0.0F) continue;
+    const uint64_t n = n0 + i / groups();
+    const uint64_t group = i % groups();
+    if (!std::isfinite(scales[i])) {
+      return Malformed(
+                 checkpoint_.Where(tensor),
+                 fmt::format("the scale of channel {}, group {} is not a finite number", n, group))
+          .Found(std::isnan(scales[i]) ? "NaN" : "infinity")
+          .Hint("Quantize the model again: this layer computes garbage in every runtime")
+          .Id("scale-not-finite");
+    }
+    Status status = CheckZeroScale(tensor, n, group);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
+  std::vector<uint8_t> zero_points(groups());
+  Status status = ReadZeroPoints(n, 1, zero_points);
+  if (!status.ok()) return status;
+  const uint8_t zero_point = zero_points[group];
+  const uint64_t begin = group * scheme_.group_size;
+  const uint64_t end = std::min(k_, begin + scheme_.group_size);
+  // A group of odd size can begin or end in the middle of a byte.
+  const uint64_t first = begin - begin % 2;
+  const uint64_t last = std::min(k_, end + end % 2);
+  std::vector<std::byte> codes(PanelRowBytes(scheme_.code, last - first));
+  status = ReadCodes({.n0 = n, .rows = 1, .k0 = first, .cols = last - first}, codes);
+  if (!status.ok()) return status;
+  for (uint64_t k = begin; k < end; ++k) {
+    const uint8_t code = PanelCode(scheme_.code, codes, last - first, 0, k - first);
+    if (IsZeroWeight(scheme_.code, code, zero_point)) continue;
+    return Malformed(checkpoint_.Where(tensor),
+                     fmt::format("the scale of channel {}, group {} is zero, but the group has "
+                                 "weights",
+                                 n, group))
+        .Found(fmt::format("code {} at [{}, {}]", code, n, k))
+        .Expected(fmt::format("the zero point {} throughout", zero_point))
+        .Id("scale-zero");
+  }
+  return {};
+}
+
+Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t first,
+                  std::span<float> out) {
+  const size_t each = DTypeBits(tensor.dtype) / 8;
+  std::vector<std::byte> stored(out.size() * each);
+  Status status = checkpoint.Read(tensor, first * each, stored);
+  if (!status.ok()) return status;
+  switch (tensor.dtype) {
+    case DType::kBF16:
+      WidenHalves(stored, out, BF16ToF32);
+      return {};
+    case DType::kF16:
+      WidenHalves(stored, out, F16ToF32);
+      return {};
+    case DType::kF32:
+      std::memcpy(out.data(), stored.data(), stored.size());
+      return {};
+    default:
+      return Usage(checkpoint.Where(tensor), "not a tensor of floats that are read")
+          .Found(DTypeName(tensor.dtype));
+  }
+}
+
+Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t n,
+                        uint64_t groups, uint64_t n0, uint64_t rows, std::span<float> out) {
+  std::vector<float> run(rows);
+  for (uint64_t g = 0; g < groups; ++g) {
+    Status status = ReadFloats(checkpoint, tensor, g * n + n0, run);
+    if (!status.ok()) return status;
+    for (uint64_t row = 0; row < rows; ++row) out[row * groups + g] = run[row];
+  }
+  return {};
+}
+
+}  // namespace prepack

@@ -9,4 +9,5 @@ prepack_add_tests(formats
   json_fields_test.cpp
   module_match_test.cpp
   module_regex_test.cpp
+  row_linear_test.cpp
   table_test.cpp)

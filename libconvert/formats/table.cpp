@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "formats/awq.h"
 #include "formats/compressed_tensors.h"
 #include "formats/foreign_methods.h"
 #include "formats/format.h"
@@ -14,6 +15,7 @@ namespace {
 // In order of detection; a format that is a dialect of another one comes before it.
 constexpr std::array kFormats = {
     Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
+    Format{"awq", DetectAwq, ReadAwq},
 };
 
 std::string KnownFormats() {

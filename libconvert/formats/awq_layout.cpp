@@ -49,10 +49,14 @@ struct Shapes {
   uint64_t scale_rows, scale_cols;
 };
 
+// No shapes fit two layouts: gemm, GPTQ and marlin differ in qweight's columns per channel, gemv
+// has as many rows of codes as of scales, where the others would have groups of 1 or 8 inputs, and
+// no writer makes those.
 bool Fits(AwqLayout layout, const Shapes& s) {
+  const bool grouped_rows = s.rows > s.scale_rows;
   switch (layout) {
     case AwqLayout::kGemm:
-      return s.words && Times(s.cols, kCodesPerWord, s.scale_cols) &&
+      return s.words && grouped_rows && Times(s.cols, kCodesPerWord, s.scale_cols) &&
              (!s.has_zeros ||
               (s.zero_words && s.zero_rows == s.scale_rows && s.zero_cols == s.cols));
     case AwqLayout::kGemv:
@@ -64,26 +68,11 @@ bool Fits(AwqLayout layout, const Shapes& s) {
     case AwqLayout::kMarlin:
       return s.words && !s.has_zeros && Times(s.scale_cols, 2, s.cols);
     case AwqLayout::kGptq:
-      return s.words && s.cols == s.scale_cols &&
+      return s.words && grouped_rows && s.cols == s.scale_cols &&
              (!s.has_zeros || (s.zero_words && s.zero_rows == s.scale_rows &&
                                s.zero_cols == CeilDiv(s.cols, kCodesPerWord)));
   }
   return false;
-}
-
-// True when the number of groups, too, is that of the group size.
-bool GroupsFit(AwqLayout layout, const Shapes& s, int64_t group_size) {
-  const bool by_row = layout == AwqLayout::kGemv;
-  const uint64_t per_word = layout == AwqLayout::kGemm || layout == AwqLayout::kGemvFast ? 1
-                            : layout == AwqLayout::kMarlin                               ? 16
-                                                                                         : 8;
-  const std::optional<uint64_t> k =
-      CheckedMul(by_row || layout == AwqLayout::kGemvFast ? s.cols : s.rows, per_word);
-  if (!k || *k == 0) return false;
-  const uint64_t size = group_size == -1 ? *k : static_cast<uint64_t>(group_size);
-  if (layout == AwqLayout::kGemv) return PaddedAwqGroups(*k, size) == s.scale_cols;
-  if (layout == AwqLayout::kGemvFast) return PaddedAwqGroups(*k, size) == s.scale_rows;
-  return CeilDiv(*k, size) == s.scale_rows;
 }
 
 }  // namespace
@@ -106,26 +95,19 @@ std::optional<uint64_t> PaddedAwqGroups(uint64_t k, uint64_t group_size) {
 }
 
 Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view module,
-                                  const AwqTensors& tensors, int64_t group_size) {
+                                  const AwqTensors& tensors) {
   const Shapes shapes(tensors);
-  std::vector<AwqLayout> fitting;
-  std::vector<AwqLayout> with_groups;
   for (const AwqLayout layout : {AwqLayout::kGemm, AwqLayout::kGemv, AwqLayout::kGemvFast,
                                  AwqLayout::kMarlin, AwqLayout::kGptq}) {
-    if (!Fits(layout, shapes)) continue;
-    fitting.push_back(layout);
-    if (GroupsFit(layout, shapes, group_size)) with_groups.push_back(layout);
+    if (Fits(layout, shapes)) return layout;
   }
-  if (fitting.size() == 1) return fitting.front();
-  if (with_groups.size() == 1) return with_groups.front();
   const auto show = [](const StoredTensor* tensor) {
     return tensor == nullptr
                ? std::string("none")
                : fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape));
   };
   return Malformed(checkpoint.Where(*tensors.qweight),
-                   fitting.empty() ? "the tensors of the module fit none of AWQ's layouts"
-                                   : "the tensors of the module fit several layouts")
+                   "the tensors of the module fit none of AWQ's layouts")
       .Found(fmt::format("{}: qweight {}, qzeros {}, scales {}", module, show(tensors.qweight),
                          show(tensors.qzeros), show(tensors.scales)))
       .Expected(

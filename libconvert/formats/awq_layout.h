@@ -37,10 +37,9 @@ struct AwqTensors {
 // P for K input channels; nullopt for a group size that the GEMV layouts do not have.
 std::optional<uint64_t> PaddedAwqGroups(uint64_t k, uint64_t group_size);
 
-// The one layout that the shapes fit; shapes that fit several of them are told apart by the group
-// size (-1: K). kMalformed when none is left, or more than one.
+// The one layout that the shapes fit; kMalformed when there is none. `module` is for the error.
 Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view module,
-                                  const AwqTensors& tensors, int64_t group_size);
+                                  const AwqTensors& tensors);
 
 }  // namespace prepack
 

@@ -53,6 +53,11 @@ Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors
         .Expected("two dimensions")
         .Id(FindingId("awq-rank"));
   }
+  if (tensors.qweight->bytes == 0) {
+    return Malformed(checkpoint.Where(*tensors.qweight), "the weight is empty")
+        .Found(ShowShape(tensors.qweight->shape))
+        .Id(FindingId("tensor-shape"));
+  }
   Status status =
       RequireDType(checkpoint, *tensors.qweight, "packed codes", {DType::kI32, DType::kI16});
   if (status.ok()) {
@@ -113,14 +118,14 @@ Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const AwqTensors
   Dimensions found{.n = scales[1], .k = qweight[0]};
   if (layout == AwqLayout::kGemv) {
     const std::optional<uint64_t> k = CheckedMul(qweight[1], kAwqCodesPerWord);
-    found = {.n = qweight[0], .k = k.value_or(0)};
+    if (!k) {
+      return Malformed(checkpoint.Where(*tensors.qweight), "the weight is too large")
+          .Found(ShowShape(qweight))
+          .Id(FindingId("tensor-shape"));
+    }
+    found = {.n = qweight[0], .k = *k};
   } else if (layout == AwqLayout::kGemvFast) {
     found.k = qweight[1];
-  }
-  if (found.n == 0 || found.k == 0) {
-    return Malformed(checkpoint.Where(*tensors.qweight), "the weight is empty")
-        .Found(ShowShape(qweight))
-        .Id(FindingId("tensor-shape"));
   }
   const bool fast = layout == AwqLayout::kGemvFast;
   if (fast && (found.k % kGemvFastCols != 0 || found.n % kAwqCodesPerWord != 0)) {
@@ -198,8 +203,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
   }
   const Result<AwqTensors> tensors = FindTensors(checkpoint, module);
   if (!tensors.ok()) return tensors.status();
-  const Result<AwqLayout> layout =
-      DecideAwqLayout(checkpoint, module.name, *tensors, settings.group_size);
+  const Result<AwqLayout> layout = DecideAwqLayout(checkpoint, module.name, *tensors);
   if (!layout.ok()) return layout.status();
   Status status = CheckLayout(checkpoint, *tensors, *layout, settings);
   if (!status.ok()) return status;

@@ -26,7 +26,7 @@ Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
   if (qzeros != nullptr) {
     return Malformed(checkpoint.Where(*qzeros), "qweight of the module is missing")
         .Hint("A shard is missing, or the index is wrong")
-        .Id(FindingId("module-incomplete"));
+        .Id(FindingId("tensor-orphan"));
   }
   if (const StoredTensor* scales = module.Find("scales")) {
     return Unsupported(checkpoint.Where(*scales),

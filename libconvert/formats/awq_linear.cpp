@@ -35,7 +35,7 @@ Status AwqLinear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_poin
       .Hint(
           "If the zero points are right, set zero_point to true; vLLM would ignore them and "
           "compute with 8")
-      .Id(FindingId("zero-point-asymmetric"));
+      .Id(FindingId("zero-point-not-symmetric"));
 }
 
 Status AwqLinear::NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const {

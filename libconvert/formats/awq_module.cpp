@@ -34,7 +34,7 @@ Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors
         .Found(
             fmt::format("{} and {}", checkpoint.Where(*weight), checkpoint.Where(*tensors.qweight)))
         .Hint("Loaders disagree about which of them counts; remove one")
-        .Id(FindingId("module-stored-twice"));
+        .Id(FindingId("weight-twice"));
   }
   if (const StoredTensor* g_idx = module.Find("g_idx")) {
     return Malformed(checkpoint.Where(*g_idx), "an AWQ module has no index of groups")
@@ -44,7 +44,7 @@ Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors
   if (tensors.scales == nullptr) {
     return Malformed(checkpoint.Where(*tensors.qweight), "scales of the module are missing")
         .Hint("A shard is missing, or the index is wrong")
-        .Id(FindingId("module-incomplete"));
+        .Id(FindingId("tensor-missing"));
   }
   for (const StoredTensor* tensor : {tensors.qweight, tensors.qzeros, tensors.scales}) {
     if (tensor == nullptr || tensor->shape.size() == 2) continue;
@@ -90,7 +90,7 @@ Status CheckLayout(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqL
     return Malformed(checkpoint.Where(*tensors.qweight),
                      "zero_point is true, but qzeros of the module is missing")
         .Hint("A shard is missing, or the config is wrong")
-        .Id(FindingId("module-incomplete"));
+        .Id(FindingId("tensor-missing"));
   }
   return {};
 }
@@ -166,13 +166,13 @@ Status CheckGroups(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqL
                            padded ? " (padded)" : "", size.k,
                            FittingGroupSize(layout, size.k, stored)))
         .Expected(fmt::format("group_size {}, as {} says", settings.group_size, settings.where))
-        .Id(FindingId("group-size-wrong"));
+        .Id(FindingId("group-size-mismatch"));
   }
   if (size.k % group_size == 0) return {};
   return Malformed(checkpoint.Where(*tensors.qweight), "K is not a multiple of the group size")
       .Found(fmt::format("K = {}, group size {}", size.k, group_size))
       .Hint("No AWQ quantizer writes a short last group")
-      .Id(FindingId("group-size-wrong"));
+      .Id(FindingId("group-size-mismatch"));
 }
 
 void ReportOthers(const ModuleTensors& module, FindingTally& findings) {

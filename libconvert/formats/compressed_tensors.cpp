@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "formats/compressed_tensors_config.h"
+#include "formats/compressed_tensors_describe.h"
 #include "formats/compressed_tensors_match.h"
 #include "formats/compressed_tensors_module.h"
-#include "formats/compressed_tensors_pack.h"
 #include "formats/finding_tally.h"
 #include "formats/json_fields.h"
 #include "formats/quantization_config.h"
@@ -34,7 +34,8 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
     if (config.groups.empty()) {
       return Malformed(FieldPath(config.where, "config_groups"),
                        "there is no config group, but there are quantized tensors")
-          .Found(fmt::format("weight_packed of {}", module.name));
+          .Found(fmt::format("the weight of {}", module.name))
+          .Id("config-groups-missing");
     }
     for (const CtGroup& candidate : config.groups) {
       for (const ModulePattern& target : candidate.targets) {
@@ -47,11 +48,13 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
             .Expected("names, re: expressions, or the class Linear")
             .Hint(
                 "The target may be the class of the module, which the files do not tell; put "
-                "names into the targets instead");
+                "names into the targets instead")
+            .Id("module-without-group");
       }
     }
     return Malformed(module.name, "the module is quantized, but no config group names it")
-        .Expected(fmt::format("a target in {}.config_groups", config.where));
+        .Expected(fmt::format("a target in {}.config_groups", config.where))
+        .Id("module-without-group");
   }
   const Result<bool> ignored = matcher.Ignored(module.name, module_class);
   if (!ignored.ok()) return ignored.status();
@@ -138,20 +141,34 @@ Status ReportUnmatched(const std::vector<ModulePattern>& entries, const std::str
   return {};
 }
 
+Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage storage,
+                 const CtConfig& config, const CtMatcher& matcher, QuantizedModel& model,
+                 FindingTally& findings) {
+  const Result<const CtGroup*> group = GroupOfQuantized(config, matcher, module, findings);
+  if (!group.ok()) return group.status();
+  auto linears = DescribeCtModule(checkpoint, module, **group, storage, config, findings);
+  if (!linears.ok()) return linears.status();
+  for (auto& linear : *linears) model.modules.push_back(std::move(linear));
+  return {};
+}
+
 // Why a checkpoint that declares this format has no module that is quantized.
 Status NothingQuantized(const CtConfig& config) {
   if (config.groups.empty() && config.has_kv_cache_scheme) {
-    return Unsupported(config.where, "only the KV cache is quantized, no weights");
+    return Unsupported(config.where, "only the KV cache is quantized, no weights")
+        .Id("nothing-quantized");
   }
   if (!config.status.empty() && config.status != "compressed") {
     return Unsupported(config.where, "the weights are still in floating point")
         .Found(fmt::format("quantization_status \"{}\"", Printable(config.status)))
         .Expected("\"compressed\"")
-        .Hint("Save the model again compressed (save_compressed=True)");
+        .Hint("Save the model again compressed (save_compressed=True)")
+        .Id("nothing-quantized");
   }
   return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
-      .Expected("tensors named MODULE.weight_packed")
-      .Hint("The config may belong to another checkpoint, or shards are missing");
+      .Expected("tensors named MODULE.weight_packed, or MODULE.weight with MODULE.weight_scale")
+      .Hint("The config may belong to another checkpoint, or shards are missing")
+      .Id("nothing-quantized");
 }
 
 }  // namespace
@@ -175,7 +192,10 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
   const std::vector<CtModule> modules = GroupCtModules(checkpoint);
   for (const CtModule& module : modules) {
     const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
-    if (!storage.ok()) return storage.status();
+    if (!storage.ok()) {
+      model.errors.push_back(storage.status());
+      continue;
+    }
     if (*storage == CtStorage::kPlain) {
       const Result<bool> targeted = IsTargetedFloat(matcher, module);
       if (!targeted.ok()) return targeted.status();
@@ -185,14 +205,12 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
       }
       continue;
     }
-    const Result<const CtGroup*> group = GroupOfQuantized(*config, matcher, module, findings);
-    if (!group.ok()) return group.status();
-    Result<std::unique_ptr<QuantizedLinear>> linear =
-        DescribePackQuantized(checkpoint, module, **group, *config, findings);
-    if (!linear.ok()) return linear.status();
-    model.modules.push_back(*std::move(linear));
+    Status status = AddModule(checkpoint, module, *storage, *config, matcher, model, findings);
+    if (!status.ok()) model.errors.push_back(std::move(status));
   }
-  if (model.modules.empty()) return NothingQuantized(*config);
+  if (model.modules.empty() && model.errors.empty()) return NothingQuantized(*config);
+  // Experts of stacked tensors count up, which is not the order of their names.
+  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
 
   const std::set<std::string_view> names = AllNames(checkpoint, modules);
   Status status =

@@ -97,17 +97,17 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
 
 TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused") {
   CheckDefects({
-      {"no scales", Gemm, [](T t) { Remove(t, "scales"); }, kMalformed, "module-incomplete",
+      {"no scales", Gemm, [](T t) { Remove(t, "scales"); }, kMalformed, "tensor-missing",
        "scales of the module are missing"},
-      {"no qzeros", Gemm, [](T t) { Remove(t, "qzeros"); }, kMalformed, "module-incomplete",
+      {"no qzeros", Gemm, [](T t) { Remove(t, "qzeros"); }, kMalformed, "tensor-missing",
        "zero_point is true, but qzeros of the module is missing"},
-      {"no qweight", Gemm, [](T t) { Remove(t, "qweight"); }, kMalformed, "module-incomplete",
+      {"no qweight", Gemm, [](T t) { Remove(t, "qweight"); }, kMalformed, "tensor-orphan",
        "qzeros: qweight of the module is missing"},
       {"a weight, too", Gemm,
        [](T t) {
          Add(t, kAwqModule + ".weight", "F16", {16, 128}, 4096);
        },
-       kMalformed, "module-stored-twice", "the module has both a weight and a qweight"},
+       kMalformed, "weight-twice", "the module has both a weight and a qweight"},
       {"scaled activation", Gemm,
        [](T t) { Add(t, "model.layers.0.mlp.act.scales", "F16", {128}, 256); }, kUnsupported,
        "awq-scaled-activation", "model.layers.0.mlp.act.scales: activation scaling"},
@@ -170,20 +170,20 @@ TEST_CASE("AWQ shapes that contradict each other, the config or the format are r
        kMalformed, "awq-gptq-packing",
        "qweight is [K/8, N]: this is GPTQ packing, although AWQ is declared"},
       {"another group size", Gemm, [](T t) { Config(t)["group_size"] = 32; }, kMalformed,
-       "group-size-wrong",
+       "group-size-mismatch",
        "(found 2 scale groups, which for K = 128 mean group_size 64, expected group_size 32, as "
        "config.json: quantization_config says)"},
       {"a short last group", Gemm, [](T t) { Config(t)["group_size"] = 96; }, kMalformed,
-       "group-size-wrong", "K is not a multiple of the group size (found K = 128, group size 96)"},
+       "group-size-mismatch", "K is not a multiple of the group size (found K = 128, group size 96)"},
       {"another group size, gemv", Gemv, [](T t) { Config(t)["group_size"] = 32; }, kMalformed,
-       "group-size-wrong", "16 (padded) scale groups, which for K = 128 mean group_size 64"},
+       "group-size-mismatch", "16 (padded) scale groups, which for K = 128 mean group_size 64"},
       {"a group size that gemv has not", Gemv, [](T t) { Config(t)["group_size"] = 16; },
-       kMalformed, "group-size-wrong", "expected group_size 16"},
+       kMalformed, "group-size-mismatch", "expected group_size 16"},
       {"a short last group, gemv", Gemv,
        [](T t) {
          Reshape(t, "qweight", {16, 12}, 768);
        },
-       kMalformed, "group-size-wrong",
+       kMalformed, "group-size-mismatch",
        "K is not a multiple of the group size (found K = 96, group size 64)"},
       {"K that gemv_fast has not", GemvFast,
        [](T t) {
@@ -204,7 +204,7 @@ TEST_CASE("AWQ numbers that are broken are refused") {
        "the scale of channel 2, group 0 is zero, but the group has weights"},
       {"symmetric with other zero points", SymmetricGemm,
        [](T t) { Part(t, "qzeros").bytes[1] = std::byte{0x83}; }, kMalformed,
-       "zero-point-asymmetric",
+       "zero-point-not-symmetric",
        "the config says zero_point false, but the zero points are not all 8 (found 3 at channel 4, "
        "group 0; 3 to 8 in these rows"},
       {"padding scales of gemv", Gemv, [](T t) { PutHalf(t, "scales", 16 * 2 + 7, 0x3C00); },

@@ -9,16 +9,14 @@
 namespace prepack {
 namespace {
 
-using testing::CheckAgainstTruth;
 using testing::Fixture;
 using testing::MustOpen;
 using testing::OpenedModel;
 
 TEST_CASE("A real AWQ checkpoint dequantizes to the truth, to the bit") {
-  const OpenedModel opened = MustOpen(Fixture("checkpoints/awq-gemm-g128"));
-  CHECK(opened.model.format == "awq");
+  const OpenedModel opened =
+      testing::CheckTruth("awq-gemm-g128", "awq", 7, "w4a16 group 128 asymmetric");
   CHECK(opened.model.findings.empty());
-  CheckAgainstTruth(opened, "awq-gemm-g128", 7);
 }
 
 // AutoAWQ wrote the same quantized model three times: its search gives the same numbers each time,

@@ -1,7 +1,6 @@
 prepack_add_tests(formats
   awq_errors_test.cpp
   awq_findings_test.cpp
-  awq_kernels_test.cpp
   awq_layouts_test.cpp
   awq_truth_test.cpp
   compressed_tensors_config_test.cpp
@@ -14,4 +13,5 @@ prepack_add_tests(formats
   json_fields_test.cpp
   module_match_test.cpp
   module_regex_test.cpp
+  row_linear_test.cpp
   table_test.cpp)

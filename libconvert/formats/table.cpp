@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "formats/awq.h"
 #include "formats/compressed_tensors.h"
 #include "formats/foreign_methods.h"
 #include "formats/format.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr std::array kFormats = {
     Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
     Format{"fp8", DetectFp8, ReadFp8},
+    Format{"awq", DetectAwq, ReadAwq},
 };
 
 std::string KnownFormats() {

@@ -1,4 +1,8 @@
 prepack_add_tests(formats
+  awq_errors_test.cpp
+  awq_findings_test.cpp
+  awq_layouts_test.cpp
+  awq_truth_test.cpp
   compressed_tensors_config_test.cpp
   compressed_tensors_errors_test.cpp
   compressed_tensors_findings_test.cpp

@@ -72,10 +72,11 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
     }
     Result<ModuleRegex> regex = ModuleRegex::Compile(entry.key, entry.where);
     if (!regex.ok()) {
-      findings.Add("autoround-pattern-skipped", entry.where,
-                   fmt::format("the key names no layer and is no regular expression; it is skipped, "
-                               "as AutoRound does: {}",
-                               regex.status().what()));
+      findings.Add(
+          "autoround-pattern-skipped", entry.where,
+          fmt::format("the key names no layer and is no regular expression; it is skipped, "
+                      "as AutoRound does: {}",
+                      regex.status().what()));
       continue;
     }
     searched.push_back({&entry, *std::move(regex)});

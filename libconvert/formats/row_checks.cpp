@@ -195,7 +195,7 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
   std::byte stored{};
   status = checkpoint.Read(*zero_point, 0, {&stored, 1});
   if (!status.ok()) return status;
-  input.zero_point = static_cast<int8_t>(std::to_integer<uint8_t>(stored));
+  input.zero_point = SignedByte(std::to_integer<uint8_t>(stored));
   return input;
 }
 

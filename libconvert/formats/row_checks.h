@@ -50,6 +50,11 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
                                           const StoredTensor* scale,
                                           const StoredTensor* zero_point);
 
+// A byte as two's complement.
+constexpr int SignedByte(uint8_t byte) {
+  return (byte ^ 0x80) - 0x80;
+}
+
 // A little-endian signed integer of 4 or 8 bytes.
 int64_t LoadLittleInt(std::span<const std::byte> bytes);
 

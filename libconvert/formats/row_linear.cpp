@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "formats/row_checks.h"
 
 namespace prepack {
 
@@ -157,14 +158,14 @@ Status RowLinear::ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
 
 Status RowLinear::ReadUnpackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   const uint64_t first = ScaleIndex(n0, 0);
-  std::vector<int8_t> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
+  std::vector<uint8_t> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
   Status status =
       checkpoint().Read(*parts_.zero_point, first, std::as_writable_bytes(std::span(stored)));
   if (!status.ok()) return status;
   const int half = 1 << (scheme_.bits - 1);
   for (uint64_t i = 0; i < out.size(); ++i) {
     const uint64_t n = n0 + i / groups();
-    const int value = stored[ScaleIndex(n, i % groups()) - first];
+    const int value = SignedByte(stored[ScaleIndex(n, i % groups()) - first]);
     if (value < -half || value >= half) {
       return Malformed(checkpoint().Where(*parts_.zero_point),
                        fmt::format("a zero point is outside {} bits", scheme_.bits))

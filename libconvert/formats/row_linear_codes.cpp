@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "formats/reader_isa.h"
+#include "formats/row_checks.h"
 #include "formats/row_linear.h"
 #include "kernels/bit_unpack.h"
 #include "kernels/byte_codes.h"
@@ -141,9 +142,8 @@ Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte
   for (size_t i = 0; i < stored.size(); ++i) {
     const auto byte = std::to_integer<uint8_t>(stored[i]);
     // kU8 bytes have been moved by half already, modulo 256.
-    const int value = scheme_.code == CodeType::kU8
-                          ? static_cast<int8_t>(static_cast<uint8_t>(byte - half))
-                          : static_cast<int8_t>(byte);
+    const int value =
+        SignedByte(scheme_.code == CodeType::kU8 ? static_cast<uint8_t>(byte - half) : byte);
     const bool bad = is_float ? (byte & 0x7FU) == 0x7FU : value < -half || value >= half;
     if (!bad) continue;
     const std::string place =

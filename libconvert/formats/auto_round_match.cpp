@@ -72,10 +72,11 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
     }
     Result<ModuleRegex> regex = ModuleRegex::Compile(entry.key, entry.where);
     if (!regex.ok()) {
-      findings.Add("autoround-pattern-skipped", entry.where,
-                   fmt::format("the key names no layer and is no regular expression; it is skipped, "
-                               "as AutoRound does: {}",
-                               regex.status().what()));
+      findings.Add(
+          "autoround-pattern-skipped", entry.where,
+          fmt::format("the key names no layer and is no regular expression; it is skipped, "
+                      "as AutoRound does: {}",
+                      regex.status().what()));
       continue;
     }
     searched.push_back({&entry, *std::move(regex)});
@@ -86,7 +87,7 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
       if (!found.ok()) return found.status();
       if (!*found) continue;
       key.used = true;
-      if (matcher.entries_.try_emplace(name, key.entry).second) break;
+      matcher.entries_.try_emplace(name, key.entry);
     }
   }
   for (const SearchedKey& key : searched) {

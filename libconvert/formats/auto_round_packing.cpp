@@ -58,8 +58,7 @@ Result<AutoRoundPackingChoice> ChoosePacking(const std::string& name, const std:
   }
   return Unsupported(where, "the packing_format is not known")
       .Found(fmt::format("\"{}\"", Printable(name)))
-      .Expected(
-          "auto_round, auto_round:auto_gptq, auto_round:gptqmodel or auto_round:auto_awq")
+      .Expected("auto_round, auto_round:auto_gptq, auto_round:gptqmodel or auto_round:auto_awq")
       .Id(FindingId("autoround-packing-unknown"));
 }
 

@@ -28,9 +28,9 @@ struct AutoRoundPackingChoice {
   std::string name;  // in lower case, as declared; for messages
 };
 
-// packing_format, or else the legacy backend. A name that is not known, or that is known for tensors
-// which are not read (FP8, MX, NVFP4, MLX, dequantized weights), is kUnsupported. Where both keys
-// are there and differ, packing_format wins and it is a finding.
+// packing_format, or else the legacy backend. A name that is not known, or that is known for
+// tensors which are not read (FP8, MX, NVFP4, MLX, dequantized weights), is kUnsupported. Where
+// both keys are there and differ, packing_format wins and it is a finding.
 Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& config,
                                                      FindingTally& findings);
 

@@ -63,6 +63,7 @@ class RowLinear final : public StoredLinear {
   // for those.
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  Result<uint64_t> CountStrayBits() const override;
 
  private:
   // Codes in the order of the file, whatever k_order is.

@@ -69,18 +69,17 @@ Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out)
   const uint32_t bits = scheme_.bits;
   const uint64_t words = row_bytes_ / 4;
   const bool aligned = parts_.stored == RowCodes::kWordAligned;
-  const auto stored = Scratch(row_bytes_);
+  const auto stored = Scratch(range.rows * row_bytes_);
+  Status status = checkpoint().Read(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
+                                    std::span(stored.get(), range.rows * row_bytes_));
+  if (!status.ok()) return status;
   const auto dense = Scratch(aligned ? DenseBytes(bits, words * (32 / bits)) : 0);
   const auto row_codes = Scratch(PanelRowBytes(scheme_.code, k_));
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
   for (uint64_t row = 0; row < range.rows; ++row) {
-    const uint64_t stored_row = parts_.expert * n_ + range.n0 + row;
-    Status status = checkpoint().Read(*parts_.codes, stored_row * row_bytes_,
-                                      std::span(stored.get(), row_bytes_));
-    if (!status.ok()) return status;
-    const std::byte* stream = stored.get();
+    const std::byte* stream = stored.get() + row * row_bytes_;
     if (aligned) {
-      WordsToDense(bits, U8(stored.get()), words, U8(dense.get()));
+      WordsToDense(bits, U8(stream), words, U8(dense.get()));
       stream = dense.get();
     }
     if (IsNibble(scheme_.code)) {

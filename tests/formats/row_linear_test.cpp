@@ -219,6 +219,39 @@ TEST_CASE("Codes of 1 to 8 bits in bytes read as they were written") {
   }
 }
 
+TEST_CASE("Bits in padding are counted, and change nothing else") {
+  SplitMix64 random(24);
+  size_t padded = 0;
+  for (int i = 0; i < 60; ++i) {
+    Sample s = RandomSample(random);
+    s.experts = 0;
+    s.codes.resize(s.n * s.k);
+    s.zero_points.resize(s.n * s.groups());
+    s.scales.resize(s.n * s.groups());
+    CAPTURE(i, s.bits, s.n, s.k, s.group_size, s.symmetric, s.dense);
+    TestCheckpoint stored = Packed(s);
+    const auto count = [](const TestCheckpoint& checkpoint) {
+      const testing::TempFolder folder;
+      checkpoint.Write(folder.path());
+      const Result<uint64_t> bits =
+          testing::MustOpen(folder.path()).Module(kModule).CountStrayBits();
+      REQUIRE(bits.ok());
+      return *bits;
+    };
+    CHECK(count(stored) == 0);
+    // The highest bit of the last word of the last row, where it is padding.
+    const uint64_t per_word = 32 / s.bits;
+    const bool spare = s.dense || 32 % s.bits == 0 ? s.k * s.bits % 32 != 0
+                                                   : s.k % per_word != 0 || 32 % s.bits != 0;
+    if (!spare) continue;
+    ++padded;
+    stored.At(kModule + ".weight_packed").bytes.back() |= std::byte{0x80};
+    CHECK(count(stored) == 1);
+    CheckReads(s, stored, random);
+  }
+  CHECK(padded > 20);
+}
+
 TEST_CASE("A byte that needs more bits than the scheme has is malformed, wherever it is") {
   SplitMix64 random(23);
   Sample s = RandomSample(random);

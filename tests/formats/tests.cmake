@@ -10,6 +10,7 @@ prepack_add_tests(formats
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
   finding_tally_test.cpp
+  fp8_test.cpp
   json_fields_test.cpp
   module_match_test.cpp
   module_regex_test.cpp

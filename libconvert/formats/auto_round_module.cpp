@@ -66,44 +66,30 @@ Status CheckTensors(const Checkpoint& checkpoint, const ModuleTensors& module) {
   return {};
 }
 
-// The fields of symmetric zero points: 2^(bits − 1), or one less. Byte `index` of a row of them.
-uint8_t ConstantByte(uint32_t bits, bool minus_one, uint64_t index) {
-  const uint32_t field = (1U << (bits - 1)) - (minus_one ? 1 : 0);
-  unsigned byte = 0;
-  for (unsigned bit = 0; bit < 8; ++bit) {
-    byte |= (field >> ((index * 8 + bit) % bits) & 1U) << bit;
-  }
-  return static_cast<uint8_t>(byte);
-}
-
-// What the first group's zero points are, if they are all one of the two symmetric constants.
-struct ZeroConstants {
-  bool stored = false;     // 2^(bits − 1)
-  bool minus_one = false;  // one less
-};
-
-Result<ZeroConstants> FirstZeroPoints(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                      uint32_t bits) {
+// True when the zero points of the first group are one of the two constants of symmetric modules:
+// every field 2^(bits − 1), or one less.
+Result<bool> LooksSymmetric(const Checkpoint& checkpoint, const ModuleTensors& module,
+                            uint32_t bits) {
   const StoredTensor* qzeros = module.Find("qzeros");
-  ZeroConstants found;
-  if (qzeros == nullptr || qzeros->dtype != DType::kI32 || qzeros->shape.size() != 2 ||
-      qzeros->bytes == 0) {
-    return found;  // what is wrong with it is found out later
-  }
-  // Padding fields of the last word need not be like the others.
   const StoredTensor* scales = module.Find("scales");
-  const uint64_t n = scales != nullptr && scales->shape.size() == 2 ? scales->shape[1] : 0;
-  const uint64_t bytes = std::min(qzeros->shape[1] * 4, n * bits / 8);
+  if (qzeros == nullptr || qzeros->dtype != DType::kI32 || qzeros->shape.size() != 2 ||
+      qzeros->bytes == 0 || scales == nullptr || scales->shape.size() != 2) {
+    return true;  // what is wrong with it is found out later
+  }
+  // Whole bytes of fields that belong to channels; those of padding need not be like them.
+  const uint64_t bytes = std::min(qzeros->shape[1] * 4, scales->shape[1] / 8 * bits);
   std::vector<std::byte> row(bytes);
   Status status = checkpoint.Read(*qzeros, 0, row);
   if (!status.ok()) return status;
-  found = {.stored = !row.empty(), .minus_one = !row.empty()};
-  for (uint64_t i = 0; i < bytes; ++i) {
-    const auto byte = std::to_integer<uint8_t>(row[i]);
-    found.stored = found.stored && byte == ConstantByte(bits, false, i);
-    found.minus_one = found.minus_one && byte == ConstantByte(bits, true, i);
-  }
-  return found;
+  const auto all_are = [&](uint32_t field) {
+    for (uint64_t bit = 0; bit < bytes * 8; ++bit) {
+      const unsigned found = std::to_integer<unsigned>(row[bit / 8]) >> (bit % 8) & 1U;
+      if (found != (field >> (bit % bits) & 1U)) return false;
+    }
+    return true;
+  };
+  const uint32_t stored = 1U << (bits - 1);
+  return all_are(stored) || all_are(stored - 1);
 }
 
 // K of the model for layers whose name says which it is; nullopt for others.
@@ -172,15 +158,12 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(
   const bool labelled_minus_one = config.packing.packing == AutoRoundPacking::kGptqMinusOne;
   settings.zeros = labelled_minus_one ? GptqZeros::kMinusOne : GptqZeros::kStored;
 
-  const Result<ZeroConstants> constants = FirstZeroPoints(checkpoint, module, settings.bits);
-  if (!constants.ok()) return constants.status();
-  settings.symmetric = scheme.sym.value_or(constants->stored || constants->minus_one);
-  if (settings.symmetric && (labelled_minus_one ? constants->stored : constants->minus_one)) {
-    findings.Add(
-        "autoround-zeros-relabelled", module.name,
-        fmt::format("packing_format says that zero points are stored as {}, the file "
-                    "stores {}; a symmetric module does not need them",
-                    labelled_minus_one ? "z - 1" : "z", labelled_minus_one ? "z" : "z - 1"));
+  if (scheme.sym) {
+    settings.symmetric = *scheme.sym;
+  } else {
+    const Result<bool> symmetric = LooksSymmetric(checkpoint, module, settings.bits);
+    if (!symmetric.ok()) return symmetric.status();
+    settings.symmetric = *symmetric;
   }
   const bool relabelled = config.model_free && !settings.symmetric && !labelled_minus_one;
   if (relabelled) settings.zeros = GptqZeros::kMinusOne;

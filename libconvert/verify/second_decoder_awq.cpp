@@ -19,7 +19,8 @@ struct Tensors {
 };
 
 Status WrongShapes(const Checkpoint& source, const Tensors& tensors) {
-  return Malformed(source.Where(*tensors.codes), "shapes of codes, scales and zero points disagree");
+  return Malformed(source.Where(*tensors.codes),
+                   "shapes of codes, scales and zero points disagree");
 }
 
 // The rows of `out` that are known from its scales, with all steps zero.
@@ -97,8 +98,8 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
     status = ReadSecond(source, *tensors.zeros, {wanted.n0, wanted.rows, 0, zero_words}, zeros);
   }
   if (status.ok()) {
-    status = ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups},
-                              out.scales);
+    status =
+        ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, out.scales);
   }
   if (!status.ok()) return status;
   for (uint64_t i = 0; i < out.steps.size(); ++i) {

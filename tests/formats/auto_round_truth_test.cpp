@@ -25,8 +25,6 @@ TEST_CASE("Real AutoRound checkpoints dequantize to the truth, to the bit") {
       {"ar-w8-sym", "auto-round", "w8a16 group 128 symmetric"},
       {"ar-arawq-w4-asym", "auto-round", "w4a16 group 128 asymmetric"},
       {"ar-awq-w4-asym", "awq", "w4a16 group 128 asymmetric"},
-      {"ar-gptq-w4-sym", "gptq", "w4a16 group 128 symmetric"},
-      {"ar-gptq-w4-asym", "gptq", "w4a16 group 128 asymmetric"},
   };
   for (const Case& c : cases) {
     const OpenedModel opened = CheckTruth(c.name, c.format, 7, c.scheme);

@@ -87,7 +87,7 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
       if (!found.ok()) return found.status();
       if (!*found) continue;
       key.used = true;
-      if (matcher.entries_.try_emplace(name, key.entry).second) break;
+      matcher.entries_.try_emplace(name, key.entry);
     }
   }
   for (const SearchedKey& key : searched) {

@@ -223,7 +223,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
   parts.scheme.bits = 4;
   parts.scheme.group_size = GroupSize(settings, size->k);
   parts.scheme.granularity =
-      settings.group_size == -1 ? Granularity::kChannel : Granularity::kGroup;
+      parts.scheme.group_size == size->k ? Granularity::kChannel : Granularity::kGroup;
   parts.scheme.symmetric = !settings.zero_point;
   switch (*layout) {
     case AwqLayout::kGemv:

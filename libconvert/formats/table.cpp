@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 
+#include "formats/auto_round.h"
 #include "formats/awq.h"
 #include "formats/compressed_tensors.h"
 #include "formats/foreign_methods.h"
@@ -18,6 +19,7 @@ constexpr std::array kFormats = {
     Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
     Format{"fp8", DetectFp8, ReadFp8},
     Format{"awq", DetectAwq, ReadAwq},
+    Format{"auto-round", DetectAutoRound, ReadAutoRound},
 };
 
 std::string KnownFormats() {

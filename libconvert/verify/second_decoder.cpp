@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string_view>
+
 #include "base/checked.h"
 #include "base/float_convert.h"
+#include "verify/second_decoder_formats.h"
 
 namespace prepack {
 namespace {
@@ -73,44 +77,59 @@ Status ReadSignedZeroPoints(const Checkpoint& source, const StoredTensor& tensor
 
 }  // namespace
 
+Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
+                               DecodedRows& out) {
+  const Result<const StoredTensor*> packed = FindTensor(source, wanted.module + ".weight_packed");
+  if (!packed.ok()) return packed.status();
+  const Result<const StoredTensor*> scale = FindTensor(source, wanted.module + ".weight_scale");
+  if (!scale.ok()) return scale.status();
+  std::vector<uint32_t> words;
+  Status status = ReadRows(source, **packed, wanted.n0, wanted.rows, words);
+  if (status.ok()) status = ReadScales(source, **scale, wanted.n0, wanted.rows, out.scales);
+  if (!status.ok()) return status;
+  out.groups = (*scale)->shape[1];
+
+  std::vector<int> zeros(out.scales.size(), 0);
+  if (const StoredTensor* tensor = source.Find(wanted.module + ".weight_zero_point")) {
+    status = ReadSignedZeroPoints(source, *tensor, wanted.n0, wanted.rows, zeros);
+    if (!status.ok()) return status;
+  }
+  const uint64_t words_per_row = (*packed)->shape[1];
+  if (out.groups == 0 || wanted.k % out.groups != 0 || wanted.k == 0 ||
+      words_per_row < CeilDiv(wanted.k, kCodesPerWord) ||
+      zeros.size() != wanted.rows * out.groups) {
+    return Malformed(source.Where(**packed), "shapes of codes, scales and zero points disagree");
+  }
+  const uint64_t group_size = wanted.k / out.groups;
+  out.steps.resize(wanted.rows * wanted.k);
+  for (uint64_t row = 0; row < wanted.rows; ++row) {
+    for (uint64_t i = 0; i < wanted.k; ++i) {
+      const uint32_t word = words[row * words_per_row + i / kCodesPerWord];
+      const int code = static_cast<int>(word >> (4 * (i % kCodesPerWord)) & 15U) - 8;
+      const int zero = zeros[row * out.groups + i / group_size];
+      out.steps[row * wanted.k + i] = static_cast<int16_t>(code - zero);
+    }
+  }
+  return {};
+}
+
 Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::string& format) {
-  if (format == "compressed-tensors") return SecondDecoder(source);
+  struct Row {
+    std::string_view format;
+    DecodeFn decode;
+  };
+  static constexpr std::array<Row, 3> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
+                                                    {"awq", DecodeAwq},
+                                                    {"auto-round", DecodeAutoRound}}};
+  for (const Row& row : kDecoders) {
+    if (row.format == format) return SecondDecoder(source, row.decode);
+  }
   return Unsupported(source.path().string(), "no second decoder for this format").Found(format);
 }
 
 Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
                              DecodedRows& out) const {
-  const Result<const StoredTensor*> packed = FindTensor(*source_, module + ".weight_packed");
-  if (!packed.ok()) return packed.status();
-  const Result<const StoredTensor*> scale = FindTensor(*source_, module + ".weight_scale");
-  if (!scale.ok()) return scale.status();
-  std::vector<uint32_t> words;
-  Status status = ReadRows(*source_, **packed, n0, rows, words);
-  if (status.ok()) status = ReadScales(*source_, **scale, n0, rows, out.scales);
-  if (!status.ok()) return status;
-  out.groups = (*scale)->shape[1];
-
-  std::vector<int> zeros(out.scales.size(), 0);
-  if (const StoredTensor* tensor = source_->Find(module + ".weight_zero_point")) {
-    status = ReadSignedZeroPoints(*source_, *tensor, n0, rows, zeros);
-    if (!status.ok()) return status;
-  }
-  const uint64_t words_per_row = (*packed)->shape[1];
-  if (out.groups == 0 || k % out.groups != 0 || k == 0 ||
-      words_per_row < CeilDiv(k, kCodesPerWord) || zeros.size() != rows * out.groups) {
-    return Malformed(source_->Where(**packed), "shapes of codes, scales and zero points disagree");
-  }
-  const uint64_t group_size = k / out.groups;
-  out.steps.resize(rows * k);
-  for (uint64_t row = 0; row < rows; ++row) {
-    for (uint64_t i = 0; i < k; ++i) {
-      const uint32_t word = words[row * words_per_row + i / kCodesPerWord];
-      const int code = static_cast<int>(word >> (4 * (i % kCodesPerWord)) & 15U) - 8;
-      const int zero = zeros[row * out.groups + i / group_size];
-      out.steps[row * k + i] = static_cast<int16_t>(code - zero);
-    }
-  }
-  return {};
+  return decode_(*source_, {.module = module, .k = k, .n0 = n0, .rows = rows}, out);
 }
 
 }  // namespace prepack

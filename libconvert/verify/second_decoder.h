@@ -22,6 +22,9 @@ struct DecodedRows {
   uint64_t groups = 0;
 };
 
+// The rows that are asked for; see second_decoder_formats.h.
+struct SecondRows;
+
 class SecondDecoder {
  public:
   // For modules of the given format; kUnsupported when there is no second decoder for it.
@@ -32,9 +35,12 @@ class SecondDecoder {
                 DecodedRows& out) const;
 
  private:
-  explicit SecondDecoder(const Checkpoint& source) : source_(&source) {}
+  using DecodeFn = Status (*)(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+
+  SecondDecoder(const Checkpoint& source, DecodeFn decode) : source_(&source), decode_(decode) {}
 
   const Checkpoint* source_;
+  DecodeFn decode_;
 };
 
 }  // namespace prepack

@@ -81,7 +81,8 @@ TEST_CASE("AWQ gemm modules of any shape read as they were packed, whole and in 
     CHECK(opened.model.findings.empty());
     const QuantizedLinear& linear = opened.Module(kAwqModule);
     CHECK(DescribeScheme(linear.scheme()) ==
-          "w4a16 group " + std::to_string(m.group_size) + " asymmetric");
+          (m.groups() == 1 ? "w4a16 channel asymmetric"
+                           : "w4a16 group " + std::to_string(m.group_size) + " asymmetric"));
     CHECK(linear.stored_scale_dtype() == DType::kF16);
     CheckModule(linear, m, random);
   }

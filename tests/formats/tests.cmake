@@ -1,4 +1,8 @@
 prepack_add_tests(formats
+  auto_round_errors_test.cpp
+  auto_round_match_test.cpp
+  auto_round_test.cpp
+  auto_round_truth_test.cpp
   awq_errors_test.cpp
   awq_findings_test.cpp
   awq_layouts_test.cpp

@@ -1,0 +1,252 @@
+#include "formats/gptq_linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+#include "formats/gptq_zeros.h"
+
+namespace prepack {
+
+namespace {
+
+constexpr uint64_t kWordBytes = sizeof(uint32_t);
+// Words on their way through a panel: they stay in the L2 cache.
+constexpr uint64_t kSlabBytes = 256 << 10;
+// But at least this many rows of wide words at a time, so that the transposition fills cache lines.
+constexpr uint64_t kMinSlabRows = 16;
+
+std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
+  return {reinterpret_cast<std::byte*>(words), count * kWordBytes};
+}
+
+}  // namespace
+
+GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
+                       const GptqShape& shape, const GptqSettings& settings,
+                       std::vector<uint32_t> k_order, uint32_t symmetric_field, Isa isa)
+    : StoredLinear(checkpoint),
+      shape_(shape),
+      settings_(settings),
+      symmetric_field_(symmetric_field),
+      unit_(UnitOf(shape.packing)),
+      kernels_(CodeRowKernelsFor(isa)),
+      transpose_(TransposeWordsFor(isa)) {
+  module_ = module;
+  n_ = shape.n;
+  k_ = shape.k;
+  k_order_ = std::move(k_order);
+  scheme_.code = UnsignedCodeFor(shape.packing.bits);
+  scheme_.bits = shape.packing.bits;
+  scheme_.granularity = shape.groups == 1 ? Granularity::kChannel : Granularity::kGroup;
+  scheme_.group_size = shape.group_size;
+  scheme_.symmetric = settings.symmetric;
+  stored_scale_dtype_ = shape.scales->dtype;
+  for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {
+    if (tensor != nullptr) AddSource(*tensor);
+  }
+}
+
+Status GptqLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  status = k_order_.empty() ? ReadNatural(range, out) : ReadOrdered(range, out);
+  if (!status.ok() || !IsNibble(scheme_.code) || range.cols % 2 == 0) return status;
+  // The high half of a row's last byte is not a code of the panel.
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  for (uint64_t row = 1; row <= range.rows; ++row) out[row * row_bytes - 1] &= std::byte{0x0F};
+  return status;
+}
+
+Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count,
+                                uint32_t* out) const {
+  const StoredTensor& qweight = *shape_.qweight;
+  if (range.rows == n_) {
+    return checkpoint().Read(qweight, row * n_ * kWordBytes, AsBytes(out, count * n_));
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    const uint64_t offset = ((row + i) * n_ + range.n0) * kWordBytes;
+    Status status = checkpoint().Read(qweight, offset, AsBytes(out + i * range.rows, range.rows));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,
+                             uint32_t* wide) const {
+  const uint64_t row = unit * unit_.stored_words;
+  const uint64_t rows = count * unit_.stored_words;
+  if (unit_.stored_words == 1 && unit_.wide_words == 1) {
+    return ReadWordRows(range, row, rows, wide);
+  }
+  const Words stored = std::make_unique_for_overwrite<uint32_t[]>(rows * range.rows);
+  Status status = ReadWordRows(range, row, rows, stored.get());
+  if (status.ok()) kernels_.widen(shape_.packing, stored.get(), count, range.rows, wide);
+  return status;
+}
+
+Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
+  const uint64_t first = range.k0 / unit_.codes;
+  const uint64_t last = CeilDiv(range.k0 + range.cols, unit_.codes);
+  const uint64_t unit_words = unit_.wide_words * range.rows;
+  const uint64_t wanted =
+      std::max(kSlabBytes / kWordBytes / unit_words, CeilDiv(kMinSlabRows, unit_.wide_words));
+  const uint64_t step = std::min(wanted, last - first);
+  const Words wide = std::make_unique_for_overwrite<uint32_t[]>(step * unit_words);
+  for (uint64_t unit = first; unit < last; unit += step) {
+    const uint64_t count = std::min(step, last - unit);
+    Status status = ReadUnits(range, unit, count, wide.get());
+    if (!status.ok()) return status;
+    Deliver(range, wide.get(), count * unit_.wide_words, unit * unit_.codes, out);
+  }
+  return {};
+}
+
+Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
+  const std::span<const uint32_t> order = std::span(k_order_).subspan(range.k0, range.cols);
+  // The units that hold the panel's codes, ascending, and where each comes to lie.
+  std::vector<uint32_t> slots(CeilDiv(k_, unit_.codes));
+  for (const uint32_t k : order) slots[k / unit_.codes] = 1;
+  uint64_t used = 0;
+  for (const uint32_t slot : slots) used += slot;
+  const uint64_t unit_words = unit_.wide_words * range.rows;
+  const Words wide = std::make_unique_for_overwrite<uint32_t[]>(used * unit_words);
+  uint32_t next = 0;
+  for (uint64_t unit = 0; unit < slots.size();) {
+    uint64_t run = 0;  // neighbours are read at once
+    while (unit + run < slots.size() && slots[unit + run] != 0) {
+      slots[unit + run] = next + static_cast<uint32_t>(run);
+      ++run;
+    }
+    if (run > 0) {
+      Status status = ReadUnits(range, unit, run, wide.get() + next * unit_words);
+      if (!status.ok()) return status;
+    }
+    next += static_cast<uint32_t>(run);
+    unit += std::max<uint64_t>(run, 1);
+  }
+
+  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
+  std::vector<uint32_t> picks;
+  picks.reserve(CeilDiv(range.cols, per_word) * per_word);
+  for (const uint32_t k : order) {
+    picks.push_back(slots[k / unit_.codes] * unit_.codes + k % unit_.codes);
+  }
+  while (picks.size() % per_word != 0) picks.push_back(picks.back());  // fills the last word
+
+  const uint64_t slab_rows = std::max(kSlabBytes / kWordBytes / range.rows, kMinSlabRows);
+  const uint64_t words = picks.size() / per_word;
+  const uint64_t step = std::min(slab_rows, words);
+  const Words gathered = std::make_unique_for_overwrite<uint32_t[]>(step * range.rows);
+  for (uint64_t word = 0; word < words; word += step) {
+    const uint64_t count = std::min(step, words - word);
+    kernels_.gather(static_cast<uint32_t>(32 / per_word), wide.get(),
+                    std::span(picks).subspan(word * per_word, count * per_word), range.rows,
+                    gathered.get());
+    Deliver(range, gathered.get(), count, range.k0 + word * per_word, out);
+  }
+  return {};
+}
+
+void GptqLinear::Deliver(const PanelRange& range, const uint32_t* wide, uint64_t words, uint64_t k0,
+                         std::span<std::byte> out) const {
+  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const uint64_t end = k0 + words * per_word;
+  if (k0 >= range.k0 && end <= range.k0 + range.cols) {
+    std::byte* to = out.data() + PanelRowBytes(scheme_.code, k0 - range.k0);
+    transpose_(wide, range.rows, words, range.rows, to, row_bytes);
+    return;
+  }
+  const uint64_t begin = std::max(k0, range.k0);
+  const uint64_t count = std::min(end, range.k0 + range.cols) - begin;
+  const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
+  const size_t bytes = PanelRowBytes(scheme_.code, count);
+  const auto rows = std::make_unique_for_overwrite<std::byte[]>(range.rows * words * kWordBytes);
+  transpose_(wide, range.rows, words, range.rows, rows.get(), words * kWordBytes);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
+                rows.get() + row * words * kWordBytes + skip, bytes);
+  }
+}
+
+Status GptqLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (status.ok()) {
+    status = ReadFloatColumns(checkpoint(), *shape_.scales, n_, groups(), n0, rows, out);
+  }
+  return status.ok() ? CheckScales(*shape_.scales, n0, rows, out) : status;
+}
+
+Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  std::vector<uint8_t> group_zeros(rows);
+  for (uint64_t g = 0; g < groups() && status.ok(); ++g) {
+    status = ReadZeroFields(g, n0, group_zeros);
+    for (uint64_t row = 0; row < rows; ++row) out[row * groups() + g] = group_zeros[row];
+  }
+  if (!status.ok() || !scheme_.symmetric) return status;
+  status = CheckSymmetric(n0, rows, out);
+  std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+  return status;
+}
+
+// The zero points of one group, as z; of a symmetric module, as stored.
+Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const {
+  if (out.empty()) return {};
+  const uint64_t first_unit = n0 / unit_.codes;
+  const uint64_t units = CeilDiv(n0 + out.size(), unit_.codes) - first_unit;
+  std::vector<uint32_t> words(units * unit_.stored_words);
+  const uint64_t first_word = group * shape_.zero_words + first_unit * unit_.stored_words;
+  Status status = checkpoint().Read(*shape_.qzeros, first_word * kWordBytes,
+                                    std::as_writable_bytes(std::span(words)));
+  if (!status.ok()) return status;
+
+  const uint64_t first_n = first_unit * unit_.codes;
+  if (!scheme_.symmetric && LosesZeros(settings_, shape_.packing)) {
+    const uint32_t all_ones = (1U << scheme_.bits) - 1;
+    const uint64_t fields = std::min(units * unit_.codes, n_ - first_n);
+    for (uint64_t i = 0; i < fields; ++i) {
+      if (PackedCode(shape_.packing, words, i) != all_ones) continue;
+      return Malformed(checkpoint().Where(*shape_.qzeros),
+                       "a zero point of 0 was stored as -1, and may have spoilt its neighbours")
+          .Found(fmt::format("field {} at channel {}, group {}", all_ones, first_n + i, group))
+          .Expected(
+              "a producer that is known to have subtracted whole words (gptqmodel 0.9 or "
+              "later, auto-round), or the format gptq_v2")
+          .Hint(
+              "Export the model again as gptq_v2; or, if the producer is one of those, name it "
+              "in meta.quantizer of the config")
+          .Id("gptq-zero-lost");
+    }
+  }
+  if (!scheme_.symmetric) RestoreZeroWords(settings_, shape_.packing, words);
+  for (uint64_t row = 0; row < out.size(); ++row) {
+    const uint32_t field = PackedCode(shape_.packing, words, n0 + row - first_n);
+    out[row] = static_cast<uint8_t>(
+        scheme_.symmetric ? field : ZeroFromField(settings_, shape_.packing, field));
+  }
+  return {};
+}
+
+Status GptqLinear::CheckSymmetric(uint64_t n0, uint64_t rows,
+                                  std::span<const uint8_t> fields) const {
+  const auto odd =
+      std::ranges::find_if(fields, [this](uint8_t field) { return field != symmetric_field_; });
+  if (odd == fields.end()) return {};
+  const auto index = static_cast<uint64_t>(odd - fields.begin());
+  const auto [low, high] = std::ranges::minmax(fields);
+  return Malformed(checkpoint().Where(*shape_.qzeros),
+                   "the module claims to be symmetric, but its zero points vary")
+      .Found(fmt::format("{} at channel {}, group {}; {} to {} in channels {} to {}", *odd,
+                         n0 + index / groups(), index % groups(), low, high, n0, n0 + rows - 1))
+      .Expected(fmt::format("{} throughout", symmetric_field_))
+      .Hint("Set sym to false if it is not symmetric, or export it again")
+      .Id("gptq-zeros-vary");
+}
+
+}  // namespace prepack

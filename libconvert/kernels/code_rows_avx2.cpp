@@ -1,0 +1,8 @@
+#include "kernels/code_rows.h"
+#include "kernels/code_rows_loops.h"
+
+namespace prepack {
+
+const CodeRowKernels kCodeRowsAvx2 = {Widen, Gather};
+
+}  // namespace prepack

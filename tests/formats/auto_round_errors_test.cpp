@@ -1,0 +1,174 @@
+// What an AutoRound checkpoint can have wrong or be instead, and how it is told.
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/auto_round_example.h"
+#include "formats/defects.h"
+
+namespace prepack {
+namespace {
+
+using testing::ArAwq;
+using testing::ArConfig;
+using testing::ArGptq;
+using testing::CheckDefects;
+using testing::CheckError;
+using testing::kArModule;
+using testing::TempFolder;
+using testing::TestCheckpoint;
+
+using T = TestCheckpoint&;
+constexpr ErrorKind kMalformed = ErrorKind::kMalformed;
+constexpr ErrorKind kUnsupported = ErrorKind::kUnsupported;
+
+void Add(T stored, const std::string& name, const std::string& dtype,
+         const std::vector<uint64_t>& shape, size_t bytes) {
+  stored.tensors.push_back({name, dtype, shape, std::vector<std::byte>(bytes)});
+}
+
+TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
+  CheckDefects({
+      {"unknown packing", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:new"; },
+       kUnsupported, "autoround-packing-unknown",
+       "packing_format: the packing_format is not known (found \"auto_round:new\", expected "
+       "auto_round, auto_round:auto_gptq, auto_round:gptqmodel or auto_round:auto_awq)"},
+      {"llm_compressor", ArGptq,
+       [](T t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor"; }, kUnsupported,
+       "autoround-scheme", "stores MXFP or NVFP numbers"},
+      {"nvfp4 e5m3", ArGptq,
+       [](T t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor_nvfp4_e5m3"; },
+       kUnsupported, "autoround-scheme", "stores NVFP4 numbers"},
+      {"fp8", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:fp8"; }, kUnsupported,
+       "autoround-scheme", "stores FP8 numbers"},
+      {"static fp8", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:fp8_static"; },
+       kUnsupported, "autoround-scheme", "stores FP8 numbers with static activations"},
+      {"fake", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:fake"; }, kUnsupported,
+       "autoround-scheme", "the model is not quantized"},
+      {"mlx", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "mlx"; }, kUnsupported,
+       "autoround-scheme", "stores arrays of Apple's MLX"},
+      {"mx_fp", ArGptq, [](T t) { ArConfig(t)["data_type"] = "mx_fp"; }, kUnsupported,
+       "autoround-scheme", "data_type: MXFP weights are not read (found \"mx_fp\""},
+      {"mx_int", ArGptq, [](T t) { ArConfig(t)["data_type"] = "mx_int"; }, kUnsupported,
+       "autoround-scheme", "MXINT weights are not read"},
+      {"nv_fp", ArGptq, [](T t) { ArConfig(t)["data_type"] = "nv_fp"; }, kUnsupported,
+       "autoround-scheme", "NVFP4 weights are not read"},
+      {"fp8 in blocks, without packing_format", ArGptq,
+       [](T t) {
+         ArConfig(t).erase("packing_format");
+         ArConfig(t)["data_type"] = "fp8";
+         ArConfig(t)["bits"] = 8;
+         ArConfig(t)["group_size"] = {128, 128};
+       },
+       kUnsupported, "autoround-scheme", "FP8 weights of AutoRound are not read"},
+      {"a layer of another type", ArGptq,
+       [](T t) {
+         ArConfig(t)["extra_config"][kArModule] = {{"bits", 4}, {"data_type", "mx_fp4"}};
+       },
+       kUnsupported, "autoround-scheme",
+       "extra_config[\"model.layers.0.mlp.up_proj\"].data_type: MXFP weights are not read"},
+      {"an unknown type", ArGptq, [](T t) { ArConfig(t)["data_type"] = "posit"; }, kUnsupported,
+       "autoround-scheme", "the data type is not known (found \"posit\""},
+      {"quantized activations", ArGptq, [](T t) { ArConfig(t)["act_bits"] = 8; }, kUnsupported,
+       "autoround-activations", "exports with quantized activations are not read (found 8)"},
+      {"quantized activations by tensor", ArGptq,
+       [](T t) { Add(t, kArModule + ".act_scales", "F16", {1}, 2); }, kUnsupported,
+       "autoround-activations", "act_scales: AutoRound exports with quantized activations"},
+      {"w_bf16_to_fp8_scale", ArGptq,
+       [](T t) { Add(t, kArModule + ".w_bf16_to_fp8_scale", "F32", {1}, 4); }, kUnsupported,
+       "autoround-activations", "w_bf16_to_fp8_scale: AutoRound exports with quantized"},
+      {"rotation", ArGptq,
+       [](T t) {
+         ArConfig(t)["rotation_config"] = {{"hadamard_type", "random"}};
+       },
+       kUnsupported, "rotation", "rotation_config: rotated weights need the same rotation"},
+      {"spinquant", ArGptq,
+       [](T t) {
+         ArConfig(t)["spinquant_config"] = {{"r1", true}};
+       },
+       kUnsupported, "rotation", "spinquant_config: rotated weights"},
+      {"spinquant tensors", ArGptq,
+       [](T t) { Add(t, "model.layers.0.mlp.spinquant_r4", "F16", {1}, 2); }, kUnsupported,
+       "rotation", "spinquant_r4: rotated weights"},
+      {"super bits", ArGptq, [](T t) { ArConfig(t)["super_bits"] = 6; }, kUnsupported,
+       "autoround-scheme", "super_bits: double-quantized scales (GGUF schemes) are not read"},
+      {"double quantization by type", ArGptq, [](T t) { ArConfig(t)["data_type"] = "int_asym_dq"; },
+       kUnsupported, "autoround-scheme",
+       "double-quantized scales (GGUF schemes) are not read (found \"int_asym_dq\""},
+      {"weights of another kind", ArGptq,
+       [](T t) { Add(t, "model.layers.0.mlp.gate_proj.weight_packed", "U8", {1}, 1); },
+       kUnsupported, "autoround-scheme", "weight_packed: weights that are not plain integers"},
+      {"MLX tensors", ArGptq,
+       [](T t) { Add(t, "model.layers.0.mlp.gate_proj.biases", "F16", {1}, 2); }, kUnsupported,
+       "autoround-scheme", "biases: weights that are not plain integers"},
+  });
+}
+
+TEST_CASE("AutoRound configs and tensors that contradict each other are malformed") {
+  CheckDefects({
+      {"AWQ label on GPTQ tensors", ArGptq,
+       [](T t) { ArConfig(t)["packing_format"] = "auto_round:auto_awq"; }, kMalformed,
+       "autoround-packing-mismatch",
+       "the tensors are GPTQ-packed, but packing_format says otherwise (found qweight [4, 32], "
+       "scales [1, 32], expected packing_format \"auto_round:auto_awq\""},
+      {"GPTQ label on AWQ tensors", ArAwq,
+       [](T t) { ArConfig(t)["packing_format"] = "auto_round:auto_gptq"; }, kMalformed,
+       "autoround-packing-mismatch",
+       "the tensors are AWQ-packed, but packing_format says otherwise"},
+      {"AWQ in 8 bits", ArAwq, [](T t) { ArConfig(t)["bits"] = 8; }, kUnsupported, "awq-bits",
+       "AWQ is defined for 4 bits (found 8 bits"},
+      {"symmetric with other zero points", ArAwq,
+       [](T t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x98}; }, kMalformed,
+       "zero-point-not-symmetric", "but the zero points are not all 8"},
+      {"NaN", ArAwq, [](T t) { t.At(kArModule + ".scales").bytes[3] = std::byte{0x7E}; },
+       kMalformed, "scale-not-finite", "the scale of channel 1, group 0 is not a finite number"},
+      {"bits out of range", ArGptq, [](T t) { ArConfig(t)["bits"] = 12; }, kMalformed,
+       "config-value", "bits: the value is of the wrong type or out of range (found 12"},
+      {"bits of a layer", ArGptq,
+       [](T t) {
+         ArConfig(t)["extra_config"][kArModule] = {{"bits", 1}};
+       },
+       kMalformed, "config-value", "extra_config[\"model.layers.0.mlp.up_proj\"].bits"},
+      {"group size", ArGptq, [](T t) { ArConfig(t)["group_size"] = 0; }, kMalformed, "config-value",
+       "group_size: the value is of the wrong type or out of range (found 0"},
+      {"blocks", ArGptq, [](T t) { ArConfig(t)["block_name_to_quantize"] = {1}; }, kMalformed,
+       "config-value", "block_name_to_quantize"},
+      {"extra_config as a list", ArGptq, [](T t) { ArConfig(t)["extra_config"] = {1}; }, kMalformed,
+       "", "extra_config: the field has the wrong type"},
+      {"no qweight", ArGptq, [](T t) { t.Remove(kArModule + ".qweight"); }, kMalformed,
+       "tensor-orphan", "qzeros: qweight of the module is missing"},
+      {"nothing quantized", ArGptq,
+       [](T t) {
+         for (const char* suffix : {".qweight", ".qzeros", ".scales"}) t.Remove(kArModule + suffix);
+       },
+       kMalformed, "nothing-quantized", "no tensor is one"},
+  });
+}
+
+TEST_CASE("The copy of an AutoRound config must say the same") {
+  const auto read = [](const Json& change) {
+    TestCheckpoint stored = ArGptq();
+    Json copy = ArConfig(stored);
+    for (const auto& [key, value] : change.items()) copy[key] = value;
+    const TempFolder folder;
+    stored.Write(folder.path());
+    std::ofstream(folder.path() / "quantization_config.json") << copy.dump();
+    return testing::OpenModel(folder.path()).status();
+  };
+  testing::RequireOk(read(Json::object()));
+  const Status bits = read({{"bits", 8}});
+  CheckError(bits, kMalformed,
+             "quantization_config.json.bits: two copies of the quantization config disagree (found "
+             "8, expected 4, as config.json: quantization_config says)");
+  CHECK(bits.id() == "config-conflict");
+  CheckError(read({{"sym", false}}), kMalformed, "(found false, expected true");
+  CheckError(read({{"packing_format", "auto_round"}}), kMalformed,
+             "(found auto_round, expected auto_round:auto_gptq");
+  CheckError(read({{"group_size", 64}}), kMalformed, "(found 64, expected 32");
+  CheckError(read({{"extra_config", {{"a", {{"bits", 8}}}}}}), kMalformed, "(found a: bits 8");
+}
+
+}  // namespace
+}  // namespace prepack

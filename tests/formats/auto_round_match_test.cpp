@@ -1,0 +1,147 @@
+// Which entry of extra_config counts, and what is said of those that do not.
+
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/auto_round_example.h"
+#include "formats/auto_round_match.h"
+#include "formats/defects.h"
+
+namespace prepack {
+namespace {
+
+using testing::ArConfig;
+using testing::ArGptqTensors;
+using testing::ArNumbers;
+using testing::FindingsOf;
+using testing::HasFinding;
+using testing::TestCheckpoint;
+using testing::TestTensor;
+
+constexpr const char* kGate = "model.layers.0.mlp.gate_proj";
+constexpr const char* kUp = "model.layers.0.mlp.up_proj";
+constexpr const char* kDown = "model.layers.1.mlp.down_proj";
+
+TestCheckpoint ThreeModules() {
+  TestCheckpoint stored = testing::ArGptq();
+  for (const char* module : {kGate, kDown}) {
+    for (const TestTensor& tensor : ArGptqTensors(module, ArNumbers(), 0x77)) {
+      stored.tensors.push_back(tensor);
+    }
+  }
+  return stored;
+}
+
+// The key of the entry that describes each of the three modules, "-" for none: "GATE UP DOWN".
+std::string Resolve(const Json& extra, std::vector<Finding>* findings = nullptr) {
+  TestCheckpoint stored = ThreeModules();
+  ArConfig(stored)["extra_config"] = extra;
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  REQUIRE(checkpoint.ok());
+  FindingTally tally;
+  const auto configs = FindQuantizationConfigs(*checkpoint);
+  REQUIRE(configs.ok());
+  const Result<AutoRoundConfig> config = ParseAutoRoundConfig(*configs, tally);
+  testing::RequireOk(config.status());
+  const std::vector<ModuleTensors> modules = GroupByModule(*checkpoint);
+  const Result<AutoRoundMatcher> matcher = AutoRoundMatcher::Make(*config, modules, tally);
+  testing::RequireOk(matcher.status());
+  std::string keys;
+  for (const char* module : {kGate, kUp, kDown}) {
+    const AutoRoundEntry* entry = matcher->EntryOf(module);
+    keys += (keys.empty() ? "" : " ") + (entry == nullptr ? "-" : entry->key);
+  }
+  if (findings != nullptr) *findings = tally.Take();
+  return keys;
+}
+
+TEST_CASE("Exact names win, then the first expression in the order of the file") {
+  const Json four = {{"bits", 4}};
+  CHECK(Resolve(Json::object()) == "- - -");
+  CHECK(Resolve({{"gate", four}}) == "gate - -");  // found anywhere in the name
+  CHECK(Resolve({{".*mlp.*", four}, {kUp, four}}) == std::string(".*mlp.* ") + kUp + " .*mlp.*");
+  CHECK(Resolve({{"up_proj$", four}, {"layers\\.0", four}}) == "layers\\.0 up_proj$ -");
+  CHECK(Resolve({{"layers\\.0", four}, {"up_proj$", four}}) == "layers\\.0 layers\\.0 -");
+  // Not in the order of the alphabet.
+  CHECK(Resolve({{"z|up", four}, {"a|up", four}}) == "a|up z|up a|up");
+}
+
+TEST_CASE("Keys that match nothing or do not compile are reported and skipped") {
+  std::vector<Finding> findings;
+  CHECK(Resolve({{"k_proj", {{"bits", 8}}}, {"(", {{"bits", 8}}}}, &findings) == "- - -");
+  REQUIRE(findings.size() == 2);
+  CHECK(HasFinding(findings, "autoround-pattern-skipped", "it is skipped, as AutoRound does"));
+  CHECK(HasFinding(findings, "config-pattern-unmatched", "matches no module"));
+  CHECK(findings[1].where == "config.json: quantization_config.extra_config[\"k_proj\"]");
+  Resolve({{"lm_head", {{"bits", 16}}}}, &findings);
+  CHECK(findings.empty());
+}
+
+TEST_CASE("An exact entry without bits is reported") {
+  std::vector<Finding> findings;
+  CHECK(Resolve({{kUp, {{"sym", true}}}}, &findings) == std::string("- ") + kUp + " -");
+  CHECK(HasFinding(findings, "autoround-entry-without-bits", "loads the layer as unquantized"));
+  Resolve({{".*up_proj", {{"sym", true}}}}, &findings);
+  CHECK(findings.empty());
+}
+
+TEST_CASE("Names with another prefix are taken for the same layers") {
+  std::vector<Finding> findings;
+  const std::string key = "model.language_model.layers.0.mlp.up_proj";
+  CHECK(Resolve({{key, {{"bits", 4}}}}, &findings) == "- " + key + " -");
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].id == "autoround-name-prefix");
+  CHECK(WithoutModelPrefix("language_model.model.layers.1.x") == "layers.1.x");
+  CHECK(WithoutModelPrefix("lm_head") == "lm_head");
+}
+
+TEST_CASE("Where config and tensors disagree about a layer, the tensors win") {
+  TestCheckpoint stored = ThreeModules();
+  CHECK(FindingsOf(stored).empty());
+  ArConfig(stored)["extra_config"][kGate] = {{"bits", 16}, {"data_type", "float"}};
+  CHECK(HasFinding(FindingsOf(stored), "module-ignored-but-quantized",
+                   "says 16 bits, but the module is quantized"));
+
+  stored = ThreeModules();
+  ArConfig(stored)["block_name_to_quantize"] = "model.layers.0, model.layers.2";
+  std::vector<Finding> findings = FindingsOf(stored);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].id == "module-ignored-but-quantized");
+  CHECK(findings[0].where == kDown);
+  ArConfig(stored)["block_name_to_quantize"] = {{"model.layers.0"}, {"model.layers.1"}};
+  CHECK(FindingsOf(stored).empty());
+
+  for (const char* suffix : {".qweight", ".qzeros", ".scales"})
+    stored.Remove(kDown + std::string(suffix));
+  stored.tensors.push_back(
+      {kDown + std::string(".weight"), "F16", {32, 32}, std::vector<std::byte>(2048)});
+  CHECK(HasFinding(FindingsOf(stored), "module-targeted-but-plain", "in floating point"));
+  ArConfig(stored)["extra_config"][kDown] = {{"bits", 16}};
+  CHECK(FindingsOf(stored).empty());
+}
+
+TEST_CASE("A quantized head that the config does not name is reported") {
+  TestCheckpoint stored = ThreeModules();
+  for (const TestTensor& tensor : ArGptqTensors("lm_head", ArNumbers(), 0x77)) {
+    stored.tensors.push_back(tensor);
+  }
+  CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "extra_config does not name it"));
+  ArConfig(stored)["extra_config"]["lm_head"] = {{"bits", 4}};
+  CHECK(FindingsOf(stored).empty());
+}
+
+TEST_CASE("A legacy backend that contradicts packing_format is reported") {
+  TestCheckpoint stored = ThreeModules();
+  ArConfig(stored)["backend"] = "auto_round:awq";
+  CHECK(HasFinding(FindingsOf(stored), "autoround-backend-differs",
+                   "backend \"auto_round:awq\" means other tensors than packing_format "
+                   "\"auto_round:auto_gptq\""));
+  ArConfig(stored)["backend"] = "auto_round:gptq";
+  CHECK(FindingsOf(stored).empty());
+}
+
+}  // namespace
+}  // namespace prepack

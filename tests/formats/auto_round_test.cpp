@@ -1,0 +1,212 @@
+// The packings of AutoRound, and which zero points they mean.
+
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/auto_round_example.h"
+#include "formats/defects.h"
+
+namespace prepack {
+namespace {
+
+using testing::ArAwq;
+using testing::ArCheckpoint;
+using testing::ArConfig;
+using testing::ArGptq;
+using testing::ArGptqTensors;
+using testing::ArNumbers;
+using testing::AwqGemmTensors;
+using testing::AwqNumbers;
+using testing::FindingsOf;
+using testing::HasFinding;
+using testing::Hex;
+using testing::kArModule;
+using testing::MustOpen;
+using testing::OpenedModel;
+using testing::TempFolder;
+using testing::TestCheckpoint;
+
+// Weights of the first channel, and the zero point of the second.
+struct Read {
+  std::vector<float> weights;
+  unsigned zero_point = 0;
+  std::string scheme;
+};
+
+Read ReadModule(const TestCheckpoint& stored) {
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  CHECK(opened.model.format == "auto-round");
+  const QuantizedLinear& linear = opened.Module(kArModule);
+  return {testing::Dequantize(linear, 0, 1), testing::ZeroPoints(linear, 1, 1)[0],
+          DescribeScheme(linear.scheme())};
+}
+
+TEST_CASE("The tensors of AutoRound's packers decode to their weights, negative scales included") {
+  const std::vector<std::byte> gptq_column0 = Hex("10325476 98badcfe 10325476 98badcfe");
+  const TestCheckpoint gptq = ArGptq();
+  const std::vector<std::byte>& words = gptq.tensors[0].bytes;
+  for (size_t word = 0; word < 4; ++word) {
+    CHECK(std::equal(words.begin() + static_cast<std::ptrdiff_t>(word * 128),
+                     words.begin() + static_cast<std::ptrdiff_t>(word * 128 + 4),
+                     gptq_column0.begin() + static_cast<std::ptrdiff_t>(word * 4)));
+  }
+  const TestCheckpoint awq = ArAwq();
+  const std::vector<std::byte> awq_row0 = Hex("20643175 a8ecb9fd");
+  CHECK(std::equal(awq_row0.begin(), awq_row0.end(), awq.tensors[0].bytes.begin()));
+  for (const TestCheckpoint& stored : {gptq, awq}) {
+    const Read read = ReadModule(stored);
+    CHECK(read.scheme == "w4a16 channel symmetric");
+    CHECK(read.weights[0] == 8 * F16ToF32(0x2E66));
+    CHECK(read.weights[7] == F16ToF32(0x2E66));
+    CHECK(read.weights[8] == 0);
+    CHECK(read.weights[15] == -7 * F16ToF32(0x2E66));
+  }
+}
+
+TEST_CASE("packing_format and its aliases say how zero points are stored") {
+  struct Case {
+    std::string packing_format;
+    unsigned zero_point;  // of fields that are 7
+  };
+  for (const Case& c : std::vector<Case>{{"auto_round:auto_gptq", 8},
+                                         {"auto_round:gptq", 8},
+                                         {"AUTO", 8},
+                                         {"auto_round", 7},
+                                         {"auto_round:gptqmodel", 7}}) {
+    CAPTURE(c.packing_format);
+    // Codes are (k + n) mod 16, 7.5 on average: either zero point is plausible.
+    const Read read = ReadModule(
+        ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x77), c.packing_format, false));
+    CHECK(read.zero_point == c.zero_point);
+    CHECK(read.scheme == "w4a16 channel asymmetric");
+  }
+  for (const char* packing_format : {"auto_round:auto_awq", "auto_round:awq"}) {
+    AwqNumbers m = ArNumbers();
+    m.zero_points.assign(32, 5);
+    CHECK(
+        ReadModule(ArCheckpoint(AwqGemmTensors(kArModule, m), packing_format, false)).zero_point ==
+        5);
+  }
+}
+
+TEST_CASE("Without packing_format the legacy backend, or z - 1, is taken") {
+  const auto read = [](const char* backend, const char* method) {
+    TestCheckpoint stored = ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x77), "", false);
+    ArConfig(stored).erase("packing_format");
+    ArConfig(stored)["quant_method"] = method;
+    if (backend != nullptr) ArConfig(stored)["backend"] = backend;
+    return ReadModule(stored).zero_point;
+  };
+  CHECK(read(nullptr, "auto-round") == 8);
+  CHECK(read(nullptr, "inc") == 8);
+  CHECK(read("gptq:marlin", "auto-round") == 8);  // a hint for the run time
+  CHECK(read("auto_round:gptq:exllamav2", "intel/auto-round") == 8);
+  CHECK(read("auto_gptq:exllamav2", "intel/auto-round") == 8);
+  CHECK(read("auto_round:exllamav2", "intel/auto-round") == 7);
+  CHECK(read("auto_round:tritonv2", "intel/auto-round") == 7);
+
+  AwqNumbers m = ArNumbers();
+  m.zero_points.assign(32, 3);
+  TestCheckpoint awq = ArCheckpoint(AwqGemmTensors(kArModule, m), "", false);
+  ArConfig(awq).erase("packing_format");
+  ArConfig(awq)["backend"] = "auto_round:awq:gemm";
+  CHECK(ReadModule(awq).zero_point == 3);
+}
+
+TEST_CASE("A legacy export without sym is what its zero points say") {
+  const auto scheme = [](unsigned zeros) {
+    TestCheckpoint stored = ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), zeros), "", false);
+    ArConfig(stored) = {{"quant_method", "intel/auto-round"},
+                        {"bits", 4},
+                        {"group_size", 32},
+                        {"backend", "auto_round:gptq:exllamav2"}};
+    return ReadModule(stored).scheme;
+  };
+  CHECK(scheme(0x77) == "w4a16 channel symmetric");
+  CHECK(scheme(0x88) == "w4a16 channel symmetric");
+  CHECK(scheme(0x66) == "w4a16 channel asymmetric");
+}
+
+TEST_CASE("sym is true by default, except in legacy exports") {
+  TestCheckpoint stored = ArGptq();
+  ArConfig(stored).erase("sym");
+  CHECK(ReadModule(stored).scheme == "w4a16 channel symmetric");
+}
+
+TEST_CASE("A symmetric module with the other constant is read, and reported") {
+  TestCheckpoint stored =
+      ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x88), "auto_round:auto_gptq", true);
+  CHECK(ReadModule(stored).weights[0] == 8 * F16ToF32(0x2E66));
+  CHECK(HasFinding(FindingsOf(stored), "gptq-zeros-other-version", ""));
+  TestCheckpoint other =
+      ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x77), "auto_round", true);
+  CHECK(HasFinding(FindingsOf(other), "gptq-zeros-other-version", ""));
+}
+
+TEST_CASE("A calibration-free asymmetric export stores z - 1, whatever its label says") {
+  TestCheckpoint stored =
+      ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x66), "auto_round", false);
+  CHECK(ReadModule(stored).zero_point == 6);
+  ArConfig(stored)["model_free"] = true;
+  CHECK(ReadModule(stored).zero_point == 7);
+  CHECK(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", "z - 1 is used"));
+  ArConfig(stored)["packing_format"] = "auto_round:auto_gptq";
+  CHECK(ReadModule(stored).zero_point == 7);
+  CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
+}
+
+// 80 inputs of the model in two groups of 64: the last 48 are padding.
+TestCheckpoint Padded() {
+  AwqNumbers m{.n = 32, .k = 128, .group_size = 64};
+  for (unsigned i = 0; i < 32 * 128; ++i) {
+    m.codes.push_back(i % 128 < 80 ? static_cast<uint8_t>(i % 16) : 8);
+  }
+  m.scales.assign(64, 0x2A66);
+  TestCheckpoint stored =
+      ArCheckpoint(ArGptqTensors(kArModule, m, 0x77), "auto_round:auto_gptq", true);
+  stored.config["hidden_size"] = 80;
+  ArConfig(stored)["group_size"] = 64;
+  ArConfig(stored)["model_free"] = true;
+  return stored;
+}
+
+TEST_CASE("Padding of a calibration-free export is dropped") {
+  const TempFolder folder;
+  Padded().Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kArModule);
+  CHECK(linear.k() == 80);
+  CHECK(linear.groups() == 2);
+  CHECK(
+      testing::Codes(linear, {3, 1, 0, 80}) ==
+      Hex("1032547698badcfe 1032547698badcfe 1032547698badcfe 1032547698badcfe 1032547698badcfe"));
+  CHECK(HasFinding(opened.model.findings, "autoround-padded",
+                   "holds 128 input channels, the model has 80"));
+  std::vector<std::byte> codes(64);
+  testing::CheckError(linear.ReadCodes({0, 1, 0, 128}, codes), ErrorKind::kUsage,
+                      "the panel does not fit the module");
+
+  // Without model_free, or with another K, nothing is padded.
+  TestCheckpoint stored = Padded();
+  ArConfig(stored).erase("model_free");
+  const TempFolder second;
+  stored.Write(second.path());
+  CHECK(MustOpen(second.path()).Module(kArModule).k() == 128);
+}
+
+TEST_CASE("Padding that holds weights is an error") {
+  TestCheckpoint stored = Padded();
+  // Word 12 holds inputs 96 … 103; channel 2.
+  stored.At(kArModule + ".qweight").bytes[(12 * 32 + 2) * 4] = std::byte{0x18};
+  const Status status = testing::ReadEverything(stored);
+  testing::CheckError(status, ErrorKind::kMalformed,
+                      "an input channel that the model does not have has a weight (found code 1 at "
+                      "[2, 97], zero point 8");
+  CHECK(status.id() == "autoround-padding");
+}
+
+}  // namespace
+}  // namespace prepack

@@ -5,6 +5,7 @@
 #include "formats/compressed_tensors.h"
 #include "formats/foreign_methods.h"
 #include "formats/format.h"
+#include "formats/gptq.h"
 #include "formats/quantization_config.h"
 
 namespace prepack {
@@ -14,6 +15,7 @@ namespace {
 // In order of detection; a format that is a dialect of another one comes before it.
 constexpr std::array kFormats = {
     Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
+    Format{"gptq", DetectGptq, ReadGptq},
 };
 
 std::string KnownFormats() {

@@ -200,10 +200,13 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
   if (out.empty()) return {};
   const uint64_t first_unit = n0 / unit_.codes;
   const uint64_t units = CeilDiv(n0 + out.size(), unit_.codes) - first_unit;
+  // The last unit of a row of 3-bit zero points may be cut short.
   std::vector<uint32_t> words(units * unit_.stored_words);
-  const uint64_t first_word = group * shape_.zero_words + first_unit * unit_.stored_words;
-  Status status = checkpoint().Read(*shape_.qzeros, first_word * kWordBytes,
-                                    std::as_writable_bytes(std::span(words)));
+  const uint64_t first_word = first_unit * unit_.stored_words;
+  const uint64_t stored = std::min<uint64_t>(words.size(), shape_.zero_words - first_word);
+  Status status =
+      checkpoint().Read(*shape_.qzeros, (group * shape_.zero_words + first_word) * kWordBytes,
+                        AsBytes(words.data(), stored));
   if (!status.ok()) return status;
 
   const uint64_t first_n = first_unit * unit_.codes;

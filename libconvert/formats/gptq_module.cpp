@@ -52,7 +52,8 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
                                     FindingTally& findings) {
   std::array<uint32_t, 8> buffer{};
   const uint32_t bits = shape.packing.bits;
-  const auto words = std::span(buffer).first(UnitOf(shape.packing).stored_words);
+  const auto words = std::span(buffer).first(
+      std::min<uint64_t>(UnitOf(shape.packing).stored_words, shape.zero_words));
   Status status = checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(words));
   if (!status.ok()) return status;
   const uint32_t field = PackedCode(shape.packing, words, 0);

@@ -164,6 +164,7 @@ Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, G
 }  // namespace
 
 uint64_t ZeroWordsFor(const CodePacking& packing, uint64_t n) {
+  if (!packing.planar) return CeilDiv(n * packing.bits, kWordBits);
   const CodeUnit unit = UnitOf(packing);
   return CeilDiv(n, unit.codes) * unit.stored_words;
 }

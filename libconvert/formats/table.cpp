@@ -8,6 +8,7 @@
 #include "formats/foreign_methods.h"
 #include "formats/format.h"
 #include "formats/fp8.h"
+#include "formats/gptq.h"
 #include "formats/quantization_config.h"
 
 namespace prepack {
@@ -20,6 +21,7 @@ constexpr std::array kFormats = {
     Format{"fp8", DetectFp8, ReadFp8},
     Format{"awq", DetectAwq, ReadAwq},
     Format{"auto-round", DetectAutoRound, ReadAutoRound},
+    Format{"gptq", DetectGptq, ReadGptq},
 };
 
 std::string KnownFormats() {

@@ -1,0 +1,233 @@
+#include "formats/gptq.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/finding_tally.h"
+#include "formats/gptq_config.h"
+#include "formats/gptq_evidence.h"
+#include "formats/json_fields.h"
+#include "formats/module_match.h"
+#include "formats/module_tensors.h"
+#include "formats/quantization_config.h"
+
+namespace prepack {
+
+namespace {
+
+bool IsHead(std::string_view module) {
+  return module == "lm_head" || module.ends_with(".lm_head");
+}
+
+bool IsPlainMatrix(const ModuleTensors& module) {
+  const StoredTensor* weight = module.Find("weight");
+  return weight != nullptr && weight->shape.size() == 2;
+}
+
+// kUnsupported for tensors that only other formats store; the whole checkpoint is of that format.
+Status RefuseForeign(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  const auto refuse = [&](std::string_view suffix, std::string_view name) {
+    return Unsupported(checkpoint.Where(*module.Find(suffix)),
+                       fmt::format("{} weights are not read", name))
+        .Found(fmt::format("tensor {}", suffix))
+        .Expected("qweight, qzeros and scales")
+        .Hint(
+            "They are tiled for GPUs and cannot be repacked; use the GPTQ checkpoint that they "
+            "were made from")
+        .Id("gptq-format");
+  };
+  if (module.Find("B") != nullptr && module.Find("s_channel") != nullptr) return refuse("B", "QQQ");
+  if (module.Find("B") != nullptr && module.Find("s") != nullptr) return refuse("B", "Marlin");
+  if (module.Find("trellis") != nullptr) return refuse("trellis", "EXL3");
+  if (module.Find("weight_packed") != nullptr) {
+    return Malformed(checkpoint.Where(*module.Find("weight_packed")),
+                     "this is a tensor of compressed-tensors, but quant_method is gptq")
+        .Hint("The config belongs to another checkpoint");
+  }
+  return {};
+}
+
+// A module that has parts of a quantized weight, but not the codes.
+Status CheckOrphans(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  for (const std::string_view suffix : {"qzeros", "g_idx", "scales"}) {
+    const StoredTensor* orphan = module.Find(suffix);
+    if (orphan == nullptr || (suffix == "scales" && module.Find("weight") != nullptr)) continue;
+    return Malformed(module.name, "the tensor qweight of a quantized module is missing")
+        .Found(checkpoint.Where(*orphan))
+        .Hint("A shard is missing, or the index is wrong")
+        .Id("gptq-tensor-missing");
+  }
+  return {};
+}
+
+class Reader {
+ public:
+  Reader(const Checkpoint& checkpoint, const GptqConfig& config, FindingTally& findings)
+      : checkpoint_(checkpoint), config_(config), findings_(findings) {}
+
+  void ReadModule(const ModuleTensors& module, QuantizedModel& model) {
+    const Result<GptqSettings> settings = config_.SettingsOf(module.name);
+    if (!settings.ok()) {
+      model.errors.push_back(settings.status());
+      return;
+    }
+    Status status = ReportExcluded(module);
+    if (!status.ok()) {
+      model.errors.push_back(std::move(status));
+      return;
+    }
+    Result<std::unique_ptr<QuantizedLinear>> linear =
+        DescribeGptqModule(checkpoint_, module, *settings, findings_);
+    if (!linear.ok()) {
+      model.errors.push_back(linear.status());
+      return;
+    }
+    const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint_, module, *settings);
+    if (!sample.ok()) {
+      model.errors.push_back(sample.status());
+      return;
+    }
+    if (settings->zeros == config_.settings.zeros) evidence_ += *sample;
+    model.modules.push_back(*std::move(linear));
+  }
+
+  // A layer that the config wants quantized and that is not.
+  Status ReportPlain(const ModuleTensors& module) {
+    if (!IsPlainMatrix(module) || !CheckModuleName(module.name).ok()) return {};
+    if (IsHead(module.name)) {
+      if (config_.lm_head) {
+        findings_.Add("module-targeted-but-plain", module.name,
+                      "lm_head is true, but the output head is not quantized");
+      }
+      return {};
+    }
+    if (!module.name.ends_with("_proj") || !InBlockModules(module.name)) return {};
+    const Result<const GptqRule*> rule = config_.RuleOf(module.name);
+    if (!rule.ok()) return rule.status();
+    if (*rule != nullptr && (*rule)->exclude) return {};
+    findings_.Add("module-targeted-but-plain", module.name,
+                  "the config includes the module, but it is not quantized");
+    return {};
+  }
+
+  Status ReportUnmatched(const std::vector<ModuleTensors>& modules) {
+    std::vector<std::string> unmatched;
+    for (const GptqRule& rule : config_.rules) {
+      const Result<bool> matched = MatchesAny(rule, modules);
+      if (!matched.ok()) return matched.status();
+      if (!*matched) unmatched.push_back(fmt::format("\"{}\"", Printable(rule.text)));
+    }
+    if (unmatched.empty()) return {};
+    const size_t count = unmatched.size();
+    constexpr size_t kMaxShown = 8;
+    if (count > kMaxShown) {
+      unmatched.resize(kMaxShown);
+      unmatched.emplace_back("…");
+    }
+    findings_.Add("config-pattern-unmatched", FieldPath(config_.settings.where, "dynamic"),
+                  fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
+                              config_.rules.size(), fmt::join(unmatched, ", ")));
+    return {};
+  }
+
+  Status CheckEvidence() const {
+    return CheckGptqZeros(evidence_, config_.settings.zeros,
+                          FieldPath(config_.settings.where, "checkpoint_format"));
+  }
+
+ private:
+  static Result<bool> MatchesAny(const GptqRule& rule, const std::vector<ModuleTensors>& modules) {
+    for (const ModuleTensors& module : modules) {
+      const bool is_layer = module.Find("qweight") != nullptr || IsPlainMatrix(module);
+      if (!is_layer || !CheckModuleName(module.name).ok()) continue;
+      Result<bool> matches = rule.regex.MatchesStart(module.name);
+      if (!matches.ok() || *matches) return matches;
+    }
+    return false;
+  }
+
+  bool InBlockModules(std::string_view module) const {
+    const auto& names = config_.block_modules;
+    return names.empty() || std::ranges::any_of(names, [&](const std::string& name) {
+             return module.find(name) != std::string_view::npos;
+           });
+  }
+
+  // A layer that the config wants plain and that is quantized.
+  Status ReportExcluded(const ModuleTensors& module) {
+    const Result<const GptqRule*> found = config_.RuleOf(module.name);
+    if (!found.ok()) return found.status();
+    const GptqRule* rule = *found;
+    if (rule != nullptr && rule->exclude) {
+      findings_.Add("module-ignored-but-quantized", module.name,
+                    fmt::format("dynamic excludes it with \"{}\", but it is quantized",
+                                Printable(rule->text)));
+    } else if (IsHead(module.name) && !config_.lm_head) {
+      findings_.Add("module-ignored-but-quantized", module.name,
+                    "lm_head is not true, but the output head is quantized");
+    } else if (!IsHead(module.name) && !InBlockModules(module.name)) {
+      findings_.Add("module-ignored-but-quantized", module.name,
+                    "modules_in_block_to_quantize does not name it, but it is quantized");
+    }
+    return {};
+  }
+
+  const Checkpoint& checkpoint_;
+  const GptqConfig& config_;
+  FindingTally& findings_;
+  GptqZeroSample evidence_;
+};
+
+}  // namespace
+
+bool DetectGptq(const Checkpoint& checkpoint) {
+  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
+  return config.ok() && config->method == "gptq";
+}
+
+Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
+  const Result<std::vector<QuantizationConfig>> copies = FindQuantizationConfigs(checkpoint);
+  if (!copies.ok()) return copies.status();
+  FindingTally findings;
+  const Result<GptqConfig> config = ParseGptqConfigs(*copies, findings);
+  if (!config.ok()) return config.status();
+
+  QuantizedModel model;
+  model.format = "gptq";
+  model.quantization_config = *copies->front().fields;
+  Reader reader(checkpoint, *config, findings);
+  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  for (const ModuleTensors& module : modules) {
+    Status status = RefuseForeign(checkpoint, module);
+    if (!status.ok()) return status;
+    if (module.Find("qweight") != nullptr) {
+      reader.ReadModule(module, model);
+      continue;
+    }
+    status = CheckOrphans(checkpoint, module);
+    if (!status.ok()) {
+      model.errors.push_back(std::move(status));
+      continue;
+    }
+    status = reader.ReportPlain(module);
+    if (!status.ok()) return status;
+  }
+  if (model.modules.empty() && model.errors.empty()) {
+    return Malformed(config->settings.where,
+                     "the config declares quantized weights, but no tensor is one")
+        .Expected("tensors named MODULE.qweight")
+        .Hint("The config may belong to another checkpoint, or shards are missing");
+  }
+  Status status = reader.CheckEvidence();
+  if (status.ok()) status = reader.ReportUnmatched(modules);
+  if (!status.ok()) return status;
+  model.findings = findings.Take();
+  return model;
+}
+
+}  // namespace prepack

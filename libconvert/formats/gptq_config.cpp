@@ -1,0 +1,258 @@
+#include "formats/gptq_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "formats/gptq_declaration.h"
+#include "formats/json_fields.h"
+#include "formats/module_match.h"
+
+namespace prepack {
+
+namespace {
+
+std::string Show(int64_t value) {
+  return std::to_string(value);
+}
+std::string Show(bool value) {
+  return value ? "true" : "false";
+}
+std::string Show(const std::string& value) {
+  return fmt::format("\"{}\"", Printable(value));
+}
+
+// The value of the first copy that has one; copies that disagree are an error.
+class Merger {
+ public:
+  explicit Merger(std::span<const GptqDeclaration> copies) : copies_(copies) {}
+
+  template <typename T>
+  std::optional<T> Take(std::string_view key, std::optional<T> GptqDeclaration::*member) {
+    const GptqDeclaration* first = nullptr;
+    for (const GptqDeclaration& copy : copies_) {
+      if (!(copy.*member)) continue;
+      if (first == nullptr) {
+        first = &copy;
+      } else if (*(copy.*member) != *(first->*member)) {
+        Conflict(key, copy.where, Show(*(copy.*member)), first->where, Show(*(first->*member)));
+      }
+    }
+    return first == nullptr ? std::nullopt : first->*member;
+  }
+
+  // The object of that kind and the place of its copy; {nullptr, ""} when there is none.
+  std::pair<const Json*, std::string> TakeJson(std::string_view key,
+                                               const Json* GptqDeclaration::*member) {
+    const GptqDeclaration* first = nullptr;
+    for (const GptqDeclaration& copy : copies_) {
+      if (copy.*member == nullptr) continue;
+      if (first == nullptr) {
+        first = &copy;
+      } else if (*(copy.*member) != *(first->*member)) {
+        Conflict(key, copy.where, ShowJson(*(copy.*member)), first->where,
+                 ShowJson(*(first->*member)));
+      }
+    }
+    if (first == nullptr) return {nullptr, ""};
+    return {first->*member, FieldPath(first->where, key)};
+  }
+
+  const Status& status() const { return status_; }
+
+ private:
+  void Conflict(std::string_view key, std::string_view where, const std::string& found,
+                std::string_view first_where, const std::string& expected) {
+    if (!status_.ok()) return;
+    status_ = Malformed(FieldPath(where, key), "two copies of the quantization config disagree")
+                  .Found(found)
+                  .Expected(fmt::format("{}, as {} says", expected, first_where))
+                  .Hint("Make them equal: readers disagree about which of them counts")
+                  .Id("config-conflict");
+  }
+
+  std::span<const GptqDeclaration> copies_;
+  Status status_;
+};
+
+Result<uint32_t> CheckBits(int64_t bits, const std::string& where) {
+  if (bits >= 2 && bits <= 8) return static_cast<uint32_t>(bits);
+  return Malformed(where, "the number of bits is out of range")
+      .Found(std::to_string(bits))
+      .Expected("2 to 8");
+}
+
+Status ApplyFormat(const std::string& format, const std::string& where, GptqSettings& settings) {
+  if (format == "gptq") return {};
+  if (format == "gptq_v2" || format == "gptq_p") {
+    settings.zeros = GptqZeros::kStored;
+    settings.planar = format == "gptq_p";
+    return {};
+  }
+  return Unsupported(FieldPath(where, "checkpoint_format"),
+                     fmt::format("weights in the format {} are not read", Printable(format)))
+      .Expected("gptq, gptq_v2 or gptq_p")
+      .Hint(
+          "Formats that are tiled for a GPU kernel cannot be repacked for CPUs; use the "
+          "checkpoint that they were made from")
+      .Id("gptq-format");
+}
+
+Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,
+                           const std::string& where) {
+  const std::string place = FieldPath(where, Printable(text));
+  const bool signed_pattern = text.starts_with("-:") || text.starts_with("+:");
+  Result<ModuleRegex> regex =
+      ModuleRegex::Compile(std::string_view(text).substr(signed_pattern ? 2 : 0), place);
+  if (!regex.ok()) return regex.status();
+  GptqRule rule{.text = text, .regex = *std::move(regex)};
+  if (text.starts_with("-:")) {
+    rule.exclude = true;
+    return rule;
+  }
+  Status status = RequireObject(overrides, place);
+  if (!status.ok()) return status;
+  const Result<GptqDeclaration> declared =
+      ParseGptqDeclaration({.where = place, .method = "gptq", .fields = &overrides});
+  if (!declared.ok()) return declared.status();
+  if (declared->format) {
+    return Unsupported(place, "a rule that changes the format is not read")
+        .Found(Show(*declared->format));
+  }
+  if (declared->bits) {
+    const Result<uint32_t> bits = CheckBits(*declared->bits, FieldPath(place, "bits"));
+    if (!bits.ok()) return bits.status();
+  }
+  rule.bits = declared->bits;
+  rule.group_size = declared->group_size;
+  rule.act_order = declared->act_order;
+  rule.symmetric = declared->symmetric;
+  return rule;
+}
+
+Status ParseRules(const Json& dynamic, const std::string& where, std::vector<GptqRule>& rules) {
+  constexpr size_t kMaxRules = 4096;  // each is tried on every module
+  if (dynamic.is_boolean() && !dynamic.get<bool>()) return {};
+  Status status = RequireObject(dynamic, where);
+  if (!status.ok()) return status;
+  if (dynamic.size() > kMaxRules) {
+    return Unsupported(where, "there are too many rules")
+        .Found(std::to_string(dynamic.size()))
+        .Expected(fmt::format("at most {}", kMaxRules));
+  }
+  for (const auto& [text, overrides] : dynamic.items()) {
+    Result<GptqRule> rule = ParseRule(text, overrides, where);
+    if (!rule.ok()) return rule.status();
+    rules.push_back(*std::move(rule));
+  }
+  return {};
+}
+
+// A list of names, or of lists of names.
+Status Flatten(const Json& list, const std::string& where, std::vector<std::string>& names) {
+  const auto wrong = [&](const Json& value) {
+    return Malformed(where, "the field has the wrong type")
+        .Found(ShowJson(value))
+        .Expected("a list of names, or of lists of names");
+  };
+  if (!list.is_array()) return wrong(list);
+  for (const Json& entry : list) {
+    if (entry.is_string()) {
+      names.push_back(entry.get<std::string>());
+      continue;
+    }
+    if (!entry.is_array()) return wrong(entry);
+    for (const Json& name : entry) {
+      if (!name.is_string()) return wrong(name);
+      names.push_back(name.get<std::string>());
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<const GptqRule*> GptqConfig::RuleOf(std::string_view module) const {
+  if (rules.empty()) return nullptr;
+  Status status = CheckModuleName(module);
+  if (!status.ok()) return status;
+  for (const GptqRule& rule : rules) {
+    const Result<bool> matches = rule.regex.MatchesStart(module);
+    if (!matches.ok()) return matches.status();
+    if (*matches) return &rule;
+  }
+  return nullptr;
+}
+
+Result<GptqSettings> GptqConfig::SettingsOf(std::string_view module) const {
+  GptqSettings own = settings;
+  const Result<const GptqRule*> found = RuleOf(module);
+  if (!found.ok()) return found.status();
+  if (const GptqRule* rule = *found; rule != nullptr && !rule->exclude) {
+    if (rule->bits) own.bits = static_cast<uint32_t>(*rule->bits);
+    own.group_size = rule->group_size.value_or(own.group_size);
+    own.act_order = rule->act_order.value_or(own.act_order);
+    own.symmetric = rule->symmetric.value_or(own.symmetric);
+  }
+  // Only planes can hold these widths, whatever the label says.
+  if (own.bits >= 5 && own.bits <= 7) {
+    own.planar = true;
+    own.zeros = GptqZeros::kStored;
+  }
+  return own;
+}
+
+Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
+                                    FindingTally& findings) {
+  std::vector<GptqDeclaration> declared;
+  std::vector<std::string> producers;
+  for (const QuantizationConfig& copy : copies) {
+    Result<GptqDeclaration> one = ParseGptqDeclaration(copy);
+    if (!one.ok()) return one.status();
+    producers.insert(producers.end(), one->producers.begin(), one->producers.end());
+    declared.push_back(*std::move(one));
+  }
+  Merger merger(declared);
+  const auto bits = merger.Take("bits", &GptqDeclaration::bits);
+  const auto group_size = merger.Take("group_size", &GptqDeclaration::group_size);
+  const auto act_order = merger.Take("desc_act", &GptqDeclaration::act_order);
+  const auto symmetric = merger.Take("sym", &GptqDeclaration::symmetric);
+  const auto format = merger.Take("checkpoint_format", &GptqDeclaration::format);
+  const auto lm_head = merger.Take("lm_head", &GptqDeclaration::lm_head);
+  const auto [dynamic, dynamic_where] = merger.TakeJson("dynamic", &GptqDeclaration::dynamic);
+  const auto [blocks, blocks_where] =
+      merger.TakeJson("modules_in_block_to_quantize", &GptqDeclaration::block_modules);
+  if (!merger.status().ok()) return merger.status();
+
+  GptqConfig config;
+  config.settings.where = copies.front().where;
+  const std::string& where = config.settings.where;
+  const Result<uint32_t> checked = CheckBits(bits.value_or(4), FieldPath(where, "bits"));
+  if (!checked.ok()) return checked.status();
+  config.settings.bits = *checked;
+  for (const auto& [key, missing, value] : {std::tuple{"bits", !bits, "4"},
+                                            {"group_size", !group_size, "128"},
+                                            {"sym", !symmetric, "true"}}) {
+    if (!missing) continue;
+    findings.Add("config-missing-default", FieldPath(where, key),
+                 fmt::format("{} is missing; {} was taken", key, value));
+  }
+  config.settings.group_size = group_size.value_or(128);
+  config.settings.act_order = act_order.value_or(false);
+  config.settings.symmetric = symmetric.value_or(true);
+  config.settings.word_borrow = SubtractsWholeWords(producers);
+  config.settings.field_wrap = WrapsFields(producers);
+  config.lm_head = lm_head.value_or(false);
+  Status status = ApplyFormat(format.value_or("gptq"), where, config.settings);
+  if (status.ok() && dynamic != nullptr) {
+    status = ParseRules(*dynamic, dynamic_where, config.rules);
+  }
+  if (status.ok() && blocks != nullptr) {
+    status = Flatten(*blocks, blocks_where, config.block_modules);
+  }
+  if (!status.ok()) return status;
+  return config;
+}
+
+}  // namespace prepack

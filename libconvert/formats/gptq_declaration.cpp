@@ -1,0 +1,190 @@
+#include "formats/gptq_declaration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "formats/json_fields.h"
+
+namespace prepack {
+
+namespace {
+
+// The other spellings of a key, and the one that is used here.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kSpellings = {{
+    {"w_bit", "bits"},
+    {"wbits", "bits"},
+    {"q_group_size", "group_size"},
+    {"format", "checkpoint_format"},
+}};
+
+std::string CanonicalKey(std::string_view key) {
+  std::string lower = LowerCase(key);
+  for (const auto& [other, canonical] : kSpellings) {
+    if (lower == other) return std::string(canonical);
+  }
+  return lower;
+}
+
+// The members of one copy by canonical key.
+class Members {
+ public:
+  Status Collect(const Json& object, std::string_view where) {
+    for (const auto& [key, value] : object.items()) {
+      if (value.is_null()) continue;
+      std::string canonical = CanonicalKey(key);
+      if (const Json* first = JsonMember(members_, canonical)) {
+        if (*first == value) continue;
+        return Malformed(FieldPath(where, Printable(key)), "two spellings of one key disagree")
+            .Found(ShowJson(value))
+            .Expected(fmt::format("{}, as {}.{} says", ShowJson(*first), where, canonical))
+            .Id("config-conflict");
+      }
+      members_[canonical] = value;
+      sources_.emplace_back(std::move(canonical), &value);
+    }
+    return {};
+  }
+
+  const Json& object() const { return members_; }
+  // The value where it stands in the checkpoint, or nullptr.
+  const Json* Source(std::string_view key) const {
+    const auto it = std::ranges::find(sources_, key, [](const auto& s) { return s.first; });
+    return it == sources_.end() ? nullptr : it->second;
+  }
+
+ private:
+  Json members_ = Json::object();
+  std::vector<std::pair<std::string, const Json*>> sources_;
+};
+
+Status RefuseFeatures(const Json& object, std::string_view where) {
+  const Result<std::optional<bool>> marlin = OptionalBool(object, "is_marlin_format", where);
+  if (!marlin.ok()) return marlin.status();
+  if (marlin->value_or(false)) {
+    return Unsupported(FieldPath(where, "is_marlin_format"),
+                       "weights that are tiled for GPUs (Marlin) are not read")
+        .Found("true")
+        .Hint("Use the GPTQ checkpoint that it was made from")
+        .Id("gptq-format");
+  }
+  const Result<std::optional<std::string>> pack = OptionalString(object, "pack_dtype", where);
+  if (!pack.ok()) return pack.status();
+  if (*pack && LowerCase(**pack) != "int32") {
+    return Unsupported(FieldPath(where, "pack_dtype"), "codes packed into other words are not read")
+        .Found(Printable(**pack))
+        .Expected("int32")
+        .Id("gptq-pack-dtype");
+  }
+  const Json* rotation = JsonMember(object, "rotation");
+  if (rotation != nullptr && *rotation != Json("") && *rotation != Json(false)) {
+    return Unsupported(FieldPath(where, "rotation"), "rotated weights are not read")
+        .Found(ShowJson(*rotation))
+        .Hint("They need an online Hadamard transform of the activations; quantize without it")
+        .Id("gptq-format");
+  }
+  const Json* adapter = JsonMember(object, "adapter");
+  if (adapter != nullptr && !adapter->empty()) {
+    return Unsupported(FieldPath(where, "adapter"), "low-rank adapters are not read")
+        .Found(ShowJson(*adapter))
+        .Hint(
+            "Without the adapter the model computes something else; remove it from the config "
+            "if that is meant")
+        .Id("gptq-adapter");
+  }
+  return {};
+}
+
+Status AddProducers(const Json& object, std::string_view where,
+                    std::vector<std::string>& producers) {
+  const Result<std::optional<std::string>> provider = OptionalString(object, "provider", where);
+  if (!provider.ok()) return provider.status();
+  if (*provider) producers.push_back(LowerCase(**provider));
+  const Json* meta = JsonMember(object, "meta");
+  const Json* quantizer = meta == nullptr ? nullptr : JsonMember(*meta, "quantizer");
+  if (quantizer == nullptr) return {};
+  // A list; older files have a bare string.
+  const auto add = [&](const Json& value) {
+    if (value.is_string()) producers.push_back(LowerCase(value.get_ref<const std::string&>()));
+    return value.is_string();
+  };
+  const bool sound = quantizer->is_array()
+                         ? std::ranges::all_of(*quantizer, [&](const Json& v) { return add(v); })
+                         : add(*quantizer);
+  if (sound) return {};
+  return Malformed(FieldPath(where, "meta.quantizer"), "the field has the wrong type")
+      .Found(ShowJson(*quantizer))
+      .Expected("a string or a list of strings");
+}
+
+// MAJOR.MINOR of "name:MAJOR.MINOR…".
+std::optional<std::pair<unsigned, unsigned>> VersionOf(std::string_view producer) {
+  const size_t colon = producer.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const char* end = producer.data() + producer.size();
+  unsigned major = 0;
+  const auto [dot, error] = std::from_chars(producer.data() + colon + 1, end, major);
+  if (error != std::errc()) return std::nullopt;
+  unsigned minor = 0;
+  if (dot != end && *dot == '.') std::from_chars(dot + 1, end, minor);
+  return std::pair{major, minor};
+}
+
+// Before 0.9, GPTQModel packed as AutoGPTQ did.
+bool IsGptqModel(std::string_view producer) {
+  const auto version = VersionOf(producer);
+  return producer.starts_with("gptqmodel:") && version && *version >= std::pair{0U, 9U};
+}
+
+bool IsAutoRound(std::string_view producer) {
+  const std::string_view name = producer.substr(0, producer.find(':'));
+  return name == "auto-round" || name == "auto_round" || name == "intel/auto-round";
+}
+
+}  // namespace
+
+Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config) {
+  const std::string& where = config.where;
+  Members members;
+  Status status = members.Collect(*config.fields, where);
+  const Json& object = members.object();
+  if (status.ok()) status = RefuseFeatures(object, where);
+  if (!status.ok()) return status;
+
+  GptqDeclaration declared;
+  declared.where = where;
+  const auto take = [&status](auto result, auto& to) {
+    if (!result.ok()) {
+      if (status.ok()) status = result.status();
+      return;
+    }
+    to = *std::move(result);
+  };
+  take(OptionalInt(object, "bits", where), declared.bits);
+  take(OptionalInt(object, "group_size", where), declared.group_size);
+  take(OptionalBool(object, "desc_act", where), declared.act_order);
+  take(OptionalBool(object, "sym", where), declared.symmetric);
+  take(OptionalString(object, "checkpoint_format", where), declared.format);
+  take(OptionalBool(object, "lm_head", where), declared.lm_head);
+  if (status.ok()) status = AddProducers(object, where, declared.producers);
+  if (!status.ok()) return status;
+  if (declared.format) declared.format = LowerCase(*declared.format);
+  declared.dynamic = members.Source("dynamic");
+  declared.block_modules = members.Source("modules_in_block_to_quantize");
+  return declared;
+}
+
+bool SubtractsWholeWords(const std::vector<std::string>& producers) {
+  return std::ranges::any_of(producers,
+                             [](const auto& p) { return IsGptqModel(p) || IsAutoRound(p); });
+}
+
+bool WrapsFields(const std::vector<std::string>& producers) {
+  return std::ranges::any_of(producers, [](const auto& p) { return IsGptqModel(p); });
+}
+
+}  // namespace prepack

@@ -1,0 +1,36 @@
+#ifndef PREPACK_FORMATS_GPTQ_DECLARATION_H_
+#define PREPACK_FORMATS_GPTQ_DECLARATION_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/quantization_config.h"
+
+namespace prepack {
+
+// One copy of a GPTQ config, normalised; nullopt and nullptr where it says nothing.
+struct GptqDeclaration {
+  std::string where;
+  std::optional<int64_t> bits;
+  std::optional<int64_t> group_size;
+  std::optional<bool> act_order;
+  std::optional<bool> symmetric;
+  std::optional<std::string> format;  // lower case
+  std::optional<bool> lm_head;
+  const Json* dynamic = nullptr;        // points into the checkpoint, like the next
+  const Json* block_modules = nullptr;  // modules_in_block_to_quantize
+  std::vector<std::string> producers;   // "gptqmodel:7.3.4", lower case
+};
+
+// A wrong type, or two spellings of one key that disagree, is kMalformed; tensors or features that
+// are not read (Marlin, pack_dtype, rotation, adapter) are kUnsupported.
+Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config);
+
+// The producer is known to borrow across fields where it stores z - 1; or to wrap each field.
+bool SubtractsWholeWords(const std::vector<std::string>& producers);
+bool WrapsFields(const std::vector<std::string>& producers);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_GPTQ_DECLARATION_H_

@@ -127,7 +127,7 @@ Status CheckSpecialKeys(const QuantizationConfig& config, FindingTally& findings
         .Id(FindingId("pack-dtype"));
   }
   if (const Json* rotation = JsonMember(*config.fields, "rotation");
-      rotation != nullptr && *rotation != false && *rotation != "") {
+      rotation != nullptr && *rotation != false && *rotation != Json("")) {
     return Unsupported(FieldPath(config.where, "rotation"),
                        "rotated weights need the same rotation of the activations at run time")
         .Found(ShowJson(*rotation))

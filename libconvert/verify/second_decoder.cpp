@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "base/float_convert.h"
+#include "verify/second_gptq.h"
 
 namespace prepack {
 namespace {
@@ -71,34 +72,27 @@ Status ReadSignedZeroPoints(const Checkpoint& source, const StoredTensor& tensor
   return {};
 }
 
-}  // namespace
-
-Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::string& format) {
-  if (format == "compressed-tensors") return SecondDecoder(source);
-  return Unsupported(source.path().string(), "no second decoder for this format").Found(format);
-}
-
-Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
-                             DecodedRows& out) const {
-  const Result<const StoredTensor*> packed = FindTensor(*source_, module + ".weight_packed");
+Status DecodeCompressedTensorsRows(const Checkpoint& source, const std::string& module, uint64_t k,
+                                   uint64_t n0, uint64_t rows, DecodedRows& out) {
+  const Result<const StoredTensor*> packed = FindTensor(source, module + ".weight_packed");
   if (!packed.ok()) return packed.status();
-  const Result<const StoredTensor*> scale = FindTensor(*source_, module + ".weight_scale");
+  const Result<const StoredTensor*> scale = FindTensor(source, module + ".weight_scale");
   if (!scale.ok()) return scale.status();
   std::vector<uint32_t> words;
-  Status status = ReadRows(*source_, **packed, n0, rows, words);
-  if (status.ok()) status = ReadScales(*source_, **scale, n0, rows, out.scales);
+  Status status = ReadRows(source, **packed, n0, rows, words);
+  if (status.ok()) status = ReadScales(source, **scale, n0, rows, out.scales);
   if (!status.ok()) return status;
   out.groups = (*scale)->shape[1];
 
   std::vector<int> zeros(out.scales.size(), 0);
-  if (const StoredTensor* tensor = source_->Find(module + ".weight_zero_point")) {
-    status = ReadSignedZeroPoints(*source_, *tensor, n0, rows, zeros);
+  if (const StoredTensor* tensor = source.Find(module + ".weight_zero_point")) {
+    status = ReadSignedZeroPoints(source, *tensor, n0, rows, zeros);
     if (!status.ok()) return status;
   }
   const uint64_t words_per_row = (*packed)->shape[1];
   if (out.groups == 0 || k % out.groups != 0 || k == 0 ||
       words_per_row < CeilDiv(k, kCodesPerWord) || zeros.size() != rows * out.groups) {
-    return Malformed(source_->Where(**packed), "shapes of codes, scales and zero points disagree");
+    return Malformed(source.Where(**packed), "shapes of codes, scales and zero points disagree");
   }
   const uint64_t group_size = k / out.groups;
   out.steps.resize(rows * k);
@@ -111,6 +105,19 @@ Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0,
     }
   }
   return {};
+}
+
+}  // namespace
+
+Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::string& format) {
+  if (format == "compressed-tensors") return SecondDecoder(source, DecodeCompressedTensorsRows);
+  if (format == "gptq") return SecondDecoder(source, DecodeGptqRows);
+  return Unsupported(source.path().string(), "no second decoder for this format").Found(format);
+}
+
+Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
+                             DecodedRows& out) const {
+  return decode_(*source_, module, k, n0, rows, out);
 }
 
 }  // namespace prepack

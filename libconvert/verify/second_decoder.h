@@ -32,9 +32,13 @@ class SecondDecoder {
                 DecodedRows& out) const;
 
  private:
-  explicit SecondDecoder(const Checkpoint& source) : source_(&source) {}
+  using DecodeFn = Status (*)(const Checkpoint& source, const std::string& module, uint64_t k,
+                              uint64_t n0, uint64_t rows, DecodedRows& out);
+
+  SecondDecoder(const Checkpoint& source, DecodeFn decode) : source_(&source), decode_(decode) {}
 
   const Checkpoint* source_;
+  DecodeFn decode_;
 };
 
 }  // namespace prepack

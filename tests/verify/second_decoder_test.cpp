@@ -70,7 +70,7 @@ TEST_CASE("what the second decoder cannot decode is an error") {
   TempFolder temp;
   testing::SymmetricExample().Write(temp.path());
   const Checkpoint source = Value(Checkpoint::Open(temp.path()));
-  CheckError(SecondDecoder::Make(source, "gptq").status(), ErrorKind::kUnsupported,
+  CheckError(SecondDecoder::Make(source, "awq").status(), ErrorKind::kUnsupported,
              "no second decoder");
   const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
   DecodedRows decoded;

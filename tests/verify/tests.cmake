@@ -1,4 +1,5 @@
 prepack_add_tests(verify
   packed_folder_test.cpp
   report_test.cpp
-  second_decoder_test.cpp)
+  second_decoder_test.cpp
+  second_gptq_test.cpp)

@@ -118,8 +118,9 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
     std::string_view format;
     DecodeFn decode;
   };
-  static constexpr std::array<Row, 3> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
+  static constexpr std::array<Row, 4> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
                                                     {"awq", DecodeAwq},
+                                                    {"gptq", DecodeGptq},
                                                     {"auto-round", DecodeAutoRound}}};
   for (const Row& row : kDecoders) {
     if (row.format == format) return SecondDecoder(source, row.decode);

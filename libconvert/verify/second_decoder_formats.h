@@ -25,6 +25,8 @@ Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wante
                                DecodedRows& out);
 // AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// GPTQ without an index of groups, or with one that keeps the natural order.
+Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // AutoRound, in the tensors of GPTQ (without an index of groups) or AWQ.
 Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 

@@ -1,0 +1,31 @@
+#ifndef PREPACK_VERIFY_SECOND_GPTQ_TENSORS_H_
+#define PREPACK_VERIFY_SECOND_GPTQ_TENSORS_H_
+
+// The second path for GPTQ's tensors, which AutoRound stores, too: bit by bit, straight from the
+// formula
+//
+//     code[n, k] = bits [b·k, b·k + b) of the words qweight[…, n],  b = 32 · rows of qweight / K
+//     z[g, n]    = bits [b·n, b·n + b) of the words qzeros[g, …], + 1 where z − 1 is stored;
+//                  2^(b − 1) where the scheme is symmetric
+//
+// for groups that lie in the natural order.
+
+#include "verify/second_decoder_formats.h"
+
+namespace prepack {
+
+// What the config says of zero points.
+struct SecondZeros {
+  bool symmetric = true;
+  bool minus_one = true;
+  // z − 1 wraps within its field. Else a zero point of 0 borrows from the fields above it in its
+  // word, which fields of 3 bits, that cross words, make undecodable.
+  bool wraps = false;
+};
+
+Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
+                         const SecondZeros& meaning, DecodedRows& out);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SECOND_GPTQ_TENSORS_H_

@@ -1,0 +1,212 @@
+// Sound modules, each broken in one way.
+
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "formats/gptq_example.h"
+#include "formats/read_helpers.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::GptqConfigOf;
+using testing::GptqExample;
+using testing::Hex;
+using testing::kGptqModule;
+using testing::MakeGptq;
+using testing::OpenedModel;
+using testing::OpenModel;
+using testing::SmallGptq;
+using testing::TempFolder;
+using testing::TestCheckpoint;
+using testing::TestTensor;
+
+struct Defect {
+  std::string name;
+  std::function<void(TestCheckpoint&)> make;
+  ErrorKind kind;
+  std::string id;
+  std::string text;
+};
+
+TestTensor& Part(TestCheckpoint& checkpoint, const std::string& suffix) {
+  return checkpoint.At(kGptqModule + "." + suffix);
+}
+
+void AddPart(TestCheckpoint& checkpoint, const std::string& suffix) {
+  checkpoint.tensors.push_back({kGptqModule + "." + suffix, "F16", {1, 1}, Hex("00 3c")});
+}
+
+TEST_CASE("Broken GPTQ checkpoints are refused by name") {
+  const auto malformed = ErrorKind::kMalformed;
+  const auto unsupported = ErrorKind::kUnsupported;
+  const std::vector<Defect> defects = {
+      {"no qzeros", [](auto& c) { c.Remove(kGptqModule + ".qzeros"); }, malformed,
+       "gptq-tensor-missing", "qzeros of a quantized module is missing"},
+      {"no scales", [](auto& c) { c.Remove(kGptqModule + ".scales"); }, malformed,
+       "gptq-tensor-missing", "scales of a quantized module is missing"},
+      {"no qweight", [](auto& c) { c.Remove(kGptqModule + ".qweight"); }, malformed,
+       "gptq-tensor-missing", "qweight of a quantized module is missing"},
+      {"twice", [](auto& c) { AddPart(c, "weight"); }, malformed, "gptq-weight-twice",
+       "stored twice"},
+      {"adapter tensor", [](auto& c) { AddPart(c, "lora_A"); }, unsupported, "gptq-adapter",
+       "low-rank adapters"},
+      {"Marlin tensors",
+       [](auto& c) {
+         AddPart(c, "B");
+         AddPart(c, "s");
+       },
+       unsupported, "gptq-format", "Marlin weights are not read"},
+      {"QQQ tensors",
+       [](auto& c) {
+         AddPart(c, "B");
+         AddPart(c, "s_channel");
+       },
+       unsupported, "gptq-format", "QQQ weights are not read"},
+      {"EXL3 tensors", [](auto& c) { AddPart(c, "trellis"); }, unsupported, "gptq-format", "EXL3"},
+      {"compressed-tensors", [](auto& c) { AddPart(c, "weight_packed"); }, malformed, "",
+       "a tensor of compressed-tensors"},
+      {"Marlin flag", [](auto& c) { GptqConfigOf(c)["is_marlin_format"] = true; }, unsupported,
+       "gptq-format", "is_marlin_format"},
+      {"Marlin format", [](auto& c) { GptqConfigOf(c)["checkpoint_format"] = "marlin"; },
+       unsupported, "gptq-format", "format marlin"},
+      {"pack_dtype", [](auto& c) { GptqConfigOf(c)["pack_dtype"] = "int16"; }, unsupported,
+       "gptq-pack-dtype", "found int16"},
+      {"rotation", [](auto& c) { GptqConfigOf(c)["rotation"] = "hadamard"; }, unsupported,
+       "gptq-format", "rotated weights"},
+      {"adapter",
+       [](auto& c) {
+         GptqConfigOf(c)["adapter"] = {{"name", "eora"}};
+       },
+       unsupported, "gptq-adapter", "low-rank adapters"},
+      {"spellings", [](auto& c) { GptqConfigOf(c)["wbits"] = 8; }, malformed, "config-conflict",
+       "two spellings"},
+      {"bits", [](auto& c) { GptqConfigOf(c)["bits"] = 9; }, malformed, "", "out of range"},
+      {"group size", [](auto& c) { GptqConfigOf(c)["group_size"] = 8; }, malformed, "tensor-shape",
+       "Group size 16 would fit"},
+      {"group size 0", [](auto& c) { GptqConfigOf(c)["group_size"] = 0; }, malformed, "",
+       "not positive"},
+      {"width", [](auto& c) { GptqConfigOf(c)["bits"] = 8; }, malformed, "tensor-shape",
+       "g_idx and qweight disagree about K"},
+      {"qweight dtype", [](auto& c) { Part(c, "qweight").dtype = "F32"; }, malformed,
+       "tensor-dtype", "wrong dtype"},
+      {"qweight I16",
+       [](auto& c) {
+         Part(c, "qweight").dtype = "I16";
+         Part(c, "qweight").shape = {4, 16};
+       },
+       unsupported, "gptq-pack-dtype", "other words"},
+      {"rank",
+       [](auto& c) {
+         Part(c, "qweight").shape = {1, 4, 8};
+       },
+       malformed, "tensor-shape", "not a matrix"},
+      {"AWQ",
+       [](auto& c) {
+         Part(c, "qweight").shape = {32, 1};
+         c.Remove(kGptqModule + ".g_idx");
+       },
+       malformed, "gptq-is-awq", "this is AWQ packing"},
+      {"zero point columns",
+       [](auto& c) {
+         Part(c, "qzeros").shape = {1, 2};
+       },
+       malformed, "tensor-shape", "zero points contradict"},
+      {"order length",
+       [](auto& c) {
+         Part(c, "g_idx").shape = {31};
+         Part(c, "g_idx").bytes.resize(124);
+       },
+       malformed, "tensor-shape", "g_idx and qweight disagree"},
+      {"order range", [](auto& c) { Part(c, "g_idx").bytes[0] = std::byte{2}; }, malformed,
+       "gptq-order-range", "2 at [0]"},
+      {"order unbalanced", [](auto& c) { Part(c, "g_idx").bytes[0] = std::byte{1}; }, malformed,
+       "gptq-order-unbalanced", "15 input channels in group 0"},
+      {"symmetric middle", [](auto& c) { Part(c, "qzeros").bytes[0] = std::byte{0x75}; }, malformed,
+       "gptq-zeros-vary", "5 at channel 0"},
+      {"rule",
+       [](auto& c) {
+         GptqConfigOf(c)["dynamic"] = {{".*up", {{"bits", "4"}}}};
+       },
+       malformed, "", "wrong type"},
+      {"embedding",
+       [](auto& c) {
+         for (TestTensor& tensor : c.tensors) {
+           const size_t at = tensor.name.find("layers.0.mlp.up_proj");
+           if (at != std::string::npos) tensor.name.replace(at, 20, "embed_tokens");
+         }
+       },
+       unsupported, "", "quantized embeddings"},
+      {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed, "",
+       "no tensor is one"},
+  };
+  for (const Defect& defect : defects) {
+    CAPTURE(defect.name);
+    TempFolder temp;
+    TestCheckpoint checkpoint = SmallGptq();
+    defect.make(checkpoint);
+    checkpoint.Write(temp.path());
+    const Result<OpenedModel> opened = OpenModel(temp.path());
+    CheckError(opened.status(), defect.kind, defect.text);
+    CHECK(opened.status().id() == defect.id);
+  }
+}
+
+TEST_CASE("Copies of the GPTQ config that disagree are refused") {
+  TempFolder temp;
+  SmallGptq().Write(temp.path());
+  std::ofstream(temp.path() / "quantize_config.json") << R"({"bits": 4, "group_size": 32})";
+  const Result<OpenedModel> opened = OpenModel(temp.path());
+  CheckError(opened.status(), ErrorKind::kMalformed,
+             "quantize_config.json.group_size: two copies of the quantization config disagree "
+             "(found 32, expected 16, as config.json");
+  CHECK(opened.status().id() == "config-conflict");
+}
+
+TEST_CASE("Zero points that vary in a symmetric module are found when they are read") {
+  TempFolder temp;
+  TestCheckpoint checkpoint = SmallGptq();
+  Part(checkpoint, "qzeros").bytes[5] = std::byte{0x78};  // channel 2 of group 1
+  checkpoint.Write(temp.path());
+  const OpenedModel opened = testing::MustOpen(temp.path());
+  std::vector<uint8_t> zeros(16);
+  const Status status = opened.Module(kGptqModule).ReadZeroPoints(0, 8, zeros);
+  CheckError(status, ErrorKind::kMalformed, "8 at channel 2, group 1; 7 to 8");
+  CHECK(status.id() == "gptq-zeros-vary");
+}
+
+TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is known") {
+  // Zero points 7, 0, 9, 15, 1, 0, 8, 3 of one group: fields 6 f 8 e 0 f 7 2 with borrows.
+  GptqExample x;
+  x.symmetric = false;
+  x.group_size = 32;
+  x.Randomize(5, 1);
+  TestCheckpoint checkpoint = MakeGptq(x);
+  Part(checkpoint, "qzeros").bytes = Hex("f6 e7 f0 26");
+  for (const char* producer :
+       {"", "gptqmodel:0.8.1", "optimum:1.2", "gptqmodel:0.9.0", "intel/auto-round:0.1"}) {
+    CAPTURE(producer);
+    GptqConfigOf(checkpoint)["meta"]["quantizer"] = producer;
+    TempFolder temp;
+    checkpoint.Write(temp.path());
+    const OpenedModel opened = testing::MustOpen(temp.path());
+    std::vector<uint8_t> zeros(8);
+    const Status status = opened.Module(kGptqModule).ReadZeroPoints(0, 8, zeros);
+    if (std::string(producer).find(":0.9") == std::string::npos &&
+        std::string(producer).find("auto-round") == std::string::npos) {
+      CheckError(status, ErrorKind::kMalformed, "field 15 at channel 1, group 0");
+      CHECK(status.id() == "gptq-zero-lost");
+    } else {
+      testing::RequireOk(status);
+      CHECK(zeros == std::vector<uint8_t>{7, 0, 9, 15, 1, 0, 8, 3});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace prepack

@@ -112,7 +112,7 @@ Status WriteFileAtomically(const std::filesystem::path& path, const std::string&
   const std::filesystem::path name = path.filename();
   if (name.empty()) return Usage(path.string(), "not the name of a file");
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const std::filesystem::path partial = folder / ("." + name.string() + ".prepack-partial");
+  const std::filesystem::path partial = folder / fmt::format(".{}.prepack-partial", name.string());
   int result = posix::RemoveTree(partial);
   if (result < 0) return SystemError(partial.string(), "cannot remove it", -result);
   Status status = WriteTextFile(partial, text);

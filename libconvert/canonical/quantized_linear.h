@@ -76,6 +76,10 @@ class QuantizedLinear {
   virtual Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const = 0;
   // Fills `out` [rows, G] with zero points; ZeroOfSymmetric() throughout when symmetric.
   virtual Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const = 0;
+  // Bits that are set in padding: behind the last code of a row, the last zero point of a column,
+  // or in the unused part of a word. They mean nothing, and sound writers leave them zero: others
+  // hint at a wrong width or K. May read all of the module.
+  virtual Result<uint64_t> CountStrayBits() const { return uint64_t{0}; }
 
  protected:
   std::string module_;

@@ -101,20 +101,6 @@ void CheckExpertsOf(const std::string& parent, const Experts& experts,
   }
 }
 
-// Layers that runtimes fuse into one, by their last names.
-constexpr std::array<std::array<std::string_view, 3>, 3> kFused = {{
-    {"q_proj", "k_proj", "v_proj"},
-    {"gate_proj", "up_proj", ""},
-    {"w1", "w3", ""},
-}};
-
-// "w4a16 group 128 symmetric", or that it is not quantized; empty when there is no such module.
-std::string SchemeText(const Checkpoint& checkpoint, const QuantizedModel& model,
-                       const std::string& module) {
-  if (const QuantizedLinear* linear = model.Find(module)) return DescribeScheme(linear->scheme());
-  return checkpoint.Find(module + ".weight") == nullptr ? "" : "not quantized";
-}
-
 }  // namespace
 
 std::optional<uint64_t> DecoderLayerOf(std::string_view name) {
@@ -179,31 +165,6 @@ void CheckExperts(const Checkpoint& checkpoint, std::vector<Finding>& findings) 
   }
   for (const auto& [parent, experts] : parents) {
     CheckExpertsOf(parent, experts, configured, findings);
-  }
-}
-
-void CheckSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                   std::vector<Finding>& findings) {
-  std::set<std::string> reported;
-  for (const auto& linear : model.modules) {
-    const std::string_view leaf = LeafName(linear->module());
-    const std::string parent = linear->module().substr(0, linear->module().size() - leaf.size());
-    for (const auto& fused : kFused) {
-      if (std::ranges::find(fused, leaf) == fused.end()) continue;
-      std::set<std::string> schemes;
-      std::vector<std::string> each;
-      for (const std::string_view sibling : fused) {
-        if (sibling.empty()) continue;
-        const std::string text = SchemeText(checkpoint, model, parent + std::string(sibling));
-        if (text.empty()) continue;
-        schemes.insert(text);
-        each.push_back(fmt::format("{} {}", sibling, text));
-      }
-      if (schemes.size() < 2 || !reported.insert(parent + std::string(fused[0])).second) continue;
-      findings.push_back(MakeFinding("module-siblings-differ",
-                                     parent.substr(0, parent.size() - (parent.empty() ? 0 : 1)),
-                                     fmt::format("{}", fmt::join(each, "; "))));
-    }
   }
 }
 

@@ -1,8 +1,8 @@
 #ifndef PREPACK_CHECK_MODEL_LAYOUT_H_
 #define PREPACK_CHECK_MODEL_LAYOUT_H_
 
-// Is the model whole? Decoder layers 0 … num_hidden_layers − 1, experts 0 … E − 1 with the same
-// tensors each, and layers that runtimes fuse quantized alike. From names and schemes.
+// Is the model whole? Decoder layers 0 … num_hidden_layers − 1, and experts 0 … E − 1 with the same
+// tensors each. From names alone.
 
 #include <cstdint>
 #include <optional>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "container/checkpoint.h"
-#include "formats/format.h"
+#include "formats/finding.h"
 
 namespace prepack {
 
@@ -29,8 +29,6 @@ std::string RoleOf(std::string_view module);
 // Append to `findings`.
 void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings);
 void CheckExperts(const Checkpoint& checkpoint, std::vector<Finding>& findings);
-void CheckSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                   std::vector<Finding>& findings);
 
 }  // namespace prepack
 

@@ -30,11 +30,32 @@ constexpr std::string_view kAnyIndexSuffix = ".index.json";
 constexpr std::array<std::string_view, 7> kOtherWeights = {".bin",  ".pt", ".pth",    ".gguf",
                                                            ".onnx", ".h5", ".msgpack"};
 
+// "GGUF", "PyTorch" …: what a file of weights is, by the end of its name; empty when it is not
+// known.
+std::string_view FormatOfFile(std::string_view name) {
+  if (name.ends_with(".gguf")) return "GGUF";
+  if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) return "PyTorch";
+  if (name.ends_with(".onnx")) return "ONNX";
+  if (name.ends_with(".h5") || name.ends_with(".msgpack")) return "TensorFlow or Flax";
+  return "";
+}
+
+Status RefuseFile(std::string_view where, std::string_view file) {
+  const std::string_view format = FormatOfFile(file);
+  return Unsupported(where, fmt::format("{} weights are not read", format))
+      .Found(Printable(file))
+      .Expected("*.safetensors")
+      .Hint(format == "GGUF" ? "llama.cpp reads GGUF as it is; otherwise quantize the float model"
+                             : "Convert the weights to safetensors with the tool that made them")
+      .Id("container-unsupported");
+}
+
 // Plain names of a folder, ascending, by what they are to us. Hidden files are left out.
 struct Listing {
   std::vector<std::string> shards;
   std::vector<std::string> indexes;
   std::vector<std::string> side_files;
+  std::vector<std::string> other_weights;
   bool has_config = false;
 };
 
@@ -49,8 +70,9 @@ void Classify(std::string name, Listing& listing) {
     listing.shards.push_back(std::move(name));
   } else if (ends_with(kIndexSuffix)) {
     listing.indexes.push_back(std::move(name));
-  } else if (name != kManifestName && !ends_with(kAnyIndexSuffix) &&
-             std::none_of(kOtherWeights.begin(), kOtherWeights.end(), ends_with)) {
+  } else if (std::ranges::any_of(kOtherWeights, ends_with)) {
+    listing.other_weights.push_back(std::move(name));
+  } else if (name != kManifestName && !ends_with(kAnyIndexSuffix)) {
     listing.side_files.push_back(std::move(name));
   }
 }
@@ -180,6 +202,9 @@ Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
 }
 
 Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
+  if (listing.shards.empty() && !listing.other_weights.empty()) {
+    return RefuseFile(folder.string(), *std::ranges::min_element(listing.other_weights));
+  }
   if (listing.shards.empty()) {
     return Malformed(folder.string(), "no .safetensors file in the folder")
         .Hint("Only checkpoints in the safetensors format can be read");
@@ -209,8 +234,10 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
   if (is_folder) {
     status = checkpoint.OpenFolder();
   } else if (fs::is_regular_file(path, error) && path.extension() != kShardSuffix) {
-    status = Usage(path.string(), "neither a folder nor a .safetensors file")
-                 .Hint("Name the folder of the checkpoint");
+    status = FormatOfFile(path.native()).empty()
+                 ? Usage(path.string(), "neither a folder nor a .safetensors file")
+                       .Hint("Name the folder of the checkpoint")
+                 : RefuseFile(path.string(), path.filename().native());
   } else {
     // What cannot be opened, or is not even there, is told by opening it.
     status = checkpoint.AddFile(path);

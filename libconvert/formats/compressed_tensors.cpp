@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "formats/compressed_tensors_config.h"
+#include "formats/compressed_tensors_describe.h"
 #include "formats/compressed_tensors_match.h"
 #include "formats/compressed_tensors_module.h"
-#include "formats/compressed_tensors_pack.h"
 #include "formats/finding_tally.h"
 #include "formats/json_fields.h"
 #include "formats/quantization_config.h"
@@ -27,12 +27,15 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
   Status status = CheckModuleName(module.name);
   if (!status.ok()) return status;
   const ModuleClass module_class = ClassOfModule(module.name);
-  const CtGroup* group = matcher.GroupOf(module.name, module_class);
+  const Result<const CtGroup*> found = matcher.GroupOf(module.name, module_class);
+  if (!found.ok()) return found.status();
+  const CtGroup* group = *found;
   if (group == nullptr) {
     if (config.groups.empty()) {
       return Malformed(FieldPath(config.where, "config_groups"),
                        "there is no config group, but there are quantized tensors")
-          .Found(fmt::format("weight_packed of {}", module.name));
+          .Found(fmt::format("the weight of {}", module.name))
+          .Id("config-groups-missing");
     }
     for (const CtGroup& candidate : config.groups) {
       for (const ModulePattern& target : candidate.targets) {
@@ -45,17 +48,23 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
             .Expected("names, re: expressions, or the class Linear")
             .Hint(
                 "The target may be the class of the module, which the files do not tell; put "
-                "names into the targets instead");
+                "names into the targets instead")
+            .Id("module-without-group");
       }
     }
     return Malformed(module.name, "the module is quantized, but no config group names it")
-        .Expected(fmt::format("a target in {}.config_groups", config.where));
+        .Expected(fmt::format("a target in {}.config_groups", config.where))
+        .Id("module-without-group");
   }
-  if (matcher.Ignored(module.name, module_class)) {
+  const Result<bool> ignored = matcher.Ignored(module.name, module_class);
+  if (!ignored.ok()) return ignored.status();
+  if (*ignored) {
     findings.Add("module-ignored-but-quantized", module.name,
                  "the ignore list names the module, but it is quantized");
   }
-  const CtGroup* other = matcher.GroupOfVllm(module.name, module_class);
+  const Result<const CtGroup*> vllm = matcher.GroupOfVllm(module.name, module_class);
+  if (!vllm.ok()) return vllm.status();
+  const CtGroup* other = *vllm;
   if (other != group && other->weights != group->weights) {
     findings.Add("module-ambiguous-group", module.name,
                  fmt::format("several config groups name the module: \"{}\" is used, as the "
@@ -67,14 +76,18 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
 
 // A weight that a group names, that has the shape and the name of a linear layer, and that is
 // stored in floating point. Routers, heads and embeddings usually are, and are not worth a word.
-bool IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
+Result<bool> IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
   if (module.weight == nullptr || module.weight->shape.size() != 2 ||
       !module.name.ends_with("_proj") || !CheckModuleName(module.name).ok()) {
     return false;
   }
   const ModuleClass module_class = ClassOfModule(module.name);
-  const CtGroup* group = matcher.GroupOf(module.name, module_class);
-  return group != nullptr && group->weights && !matcher.Ignored(module.name, module_class);
+  const Result<const CtGroup*> group = matcher.GroupOf(module.name, module_class);
+  if (!group.ok()) return group.status();
+  if (*group == nullptr || !(*group)->weights) return false;
+  const Result<bool> ignored = matcher.Ignored(module.name, module_class);
+  if (!ignored.ok()) return ignored.status();
+  return !*ignored;
 }
 
 // The names that an entry of the config may mean: modules, and what they lie in.
@@ -94,21 +107,29 @@ std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
   return names;
 }
 
-void ReportUnmatched(const std::vector<ModulePattern>& entries, const std::string& where,
-                     const std::set<std::string_view>& names, FindingTally& findings) {
+// Whether an entry means any of the names.
+Result<bool> MatchesAny(const ModulePattern& entry, const std::set<std::string_view>& names) {
+  if (entry.kind() == ModulePattern::Kind::kName) return names.contains(entry.text());
+  for (const std::string_view name : names) {
+    if (!CheckModuleName(name).ok()) continue;
+    Result<bool> matches = entry.MatchesName(name);
+    if (!matches.ok() || *matches) return matches;
+  }
+  return false;
+}
+
+Status ReportUnmatched(const std::vector<ModulePattern>& entries, const std::string& where,
+                       const std::set<std::string_view>& names, FindingTally& findings) {
   constexpr size_t kMaxShown = 8;
   std::vector<std::string> unmatched;
   for (const ModulePattern& entry : entries) {
     // Classes are not in the files: whether one of them matches is not known.
     if (entry.LooksLikeClass()) continue;
-    const bool matched = entry.kind() == ModulePattern::Kind::kName
-                             ? names.contains(entry.text())
-                             : std::any_of(names.begin(), names.end(), [&](std::string_view name) {
-                                 return CheckModuleName(name).ok() && entry.MatchesName(name);
-                               });
-    if (!matched) unmatched.push_back(fmt::format("\"{}\"", Printable(entry.text())));
+    const Result<bool> matched = MatchesAny(entry, names);
+    if (!matched.ok()) return matched.status();
+    if (!*matched) unmatched.push_back(fmt::format("\"{}\"", Printable(entry.text())));
   }
-  if (unmatched.empty()) return;
+  if (unmatched.empty()) return {};
   const size_t count = unmatched.size();
   if (count > kMaxShown) {
     unmatched.resize(kMaxShown);
@@ -117,22 +138,37 @@ void ReportUnmatched(const std::vector<ModulePattern>& entries, const std::strin
   findings.Add("config-pattern-unmatched", where,
                fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
                            entries.size(), fmt::join(unmatched, ", ")));
+  return {};
+}
+
+Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage storage,
+                 const CtConfig& config, const CtMatcher& matcher, QuantizedModel& model,
+                 FindingTally& findings) {
+  const Result<const CtGroup*> group = GroupOfQuantized(config, matcher, module, findings);
+  if (!group.ok()) return group.status();
+  auto linears = DescribeCtModule(checkpoint, module, **group, storage, config, findings);
+  if (!linears.ok()) return linears.status();
+  for (auto& linear : *linears) model.modules.push_back(std::move(linear));
+  return {};
 }
 
 // Why a checkpoint that declares this format has no module that is quantized.
 Status NothingQuantized(const CtConfig& config) {
   if (config.groups.empty() && config.has_kv_cache_scheme) {
-    return Unsupported(config.where, "only the KV cache is quantized, no weights");
+    return Unsupported(config.where, "only the KV cache is quantized, no weights")
+        .Id("nothing-quantized");
   }
   if (!config.status.empty() && config.status != "compressed") {
     return Unsupported(config.where, "the weights are still in floating point")
         .Found(fmt::format("quantization_status \"{}\"", Printable(config.status)))
         .Expected("\"compressed\"")
-        .Hint("Save the model again compressed (save_compressed=True)");
+        .Hint("Save the model again compressed (save_compressed=True)")
+        .Id("nothing-quantized");
   }
   return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
-      .Expected("tensors named MODULE.weight_packed")
-      .Hint("The config may belong to another checkpoint, or shards are missing");
+      .Expected("tensors named MODULE.weight_packed, or MODULE.weight with MODULE.weight_scale")
+      .Hint("The config may belong to another checkpoint, or shards are missing")
+      .Id("nothing-quantized");
 }
 
 }  // namespace
@@ -156,28 +192,34 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
   const std::vector<CtModule> modules = GroupCtModules(checkpoint);
   for (const CtModule& module : modules) {
     const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
-    if (!storage.ok()) return storage.status();
+    if (!storage.ok()) {
+      model.errors.push_back(storage.status());
+      continue;
+    }
     if (*storage == CtStorage::kPlain) {
-      if (IsTargetedFloat(matcher, module)) {
+      const Result<bool> targeted = IsTargetedFloat(matcher, module);
+      if (!targeted.ok()) return targeted.status();
+      if (*targeted) {
         findings.Add("module-targeted-but-plain", module.name,
                      "a config group names the module, but it is not quantized");
       }
       continue;
     }
-    const Result<const CtGroup*> group = GroupOfQuantized(*config, matcher, module, findings);
-    if (!group.ok()) return group.status();
-    Result<std::unique_ptr<QuantizedLinear>> linear =
-        DescribePackQuantized(checkpoint, module, **group, *config, findings);
-    if (!linear.ok()) return linear.status();
-    model.modules.push_back(*std::move(linear));
+    Status status = AddModule(checkpoint, module, *storage, *config, matcher, model, findings);
+    if (!status.ok()) model.errors.push_back(std::move(status));
   }
-  if (model.modules.empty()) return NothingQuantized(*config);
+  if (model.modules.empty() && model.errors.empty()) return NothingQuantized(*config);
+  // Experts of stacked tensors count up, which is not the order of their names.
+  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
 
   const std::set<std::string_view> names = AllNames(checkpoint, modules);
-  ReportUnmatched(config->ignore, FieldPath(config->where, "ignore"), names, findings);
+  Status status =
+      ReportUnmatched(config->ignore, FieldPath(config->where, "ignore"), names, findings);
   for (const CtGroup& group : config->groups) {
-    ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings);
+    if (!status.ok()) return status;
+    status = ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings);
   }
+  if (!status.ok()) return status;
   model.findings = findings.Take();
   return model;
 }

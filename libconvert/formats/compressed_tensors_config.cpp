@@ -133,6 +133,7 @@ Status ParsePresetList(const Json& targets, CtGroup& group) {
   Result<std::vector<ModulePattern>> patterns = ParsePatterns(targets, group.where);
   if (!patterns.ok()) return patterns.status();
   group.targets = *std::move(patterns);
+  group.preset = true;
   group.weights = preset->weights;
   group.input_activations = preset->input_activations;
   return {};

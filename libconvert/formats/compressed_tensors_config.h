@@ -39,7 +39,8 @@ std::optional<CtVersion> ParseCtVersion(std::string_view text);
 // One entry of config_groups.
 struct CtGroup {
   std::string name;
-  std::string where;  // for errors
+  std::string where;    // for errors
+  bool preset = false;  // known by the name of a preset only, as before 0.5
   std::vector<ModulePattern> targets;
   std::optional<CtArgs> weights;  // nullopt: the group leaves weights alone
   std::optional<CtArgs> input_activations;

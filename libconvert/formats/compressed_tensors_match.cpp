@@ -41,33 +41,45 @@ CtMatcher::CtMatcher(const CtConfig& config) {
   }
 }
 
-const CtGroup* CtMatcher::GroupOf(std::string_view module, ModuleClass module_class) const {
+Result<const CtGroup*> CtMatcher::GroupByName(std::span<const Target> targets,
+                                              std::string_view module) {
+  for (const Target& target : targets) {
+    const Result<bool> matches = target.pattern->MatchesName(module);
+    if (!matches.ok()) return matches.status();
+    if (*matches) return target.group;
+  }
+  return nullptr;
+}
+
+const CtGroup* CtMatcher::GroupByClass(std::span<const Target> targets, ModuleClass module_class) {
+  for (const Target& target : targets) {
+    if (target.pattern->MatchesClass(module_class)) return target.group;
+  }
+  return nullptr;
+}
+
+Result<const CtGroup*> CtMatcher::GroupOf(std::string_view module, ModuleClass module_class) const {
   if (const auto it = names_.find(module); it != names_.end()) return it->second;
-  for (const Target& target : regexes_) {
-    if (target.pattern->MatchesName(module)) return target.group;
-  }
-  for (const Target& target : classes_) {
-    if (target.pattern->MatchesClass(module_class)) return target.group;
-  }
-  return nullptr;
+  Result<const CtGroup*> group = GroupByName(regexes_, module);
+  if (!group.ok() || *group != nullptr) return group;
+  return GroupByClass(classes_, module_class);
 }
 
-const CtGroup* CtMatcher::GroupOfVllm(std::string_view module, ModuleClass module_class) const {
-  for (const Target& target : targets_) {
-    if (target.pattern->MatchesName(module)) return target.group;
-  }
-  for (const Target& target : targets_) {
-    if (target.pattern->MatchesClass(module_class)) return target.group;
-  }
-  return nullptr;
+Result<const CtGroup*> CtMatcher::GroupOfVllm(std::string_view module,
+                                              ModuleClass module_class) const {
+  Result<const CtGroup*> group = GroupByName(targets_, module);
+  if (!group.ok() || *group != nullptr) return group;
+  return GroupByClass(targets_, module_class);
 }
 
-bool CtMatcher::Ignored(std::string_view module, ModuleClass module_class) const {
+Result<bool> CtMatcher::Ignored(std::string_view module, ModuleClass module_class) const {
   if (ignored_names_.contains(module)) return true;
-  const auto by_name = [&](const auto* entry) { return entry->MatchesName(module); };
-  const auto by_class = [&](const auto* entry) { return entry->MatchesClass(module_class); };
-  return std::any_of(ignored_regexes_.begin(), ignored_regexes_.end(), by_name) ||
-         std::any_of(ignored_classes_.begin(), ignored_classes_.end(), by_class);
+  for (const ModulePattern* entry : ignored_regexes_) {
+    Result<bool> matches = entry->MatchesName(module);
+    if (!matches.ok() || *matches) return matches;
+  }
+  return std::any_of(ignored_classes_.begin(), ignored_classes_.end(),
+                     [&](const auto* entry) { return entry->MatchesClass(module_class); });
 }
 
 }  // namespace prepack

@@ -8,6 +8,7 @@
 // (utils/config_utils.py) takes names and expressions in the order of the config instead; where
 // that selects another scheme, the user should know.
 
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,17 +23,23 @@ class CtMatcher {
   // Refers to `config`, which must live longer.
   explicit CtMatcher(const CtConfig& config);
 
-  // The group of a module, or nullptr; the ignore list is not consulted.
-  const CtGroup* GroupOf(std::string_view module, ModuleClass module_class) const;
+  // The group of a module, or nullptr; the ignore list is not consulted. Here and below, an error
+  // is that of a regular expression which takes too long.
+  Result<const CtGroup*> GroupOf(std::string_view module, ModuleClass module_class) const;
   // The same by vLLM's order.
-  const CtGroup* GroupOfVllm(std::string_view module, ModuleClass module_class) const;
-  bool Ignored(std::string_view module, ModuleClass module_class) const;
+  Result<const CtGroup*> GroupOfVllm(std::string_view module, ModuleClass module_class) const;
+  Result<bool> Ignored(std::string_view module, ModuleClass module_class) const;
 
  private:
   struct Target {
     const ModulePattern* pattern;
     const CtGroup* group;
   };
+
+  // The first that matches, or nullptr.
+  static Result<const CtGroup*> GroupByName(std::span<const Target> targets,
+                                            std::string_view module);
+  static const CtGroup* GroupByClass(std::span<const Target> targets, ModuleClass module_class);
 
   std::vector<Target> targets_;  // in the order of the config, each text once
   std::unordered_map<std::string_view, const CtGroup*> names_;

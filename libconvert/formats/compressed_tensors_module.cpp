@@ -50,8 +50,9 @@ Status RefuseFormat(const Checkpoint& checkpoint, const StoredTensor& tensor,
                     std::string_view format) {
   return Unsupported(checkpoint.Where(tensor), fmt::format("{} weights are not read", format))
       .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
-      .Expected("pack-quantized weights (weight_packed, I32)")
-      .Hint("Quantize the model to 4-bit pack-quantized (scheme W4A16 or W4A16_ASYM)");
+      .Expected("integers (weight_packed I32, weight I8) or FP8 (weight F8_E4M3)")
+      .Hint("Quantize the float model to such a scheme, for example W4A16, W8A8 or FP8_DYNAMIC")
+      .Id("storage-unsupported");
 }
 
 // Storage that shows by tensors which no other format has.
@@ -66,20 +67,29 @@ Status RefuseForeignTensors(const Checkpoint& checkpoint, const CtModule& module
       return Unsupported(checkpoint.Where(*tensor), "packed weights under a name that is not known")
           .Found(fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape)))
           .Expected("weight_packed, one matrix per expert")
-          .Hint("Save the model again with one linear layer per expert");
+          .Hint("Save the model again with one linear layer per expert")
+          .Id("storage-unsupported");
     }
   }
-  if (module.scale_inv != nullptr) {
-    return RefuseFormat(checkpoint, *module.scale_inv, "fp8 (weight_scale_inv)");
-  }
   return {};
+}
+
+// One matrix, or one per expert.
+Status RequireMatrix(const Checkpoint& checkpoint, const StoredTensor& weight,
+                     std::string_view expected) {
+  if (weight.shape.size() == 2 || weight.shape.size() == 3) return {};
+  return Malformed(checkpoint.Where(weight), "the weight has the wrong rank")
+      .Found(ShowShape(weight.shape))
+      .Expected(expected)
+      .Id("tensor-shape");
 }
 
 Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& module) {
   const StoredTensor& packed = *module.packed;
   if (module.weight != nullptr) {
     return Malformed(checkpoint.Where(packed), "the module has both weight and weight_packed")
-        .Hint("Only one of them can be the weight; save the model again");
+        .Hint("Only one of them can be the weight; save the model again")
+        .Id("weight-twice");
   }
   if (packed.dtype == DType::kU8) {
     return RefuseFormat(
@@ -89,17 +99,14 @@ Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& m
   if (packed.dtype != DType::kI32) {
     return Malformed(checkpoint.Where(packed), "packed weights have the wrong dtype")
         .Found(DTypeName(packed.dtype))
-        .Expected("I32");
+        .Expected("I32")
+        .Id("tensor-dtype");
   }
-  if (packed.shape.size() == 3) return RefuseFormat(checkpoint, packed, "3-D (stacked experts)");
-  if (packed.shape.size() != 2) {
-    return Malformed(checkpoint.Where(packed), "packed weights have the wrong rank")
-        .Found(ShowShape(packed.shape))
-        .Expected("[N, words]");
-  }
+  Status rank = RequireMatrix(checkpoint, packed, "[N, words]");
+  if (!rank.ok()) return rank;
   if (module.global_scale != nullptr) {
-    return Malformed(checkpoint.Where(*module.global_scale),
-                     "integer weights have no global scale");
+    return Malformed(checkpoint.Where(*module.global_scale), "integer weights have no global scale")
+        .Id("module-scheme-contradiction");
   }
   return CtStorage::kPackQuantized;
 }
@@ -111,17 +118,22 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
   if (module.scale == nullptr) {
     if (weight.dtype == DType::kI8 || is_float8) {
       return Malformed(checkpoint.Where(weight), "a quantized weight without weight_scale")
-          .Found(DTypeName(weight.dtype));
+          .Found(DTypeName(weight.dtype))
+          .Id("tensor-missing");
     }
     if (orphan == nullptr) return CtStorage::kPlain;
     return Malformed(checkpoint.Where(*orphan),
                      "the tensor describes a quantized weight, but the weight is not quantized")
-        .Found(fmt::format("weight {}", DTypeName(weight.dtype)));
+        .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
+        .Id("tensor-orphan");
   }
-  if (weight.dtype == DType::kI8) return RefuseFormat(checkpoint, weight, "int-quantized");
-  if (is_float8) {
-    return RefuseFormat(checkpoint, weight,
-                        module.scale->dtype == DType::kU8 ? "mxfp8-quantized" : "float-quantized");
+  if (is_float8 && module.scale->dtype == DType::kU8) {
+    return RefuseFormat(checkpoint, weight, "mxfp8-quantized");
+  }
+  if (weight.dtype == DType::kI8 || is_float8) {
+    Status rank = RequireMatrix(checkpoint, weight, "[N, K]");
+    if (!rank.ok()) return rank;
+    return is_float8 ? CtStorage::kFloat8 : CtStorage::kInt8;
   }
   if (weight.dtype == DType::kI32) {
     return RefuseFormat(checkpoint, weight, "packed (compressed-tensors before 0.4)");
@@ -131,7 +143,8 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
                        "the weight is fake-quantized: stored in floating point, with scales")
         .Found(fmt::format("weight {} and weight_scale", DTypeName(weight.dtype)))
         .Expected("weight_packed")
-        .Hint("Save the model again compressed (save_compressed=True)");
+        .Hint("Save the model again compressed (save_compressed=True)")
+        .Id("weight-fake-quantized");
   }
   return RefuseFormat(checkpoint, weight, fmt::format("quantized {}", DTypeName(weight.dtype)));
 }
@@ -161,8 +174,27 @@ std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint) {
   }
   std::vector<CtModule> list;
   list.reserve(modules.size());
-  for (auto& [prefix, module] : modules) list.push_back(std::move(module));
+  for (auto& [prefix, module] : modules) {
+    // The name is that of another format, but the numbers multiply like any scale. Who stores both
+    // means something else by it.
+    if (module.scale == nullptr) module.scale = module.scale_inv;
+    list.push_back(std::move(module));
+  }
   return list;
+}
+
+std::string_view CtStorageName(CtStorage storage) {
+  switch (storage) {
+    case CtStorage::kPlain:
+      return "dense";
+    case CtStorage::kPackQuantized:
+      return "pack-quantized";
+    case CtStorage::kInt8:
+      return "int-quantized";
+    case CtStorage::kFloat8:
+      return "float-quantized";
+  }
+  return "";
 }
 
 Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module) {
@@ -174,7 +206,8 @@ Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule&
   if (orphan == nullptr) return CtStorage::kPlain;
   return Malformed(checkpoint.Where(*orphan), "the weight that this tensor describes is missing")
       .Expected(fmt::format("{}.weight_packed", module.name))
-      .Hint("A shard is missing, or the index is wrong");
+      .Hint("A shard is missing, or the index is wrong")
+      .Id("tensor-orphan");
 }
 
 }  // namespace prepack

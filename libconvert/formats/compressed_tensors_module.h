@@ -22,7 +22,7 @@ struct CtModule {
   const StoredTensor* shape = nullptr;
   const StoredTensor* g_idx = nullptr;
   const StoredTensor* global_scale = nullptr;
-  const StoredTensor* scale_inv = nullptr;  // of another format, quant_method fp8
+  const StoredTensor* scale_inv = nullptr;  // a scale, by its name in quant_method fp8
   std::vector<const StoredTensor*> others;  // bias, input_scale, …
 
   // The part of a tensor's name behind the module.
@@ -35,8 +35,12 @@ std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint);
 // How a module is stored, as far as it is read.
 enum class CtStorage : uint8_t {
   kPlain,          // not quantized: passes through
-  kPackQuantized,  // weight_packed I32 [N, words]
+  kPackQuantized,  // weight_packed I32 [N, words], or [E, N, words]
+  kInt8,           // weight I8 [N, K], or [E, N, K]
+  kFloat8,         // weight F8_E4M3 of the same shapes
 };
+// The format that stores so: "pack-quantized", "int-quantized", "float-quantized".
+std::string_view CtStorageName(CtStorage storage);
 
 // Decides by the tensors alone. Storage that is known but not read is kUnsupported and named;
 // tensors that cannot belong together are kMalformed.

@@ -37,8 +37,9 @@ class ModulePattern {
   const std::string& text() const { return text_; }
   Kind kind() const { return regex_ ? Kind::kRegex : Kind::kName; }
 
-  bool MatchesName(std::string_view module) const {
-    return regex_ ? regex_->MatchesStart(module) : text_ == module;
+  // An error when a regular expression takes too long on this name.
+  Result<bool> MatchesName(std::string_view module) const {
+    return regex_ ? regex_->MatchesStart(module) : Result<bool>(text_ == module);
   }
   bool MatchesClass(ModuleClass module_class) const;
   // True for an entry that can only be the name of a class: it has no dot, as no layer of a

@@ -2,9 +2,11 @@
 #include <array>
 #include <string>
 
+#include "formats/awq.h"
 #include "formats/compressed_tensors.h"
 #include "formats/foreign_methods.h"
 #include "formats/format.h"
+#include "formats/fp8.h"
 #include "formats/quantization_config.h"
 
 namespace prepack {
@@ -14,6 +16,8 @@ namespace {
 // In order of detection; a format that is a dialect of another one comes before it.
 constexpr std::array kFormats = {
     Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
+    Format{"fp8", DetectFp8, ReadFp8},
+    Format{"awq", DetectAwq, ReadAwq},
 };
 
 std::string KnownFormats() {

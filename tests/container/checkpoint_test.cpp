@@ -190,6 +190,23 @@ TEST_CASE("paths that are no checkpoint") {
   CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kMalformed, "found a FIFO");
 }
 
+TEST_CASE("weights in other files are refused by name") {
+  const TempFolder folder;
+  RequireOk(WriteTextFile(folder / "model.gguf", "GGUF"));
+  CheckError(
+      Checkpoint::Open(folder / "model.gguf").status(), ErrorKind::kUnsupported,
+      "GGUF weights are not read (found model.gguf, expected *.safetensors). llama.cpp reads");
+  RequireOk(WriteTextFile(folder / "pytorch_model.bin", "x"));
+  CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kUnsupported,
+             "GGUF weights are not read (found model.gguf");
+  std::filesystem::remove(folder / "model.gguf");
+  const Status status = Checkpoint::Open(folder.path()).status();
+  CheckError(status, ErrorKind::kUnsupported,
+             "PyTorch weights are not read (found pytorch_model.bin, expected *.safetensors). "
+             "Convert the weights to safetensors");
+  CHECK(status.id() == "container-unsupported");
+}
+
 TEST_CASE("index and shards must agree") {
   Sample sample;
   SECTION("a shard is missing") {

@@ -35,6 +35,17 @@ const std::vector<Case>& Cases() {
   using T = TestCheckpoint&;
   static const std::vector<Case> cases = {
       {"nothing", AsymmetricExample, [](T) {}, "", ""},
+      {"the config says int-quantized", SymmetricExample,
+       [](T t) { Config(t)["config_groups"]["group_0"]["format"] = "int-quantized"; },
+       kExampleModule, "the config says format int-quantized, the tensors are pack-quantized"},
+      {"a scale for dynamic activations", SymmetricExample,
+       [](T t) {
+         Config(t)["config_groups"]["group_0"]["input_activations"] = {{"strategy", "token"},
+                                                                       {"dynamic", true}};
+         t.tensors.push_back({kExampleModule + ".input_scale", "BF16", {1}, Hex("80 3f")});
+       },
+       kExampleModule + ".input_scale",
+       "the config says that activations are quantized at run time; this is not used"},
       {"the ignore list names the module", SymmetricExample,
        [](T t) { Config(t)["ignore"].push_back("re:.*up_proj"); }, kExampleModule,
        "the ignore list names the module, but it is quantized"},
@@ -104,7 +115,7 @@ const std::vector<Case>& Cases() {
                               {16},
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
        },
-       kExampleModule, "weight_g_idx keeps the natural order and is not needed"},
+       kExampleModule, "the index of groups keeps the natural order"},
       {"a group index that was never set", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -112,7 +123,7 @@ const std::vector<Case>& Cases() {
                               {16},
                               std::vector<std::byte>(64, std::byte{0xFF})});
        },
-       kExampleModule, "weight_g_idx keeps the natural order and is not needed"},
+       kExampleModule, "the index of groups keeps the natural order"},
       {"activation order without a group index", SymmetricExample,
        [](T t) { ExampleWeights(t)["actorder"] = "group"; }, kExampleModule,
        "the config says activation order, but weight_g_idx is missing: natural order"},

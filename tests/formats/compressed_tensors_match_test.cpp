@@ -30,12 +30,12 @@ TEST_CASE("Exact names win over expressions, and these over classes") {
                                   {"name", {"model.layers.0.mlp.down_proj"}}});
   const CtMatcher matcher(config);
   const auto group = [&](std::string_view module) {
-    return Name(matcher.GroupOf(module, ModuleClass::kLinear));
+    return Name(*matcher.GroupOf(module, ModuleClass::kLinear));
   };
   CHECK(group("model.layers.0.mlp.down_proj") == "name");
   CHECK(group("model.layers.1.mlp.down_proj") == "regex");
   CHECK(group("model.layers.1.mlp.up_proj") == "class");
-  CHECK(Name(matcher.GroupOf("model.embed_tokens", ModuleClass::kEmbedding)) == "none");
+  CHECK(Name(*matcher.GroupOf("model.embed_tokens", ModuleClass::kEmbedding)) == "none");
 }
 
 TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the config") {
@@ -43,19 +43,19 @@ TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the co
       Config({{"second", {"re:.*mlp.*"}}, {"first", {"re:.*layers.*"}}, {"named", {"a.mlp.b"}}});
   const CtMatcher matcher(config);
   const std::string_view module = "model.layers.0.mlp.up_proj";
-  CHECK(Name(matcher.GroupOf(module, ModuleClass::kLinear)) == "first");
-  CHECK(Name(matcher.GroupOfVllm(module, ModuleClass::kLinear)) == "second");
-  CHECK(Name(matcher.GroupOf("a.mlp.b", ModuleClass::kLinear)) == "named");
-  CHECK(Name(matcher.GroupOfVllm("a.mlp.b", ModuleClass::kLinear)) == "second");
-  CHECK(Name(matcher.GroupOf("a.b", ModuleClass::kLinear)) == "none");
+  CHECK(Name(*matcher.GroupOf(module, ModuleClass::kLinear)) == "first");
+  CHECK(Name(*matcher.GroupOfVllm(module, ModuleClass::kLinear)) == "second");
+  CHECK(Name(*matcher.GroupOf("a.mlp.b", ModuleClass::kLinear)) == "named");
+  CHECK(Name(*matcher.GroupOfVllm("a.mlp.b", ModuleClass::kLinear)) == "second");
+  CHECK(Name(*matcher.GroupOf("a.b", ModuleClass::kLinear)) == "none");
 }
 
 TEST_CASE("A target that stands in two groups belongs to the later one") {
   const CtConfig config = Config({{"early", {"Linear", "a.b"}}, {"late", {"a.b", "Linear"}}});
   const CtMatcher matcher(config);
-  CHECK(Name(matcher.GroupOf("x.y", ModuleClass::kLinear)) == "late");
-  CHECK(Name(matcher.GroupOf("a.b", ModuleClass::kLinear)) == "late");
-  CHECK(Name(matcher.GroupOfVllm("a.b", ModuleClass::kLinear)) == "late");
+  CHECK(Name(*matcher.GroupOf("x.y", ModuleClass::kLinear)) == "late");
+  CHECK(Name(*matcher.GroupOf("a.b", ModuleClass::kLinear)) == "late");
+  CHECK(Name(*matcher.GroupOfVllm("a.b", ModuleClass::kLinear)) == "late");
 }
 
 TEST_CASE("The ignore list takes names, expressions and classes") {
@@ -63,7 +63,7 @@ TEST_CASE("The ignore list takes names, expressions and classes") {
       Config({{"all", {"Linear"}}}, {"lm_head", "re:.*gate$", "Embedding", "model.vision_tower"});
   const CtMatcher matcher(config);
   const auto ignored = [&](std::string_view module) {
-    return matcher.Ignored(module, ClassOfModule(module));
+    return *matcher.Ignored(module, ClassOfModule(module));
   };
   CHECK(ignored("lm_head"));
   CHECK(ignored("model.layers.0.mlp.gate"));

@@ -1,77 +1,101 @@
 // Real checkpoints, against what an independent implementation makes of them.
 
-#include <bit>
-#include <cstring>
+#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
 #include "catch.h"
 #include "formats/read_helpers.h"
+#include "formats/truth.h"
 #include "temp_folder.h"
 
 namespace prepack {
 namespace {
 
+using testing::CheckTruth;
 using testing::Codes;
-using testing::Dequantize;
 using testing::Fixture;
 using testing::MustOpen;
 using testing::OpenedModel;
 using testing::Scales;
 using testing::ZeroPoints;
 
-std::vector<float> ReadFloats(const Checkpoint& checkpoint, const std::string& name) {
-  const StoredTensor* tensor = checkpoint.Find(name);
-  INFO(name);
-  REQUIRE(tensor != nullptr);
-  REQUIRE(tensor->dtype == DType::kF32);
-  std::vector<std::byte> bytes(tensor->bytes);
-  REQUIRE(checkpoint.Read(*tensor, 0, bytes).ok());
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), bytes.size());
-  return values;
-}
-
 TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
   struct Case {
     std::string name;
     std::string scheme;
+    std::string activations;
   };
   const std::vector<Case> cases = {
-      {"ct-w4a16-g128-sym", "w4a16 group 128 symmetric"},
-      {"ct-w4a16-g32-asym", "w4a16 group 32 asymmetric"},
-      {"ct-w4a16-channel-sym", "w4a16 channel symmetric"},
-      {"ct-w4a16-g128-sharded", "w4a16 group 128 symmetric"},
+      {"ct-w4a16-g128-sym", "w4a16 group 128 symmetric", "none"},
+      {"ct-w4a16-g32-asym", "w4a16 group 32 asymmetric", "none"},
+      {"ct-w4a16-channel-sym", "w4a16 channel symmetric", "none"},
+      {"ct-w4a16-g128-sharded", "w4a16 group 128 symmetric", "none"},
+      {"ct-gptq-static-act-g128", "w4a16 group 128 symmetric", "none"},
+      {"ct-old-asym-g128", "w4a16 group 128 asymmetric", "none"},
+      {"ct-w8a16-g128-sym", "w8a16 group 128 symmetric", "none"},
+      {"ct-w4a8", "w4a8 group 128 symmetric", "8-bit int per token dynamic"},
+      {"ct-w8a8-dynamic", "w8a8 channel symmetric", "8-bit int per token dynamic"},
+      {"ct-w8a8-asym-act", "w8a8 channel symmetric", "8-bit int per token dynamic asymmetric"},
+      {"ct-w8a8-static", "w8a8 tensor symmetric", "8-bit int per tensor static"},
+      {"ct-fp8-dynamic", "wfp8afp8 channel", "8-bit float per token dynamic"},
+      {"ct-fp8-block", "wfp8afp8 block 128x128", "8-bit float per group of 128 dynamic"},
+      {"ct-fp8-w8a16", "wfp8a16 channel", "none"},
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
-    const OpenedModel opened = MustOpen(Fixture("checkpoints/" + c.name));
-    const Result<Checkpoint> truth = Checkpoint::Open(Fixture("truth/" + c.name + ".safetensors"));
-    REQUIRE(truth.ok());
-    CHECK(opened.model.format == "compressed-tensors");
+    const OpenedModel opened = CheckTruth(c.name, "compressed-tensors", 7, c.scheme);
     CHECK(opened.model.findings.empty());
-    REQUIRE(opened.model.modules.size() == 7);
-    REQUIRE(truth->tensors().size() == 14);
     for (const auto& module : opened.model.modules) {
-      CAPTURE(module->module());
-      CHECK(DescribeScheme(module->scheme()) == c.scheme);
       CHECK(module->stored_scale_dtype() == DType::kBF16);
-      const uint64_t last = module->n() - 16;
-      for (const auto& [suffix, n0] :
-           {std::pair{".rows_first16", uint64_t{0}}, {".rows_last16", last}}) {
-        const std::vector<float> expected = ReadFloats(*truth, module->module() + suffix);
-        const std::vector<float> found = Dequantize(*module, n0, 16);
-        REQUIRE(found.size() == expected.size());
-        size_t different = 0;
-        for (size_t i = 0; i < found.size(); ++i) {
-          if (std::bit_cast<uint32_t>(found[i]) != std::bit_cast<uint32_t>(expected[i]))
-            ++different;
-        }
-        CHECK(different == 0);
+      CHECK(DescribeActivations(module->scheme().activations) == c.activations);
+      CHECK(module->k_order().empty());
+      CHECK(module->input().has_value() == (c.name == "ct-w8a8-static"));
+    }
+  }
+}
+
+TEST_CASE("A checkpoint of several groups reads each module by its own") {
+  const OpenedModel opened = CheckTruth("ct-mixed", "compressed-tensors", 6, "");
+  CHECK(DescribeScheme(opened.Module("model.layers.0.mlp.down_proj").scheme()) ==
+        "w4a16 group 128 symmetric");
+  CHECK(DescribeScheme(opened.Module("model.layers.0.self_attn.q_proj").scheme()) ==
+        "w8a8 channel symmetric");
+  CHECK(opened.model.findings.empty());
+}
+
+TEST_CASE("Activation order is told, and undone for those who dequantize") {
+  const OpenedModel opened = CheckTruth("ct-old-actorder-group-g128", "compressed-tensors", 7,
+                                        "w4a16 group 128 symmetric");
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "order-present");
+  CHECK(opened.model.findings[0].more == 6);
+  for (const auto& module : opened.model.modules) {
+    std::vector<uint32_t> order(module->k_order().begin(), module->k_order().end());
+    REQUIRE(order.size() == module->k());
+    CHECK_FALSE(std::ranges::is_sorted(order));
+    std::ranges::sort(order);
+    for (uint32_t i = 0; i < order.size(); ++i) REQUIRE(order[i] == i);
+    // Panels that begin and end anywhere hold what the whole holds.
+    const std::vector<std::byte> whole = Codes(*module);
+    const PanelRange range{.n0 = 5, .rows = 20, .k0 = 36, .cols = 130};
+    const std::vector<std::byte> part = Codes(*module, range);
+    for (uint64_t row = 0; row < range.rows; ++row) {
+      for (uint64_t col = 0; col < range.cols; ++col) {
+        REQUIRE(PanelCode(CodeType::kU4, part, range.cols, row, col) ==
+                PanelCode(CodeType::kU4, whole, module->k(), range.n0 + row, range.k0 + col));
       }
     }
   }
+}
+
+TEST_CASE("Static activations come with their scale") {
+  const OpenedModel opened = MustOpen(Fixture("checkpoints/ct-w8a8-static"));
+  const QuantizedLinear& linear = opened.Module("model.layers.0.mlp.down_proj");
+  REQUIRE(linear.input().has_value());
+  CHECK(linear.input()->scale > 0);
+  CHECK(linear.input()->zero_point == 0);
+  CHECK(linear.source_tensors().back() == "model.layers.0.mlp.down_proj.input_scale");
 }
 
 TEST_CASE("A sharded checkpoint reads as the one that it was split from") {

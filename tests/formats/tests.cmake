@@ -1,4 +1,8 @@
 prepack_add_tests(formats
+  awq_errors_test.cpp
+  awq_findings_test.cpp
+  awq_layouts_test.cpp
+  awq_truth_test.cpp
   compressed_tensors_config_test.cpp
   compressed_tensors_errors_test.cpp
   compressed_tensors_findings_test.cpp
@@ -6,7 +10,9 @@ prepack_add_tests(formats
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
   finding_tally_test.cpp
+  fp8_test.cpp
   json_fields_test.cpp
   module_match_test.cpp
   module_regex_test.cpp
+  row_linear_test.cpp
   table_test.cpp)

@@ -1,0 +1,143 @@
+// Decoding of codes, per format: from the bytes of the checkpoint to panels of the canonical
+// layout, on one thread, in GB/s of stored codes, and the ratio to memcpy of the same bytes in the
+// same run.
+//
+// `read` is QuantizedLinear::ReadCodes as a conversion calls it: the file is in the page cache, and
+// every byte is first copied out of it. `pread` is that copy alone, in pieces of the same size.
+//
+//     bench_decode [N K]        sizes; 4096 × 4096 and 14336 × 4096 when none are given
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "formats/format.h"
+#include "sample_checkpoint.h"
+
+namespace {
+
+using prepack::Checkpoint;
+using prepack::QuantizedLinear;
+using prepack::QuantizedModel;
+using prepack::Result;
+using prepack::Status;
+
+// Best of so many runs, each at least this long: the machine may have other work.
+constexpr int kRuns = 5;
+constexpr double kSeconds = 0.15;
+
+double Seconds(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// GB/s of work that handles `bytes` bytes.
+double Rate(uint64_t bytes, const std::function<void()>& work) {
+  work();
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    double seconds = 0;
+    uint64_t count = 0;
+    for (; seconds < kSeconds; ++count) seconds += Seconds(work);
+    best = std::max(best, static_cast<double>(bytes * count) / seconds / 1e9);
+  }
+  return best;
+}
+
+// A folder that is gone at the end.
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "prepack-bench-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::exit(4);
+    path_ = name;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+[[noreturn]] void Fail(const Status& status) {
+  fmt::print(stderr, "error: {}\n", status.ToString());
+  std::exit(prepack::ExitCode(status));
+}
+
+template <typename T>
+T Value(Result<T> result) {
+  if (!result.ok()) Fail(result.status());
+  return *std::move(result);
+}
+
+// Rows of a panel as a conversion asks for them: about 128 KiB.
+uint64_t PanelRows(const QuantizedLinear& linear) {
+  return std::max<uint64_t>(
+      32, (128 << 10) / prepack::PanelRowBytes(linear.scheme().code, linear.k()) / 32 * 32);
+}
+
+void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
+  const uint64_t step = PanelRows(linear);
+  for (uint64_t n = 0; n < linear.n(); n += step) {
+    const prepack::PanelRange range{
+        .n0 = n, .rows = std::min(step, linear.n() - n), .k0 = 0, .cols = linear.k()};
+    panel.resize(prepack::PanelBytes(linear.scheme().code, range));
+    if (Status status = linear.ReadCodes(range, panel); !status.ok()) Fail(status);
+  }
+}
+
+void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k) {
+  const Scratch scratch;
+  if (Status status = format.write(scratch.path(), n, k); !status.ok()) Fail(status);
+  const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
+  const QuantizedModel model = Value(prepack::ReadQuantizedModel(checkpoint));
+  const QuantizedLinear& linear = *model.modules.front();
+  const uint64_t bytes = n * k * format.bits / 8;
+
+  // Half a page between source and target: with equal offsets in their pages some CPUs copy several
+  // times slower (rep movsb of Zen 3 and 4), and the ratios would flatter us.
+  std::vector<std::byte> from(bytes, std::byte{1});
+  std::vector<std::byte> to(bytes + 2048);
+  const double memcpy_rate =
+      Rate(bytes, [&] { std::memcpy(to.data() + 2048, from.data(), bytes); });
+  std::vector<std::byte> panel(128 << 10);
+  const prepack::StoredTensor* codes = checkpoint.Find(linear.source_tensors().front());
+  const double pread_rate = Rate(bytes, [&] {
+    for (uint64_t at = 0; at < bytes; at += panel.size()) {
+      const auto piece = std::span(panel).first(std::min<uint64_t>(panel.size(), bytes - at));
+      if (Status status = checkpoint.Read(*codes, at, piece); !status.ok()) Fail(status);
+    }
+  });
+  const double read_rate = Rate(bytes, [&] { ReadAll(linear, panel); });
+  fmt::print("{:<26}{:>6} × {:<6}{:>8.1f}{:>8.1f}{:>8.1f}{:>11.2f}\n", format.name, n, k,
+             memcpy_rate, pread_rate, read_rate, read_rate / memcpy_rate);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::pair<uint64_t, uint64_t>> sizes = {{4096, 4096}, {14336, 4096}};
+  if (argc == 3)
+    sizes = {{std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10)}};
+  fmt::print("{:<26}{:>6}   {:<6}{:>8}{:>8}{:>8}{:>11}\n", "GB/s of stored codes", "N", "K",
+             "memcpy", "pread", "read", "of memcpy");
+  for (const auto& [n, k] : sizes) {
+    for (const prepack::bench::SampleFormat& format : prepack::bench::SampleFormats()) {
+      Measure(format, n, k);
+    }
+  }
+  return 0;
+}

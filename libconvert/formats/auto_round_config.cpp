@@ -1,0 +1,237 @@
+#include "formats/auto_round_config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "formats/finding.h"
+#include "formats/json_fields.h"
+
+namespace prepack {
+namespace {
+
+constexpr int64_t kNotQuantizedBits = 16;
+
+Status WrongValue(std::string_view where, std::string_view key, const Json& value,
+                  std::string_view expected) {
+  return Malformed(FieldPath(where, key), "the value is of the wrong type or out of range")
+      .Found(ShowJson(value))
+      .Expected(expected)
+      .Id(FindingId("config-value"));
+}
+
+// True for a field that says something: neither absent, null, false nor empty.
+bool SaysSomething(const Json& fields, std::string_view key) {
+  const Json* value = JsonMember(fields, key);
+  return value != nullptr && *value != false && *value != "" && !(value->is_structured() && value->empty());
+}
+
+// Keys whose presence makes the weights something that is not read; of the config and of entries.
+Status CheckForeignKeys(const Json& fields, const std::string& where) {
+  for (const std::string_view key : {"super_bits", "super_group_size"}) {
+    if (!SaysSomething(fields, key)) continue;
+    return Unsupported(FieldPath(where, key), "double-quantized scales (GGUF schemes) are not read")
+        .Found(ShowJson(*JsonMember(fields, key)))
+        .Id(FindingId("autoround-scheme"));
+  }
+  for (const std::string_view key : {"rotation_config", "spinquant_config"}) {
+    if (!SaysSomething(fields, key)) continue;
+    return Unsupported(FieldPath(where, key),
+                       "rotated weights need the same rotation of the activations at run time")
+        .Hint("Quantize the model without rotation")
+        .Id(FindingId("rotation"));
+  }
+  const Result<std::optional<int64_t>> act_bits = OptionalInt(fields, "act_bits", where);
+  if (!act_bits.ok()) return act_bits.status();
+  if (act_bits->value_or(kNotQuantizedBits) < kNotQuantizedBits) {
+    return Unsupported(FieldPath(where, "act_bits"),
+                       "AutoRound exports with quantized activations are not read")
+        .Found(std::to_string(**act_bits))
+        .Hint("Quantize only the weights (scheme W4A16 or the like)")
+        .Id(FindingId("autoround-activations"));
+  }
+  return {};
+}
+
+// The four fields that the config and its entries share. Data types are checked first: a block of
+// FP8 has a list for a group size.
+Result<AutoRoundEntry> ParseEntry(std::string key, const Json& fields, const std::string& where) {
+  AutoRoundEntry entry;
+  entry.key = std::move(key);
+  entry.where = where;
+  Status status = RequireObject(fields, where);
+  if (!status.ok()) return status;
+  const Result<std::optional<int64_t>> bits = OptionalInt(fields, "bits", where);
+  if (!bits.ok()) return bits.status();
+  if (*bits && (**bits < 2 || (**bits > 8 && **bits < kNotQuantizedBits))) {
+    return WrongValue(where, "bits", *JsonMember(fields, "bits"), "2 to 8, or 16 and more");
+  }
+  entry.bits = *bits;
+  Result<std::optional<std::string>> data_type = OptionalString(fields, "data_type", where);
+  if (!data_type.ok()) return data_type.status();
+  entry.data_type = *std::move(data_type);
+  const bool quantized = entry.bits.value_or(0) < kNotQuantizedBits;
+  if (entry.data_type && quantized) {
+    status = CheckAutoRoundDataType(*entry.data_type, FieldPath(where, "data_type"));
+    if (!status.ok()) return status;
+  }
+  if (quantized) {
+    status = CheckForeignKeys(fields, where);
+    if (!status.ok()) return status;
+  }
+  const Result<std::optional<int64_t>> size = OptionalInt(fields, "group_size", where);
+  if (!size.ok()) return size.status();
+  if (*size && **size <= 0 && **size != -1) {
+    return WrongValue(where, "group_size", *JsonMember(fields, "group_size"),
+                      "a positive number, or -1 for one group per channel");
+  }
+  entry.group_size = *size;
+  const Result<std::optional<bool>> sym = OptionalBool(fields, "sym", where);
+  if (!sym.ok()) return sym.status();
+  entry.sym = *sym;
+  return entry;
+}
+
+std::string_view Trim(std::string_view text) {
+  const size_t first = text.find_first_not_of(' ');
+  if (first == std::string_view::npos) return "";
+  return text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+// Names of blocks: a list, or one string with commas.
+Result<std::vector<std::string>> ParseBlocks(const QuantizationConfig& config) {
+  std::vector<std::string> blocks;
+  for (const std::string_view key : {"block_name_to_quantize", "to_quant_block_names"}) {
+    const Json* value = JsonMember(*config.fields, key);
+    if (value == nullptr) continue;
+    if (value->is_string()) {
+      const std::string text = value->get<std::string>();
+      for (size_t begin = 0; begin <= text.size();) {
+        const size_t end = std::min(text.find(',', begin), text.size());
+        const std::string_view name = Trim(std::string_view(text).substr(begin, end - begin));
+        if (!name.empty()) blocks.emplace_back(name);
+        begin = end + 1;
+      }
+      return blocks;
+    }
+    if (!value->is_array()) return WrongValue(config.where, key, *value, "names of blocks");
+    for (const Json& name : *value) {
+      // Older releases wrote a list of lists.
+      const Json names = name.is_array() ? name : Json::array({name});
+      for (const Json& inner : names) {
+        if (!inner.is_string()) return WrongValue(config.where, key, inner, "names of blocks");
+        blocks.push_back(inner.get<std::string>());
+      }
+    }
+    return blocks;
+  }
+  return blocks;
+}
+
+bool IsLegacy(const QuantizationConfig& config) {
+  const Json* method = JsonMember(*config.fields, "quant_method");
+  return method != nullptr && method->is_string() &&
+         LowerCase(method->get<std::string>()) == "intel/auto-round";
+}
+
+Result<AutoRoundConfig> ParseOne(const QuantizationConfig& declared, FindingTally& findings) {
+  AutoRoundConfig config;
+  config.where = declared.where;
+  const Result<AutoRoundEntry> top = ParseEntry("", *declared.fields, declared.where);
+  if (!top.ok()) return top.status();
+  if (IsLegacy(declared)) config.scheme.sym = std::nullopt;
+  config.scheme = ApplyEntry(config.scheme, *top);
+  Result<AutoRoundPackingChoice> packing = ParseAutoRoundPacking(declared, findings);
+  if (!packing.ok()) return packing.status();
+  config.packing = *std::move(packing);
+  const Result<std::optional<bool>> model_free =
+      OptionalBool(*declared.fields, "model_free", declared.where);
+  if (!model_free.ok()) return model_free.status();
+  config.model_free = model_free->value_or(false);
+  Result<std::vector<std::string>> blocks = ParseBlocks(declared);
+  if (!blocks.ok()) return blocks.status();
+  config.blocks = *std::move(blocks);
+  const Json* extra = JsonMember(*declared.fields, "extra_config");
+  if (extra == nullptr) return config;
+  const std::string where = FieldPath(declared.where, "extra_config");
+  Status status = RequireObject(*extra, where);
+  if (!status.ok()) return status;
+  for (const auto& [key, fields] : extra->items()) {
+    Result<AutoRoundEntry> entry =
+        ParseEntry(key, fields, fmt::format("{}[\"{}\"]", where, Printable(key)));
+    if (!entry.ok()) return entry.status();
+    config.extra.push_back(*std::move(entry));
+  }
+  return config;
+}
+
+std::string ShowSym(std::optional<bool> sym) {
+  return sym ? (*sym ? "true" : "false") : "absent";
+}
+
+std::string ShowEntries(const std::vector<AutoRoundEntry>& entries) {
+  std::string text;
+  for (const AutoRoundEntry& entry : entries) {
+    text += fmt::format("{}: bits {} group_size {} sym {} data_type {}; ", Printable(entry.key),
+                        entry.bits.value_or(0), entry.group_size.value_or(0), ShowSym(entry.sym),
+                        Printable(entry.data_type.value_or("inherited")));
+  }
+  return text;
+}
+
+// Both values of everything that decides what the weights mean.
+Status CompareCopy(const AutoRoundConfig& first, const AutoRoundConfig& copy) {
+  struct Field {
+    std::string_view key;
+    std::string ours;
+    std::string theirs;
+  };
+  const std::array<Field, 7> fields = {{
+      {"bits", std::to_string(first.scheme.bits), std::to_string(copy.scheme.bits)},
+      {"group_size", std::to_string(first.scheme.group_size),
+       std::to_string(copy.scheme.group_size)},
+      {"sym", ShowSym(first.scheme.sym), ShowSym(copy.scheme.sym)},
+      {"data_type", first.scheme.data_type, copy.scheme.data_type},
+      {"packing_format", first.packing.name, copy.packing.name},
+      {"model_free", first.model_free ? "true" : "false", copy.model_free ? "true" : "false"},
+      {"extra_config", ShowEntries(first.extra), ShowEntries(copy.extra)},
+  }};
+  for (const Field& field : fields) {
+    if (field.ours == field.theirs) continue;
+    return Malformed(FieldPath(copy.where, field.key),
+                     "two copies of the quantization config disagree")
+        .Found(Printable(field.theirs))
+        .Expected(fmt::format("{}, as {} says", Printable(field.ours), first.where))
+        .Hint("Make them equal: readers disagree about which of them counts")
+        .Id(FindingId("config-conflict"));
+  }
+  return {};
+}
+
+}  // namespace
+
+AutoRoundScheme ApplyEntry(AutoRoundScheme scheme, const AutoRoundEntry& entry) {
+  if (entry.bits) scheme.bits = *entry.bits;
+  if (entry.group_size) scheme.group_size = *entry.group_size;
+  if (entry.sym) scheme.sym = entry.sym;
+  if (entry.data_type) scheme.data_type = *entry.data_type;
+  return scheme;
+}
+
+Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfig>& configs,
+                                             FindingTally& findings) {
+  Result<AutoRoundConfig> first = ParseOne(configs.front(), findings);
+  if (!first.ok()) return first;
+  FindingTally ignored;
+  for (size_t i = 1; i < configs.size(); ++i) {
+    const Result<AutoRoundConfig> copy = ParseOne(configs[i], ignored);
+    if (!copy.ok()) return copy.status();
+    Status status = CompareCopy(*first, *copy);
+    if (!status.ok()) return status;
+  }
+  return first;
+}
+
+}  // namespace prepack

@@ -1,0 +1,114 @@
+#include "formats/auto_round_match.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "formats/finding.h"
+#include "formats/module_match.h"
+
+namespace prepack {
+namespace {
+
+// Modules that an entry can mean: those with a weight, quantized or not.
+bool HasWeight(const ModuleTensors& module) {
+  return module.Find("qweight") != nullptr || module.Find("weight") != nullptr;
+}
+
+struct SearchedKey {
+  const AutoRoundEntry* entry = nullptr;
+  ModuleRegex regex;
+  bool used = false;
+};
+
+// What happens to an entry for exactly one layer that has no bits of its own.
+void WarnWithoutBits(const AutoRoundEntry& entry, FindingTally& findings) {
+  if (entry.bits) return;
+  findings.Add("autoround-entry-without-bits", entry.where,
+               "the entry names one layer and says no bits: they are inherited here, but vLLM 0.32 "
+               "loads the layer as unquantized");
+}
+
+}  // namespace
+
+std::string_view WithoutModelPrefix(std::string_view name) {
+  static constexpr std::array<std::string_view, 4> kPrefixes = {
+      "model.language_model.", "language_model.model.", "language_model.", "model."};
+  for (const std::string_view prefix : kPrefixes) {
+    if (name.starts_with(prefix)) return name.substr(prefix.size());
+  }
+  return name;
+}
+
+Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
+                                                const std::vector<ModuleTensors>& modules,
+                                                FindingTally& findings) {
+  AutoRoundMatcher matcher;
+  matcher.config_ = &config;
+  std::set<std::string_view> names;
+  std::map<std::string_view, std::string_view> bare_names;  // without prefix → full
+  for (const ModuleTensors& module : modules) {
+    if (!HasWeight(module)) continue;
+    names.insert(module.name);
+    bare_names.emplace(WithoutModelPrefix(module.name), module.name);
+  }
+  std::vector<SearchedKey> searched;
+  for (const AutoRoundEntry& entry : config.extra) {
+    if (const auto exact = names.find(entry.key); exact != names.end()) {
+      matcher.entries_[*exact] = &entry;
+      WarnWithoutBits(entry, findings);
+      continue;
+    }
+    if (const auto bare = bare_names.find(WithoutModelPrefix(entry.key));
+        bare != bare_names.end() && !matcher.entries_.contains(bare->second)) {
+      matcher.entries_[bare->second] = &entry;
+      findings.Add("autoround-name-prefix", entry.where,
+                   "entries of extra_config have another prefix than the tensors; taken for the "
+                   "same layers");
+      WarnWithoutBits(entry, findings);
+      continue;
+    }
+    Result<ModuleRegex> regex = ModuleRegex::Compile(entry.key, entry.where);
+    if (!regex.ok()) {
+      findings.Add("autoround-pattern-skipped", entry.where,
+                   fmt::format("the key names no layer and is no regular expression; it is skipped, "
+                               "as AutoRound does: {}",
+                               regex.status().what()));
+      continue;
+    }
+    searched.push_back({&entry, *std::move(regex)});
+  }
+  for (const std::string_view name : names) {
+    for (SearchedKey& key : searched) {
+      const Result<bool> found = key.regex.Search(name);
+      if (!found.ok()) return found.status();
+      if (!*found) continue;
+      key.used = true;
+      if (matcher.entries_.try_emplace(name, key.entry).second) break;
+    }
+  }
+  for (const SearchedKey& key : searched) {
+    // The head is not stored where it is tied to the embedding.
+    if (key.used || key.entry->key == "lm_head") continue;
+    findings.Add("config-pattern-unmatched", key.entry->where,
+                 "the key of extra_config matches no module of the checkpoint");
+  }
+  return matcher;
+}
+
+const AutoRoundEntry* AutoRoundMatcher::EntryOf(std::string_view module) const {
+  const auto it = entries_.find(module);
+  return it == entries_.end() ? nullptr : it->second;
+}
+
+bool AutoRoundMatcher::InBlocks(std::string_view module) const {
+  return config_->blocks.empty() ||
+         std::ranges::any_of(config_->blocks, [&](const std::string& block) {
+           return module.starts_with(block) ||
+                  WithoutModelPrefix(module).starts_with(WithoutModelPrefix(block));
+         });
+}
+
+}  // namespace prepack

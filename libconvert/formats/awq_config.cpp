@@ -1,0 +1,202 @@
+#include "formats/awq_config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "formats/finding.h"
+#include "formats/json_fields.h"
+
+namespace prepack {
+namespace {
+
+// What one declaration says; nullopt where it is silent.
+struct Declared {
+  std::optional<int64_t> bits;
+  std::optional<int64_t> group_size;
+  std::optional<bool> zero_point;
+  std::optional<std::string> version;
+};
+
+Status Conflict(std::string_view where, std::string_view what, std::string_view found,
+                std::string_view expected) {
+  return Malformed(where, what).Found(found).Expected(expected).Id(FindingId("config-conflict"));
+}
+
+// The value under whichever of its names is there; two that differ are kMalformed.
+Result<std::optional<int64_t>> IntOf(const QuantizationConfig& config,
+                                     std::initializer_list<std::string_view> names) {
+  std::optional<int64_t> first;
+  for (const std::string_view name : names) {
+    const Result<std::optional<int64_t>> value = OptionalInt(*config.fields, name, config.where);
+    if (!value.ok()) return value.status();
+    if (first && *value && *first != **value) {
+      return Conflict(FieldPath(config.where, name), "two names of one value disagree",
+                      std::to_string(**value), std::to_string(*first));
+    }
+    if (!first) first = *value;
+  }
+  return first;
+}
+
+Result<std::optional<bool>> ParseZeroPoint(const QuantizationConfig& config) {
+  const Result<std::optional<bool>> zero_point =
+      OptionalBool(*config.fields, "zero_point", config.where);
+  if (!zero_point.ok()) return zero_point.status();
+  const Result<std::optional<bool>> sym = OptionalBool(*config.fields, "sym", config.where);
+  if (!sym.ok()) return sym.status();
+  if (!*sym) return *zero_point;
+  if (*zero_point && **zero_point == **sym) {
+    return Conflict(config.where, "sym and zero_point contradict each other",
+                    fmt::format("both are {}", **sym), "one to be the opposite of the other");
+  }
+  return std::optional<bool>(!**sym);
+}
+
+// transformers 5 lets `version` win over `format`; both are only labels, the tensors decide.
+Result<std::optional<std::string>> ParseVersion(const QuantizationConfig& config) {
+  for (const std::string_view name : {"version", "format", "checkpoint_format"}) {
+    Result<std::optional<std::string>> value = OptionalString(*config.fields, name, config.where);
+    if (!value.ok()) return value.status();
+    if (*value) return std::optional(LowerCase(**value));
+  }
+  return std::optional<std::string>();
+}
+
+Result<Declared> ParseDeclared(const QuantizationConfig& config) {
+  Declared declared;
+  const Result<std::optional<int64_t>> bits = IntOf(config, {"bits", "w_bit"});
+  if (!bits.ok()) return bits.status();
+  declared.bits = *bits;
+  const Result<std::optional<int64_t>> size = IntOf(config, {"group_size", "q_group_size"});
+  if (!size.ok()) return size.status();
+  if (*size && **size <= 0 && **size != -1) {
+    return Malformed(FieldPath(config.where, "group_size"), "the group size is not positive")
+        .Found(std::to_string(**size))
+        .Expected("a positive number, or -1 for one group per channel")
+        .Id(FindingId("config-value"));
+  }
+  declared.group_size = *size;
+  const Result<std::optional<bool>> zero_point = ParseZeroPoint(config);
+  if (!zero_point.ok()) return zero_point.status();
+  declared.zero_point = *zero_point;
+  Result<std::optional<std::string>> version = ParseVersion(config);
+  if (!version.ok()) return version.status();
+  declared.version = *std::move(version);
+  return declared;
+}
+
+// The copies of a config: what they say, too, must be what the first one says.
+Status CompareCopy(const Declared& first, const QuantizationConfig& first_config,
+                   const Declared& copy, const QuantizationConfig& config) {
+  const auto differ = [&](std::string_view name, const auto& ours, const auto& theirs) {
+    return Conflict(FieldPath(config.where, name), "two copies of the quantization config disagree",
+                    fmt::format("{}", theirs),
+                    fmt::format("{}, as {} says", ours, first_config.where))
+        .Hint("Make them equal: readers disagree about which of them counts");
+  };
+  const AwqConfig defaults;
+  const auto compare = [&](std::string_view name, const auto& ours, const auto& theirs,
+                           const auto& standard) -> Status {
+    if (!theirs || *theirs == ours.value_or(standard)) return {};
+    return differ(name, ours.value_or(standard), *theirs);
+  };
+  Status status = compare("bits", first.bits, copy.bits, defaults.bits);
+  if (status.ok()) {
+    status = compare("group_size", first.group_size, copy.group_size, defaults.group_size);
+  }
+  if (status.ok()) {
+    status = compare("zero_point", first.zero_point, copy.zero_point, defaults.zero_point);
+  }
+  if (status.ok()) status = compare("version", first.version, copy.version, defaults.version);
+  return status;
+}
+
+// Keys of GPTQModel's exports that change what the tensors are.
+Status CheckSpecialKeys(const QuantizationConfig& config, FindingTally& findings) {
+  const Result<std::optional<std::string>> pack =
+      OptionalString(*config.fields, "pack_dtype", config.where);
+  if (!pack.ok()) return pack.status();
+  if (*pack && LowerCase(**pack) != "int32" && LowerCase(**pack) != "torch.int32") {
+    return Unsupported(FieldPath(config.where, "pack_dtype"), "only words of 32 bits are read")
+        .Found(fmt::format("\"{}\"", Printable(**pack)))
+        .Expected("\"int32\"")
+        .Id(FindingId("pack-dtype"));
+  }
+  if (const Json* rotation = JsonMember(*config.fields, "rotation");
+      rotation != nullptr && *rotation != false && *rotation != "") {
+    return Unsupported(FieldPath(config.where, "rotation"),
+                       "rotated weights need the same rotation of the activations at run time")
+        .Found(ShowJson(*rotation))
+        .Hint("Quantize the model without rotation")
+        .Id(FindingId("rotation"));
+  }
+  if (JsonMember(*config.fields, "adapter") != nullptr) {
+    findings.Add("adapter-ignored", FieldPath(config.where, "adapter"),
+                 "the correction beside the quantized weights is not read: without it the model "
+                 "computes something else");
+  }
+  return {};
+}
+
+// A list of names, or nothing.
+Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& config) {
+  constexpr std::string_view kKey = "modules_to_not_convert";
+  std::vector<std::string> names;
+  const Json* list = JsonMember(*config.fields, kKey);
+  if (list == nullptr) return names;
+  const auto wrong = [&] {
+    return Malformed(FieldPath(config.where, kKey), "the field has the wrong type")
+        .Found(ShowJson(*list))
+        .Expected("a list of names")
+        .Id(FindingId("config-value"));
+  };
+  if (!list->is_array()) return wrong();
+  for (const Json& name : *list) {
+    if (!name.is_string()) return wrong();
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs,
+                                 FindingTally& findings) {
+  const QuantizationConfig& first_config = configs.front();
+  const Result<Declared> first = ParseDeclared(first_config);
+  if (!first.ok()) return first.status();
+  for (const QuantizationConfig& config : configs) {
+    const Result<Declared> copy = ParseDeclared(config);
+    if (!copy.ok()) return copy.status();
+    Status status = CompareCopy(*first, first_config, *copy, config);
+    if (!status.ok()) return status;
+  }
+  Status status = CheckSpecialKeys(first_config, findings);
+  if (!status.ok()) return status;
+
+  AwqConfig config;
+  config.where = first_config.where;
+  config.bits = first->bits.value_or(config.bits);
+  config.group_size = first->group_size.value_or(config.group_size);
+  config.zero_point = first->zero_point.value_or(config.zero_point);
+  config.version = first->version.value_or(config.version);
+  const Result<std::optional<bool>> lm_head =
+      OptionalBool(*first_config.fields, "lm_head", config.where);
+  if (!lm_head.ok()) return lm_head.status();
+  config.lm_head = lm_head->value_or(false);
+  Result<std::vector<std::string>> not_converted = ParseNotConverted(first_config);
+  if (!not_converted.ok()) return not_converted.status();
+  config.not_converted = *std::move(not_converted);
+  config.dynamic = JsonMember(*first_config.fields, "dynamic");
+  if (config.bits == 4) return config;
+  return Unsupported(FieldPath(config.where, "bits"), "AWQ is defined for 4 bits")
+      .Found(std::to_string(config.bits))
+      .Expected("4")
+      .Id(FindingId("awq-bits"));
+}
+
+}  // namespace prepack

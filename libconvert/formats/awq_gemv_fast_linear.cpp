@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "base/checked.h"
+#include "formats/awq_linear.h"
+#include "formats/finding.h"
+#include "formats/reader_isa.h"
+#include "kernels/awq_gemv_fast.h"
+
+namespace prepack {
+namespace {
+
+// A product −scale · z is rounded to 11 bits once, or twice when it was made from a scale that was
+// not rounded itself: z is met within 15 · 2^-10. Twice that is still far from the next integer.
+constexpr float kZeroPointTolerance = 1.0F / 32;
+
+// qweight I16 [N/4, K], scales and qzeros [P, N]. How codes lie is in kernels/awq_gemv_fast.h.
+// Groups from G on are padding and must be zero.
+class AwqGemvFastLinear final : public AwqLinear {
+ public:
+  AwqGemvFastLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
+      : AwqLinear(checkpoint, parts),
+        padded_groups_(parts.tensors.scales->shape[0]),
+        unpack_(UnpackGemvFastFor(ReaderIsa())) {}
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+
+ private:
+  // Fills `out` [rows, G] from a tensor [P, N] and checks the padding.
+  Status ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
+                    std::span<float> out) const;
+  Result<uint8_t> ZeroPoint(float scale, float product, uint64_t n, uint64_t group) const;
+
+  uint64_t padded_groups_;
+  UnpackGemvFastFn unpack_;
+};
+
+Status AwqGemvFastLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  const uint64_t first_chunk = range.k0 / kGemvFastCols;
+  const uint64_t chunks = CeilDiv(range.k0 + range.cols, kGemvFastCols) - first_chunk;
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const uint64_t stored_row_bytes = k_ / kGemvFastCols * kGemvFastChunkBytes;
+  const auto stored = std::make_unique_for_overwrite<uint8_t[]>(chunks * kGemvFastChunkBytes);
+  // A panel that begins or ends inside a chunk is cut out of whole ones.
+  const bool whole = row_bytes == chunks * kGemvFastRowBytes;
+  const size_t skipped = (range.k0 - first_chunk * kGemvFastCols) / 2;
+  const auto cut =
+      std::make_unique_for_overwrite<uint8_t[]>(whole ? 0 : chunks * kGemvFastRowBytes);
+  for (uint64_t n = range.n0; n < range.n0 + range.rows;) {
+    const uint64_t four = n / kGemvFastRows;
+    status = checkpoint().Read(
+        *tensors().qweight, four * stored_row_bytes + first_chunk * kGemvFastChunkBytes,
+        std::as_writable_bytes(std::span(stored.get(), chunks * kGemvFastChunkBytes)));
+    if (!status.ok()) return status;
+    const uint64_t end = std::min(range.n0 + range.rows, (four + 1) * kGemvFastRows);
+    for (; n < end; ++n) {
+      const uint8_t* from = stored.get() + n % kGemvFastRows * kGemvFastRowBytes;
+      auto* to = reinterpret_cast<uint8_t*>(out.data()) + (n - range.n0) * row_bytes;
+      unpack_(from, chunks, whole ? to : cut.get());
+      if (!whole) std::memcpy(to, cut.get() + skipped, row_bytes);
+    }
+  }
+  return {};
+}
+
+Status AwqGemvFastLinear::ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
+                                     std::span<float> out) const {
+  std::vector<float> run(rows);
+  for (uint64_t g = 0; g < padded_groups_; ++g) {
+    Status status = ReadFloats(checkpoint(), tensor, g * n_ + n0, run);
+    if (!status.ok()) return status;
+    for (uint64_t row = 0; row < rows; ++row) {
+      if (g < groups()) {
+        out[row * groups() + g] = run[row];
+      } else if (run[row] != 0.0F) {
+        return NotPadding(tensor, n0 + row, g);
+      }
+    }
+  }
+  return {};
+}
+
+Status AwqGemvFastLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (status.ok()) status = ReadPadded(*tensors().scales, n0, rows, out);
+  return status.ok() ? CheckScales(*tensors().scales, n0, rows, out) : status;
+}
+
+Result<uint8_t> AwqGemvFastLinear::ZeroPoint(float scale, float product, uint64_t n,
+                                             uint64_t group) const {
+  // A scale of zero makes every weight zero, whatever z; that the product then is zero, too, is
+  // checked below.
+  const float zero_point = scale == 0.0F && product == 0.0F ? 0.0F : -product / scale;
+  const float nearest = std::nearbyint(zero_point);
+  if (std::fabs(zero_point - nearest) <= kZeroPointTolerance && nearest >= 0 && nearest <= 15) {
+    return static_cast<uint8_t>(nearest);
+  }
+  return Unsupported(checkpoint().Where(*tensors().qzeros),
+                     "an offset is not an integer zero point times the scale")
+      .Found(fmt::format("offset {} with scale {}, a zero point of {}, at channel {}, group {}",
+                         product, scale, zero_point, n, group))
+      .Expected("−scale · z with z an integer of 0 to 15")
+      .Hint("Quantize the model again with version \"gemm\", which stores integers")
+      .Id(FindingId("awq-offset-not-integer"));
+}
+
+Status AwqGemvFastLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (!status.ok()) return status;
+  std::vector<float> scales(out.size());
+  std::vector<float> products(out.size());
+  status = ReadPadded(*tensors().scales, n0, rows, scales);
+  if (status.ok()) status = ReadPadded(*tensors().qzeros, n0, rows, products);
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const Result<uint8_t> zero_point =
+        ZeroPoint(scales[i], products[i], n0 + i / groups(), i % groups());
+    if (!zero_point.ok()) return zero_point.status();
+    out[i] = *zero_point;
+  }
+  return CheckSymmetric(n0, out);
+}
+
+}  // namespace
+
+std::unique_ptr<QuantizedLinear> MakeAwqGemvFastLinear(const Checkpoint& checkpoint,
+                                                       const AwqModuleParts& parts) {
+  return std::make_unique<AwqGemvFastLinear>(checkpoint, parts);
+}
+
+}  // namespace prepack

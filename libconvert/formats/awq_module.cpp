@@ -1,0 +1,238 @@
+#include "formats/awq_module.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "base/checked.h"
+#include "formats/awq_linear.h"
+#include "formats/finding.h"
+#include "formats/json_fields.h"
+#include "formats/module_match.h"
+#include "kernels/awq_gemm.h"
+#include "kernels/awq_gemv_fast.h"
+
+namespace prepack {
+namespace {
+
+uint64_t GroupSize(const AwqSettings& settings, uint64_t k) {
+  return settings.group_size == -1 ? k : static_cast<uint64_t>(settings.group_size);
+}
+
+// Finds the three tensors and checks what holds for every layout.
+Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  AwqTensors tensors;
+  tensors.qweight = module.Find("qweight");
+  tensors.scales = module.Find("scales");
+  tensors.qzeros = module.Find("qzeros");
+  if (tensors.qzeros == nullptr) tensors.qzeros = module.Find("scaled_zeros");
+  if (const StoredTensor* weight = module.Find("weight")) {
+    return Malformed(module.name, "the module has both a weight and a qweight")
+        .Found(
+            fmt::format("{} and {}", checkpoint.Where(*weight), checkpoint.Where(*tensors.qweight)))
+        .Hint("Loaders disagree about which of them counts; remove one")
+        .Id(FindingId("weight-twice"));
+  }
+  if (const StoredTensor* g_idx = module.Find("g_idx")) {
+    return Malformed(checkpoint.Where(*g_idx), "an AWQ module has no index of groups")
+        .Hint("The quant_method may be wrong: GPTQ modules have one")
+        .Id(FindingId("awq-layout"));
+  }
+  if (tensors.scales == nullptr) {
+    return Malformed(checkpoint.Where(*tensors.qweight), "scales of the module are missing")
+        .Hint("A shard is missing, or the index is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  for (const StoredTensor* tensor : {tensors.qweight, tensors.qzeros, tensors.scales}) {
+    if (tensor == nullptr || tensor->shape.size() == 2) continue;
+    return Unsupported(checkpoint.Where(*tensor), "only matrices are read, not stacked experts")
+        .Found(ShowShape(tensor->shape))
+        .Expected("two dimensions")
+        .Id(FindingId("awq-rank"));
+  }
+  if (tensors.qweight->bytes == 0) {
+    return Malformed(checkpoint.Where(*tensors.qweight), "the weight is empty")
+        .Found(ShowShape(tensors.qweight->shape))
+        .Id(FindingId("tensor-shape"));
+  }
+  Status status =
+      RequireDType(checkpoint, *tensors.qweight, "packed codes", {DType::kI32, DType::kI16});
+  if (status.ok()) {
+    status = RequireDType(checkpoint, *tensors.scales, "scales",
+                          {DType::kF16, DType::kBF16, DType::kF32});
+  }
+  if (!status.ok()) return status;
+  return tensors;
+}
+
+// The layouts that are not read here.
+Status CheckLayout(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqLayout layout,
+                   const AwqSettings& settings) {
+  if (layout == AwqLayout::kMarlin) {
+    return Unsupported(checkpoint.Where(*tensors.qweight), "the module holds AWQ-Marlin GPU tiles")
+        .Found(ShowShape(tensors.qweight->shape))
+        .Hint("Use the GEMM version of this checkpoint")
+        .Id(FindingId("awq-marlin"));
+  }
+  if (layout == AwqLayout::kGptq) {
+    return Malformed(checkpoint.Where(*tensors.qweight),
+                     "qweight is [K/8, N]: this is GPTQ packing, although AWQ is declared")
+        .Found(fmt::format("qweight {}, scales {}", ShowShape(tensors.qweight->shape),
+                           ShowShape(tensors.scales->shape)))
+        .Expected(fmt::format("[K, N/8] and [K/gs, N], as {} says", settings.where))
+        .Hint("Correct quant_method (packing_format for AutoRound)")
+        .Id(FindingId("awq-gptq-packing"));
+  }
+  if (tensors.qzeros == nullptr && settings.zero_point) {
+    return Malformed(checkpoint.Where(*tensors.qweight),
+                     "zero_point is true, but qzeros of the module is missing")
+        .Hint("A shard is missing, or the config is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  return {};
+}
+
+void CompareVersion(const ModuleTensors& module, AwqLayout layout, const AwqSettings& settings,
+                    FindingTally& findings) {
+  const std::string_view version = settings.version;
+  if (version.empty() || version == AwqLayoutName(layout)) return;
+  if (layout == AwqLayout::kGemvFast && version == "llm-awq") return;
+  findings.Add("awq-version-wrong", module.name,
+               fmt::format("the tensors are in layout {}, {} says version \"{}\"",
+                           AwqLayoutName(layout), settings.where, Printable(version)));
+}
+
+// N and K as the layout has them.
+struct Dimensions {
+  uint64_t n = 0;
+  uint64_t k = 0;
+};
+
+Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const AwqTensors& tensors,
+                                  AwqLayout layout) {
+  const std::vector<uint64_t>& qweight = tensors.qweight->shape;
+  const std::vector<uint64_t>& scales = tensors.scales->shape;
+  Dimensions found{.n = scales[1], .k = qweight[0]};
+  if (layout == AwqLayout::kGemv) {
+    const std::optional<uint64_t> k = CheckedMul(qweight[1], kAwqCodesPerWord);
+    if (!k) {
+      return Malformed(checkpoint.Where(*tensors.qweight), "the weight is too large")
+          .Found(ShowShape(qweight))
+          .Id(FindingId("tensor-shape"));
+    }
+    found = {.n = qweight[0], .k = *k};
+  } else if (layout == AwqLayout::kGemvFast) {
+    found.k = qweight[1];
+  }
+  const bool fast = layout == AwqLayout::kGemvFast;
+  if (fast && (found.k % kGemvFastCols != 0 || found.n % kAwqCodesPerWord != 0)) {
+    return Malformed(checkpoint.Where(*tensors.qweight),
+                     "the GEMV-fast layout interleaves 64 input channels, and 8 output channels")
+        .Found(fmt::format("K = {}, N = {}", found.k, found.n))
+        .Expected("multiples of 64 and of 8")
+        .Id(FindingId("tensor-shape"));
+  }
+  return found;
+}
+
+// What the stored number of groups says about the group size, for the message.
+std::string FittingGroupSize(AwqLayout layout, uint64_t k, uint64_t groups) {
+  if (layout == AwqLayout::kGemm) {
+    if (groups == 0 || k % groups != 0) return "no group size";
+    return fmt::format("group_size {}", k / groups);
+  }
+  std::string sizes;
+  for (const uint64_t size : {32U, 64U, 128U, 256U}) {
+    if (k % size != 0 || PaddedAwqGroups(k, size) != groups) continue;
+    sizes += fmt::format("{}{}", sizes.empty() ? "group_size " : " or ", size);
+  }
+  return sizes.empty() ? "no group size that the layout has" : sizes;
+}
+
+Status CheckGroups(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqLayout layout,
+                   const Dimensions& size, const AwqSettings& settings) {
+  const uint64_t group_size = GroupSize(settings, size.k);
+  const bool padded = layout != AwqLayout::kGemm;
+  const uint64_t stored = tensors.scales->shape[layout == AwqLayout::kGemv ? 1 : 0];
+  const std::optional<uint64_t> expected =
+      padded ? PaddedAwqGroups(size.k, group_size) : CeilDiv(size.k, group_size);
+  if (expected != stored) {
+    return Malformed(checkpoint.Where(*tensors.scales),
+                     "the number of scales contradicts the group size of the config")
+        .Found(fmt::format("{}{} scale groups, which for K = {} mean {}", stored,
+                           padded ? " (padded)" : "", size.k,
+                           FittingGroupSize(layout, size.k, stored)))
+        .Expected(fmt::format("group_size {}, as {} says", settings.group_size, settings.where))
+        .Id(FindingId("group-size-mismatch"));
+  }
+  if (size.k % group_size == 0) return {};
+  return Malformed(checkpoint.Where(*tensors.qweight), "K is not a multiple of the group size")
+      .Found(fmt::format("K = {}, group size {}", size.k, group_size))
+      .Hint("No AWQ quantizer writes a short last group")
+      .Id(FindingId("group-size-mismatch"));
+}
+
+void ReportOthers(const ModuleTensors& module, FindingTally& findings) {
+  static constexpr std::array<std::string_view, 5> kKnown = {"bias", "qweight", "qzeros", "scales",
+                                                             "scaled_zeros"};
+  for (const auto& [suffix, tensor] : module.tensors) {
+    if (std::ranges::find(kKnown, suffix) != kKnown.end()) continue;
+    findings.Add("tensor-unknown", tensor->name,
+                 "unknown tensor of a quantized module; passed through");
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& checkpoint,
+                                                           const ModuleTensors& module,
+                                                           const AwqSettings& settings,
+                                                           FindingTally& findings) {
+  if (settings.bits != 4) {
+    return Unsupported(module.name, "AWQ is defined for 4 bits")
+        .Found(fmt::format("{} bits ({})", settings.bits, settings.where))
+        .Id(FindingId("awq-bits"));
+  }
+  if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
+    return Unsupported(module.name, "quantized embeddings are not read")
+        .Hint("Exclude the embedding when quantizing")
+        .Id(FindingId("embedding-quantized"));
+  }
+  const Result<AwqTensors> tensors = FindTensors(checkpoint, module);
+  if (!tensors.ok()) return tensors.status();
+  const Result<AwqLayout> layout = DecideAwqLayout(checkpoint, module.name, *tensors);
+  if (!layout.ok()) return layout.status();
+  Status status = CheckLayout(checkpoint, *tensors, *layout, settings);
+  if (!status.ok()) return status;
+  const Result<Dimensions> size = FindDimensions(checkpoint, *tensors, *layout);
+  if (!size.ok()) return size.status();
+  status = CheckGroups(checkpoint, *tensors, *layout, *size, settings);
+  if (!status.ok()) return status;
+  CompareVersion(module, *layout, settings, findings);
+  ReportOthers(module, findings);
+
+  AwqModuleParts parts;
+  parts.module = module.name;
+  parts.n = size->n;
+  parts.k = size->k;
+  parts.tensors = *tensors;
+  parts.scheme.code = CodeType::kU4;
+  parts.scheme.bits = 4;
+  parts.scheme.group_size = GroupSize(settings, size->k);
+  parts.scheme.granularity =
+      settings.group_size == -1 ? Granularity::kChannel : Granularity::kGroup;
+  parts.scheme.symmetric = !settings.zero_point;
+  switch (*layout) {
+    case AwqLayout::kGemv:
+      return MakeAwqGemvLinear(checkpoint, parts);
+    case AwqLayout::kGemvFast:
+      return MakeAwqGemvFastLinear(checkpoint, parts);
+    default:
+      return MakeAwqGemmLinear(checkpoint, parts);
+  }
+}
+
+}  // namespace prepack

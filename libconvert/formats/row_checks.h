@@ -1,0 +1,61 @@
+#ifndef PREPACK_FORMATS_ROW_CHECKS_H_
+#define PREPACK_FORMATS_ROW_CHECKS_H_
+
+// Checks of the tensors that go with weights stored row by row, for the formats that RowLinear
+// reads. `experts` is the leading dimension of stacked tensors, 1 when they have none.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "canonical/quantized_linear.h"
+#include "container/checkpoint.h"
+#include "formats/finding_tally.h"
+
+namespace prepack {
+
+// A module [n, k], or `experts` of them in tensors with one dimension more.
+struct MatrixShape {
+  uint64_t n = 0;
+  uint64_t k = 0;
+  std::optional<uint64_t> experts;  // nullopt: the tensors are 2-D
+};
+
+// `dims` with the leading dimension of the experts, if there is one.
+std::vector<uint64_t> WithExperts(const MatrixShape& shape, std::vector<uint64_t> dims);
+
+// Shapes that a tensor with one value per scale may have: some writers leave out a dimension of 1.
+// The first is the usual one.
+std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const Scheme& scheme);
+
+// kMalformed unless the scales have a dtype that is read and one of those shapes.
+Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
+                        const MatrixShape& shape, const Scheme& scheme);
+
+// The group of each input channel, read from `g_idx` [k] (I32 or I64), as a k_order: the stable
+// sort by group, or empty when groups keep the natural order or were never set (−1 throughout).
+// Indices out of range, half set, or groups of unequal size are kMalformed.
+Result<std::vector<uint32_t>> ReadGroupOrder(const Checkpoint& checkpoint,
+                                             const StoredTensor& g_idx, std::string_view module,
+                                             uint64_t k, uint64_t group_size,
+                                             FindingTally& findings);
+
+// The static quantization of activations. A missing tensor, a scale that is not a positive finite
+// number, or tensors that are not single values are kMalformed. `zero_point` is needed only when
+// the activations are asymmetric.
+Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::string_view module,
+                                          const ActivationScheme& activations,
+                                          const StoredTensor* scale,
+                                          const StoredTensor* zero_point);
+
+// A little-endian signed integer of 4 or 8 bytes.
+int64_t LoadLittleInt(std::span<const std::byte> bytes);
+
+// Number of elements; shapes of open checkpoints never overflow.
+uint64_t ElementCount(const StoredTensor& tensor);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_ROW_CHECKS_H_

@@ -1,0 +1,92 @@
+#ifndef PREPACK_FORMATS_ROW_LINEAR_H_
+#define PREPACK_FORMATS_ROW_LINEAR_H_
+
+// A quantized module whose codes are stored output channel by output channel, each row in its own
+// words: all of compressed-tensors, and quant_method fp8. Drawings of the bytes are in the headers
+// of those formats.
+//
+// For codes of 4 and 8 bits a stored row already is a row of a panel (byte m holds code 2m in its
+// low half and 2m + 1 in its high half), so reading copies.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "formats/stored_linear.h"
+
+namespace prepack {
+
+enum class RowCodes : uint8_t {
+  kBytes,        // I8 (two's complement) or F8_E4M3 [N, K], one code per byte
+  kDense,        // I32 [N, ⌈K·b/32⌉], code k in bits [k·b, k·b + b) of the row, + 2^(b-1)
+  kWordAligned,  // I32 [N, ⌈K/f⌉], f = ⌊32/b⌋ codes per word, + 2^(b-1)
+};
+
+enum class RowZeroPoints : uint8_t {
+  kNone,      // no tensor: 0 throughout, in the signed domain
+  kPacked,    // I32 [words(N), columns], packed down the rows like the codes, + 2^(b-1)
+  kUnpacked,  // I8, shaped like the scales, signed
+};
+
+// Words of 32 bits for `count` codes of `bits` bits; for 1, 2, 4 and 8 bits both ways agree.
+uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count);
+
+// A module whose tensors have been checked: dtypes, and shapes against n, k and scheme. Each tensor
+// may hold the matrices of several experts, one after the other.
+struct RowModule {
+  std::string module;
+  Scheme scheme;
+  uint64_t n = 0;
+  uint64_t k = 0;
+  uint64_t expert = 0;   // the matrix that is meant, of
+  uint64_t experts = 1;  // as many
+  RowCodes stored = RowCodes::kBytes;
+  const StoredTensor* codes = nullptr;
+  const StoredTensor* scale = nullptr;       // BF16, F16 or F32, see Granularity
+  const StoredTensor* zero_point = nullptr;  // nullptr for kNone
+  RowZeroPoints zero_points = RowZeroPoints::kNone;
+  uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
+  std::vector<uint32_t> k_order;
+  std::optional<InputQuantization> input;
+  // What else belongs to the module: weight_shape, weight_g_idx, input_scale.
+  std::vector<const StoredTensor*> side_tensors;
+};
+
+class RowLinear final : public StoredLinear {
+ public:
+  // Refers to the checkpoint, which must live longer.
+  RowLinear(const Checkpoint& checkpoint, const RowModule& parts);
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  // A zero scale is accepted where every weight of its group is zero whatever the scale.
+  // Where a symmetric module has zero points left over, they are checked here: callers need not ask
+  // for those.
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  Result<uint64_t> CountStrayBits() const override;
+
+ private:
+  // Codes in the order of the file, whatever k_order is.
+  Status ReadStoredCodes(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadBytes(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadOddBits(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
+  Status OutsideBits(const PanelRange& range, std::span<const std::byte> stored) const;
+
+  Status ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> out) const;
+  Status ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const;
+  Status ReadUnpackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const;
+  // For each of [rows, G] values, where its scale or unpacked zero point is stored.
+  uint64_t ScaleIndex(uint64_t n, uint64_t group) const;
+  uint64_t ScaleCount() const;
+
+  uint64_t row_bytes() const { return row_bytes_; }
+
+  RowModule parts_;
+  uint64_t row_bytes_;  // of a stored row
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_ROW_LINEAR_H_

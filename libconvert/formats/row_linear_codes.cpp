@@ -1,0 +1,206 @@
+// RowLinear: how stored rows become rows of a panel.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "formats/reader_isa.h"
+#include "formats/row_linear.h"
+#include "kernels/bit_unpack.h"
+#include "kernels/byte_codes.h"
+#include "kernels/nibble_transpose.h"
+
+namespace prepack {
+
+namespace {
+
+const uint8_t* U8(const std::byte* bytes) {
+  return reinterpret_cast<const uint8_t*>(bytes);
+}
+uint8_t* U8(std::byte* bytes) {
+  return reinterpret_cast<uint8_t*>(bytes);
+}
+
+// Memory that is about to be written whole: not cleared first.
+std::unique_ptr<std::byte[]> Scratch(size_t bytes) {
+  return std::make_unique_for_overwrite<std::byte[]>(bytes);
+}
+
+}  // namespace
+
+Status RowLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  return k_order_.empty() ? ReadStoredCodes(range, out) : ReadOrdered(range, out);
+}
+
+Status RowLinear::ReadStoredCodes(const PanelRange& range, std::span<std::byte> out) const {
+  if (parts_.stored == RowCodes::kBytes) return ReadBytes(range, out);
+  return scheme_.bits == 4 || scheme_.bits == 8 ? ReadWholeWords(range, out)
+                                                : ReadOddBits(range, out);
+}
+
+// Packed codes of 4 or 8 bits: the bytes of a row are those of the panel.
+Status RowLinear::ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const {
+  const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
+  const uint64_t first_row = parts_.expert * n_ + range.n0;
+  if (wanted == row_bytes_) {
+    Status status = checkpoint().Read(*parts_.codes, first_row * row_bytes_, out);
+    if (!status.ok()) return status;
+  } else {
+    const uint64_t skipped = PanelRowBytes(scheme_.code, range.k0);
+    for (uint64_t row = 0; row < range.rows; ++row) {
+      Status status = checkpoint().Read(*parts_.codes, (first_row + row) * row_bytes_ + skipped,
+                                        out.subspan(row * wanted, wanted));
+      if (!status.ok()) return status;
+    }
+  }
+  if (IsNibble(scheme_.code) && range.cols % 2 != 0) {
+    // The high half of a row's last byte is padding; what the file holds there is not ours to show.
+    for (uint64_t row = 0; row < range.rows; ++row) out[(row + 1) * wanted - 1] &= std::byte{0x0F};
+  }
+  return {};
+}
+
+// Packed codes of any other width: whole rows are unpacked, then cut.
+Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out) const {
+  const uint32_t bits = scheme_.bits;
+  const uint64_t words = row_bytes_ / 4;
+  const bool aligned = parts_.stored == RowCodes::kWordAligned;
+  const auto stored = Scratch(range.rows * row_bytes_);
+  Status status = checkpoint().Read(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
+                                    std::span(stored.get(), range.rows * row_bytes_));
+  if (!status.ok()) return status;
+  const auto dense = Scratch(aligned ? DenseBytes(bits, words * (32 / bits)) : 0);
+  const auto row_codes = Scratch(PanelRowBytes(scheme_.code, k_));
+  const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    const std::byte* stream = stored.get() + row * row_bytes_;
+    if (aligned) {
+      WordsToDense(bits, U8(stream), words, U8(dense.get()));
+      stream = dense.get();
+    }
+    if (IsNibble(scheme_.code)) {
+      UnpackToNibbles(bits, U8(stream), k_, U8(row_codes.get()));
+    } else {
+      UnpackToBytes(bits, U8(stream), k_, U8(row_codes.get()));
+    }
+    std::memcpy(out.data() + row * wanted, row_codes.get() + PanelRowBytes(scheme_.code, range.k0),
+                wanted);
+  }
+  if (IsNibble(scheme_.code) && range.cols % 2 != 0) {
+    for (uint64_t row = 0; row < range.rows; ++row) out[(row + 1) * wanted - 1] &= std::byte{0x0F};
+  }
+  return {};
+}
+
+// One stored byte per code.
+Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) const {
+  // 8-bit codes are read into their place, smaller ones by way of a buffer.
+  const bool in_place = !IsNibble(scheme_.code);
+  const size_t count = static_cast<size_t>(range.rows) * range.cols;
+  const auto buffer = Scratch(in_place ? 0 : count);
+  const std::span<std::byte> stored = in_place ? out : std::span(buffer.get(), count);
+  const uint64_t first = (parts_.expert * n_ + range.n0) * k_ + range.k0;
+  const bool whole_rows = range.cols == k_;
+  for (uint64_t row = 0; row < (whole_rows ? 1 : range.rows); ++row) {
+    const auto target = whole_rows ? stored : stored.subspan(row * range.cols, range.cols);
+    Status status = checkpoint().Read(*parts_.codes, first + row * k_, target);
+    if (!status.ok()) return status;
+  }
+
+  const auto offset = static_cast<uint8_t>(1U << (scheme_.bits - 1));
+  const auto max = static_cast<uint8_t>((1U << scheme_.bits) - 1);
+  switch (scheme_.code) {
+    case CodeType::kS8:
+      return {};
+    case CodeType::kF8E4M3:
+      return HasF8NaN(U8(stored.data()), count) ? OutsideBits(range, stored) : Status();
+    case CodeType::kU8: {
+      const bool sound = OffsetBytes(U8(stored.data()), count, offset, max, U8(out.data()));
+      return sound ? Status() : OutsideBits(range, out);
+    }
+    case CodeType::kU4:
+      break;
+  }
+  const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
+  bool sound = true;
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    sound &= OffsetBytesToNibbles(U8(stored.data()) + row * range.cols, range.cols, offset, max,
+                                  U8(out.data()) + row * wanted);
+  }
+  return sound ? Status() : OutsideBits(range, stored);
+}
+
+// The error for the first of the bytes [rows, cols] that the scheme does not have.
+Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte> stored) const {
+  const bool is_float = scheme_.code == CodeType::kF8E4M3;
+  const int half = 1 << (scheme_.bits - 1);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const auto byte = std::to_integer<uint8_t>(stored[i]);
+    // kU8 bytes have been moved by half already, modulo 256.
+    const int value = scheme_.code == CodeType::kU8
+                          ? static_cast<int8_t>(static_cast<uint8_t>(byte - half))
+                          : static_cast<int8_t>(byte);
+    const bool bad = is_float ? (byte & 0x7FU) == 0x7FU : value < -half || value >= half;
+    if (!bad) continue;
+    const std::string place =
+        fmt::format("[{}, {}]", range.n0 + i / range.cols, range.k0 + i % range.cols);
+    if (is_float) {
+      return Malformed(checkpoint().Where(*parts_.codes), "an FP8 weight is NaN")
+          .Found(fmt::format("0x{:02X} at {}", byte, place))
+          .Hint("Quantize the model again: this layer computes garbage in every runtime")
+          .Id("code-nan");
+    }
+    return Malformed(checkpoint().Where(*parts_.codes),
+                     fmt::format("a weight is outside {} bits", scheme_.bits))
+        .Found(fmt::format("{} at {}", value, place))
+        .Expected(fmt::format("{} to {}", -half, half - 1))
+        .Hint("Either the config's num_bits or the tensor is wrong")
+        .Id("code-outside-bits");
+  }
+  return {};
+}
+
+// Activation order. Nibbles are gathered sixteen rows at a time: transposed, so that the sixteen
+// codes of one input channel are one word, gathered word by word, and transposed back.
+Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
+  const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
+  const size_t from_bytes = PanelRowBytes(scheme_.code, k_);
+  const size_t to_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const bool nibbles = IsNibble(scheme_.code);
+  // Whole blocks, the last of which is padded with rows that are not used.
+  const uint64_t rows = nibbles ? CeilDiv(range.rows, kTransposeRows) * kTransposeRows : range.rows;
+  const auto natural = Scratch(rows * from_bytes);
+  Status status = ReadStoredCodes(whole, std::span(natural.get(), range.rows * from_bytes));
+  if (!status.ok()) return status;
+  const auto order = std::span(k_order_).subspan(range.k0, range.cols);
+  if (!nibbles) {
+    for (uint64_t row = 0; row < range.rows; ++row) {
+      const std::byte* from = natural.get() + row * from_bytes;
+      std::byte* to = out.data() + row * to_bytes;
+      for (size_t j = 0; j < order.size(); ++j) to[j] = from[order[j]];
+    }
+    return {};
+  }
+
+  std::memset(natural.get() + range.rows * from_bytes, 0, (rows - range.rows) * from_bytes);
+  const NibbleTranspose& transpose = NibbleTransposeFor(ReaderIsa());
+  std::vector<uint64_t> columns(2 * from_bytes);  // one word of sixteen nibbles per input channel
+  std::vector<uint64_t> ordered(2 * to_bytes);    // an odd last one stays zero
+  const auto block = Scratch(kTransposeRows * to_bytes);
+  for (uint64_t row = 0; row < rows; row += kTransposeRows) {
+    transpose.rows_to_columns(U8(natural.get() + row * from_bytes), from_bytes, columns.size(),
+                              reinterpret_cast<uint8_t*>(columns.data()));
+    for (size_t j = 0; j < order.size(); ++j) ordered[j] = columns[order[j]];
+    transpose.columns_to_rows(reinterpret_cast<const uint8_t*>(ordered.data()), ordered.size(),
+                              to_bytes, U8(block.get()));
+    const uint64_t used = std::min<uint64_t>(kTransposeRows, range.rows - row);
+    std::memcpy(out.data() + row * to_bytes, block.get(), used * to_bytes);
+  }
+  return {};
+}
+
+}  // namespace prepack

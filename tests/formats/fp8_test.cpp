@@ -1,0 +1,174 @@
+#include "formats/fp8.h"
+
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "formats/read_helpers.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::Hex;
+using testing::TestCheckpoint;
+
+const std::string kModule = "model.layers.0.mlp.up_proj";
+
+// [3, 5] in blocks of 2 × 4, so that both edges are partial. Row n is 1 throughout, and the scale
+// of block (i, j) is 1 + 2i + j: W[n, k] = 1 + 2·(n / 2) + k / 4.
+TestCheckpoint Blocks() {
+  TestCheckpoint stored;
+  stored.config = {{"quantization_config",
+                    {{"quant_method", "fp8"},
+                     {"activation_scheme", "dynamic"},
+                     {"fmt", "e4m3"},
+                     {"weight_block_size", {2, 4}}}}};
+  stored.tensors = {
+      {kModule + ".weight", "F8_E4M3", {3, 5}, std::vector<std::byte>(15, std::byte{0x38})},
+      {kModule + ".weight_scale_inv",
+       "F32",
+       {2, 2},
+       Hex("00 00 80 3f 00 00 00 40 00 00 40 40 00 00 80 40")},
+      {"model.norm.weight", "BF16", {1}, Hex("80 3f")},
+  };
+  return stored;
+}
+
+TestCheckpoint Static() {
+  TestCheckpoint stored = Blocks();
+  Json& config = stored.config["quantization_config"];
+  config.erase("weight_block_size");
+  config["activation_scheme"] = "static";
+  stored.Remove(kModule + ".weight_scale_inv");
+  stored.tensors.push_back({kModule + ".weight_scale", "BF16", {1}, Hex("00 40")});
+  stored.tensors.push_back({kModule + ".input_scale", "F32", {}, Hex("00 00 00 3f")});
+  return stored;
+}
+
+Status ReadStatus(const TestCheckpoint& stored) {
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const Result<testing::OpenedModel> opened = testing::OpenModel(folder.path());
+  if (!opened.ok()) return opened.status();
+  for (const auto& module : opened->model.modules) {
+    const PanelRange all{0, module->n(), 0, module->k()};
+    std::vector<std::byte> codes(PanelBytes(module->scheme().code, all));
+    Status status = module->ReadCodes(all, codes);
+    if (!status.ok()) return status;
+    std::vector<float> scales(module->n() * module->groups());
+    status = module->ReadScales(0, module->n(), scales);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+TEST_CASE("FP8 blocks of any size are scaled block by block") {
+  const testing::TempFolder folder;
+  Blocks().Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  CHECK(opened.model.format == "fp8");
+  REQUIRE(opened.model.modules.size() == 1);
+  const QuantizedLinear& linear = opened.Module(kModule);
+  CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 block 2x4");
+  CHECK(DescribeActivations(linear.scheme().activations) == "8-bit float per group of 4 dynamic");
+  CHECK(testing::Dequantize(linear, 0, 3) ==
+        std::vector<float>{1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 3, 3, 3, 3, 4});
+  CHECK(testing::Dequantize(linear, 1, 2) == std::vector<float>{1, 1, 1, 1, 2, 3, 3, 3, 3, 4});
+}
+
+TEST_CASE("One scale per module and a static scale of activations") {
+  const testing::TempFolder folder;
+  Static().Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kModule);
+  CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 tensor");
+  CHECK(testing::Dequantize(linear, 0, 3) == std::vector<float>(15, 2.0F));
+  REQUIRE(linear.input().has_value());
+  CHECK(linear.input()->scale == 0.5F);
+}
+
+TEST_CASE("What is wrong with an FP8 checkpoint is said") {
+  struct Defect {
+    std::string name;
+    TestCheckpoint (*good)();
+    void (*break_it)(TestCheckpoint& stored);
+    ErrorKind kind;
+    std::string text;
+  };
+  using T = TestCheckpoint&;
+  const auto malformed = ErrorKind::kMalformed;
+  const auto unsupported = ErrorKind::kUnsupported;
+  const std::vector<Defect> defects = {
+      {"no scale", Blocks, [](T t) { t.Remove(kModule + ".weight_scale_inv"); }, malformed,
+       ".weight: the scale of the FP8 weight is missing"},
+      {"both scales", Blocks,
+       [](T t) {
+         t.tensors.push_back({kModule + ".weight_scale", "BF16", {1}, Hex("00 40")});
+       },
+       malformed, "the module has both weight_scale and weight_scale_inv"},
+      {"scales of other blocks", Blocks,
+       [](T t) {
+         t.config["quantization_config"]["weight_block_size"] = {2, 2};
+       },
+       malformed,
+       "the shape of the scales contradicts the weight (found [2, 2], expected [2, 3] for a block "
+       "scheme of [3, 5])"},
+      {"no block size", Blocks,
+       [](T t) { t.config["quantization_config"].erase("weight_block_size"); }, malformed,
+       "(found [2, 2], expected [1] for a tensor scheme"},
+      {"a block of zero", Blocks,
+       [](T t) {
+         t.config["quantization_config"]["weight_block_size"] = {0, 128};
+       },
+       malformed, "weight_block_size: the block is not two positive numbers"},
+      {"a weight of one dimension", Blocks, [](T t) { t.At(kModule + ".weight").shape = {15}; },
+       malformed, "the weight is no matrix, or is empty (found [15]"},
+      {"a NaN weight", Blocks, [](T t) { t.At(kModule + ".weight").bytes[7] = std::byte{0xFF}; },
+       malformed, ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])"},
+      {"a NaN scale", Blocks,
+       [](T t) {
+         t.At(kModule + ".weight_scale_inv").bytes[14] = std::byte{0xC0};
+         t.At(kModule + ".weight_scale_inv").bytes[15] = std::byte{0x7F};
+       },
+       malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)"},
+      {"E5M2 by dtype", Blocks, [](T t) { t.At(kModule + ".weight").dtype = "F8_E5M2"; },
+       unsupported, "FP8 weights of this type are not read (found F8_E5M2"},
+      {"E5M2 by name", Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
+       unsupported, "fmt: only E4M3 weights are read"},
+      {"an unknown activation scheme", Blocks,
+       [](T t) { t.config["quantization_config"]["activation_scheme"] = "magic"; }, unsupported,
+       "activation_scheme: unknown keyword (found \"magic\""},
+      {"a list that is none", Blocks,
+       [](T t) { t.config["quantization_config"]["ignored_layers"] = "lm_head"; }, malformed,
+       "ignored_layers: the field has the wrong type"},
+      {"nothing quantized", Blocks,
+       [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 2); }, malformed,
+       "the config declares FP8 weights, but no tensor is one"},
+      {"no static scale", Static, [](T t) { t.Remove(kModule + ".input_scale"); }, malformed,
+       "input_scale is missing"},
+  };
+  for (const Defect& defect : defects) {
+    INFO(defect.name);
+    TestCheckpoint stored = defect.good();
+    testing::RequireOk(ReadStatus(stored));
+    defect.break_it(stored);
+    CheckError(ReadStatus(stored), defect.kind, defect.text);
+  }
+}
+
+TEST_CASE("A module that the config excludes and that is FP8 all the same is a finding") {
+  TestCheckpoint stored = Blocks();
+  stored.config["quantization_config"]["modules_to_not_convert"] = {kModule};
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "module-ignored-but-quantized");
+  CHECK(opened.model.findings[0].where == kModule);
+}
+
+}  // namespace
+}  // namespace prepack

@@ -1,0 +1,4 @@
+prepack_add_tests(kernels
+  awq_kernels_test.cpp
+  bit_unpack_test.cpp
+  byte_codes_test.cpp)

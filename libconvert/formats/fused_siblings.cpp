@@ -27,6 +27,12 @@ const std::array<std::string_view, 3>* SiblingsOf(std::string_view last_name) {
   return nullptr;
 }
 
+// The scheme without what follows from N, in which siblings may differ.
+Scheme Comparable(Scheme scheme) {
+  if (scheme.granularity == Granularity::kTensor) scheme.scale_rows = 1;
+  return scheme;
+}
+
 }  // namespace
 
 void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, const QuantizedModel& model,
@@ -46,7 +52,7 @@ void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, const Quanti
       if (sibling.empty() || !names.contains(name)) continue;
       const QuantizedLinear* linear = model.Find(name);
       const std::optional<Scheme> scheme =
-          linear == nullptr ? std::nullopt : std::optional(linear->scheme());
+          linear == nullptr ? std::nullopt : std::optional(Comparable(linear->scheme()));
       if (!first) first = scheme;
       differ = differ || *first != scheme;
       states.push_back(

@@ -46,6 +46,8 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code);
 void AddPlan(CLI::App& app, ExitCodeValue& exit_code);
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code);
 void AddVerify(CLI::App& app, ExitCodeValue& exit_code);
+void AddCheck(CLI::App& app, ExitCodeValue& exit_code);
+void AddDiff(CLI::App& app, ExitCodeValue& exit_code);
 void AddTargets(CLI::App& app, ExitCodeValue& exit_code);
 
 }  // namespace prepack::cli

@@ -98,6 +98,65 @@ Json LevelJson(const LevelResult& level) {
           {"problems", std::move(problems)}};
 }
 
+Json StatisticsJson(const ModuleCheck& module) {
+  if (!module.statistics) return nullptr;
+  const ModuleStatistics& statistics = *module.statistics;
+  return {{"weights", statistics.weights},
+          {"distinct_codes", statistics.DistinctCodes()},
+          {"commonest_code", statistics.CommonestCode()},
+          {"commonest_fraction", statistics.CommonestFraction()},
+          {"saturated_fraction", statistics.SaturatedFraction(module.scheme)},
+          {"mean_shift", statistics.MeanShift()},
+          {"scales", statistics.scales},
+          {"min_scale", Number(statistics.min_scale)},
+          {"max_scale", Number(statistics.max_scale)},
+          {"negative_scales", statistics.negative_scales},
+          {"zero_scales", statistics.zero_scales},
+          {"imprecise_scales", statistics.imprecise_scales},
+          {"huge_scales", statistics.huge_scales},
+          {"scales_outside_f16", statistics.scales_outside_f16},
+          {"zero_points", statistics.zero_points},
+          {"low_zero_points", statistics.low_zero_points},
+          {"high_zero_points", statistics.high_zero_points}};
+}
+
+Json DiffSideJson(const std::optional<DiffSide>& side) {
+  if (!side) return nullptr;
+  return {{"description", side->description}, {"shape", side->shape}};
+}
+
+Json ElementJson(const ElementSide& side) {
+  Json json = {{"value", Number(side.value)}};
+  if (side.stored) {
+    json["code"] = side.stored->code;
+    json["zero_point"] = side.stored->zero_point;
+    json["scale"] = side.stored->scale;
+  }
+  return json;
+}
+
+Json ModuleDiffJson(const ModuleDiff& diff) {
+  const WeightDifferences& differences = diff.differences;
+  Json worst = Json::array();
+  for (const WorstElement& element : differences.worst) {
+    worst.push_back({{"n", element.n},
+                     {"k", element.k},
+                     {"a", ElementJson(element.a)},
+                     {"b", ElementJson(element.b)}});
+  }
+  return {{"module", diff.module},
+          {"verdict", DiffVerdictName(diff.verdict)},
+          {"a", DiffSideJson(diff.a)},
+          {"b", DiffSideJson(diff.b)},
+          {"elements", differences.elements},
+          {"differing", differences.unequal},
+          {"beyond_rounding", differences.beyond},
+          {"max_absolute", Number(differences.max_absolute)},
+          {"max_relative", Number(differences.max_relative)},
+          {"sqnr_db", Number(differences.SqnrDb())},
+          {"worst", std::move(worst)}};
+}
+
 }  // namespace
 
 Json ConvertJson(const ConvertReport& report, const std::string& source,
@@ -189,6 +248,49 @@ Json VerifyJson(const VerifyReport& report) {
                        {"end_to_end_sqnr_db", Number(module.end_to_end_sqnr_db)},
                        {"gemm_implementation", module.gemm_implementation},
                        {"gemm_activations", module.gemm_activations}});
+  }
+  return json;
+}
+
+Json CheckJson(const CheckReport& report, bool strict) {
+  Json json = Document("prepack-check");
+  json["source"] = report.source;
+  json["baseline"] = report.baseline.empty() ? Json(nullptr) : Json(report.baseline);
+  json["headers_only"] = report.headers_only;
+  json["format"] = report.format.empty() ? Json(nullptr) : Json(report.format);
+  json["tensors"] = report.tensors;
+  json["tensor_bytes"] = report.tensor_bytes;
+  json["verdict"] = CheckVerdictName(report.verdict);
+  json["exit_code"] = CheckExitCode(report.verdict, strict);
+  json["findings"] = FindingsJson(report.AllFindings());
+  Json& modules = json["modules"] = Json::array();
+  for (const ModuleCheck& module : report.modules) {
+    modules.push_back({{"module", module.module},
+                       {"shape", {module.n, module.k}},
+                       {"scheme", SchemeJson(module.scheme)},
+                       {"statistics", StatisticsJson(module)},
+                       {"sqnr_db", Number(module.sqnr_db)}});
+  }
+  return json;
+}
+
+Json DiffJson(const DiffReport& report) {
+  Json json = Document("prepack-diff");
+  json["a"] = report.a;
+  json["b"] = report.b;
+  json["format_a"] = report.format_a.empty() ? Json(nullptr) : Json(report.format_a);
+  json["format_b"] = report.format_b.empty() ? Json(nullptr) : Json(report.format_b);
+  json["same"] = report.Same();
+  Json& modules = json["modules"] = Json::array();
+  for (const ModuleDiff& diff : report.modules) modules.push_back(ModuleDiffJson(diff));
+  Json& tensors = json["tensors"] = Json::array();
+  for (const TensorDiff& diff : report.tensors) {
+    tensors.push_back({{"tensor", diff.tensor},
+                       {"verdict", DiffVerdictName(diff.differences.verdict)},
+                       {"a", DiffSideJson(diff.a)},
+                       {"b", DiffSideJson(diff.b)},
+                       {"differing", diff.differences.elements},
+                       {"max_absolute", Number(diff.differences.max_absolute)}});
   }
   return json;
 }

@@ -4,9 +4,11 @@
 // The --json form of every result. Each document names its kind and version, and has a schema of
 // the same name in schemas/.
 
+#include "check/check.h"
 #include "container/json_strict.h"
 #include "convert/convert.h"
 #include "convert/plan.h"
+#include "diff/diff.h"
 #include "inspect/inspect.h"
 #include "verify/report.h"
 
@@ -16,6 +18,9 @@ Json ConvertJson(const ConvertReport& report, const std::string& source, const s
 Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source);
 Json InspectJson(const InspectReport& report);
 Json VerifyJson(const VerifyReport& report);
+// `strict` decides the exit code that the document states.
+Json CheckJson(const CheckReport& report, bool strict);
+Json DiffJson(const DiffReport& report);
 Json TargetsJson();
 
 }  // namespace prepack::cli

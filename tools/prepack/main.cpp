@@ -1,4 +1,4 @@
-// The command line: prepack convert | plan | inspect | verify | targets.
+// The command line: prepack convert | verify | check | diff | plan | inspect | targets.
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -60,6 +60,8 @@ ExitCodeValue Run(int argc, char** argv) {
   ExitCodeValue exit_code = prepack::cli::kExitDone;
   prepack::cli::AddConvert(app, exit_code);
   prepack::cli::AddVerify(app, exit_code);
+  prepack::cli::AddCheck(app, exit_code);
+  prepack::cli::AddDiff(app, exit_code);
   prepack::cli::AddPlan(app, exit_code);
   prepack::cli::AddInspect(app, exit_code);
   prepack::cli::AddTargets(app, exit_code);

@@ -1,0 +1,105 @@
+#include "check/baseline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "canonical/dequantize.h"
+#include "check/config_shapes.h"
+#include "check/finding_list.h"
+#include "formats/module_tensors.h"
+#include "formats/stored_linear.h"
+
+namespace prepack {
+namespace {
+
+constexpr double kMadToDeviation = 1.4826;  // of a Gaussian
+
+double Median(std::vector<double> values) {
+  const size_t half = values.size() / 2;
+  std::ranges::sort(values);
+  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+bool IsReadableFloat(DType dtype) {
+  return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32;
+}
+
+}  // namespace
+
+std::optional<double> BaselineSums::SqnrDb() const {
+  if (signal == 0) return std::nullopt;
+  if (noise == 0) return std::numeric_limits<double>::infinity();
+  return 10 * std::log10(signal / noise);
+}
+
+const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const QuantizedLinear& linear,
+                                       std::vector<Finding>& findings) {
+  const StoredTensor* weight = baseline.Find(linear.module() + ".weight");
+  if (weight == nullptr || !IsReadableFloat(weight->dtype)) {
+    findings.push_back(MakeFinding(
+        "baseline-missing", linear.module(),
+        weight == nullptr ? "the baseline has no weight of this module"
+                          : fmt::format("the baseline stores this weight as {}, not as BF16, F16 "
+                                        "or F32",
+                                        DTypeName(weight->dtype))));
+    return nullptr;
+  }
+  const bool fits = weight->shape.size() == 2 && weight->shape[0] == linear.n() &&
+                    weight->shape[1] <= linear.k() &&
+                    linear.k() - weight->shape[1] <= kMaxPadding && weight->shape[1] != 0;
+  if (fits) return weight;
+  findings.push_back(MakeFinding("baseline-shape", linear.module(),
+                                 fmt::format("[{}, {}], but {} in the baseline", linear.n(),
+                                             linear.k(), ShowShape(weight->shape))));
+  return nullptr;
+}
+
+Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& baseline,
+                           const StoredTensor& weight, uint64_t n0, uint64_t rows,
+                           BaselineSums& sums) {
+  const uint64_t inputs = weight.shape[1];
+  DequantizeBuffers buffers;
+  std::vector<float> quantized(rows * linear.k());
+  std::vector<float> original(rows * inputs);
+  Status status = DequantizeRows(linear, n0, rows, buffers, quantized);
+  if (status.ok()) status = ReadFloats(baseline, weight, n0 * inputs, original);
+  if (!status.ok()) return status;
+  for (uint64_t row = 0; row < rows; ++row) {
+    const float* q = quantized.data() + row * linear.k();
+    const float* w = original.data() + row * inputs;
+    for (uint64_t k = 0; k < inputs; ++k) {
+      const double value = w[k];
+      const double error = value - q[k];
+      sums.signal += value * value;
+      sums.noise += error * error;
+    }
+  }
+  return {};
+}
+
+void MarkOutliers(std::vector<PeerFigure>& figures) {
+  std::map<std::string, std::vector<PeerFigure*>, std::less<>> groups;
+  for (PeerFigure& figure : figures) {
+    if (std::isfinite(figure.sqnr_db)) groups[figure.peers].push_back(&figure);
+  }
+  for (const auto& [peers, members] : groups) {
+    if (members.size() < kMinPeers) continue;
+    std::vector<double> values;
+    for (const PeerFigure* member : members) values.push_back(member->sqnr_db);
+    const double median = Median(values);
+    for (double& value : values) value = std::abs(value - median);
+    const double deviation = kMadToDeviation * Median(values);
+    for (PeerFigure* member : members) {
+      const double below = median - member->sqnr_db;
+      if (below > std::max(kOutlierDb, kOutlierDeviations * deviation)) {
+        member->outlier_below_db = below;
+      }
+    }
+  }
+}
+
+}  // namespace prepack

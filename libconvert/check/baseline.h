@@ -1,0 +1,69 @@
+#ifndef PREPACK_CHECK_BASELINE_H_
+#define PREPACK_CHECK_BASELINE_H_
+
+// How far quantized weights are from the unquantized checkpoint:
+//
+//     SQNR = 10 · log10(Σ w² / Σ (w − q)²) dB      w: float weight, q: dequantized; sums in f64
+//
+// 4-bit weights in groups of 128 have 17 to 20 dB, 8-bit ones 40 and more, FP8 31; AWQ, which moves
+// scales into the layers before, far less against the original. So what tells is a module that
+// falls behind its peers: those of the same role (the same name up to numbers) and scheme.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "canonical/quantized_linear.h"
+#include "container/checkpoint.h"
+#include "formats/finding.h"
+
+namespace prepack {
+
+// A module is an outlier when it is this far below the median of its peers … (half a bit of
+// precision: 6 dB is one bit)
+inline constexpr double kOutlierDb = 3.0;
+// … and by this many robust standard deviations (1.4826 · median absolute deviation), so that
+// roles whose layers differ widely by nature are left alone.
+inline constexpr double kOutlierDeviations = 5.0;
+// Fewer peers have no meaningful median.
+inline constexpr size_t kMinPeers = 4;
+// Below this the difference has half the energy of the weights. 2-bit weights keep 8 dB.
+inline constexpr double kUnrelatedDb = 3.0;
+
+// Sums of a stripe of rows.
+struct BaselineSums {
+  double signal = 0;
+  double noise = 0;
+
+  void Merge(const BaselineSums& other) {
+    signal += other.signal;
+    noise += other.noise;
+  }
+  // Infinite when there is no noise; nullopt when there is no signal to compare with.
+  std::optional<double> SqnrDb() const;
+};
+
+// The float weight [N, K] of a module in the baseline. nullptr, with a finding, when there is none
+// that can be compared. K of the module may be larger by padding; then the common part counts.
+const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const QuantizedLinear& linear,
+                                       std::vector<Finding>& findings);
+
+// Adds channels [n0, n0 + rows) to `sums`. Errors are those of the readers.
+Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& baseline,
+                           const StoredTensor& weight, uint64_t n0, uint64_t rows,
+                           BaselineSums& sums);
+
+// One module's figure, for finding outliers.
+struct PeerFigure {
+  std::string peers;  // modules with the same text are peers
+  double sqnr_db = 0;
+  std::optional<double> outlier_below_db;  // set: an outlier, this far below the median
+};
+
+// Sets outlier_below_db.
+void MarkOutliers(std::vector<PeerFigure>& figures);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_BASELINE_H_

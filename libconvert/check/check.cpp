@@ -1,0 +1,297 @@
+#include "check/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/cancellation.h"
+#include "base/parallel.h"
+#include "canonical/row_stripes.h"
+#include "check/baseline.h"
+#include "check/config_shapes.h"
+#include "check/finding_list.h"
+#include "check/model_layout.h"
+#include "check/module_judgement.h"
+#include "check/tied_weights.h"
+#include "container/checkpoint.h"
+#include "formats/finding_tally.h"
+#include "formats/format.h"
+#include "formats/fused_siblings.h"
+#include "formats/module_tensors.h"
+
+namespace prepack {
+namespace {
+
+// Of the input rather than of the run: it belongs into the report.
+bool IsFinding(const Status& status) {
+  return status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
+}
+
+void Raise(CheckVerdict& verdict, CheckVerdict to) {
+  verdict = std::max(verdict, to);
+}
+
+// Of errors that are found without looking at values.
+void NoteStructure(const Status& status, CheckReport& report) {
+  Raise(report.verdict, status.kind() == ErrorKind::kUnsupported ? CheckVerdict::kUnsupported
+                                                                 : CheckVerdict::kMalformed);
+  report.findings.push_back(FindingOf(status));
+}
+
+// What a stripe of a module gave.
+struct StripeResult {
+  ModuleStatistics statistics;
+  BaselineSums baseline;
+  Status error;  // of the module's data
+};
+
+class DataCheck {
+ public:
+  DataCheck(const QuantizedModel& model, const Checkpoint* baseline, CheckReport& report)
+      : model_(model), baseline_(baseline), report_(report) {}
+
+  Status Run(unsigned threads, Progress& progress) {
+    FindWeights();
+    for (size_t i = 0; i < model_.modules.size(); ++i) {
+      AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
+    }
+    results_.resize(stripes_.size());
+    uint64_t total = 0;
+    for (const auto& linear : model_.modules) total += linear->source_bytes();
+    progress.Begin("checking", total);
+    std::vector<StatisticsBuffers> buffers(threads);
+    Status status = ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
+      return CheckStripe(index, buffers[worker], progress);
+    });
+    if (!status.ok()) return status;
+    for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) Conclude(i, stripe);
+    if (baseline_ != nullptr) ReportOutliers();
+    return {};
+  }
+
+ private:
+  void FindWeights() {
+    weights_.resize(model_.modules.size(), nullptr);
+    if (baseline_ == nullptr) return;
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      weights_[i] = FindBaselineWeight(*baseline_, *model_.modules[i], report_.modules[i].findings);
+    }
+  }
+
+  Status CheckStripe(size_t index, StatisticsBuffers& buffers, Progress& progress) {
+    const RowStripe& stripe = stripes_[index];
+    const QuantizedLinear& linear = *model_.modules[stripe.matrix];
+    StripeResult& result = results_[index];
+    const uint64_t panel = StripePanelRows(linear.k());
+    for (uint64_t row = 0; row < stripe.rows; row += panel) {
+      if (CancellationRequested()) return Interrupted(linear.module());
+      const uint64_t n0 = stripe.n0 + row;
+      const uint64_t rows = std::min(panel, stripe.rows - row);
+      Status status = MeasureRows(linear, n0, rows, buffers, result.statistics);
+      if (status.ok() && weights_[stripe.matrix] != nullptr) {
+        status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
+                                     result.baseline);
+      }
+      if (!status.ok()) {
+        if (!IsFinding(status)) return status;
+        result.error = std::move(status);
+        break;
+      }
+    }
+    progress.Add(linear.source_bytes() * stripe.rows / linear.n());
+    return {};
+  }
+
+  // Merges the stripes of a module, from `stripe` on, in their order.
+  void Conclude(size_t module, size_t& stripe) {
+    ModuleCheck& check = report_.modules[module];
+    ModuleStatistics statistics;
+    BaselineSums baseline;
+    bool readable = true;
+    for (; stripe < stripes_.size() && stripes_[stripe].matrix == module; ++stripe) {
+      const StripeResult& result = results_[stripe];
+      statistics.Merge(result.statistics);
+      baseline.Merge(result.baseline);
+      if (result.error.ok() || !readable) continue;
+      readable = false;
+      Raise(report_.verdict, result.error.kind() == ErrorKind::kUnsupported
+                                 ? CheckVerdict::kUnsupported
+                                 : CheckVerdict::kBadValues);
+      check.findings.push_back(FindingOf(result.error));
+    }
+    if (!readable) return;
+    JudgeModule(check.module, check.scheme, statistics, check.findings);
+    check.statistics = statistics;
+    if (weights_[module] != nullptr) check.sqnr_db = baseline.SqnrDb();
+  }
+
+  void ReportOutliers() {
+    std::vector<PeerFigure> figures;
+    std::vector<ModuleCheck*> checks;
+    for (ModuleCheck& check : report_.modules) {
+      if (!check.sqnr_db) continue;
+      figures.push_back({.peers = RoleOf(check.module) + " " + DescribeScheme(check.scheme),
+                         .sqnr_db = *check.sqnr_db,
+                         .outlier_below_db = {}});
+      checks.push_back(&check);
+    }
+    MarkOutliers(figures);
+    for (size_t i = 0; i < figures.size(); ++i) {
+      if (figures[i].outlier_below_db) {
+        checks[i]->findings.push_back(
+            MakeFinding("baseline-outlier", checks[i]->module,
+                        fmt::format("SQNR {:.1f} dB, {:.1f} dB below the median of its peers",
+                                    figures[i].sqnr_db, *figures[i].outlier_below_db)));
+      } else if (!(figures[i].sqnr_db >= kUnrelatedDb)) {
+        checks[i]->findings.push_back(
+            MakeFinding("baseline-unrelated", checks[i]->module,
+                        fmt::format("SQNR {:.1f} dB (at least {} when it is the same weight)",
+                                    figures[i].sqnr_db, kUnrelatedDb)));
+      }
+    }
+  }
+
+  const QuantizedModel& model_;
+  const Checkpoint* baseline_;
+  CheckReport& report_;
+  std::vector<const StoredTensor*> weights_;  // of the baseline, by module
+  std::vector<RowStripe> stripes_;
+  std::vector<StripeResult> results_;
+};
+
+// Readers whose format fixes the schemes of siblings look at them themselves.
+void AddSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
+                 std::vector<Finding>& findings) {
+  constexpr FindingId kId = "module-siblings-differ";
+  if (std::ranges::find(findings, kId.kind().id, &Finding::id) != findings.end()) return;
+  FindingTally tally;
+  ReportFusedSiblings(GroupByModule(checkpoint), model, tally);
+  for (Finding& finding : tally.Take()) findings.push_back(std::move(finding));
+}
+
+void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
+                    CheckReport& report) {
+  std::vector<Finding>& findings = report.findings;
+  CheckConfigShapes(checkpoint, model, findings);
+  CheckLayers(checkpoint, findings);
+  CheckExperts(checkpoint, findings);
+  AddSiblings(checkpoint, model, findings);
+  if (model.modules.empty() && model.errors.empty()) {
+    findings.push_back(MakeFinding("nothing-quantized", "config.json",
+                                   "no module is quantized, so nothing was checked"));
+  }
+}
+
+bool Has(const std::vector<Finding>& findings, Severity severity) {
+  return std::ranges::find(findings, severity, &Finding::severity) != findings.end();
+}
+
+Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
+                   const Checkpoint* baseline, Progress& progress, CheckReport& report) {
+  report.tensors = checkpoint.tensors().size();
+  report.tensor_bytes = checkpoint.total_bytes();
+  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint);
+  if (!model.ok()) {
+    if (!IsFinding(model.status())) return model.status();
+    NoteStructure(model.status(), report);
+    return {};
+  }
+  report.format = model->format;
+  for (const auto& linear : model->modules) {
+    report.modules.push_back({.module = linear->module(),
+                              .scheme = linear->scheme(),
+                              .n = linear->n(),
+                              .k = linear->k(),
+                              .findings = {},
+                              .statistics = {},
+                              .sqnr_db = {}});
+  }
+  report.findings = std::move(model->findings);
+  CheckStructure(checkpoint, *model, report);
+  if (Has(report.findings, Severity::kError)) Raise(report.verdict, CheckVerdict::kMalformed);
+  for (const Status& error : model->errors) {
+    if (!IsFinding(error)) return error;
+    NoteStructure(error, report);
+  }
+  Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
+  if (!status.ok() || options.headers_only) return status;
+  return DataCheck(*model, baseline, report).Run(ThreadCount(options.jobs), progress);
+}
+
+}  // namespace
+
+std::string_view CheckVerdictName(CheckVerdict verdict) {
+  switch (verdict) {
+    case CheckVerdict::kSound:
+      return "sound";
+    case CheckVerdict::kWarnings:
+      return "warnings";
+    case CheckVerdict::kBadValues:
+      return "bad values";
+    case CheckVerdict::kUnsupported:
+      return "unsupported";
+    case CheckVerdict::kMalformed:
+      return "malformed";
+  }
+  return "";
+}
+
+int CheckExitCode(CheckVerdict verdict, bool strict) {
+  switch (verdict) {
+    case CheckVerdict::kSound:
+      return 0;
+    case CheckVerdict::kWarnings:
+      return strict ? static_cast<int>(ErrorKind::kCheckFailed) : 0;
+    case CheckVerdict::kBadValues:
+      return static_cast<int>(ErrorKind::kCheckFailed);
+    case CheckVerdict::kUnsupported:
+      return static_cast<int>(ErrorKind::kUnsupported);
+    case CheckVerdict::kMalformed:
+      return static_cast<int>(ErrorKind::kMalformed);
+  }
+  return static_cast<int>(ErrorKind::kCheckFailed);
+}
+
+std::vector<Finding> CheckReport::AllFindings() const {
+  std::vector<Finding> all = findings;
+  for (const ModuleCheck& module : modules) {
+    all.insert(all.end(), module.findings.begin(), module.findings.end());
+  }
+  SortBySeverity(all);
+  return all;
+}
+
+Result<CheckReport> Check(const CheckOptions& options, Progress& progress) {
+  if (options.headers_only && options.baseline) {
+    return Usage("--headers", "a baseline is compared by its data");
+  }
+  std::optional<Checkpoint> baseline;
+  if (options.baseline) {
+    Result<Checkpoint> opened = Checkpoint::Open(*options.baseline);
+    if (!opened.ok()) return opened.status();
+    baseline = *std::move(opened);
+  }
+  CheckReport report;
+  report.source = options.source.string();
+  report.baseline = options.baseline ? options.baseline->string() : "";
+  report.headers_only = options.headers_only;
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
+  if (checkpoint.ok()) {
+    Status status =
+        CheckOpened(options, *checkpoint, baseline ? &*baseline : nullptr, progress, report);
+    if (!status.ok()) return status;
+  } else if (IsFinding(checkpoint.status())) {
+    NoteStructure(checkpoint.status(), report);
+  } else {
+    return checkpoint.status();
+  }
+  SortBySeverity(report.findings);
+  const std::vector<Finding> all = report.AllFindings();
+  if (Has(all, Severity::kError)) Raise(report.verdict, CheckVerdict::kBadValues);
+  if (Has(all, Severity::kWarning)) Raise(report.verdict, CheckVerdict::kWarnings);
+  return report;
+}
+
+}  // namespace prepack

@@ -1,0 +1,68 @@
+#ifndef PREPACK_CHECK_MODULE_STATISTICS_H_
+#define PREPACK_CHECK_MODULE_STATISTICS_H_
+
+// What the numbers of one quantized module look like, measured in one pass over codes, scales and
+// zero points.
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/result.h"
+#include "canonical/quantized_linear.h"
+
+namespace prepack {
+
+struct ModuleStatistics {
+  uint64_t weights = 0;
+  std::array<uint64_t, 256> histogram{};  // by code, as the canonical layout holds it
+
+  // Scales, one per output channel and group (shared ones count for each channel).
+  uint64_t scales = 0;
+  uint64_t negative_scales = 0;
+  uint64_t zero_scales = 0;
+  // Of groups that have weights: so near the lower end of the stored dtype that fewer than the 8
+  // bits of a bf16 are left.
+  uint64_t imprecise_scales = 0;
+  uint64_t huge_scales = 0;         // above kHugeScale
+  uint64_t scales_outside_f16 = 0;  // that become infinite or zero in f16, of groups with weights
+  float min_scale = std::numeric_limits<float>::infinity();  // magnitudes
+  float max_scale = 0;
+
+  uint64_t zero_points = 0;       // 0 when symmetric
+  uint64_t low_zero_points = 0;   // equal to the lowest code
+  uint64_t high_zero_points = 0;  // equal to the highest code
+
+  double sum = 0;          // of W
+  double sum_squares = 0;  // of W²
+
+  void Merge(const ModuleStatistics& other);
+
+  uint8_t CommonestCode() const;
+  double CommonestFraction() const;
+  // Share of the codes at either end of their range; for FP8, at ±448.
+  double SaturatedFraction(const Scheme& scheme) const;
+  // Number of different codes.
+  uint32_t DistinctCodes() const;
+  bool ScalesAllEqual() const { return negative_scales == 0 && min_scale == max_scale; }
+  // |mean(W)| / rms(W); 0 when all weights are 0.
+  double MeanShift() const;
+};
+
+// A scale above this multiplies even the smallest step to something that no trained weight is.
+inline constexpr float kHugeScale = 1e4F;
+
+struct StatisticsBuffers {
+  std::vector<std::byte> codes;
+  std::vector<float> scales;
+  std::vector<uint8_t> zero_points;
+};
+
+// Adds output channels [n0, n0 + rows) to `statistics`. Errors are those of the reader.
+Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                   StatisticsBuffers& buffers, ModuleStatistics& statistics);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_MODULE_STATISTICS_H_

@@ -1,0 +1,19 @@
+#ifndef PREPACK_CHECK_TIED_WEIGHTS_H_
+#define PREPACK_CHECK_TIED_WEIGHTS_H_
+
+#include <vector>
+
+#include "container/checkpoint.h"
+#include "formats/format.h"
+
+namespace prepack {
+
+// tie_word_embeddings against what is stored as head and embedding: a head that differs though it
+// is tied, and two equal copies. Without `read_data` only dtype and shape are compared. Errors are
+// those of reading.
+Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& model, bool read_data,
+                        std::vector<Finding>& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_TIED_WEIGHTS_H_

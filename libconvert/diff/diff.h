@@ -1,0 +1,67 @@
+#ifndef PREPACK_DIFF_DIFF_H_
+#define PREPACK_DIFF_DIFF_H_
+
+// Two checkpoints by meaning, whatever their formats. Modules that are quantized on one side at
+// least are matched by name and compared as weights (module_diff.h); on the other side they may be
+// a float tensor MODULE.weight. All other tensors are compared as they are (tensor_diff.h). A side
+// that is not quantized at all is fine.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "diff/module_diff.h"
+#include "diff/tensor_diff.h"
+
+namespace prepack {
+
+struct DiffOptions {
+  std::filesystem::path a;
+  std::filesystem::path b;
+  std::string module;  // empty: all; else only this module, and the tensors MODULE.*
+  unsigned jobs = 0;   // threads; 0: one per CPU
+};
+
+// A module or tensor on one side; absent when it is only on the other.
+struct DiffSide {
+  std::string description;  // "w4a16 group 128 symmetric", "BF16"
+  std::vector<uint64_t> shape;
+};
+
+struct ModuleDiff {
+  std::string module;
+  DiffVerdict verdict = DiffVerdict::kIdentical;
+  std::optional<DiffSide> a;
+  std::optional<DiffSide> b;
+  WeightDifferences differences;  // all zero unless both sides have the same shape
+};
+
+struct TensorDiff {
+  std::string tensor;
+  std::optional<DiffSide> a;
+  std::optional<DiffSide> b;
+  TensorDifferences differences;
+};
+
+struct DiffReport {
+  std::string a;
+  std::string b;
+  std::string format_a;  // empty: not quantized
+  std::string format_b;
+  std::vector<ModuleDiff> modules;  // ascending by name
+  std::vector<TensorDiff> tensors;  // ascending by name
+
+  // Everything is identical or equal.
+  bool Same() const;
+};
+
+// kUnsupported for a packed folder; errors of opening and reading either side as they come. A
+// module that does not exist, and two checkpoints with nothing to compare, are kUsage.
+Result<DiffReport> Diff(const DiffOptions& options, Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_DIFF_DIFF_H_

@@ -1,0 +1,167 @@
+#include "diff/module_diff.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace prepack {
+namespace {
+
+// Of the two products code · scale, half a unit each.
+constexpr double kProductRounding = 0x1p-23;
+
+std::vector<uint32_t> GroupsOfInputs(const Weights& weights) {
+  const QuantizedLinear* linear = weights.linear();
+  if (linear == nullptr) return {};
+  std::vector<uint32_t> groups(linear->k());
+  const std::span<const uint32_t> order = linear->k_order();
+  for (uint64_t j = 0; j < groups.size(); ++j) {
+    groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(j / linear->scheme().group_size);
+  }
+  return groups;
+}
+
+bool SameBits(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+// |a − b|; what is not a number is as far away as can be.
+double Distance(const WorstElement& element) {
+  const double distance =
+      std::abs(static_cast<double>(element.a.value) - static_cast<double>(element.b.value));
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+bool IsWorse(const WorstElement& left, const WorstElement& right) {
+  return std::tuple(-Distance(left), left.n, left.k) <
+         std::tuple(-Distance(right), right.n, right.k);
+}
+
+void KeepIfWorst(const WorstElement& element, std::vector<WorstElement>& worst) {
+  if (worst.size() == kWorstElements && !IsWorse(element, worst.back())) return;
+  worst.insert(std::ranges::upper_bound(worst, element, IsWorse), element);
+  if (worst.size() > kWorstElements) worst.pop_back();
+}
+
+}  // namespace
+
+std::string_view DiffVerdictName(DiffVerdict verdict) {
+  switch (verdict) {
+    case DiffVerdict::kIdentical:
+      return "identical";
+    case DiffVerdict::kEqual:
+      return "equal";
+    case DiffVerdict::kDifferent:
+      return "different";
+    case DiffVerdict::kShapeDiffers:
+      return "shape differs";
+    case DiffVerdict::kOnlyInA:
+      return "only in A";
+    case DiffVerdict::kOnlyInB:
+      return "only in B";
+  }
+  return "";
+}
+
+bool IsSame(DiffVerdict verdict) {
+  return verdict == DiffVerdict::kIdentical || verdict == DiffVerdict::kEqual;
+}
+
+void WeightDifferences::Merge(const WeightDifferences& other) {
+  elements += other.elements;
+  unequal += other.unequal;
+  beyond += other.beyond;
+  scales += other.scales;
+  max_absolute = std::max(max_absolute, other.max_absolute);
+  max_relative = std::max(max_relative, other.max_relative);
+  signal += other.signal;
+  noise += other.noise;
+  for (const WorstElement& element : other.worst) KeepIfWorst(element, worst);
+}
+
+DiffVerdict WeightDifferences::Verdict() const {
+  if (beyond != 0) return DiffVerdict::kDifferent;
+  return unequal == 0 && scales == 0 ? DiffVerdict::kIdentical : DiffVerdict::kEqual;
+}
+
+std::optional<double> WeightDifferences::SqnrDb() const {
+  if (signal == 0) return std::nullopt;
+  if (noise == 0) return std::numeric_limits<double>::infinity();
+  return 10 * std::log10(signal / noise);
+}
+
+ModuleComparison::ModuleComparison(Weights a, Weights b)
+    : a_(a),
+      b_(b),
+      tolerance_(std::max(a.Rounding(), b.Rounding()) + kProductRounding),
+      groups_a_(GroupsOfInputs(a)),
+      groups_b_(GroupsOfInputs(b)) {}
+
+Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
+                                 WeightDifferences& differences) const {
+  const uint64_t k = a_.k();
+  buffers.a.resize(rows * k);
+  buffers.b.resize(rows * k);
+  Status status = a_.Read(n0, rows, buffers.reading, buffers.a);
+  if (status.ok()) status = b_.Read(n0, rows, buffers.reading, buffers.b);
+  if (!status.ok()) return status;
+  differences.elements += rows * k;
+  for (uint64_t i = 0; i < rows * k; ++i) {
+    const double a = buffers.a[i];
+    const double b = buffers.b[i];
+    differences.signal += a * a;
+    // Zeros of either sign are one number: the sign is that of the scale.
+    if (SameBits(buffers.a[i], buffers.b[i]) || a == b) continue;
+    const WorstElement element{.n = n0 + i / k,
+                               .k = i % k,
+                               .a = {.value = buffers.a[i], .stored = {}},
+                               .b = {.value = buffers.b[i], .stored = {}}};
+    const double distance = Distance(element);
+    const double larger = std::max(std::abs(a), std::abs(b));
+    ++differences.unequal;
+    if (!(distance <= tolerance_ * larger)) ++differences.beyond;
+    differences.max_absolute = std::max(differences.max_absolute, distance);
+    differences.max_relative = std::max(differences.max_relative, distance / larger);
+    differences.noise += distance * distance;
+    KeepIfWorst(element, differences.worst);
+  }
+  if (groups_a_.empty() || groups_b_.empty()) return {};
+  return CompareScales(n0, rows, buffers, differences);
+}
+
+// Equal values with equal scales come from equal steps.
+Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
+                                       WeightDifferences& differences) const {
+  const uint64_t groups_a = a_.linear()->groups();
+  const uint64_t groups_b = b_.linear()->groups();
+  buffers.scales_a.resize(rows * groups_a);
+  buffers.scales_b.resize(rows * groups_b);
+  Status status = a_.linear()->ReadScales(n0, rows, buffers.scales_a);
+  if (status.ok()) status = b_.linear()->ReadScales(n0, rows, buffers.scales_b);
+  if (!status.ok()) return status;
+  for (uint64_t row = 0; row < rows; ++row) {
+    const float* a = buffers.scales_a.data() + row * groups_a;
+    const float* b = buffers.scales_b.data() + row * groups_b;
+    for (uint64_t k = 0; k < groups_a_.size(); ++k) {
+      if (!SameBits(a[groups_a_[k]], b[groups_b_[k]])) ++differences.scales;
+    }
+  }
+  return {};
+}
+
+Status ModuleComparison::Explain(std::vector<WorstElement>& worst) const {
+  for (WorstElement& element : worst) {
+    Result<std::optional<StoredWeight>> a = a_.At(element.n, element.k);
+    if (!a.ok()) return a.status();
+    Result<std::optional<StoredWeight>> b = b_.At(element.n, element.k);
+    if (!b.ok()) return b.status();
+    element.a.stored = *a;
+    element.b.stored = *b;
+  }
+  return {};
+}
+
+}  // namespace prepack

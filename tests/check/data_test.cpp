@@ -1,0 +1,126 @@
+#include <algorithm>
+
+#include "catch.h"
+#include "check/check_run.h"
+
+namespace prepack::testing {
+namespace {
+
+const std::string kModule = WideModule(0);
+
+TEST_CASE("A sound checkpoint has no findings, and its statistics are those of its codes") {
+  const CheckReport report = RunCheck(WideExample());
+  RequireSound(report);
+  REQUIRE(report.modules.size() == 1);
+  REQUIRE(report.modules[0].statistics.has_value());
+  const ModuleStatistics& statistics = *report.modules[0].statistics;
+  CHECK(statistics.weights == kWideN * kWideK);
+  CHECK(statistics.scales == kWideN * kWideK / kWideGroup);
+  CHECK(statistics.zero_points == 0);
+  CHECK(statistics.min_scale >= 0.0099F);
+  CHECK(statistics.max_scale <= 0.0151F);
+  CHECK(statistics.MeanShift() < 0.05);
+  CHECK(statistics.CommonestCode() == 8);
+}
+
+TEST_CASE("A zero point that is off by one shifts the weights") {
+  TestCheckpoint checkpoint = WideExample();
+  for (std::byte& byte : checkpoint.At(kModule + ".weight_packed").bytes) {
+    const auto shift = [](unsigned code) { return std::min(code + 1U, 15U); };
+    const auto value = std::to_integer<unsigned>(byte);
+    byte = static_cast<std::byte>(shift(value & 15U) | shift(value >> 4) << 4);
+  }
+  RequireOnly(RunCheck(checkpoint), "weights-shifted", "of their rms", CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Equal codes are reported") {
+  TestCheckpoint checkpoint = WideExample();
+  std::ranges::fill(checkpoint.At(kModule + ".weight_packed").bytes, std::byte{0x88});
+  RequireOnly(RunCheck(checkpoint), "codes-constant", "100.00 % of the codes are 8",
+              CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Clamped codes are reported") {
+  TestCheckpoint checkpoint = WideExample();
+  auto& bytes = checkpoint.At(kModule + ".weight_packed").bytes;
+  for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] = std::byte{0xF0};
+  RequireOnly(RunCheck(checkpoint), "codes-saturated", "ends of their range",
+              CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Bad and suspicious scales are reported") {
+  struct Case {
+    float scale;
+    size_t count;
+    std::string_view id;
+    std::string_view text;
+    CheckVerdict verdict;
+  };
+  const size_t all = kWideN * kWideK / kWideGroup;
+  const Case cases[] = {
+      {std::numeric_limits<float>::infinity(), 1, "scale-not-finite", "", CheckVerdict::kBadValues},
+      {std::numeric_limits<float>::quiet_NaN(), 1, "scale-not-finite", "",
+       CheckVerdict::kBadValues},
+      {0.0F, 1, "scale-zero", "", CheckVerdict::kBadValues},
+      {20000.0F, 1, "scale-huge", "1 of 256 scales are above 10000", CheckVerdict::kWarnings},
+      {-0.01F, 3, "scale-negative", "3 of 256", CheckVerdict::kSound},
+      {0x1p-30F, 2, "scale-outside-f16", "2 of 256", CheckVerdict::kWarnings},
+      {0.0078125F, all, "scale-constant", "all 256 scales are 0.0078125", CheckVerdict::kWarnings},
+  };
+  for (const Case& test : cases) {
+    TestCheckpoint checkpoint = WideExample();
+    for (size_t i = 0; i < test.count; ++i) {
+      PutBF16(checkpoint.At(kModule + ".weight_scale").bytes, i, test.scale);
+    }
+    const CheckReport report = RunCheck(checkpoint);
+    INFO(test.id << " " << test.scale << "\n" << Lines(report));
+    const std::vector<Finding> findings = report.AllFindings();
+    CHECK(std::ranges::find(findings, test.id, &Finding::id) != findings.end());
+    CHECK(Lines(report).find(test.text) != std::string::npos);
+    CHECK(CheckVerdictName(report.verdict) == CheckVerdictName(test.verdict));
+    if (test.scale < 1) CHECK(findings.size() == 1);
+  }
+}
+
+TEST_CASE("The check goes on after a module with bad data") {
+  TestCheckpoint checkpoint = WideExample(3);
+  PutBF16(checkpoint.At(WideModule(1) + ".weight_scale").bytes, 7,
+          std::numeric_limits<float>::infinity());
+  const CheckReport report = RunCheck(checkpoint);
+  REQUIRE(report.modules.size() == 3);
+  CHECK(report.modules[0].statistics.has_value());
+  CHECK_FALSE(report.modules[1].statistics.has_value());
+  CHECK(report.modules[2].statistics.has_value());
+  CHECK(report.modules[1].findings.size() == 1);
+  CHECK(CheckExitCode(report.verdict, false) == 1);
+}
+
+TEST_CASE("Zero points at one end of their range are reported") {
+  TestCheckpoint checkpoint = WideExample();
+  ExampleWeights(checkpoint)["symmetric"] = false;
+  const size_t groups = kWideK / kWideGroup;
+  checkpoint.tensors.push_back({kModule + ".weight_zero_point",
+                                "I32",
+                                {kWideN / 8, groups},
+                                std::vector<std::byte>(kWideN / 8 * groups * 4, std::byte{0x88})});
+  RequireSound(RunCheck(checkpoint));
+  auto& zeros = checkpoint.At(kModule + ".weight_zero_point").bytes;
+  std::fill(zeros.begin(), zeros.begin() + static_cast<std::ptrdiff_t>(zeros.size() * 3 / 4),
+            std::byte{0xFF});
+  const CheckReport report = RunCheck(checkpoint);
+  INFO(Lines(report));
+  CHECK(Lines(report).find("75.0 % of the zero points are 15") != std::string::npos);
+}
+
+TEST_CASE("The figures do not depend on the number of threads") {
+  const TestCheckpoint checkpoint = WideExample(5);
+  const CheckReport one = RunCheck(checkpoint, nullptr, false, 1);
+  const CheckReport seven = RunCheck(checkpoint, nullptr, false, 7);
+  for (size_t i = 0; i < one.modules.size(); ++i) {
+    CHECK(one.modules[i].statistics->sum == seven.modules[i].statistics->sum);
+    CHECK(one.modules[i].statistics->sum_squares == seven.modules[i].statistics->sum_squares);
+  }
+}
+
+}  // namespace
+}  // namespace prepack::testing

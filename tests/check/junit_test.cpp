@@ -1,0 +1,62 @@
+#include "check/junit.h"
+
+#include <filesystem>
+
+#include "catch.h"
+#include "check/finding_list.h"
+#include "io/file.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack::testing {
+namespace {
+
+bool Contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+CheckReport Example() {
+  CheckReport report;
+  report.source = "a<b>&\"c\"";
+  report.modules.resize(2);
+  report.modules[0].module = "good";
+  report.modules[0].statistics.emplace();
+  report.modules[1].module = "bad\x01";
+  report.modules[1].statistics.emplace();
+  report.modules[1].findings = {MakeFinding("codes-constant", "bad", "all <8>")};
+  return report;
+}
+
+TEST_CASE("Warnings fail only when strict, and text is escaped") {
+  const std::string lax = CheckJUnit(Example(), false);
+  CHECK(Contains(lax, "<testsuites tests=\"3\" failures=\"0\" errors=\"0\" skipped=\"0\">"));
+  CHECK(Contains(lax, "a&lt;b&gt;&amp;&quot;c&quot;"));
+  CHECK(Contains(lax, "name=\"bad\\x01\""));
+  CHECK(Contains(lax, "<system-out>warning [codes-constant] bad: all &lt;8&gt;\n</system-out>"));
+  const std::string strict = CheckJUnit(Example(), true);
+  CHECK(Contains(strict, "failures=\"1\""));
+  CHECK(Contains(strict, "<failure type=\"codes-constant\" message=\"all &lt;8&gt;\">"));
+}
+
+TEST_CASE("A module that was not looked at is skipped") {
+  CheckReport report = Example();
+  report.modules[0].statistics.reset();
+  CHECK(Contains(CheckJUnit(report, false), "skipped=\"1\""));
+  CHECK(Contains(CheckJUnit(report, false), "<skipped message=\"the data was not read\"/>"));
+}
+
+TEST_CASE("A file is replaced whole") {
+  const TempFolder folder;
+  const auto path = folder / "out.xml";
+  RequireOk(WriteFileAtomically(path, "one"));
+  RequireOk(WriteFileAtomically(path, "two"));
+  CHECK(Value(ReadTextFile(path, 100)) == "two");
+  size_t files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++files;
+  CHECK(files == 1);
+  CheckError(WriteFileAtomically(folder / "none" / "out.xml", "x"), ErrorKind::kSystem, "none");
+}
+
+}  // namespace
+}  // namespace prepack::testing

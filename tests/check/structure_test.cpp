@@ -1,0 +1,137 @@
+#include "catch.h"
+#include "check/check_run.h"
+#include "check/model_layout.h"
+
+namespace prepack::testing {
+namespace {
+
+CheckReport Headers(const TestCheckpoint& checkpoint) {
+  return RunCheck(checkpoint, nullptr, true);
+}
+
+TEST_CASE("Headers alone give no statistics") {
+  const CheckReport report = Headers(WideExample());
+  RequireSound(report);
+  CHECK_FALSE(report.modules[0].statistics.has_value());
+}
+
+TEST_CASE("Shapes are compared with config.json") {
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.config["intermediate_size"] = 4096;
+  RequireOnly(Headers(checkpoint), "config-shape", "N is 64, but 4096 by config.json",
+              CheckVerdict::kWarnings);
+  checkpoint.config["intermediate_size"] = 64;
+  checkpoint.config["hidden_size"] = 100;
+  RequireOnly(Headers(checkpoint), "module-padded", "K is 128, but 100 by config.json",
+              CheckVerdict::kWarnings);
+  // One value per layer is not told apart.
+  checkpoint.config["hidden_size"] = 128;
+  checkpoint.config["intermediate_size"] = {4096, 64};
+  RequireSound(Headers(checkpoint));
+}
+
+TEST_CASE("A text_config counts before the outer one") {
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.config["text_config"] = {{"hidden_size", 4096}};
+  RequireOnly(Headers(checkpoint), "config-shape", "K is 128, but 4096", CheckVerdict::kWarnings);
+}
+
+TEST_CASE("A bias of the wrong length is an error") {
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.tensors.push_back({WideModule(0) + ".bias", "BF16", {64}, Hex(std::string(256, '0'))});
+  RequireSound(Headers(checkpoint));
+  checkpoint.At(WideModule(0) + ".bias").shape = {32, 2};
+  const CheckReport report = Headers(checkpoint);
+  INFO(Lines(report));
+  CHECK(report.verdict == CheckVerdict::kMalformed);
+}
+
+TEST_CASE("Missing layers are an error") {
+  TestCheckpoint checkpoint = WideExample(3);
+  checkpoint.config["num_hidden_layers"] = 5;
+  RequireOnly(Headers(checkpoint), "layer-missing", "2 of 5 layers have no tensor: 3, 4",
+              CheckVerdict::kMalformed);
+  checkpoint.config["num_hidden_layers"] = 18446744073709551615ULL;
+  RequireOnly(Headers(checkpoint), "layer-missing", ": 3, 4, 5, 6, 7, …", CheckVerdict::kMalformed);
+  checkpoint.config["num_hidden_layers"] = 2;
+  RequireOnly(Headers(checkpoint), "layer-unknown", "there is a layer 2", CheckVerdict::kSound);
+}
+
+TEST_CASE("Missing experts are an error") {
+  TestCheckpoint checkpoint = WideExample();
+  const std::string parent = "model.layers.0.mlp.experts.";
+  for (const int expert : {0, 1, 2}) {
+    AddWideModule(checkpoint, parent + std::to_string(expert) + ".up_proj", 7);
+  }
+  checkpoint.config["num_local_experts"] = 3;
+  RequireSound(Headers(checkpoint));
+  checkpoint.config["num_local_experts"] = 4;
+  RequireOnly(Headers(checkpoint), "expert-missing", "1 of 4 experts are missing: 3",
+              CheckVerdict::kMalformed);
+  checkpoint.config["num_local_experts"] = 2;
+  RequireOnly(Headers(checkpoint), "expert-count", "3 experts, but 2", CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Siblings that are fused must have one scheme") {
+  TestCheckpoint checkpoint = WideExample();
+  AddWideModule(checkpoint, "model.layers.0.mlp.gate_proj", 3);
+  RequireSound(Headers(checkpoint));
+  for (const char* suffix : {".weight_packed", ".weight_scale", ".weight_shape"}) {
+    checkpoint.Remove("model.layers.0.mlp.gate_proj" + std::string(suffix));
+  }
+  checkpoint.tensors.push_back({"model.layers.0.mlp.gate_proj.weight",
+                                "BF16",
+                                {kWideN, kWideK},
+                                std::vector<std::byte>(kWideN * kWideK * 2)});
+  checkpoint.config["quantization_config"]["ignore"] = {"model.layers.0.mlp.gate_proj"};
+  RequireOnly(Headers(checkpoint), "module-siblings-differ", "gate_proj not quantized",
+              CheckVerdict::kWarnings);
+}
+
+TEST_CASE("A tied head must be the embedding") {
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.config["quantization_config"]["ignore"] = {"lm_head"};
+  const auto bytes = std::vector<std::byte>(2 * kWideK * 2, std::byte{1});
+  checkpoint.tensors.push_back({"model.embed_tokens.weight", "BF16", {2, kWideK}, bytes});
+  RequireSound(RunCheck(checkpoint));
+  checkpoint.tensors.push_back({"lm_head.weight", "BF16", {2, kWideK}, bytes});
+  RequireOnly(RunCheck(checkpoint), "tied-head-stored-twice", "model.embed_tokens.weight",
+              CheckVerdict::kSound);
+  checkpoint.At("lm_head.weight").bytes[5] = std::byte{2};
+  RequireOnly(RunCheck(checkpoint), "tied-head-differs", "not the bytes", CheckVerdict::kWarnings);
+  checkpoint.config["tie_word_embeddings"] = false;
+  RequireSound(RunCheck(checkpoint));
+}
+
+TEST_CASE("All modules that cannot be read are listed") {
+  TestCheckpoint checkpoint = WideExample(3);
+  checkpoint.Remove(WideModule(0) + ".weight_scale");
+  checkpoint.Remove(WideModule(2) + ".weight_scale");
+  const CheckReport report = Headers(checkpoint);
+  INFO(Lines(report));
+  CHECK(report.verdict == CheckVerdict::kMalformed);
+  CHECK(CheckExitCode(report.verdict, false) == 3);
+}
+
+TEST_CASE("A float checkpoint is unsupported, a broken one malformed") {
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.config.erase("quantization_config");
+  CheckReport report = Headers(checkpoint);
+  CHECK(report.findings.at(0).id == "config-missing");
+  CHECK(CheckExitCode(report.verdict, false) == 5);
+
+  checkpoint = WideExample();
+  checkpoint.At(WideModule(0) + ".weight_scale").shape = {1, 2, 3};
+  report = Headers(checkpoint);
+  CHECK(CheckExitCode(report.verdict, false) == 3);
+}
+
+TEST_CASE("Roles fold numbers") {
+  CHECK(RoleOf("model.layers.12.mlp.experts.3.up_proj") == "model.layers.#.mlp.experts.#.up_proj");
+  CHECK(RoleOf("lm_head") == "lm_head");
+  CHECK(DecoderLayerOf("model.layers.12.mlp.up_proj") == 12U);
+  CHECK_FALSE(DecoderLayerOf("vision.layers.12.mlp.up_proj").has_value());
+}
+
+}  // namespace
+}  // namespace prepack::testing

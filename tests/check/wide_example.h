@@ -1,0 +1,74 @@
+#ifndef PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_
+#define PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_
+
+// A compressed-tensors checkpoint whose modules are large enough to be judged: [64, 128], 4 bits,
+// groups of 32, codes of a bell curve, scales around 0.01; with the float weights it comes from.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/float_convert.h"
+#include "base/random.h"
+#include "formats/ct_example.h"
+
+namespace prepack::testing {
+
+inline constexpr uint64_t kWideN = 64;
+inline constexpr uint64_t kWideK = 128;
+inline constexpr uint64_t kWideGroup = 32;
+
+inline std::string WideModule(int layer) {
+  return "model.layers." + std::to_string(layer) + ".mlp.up_proj";
+}
+
+inline void PutBF16(std::vector<std::byte>& bytes, size_t index, float value) {
+  const uint16_t bits = F32ToBF16(value);
+  bytes[2 * index] = static_cast<std::byte>(bits & 0xFFU);
+  bytes[2 * index + 1] = static_cast<std::byte>(bits >> 8);
+}
+
+inline void AddWideModule(TestCheckpoint& checkpoint, const std::string& module, uint64_t seed,
+                          TestCheckpoint* baseline = nullptr) {
+  SplitMix64 random(seed);
+  std::vector<std::byte> codes(kWideN * kWideK / 2);
+  std::vector<std::byte> scales(kWideN * kWideK / kWideGroup * 2);
+  std::vector<std::byte> weights(kWideN * kWideK * 2);
+  for (size_t group = 0; group < kWideN * kWideK / kWideGroup; ++group) {
+    const float scale = BF16ToF32(F32ToBF16(static_cast<float>(0.01 + 0.005 * random.Uniform())));
+    PutBF16(scales, group, scale);
+    for (size_t i = group * kWideGroup; i < (group + 1) * kWideGroup; ++i) {
+      const double weight = 2.5 * random.Gaussian();
+      const int step = static_cast<int>(std::clamp(std::round(weight), -8.0, 7.0));
+      codes[i / 2] |= static_cast<std::byte>(static_cast<unsigned>(step + 8) << (i % 2 * 4));
+      PutBF16(weights, i, static_cast<float>(weight) * scale);
+    }
+  }
+  checkpoint.tensors.push_back({module + ".weight_packed", "I32", {kWideN, kWideK / 8}, codes});
+  checkpoint.tensors.push_back(
+      {module + ".weight_scale", "BF16", {kWideN, kWideK / kWideGroup}, scales});
+  checkpoint.tensors.push_back({module + ".weight_shape", "I64", {2}, Int64s({kWideN, kWideK})});
+  if (baseline != nullptr) {
+    baseline->tensors.push_back({module + ".weight", "BF16", {kWideN, kWideK}, weights});
+  }
+}
+
+inline TestCheckpoint WideExample(int layers = 1, TestCheckpoint* baseline = nullptr) {
+  TestCheckpoint checkpoint;
+  checkpoint.config = ExampleConfig(true);
+  checkpoint.config["hidden_size"] = kWideK;
+  checkpoint.config["intermediate_size"] = kWideN;
+  checkpoint.config["num_hidden_layers"] = layers;
+  checkpoint.config["quantization_config"]["ignore"] = Json::array();
+  ExampleWeights(checkpoint)["group_size"] = kWideGroup;
+  for (int layer = 0; layer < layers; ++layer) {
+    AddWideModule(checkpoint, WideModule(layer), static_cast<uint64_t>(layer) + 1, baseline);
+  }
+  return checkpoint;
+}
+
+}  // namespace prepack::testing
+
+#endif  // PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_

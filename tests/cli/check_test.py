@@ -1,0 +1,139 @@
+"""prepack check on real checkpoints and on copies that were damaged."""
+
+import json
+import struct
+import sys
+import unittest
+import xml.etree.ElementTree
+
+import harness
+from harness import CHECKPOINTS, W4A16
+
+MODULE = "model.layers.0.mlp.down_proj"
+
+
+class Check(harness.ToolTest):
+    def damaged(self, change):
+        """A copy of a real checkpoint whose tensors `change` has edited."""
+        folder = self.copy_checkpoint()
+        tensors = harness.read_tensors(folder)
+        change(tensors)
+        (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        return folder
+
+    def check(self, code, *args):
+        result = self.run_tool("check", *args, "--json")
+        self.assertEqual(result.returncode, code, result.stderr + result.stdout)
+        report = self.checked_json(result.stdout, "check")
+        self.assertEqual(report["exit_code"], code)
+        return report
+
+    def test_real_checkpoints_are_sound(self):
+        for name in W4A16:
+            with self.subTest(checkpoint=name):
+                before = harness.snapshot(CHECKPOINTS / name)
+                report = self.check(0, CHECKPOINTS / name, "--strict")
+                self.assertEqual(harness.snapshot(CHECKPOINTS / name), before)
+                self.assertEqual(report["verdict"], "sound")
+                self.assertEqual(report["format"], "compressed-tensors")
+                self.assertEqual(len(report["modules"]), 7)
+                for module in report["modules"]:
+                    n, k = module["shape"]
+                    self.assertEqual(module["statistics"]["weights"], n * k)
+                    self.assertEqual(module["statistics"]["distinct_codes"], 16)
+                    self.assertLess(module["statistics"]["mean_shift"], 0.1)
+
+    def test_text_output(self):
+        result = self.run_ok("check", CHECKPOINTS / "ct-w4a16-g128-sym")
+        self.assertIn("7 quantized modules", result.stdout)
+        self.assertTrue(result.stdout.endswith("\nsound\n"), result.stdout)
+        self.assertEqual(self.run_ok("check", CHECKPOINTS / W4A16[0], "-q").stdout, "")
+
+    def test_headers_do_not_read_data(self):
+        def damage(tensors):
+            dtype, shape, data = tensors[MODULE + ".weight_scale"]
+            tensors[MODULE + ".weight_scale"] = (dtype, shape, struct.pack("<H", 0x7F80) + data[2:])
+
+        folder = self.damaged(damage)
+        report = self.check(0, folder, "--headers")
+        self.assertTrue(all(module["statistics"] is None for module in report["modules"]))
+        report = self.check(1, folder)
+        self.assertEqual(report["verdict"], "bad values")
+        errors = [f for f in report["findings"] if f["severity"] == "error"]
+        self.assertEqual(len(errors), 1)
+        self.assertIn(MODULE + ".weight_scale", errors[0]["where"])
+        read = [m["module"] for m in report["modules"] if m["statistics"] is not None]
+        self.assertEqual(len(read), 6)
+        result = self.run_tool("check", folder, "-q")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("error: ", result.stderr)
+
+    def test_strict_turns_warnings_into_failure(self):
+        def damage(tensors):
+            dtype, shape, data = tensors[MODULE + ".weight_packed"]
+            tensors[MODULE + ".weight_packed"] = (dtype, shape, b"\x88" * len(data))
+
+        folder = self.damaged(damage)
+        report = self.check(0, folder)
+        self.assertEqual(report["verdict"], "warnings")
+        self.assertEqual([f["id"] for f in report["findings"]], ["codes-constant"])
+        self.check(1, folder, "--strict")
+        result = self.run_tool("check", folder, "--strict", "-q")
+        self.assertEqual(result.stdout, "")
+        self.assertIn(MODULE, result.stderr)
+        self.assertIn("1 warning\n", self.run_ok("check", folder).stdout)
+
+    def test_junit(self):
+        def damage(tensors):
+            dtype, shape, data = tensors[MODULE + ".weight_packed"]
+            tensors[MODULE + ".weight_packed"] = (dtype, shape, b"\x88" * len(data))
+
+        folder = self.damaged(damage)
+        path = self.scratch / "check.xml"
+        for strict in ([], ["--strict"]):
+            self.run_tool("check", folder, "--junit", path, *strict)
+            root = xml.etree.ElementTree.parse(path).getroot()
+            self.assertEqual(root.get("tests"), "8")
+            failed = [c.get("name") for c in root.iter("testcase") if c.find("failure") is not None]
+            self.assertEqual(failed, [MODULE] if strict else [])
+            self.assertEqual(root.get("failures"), str(len(failed)))
+        self.assertEqual([p.name for p in self.scratch.glob(".*")], [])
+        self.assert_fails(4, ["missing"], "check", folder, "--junit", self.scratch / "missing" / "x")
+
+    def test_malformed_and_unsupported(self):
+        def damage(tensors):
+            del tensors[MODULE + ".weight_scale"]
+
+        report = self.check(3, self.damaged(damage), "--headers")
+        self.assertEqual(report["verdict"], "malformed")
+        self.assertIn(MODULE, report["findings"][0]["where"] + report["findings"][0]["message"])
+
+        folder = self.copy_checkpoint("ct-w4a16-channel-sym")
+        config = json.loads((folder / "config.json").read_text())
+        config["quantization_config"]["quant_method"] = "unheard-of"
+        (folder / "config.json").write_text(json.dumps(config))
+        self.assertEqual(self.check(5, folder)["verdict"], "unsupported")
+
+        folder = self.copy_checkpoint("ct-w4a16-g128-sharded")
+        (folder / "model-00002-of-00003.safetensors").unlink()
+        self.check(3, folder)
+        packed = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu")
+        self.assertEqual(self.check(5, packed)["findings"][0]["id"], "already-packed")
+
+    def test_config_that_does_not_fit(self):
+        folder = self.copy_checkpoint()
+        config = json.loads((folder / "config.json").read_text())
+        config["num_hidden_layers"] = 2
+        config["intermediate_size"] = 1500
+        (folder / "config.json").write_text(json.dumps(config))
+        ids = {f["id"] for f in self.check(3, folder, "--headers")["findings"]}
+        self.assertEqual(ids, {"layer-missing", "module-padded"})
+
+    def test_usage(self):
+        result = self.run_tool("check", CHECKPOINTS / W4A16[0], "--headers", "--baseline", "x")
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(self.run_tool("check", self.scratch / "none").returncode, 4)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,173 @@
+#include "diff/diff.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "catch.h"
+#include "check/wide_example.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack::testing {
+namespace {
+
+DiffReport RunDiff(const TestCheckpoint& a, const TestCheckpoint& b, unsigned jobs = 2) {
+  const TempFolder folder;
+  a.Write(folder / "a");
+  b.Write(folder / "b");
+  Progress progress;
+  return Value(Diff({.a = folder / "a", .b = folder / "b", .module = "", .jobs = jobs}, progress));
+}
+
+void RequireVerdict(const ModuleDiff& diff, DiffVerdict verdict) {
+  CHECK(DiffVerdictName(diff.verdict) == DiffVerdictName(verdict));
+}
+
+TEST_CASE("A checkpoint is identical to itself") {
+  const DiffReport report = RunDiff(SymmetricExample(), SymmetricExample());
+  CHECK(report.Same());
+  REQUIRE(report.modules.size() == 1);
+  RequireVerdict(report.modules[0], DiffVerdict::kIdentical);
+  CHECK(report.modules[0].differences.elements == 64);
+  REQUIRE(report.tensors.size() == 1);
+  CHECK(report.tensors[0].tensor == "model.norm.weight");
+}
+
+TEST_CASE("One code makes a module different, and is shown") {
+  TestCheckpoint b = SymmetricExample();
+  // Row 1, inputs 2 and 3: codes 13 and 12 become 13 and 10; scale 1.
+  b.At(kExampleModule + ".weight_packed").bytes[9] = std::byte{0xAD};
+  const DiffReport report = RunDiff(SymmetricExample(), b);
+  CHECK_FALSE(report.Same());
+  const ModuleDiff& diff = report.modules[0];
+  RequireVerdict(diff, DiffVerdict::kDifferent);
+  CHECK(diff.differences.unequal == 1);
+  CHECK(diff.differences.max_absolute == 2);
+  CHECK(diff.differences.max_relative == 0.5);
+  REQUIRE(diff.differences.worst.size() == 1);
+  const WorstElement& worst = diff.differences.worst[0];
+  CHECK(worst.n == 1);
+  CHECK(worst.k == 3);
+  CHECK(worst.a.value == 4);
+  CHECK(worst.b.value == 2);
+  CHECK(worst.a.stored->code == 12);
+  CHECK(worst.b.stored->code == 10);
+  CHECK(worst.b.stored->zero_point == 8);
+  CHECK(worst.b.stored->step == 2);
+  CHECK(worst.b.stored->scale == 1);
+}
+
+TEST_CASE("Steps count, not codes: shifted codes with shifted zero points are identical") {
+  TestCheckpoint a = SymmetricExample();
+  TestCheckpoint b = AsymmetricExample();
+  // Rows 2 and 3 of b: codes one lower, zero points one lower. Only row 3 can go lower.
+  auto& codes = b.At(kExampleModule + ".weight_packed").bytes;
+  std::fill(codes.begin() + 24, codes.end(), std::byte{0x77});
+  // Stored with an offset of 8: zero points 8 8, 8 8, 8 8, 7 7.
+  b.At(kExampleModule + ".weight_zero_point").bytes = Hex("88 78 00 00 88 78 00 00");
+  const DiffReport report = RunDiff(a, b);
+  RequireVerdict(report.modules[0], DiffVerdict::kIdentical);
+  CHECK(report.modules[0].a->description != report.modules[0].b->description);
+}
+
+TEST_CASE("A scale that was rounded once is equal, one that was rounded twice is not") {
+  TestCheckpoint b = SymmetricExample();
+  auto& scales = b.At(kExampleModule + ".weight_scale").bytes;
+  scales[4] = std::byte{0x81};  // 1 becomes 1 + 2^-7: relative to the larger, just below 2^-7
+  DiffReport report = RunDiff(SymmetricExample(), b);
+  RequireVerdict(report.modules[0], DiffVerdict::kDifferent);
+  CHECK(report.modules[0].differences.unequal == 7);  // of a group of 8, one weight is 0
+
+  // In f32, 1 + 2^-9 is what a bf16 scale of 1 could have been.
+  TestCheckpoint wide = SymmetricExample();
+  TestTensor& scale = wide.At(kExampleModule + ".weight_scale");
+  scale.dtype = "F32";
+  scale.bytes =
+      Hex("00 00 00 3f 00 00 80 3e 00 40 80 3f 00 00 00 40"
+          "00 00 00 3e 00 00 80 3d 00 00 c0 3f 00 00 40 40");
+  report = RunDiff(SymmetricExample(), wide);
+  RequireVerdict(report.modules[0], DiffVerdict::kEqual);
+  CHECK(report.Same());
+  CHECK(report.modules[0].differences.max_relative < 0x1p-8);
+}
+
+TEST_CASE("Against a float module the noise is measured") {
+  TestCheckpoint baseline;
+  const TestCheckpoint quantized = WideExample(2, &baseline);
+  const DiffReport report = RunDiff(quantized, baseline);
+  REQUIRE(report.modules.size() == 2);
+  CHECK(report.format_b.empty());
+  CHECK(report.tensors.empty());
+  RequireVerdict(report.modules[0], DiffVerdict::kDifferent);
+  CHECK(*report.modules[0].differences.SqnrDb() > 17.5);
+  CHECK(*report.modules[0].differences.SqnrDb() < 19.5);
+  CHECK_FALSE(report.modules[0].differences.worst[0].b.stored.has_value());
+}
+
+TEST_CASE("Worst elements and figures do not depend on the number of threads") {
+  TestCheckpoint baseline;
+  const TestCheckpoint quantized = WideExample(3, &baseline);
+  const DiffReport one = RunDiff(quantized, baseline, 1);
+  const DiffReport seven = RunDiff(quantized, baseline, 7);
+  for (size_t i = 0; i < 3; ++i) {
+    const WeightDifferences& left = one.modules[i].differences;
+    const WeightDifferences& right = seven.modules[i].differences;
+    CHECK(left.noise == right.noise);
+    REQUIRE(left.worst.size() == kWorstElements);
+    for (size_t j = 0; j < kWorstElements; ++j) {
+      CHECK(left.worst[j].n == right.worst[j].n);
+      CHECK(left.worst[j].k == right.worst[j].k);
+    }
+    CHECK(left.max_absolute ==
+          std::abs(static_cast<double>(left.worst[0].a.value) - left.worst[0].b.value));
+  }
+}
+
+TEST_CASE("Other tensors are compared by bytes, or by values across dtypes") {
+  TestCheckpoint b = SymmetricExample();
+  b.At("model.norm.weight").dtype = "F32";
+  b.At("model.norm.weight").bytes = Hex("00 00 80 3f 00 00 80 3f");
+  DiffReport report = RunDiff(SymmetricExample(), b);
+  CHECK(report.Same());
+  b.At("model.norm.weight").bytes[1] = std::byte{1};
+  report = RunDiff(SymmetricExample(), b);
+  CHECK_FALSE(report.Same());
+  CHECK(report.tensors[0].differences.elements == 1);
+  b.Remove("model.norm.weight");
+  b.tensors.push_back({"extra", "U8", {1}, Hex("00")});
+  report = RunDiff(SymmetricExample(), b);
+  REQUIRE(report.tensors.size() == 2);
+  CHECK(report.tensors[0].differences.verdict == DiffVerdict::kOnlyInB);
+  CHECK(report.tensors[1].differences.verdict == DiffVerdict::kOnlyInA);
+}
+
+TEST_CASE("Modules on one side and of other shapes are told") {
+  const DiffReport missing = RunDiff(WideExample(2), WideExample(1));
+  REQUIRE(missing.modules.size() == 2);
+  RequireVerdict(missing.modules[1], DiffVerdict::kOnlyInA);
+  TestCheckpoint renamed = WideExample(1);
+  for (TestTensor& tensor : renamed.tensors) {
+    tensor.name = kExampleModule + tensor.name.substr(tensor.name.rfind('.'));
+  }
+  const DiffReport shapes = RunDiff(SymmetricExample(), renamed);
+  RequireVerdict(shapes.modules[0], DiffVerdict::kShapeDiffers);
+  CHECK_FALSE(shapes.Same());
+}
+
+TEST_CASE("A packed folder and an unknown module are refused") {
+  const TempFolder folder;
+  SymmetricExample().Write(folder / "a");
+  Progress progress;
+  CheckError(
+      Diff({.a = folder / "a", .b = folder / "a", .module = "model.layers.0.mlp.up_prj", .jobs = 1},
+           progress)
+          .status(),
+      ErrorKind::kUsage, "Did you mean model.layers.0.mlp.up_proj?");
+  std::ofstream(folder / "a" / "prepack.json") << "{}";
+  CheckError(
+      Diff({.a = folder / "a", .b = folder / "a", .module = "", .jobs = 1}, progress).status(),
+      ErrorKind::kUnsupported, "prepack verify");
+}
+
+}  // namespace
+}  // namespace prepack::testing

@@ -1,0 +1,2 @@
+prepack_add_tests(diff
+  diff_test.cpp)

@@ -1,0 +1,185 @@
+// prepack check: is a quantized checkpoint complete, sane and what its metadata says?
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "check/check.h"
+#include "check/junit.h"
+#include "command.h"
+#include "json_reports.h"
+#include "progress_line.h"
+#include "table.h"
+#include "units.h"
+
+namespace prepack::cli {
+namespace {
+
+constexpr size_t kMaxShownPerKind = 10;  // --json has all of them
+
+struct CheckCommand {
+  CommonOptions common;
+  std::string source;
+  std::string baseline;
+  std::string junit;
+  bool headers = false;
+  bool strict = false;
+  unsigned jobs = 0;
+};
+
+std::string Plural(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string HeadText(const CheckReport& report) {
+  std::string text = fmt::format("{}: {}", Printable(report.source),
+                                 report.format.empty() ? "format not read" : report.format);
+  text += fmt::format(", {}, {}, {}\n", Plural(report.modules.size(), "quantized module"),
+                      Plural(report.tensors, "tensor"), HumanBytes(report.tensor_bytes));
+  std::map<std::string, size_t> schemes;
+  for (const ModuleCheck& module : report.modules) ++schemes[DescribeScheme(module.scheme)];
+  for (const auto& [scheme, count] : schemes) {
+    text += fmt::format("  {}: {}\n", scheme, Plural(count, "module"));
+  }
+  if (report.headers_only) text += "  headers only: the data was not read\n";
+  return text;
+}
+
+// Each kind of finding: its places, then what to do about it.
+std::string ListText(const std::vector<Finding>& findings) {
+  std::vector<std::string_view> kinds;  // in the order of the findings: errors first
+  std::map<std::string_view, std::vector<const Finding*>> by_kind;
+  for (const Finding& finding : findings) {
+    std::vector<const Finding*>& same = by_kind[finding.id];
+    if (same.empty()) kinds.push_back(finding.id);
+    same.push_back(&finding);
+  }
+  std::string text;
+  for (const std::string_view kind : kinds) {
+    const std::vector<const Finding*>& same = by_kind[kind];
+    text += fmt::format("\n{} [{}]\n", SeverityName(same.front()->severity), kind);
+    for (size_t i = 0; i < same.size() && i < kMaxShownPerKind; ++i) {
+      const Finding& finding = *same[i];
+      text +=
+          fmt::format("  {}: {}{}\n", Printable(finding.where), Printable(finding.message, 1000),
+                      finding.more == 0 ? "" : fmt::format(" (and {} more like it)", finding.more));
+    }
+    if (same.size() > kMaxShownPerKind) {
+      text += fmt::format("  … and {} more (--json lists all)\n", same.size() - kMaxShownPerKind);
+    }
+    if (!same.front()->hint.empty()) text += fmt::format("  -> {}\n", same.front()->hint);
+  }
+  return text;
+}
+
+std::string DecibelText(const std::optional<double>& value) {
+  if (!value) return "-";
+  return std::isfinite(*value) ? fmt::format("{:.1f}", *value) : fmt::format("{}", *value);
+}
+
+std::string BaselineText(const CheckReport& report) {
+  Table table({{"module"},
+               {"N", Align::kRight},
+               {"K", Align::kRight},
+               {"scheme"},
+               {"weight SQNR dB", Align::kRight}});
+  for (const ModuleCheck& module : report.modules) {
+    table.AddRow({Printable(module.module), fmt::format("{}", module.n),
+                  fmt::format("{}", module.k), DescribeScheme(module.scheme),
+                  DecibelText(module.sqnr_db)});
+  }
+  return fmt::format("\nagainst {}\n{}", Printable(report.baseline), table.Render(2));
+}
+
+size_t Count(const std::vector<Finding>& findings, Severity severity) {
+  size_t count = 0;
+  for (const Finding& finding : findings) count += finding.severity == severity ? 1 : 0;
+  return count;
+}
+
+// "sound", "2 warnings", "1 error, 2 warnings".
+std::string VerdictText(const std::vector<Finding>& findings) {
+  const size_t errors = Count(findings, Severity::kError);
+  const size_t warnings = Count(findings, Severity::kWarning);
+  if (errors == 0 && warnings == 0) return "sound";
+  std::string text;
+  if (errors != 0) text = Plural(errors, "error");
+  if (warnings != 0) text += (errors != 0 ? ", " : "") + Plural(warnings, "warning");
+  return text;
+}
+
+void PrintReport(const CheckReport& report, const CheckCommand& options) {
+  const std::vector<Finding> findings = report.AllFindings();
+  if (options.common.json) {
+    PrintJson(CheckJson(report, options.strict));
+  } else if (!options.common.quiet) {
+    Print(HeadText(report) + ListText(findings) +
+          (report.baseline.empty() ? "" : BaselineText(report)) + "\n" + VerdictText(findings) +
+          "\n");
+  } else if (const int code = CheckExitCode(report.verdict, options.strict); code != 0) {
+    for (const Finding& finding : findings) {
+      if (finding.severity != Severity::kError && !options.strict) continue;
+      if (finding.severity == Severity::kInfo) continue;
+      fmt::print(stderr, "error: {}: {}\n", Printable(finding.where),
+                 Printable(finding.message, 1000));
+    }
+  }
+}
+
+ExitCodeValue RunCheck(const CheckCommand& options) {
+  CheckOptions check{.source = options.source,
+                     .baseline = {},
+                     .headers_only = options.headers,
+                     .jobs = options.jobs};
+  if (!options.baseline.empty()) check.baseline = options.baseline;
+  Progress progress;
+  std::optional<ProgressLine> line;
+  line.emplace(progress, !options.common.quiet);
+  const Result<CheckReport> report = Check(check, progress);
+  line.reset();
+  if (!report.ok()) return Fail(report.status());
+  if (!options.junit.empty()) {
+    const Status written = WriteFileAtomically(options.junit, CheckJUnit(*report, options.strict));
+    if (!written.ok()) return Fail(written);
+  }
+  PrintReport(*report, options);
+  return CheckExitCode(report->verdict, options.strict);
+}
+
+}  // namespace
+
+void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
+  auto options = std::make_shared<CheckCommand>();
+  CLI::App* command = AddCommand(
+      app, "check", "Check that a quantized checkpoint is complete and sane", options->common,
+      "Exit codes: 0 sound, notes and warnings allowed; 1 values are bad, or, with --strict, "
+      "there\n"
+      "are warnings; 3 the checkpoint is malformed; 5 it is not supported. With several kinds of\n"
+      "errors: 3 before 5 before 1.\n"
+      "Examples:\n"
+      "  prepack check Llama-3-8B-W4A16\n"
+      "  prepack check Llama-3-8B-W4A16 --headers\n"
+      "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict --junit check.xml");
+  command->add_option("SRC", options->source, "Checkpoint folder")->required();
+  CLI::Option* headers =
+      command->add_flag("--headers", options->headers, "Do not read the data: milliseconds");
+  command
+      ->add_option("--baseline", options->baseline,
+                   "The unquantized checkpoint: report the SQNR of every module against it")
+      ->type_name("FLOAT")
+      ->excludes(headers);
+  command->add_option("--junit", options->junit, "Write the result as JUnit XML")
+      ->type_name("FILE");
+  command->add_flag("--strict", options->strict, "Warnings are failures");
+  command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
+      ->check(CLI::Range(1U, 1024U))
+      ->type_name("N");
+  command->callback([options, &exit_code] { exit_code = RunCheck(*options); });
+}
+
+}  // namespace prepack::cli

@@ -84,6 +84,11 @@ class DataCheck {
     const RowStripe& stripe = stripes_[index];
     const QuantizedLinear& linear = *model_.modules[stripe.matrix];
     StripeResult& result = results_[index];
+    if (stripe.n0 == 0) {
+      const Result<uint64_t> stray_bits = linear.CountStrayBits();
+      if (!stray_bits.ok()) return stray_bits.status();
+      result.statistics.stray_bits = *stray_bits;
+    }
     const uint64_t panel = StripePanelRows(linear.k());
     for (uint64_t row = 0; row < stripe.rows; row += panel) {
       if (CancellationRequested()) return Interrupted(linear.module());

@@ -87,6 +87,9 @@ void JudgeModule(const std::string& where, const Scheme& scheme, const ModuleSta
   JudgeCodes(where, scheme, statistics, findings);
   JudgeZeroPoints(where, scheme, statistics, findings);
   JudgeScales(where, scheme, statistics, findings);
+  if (statistics.stray_bits == 0) return;
+  findings.push_back(MakeFinding("padding-not-zero", where,
+                                 fmt::format("{} bits are set in padding", statistics.stray_bits)));
 }
 
 }  // namespace prepack

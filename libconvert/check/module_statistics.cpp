@@ -117,6 +117,7 @@ void ModuleStatistics::Merge(const ModuleStatistics& other) {
   scales_outside_f16 += other.scales_outside_f16;
   min_scale = std::min(min_scale, other.min_scale);
   max_scale = std::max(max_scale, other.max_scale);
+  stray_bits += other.stray_bits;
   zero_points += other.zero_points;
   low_zero_points += other.low_zero_points;
   high_zero_points += other.high_zero_points;

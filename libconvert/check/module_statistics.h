@@ -34,6 +34,8 @@ struct ModuleStatistics {
   uint64_t low_zero_points = 0;   // equal to the lowest code
   uint64_t high_zero_points = 0;  // equal to the highest code
 
+  uint64_t stray_bits = 0;  // set in padding, see QuantizedLinear::CountStrayBits
+
   double sum = 0;          // of W
   double sum_squares = 0;  // of W²
 

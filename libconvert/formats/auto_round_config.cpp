@@ -19,7 +19,7 @@ Status WrongValue(std::string_view where, std::string_view key, const Json& valu
   return Malformed(FieldPath(where, key), "the value is of the wrong type or out of range")
       .Found(ShowJson(value))
       .Expected(expected)
-      .Id(FindingId("config-value"));
+      .Id(FindingId("config-field-invalid"));
 }
 
 // True for a field that says something: neither absent, null, false nor empty.

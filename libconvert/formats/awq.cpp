@@ -95,7 +95,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
   const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
   if (!declared.ok()) return declared.status();
   FindingTally findings;
-  const Result<AwqConfig> config = ParseAwqConfig(*declared, findings);
+  const Result<AwqConfig> config = ParseAwqConfig(*declared);
   if (!config.ok()) return config.status();
 
   QuantizedModel model;

@@ -77,7 +77,7 @@ Result<Declared> ParseDeclared(const QuantizationConfig& config) {
     return Malformed(FieldPath(config.where, "group_size"), "the group size is not positive")
         .Found(std::to_string(**size))
         .Expected("a positive number, or -1 for one group per channel")
-        .Id(FindingId("config-value"));
+        .Id(FindingId("config-field-invalid"));
   }
   declared.group_size = *size;
   const Result<std::optional<bool>> zero_point = ParseZeroPoint(config);
@@ -116,7 +116,7 @@ Status CompareCopy(const Declared& first, const QuantizationConfig& first_config
 }
 
 // Keys of GPTQModel's exports that change what the tensors are.
-Status CheckSpecialKeys(const QuantizationConfig& config, FindingTally& findings) {
+Status CheckSpecialKeys(const QuantizationConfig& config) {
   const Result<std::optional<std::string>> pack =
       OptionalString(*config.fields, "pack_dtype", config.where);
   if (!pack.ok()) return pack.status();
@@ -135,9 +135,9 @@ Status CheckSpecialKeys(const QuantizationConfig& config, FindingTally& findings
         .Id(FindingId("rotation"));
   }
   if (JsonMember(*config.fields, "adapter") != nullptr) {
-    findings.Add("adapter-ignored", FieldPath(config.where, "adapter"),
-                 "the correction beside the quantized weights is not read: without it the model "
-                 "computes something else");
+    return Unsupported(FieldPath(config.where, "adapter"), "low-rank adapters are not read")
+        .Hint("Without the adapter the model computes something else; merge it before quantizing")
+        .Id(FindingId("adapter-unsupported"));
   }
   return {};
 }
@@ -152,7 +152,7 @@ Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& con
     return Malformed(FieldPath(config.where, kKey), "the field has the wrong type")
         .Found(ShowJson(*list))
         .Expected("a list of names")
-        .Id(FindingId("config-value"));
+        .Id(FindingId("config-field-invalid"));
   };
   if (!list->is_array()) return wrong();
   for (const Json& name : *list) {
@@ -164,8 +164,7 @@ Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& con
 
 }  // namespace
 
-Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs,
-                                 FindingTally& findings) {
+Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs) {
   const QuantizationConfig& first_config = configs.front();
   const Result<Declared> first = ParseDeclared(first_config);
   if (!first.ok()) return first.status();
@@ -175,7 +174,7 @@ Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs,
     Status status = CompareCopy(*first, first_config, *copy, config);
     if (!status.ok()) return status;
   }
-  Status status = CheckSpecialKeys(first_config, findings);
+  Status status = CheckSpecialKeys(first_config);
   if (!status.ok()) return status;
 
   AwqConfig config;

@@ -32,8 +32,7 @@ struct AwqConfig {
 // Parses the first of `configs`, which is not empty, and compares the copies with it: values that
 // differ are kMalformed ("config-conflict"). Widths and words that are not read, and rotations, are
 // kUnsupported.
-Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs,
-                                 FindingTally& findings);
+Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs);
 
 }  // namespace prepack
 

@@ -35,7 +35,7 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
       return Malformed(FieldPath(config.where, "config_groups"),
                        "there is no config group, but there are quantized tensors")
           .Found(fmt::format("the weight of {}", module.name))
-          .Id("config-groups-missing");
+          .Id(FindingId("config-groups-missing"));
     }
     for (const CtGroup& candidate : config.groups) {
       for (const ModulePattern& target : candidate.targets) {
@@ -49,12 +49,12 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
             .Hint(
                 "The target may be the class of the module, which the files do not tell; put "
                 "names into the targets instead")
-            .Id("module-without-group");
+            .Id(FindingId("module-without-group"));
       }
     }
     return Malformed(module.name, "the module is quantized, but no config group names it")
         .Expected(fmt::format("a target in {}.config_groups", config.where))
-        .Id("module-without-group");
+        .Id(FindingId("module-without-group"));
   }
   const Result<bool> ignored = matcher.Ignored(module.name, module_class);
   if (!ignored.ok()) return ignored.status();
@@ -156,19 +156,19 @@ Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage
 Status NothingQuantized(const CtConfig& config) {
   if (config.groups.empty() && config.has_kv_cache_scheme) {
     return Unsupported(config.where, "only the KV cache is quantized, no weights")
-        .Id("nothing-quantized");
+        .Id(FindingId("nothing-quantized"));
   }
   if (!config.status.empty() && config.status != "compressed") {
     return Unsupported(config.where, "the weights are still in floating point")
         .Found(fmt::format("quantization_status \"{}\"", Printable(config.status)))
         .Expected("\"compressed\"")
         .Hint("Save the model again compressed (save_compressed=True)")
-        .Id("nothing-quantized");
+        .Id(FindingId("nothing-quantized"));
   }
   return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
       .Expected("tensors named MODULE.weight_packed, or MODULE.weight with MODULE.weight_scale")
       .Hint("The config may belong to another checkpoint, or shards are missing")
-      .Id("nothing-quantized");
+      .Id(FindingId("nothing-quantized"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "formats/compressed_tensors_describe.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -68,18 +69,18 @@ Status Description::CheckGroup() {
   if (ClassOfModule(module_.name) == ModuleClass::kEmbedding) {
     return Unsupported(module_.name, "quantized embeddings are not read")
         .Hint("Put the embedding into the ignore list when quantizing")
-        .Id("embedding-quantized");
+        .Id(FindingId("embedding-quantized"));
   }
   if (module_.scale == nullptr) {
     return Malformed(checkpoint_.Where(Weight()), "weight_scale of the module is missing")
         .Hint("A shard is missing, or the index is wrong")
-        .Id("tensor-missing");
+        .Id(FindingId("tensor-missing"));
   }
   if (module_.scale_inv != nullptr && module_.scale != module_.scale_inv) {
     return Malformed(checkpoint_.Where(*module_.scale_inv),
                      "the module has both weight_scale and weight_scale_inv")
         .Hint("Only one of them can be the scale; save the model again")
-        .Id("weight-twice");
+        .Id(FindingId("weight-twice"));
   }
   if (module_.scale_inv != nullptr) {
     findings_.Add("scale-foreign-name", module_.name,
@@ -112,7 +113,7 @@ Status Description::FindShape() {
   if (shape_.n != 0 && shape_.k != 0 && shape_.experts != uint64_t{0}) return {};
   return Malformed(checkpoint_.Where(Weight()), "the weight is empty")
       .Found(ShowShape(Weight().shape))
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 Status Description::FindScheme() {
@@ -127,7 +128,7 @@ Status Description::MissingZeroPoints() {
   if (config_.version && !(*config_.version < kZeroPointsAlwaysStored)) {
     return Malformed(module_.name, "weight_zero_point is missing, but the scheme is asymmetric")
         .Hint("A shard is missing, or the config is wrong")
-        .Id("tensor-missing");
+        .Id(FindingId("tensor-missing"));
   }
   findings_.Add("zero-point-recovered", module_.name,
                 "weight_zero_point is missing in an asymmetric module; read as all zero, as "
@@ -168,7 +169,7 @@ Status Description::FindZeroPoints() {
   const StoredTensor& zero_point = *module_.zero_point;
   if (storage_ == CtStorage::kFloat8) {
     return Malformed(checkpoint_.Where(zero_point), "FP8 weights have no zero points")
-        .Id("module-scheme-contradiction");
+        .Id(FindingId("module-scheme-contradiction"));
   }
   if (parts_.scheme.symmetric) {
     findings_.Add("zero-point-leftover", module_.name,
@@ -199,7 +200,7 @@ Status Description::FindOrder() {
   if (shape_.experts) {
     return Unsupported(checkpoint_.Where(*module_.g_idx),
                        "activation order of stacked experts is not read")
-        .Id("scheme-unsupported");
+        .Id(FindingId("scheme-unsupported"));
   }
   Result<std::vector<uint32_t>> order = ReadGroupOrder(
       checkpoint_, *module_.g_idx, module_.name, shape_.k, parts_.scheme.group_size, findings_);
@@ -224,7 +225,7 @@ Status Description::FindInput() {
     if (activations.type == ActivationType::kNone) {
       return Malformed(checkpoint_.Where(*tensor),
                        "the config says nothing of quantized activations, but this tensor does")
-          .Id("module-scheme-contradiction");
+          .Id(FindingId("module-scheme-contradiction"));
     }
     if (activations.dynamic) {
       findings_.Add("input-unneeded", tensor->name,
@@ -235,7 +236,7 @@ Status Description::FindInput() {
   if (activations.type == ActivationType::kNone || activations.dynamic) return {};
   if (shape_.experts) {
     return Unsupported(module_.name, "static activations of stacked experts are not read")
-        .Id("scheme-unsupported");
+        .Id(FindingId("scheme-unsupported"));
   }
   const Result<InputQuantization> input =
       ReadStaticInput(checkpoint_, module_.name, activations, stored[0], stored[1]);

@@ -1,4 +1,5 @@
 #include "formats/compressed_tensors_module.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,7 +53,7 @@ Status RefuseFormat(const Checkpoint& checkpoint, const StoredTensor& tensor,
       .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
       .Expected("integers (weight_packed I32, weight I8) or FP8 (weight F8_E4M3)")
       .Hint("Quantize the float model to such a scheme, for example W4A16, W8A8 or FP8_DYNAMIC")
-      .Id("storage-unsupported");
+      .Id(FindingId("storage-unsupported"));
 }
 
 // Storage that shows by tensors which no other format has.
@@ -68,7 +69,7 @@ Status RefuseForeignTensors(const Checkpoint& checkpoint, const CtModule& module
           .Found(fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape)))
           .Expected("weight_packed, one matrix per expert")
           .Hint("Save the model again with one linear layer per expert")
-          .Id("storage-unsupported");
+          .Id(FindingId("storage-unsupported"));
     }
   }
   return {};
@@ -81,7 +82,7 @@ Status RequireMatrix(const Checkpoint& checkpoint, const StoredTensor& weight,
   return Malformed(checkpoint.Where(weight), "the weight has the wrong rank")
       .Found(ShowShape(weight.shape))
       .Expected(expected)
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& module) {
@@ -89,7 +90,7 @@ Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& m
   if (module.weight != nullptr) {
     return Malformed(checkpoint.Where(packed), "the module has both weight and weight_packed")
         .Hint("Only one of them can be the weight; save the model again")
-        .Id("weight-twice");
+        .Id(FindingId("weight-twice"));
   }
   if (packed.dtype == DType::kU8) {
     return RefuseFormat(
@@ -100,13 +101,13 @@ Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& m
     return Malformed(checkpoint.Where(packed), "packed weights have the wrong dtype")
         .Found(DTypeName(packed.dtype))
         .Expected("I32")
-        .Id("tensor-dtype");
+        .Id(FindingId("tensor-dtype"));
   }
   Status rank = RequireMatrix(checkpoint, packed, "[N, words]");
   if (!rank.ok()) return rank;
   if (module.global_scale != nullptr) {
     return Malformed(checkpoint.Where(*module.global_scale), "integer weights have no global scale")
-        .Id("module-scheme-contradiction");
+        .Id(FindingId("module-scheme-contradiction"));
   }
   return CtStorage::kPackQuantized;
 }
@@ -119,13 +120,13 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
     if (weight.dtype == DType::kI8 || is_float8) {
       return Malformed(checkpoint.Where(weight), "a quantized weight without weight_scale")
           .Found(DTypeName(weight.dtype))
-          .Id("tensor-missing");
+          .Id(FindingId("tensor-missing"));
     }
     if (orphan == nullptr) return CtStorage::kPlain;
     return Malformed(checkpoint.Where(*orphan),
                      "the tensor describes a quantized weight, but the weight is not quantized")
         .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
-        .Id("tensor-orphan");
+        .Id(FindingId("tensor-orphan"));
   }
   if (is_float8 && module.scale->dtype == DType::kU8) {
     return RefuseFormat(checkpoint, weight, "mxfp8-quantized");
@@ -144,7 +145,7 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
         .Found(fmt::format("weight {} and weight_scale", DTypeName(weight.dtype)))
         .Expected("weight_packed")
         .Hint("Save the model again compressed (save_compressed=True)")
-        .Id("weight-fake-quantized");
+        .Id(FindingId("weight-fake-quantized"));
   }
   return RefuseFormat(checkpoint, weight, fmt::format("quantized {}", DTypeName(weight.dtype)));
 }
@@ -207,7 +208,7 @@ Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule&
   return Malformed(checkpoint.Where(*orphan), "the weight that this tensor describes is missing")
       .Expected(fmt::format("{}.weight_packed", module.name))
       .Hint("A shard is missing, or the index is wrong")
-      .Id("tensor-orphan");
+      .Id(FindingId("tensor-orphan"));
 }
 
 }  // namespace prepack

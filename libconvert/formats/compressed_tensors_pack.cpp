@@ -1,4 +1,5 @@
 #include "formats/compressed_tensors_pack.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -45,7 +46,7 @@ Result<uint64_t> ReadStoredK(const Checkpoint& checkpoint, const CtModule& modul
     return Malformed(checkpoint.Where(stored), "weight_shape has the wrong shape")
         .Found(ShowShape(stored.shape))
         .Expected(fmt::format("[{}]", rank))
-        .Id("tensor-shape");
+        .Id(FindingId("tensor-shape"));
   }
   const size_t each = DTypeBits(stored.dtype) / 8;
   std::array<std::byte, 24> buffer{};
@@ -65,7 +66,7 @@ Result<uint64_t> ReadStoredK(const Checkpoint& checkpoint, const CtModule& modul
       .Found(fmt::format("[{}]", fmt::join(dims, ", ")))
       .Expected(fmt::format("[{}, K] with K in {} words of {}-bit codes", rows.n, words,
                             weights.num_bits))
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 // K where weight_shape is missing (or empty, as some tools leave it): G · group size.
@@ -82,7 +83,7 @@ Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const CtModule& module,
                      "weight_shape is missing, and K does not follow from the other tensors")
         .Found(fmt::format("{} words per row, weight_scale {}", words, ShowShape(scale)))
         .Hint("Save the model again; a channel-wise scale does not tell how many codes are padding")
-        .Id("weight-shape-missing");
+        .Id(FindingId("weight-shape-missing"));
   }
   findings.Add("shape-recovered", module.name,
                "weight_shape is missing; K follows from groups and group size");
@@ -104,7 +105,7 @@ Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const CtModule& modul
                               RowWords(RowCodes::kDense, bits, k),
                               RowWords(RowCodes::kWordAligned, bits, k)))
         .Hint(hint)
-        .Id("packing-undecidable");
+        .Id(FindingId("packing-undecidable"));
   };
   if (!version) {
     if (dense != aligned) return dense ? RowCodes::kDense : RowCodes::kWordAligned;

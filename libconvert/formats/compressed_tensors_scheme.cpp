@@ -1,4 +1,5 @@
 #include "formats/compressed_tensors_scheme.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +13,7 @@ Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& 
   if (group.output_activations) {
     return Unsupported(module.name, "quantized outputs of linear layers are not read")
         .Found(fmt::format("{} ({})", DescribeCtArgs(*group.output_activations), group.where))
-        .Id("scheme-unsupported");
+        .Id(FindingId("scheme-unsupported"));
   }
   ActivationScheme activations;
   if (!group.input_activations) return activations;
@@ -39,7 +40,7 @@ Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& 
   return Unsupported(module.name, "this quantization of activations is not read")
       .Found(fmt::format("{} ({})", DescribeCtArgs(args), group.where))
       .Expected("per tensor, per token, or dynamic per group")
-      .Id("scheme-unsupported");
+      .Id(FindingId("scheme-unsupported"));
 }
 
 CodeType CodeTypeFor(CtStorage storage, const CtArgs& weights) {
@@ -81,7 +82,7 @@ Status SetGranularity(const CtModule& module, const CtGroup& group, const Matrix
                                                   CtStrategyName(weights.strategy)))
           .Found(fmt::format("{} ({})", DescribeCtArgs(weights), group.where))
           .Expected("tensor, channel, group or block")
-          .Id("scheme-unsupported");
+          .Id(FindingId("scheme-unsupported"));
   }
   if (IsChannelOfPreset(module, group, shape)) {
     scheme.granularity = Granularity::kChannel;
@@ -93,7 +94,7 @@ Status SetGranularity(const CtModule& module, const CtGroup& group, const Matrix
   return Malformed(module.name, "K is not a multiple of the group size")
       .Found(fmt::format("K = {}, group size {}", shape.k, weights.group_size))
       .Hint("No release of compressed-tensors writes a short last group")
-      .Id("group-size-mismatch");
+      .Id(FindingId("group-size-mismatch"));
 }
 
 }  // namespace
@@ -103,7 +104,7 @@ Status CheckCtGroup(const CtModule& module, const CtGroup& group, CtStorage stor
     return Malformed(module.name,
                      fmt::format("the module is stored {}, but {}", CtStorageName(storage), what))
         .Found(group.where)
-        .Id("module-scheme-contradiction");
+        .Id(FindingId("module-scheme-contradiction"));
   };
   if (!group.weights) return contradict("its config group does not quantize weights");
   const bool is_float = group.weights->type == CtType::kFloat;

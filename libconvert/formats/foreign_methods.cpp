@@ -1,4 +1,5 @@
 #include "formats/foreign_methods.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -56,7 +57,7 @@ Status RefuseMethod(std::string_view method, std::string_view where, std::string
         .Found(fmt::format("quant_method \"{}\"", Printable(method)))
         .Expected(known)
         .Hint(hint)
-        .Id("method-unsupported");
+        .Id(FindingId("method-unsupported"));
   };
   for (const ForeignMethod& foreign : kForeignMethods) {
     if (foreign.method == method) return refuse(foreign.name, foreign.hint);

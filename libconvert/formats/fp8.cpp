@@ -41,7 +41,7 @@ Result<std::optional<std::array<uint64_t, 2>>> ParseBlock(const Json& fields,
   return Malformed(FieldPath(where, "weight_block_size"), "the block is not two positive numbers")
       .Found(ShowJson(*value))
       .Expected("[rows, columns]")
-      .Id("config-field-invalid");
+      .Id(FindingId("config-field-invalid"));
 }
 
 Result<std::vector<std::string>> ParseIgnored(const Json& fields, std::string_view where) {
@@ -56,7 +56,7 @@ Result<std::vector<std::string>> ParseIgnored(const Json& fields, std::string_vi
       return Malformed(FieldPath(where, key), "the field has the wrong type")
           .Found(ShowJson(*list))
           .Expected("a list of strings")
-          .Id("config-field-invalid");
+          .Id(FindingId("config-field-invalid"));
     }
     for (const Json& name : *list) names.push_back(name.get<std::string>());
   }
@@ -75,7 +75,7 @@ Result<Fp8Config> ParseConfig(const QuantizationConfig& declared) {
     return Unsupported(FieldPath(declared.where, "activation_scheme"), "unknown keyword")
         .Found(fmt::format("\"{}\"", Printable(scheme)))
         .Expected("dynamic or static")
-        .Id("scheme-unsupported");
+        .Id(FindingId("scheme-unsupported"));
   }
   config.dynamic = scheme == "dynamic";
   const Result<std::optional<std::string>> format = OptionalString(fields, "fmt", declared.where);
@@ -84,7 +84,7 @@ Result<Fp8Config> ParseConfig(const QuantizationConfig& declared) {
     return Unsupported(FieldPath(declared.where, "fmt"), "only E4M3 weights are read")
         .Found(fmt::format("\"{}\"", Printable(**format)))
         .Expected("e4m3")
-        .Id("scheme-unsupported");
+        .Id(FindingId("scheme-unsupported"));
   }
   Result<std::optional<std::array<uint64_t, 2>>> block = ParseBlock(fields, declared.where);
   if (!block.ok()) return block.status();
@@ -129,14 +129,14 @@ Result<const StoredTensor*> FindScale(const Checkpoint& checkpoint, const Module
     return Malformed(checkpoint.Where(*inverse),
                      "the module has both weight_scale and weight_scale_inv")
         .Hint("Only one of them can be the scale; save the model again")
-        .Id("weight-twice");
+        .Id(FindingId("weight-twice"));
   }
   const StoredTensor* scale = inverse != nullptr ? inverse : plain;
   if (scale != nullptr) return scale;
   return Malformed(checkpoint.Where(weight), "the scale of the FP8 weight is missing")
       .Expected(fmt::format("{}.weight_scale_inv or {}.weight_scale", module.name, module.name))
       .Hint("A shard is missing, or the index is wrong")
-      .Id("tensor-missing");
+      .Id(FindingId("tensor-missing"));
 }
 
 Status DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
@@ -145,14 +145,14 @@ Status DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
     return Unsupported(checkpoint.Where(weight), "FP8 weights of this type are not read")
         .Found(DTypeName(weight.dtype))
         .Expected("F8_E4M3")
-        .Id("storage-unsupported");
+        .Id(FindingId("storage-unsupported"));
   }
   const std::vector<uint64_t>& dims = weight.shape;
   if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
     return Malformed(checkpoint.Where(weight), "the weight is no matrix, or is empty")
         .Found(ShowShape(dims))
         .Expected("[N, K]")
-        .Id("tensor-shape");
+        .Id(FindingId("tensor-shape"));
   }
   const Result<const StoredTensor*> scale = FindScale(checkpoint, module, weight);
   if (!scale.ok()) return scale.status();
@@ -212,7 +212,7 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
     return Malformed(config->where, "the config declares FP8 weights, but no tensor is one")
         .Expected("tensors named MODULE.weight of dtype F8_E4M3")
         .Hint("The config may belong to another checkpoint, or shards are missing")
-        .Id("nothing-quantized");
+        .Id(FindingId("nothing-quantized"));
   }
   model.findings = findings.Take();
   return model;

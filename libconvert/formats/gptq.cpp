@@ -39,7 +39,7 @@ Status RefuseForeign(const Checkpoint& checkpoint, const ModuleTensors& module) 
         .Hint(
             "They are tiled for GPUs and cannot be repacked; use the GPTQ checkpoint that they "
             "were made from")
-        .Id("gptq-format");
+        .Id(FindingId("gptq-format"));
   };
   if (module.Find("B") != nullptr && module.Find("s_channel") != nullptr) return refuse("B", "QQQ");
   if (module.Find("B") != nullptr && module.Find("s") != nullptr) return refuse("B", "Marlin");
@@ -60,7 +60,7 @@ Status CheckOrphans(const Checkpoint& checkpoint, const ModuleTensors& module) {
     return Malformed(module.name, "the tensor qweight of a quantized module is missing")
         .Found(checkpoint.Where(*orphan))
         .Hint("A shard is missing, or the index is wrong")
-        .Id("gptq-tensor-missing");
+        .Id(FindingId("tensor-missing"));
   }
   return {};
 }

@@ -1,4 +1,5 @@
 #include "formats/gptq_config.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -69,7 +70,7 @@ class Merger {
                   .Found(found)
                   .Expected(fmt::format("{}, as {} says", expected, first_where))
                   .Hint("Make them equal: readers disagree about which of them counts")
-                  .Id("config-conflict");
+                  .Id(FindingId("config-conflict"));
   }
 
   std::span<const GptqDeclaration> copies_;
@@ -96,7 +97,7 @@ Status ApplyFormat(const std::string& format, const std::string& where, GptqSett
       .Hint(
           "Formats that are tiled for a GPU kernel cannot be repacked for CPUs; use the "
           "checkpoint that they were made from")
-      .Id("gptq-format");
+      .Id(FindingId("gptq-format"));
 }
 
 Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,

@@ -1,4 +1,5 @@
 #include "formats/gptq_declaration.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -42,7 +43,7 @@ class Members {
         return Malformed(FieldPath(where, Printable(key)), "two spellings of one key disagree")
             .Found(ShowJson(value))
             .Expected(fmt::format("{}, as {}.{} says", ShowJson(*first), where, canonical))
-            .Id("config-conflict");
+            .Id(FindingId("config-conflict"));
       }
       members_[canonical] = value;
       sources_.emplace_back(std::move(canonical), &value);
@@ -70,7 +71,7 @@ Status RefuseFeatures(const Json& object, std::string_view where) {
                        "weights that are tiled for GPUs (Marlin) are not read")
         .Found("true")
         .Hint("Use the GPTQ checkpoint that it was made from")
-        .Id("gptq-format");
+        .Id(FindingId("gptq-format"));
   }
   const Result<std::optional<std::string>> pack = OptionalString(object, "pack_dtype", where);
   if (!pack.ok()) return pack.status();
@@ -78,14 +79,14 @@ Status RefuseFeatures(const Json& object, std::string_view where) {
     return Unsupported(FieldPath(where, "pack_dtype"), "codes packed into other words are not read")
         .Found(Printable(**pack))
         .Expected("int32")
-        .Id("gptq-pack-dtype");
+        .Id(FindingId("pack-dtype"));
   }
   const Json* rotation = JsonMember(object, "rotation");
   if (rotation != nullptr && *rotation != Json("") && *rotation != Json(false)) {
     return Unsupported(FieldPath(where, "rotation"), "rotated weights are not read")
         .Found(ShowJson(*rotation))
         .Hint("They need an online Hadamard transform of the activations; quantize without it")
-        .Id("gptq-format");
+        .Id(FindingId("gptq-format"));
   }
   const Json* adapter = JsonMember(object, "adapter");
   if (adapter != nullptr && !adapter->empty()) {
@@ -94,7 +95,7 @@ Status RefuseFeatures(const Json& object, std::string_view where) {
         .Hint(
             "Without the adapter the model computes something else; remove it from the config "
             "if that is meant")
-        .Id("gptq-adapter");
+        .Id(FindingId("adapter-unsupported"));
   }
   return {};
 }

@@ -1,4 +1,5 @@
 #include "formats/gptq_evidence.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -116,7 +117,7 @@ Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::str
       .Hint(fmt::format("If the weights are right, set checkpoint_format to \"{}\" in every copy "
                         "of the quantization config",
                         minus_one ? "gptq_v2" : "gptq"))
-      .Id("gptq-zeros-contradict");
+      .Id(FindingId("gptq-zeros-contradict"));
 }
 
 }  // namespace prepack

@@ -1,4 +1,5 @@
 #include "formats/gptq_linear.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -224,7 +225,7 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
           .Hint(
               "Export the model again as gptq_v2; or, if the producer is one of those, name it "
               "in meta.quantizer of the config")
-          .Id("gptq-zero-lost");
+          .Id(FindingId("gptq-zero-lost"));
     }
   }
   if (!scheme_.symmetric) RestoreZeroWords(settings_, shape_.packing, words);
@@ -249,7 +250,7 @@ Status GptqLinear::CheckSymmetric(uint64_t n0, uint64_t rows,
                          n0 + index / groups(), index % groups(), low, high, n0, n0 + rows - 1))
       .Expected(fmt::format("{} throughout", symmetric_field_))
       .Hint("Set sym to false if it is not symmetric, or export it again")
-      .Id("gptq-zeros-vary");
+      .Id(FindingId("zero-point-not-symmetric"));
 }
 
 }  // namespace prepack

@@ -1,4 +1,5 @@
 #include "formats/gptq_module.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -29,14 +30,14 @@ Status CheckOthers(const Checkpoint& checkpoint, const ModuleTensors& module,
                              checkpoint.Where(*tensor)))
           .Hint(
               "Remove the one that is not of this checkpoint; a stale shard may lie in the folder")
-          .Id("gptq-weight-twice");
+          .Id(FindingId("weight-twice"));
     }
     if (suffix == "lora_A" || suffix == "lora_B") {
       return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not read")
           .Hint(
               "Without the adapter the module computes something else; remove it, or merge it "
               "before quantizing")
-          .Id("gptq-adapter");
+          .Id(FindingId("adapter-unsupported"));
     }
     if (std::ranges::find(kKnown, suffix) == kKnown.end()) {
       findings.Add("tensor-unknown", tensor->name,
@@ -74,7 +75,7 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
       .Expected(fmt::format("{} or {}", SymmetricField(bits, GptqZeros::kMinusOne),
                             SymmetricField(bits, GptqZeros::kStored)))
       .Hint("Set sym to false if it is not symmetric, or export it again")
-      .Id("gptq-zeros-vary");
+      .Id(FindingId("zero-point-not-symmetric"));
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
   }
   const uint64_t needed = ZeroWordsFor(shape->packing, shape->n);
   if (shape->zero_words > needed) {
-    findings.Add("gptq-zeros-padded", module.name,
+    findings.Add("zero-point-padded", module.name,
                  fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
                              shape->zero_words, shape->n, shape->zero_words - needed));
   }

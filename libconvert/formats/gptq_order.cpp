@@ -1,4 +1,5 @@
 #include "formats/gptq_order.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -49,7 +50,7 @@ Status SortByGroup(const Checkpoint& checkpoint, const GptqShape& shape, GptqOrd
         .Found(fmt::format("{} input channels in group {}", count[group], group))
         .Expected(std::to_string(SizeOfGroup(shape, group)))
         .Hint("The index may belong to another module or group size")
-        .Id("gptq-order-unbalanced");
+        .Id(FindingId("order-unbalanced"));
   }
   std::vector<uint64_t> next(shape.groups);
   for (uint64_t group = 0; group < shape.groups; ++group) next[group] = group * shape.group_size;
@@ -84,7 +85,7 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
       return Malformed(checkpoint.Where(*shape.g_idx), "a group index is out of range")
           .Found(fmt::format("{} at [{}]", index, k))
           .Expected(fmt::format("0 to {}: there are {} groups", groups - 1, groups))
-          .Id("gptq-order-range");
+          .Id(FindingId("order-out-of-range"));
     }
     // GPTQModel packs negative ones as Python indexes: from the end.
     order.group_of[k] = static_cast<uint32_t>(index < 0 ? index + groups : index);

@@ -1,4 +1,5 @@
 #include "formats/gptq_shape.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -23,7 +24,7 @@ Status CheckMatrix(const Checkpoint& checkpoint, const StoredTensor& tensor) {
   return Malformed(checkpoint.Where(tensor), "the tensor is not a matrix, or is empty")
       .Found(ShowShape(tensor.shape))
       .Expected("two dimensions: experts and convolutions are stored flattened")
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, GptqShape& shape) {
@@ -37,7 +38,7 @@ Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Gp
       return Malformed(module.name,
                        fmt::format("the tensor {} of a quantized module is missing", suffix))
           .Hint("A shard is missing, or the index is wrong")
-          .Id("gptq-tensor-missing");
+          .Id(FindingId("tensor-missing"));
     }
   }
   for (const StoredTensor* packed : {shape.qweight, shape.qzeros}) {
@@ -47,7 +48,7 @@ Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Gp
           .Found(DTypeName(dtype))
           .Expected("I32")
           .Hint("BitBLAS and pack_dtype store such; use the checkpoint in the plain GPTQ format")
-          .Id("gptq-pack-dtype");
+          .Id(FindingId("pack-dtype"));
     }
     Status status = RequireDType(checkpoint, *packed, "packed codes", {DType::kI32});
     if (!status.ok()) return status;
@@ -95,7 +96,7 @@ Status CheckNotAwq(const Checkpoint& checkpoint, const GptqShape& shape) {
                          ShowShape(shape.scales->shape)))
       .Expected(fmt::format("[K · {} / 32, {}]", shape.packing.bits, n))
       .Hint("Set the quantization method that packed these tensors in the config")
-      .Id("gptq-is-awq");
+      .Id(FindingId("gptq-is-awq"));
 }
 
 // K as qweight holds it, checked against g_idx.
@@ -110,7 +111,7 @@ Status FindK(const Checkpoint& checkpoint, GptqShape& shape) {
         .Found(fmt::format("{} rows", rows))
         .Expected(fmt::format("a multiple of {}", unit.stored_words))
         .Hint("Does the config say another width than the tensors were packed with?")
-        .Id("tensor-shape");
+        .Id(FindingId("tensor-shape"));
   }
   shape.k = *k;
   if (shape.g_idx == nullptr) return {};
@@ -123,7 +124,7 @@ Status FindK(const Checkpoint& checkpoint, GptqShape& shape) {
       .Expected(fmt::format("[{}], as qweight {} holds at {} bits", shape.k,
                             ShowShape(shape.qweight->shape), shape.packing.bits))
       .Hint("The tensors are padded, or of another width than the config says")
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 // The group size that `groups` rows of scales would fit, for a hint.
@@ -149,7 +150,7 @@ Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, G
         .Expected(fmt::format("{}: K = {}, group size {} ({})", ShowShape(expected), shape.k,
                               settings.group_size, settings.where))
         .Hint(FittingGroupSize(shape.k, shape.scales->shape[0]))
-        .Id("tensor-shape");
+        .Id(FindingId("tensor-shape"));
   }
   shape.zero_words = shape.qzeros->shape[1];
   const uint64_t needed = ZeroWordsFor(shape.packing, shape.n);
@@ -158,7 +159,7 @@ Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, G
       .Found(ShowShape(shape.qzeros->shape))
       .Expected(fmt::format("[{}, {}]: {} zero points of {} bits", shape.groups, needed, shape.n,
                             shape.packing.bits))
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 }  // namespace
@@ -185,7 +186,7 @@ Result<GptqShape> CheckGptqShape(const Checkpoint& checkpoint, const ModuleTenso
         .Found(ShowShape(shape.scales->shape))
         .Expected(fmt::format("[G, {}], as qweight {} has columns", shape.n,
                               ShowShape(shape.qweight->shape)))
-        .Id("tensor-shape");
+        .Id(FindingId("tensor-shape"));
   }
   status = FindK(checkpoint, shape);
   if (status.ok()) status = CheckGroups(checkpoint, settings, shape);

@@ -1,4 +1,5 @@
 #include "formats/module_regex.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -68,10 +69,10 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
     return Unsupported(where, "the pattern is too long")
         .Found(fmt::format("{} bytes", pattern.size()))
         .Expected(fmt::format("at most {}", kMaxPatternBytes))
-        .Id("config-pattern-invalid");
+        .Id(FindingId("config-pattern-invalid"));
   }
   const Result<std::string> translated = PythonRegexForPcre(pattern, where);
-  if (!translated.ok()) return Status(translated.status()).Id("config-pattern-invalid");
+  if (!translated.ok()) return Status(translated.status()).Id(FindingId("config-pattern-invalid"));
 
   const CompileContext context(pcre2_compile_context_create(nullptr));
   if (context == nullptr) return Unsupported(where, "no memory for the pattern");
@@ -84,7 +85,7 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
   if (compiled == nullptr) {
     return Malformed(where, "the pattern does not compile")
         .Found(fmt::format("\"{}\": {}", Printable(pattern), ErrorText(error)))
-        .Id("config-pattern-invalid");
+        .Id(FindingId("config-pattern-invalid"));
   }
   return ModuleRegex(std::make_shared<const Code>(compiled), std::string(where));
 }
@@ -98,7 +99,7 @@ Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
   return Unsupported(where_, "the pattern takes too long to match")
       .Found(fmt::format("{} on \"{}\"", ErrorText(found), Printable(text)))
       .Hint("Write a simpler pattern: nested repetitions are what makes it slow")
-      .Id("config-pattern-slow");
+      .Id(FindingId("config-pattern-slow"));
 }
 
 Result<bool> ModuleRegex::MatchesStart(std::string_view text) const {

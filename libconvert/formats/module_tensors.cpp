@@ -1,4 +1,5 @@
 #include "formats/module_tensors.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -47,7 +48,7 @@ Status RequireDType(const Checkpoint& checkpoint, const StoredTensor& tensor, st
   return Malformed(checkpoint.Where(tensor), fmt::format("{} have the wrong dtype", what))
       .Found(DTypeName(tensor.dtype))
       .Expected(fmt::format("{}", fmt::join(names, " or ")))
-      .Id("tensor-dtype");
+      .Id(FindingId("tensor-dtype"));
 }
 
 Status RequireShape(const Checkpoint& checkpoint, const StoredTensor& tensor,
@@ -56,7 +57,7 @@ Status RequireShape(const Checkpoint& checkpoint, const StoredTensor& tensor,
   return Malformed(checkpoint.Where(tensor), "the tensor has the wrong shape")
       .Found(ShowShape(tensor.shape))
       .Expected(fmt::format("{}: {}", ShowShape(expected), why))
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 }  // namespace prepack

@@ -1,4 +1,5 @@
 #include "formats/quantization_config.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -109,7 +110,7 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
   const QuantizationConfig& first = configs.front();
   if (first.method.empty()) {
     return Unsupported(first.where, "quant_method is missing, so the format is unknown")
-        .Id("config-method-missing");
+        .Id(FindingId("config-method-missing"));
   }
   for (QuantizationConfig& config : configs) {
     if (config.method.empty()) config.method = first.method;
@@ -118,7 +119,7 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
         .Found(fmt::format("\"{}\"", Printable(config.method)))
         .Expected(fmt::format("\"{}\", as {} says", Printable(first.method), first.where))
         .Hint("Remove the one that does not belong to these weights")
-        .Id("config-conflict");
+        .Id(FindingId("config-conflict"));
   }
   return configs;
 }
@@ -131,7 +132,7 @@ Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint) 
       .Hint(
           "Quantize it first, or name the folder that holds the config.json of the quantized "
           "model")
-      .Id("config-missing");
+      .Id(FindingId("config-missing"));
 }
 
 }  // namespace prepack

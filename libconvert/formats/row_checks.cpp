@@ -1,4 +1,5 @@
 #include "formats/row_checks.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -35,7 +36,7 @@ Result<GroupIndices> ReadGroupIndices(const Checkpoint& checkpoint, const Stored
       return Malformed(checkpoint.Where(g_idx), "a group index is out of range")
           .Found(fmt::format("{} at [{}]", group, i))
           .Expected(fmt::format("0 to {}", count - 1))
-          .Id("order-out-of-range");
+          .Id(FindingId("order-out-of-range"));
     }
     indices.groups.push_back(group);
     indices.unset += group == -1 ? 1 : 0;
@@ -56,7 +57,7 @@ Result<std::vector<uint32_t>> SortByGroup(const Checkpoint& checkpoint, const St
     return Malformed(checkpoint.Where(g_idx), "the groups have unequal sizes")
         .Found(fmt::format("{} input channels in group {}", sizes[g], g))
         .Expected(std::to_string(expected))
-        .Id("order-unbalanced");
+        .Id(FindingId("order-unbalanced"));
   }
   std::vector<uint32_t> order(k);
   std::iota(order.begin(), order.end(), 0U);
@@ -73,7 +74,7 @@ Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& 
     return Malformed(checkpoint.Where(tensor), "activations have one static scale")
         .Found(ShowShape(tensor.shape))
         .Expected("[1]")
-        .Id("tensor-shape");
+        .Id(FindingId("tensor-shape"));
   }
   float value = 0;
   status = ReadFloats(checkpoint, tensor, 0, {&value, 1});
@@ -123,7 +124,7 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
     return Unsupported(checkpoint.Where(scale), "scales of 64 bits are not read")
         .Found("F64")
         .Expected("BF16, F16 or F32")
-        .Id("tensor-dtype");
+        .Id(FindingId("tensor-dtype"));
   }
   Status status =
       RequireDType(checkpoint, scale, "the scales", {DType::kBF16, DType::kF16, DType::kF32});
@@ -134,7 +135,7 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
       .Found(ShowShape(scale.shape))
       .Expected(fmt::format("{} for a {} scheme of [{}, {}]", ShowShape(shapes.front()),
                             GranularityName(scheme.granularity), shape.n, shape.k))
-      .Id("tensor-shape");
+      .Id(FindingId("tensor-shape"));
 }
 
 Result<std::vector<uint32_t>> ReadGroupOrder(const Checkpoint& checkpoint,
@@ -150,7 +151,7 @@ Result<std::vector<uint32_t>> ReadGroupOrder(const Checkpoint& checkpoint,
   if (indices->unset != 0 && indices->unset != k) {
     return Malformed(checkpoint.Where(g_idx), "only some group indices are set")
         .Found(fmt::format("{} of {} are -1", indices->unset, k))
-        .Id("order-half-set");
+        .Id(FindingId("order-half-set"));
   }
   if (indices->natural || indices->unset == k) {
     findings.Add("order-unneeded", module, "the index of groups keeps the natural order");
@@ -172,7 +173,7 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
     return Malformed(module,
                      fmt::format("{} is missing, but activations are quantized statically", name))
         .Hint("A shard is missing, or the module was never calibrated")
-        .Id("input-missing");
+        .Id(FindingId("input-missing"));
   };
   if (scale == nullptr) return missing("input_scale");
   const Result<float> value = ReadSingleFloat(checkpoint, *scale);
@@ -181,7 +182,7 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
     return Malformed(checkpoint.Where(*scale), "the scale of activations is not a positive number")
         .Found(fmt::format("{}", *value))
         .Hint("The module was never calibrated, for example an expert that no sample reached")
-        .Id("input-scale-invalid");
+        .Id(FindingId("input-scale-invalid"));
   }
   InputQuantization input{.scale = *value, .zero_point = 0};
   if (activations.symmetric) return input;

@@ -1,4 +1,5 @@
 #include "formats/row_linear.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -131,7 +132,7 @@ Status RowLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> 
       .Found(fmt::format("{} at [{}, {}]", static_cast<int>(*odd) - middle, n0 + index / groups(),
                          index % groups()))
       .Hint("Either the config or the tensor is wrong")
-      .Id("zero-point-not-symmetric");
+      .Id(FindingId("zero-point-not-symmetric"));
 }
 
 Status RowLinear::ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
@@ -171,7 +172,7 @@ Status RowLinear::ReadUnpackedZeroPoints(uint64_t n0, uint64_t rows, std::span<u
                        fmt::format("a zero point is outside {} bits", scheme_.bits))
           .Found(fmt::format("{} at [{}, {}]", value, n, i % groups()))
           .Expected(fmt::format("{} to {}", -half, half - 1))
-          .Id("zero-point-outside-bits");
+          .Id(FindingId("zero-point-outside-bits"));
     }
     out[i] = static_cast<uint8_t>(value + half);
   }

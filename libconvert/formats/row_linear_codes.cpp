@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "formats/finding.h"
 #include "formats/reader_isa.h"
 #include "formats/row_checks.h"
 #include "formats/row_linear.h"
@@ -152,14 +153,14 @@ Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte
       return Malformed(checkpoint().Where(*parts_.codes), "an FP8 weight is NaN")
           .Found(fmt::format("0x{:02X} at {}", byte, place))
           .Hint("Quantize the model again: this layer computes garbage in every runtime")
-          .Id("code-nan");
+          .Id(FindingId("code-nan"));
     }
     return Malformed(checkpoint().Where(*parts_.codes),
                      fmt::format("a weight is outside {} bits", scheme_.bits))
         .Found(fmt::format("{} at {}", value, place))
         .Expected(fmt::format("{} to {}", -half, half - 1))
         .Hint("Either the config's num_bits or the tensor is wrong")
-        .Id("code-outside-bits");
+        .Id(FindingId("code-outside-bits"));
   }
   return {};
 }

@@ -1,4 +1,5 @@
 #include "formats/stored_linear.h"
+#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -66,7 +67,7 @@ Status StoredLinear::CheckScales(const StoredTensor& tensor, uint64_t n0, uint64
                  fmt::format("the scale of channel {}, group {} is not a finite number", n, group))
           .Found(std::isnan(scales[i]) ? "NaN" : "infinity")
           .Hint("Quantize the model again: this layer computes garbage in every runtime")
-          .Id("scale-not-finite");
+          .Id(FindingId("scale-not-finite"));
     }
     Status status = CheckZeroScale(tensor, n, group);
     if (!status.ok()) return status;
@@ -96,7 +97,7 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
                                  n, group))
         .Found(fmt::format("code {} at [{}, {}]", code, n, k))
         .Expected(fmt::format("the zero point {} throughout", zero_point))
-        .Id("scale-zero");
+        .Id(FindingId("scale-zero"));
   }
   return {};
 }

@@ -54,7 +54,7 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   if (config->method == "prepack") {
     return Unsupported(config->where, "the folder is already packed")
         .Hint("Convert the source checkpoint that it was made from")
-        .Id("already-packed");
+        .Id(FindingId("already-packed"));
   }
   return RefuseMethod(config->method, config->where, KnownFormats());
 }

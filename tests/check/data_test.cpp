@@ -48,6 +48,28 @@ TEST_CASE("Clamped codes are reported") {
               CheckVerdict::kWarnings);
 }
 
+TEST_CASE("Bits in padding are reported") {
+  TestCheckpoint checkpoint = SymmetricExample();
+  ExampleWeights(checkpoint)["group_size"] = 4;
+  TestTensor& scale = checkpoint.At(kExampleModule + ".weight_scale");
+  scale.shape = {4, 3};
+  scale.bytes = Hex("00 3f 80 3e 80 3f  00 40 00 3e 80 3d  c0 3f 40 40 80 3f  80 3f 00 40 80 3f");
+  checkpoint.At(kExampleModule + ".weight_shape").bytes = Int64s({4, 12});
+  // Codes 12 to 15 of each row are padding now: cdef, 3210, 0f6e … as they stood there.
+  const CheckReport report = RunCheck(checkpoint);
+  INFO(Lines(report));
+  const std::vector<Finding> findings = report.AllFindings();
+  const auto padding = std::ranges::find(findings, "padding-not-zero", &Finding::id);
+  REQUIRE(padding != findings.end());
+  CHECK(padding->where == kExampleModule);
+  for (size_t row = 0; row < 4; ++row) {
+    for (size_t byte = 6; byte < 8; ++byte) {
+      checkpoint.At(kExampleModule + ".weight_packed").bytes[row * 8 + byte] = std::byte{0};
+    }
+  }
+  RequireSound(RunCheck(checkpoint));
+}
+
 TEST_CASE("Bad and suspicious scales are reported") {
   struct Case {
     float scale;

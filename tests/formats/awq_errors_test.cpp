@@ -79,19 +79,24 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
        "two names of one value disagree (found 3, expected 4)"},
       {"two group sizes", Gemm, [](T t) { Config(t)["q_group_size"] = 128; }, kMalformed,
        "config-conflict", "two names of one value disagree (found 128, expected 64)"},
-      {"group size 0", Gemm, [](T t) { Config(t)["group_size"] = 0; }, kMalformed, "config-value",
-       "the group size is not positive (found 0"},
+      {"group size 0", Gemm, [](T t) { Config(t)["group_size"] = 0; }, kMalformed,
+       "config-field-invalid", "the group size is not positive (found 0"},
       {"sym against zero_point", Gemm, [](T t) { Config(t)["sym"] = true; }, kMalformed,
        "config-conflict", "sym and zero_point contradict each other (found both are true"},
       {"words of 16 bits", Gemm, [](T t) { Config(t)["pack_dtype"] = "int16"; }, kUnsupported,
        "pack-dtype", "only words of 32 bits are read (found \"int16\""},
       {"a rotation", Gemm, [](T t) { Config(t)["rotation"] = "hadamard"; }, kUnsupported,
        "rotation", "rotated weights need the same rotation"},
+      {"an adapter", Gemm,
+       [](T t) {
+         Config(t)["adapter"] = {{"path", "x"}};
+       },
+       kUnsupported, "adapter-unsupported", "adapter: low-rank adapters are not read"},
       {"exclusions that are no list", Gemm,
-       [](T t) { Config(t)["modules_to_not_convert"] = "lm_head"; }, kMalformed, "config-value",
-       "modules_to_not_convert: the field has the wrong type"},
+       [](T t) { Config(t)["modules_to_not_convert"] = "lm_head"; }, kMalformed,
+       "config-field-invalid", "modules_to_not_convert: the field has the wrong type"},
       {"exclusions that are no names", Gemm, [](T t) { Config(t)["modules_to_not_convert"] = {1}; },
-       kMalformed, "config-value", "modules_to_not_convert: the field has the wrong type"},
+       kMalformed, "config-field-invalid", "modules_to_not_convert: the field has the wrong type"},
   });
 }
 
@@ -174,7 +179,8 @@ TEST_CASE("AWQ shapes that contradict each other, the config or the format are r
        "(found 2 scale groups, which for K = 128 mean group_size 64, expected group_size 32, as "
        "config.json: quantization_config says)"},
       {"a short last group", Gemm, [](T t) { Config(t)["group_size"] = 96; }, kMalformed,
-       "group-size-mismatch", "K is not a multiple of the group size (found K = 128, group size 96)"},
+       "group-size-mismatch",
+       "K is not a multiple of the group size (found K = 128, group size 96)"},
       {"another group size, gemv", Gemv, [](T t) { Config(t)["group_size"] = 32; }, kMalformed,
        "group-size-mismatch", "16 (padded) scale groups, which for K = 128 mean group_size 64"},
       {"a group size that gemv has not", Gemv, [](T t) { Config(t)["group_size"] = 16; },

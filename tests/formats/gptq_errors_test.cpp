@@ -46,15 +46,14 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
   const std::vector<Defect> defects = {
-      {"no qzeros", [](auto& c) { c.Remove(kGptqModule + ".qzeros"); }, malformed,
-       "gptq-tensor-missing", "qzeros of a quantized module is missing"},
-      {"no scales", [](auto& c) { c.Remove(kGptqModule + ".scales"); }, malformed,
-       "gptq-tensor-missing", "scales of a quantized module is missing"},
+      {"no qzeros", [](auto& c) { c.Remove(kGptqModule + ".qzeros"); }, malformed, "tensor-missing",
+       "qzeros of a quantized module is missing"},
+      {"no scales", [](auto& c) { c.Remove(kGptqModule + ".scales"); }, malformed, "tensor-missing",
+       "scales of a quantized module is missing"},
       {"no qweight", [](auto& c) { c.Remove(kGptqModule + ".qweight"); }, malformed,
-       "gptq-tensor-missing", "qweight of a quantized module is missing"},
-      {"twice", [](auto& c) { AddPart(c, "weight"); }, malformed, "gptq-weight-twice",
-       "stored twice"},
-      {"adapter tensor", [](auto& c) { AddPart(c, "lora_A"); }, unsupported, "gptq-adapter",
+       "tensor-missing", "qweight of a quantized module is missing"},
+      {"twice", [](auto& c) { AddPart(c, "weight"); }, malformed, "weight-twice", "stored twice"},
+      {"adapter tensor", [](auto& c) { AddPart(c, "lora_A"); }, unsupported, "adapter-unsupported",
        "low-rank adapters"},
       {"Marlin tensors",
        [](auto& c) {
@@ -76,14 +75,14 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
       {"Marlin format", [](auto& c) { GptqConfigOf(c)["checkpoint_format"] = "marlin"; },
        unsupported, "gptq-format", "format marlin"},
       {"pack_dtype", [](auto& c) { GptqConfigOf(c)["pack_dtype"] = "int16"; }, unsupported,
-       "gptq-pack-dtype", "found int16"},
+       "pack-dtype", "found int16"},
       {"rotation", [](auto& c) { GptqConfigOf(c)["rotation"] = "hadamard"; }, unsupported,
        "gptq-format", "rotated weights"},
       {"adapter",
        [](auto& c) {
          GptqConfigOf(c)["adapter"] = {{"name", "eora"}};
        },
-       unsupported, "gptq-adapter", "low-rank adapters"},
+       unsupported, "adapter-unsupported", "low-rank adapters"},
       {"spellings", [](auto& c) { GptqConfigOf(c)["wbits"] = 8; }, malformed, "config-conflict",
        "two spellings"},
       {"bits", [](auto& c) { GptqConfigOf(c)["bits"] = 9; }, malformed, "", "out of range"},
@@ -100,7 +99,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
          Part(c, "qweight").dtype = "I16";
          Part(c, "qweight").shape = {4, 16};
        },
-       unsupported, "gptq-pack-dtype", "other words"},
+       unsupported, "pack-dtype", "other words"},
       {"rank",
        [](auto& c) {
          Part(c, "qweight").shape = {1, 4, 8};
@@ -124,11 +123,11 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        },
        malformed, "tensor-shape", "g_idx and qweight disagree"},
       {"order range", [](auto& c) { Part(c, "g_idx").bytes[0] = std::byte{2}; }, malformed,
-       "gptq-order-range", "2 at [0]"},
+       "order-out-of-range", "2 at [0]"},
       {"order unbalanced", [](auto& c) { Part(c, "g_idx").bytes[0] = std::byte{1}; }, malformed,
-       "gptq-order-unbalanced", "15 input channels in group 0"},
+       "order-unbalanced", "15 input channels in group 0"},
       {"symmetric middle", [](auto& c) { Part(c, "qzeros").bytes[0] = std::byte{0x75}; }, malformed,
-       "gptq-zeros-vary", "5 at channel 0"},
+       "zero-point-not-symmetric", "5 at channel 0"},
       {"rule",
        [](auto& c) {
          GptqConfigOf(c)["dynamic"] = {{".*up", {{"bits", "4"}}}};
@@ -177,7 +176,7 @@ TEST_CASE("Zero points that vary in a symmetric module are found when they are r
   std::vector<uint8_t> zeros(16);
   const Status status = opened.Module(kGptqModule).ReadZeroPoints(0, 8, zeros);
   CheckError(status, ErrorKind::kMalformed, "8 at channel 2, group 1; 7 to 8");
-  CHECK(status.id() == "gptq-zeros-vary");
+  CHECK(status.id() == "zero-point-not-symmetric");
 }
 
 TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is known") {

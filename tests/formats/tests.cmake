@@ -14,6 +14,7 @@ prepack_add_tests(formats
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
   finding_tally_test.cpp
+  finding_test.cpp
   fp8_test.cpp
   gptq_errors_test.cpp
   gptq_linear_test.cpp

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "base/checked.h"
 #include "io/output_folder.h"
 
 namespace prepack {
@@ -326,6 +328,23 @@ Status Checkpoint::Read(const StoredTensor& tensor, uint64_t offset,
         .Expected(fmt::format("at most {} bytes", tensor.bytes));
   }
   return files_[tensor.file].file.ReadAt(tensor.offset + offset, out);
+}
+
+Status Checkpoint::ReadRuns(const StoredTensor& tensor, const ByteRuns& runs,
+                            std::span<std::byte> out) const {
+  if (runs.runs == 0) return {};
+  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
+  const std::optional<uint64_t> last = skipped ? CheckedAdd(runs.offset, *skipped) : std::nullopt;
+  const bool inside = last && *last <= tensor.bytes && runs.run_bytes <= tensor.bytes - *last;
+  const std::optional<uint64_t> wanted = CheckedMul(runs.runs, runs.run_bytes);
+  if (!inside || out.size() != wanted) {
+    return Usage(Where(tensor), "read outside the tensor")
+        .Found(fmt::format("{} runs of {} bytes from {}", runs.runs, runs.run_bytes, runs.offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes));
+  }
+  ByteRuns in_file = runs;
+  in_file.offset += tensor.offset;
+  return files_[tensor.file].file.ReadRunsAt(in_file, out);
 }
 
 }  // namespace prepack

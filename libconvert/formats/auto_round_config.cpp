@@ -25,7 +25,7 @@ Status WrongValue(std::string_view where, std::string_view key, const Json& valu
 // True for a field that says something: neither absent, null, false nor empty.
 bool SaysSomething(const Json& fields, std::string_view key) {
   const Json* value = JsonMember(fields, key);
-  return value != nullptr && *value != false && *value != "" &&
+  return value != nullptr && *value != false && *value != Json("") &&
          !(value->is_structured() && value->empty());
 }
 

@@ -5,8 +5,6 @@
 namespace prepack {
 namespace {
 
-// Copying this much from the page cache costs about what a system call costs.
-constexpr uint64_t kWorthReadingThrough = 4096;
 // Half of an L2 cache of 512 KiB.
 constexpr uint64_t kBufferBytes = 256ULL * 1024;
 constexpr uint64_t kRowsMultiple = 64;
@@ -18,24 +16,17 @@ ColumnReader::ColumnReader(const Checkpoint& checkpoint, const StoredTensor& ten
     : checkpoint_(checkpoint),
       tensor_(tensor),
       columns_(columns),
-      through_(columns.row_bytes - columns.count <= kWorthReadingThrough),
-      stride_(through_ ? columns.row_bytes : columns.count),
-      rows_(std::min(max_rows, std::max(kRowsMultiple,
-                                        kBufferBytes / stride_ / kRowsMultiple * kRowsMultiple))),
-      buffer_(std::make_unique_for_overwrite<std::byte[]>(rows_ * stride_)) {}
+      rows_(std::min(max_rows, std::max(kRowsMultiple, kBufferBytes / columns.count /
+                                                           kRowsMultiple * kRowsMultiple))),
+      buffer_(std::make_unique_for_overwrite<std::byte[]>(rows_ * columns.count)) {}
 
 Status ColumnReader::Read(uint64_t row, uint64_t count) {
-  const uint64_t offset = row * columns_.row_bytes + columns_.first;
-  if (through_) {
-    const uint64_t bytes = (count - 1) * stride_ + columns_.count;
-    return checkpoint_.Read(tensor_, offset, {buffer_.get(), bytes});
-  }
-  for (uint64_t i = 0; i < count; ++i) {
-    Status status = checkpoint_.Read(tensor_, offset + i * columns_.row_bytes,
-                                     {buffer_.get() + i * stride_, columns_.count});
-    if (!status.ok()) return status;
-  }
-  return {};
+  return checkpoint_.ReadRuns(tensor_,
+                              {.offset = row * columns_.row_bytes + columns_.first,
+                               .run_bytes = columns_.count,
+                               .stride = columns_.row_bytes,
+                               .runs = count},
+                              {buffer_.get(), count * columns_.count});
 }
 
 }  // namespace prepack

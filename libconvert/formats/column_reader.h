@@ -32,14 +32,12 @@ class ColumnReader {
   Status Read(uint64_t row, uint64_t count);
   // The columns of the i-th of them are at data() + i · stride().
   const uint8_t* data() const { return reinterpret_cast<const uint8_t*>(buffer_.get()); }
-  size_t stride() const { return stride_; }
+  size_t stride() const { return columns_.count; }
 
  private:
   const Checkpoint& checkpoint_;
   const StoredTensor& tensor_;
   ByteColumns columns_;
-  bool through_;  // read what lies between the columns too
-  size_t stride_;
   uint64_t rows_;
   std::unique_ptr<std::byte[]> buffer_;
 };

@@ -69,12 +69,12 @@ Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t 
   if (range.rows == n_) {
     return checkpoint().Read(qweight, row * n_ * kWordBytes, AsBytes(out, count * n_));
   }
-  for (uint64_t i = 0; i < count; ++i) {
-    const uint64_t offset = ((row + i) * n_ + range.n0) * kWordBytes;
-    Status status = checkpoint().Read(qweight, offset, AsBytes(out + i * range.rows, range.rows));
-    if (!status.ok()) return status;
-  }
-  return {};
+  return checkpoint().ReadRuns(qweight,
+                               {.offset = (row * n_ + range.n0) * kWordBytes,
+                                .run_bytes = range.rows * kWordBytes,
+                                .stride = n_ * kWordBytes,
+                                .runs = count},
+                               AsBytes(out, count * range.rows));
 }
 
 Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/checked.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -45,16 +48,25 @@ Status OpenError(const std::filesystem::path& path, int errnum) {
 
 }  // namespace
 
+struct File::LazyMapping {
+  std::mutex mutex;
+  std::unique_ptr<Mapping> mapping;
+};
+
 File::File(int fd, std::filesystem::path path, uint64_t size)
-    : fd_(fd), path_(std::move(path)), size_(size) {}
+    : fd_(fd), path_(std::move(path)), size_(size), mapping_(std::make_shared<LazyMapping>()) {}
 
 File::File(File&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)), size_(other.size_) {}
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      size_(other.size_),
+      mapping_(std::move(other.mapping_)) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(path_, other.path_);
   std::swap(size_, other.size_);
+  std::swap(mapping_, other.mapping_);
   return *this;
 }
 
@@ -97,6 +109,41 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
     done += static_cast<size_t>(count);
   }
   return {};
+}
+
+Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
+  // One system call costs about as much as copying this many bytes.
+  constexpr uint64_t kWorthACall = 16 * 1024;
+  if (runs.runs == 1 || runs.stride == runs.run_bytes) return ReadAt(runs.offset, out);
+  if (runs.run_bytes >= kWorthACall) {
+    for (uint64_t run = 0; run < runs.runs; ++run) {
+      Status status = ReadAt(runs.offset + run * runs.stride,
+                             out.subspan(run * runs.run_bytes, runs.run_bytes));
+      if (!status.ok()) return status;
+    }
+    return {};
+  }
+  const std::optional<uint64_t> skipped =
+      runs.runs == 0 ? std::optional<uint64_t>(0) : CheckedMul(runs.runs - 1, runs.stride);
+  const std::optional<uint64_t> end =
+      skipped ? CheckedAdd(runs.offset + runs.run_bytes, *skipped) : std::nullopt;
+  if (!end || *end > size_ || runs.offset > size_) {
+    return Malformed(path_.string(), "the file ended early")
+        .Found(fmt::format("{} bytes", size_))
+        .Hint("It is truncated, or was changed while it was read");
+  }
+  if (out.empty()) return {};
+  const Mapping* mapping = nullptr;
+  {
+    const std::lock_guard lock(mapping_->mutex);
+    int error = 0;
+    if (mapping_->mapping == nullptr) mapping_->mapping = Mapping::Map(fd_, size_, error);
+    if (error != 0) return SystemError(path_.string(), "cannot map it", error);
+    mapping = mapping_->mapping.get();
+  }
+  if (mapping->Copy(runs, out)) return {};
+  return Malformed(path_.string(), "the file lost bytes while it was read")
+      .Hint("It was truncated or replaced, or the disk failed");
 }
 
 Status File::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {

@@ -2,19 +2,22 @@
 #define PREPACK_IO_FILE_H_
 
 // Files, with the loops that POSIX asks for (short reads and writes, EINTR). Positioned reads and
-// writes only, so that threads can share one file. Reading goes through pread, not through a
-// mapping: a file that shrinks while it is read gives an error here, and a SIGBUS there.
+// writes only, so that threads can share one file. Reading goes through pread; only many short runs
+// are copied out of a mapping (mapping.h). A file that shrinks while it is read is an error either
+// way, never a SIGBUS.
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "base/result.h"
+#include "io/mapping.h"
 
 namespace prepack {
 
@@ -39,6 +42,8 @@ class File {
   // Fills `out` from `offset`; anything short of that is an error which says how many bytes are
   // missing.
   Status ReadAt(uint64_t offset, std::span<std::byte> out) const;
+  // Fills `out` with the runs, back to back; the same for them. `out` has runs · run_bytes bytes.
+  Status ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const;
   Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
   // Reserves the space at once, so that a full disk is noticed before any work is done. Where the
   // file system cannot reserve, the file is only extended.
@@ -49,9 +54,12 @@ class File {
  private:
   File(int fd, std::filesystem::path path, uint64_t size);
 
+  struct LazyMapping;  // made when first needed
+
   int fd_ = -1;
   std::filesystem::path path_;
   uint64_t size_ = 0;
+  std::shared_ptr<LazyMapping> mapping_;
 };
 
 // A whole small file as text; larger than `max_bytes` is kMalformed.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdio.h>  // renameat2
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,6 +47,13 @@ ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out) {
 ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes) {
   return Run(Call::kWrite,
              [&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+}
+
+int MapForRead(int fd, uint64_t bytes, void*& begin) {
+  return Run(Call::kMap, [&] {
+    begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    return begin == MAP_FAILED ? -1 : 0;
+  });
 }
 
 int Reserve(int fd, uint64_t bytes) {

@@ -18,6 +18,7 @@ namespace prepack::posix {
 enum class Call {
   kOpen,
   kRead,
+  kMap,
   kWrite,
   kReserve,
   kResize,
@@ -39,6 +40,8 @@ int Open(const std::filesystem::path& path, int flags, mode_t mode = 0);
 // Bytes read or written, perhaps fewer than asked for; 0 from ReadSome is the end of the file.
 ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out);
 ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes);
+// Maps [0, bytes) for reading; 0, and the address in `begin`, or -errno.
+int MapForRead(int fd, uint64_t bytes, void*& begin);
 // Reserves blocks for [0, bytes) and makes the file that long.
 int Reserve(int fd, uint64_t bytes);
 int Resize(int fd, uint64_t bytes);

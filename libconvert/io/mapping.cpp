@@ -1,0 +1,87 @@
+#include "io/mapping.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "io/posix.h"
+
+namespace prepack {
+namespace {
+
+// The copy that this thread is doing. The handler runs on the same thread, in the middle of it.
+struct CopyUnderWay {
+  const std::byte* begin = nullptr;  // of the mapping
+  const std::byte* end = nullptr;
+  std::atomic<bool>* broken = nullptr;
+};
+thread_local CopyUnderWay copy_under_way;
+
+struct sigaction previous_action = {};
+
+// Async-signal-safe: it only compares addresses, maps memory and stores flags.
+void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
+  const auto* address = static_cast<const std::byte*>(info->si_addr);
+  const CopyUnderWay copy = copy_under_way;
+  if (signal == SIGBUS && copy.broken != nullptr && address >= copy.begin && address < copy.end) {
+    const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto number = reinterpret_cast<uintptr_t>(address);
+    void* page = reinterpret_cast<void*>(number / page_bytes * page_bytes);
+    const int saved_errno = errno;
+    void* zeros = mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    errno = saved_errno;
+    if (zeros == page) {
+      copy.broken->store(true);
+      return;
+    }
+  }
+  // Not ours: the instruction runs again, under the action that was there before.
+  sigaction(SIGBUS, &previous_action, nullptr);
+}
+
+void InstallHandler() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action = {};
+    action.sa_sigaction = OnBusError;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGBUS, &action, &previous_action);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Mapping> Mapping::Map(int fd, uint64_t bytes, int& error) {
+  InstallHandler();
+  void* begin = nullptr;
+  error = -posix::MapForRead(fd, bytes, begin);
+  if (error != 0) return nullptr;
+  return std::unique_ptr<Mapping>(new Mapping(static_cast<std::byte*>(begin), bytes));
+}
+
+Mapping::~Mapping() {
+  munmap(begin_, bytes_);
+}
+
+bool Mapping::Copy(const ByteRuns& runs, std::span<std::byte> out) const {
+  // Pages that were lost once read as zeros from then on: no second signal would tell.
+  if (broken_.load()) return false;
+  copy_under_way = {.begin = begin_, .end = begin_ + bytes_, .broken = &broken_};
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const std::byte* from = begin_ + runs.offset;
+  std::byte* to = out.data();
+  for (uint64_t run = 0; run < runs.runs; ++run) {
+    std::memcpy(to, from, runs.run_bytes);
+    from += runs.stride;
+    to += runs.run_bytes;
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  copy_under_way = {};
+  return !broken_.load();
+}
+
+}  // namespace prepack

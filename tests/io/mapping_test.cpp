@@ -1,0 +1,99 @@
+#include "io/mapping.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "io/file.h"
+#include "io/posix.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::RequireOk;
+using testing::TempFolder;
+using testing::Value;
+
+constexpr uint64_t kFileBytes = 1 << 20;
+
+std::byte ByteAt(uint64_t offset) {
+  return static_cast<std::byte>((offset * 2654435761U) >> 13 & 0xFFU);
+}
+
+std::filesystem::path WriteSample(const TempFolder& folder) {
+  std::string text;
+  for (uint64_t i = 0; i < kFileBytes; ++i) text += static_cast<char>(ByteAt(i));
+  RequireOk(WriteTextFile(folder / "sample", text));
+  return folder / "sample";
+}
+
+void CheckRuns(const File& file, const ByteRuns& runs) {
+  std::vector<std::byte> out(runs.runs * runs.run_bytes);
+  RequireOk(file.ReadRunsAt(runs, out));
+  for (uint64_t i = 0; i < out.size(); ++i) {
+    const uint64_t offset = runs.offset + i / runs.run_bytes * runs.stride + i % runs.run_bytes;
+    REQUIRE(out[i] == ByteAt(offset));
+  }
+}
+
+TEST_CASE("runs are copied back to back, whatever their size") {
+  const TempFolder folder;
+  const File file = Value(File::OpenForRead(WriteSample(folder)));
+  CheckRuns(file, {.offset = 3, .run_bytes = 5, .stride = 1000, .runs = 1000});
+  CheckRuns(file, {.offset = 0, .run_bytes = 4096, .stride = 8192, .runs = 128});
+  CheckRuns(file, {.offset = 7, .run_bytes = 20'000, .stride = 30'000, .runs = 30});
+  CheckRuns(file, {.offset = 9, .run_bytes = 64, .stride = 64, .runs = 100});
+  CheckRuns(file, {.offset = 9, .run_bytes = 77, .stride = 0, .runs = 1});
+  CheckRuns(file, {.offset = kFileBytes - 11, .run_bytes = 1, .stride = 10, .runs = 2});
+  RequireOk(file.ReadRunsAt({.offset = 5, .run_bytes = 8, .stride = 16, .runs = 0}, {}));
+}
+
+TEST_CASE("runs behind the end of the file are an error") {
+  const TempFolder folder;
+  const File file = Value(File::OpenForRead(WriteSample(folder)));
+  std::vector<std::byte> out(20);
+  const uint64_t most = std::numeric_limits<uint64_t>::max();
+  for (const ByteRuns& runs :
+       {ByteRuns{.offset = kFileBytes - 10, .run_bytes = 10, .stride = 11, .runs = 2},
+        ByteRuns{.offset = 0, .run_bytes = 10, .stride = most, .runs = 2},
+        ByteRuns{.offset = most - 4, .run_bytes = 10, .stride = 20, .runs = 2}}) {
+    CheckError(file.ReadRunsAt(runs, out), ErrorKind::kMalformed, "the file ended early");
+  }
+}
+
+TEST_CASE("a file that shrinks while it is mapped is an error, not a signal") {
+  const TempFolder folder;
+  const std::filesystem::path path = WriteSample(folder);
+  const File file = Value(File::OpenForRead(path));
+  const ByteRuns all{.offset = 0, .run_bytes = 16, .stride = 4096, .runs = 256};
+  CheckRuns(file, all);
+  std::filesystem::resize_file(path, 3 * 4096);
+  std::vector<std::byte> out(all.runs * all.run_bytes);
+  for (int i = 0; i < 2; ++i) {  // also when the pages were lost before
+    CheckError(file.ReadRunsAt(all, out), ErrorKind::kMalformed, "lost bytes while it was read");
+  }
+  // Another file is not concerned.
+  const TempFolder other;
+  CheckRuns(Value(File::OpenForRead(WriteSample(other))), all);
+}
+
+TEST_CASE("a file that cannot be mapped is a system error") {
+  const TempFolder folder;
+  const File file = Value(File::OpenForRead(WriteSample(folder)));
+  posix::SetFaultHook([](posix::Call call) { return call == posix::Call::kMap ? ENOMEM : 0; });
+  std::vector<std::byte> out(16);
+  const Status status =
+      file.ReadRunsAt({.offset = 0, .run_bytes = 8, .stride = 16, .runs = 2}, out);
+  posix::SetFaultHook(nullptr);
+  CheckError(status, ErrorKind::kSystem, "cannot map it");
+  CheckRuns(file, {.offset = 0, .run_bytes = 8, .stride = 16, .runs = 2});
+}
+
+}  // namespace
+}  // namespace prepack

@@ -203,6 +203,16 @@ Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
   return {};
 }
 
+// "model-00001-of-00002.safetensors", but not "…-00001-of-00001".
+bool IsOneOfSeveral(std::string_view name) {
+  const size_t of = name.rfind("-of-");
+  if (of == std::string_view::npos) return false;
+  const std::string_view count = name.substr(of + 4, name.size() - of - 4 - kShardSuffix.size());
+  const size_t first = count.find_first_not_of('0');
+  return !count.empty() && first != std::string_view::npos && count.substr(first) != "1" &&
+         count.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
   if (listing.shards.empty() && !listing.other_weights.empty()) {
     return RefuseFile(folder.string(), *std::ranges::min_element(listing.other_weights));
@@ -215,6 +225,12 @@ Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
     return Malformed(folder.string(), "more than one index in the folder")
         .Found(fmt::format("{}", fmt::join(listing.indexes, ", ")))
         .Hint("Move all but one out of the folder");
+  }
+  if (listing.indexes.empty() && listing.shards.size() == 1 && IsOneOfSeveral(listing.shards[0])) {
+    return Malformed(folder.string(), "one of several shards, and no index")
+        .Found(listing.shards[0])
+        .Expected(fmt::format("all shards, and an index *{}", kIndexSuffix))
+        .Hint("Is the download complete? A single file can be named itself");
   }
   if (listing.indexes.empty() && listing.shards.size() > 1) {
     return Malformed(folder.string(), "several .safetensors files, but no index")

@@ -23,8 +23,7 @@ constexpr std::string_view kHead = "lm_head";
 AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& matcher,
                          const ModuleTensors& module, FindingTally& findings) {
   const AutoRoundEntry* entry = matcher.EntryOf(module.name);
-  const AutoRoundScheme scheme =
-      entry == nullptr ? config.scheme : ApplyEntry(config.scheme, *entry);
+  AutoRoundScheme scheme = entry == nullptr ? config.scheme : ApplyEntry(config.scheme, *entry);
   if (!scheme.quantized()) {
     findings.Add("module-ignored-but-quantized", module.name,
                  fmt::format("{} says {} bits, but the module is quantized",
@@ -98,7 +97,8 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
         .Hint("The config may belong to another checkpoint, or shards are missing")
         .Id(FindingId("nothing-quantized"));
   }
-  Status status = CheckGptqZeros(evidence.sample, evidence.zeros, config->where);
+  Status status =
+      CheckGptqZeros(evidence.sample, evidence.zeros, config->where, kAutoRoundZerosHint, findings);
   if (!status.ok()) return status;
   ReportFusedSiblings(modules, model, findings);
   model.findings = findings.Take();

@@ -173,6 +173,9 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(
   if (!linear.ok()) return linear;
   const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint, module, settings);
   if (!sample.ok()) return sample.status();
+  Status status =
+      CheckGptqZeros(*sample, settings.zeros, module.name, kAutoRoundZerosHint, findings);
+  if (!status.ok()) return status;
   evidence.sample += *sample;
   evidence.zeros = settings.zeros;
   if (relabelled) {

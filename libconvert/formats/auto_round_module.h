@@ -18,6 +18,12 @@ namespace prepack {
 
 // Samples of asymmetric zero points, pooled over the modules of a checkpoint. `zeros` is the
 // convention that they were read with.
+// How a user declares the other convention of zero points.
+inline constexpr std::string_view kAutoRoundZerosHint =
+    "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "
+    "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; model_free exports "
+    "store z - 1 under either";
+
 struct AutoRoundEvidence {
   GptqZeroSample sample;
   GptqZeros zeros = GptqZeros::kMinusOne;

@@ -172,11 +172,9 @@ Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs)
     const Result<Declared> copy = ParseDeclared(config);
     if (!copy.ok()) return copy.status();
     Status status = CompareCopy(*first, first_config, *copy, config);
+    if (status.ok()) status = CheckSpecialKeys(config);
     if (!status.ok()) return status;
   }
-  Status status = CheckSpecialKeys(first_config);
-  if (!status.ok()) return status;
-
   AwqConfig config;
   config.where = first_config.where;
   config.bits = first->bits.value_or(config.bits);

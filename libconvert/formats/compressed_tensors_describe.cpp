@@ -110,6 +110,14 @@ Status Description::FindShape() {
     if (dims.size() == 3) shape_.experts = dims[0];
     parts_.stored = RowCodes::kBytes;
   }
+  // Each expert becomes a module of its own; real models have some hundreds.
+  constexpr uint64_t kMaxExperts = 8192;
+  if (shape_.experts.value_or(1) > kMaxExperts) {
+    return Unsupported(checkpoint_.Where(Weight()), "too many stacked experts")
+        .Found(ShowShape(Weight().shape))
+        .Expected(fmt::format("at most {}", kMaxExperts))
+        .Id(FindingId("storage-unsupported"));
+  }
   if (shape_.n != 0 && shape_.k != 0 && shape_.experts != uint64_t{0}) return {};
   return Malformed(checkpoint_.Where(Weight()), "the weight is empty")
       .Found(ShowShape(Weight().shape))
@@ -206,6 +214,10 @@ Status Description::FindOrder() {
       checkpoint_, *module_.g_idx, module_.name, shape_.k, parts_.scheme.group_size, findings_);
   if (!order.ok()) return order.status();
   parts_.k_order = *std::move(order);
+  if (!parts_.k_order.empty() && group_.weights->actorder != CtActOrder::kGroup) {
+    findings_.Add("order-undeclared", module_.name,
+                  "weight_g_idx scatters the groups, but the config does not say actorder group");
+  }
   parts_.side_tensors.push_back(module_.g_idx);
   return {};
 }

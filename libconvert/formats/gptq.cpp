@@ -65,6 +65,10 @@ Status CheckOrphans(const Checkpoint& checkpoint, const ModuleTensors& module) {
   return {};
 }
 
+constexpr std::string_view kZerosHint =
+    "If the weights are right, set checkpoint_format to the other of \"gptq\" and \"gptq_v2\" in "
+    "every copy of the quantization config";
+
 class Reader {
  public:
   Reader(const Checkpoint& checkpoint, const GptqConfig& config, FindingTally& findings)
@@ -90,6 +94,11 @@ class Reader {
     const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint_, module, *settings);
     if (!sample.ok()) {
       model.errors.push_back(sample.status());
+      return;
+    }
+    status = CheckGptqZeros(*sample, settings->zeros, module.name, kZerosHint, findings_);
+    if (!status.ok()) {
+      model.errors.push_back(std::move(status));
       return;
     }
     if (settings->zeros == config_.settings.zeros) evidence_ += *sample;
@@ -135,9 +144,11 @@ class Reader {
     return {};
   }
 
-  Status CheckEvidence() const {
+  // All modules together, where each by itself is too small.
+  Status CheckEvidence() {
     return CheckGptqZeros(evidence_, config_.settings.zeros,
-                          FieldPath(config_.settings.where, "checkpoint_format"));
+                          FieldPath(config_.settings.where, "checkpoint_format"), kZerosHint,
+                          findings_);
   }
 
  private:

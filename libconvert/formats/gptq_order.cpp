@@ -122,7 +122,7 @@ void ReportGptqOrder(const GptqOrder& order, const ModuleTensors& module, const 
       findings.Add("order-present", module.name,
                    "the groups lie over reordered input channels (desc_act)");
       if (act_order) return;
-      findings.Add("gptq-order-undeclared", module.name,
+      findings.Add("order-undeclared", module.name,
                    "desc_act is false, but g_idx scatters the groups; the tensor wins");
       return;
   }

@@ -61,11 +61,29 @@ Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Gp
   return status;
 }
 
-// The width that the tensors were packed with: qzeros has N · bits / 32 columns, scales has N.
-std::optional<uint32_t> BitsOfTensors(const GptqShape& shape) {
-  for (const uint32_t bits : {2U, 3U, 4U, 8U}) {
-    const CodePacking packing{bits, false};
-    if (shape.qzeros->shape[1] == ZeroWordsFor(packing, shape.scales->shape[1])) return bits;
+// Could the tensors have been packed with so many bits? qzeros has N · bits / 32 columns, and the K
+// that qweight then holds makes as many groups as there are rows of scales.
+bool FitsWidth(const GptqSettings& settings, const GptqShape& shape, uint32_t bits) {
+  const CodePacking packing{bits, false};
+  const CodeUnit unit = UnitOf(packing);
+  const uint64_t rows = shape.qweight->shape[0];
+  if (shape.qzeros->shape[1] != ZeroWordsFor(packing, shape.scales->shape[1]) ||
+      rows % unit.stored_words != 0 || settings.group_size == 0) {
+    return false;
+  }
+  const std::optional<uint64_t> k = CheckedMul(rows / unit.stored_words, unit.codes);
+  if (!k) return false;
+  const uint64_t groups =
+      settings.group_size < 0 ? 1 : CeilDiv(*k, static_cast<uint64_t>(settings.group_size));
+  return shape.scales->shape[0] == groups;
+}
+
+// The width that the tensors were packed with: that of the config wherever it fits, because a few
+// channels fit several.
+std::optional<uint32_t> BitsOfTensors(const GptqSettings& settings, const GptqShape& shape) {
+  for (const uint32_t bits : {settings.bits, 4U, 8U, 2U, 3U}) {
+    const bool usual = bits == 2 || bits == 3 || bits == 4 || bits == 8;
+    if (usual && FitsWidth(settings, shape, bits)) return bits;
   }
   return std::nullopt;
 }
@@ -73,7 +91,8 @@ std::optional<uint32_t> BitsOfTensors(const GptqShape& shape) {
 Result<CodePacking> ChoosePacking(const ModuleTensors& module, const GptqSettings& settings,
                                   const GptqShape& shape) {
   CodePacking packing{settings.bits, settings.planar};
-  if (settings.bits_from_tensors) packing.bits = BitsOfTensors(shape).value_or(settings.bits);
+  if (settings.bits_from_tensors)
+    packing.bits = BitsOfTensors(settings, shape).value_or(settings.bits);
   const bool usual =
       packing.bits == 2 || packing.bits == 3 || packing.bits == 4 || packing.bits == 8;
   if (usual || (packing.planar && packing.bits >= 2 && packing.bits <= 8)) return packing;
@@ -153,8 +172,14 @@ Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, G
         .Id(FindingId("tensor-shape"));
   }
   shape.zero_words = shape.qzeros->shape[1];
+  // Exporters pad channels to a multiple of 32, no further: twice the words are another width.
+  constexpr uint64_t kPadding = 32;
   const uint64_t needed = ZeroWordsFor(shape.packing, shape.n);
-  if (shape.qzeros->shape[0] == shape.groups && shape.zero_words >= needed) return {};
+  const uint64_t padded = ZeroWordsFor(shape.packing, CeilDiv(shape.n, kPadding) * kPadding);
+  if (shape.qzeros->shape[0] == shape.groups && shape.zero_words >= needed &&
+      shape.zero_words <= padded) {
+    return {};
+  }
   return Malformed(checkpoint.Where(*shape.qzeros), "the zero points contradict scales and width")
       .Found(ShowShape(shape.qzeros->shape))
       .Expected(fmt::format("[{}, {}]: {} zero points of {} bits", shape.groups, needed, shape.n,

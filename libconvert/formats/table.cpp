@@ -6,6 +6,7 @@
 #include "formats/awq.h"
 #include "formats/compressed_tensors.h"
 #include "formats/foreign_methods.h"
+#include "formats/foreign_modules.h"
 #include "formats/format.h"
 #include "formats/fp8.h"
 #include "formats/gptq.h"
@@ -47,7 +48,10 @@ std::span<const Format> AllFormats() {
 
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   for (const Format& format : kFormats) {
-    if (format.detect(checkpoint)) return format.read(checkpoint);
+    if (!format.detect(checkpoint)) continue;
+    Result<QuantizedModel> model = format.read(checkpoint);
+    if (model.ok()) ReportForeignModules(checkpoint, *model);
+    return model;
   }
   const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
   if (!config.ok()) return config.status();

@@ -87,11 +87,21 @@ TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are s
     }
     CHECK(modules == 7);
     CAPTURE(pooled.Mean());
-    CHECK(CheckGptqZeros(pooled, c.zeros, "x").ok());
+    FindingTally findings;
+    CHECK(CheckGptqZeros(pooled, c.zeros, "x", "", findings).ok());
     const GptqZeros other = minus_one ? GptqZeros::kStored : GptqZeros::kMinusOne;
-    CheckError(
-        CheckGptqZeros(pooled, other, "config.json"), ErrorKind::kMalformed,
-        minus_one ? "set checkpoint_format to \"gptq\"" : "set checkpoint_format to \"gptq_v2\"");
+    CheckError(CheckGptqZeros(pooled, other, "config.json", "Set the other one", findings),
+               ErrorKind::kMalformed,
+               minus_one ? "declared as z (v2), but the weights say z - 1 (v1)"
+                         : "declared as z - 1 (v1), but the weights say z (v2)");
+    CHECK(findings.Take().empty());
+    // Between the two, but nearer to the other: worth a warning.
+    GptqZeroSample between{.weights = 10'000, .sum = minus_one ? 4'000 : 6'000};
+    CHECK(CheckGptqZeros(between, c.zeros, "x", "", findings).ok());
+    REQUIRE(findings.Take().size() == 1);
+    between.constant_of_other = true;
+    CheckError(CheckGptqZeros(between, c.zeros, "x", "", findings), ErrorKind::kMalformed,
+               "one zero point throughout");
   }
 }
 

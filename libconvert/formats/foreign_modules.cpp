@@ -1,0 +1,76 @@
+#include "formats/foreign_modules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "formats/module_tensors.h"
+
+namespace prepack {
+
+namespace {
+
+// Tensors that only quantized modules have.
+constexpr std::array<std::string_view, 6> kSuffixes = {
+    "qweight", "qzeros", "weight_packed", "weight_scale", "weight_scale_inv", "weight_zero_point"};
+
+bool IsCode(DType dtype) {
+  switch (dtype) {
+    case DType::kI8:
+    case DType::kU8:
+    case DType::kI32:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+    case DType::kF8E4M3Fnuz:
+    case DType::kF8E5M2Fnuz:
+    case DType::kF4:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// The tensor that shows that a module is quantized, or nullptr.
+const StoredTensor* Evidence(const ModuleTensors& module) {
+  for (const std::string_view suffix : kSuffixes) {
+    if (const StoredTensor* tensor = module.Find(suffix)) return tensor;
+  }
+  // Experts that are fused into one tensor keep their names: "gate_up_proj_scale_inv".
+  for (const auto& [suffix, tensor] : module.tensors) {
+    if (suffix.ends_with("_scale_inv") || suffix.ends_with("_packed")) return tensor;
+  }
+  const StoredTensor* weight = module.Find("weight");
+  return weight != nullptr && weight->shape.size() >= 2 && IsCode(weight->dtype) ? weight : nullptr;
+}
+
+}  // namespace
+
+void ReportForeignModules(const Checkpoint& checkpoint, QuantizedModel& model) {
+  // So many errors say enough; below, each module is looked up in them.
+  constexpr size_t kMaxErrors = 1000;
+  if (model.errors.size() > kMaxErrors) return;
+  std::set<std::string_view> used;  // tensors
+  for (const auto& linear : model.modules) {
+    used.insert(linear->source_tensors().begin(), linear->source_tensors().end());
+  }
+  for (const ModuleTensors& module : GroupByModule(checkpoint)) {
+    const StoredTensor* tensor = Evidence(module);
+    if (tensor == nullptr || used.contains(tensor->name)) continue;
+    const bool reported = std::ranges::any_of(model.errors, [&](const Status& error) {
+      return error.where().find(module.name) != std::string::npos;
+    });
+    if (reported) continue;
+    model.errors.push_back(
+        Malformed(checkpoint.Where(*tensor),
+                  fmt::format("the module is quantized, but not as {} stores it", model.format))
+            .Found(fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape)))
+            .Hint("Is the folder a mix of two checkpoints, or half converted?")
+            .Id(FindingId("module-foreign")));
+  }
+}
+
+}  // namespace prepack

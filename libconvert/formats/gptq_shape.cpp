@@ -153,6 +153,19 @@ std::string FittingGroupSize(uint64_t k, uint64_t groups) {
   return "No group size that divides K would fit";
 }
 
+// Some exporters pad channels to a multiple of 32, in qzeros only. What fits a wider code exactly
+// is no padding but another width.
+bool IsPadded(const GptqShape& shape, uint64_t needed) {
+  constexpr uint64_t kPadding = 32;
+  const uint64_t padded = ZeroWordsFor(shape.packing, CeilDiv(shape.n, kPadding) * kPadding);
+  if (shape.zero_words <= needed || shape.zero_words > padded) return false;
+  for (const uint32_t wider : {3U, 4U, 8U}) {
+    const bool fits = ZeroWordsFor({wider, false}, shape.n) == shape.zero_words;
+    if (!shape.packing.planar && wider > shape.packing.bits && fits) return false;
+  }
+  return true;
+}
+
 Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, GptqShape& shape) {
   if (settings.group_size != -1 && settings.group_size <= 0) {
     return Malformed(settings.where, "the group size is not positive")
@@ -172,12 +185,9 @@ Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, G
         .Id(FindingId("tensor-shape"));
   }
   shape.zero_words = shape.qzeros->shape[1];
-  // Exporters pad channels to a multiple of 32, no further: twice the words are another width.
-  constexpr uint64_t kPadding = 32;
   const uint64_t needed = ZeroWordsFor(shape.packing, shape.n);
-  const uint64_t padded = ZeroWordsFor(shape.packing, CeilDiv(shape.n, kPadding) * kPadding);
-  if (shape.qzeros->shape[0] == shape.groups && shape.zero_words >= needed &&
-      shape.zero_words <= padded) {
+  if (shape.qzeros->shape[0] == shape.groups &&
+      (shape.zero_words == needed || IsPadded(shape, needed))) {
     return {};
   }
   return Malformed(checkpoint.Where(*shape.qzeros), "the zero points contradict scales and width")

@@ -190,6 +190,18 @@ TEST_CASE("paths that are no checkpoint") {
   CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kMalformed, "found a FIFO");
 }
 
+TEST_CASE("one shard of several, without an index, is an incomplete download") {
+  const Sample sample;
+  const TempFolder folder;
+  const auto shard = sample.path() / "1.safetensors";
+  fs::copy_file(shard, folder / "model-00001-of-00002.safetensors");
+  CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kMalformed,
+             "one of several shards, and no index (found model-00001-of-00002.safetensors");
+  fs::rename(folder / "model-00001-of-00002.safetensors",
+             folder / "model-00001-of-00001.safetensors");
+  RequireOk(Checkpoint::Open(folder.path()).status());
+}
+
 TEST_CASE("weights in other files are refused by name") {
   const TempFolder folder;
   RequireOk(WriteTextFile(folder / "model.gguf", "GGUF"));

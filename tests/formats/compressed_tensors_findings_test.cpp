@@ -116,6 +116,15 @@ const std::vector<Case>& Cases() {
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
        },
        kExampleModule, "the index of groups keeps the natural order"},
+      {"a group index in natural order, two by two", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back({kExampleModule + ".weight_g_idx",
+                              "I64",
+                              {16},
+                              Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
+         Config(t)["config_groups"]["group_0"]["weights"]["actorder"] = "group";
+       },
+       kExampleModule, "the index of groups keeps the natural order"},
       {"a group index that was never set", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",

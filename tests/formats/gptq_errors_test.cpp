@@ -55,6 +55,14 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
       {"twice", [](auto& c) { AddPart(c, "weight"); }, malformed, "weight-twice", "stored twice"},
       {"adapter tensor", [](auto& c) { AddPart(c, "lora_A"); }, unsupported, "adapter-unsupported",
        "low-rank adapters"},
+      {"zero points of twice the width",
+       [](auto& c) {
+         TestTensor& zeros = Part(c, "qzeros");
+         const auto bytes = zeros.bytes;
+         zeros.bytes.insert(zeros.bytes.end(), bytes.begin(), bytes.end());
+         zeros.shape[1] *= 2;
+       },
+       malformed, "tensor-shape", "the zero points contradict scales and width"},
       {"Marlin tensors",
        [](auto& c) {
          AddPart(c, "B");

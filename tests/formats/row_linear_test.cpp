@@ -219,6 +219,22 @@ TEST_CASE("Codes of 1 to 8 bits in bytes read as they were written") {
   }
 }
 
+TEST_CASE("More stacked experts than any model has are refused") {
+  Sample s;
+  s.n = 1;
+  s.k = 8;
+  s.experts = 8193;
+  s.codes.assign(s.experts * 8, 1);
+  s.zero_points.assign(s.experts, 8);
+  s.scales.assign(s.experts, 1.0F);
+  const testing::TempFolder folder;
+  Bytes(s).Write(folder.path());
+  const Result<testing::OpenedModel> opened = testing::OpenModel(folder.path());
+  REQUIRE_FALSE(opened.ok());
+  CHECK(opened.status().kind() == ErrorKind::kUnsupported);
+  CHECK(opened.status().what() == "too many stacked experts");
+}
+
 TEST_CASE("Bits in padding are counted, and change nothing else") {
   SplitMix64 random(24);
   size_t padded = 0;

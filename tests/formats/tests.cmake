@@ -15,6 +15,7 @@ prepack_add_tests(formats
   compressed_tensors_truth_test.cpp
   finding_tally_test.cpp
   finding_test.cpp
+  foreign_modules_test.cpp
   fp8_test.cpp
   gptq_errors_test.cpp
   gptq_linear_test.cpp

@@ -113,7 +113,7 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
 
 Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   // One system call costs about as much as copying this many bytes.
-  constexpr uint64_t kWorthACall = 16 * 1024;
+  constexpr uint64_t kWorthACall = uint64_t{16} * 1024;
   if (runs.runs == 1 || runs.stride == runs.run_bytes) return ReadAt(runs.offset, out);
   if (runs.run_bytes >= kWorthACall) {
     for (uint64_t run = 0; run < runs.runs; ++run) {

@@ -15,7 +15,7 @@ namespace {
 
 // The copy that this thread is doing. The handler runs on the same thread, in the middle of it.
 struct CopyUnderWay {
-  const std::byte* begin = nullptr;  // of the mapping
+  std::byte* begin = nullptr;  // of the mapping, and so of a page
   const std::byte* end = nullptr;
   std::atomic<bool>* broken = nullptr;
 };
@@ -28,9 +28,9 @@ void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
   const CopyUnderWay copy = copy_under_way;
   if (signal == SIGBUS && copy.broken != nullptr && address >= copy.begin && address < copy.end) {
-    const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const auto number = reinterpret_cast<uintptr_t>(address);
-    void* page = reinterpret_cast<void*>(number / page_bytes * page_bytes);
+    const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const auto offset = static_cast<size_t>(address - copy.begin);
+    void* page = copy.begin + offset / page_bytes * page_bytes;
     const int saved_errno = errno;
     void* zeros = mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved_errno;

@@ -30,7 +30,7 @@ void UnpackGemvFastScalar(const uint8_t* stored, size_t chunks, uint8_t* unpacke
       const uint64_t lower = Transpose(LoadQuarter(from));      // numbers 0 … 3
       const uint64_t upper = Transpose(LoadQuarter(from + 8));  // numbers 4 … 7
       // Nibble i of the numbers: inputs 8·i …, four from each half.
-      for (unsigned i = 0; i < 4; ++i) {
+      for (size_t i = 0; i < 4; ++i) {
         to[4 * i] = static_cast<uint8_t>(lower >> (16 * i));
         to[4 * i + 1] = static_cast<uint8_t>(lower >> (16 * i + 8));
         to[4 * i + 2] = static_cast<uint8_t>(upper >> (16 * i));

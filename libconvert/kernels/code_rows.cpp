@@ -35,7 +35,7 @@ uint32_t PackedCode(const CodePacking& packing, std::span<const uint32_t> words,
   if (!in_planes) return BitsAt(words, i * bits, bits);
   const std::span<const uint32_t> unit = words.subspan(i / 32 * bits, bits);
   uint32_t code = 0;
-  uint32_t below = 0;  // bits in the planes before this one; a plane of w bits takes w words
+  uint64_t below = 0;  // bits in the planes before this one; a plane of w bits takes w words
   for (const uint32_t width : {4U, 2U, 1U}) {
     if ((bits & width) == 0) continue;
     code |= BitsAt(unit, below * 32 + i % 32 * width, width) << below;

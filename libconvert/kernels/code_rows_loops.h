@@ -10,7 +10,7 @@ namespace prepack {
 namespace {  // NOLINT(google-build-namespaces): see above
 
 // Ones in the lowest `run` bits of every `stride` bits.
-consteval uint32_t Comb(uint32_t run, uint32_t stride) {
+constexpr uint32_t Comb(uint32_t run, uint32_t stride) {
   uint32_t mask = 0;
   for (uint32_t bit = 0; bit < 32; ++bit) mask |= bit % stride < run ? 1U << bit : 0U;
   return mask;

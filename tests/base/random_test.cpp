@@ -34,7 +34,7 @@ TEST_CASE("Below stays below and reaches every value") {
   CHECK(SplitMix64(0).Below(100) == 88);
 }
 
-TEST_CASE("Uniform is in [0, 1), with 53 bits") {
+TEST_CASE("Uniform is from 0 to below 1, with 53 bits") {
   CHECK(SplitMix64(0).Uniform() == static_cast<double>(0xE220A8397B1DCDAFULL >> 11) * 0x1p-53);
   SplitMix64 random(2);
   double sum = 0;

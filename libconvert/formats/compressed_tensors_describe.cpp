@@ -1,5 +1,4 @@
 #include "formats/compressed_tensors_describe.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +10,7 @@
 #include "base/checked.h"
 #include "formats/compressed_tensors_pack.h"
 #include "formats/compressed_tensors_scheme.h"
+#include "formats/finding.h"
 #include "formats/module_tensors.h"
 #include "formats/row_linear.h"
 

@@ -1,13 +1,13 @@
 #include "formats/compressed_tensors_module.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <array>
-#include <map>
 #include <string>
 #include <utility>
+
+#include "formats/finding.h"
 
 namespace prepack {
 
@@ -158,30 +158,22 @@ std::string_view CtModule::SuffixOf(const StoredTensor& tensor) const {
 }
 
 std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint) {
-  // Not by runs of neighbours: "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
-  std::map<std::string_view, CtModule> modules;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    const std::string_view full = tensor.name;
-    const size_t dot = full.rfind('.');
-    const std::string_view prefix =
-        dot == std::string_view::npos ? std::string_view() : full.substr(0, dot);
-    CtModule& module = modules[prefix];
-    module.name = prefix;
-    if (const Member member = MemberOf(module.SuffixOf(tensor))) {
-      module.*member = &tensor;
-    } else {
-      module.others.push_back(&tensor);
+  std::vector<CtModule> modules;
+  for (const ModuleTensors& group : GroupByModule(checkpoint)) {
+    CtModule& module = modules.emplace_back();
+    module.name = group.name;
+    for (const auto& [suffix, tensor] : group.tensors) {
+      if (const Member member = MemberOf(suffix)) {
+        module.*member = tensor;
+      } else {
+        module.others.push_back(tensor);
+      }
     }
-  }
-  std::vector<CtModule> list;
-  list.reserve(modules.size());
-  for (auto& [prefix, module] : modules) {
     // The name is that of another format, but the numbers multiply like any scale. Who stores both
     // means something else by it.
     if (module.scale == nullptr) module.scale = module.scale_inv;
-    list.push_back(std::move(module));
   }
-  return list;
+  return modules;
 }
 
 std::string_view CtStorageName(CtStorage storage) {

@@ -1,5 +1,4 @@
 #include "formats/compressed_tensors_pack.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "formats/finding.h"
 #include "formats/module_tensors.h"
 
 namespace prepack {

@@ -1,9 +1,10 @@
 #include "formats/compressed_tensors_scheme.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
 #include <string>
+
+#include "formats/finding.h"
 
 namespace prepack {
 

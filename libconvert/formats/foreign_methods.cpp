@@ -1,9 +1,10 @@
 #include "formats/foreign_methods.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
 #include <array>
+
+#include "formats/finding.h"
 
 namespace prepack {
 

@@ -1,11 +1,11 @@
 #include "formats/gptq_config.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "formats/finding.h"
 #include "formats/gptq_declaration.h"
 #include "formats/json_fields.h"
 #include "formats/module_match.h"

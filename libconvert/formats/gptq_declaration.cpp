@@ -1,5 +1,4 @@
 #include "formats/gptq_declaration.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/finding.h"
 #include "formats/json_fields.h"
 
 namespace prepack {

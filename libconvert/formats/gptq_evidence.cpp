@@ -1,5 +1,4 @@
 #include "formats/gptq_evidence.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "formats/finding.h"
 #include "formats/gptq_order.h"
 #include "formats/gptq_shape.h"
 

@@ -1,5 +1,4 @@
 #include "formats/gptq_linear.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "formats/finding.h"
 #include "formats/gptq_zeros.h"
 
 namespace prepack {

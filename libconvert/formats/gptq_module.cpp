@@ -1,5 +1,4 @@
 #include "formats/gptq_module.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "base/isa.h"
+#include "formats/finding.h"
 #include "formats/gptq_linear.h"
 #include "formats/gptq_order.h"
 #include "formats/gptq_shape.h"

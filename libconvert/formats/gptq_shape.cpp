@@ -1,5 +1,4 @@
 #include "formats/gptq_shape.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "formats/finding.h"
 
 namespace prepack {
 

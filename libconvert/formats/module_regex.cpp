@@ -1,5 +1,4 @@
 #include "formats/module_regex.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <array>
 #include <utility>
 
+#include "formats/finding.h"
 #include "formats/python_regex.h"
 
 namespace prepack {

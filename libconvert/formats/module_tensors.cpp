@@ -1,11 +1,12 @@
 #include "formats/module_tensors.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+
+#include "formats/finding.h"
 
 namespace prepack {
 

@@ -1,5 +1,4 @@
 #include "formats/quantization_config.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/finding.h"
 #include "formats/json_fields.h"
 
 namespace prepack {

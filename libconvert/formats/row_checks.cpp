@@ -1,5 +1,4 @@
 #include "formats/row_checks.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 #include <numeric>
 
 #include "base/checked.h"
+#include "formats/finding.h"
 #include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
 
@@ -83,6 +83,12 @@ Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& 
 }
 
 }  // namespace
+
+uint32_t LoadLittleWord(const std::byte* bytes) {
+  uint32_t word = 0;
+  for (uint32_t i = 0; i < 4; ++i) word |= std::to_integer<uint32_t>(bytes[i]) << (8 * i);
+  return word;
+}
 
 int64_t LoadLittleInt(std::span<const std::byte> bytes) {
   uint64_t value = 0;

@@ -55,6 +55,9 @@ constexpr int SignedByte(uint8_t byte) {
   return (byte ^ 0x80) - 0x80;
 }
 
+// A little-endian word of 32 bits.
+uint32_t LoadLittleWord(const std::byte* bytes);
+
 // A little-endian signed integer of 4 or 8 bytes.
 int64_t LoadLittleInt(std::span<const std::byte> bytes);
 

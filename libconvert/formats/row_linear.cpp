@@ -1,5 +1,4 @@
 #include "formats/row_linear.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "formats/finding.h"
 #include "formats/row_checks.h"
 
 namespace prepack {
@@ -14,12 +14,6 @@ namespace prepack {
 namespace {
 
 constexpr uint32_t kWordBits = 32;
-
-uint32_t LoadWord(const std::byte* bytes) {
-  uint32_t word = 0;
-  for (uint32_t i = 0; i < 4; ++i) word |= std::to_integer<uint32_t>(bytes[i]) << (8 * i);
-  return word;
-}
 
 // Field `index` of a column of 32-bit little-endian words that lie `stride` bytes apart.
 uint32_t Field(RowCodes stored, uint32_t bits, const std::byte* column, uint64_t stride,
@@ -30,8 +24,8 @@ uint32_t Field(RowCodes stored, uint32_t bits, const std::byte* column, uint64_t
                              : index * bits;
   const std::byte* word = column + first / kWordBits * stride;
   const auto shift = static_cast<uint32_t>(first % kWordBits);
-  uint32_t value = LoadWord(word) >> shift;
-  if (shift + bits > kWordBits) value |= LoadWord(word + stride) << (kWordBits - shift);
+  uint32_t value = LoadLittleWord(word) >> shift;
+  if (shift + bits > kWordBits) value |= LoadLittleWord(word + stride) << (kWordBits - shift);
   return value & ((1U << bits) - 1);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "formats/row_checks.h"
 #include "formats/row_linear.h"
 
 namespace prepack {
@@ -31,12 +32,6 @@ bool HasPadding(RowCodes stored, uint32_t bits, uint64_t count) {
   return count * bits % kWordBits != 0;
 }
 
-uint32_t LittleWord(const std::byte* bytes) {
-  uint32_t word = 0;
-  for (uint32_t i = 0; i < 4; ++i) word |= std::to_integer<uint32_t>(bytes[i]) << (8 * i);
-  return word;
-}
-
 }  // namespace
 
 Result<uint64_t> RowLinear::CountStrayBits() const {
@@ -51,7 +46,7 @@ Result<uint64_t> RowLinear::CountStrayBits() const {
       if (!status.ok()) return status;
       for (uint64_t w = 0; w < row_bytes_ / 4; ++w) {
         const uint32_t unused = UnusedBits(stored, bits, k_, w);
-        stray += static_cast<uint64_t>(std::popcount(LittleWord(row.data() + 4 * w) & unused));
+        stray += static_cast<uint64_t>(std::popcount(LoadLittleWord(row.data() + 4 * w) & unused));
       }
     }
   }
@@ -65,7 +60,7 @@ Result<uint64_t> RowLinear::CountStrayBits() const {
         checkpoint().Read(*parts_.zero_point, (parts_.expert * rows + r) * row.size(), row);
     if (!status.ok()) return status;
     for (uint64_t g = 0; g < groups(); ++g) {
-      stray += static_cast<uint64_t>(std::popcount(LittleWord(row.data() + 4 * g) & unused));
+      stray += static_cast<uint64_t>(std::popcount(LoadLittleWord(row.data() + 4 * g) & unused));
     }
   }
   return stray;

@@ -1,5 +1,4 @@
 #include "formats/stored_linear.h"
-#include "formats/finding.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/float_convert.h"
+#include "formats/finding.h"
 
 namespace prepack {
 

@@ -23,7 +23,7 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, const Secon
                  uint32_t width, uint64_t groups, std::vector<int>& zeros) {
   const Result<const StoredTensor*> stored = SecondTensor(source, wanted.module + ".qzeros");
   if (!stored.ok()) return stored.status();
-  if (meaning.minus_one && width == 3 && !meaning.wraps) {
+  if (meaning.minus_one && width == 3) {
     return Unsupported(source.Where(**stored), "zero points of 3 bits that are stored as z - 1");
   }
   const bool matrix = (*stored)->shape.size() == 2;
@@ -38,13 +38,11 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, const Secon
   for (uint64_t g = 0; g < groups; ++g) {
     Status status = ReadSecond(source, **stored, {g, 1, 0, line_words}, line);
     if (!status.ok()) return status;
-    if (meaning.minus_one && !meaning.wraps) {
+    if (meaning.minus_one) {
       for (uint32_t& word : line) word += ones;
     }
-    const uint32_t add = meaning.minus_one && meaning.wraps ? 1 : 0;
     for (uint64_t row = 0; row < wanted.rows; ++row) {
-      const uint32_t field = Field(line, 0, 1, wanted.n0 + row, width) + add;
-      zeros[g * wanted.rows + row] = static_cast<int>(field & ((1U << width) - 1));
+      zeros[g * wanted.rows + row] = static_cast<int>(Field(line, 0, 1, wanted.n0 + row, width));
     }
   }
   return {};

@@ -8,7 +8,8 @@
 //     z[g, n]    = bits [b·n, b·n + b) of the words qzeros[g, …], + 1 where z − 1 is stored;
 //                  2^(b − 1) where the scheme is symmetric
 //
-// for groups that lie in the natural order.
+// for groups that lie in the natural order. A stored −1 borrows from the fields above it in its
+// word; fields of 3 bits cross words, so asymmetric ones of z − 1 are kUnsupported.
 
 #include "verify/second_decoder_formats.h"
 
@@ -18,9 +19,6 @@ namespace prepack {
 struct SecondZeros {
   bool symmetric = true;
   bool minus_one = true;
-  // z − 1 wraps within its field. Else a zero point of 0 borrows from the fields above it in its
-  // word, which fields of 3 bits, that cross words, make undecodable.
-  bool wraps = false;
 };
 
 Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,

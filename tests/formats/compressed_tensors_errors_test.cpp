@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "catch.h"
 #include "formats/ct_example.h"
+#include "formats/defects.h"
 #include "formats/read_helpers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -22,37 +23,11 @@ using testing::ExampleWeights;
 using testing::Hex;
 using testing::Int64s;
 using testing::kExampleModule;
-using testing::OpenedModel;
 using testing::SymmetricExample;
 using testing::TestCheckpoint;
 using testing::TestTensor;
 
 const std::string kFile = "model.safetensors: tensor " + kExampleModule;
-
-// Opens the checkpoint and reads all of its numbers; the first error.
-Status ReadAll(const std::filesystem::path& folder) {
-  const Result<OpenedModel> opened = testing::OpenModel(folder);
-  if (!opened.ok()) return opened.status();
-  for (const auto& module : opened->model.modules) {
-    const PanelRange all{0, module->n(), 0, module->k()};
-    std::vector<std::byte> codes(PanelBytes(CodeType::kU4, all));
-    Status status = module->ReadCodes(all, codes);
-    if (!status.ok()) return status;
-    std::vector<float> scales(module->n() * module->groups());
-    status = module->ReadScales(0, module->n(), scales);
-    if (!status.ok()) return status;
-    std::vector<uint8_t> zero_points(scales.size());
-    status = module->ReadZeroPoints(0, module->n(), zero_points);
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
-Status ReadAll(const TestCheckpoint& stored) {
-  const testing::TempFolder folder;
-  stored.Write(folder.path());
-  return ReadAll(folder.path());
-}
 
 TestTensor& Part(TestCheckpoint& stored, const std::string& suffix) {
   return stored.At(kExampleModule + "." + suffix);
@@ -102,9 +77,9 @@ void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
   for (const Defect& defect : defects) {
     INFO(defect.name);
     TestCheckpoint stored = defect.good();
-    testing::RequireOk(ReadAll(stored));
+    testing::RequireOk(testing::ReadEverything(stored));
     defect.break_it(stored);
-    CheckError(ReadAll(stored), kind, defect.text);
+    CheckError(testing::ReadEverything(stored), kind, defect.text);
   }
 }
 
@@ -472,7 +447,7 @@ TEST_CASE("A byte changed anywhere gives another model or an error of the input,
       bad[i] =
           static_cast<char>(random.Below(2) == 0 ? random.Below(256) : 0x20 + random.Below(0x5F));
       std::ofstream(folder / name, std::ios::binary) << bad;
-      const Status status = ReadAll(folder.path());
+      const Status status = testing::ReadEverything(folder.path());
       if (status.ok()) continue;
       ++refused;
       INFO(name << " byte " << i << ": " << status.ToString());
@@ -480,14 +455,14 @@ TEST_CASE("A byte changed anywhere gives another model or an error of the input,
     }
     std::ofstream(folder / name, std::ios::binary) << good;
   }
-  testing::RequireOk(ReadAll(folder.path()));
+  testing::RequireOk(testing::ReadEverything(folder.path()));
   CHECK(refused > 500);
 }
 
 TEST_CASE("A file that shrinks after it was opened is an error of the read") {
   const testing::TempFolder folder;
   SymmetricExample().Write(folder.path());
-  const OpenedModel opened = testing::MustOpen(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
   std::filesystem::resize_file(folder / "model.safetensors", 8);
   std::vector<float> scales(8);
   const Status status = opened.Module(kExampleModule).ReadScales(0, 4, scales);

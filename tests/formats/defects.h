@@ -5,6 +5,7 @@
 // user sees.
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,8 @@
 namespace prepack::testing {
 
 // Opens the checkpoint and reads all of its numbers; the first error.
-inline Status ReadEverything(const TestCheckpoint& stored) {
-  const TempFolder folder;
-  stored.Write(folder.path());
-  const Result<OpenedModel> opened = OpenModel(folder.path());
+inline Status ReadEverything(const std::filesystem::path& folder) {
+  const Result<OpenedModel> opened = OpenModel(folder);
   if (!opened.ok()) return opened.status();
   for (const auto& module : opened->model.modules) {
     const PanelRange all{0, module->n(), 0, module->k()};
@@ -35,6 +34,12 @@ inline Status ReadEverything(const TestCheckpoint& stored) {
     if (!status.ok()) return status;
   }
   return {};
+}
+
+inline Status ReadEverything(const TestCheckpoint& stored) {
+  const TempFolder folder;
+  stored.Write(folder.path());
+  return ReadEverything(folder.path());
 }
 
 struct FormatDefect {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "formats/defects.h"
 #include "formats/read_helpers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -46,23 +47,6 @@ TestCheckpoint Static() {
   stored.tensors.push_back({kModule + ".weight_scale", "BF16", {1}, Hex("00 40")});
   stored.tensors.push_back({kModule + ".input_scale", "F32", {}, Hex("00 00 00 3f")});
   return stored;
-}
-
-Status ReadStatus(const TestCheckpoint& stored) {
-  const testing::TempFolder folder;
-  stored.Write(folder.path());
-  const Result<testing::OpenedModel> opened = testing::OpenModel(folder.path());
-  if (!opened.ok()) return opened.status();
-  for (const auto& module : opened->model.modules) {
-    const PanelRange all{0, module->n(), 0, module->k()};
-    std::vector<std::byte> codes(PanelBytes(module->scheme().code, all));
-    Status status = module->ReadCodes(all, codes);
-    if (!status.ok()) return status;
-    std::vector<float> scales(module->n() * module->groups());
-    status = module->ReadScales(0, module->n(), scales);
-    if (!status.ok()) return status;
-  }
-  return {};
 }
 
 TEST_CASE("FP8 blocks of any size are scaled block by block") {
@@ -153,9 +137,9 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
   for (const Defect& defect : defects) {
     INFO(defect.name);
     TestCheckpoint stored = defect.good();
-    testing::RequireOk(ReadStatus(stored));
+    testing::RequireOk(testing::ReadEverything(stored));
     defect.break_it(stored);
-    CheckError(ReadStatus(stored), defect.kind, defect.text);
+    CheckError(testing::ReadEverything(stored), defect.kind, defect.text);
   }
 }
 

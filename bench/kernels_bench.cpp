@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "canonical/panel_shape.h"
 #include "layouts/table.h"
 
 namespace {
@@ -32,6 +33,15 @@ PackRequest Module() {
   request.n = kChannels;
   request.k = kChannels;
   return request;
+}
+
+uint64_t PanelRows(const Layout& layout) {
+  return prepack::PanelRowsFor(Module().scheme.code, kChannels, layout.rows_multiple);
+}
+
+// All of K for so many bytes.
+prepack::StripPanel Panel(size_t bytes) {
+  return {.rows = bytes / (kChannels / 2), .k0 = 0, .cols = kChannels};
 }
 
 // Source and destination. Large allocations start at the same offset in their pages, and there some
@@ -80,8 +90,8 @@ void Copy(benchmark::State& state, uint64_t rows, uint64_t panel_rows) {
 void Pack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows) {
   const PackRequest request = Module();
   Buffers buffers(rows * kChannels / 2);
-  ForPanels(state, rows, layout.panel_rows(request), [&](size_t offset, size_t bytes) {
-    layout.pack_codes(request, isa, bytes / (kChannels / 2), buffers.From(offset, bytes),
+  ForPanels(state, rows, PanelRows(layout), [&](size_t offset, size_t bytes) {
+    layout.pack_codes(request, isa, Panel(bytes), buffers.From(offset, bytes),
                       buffers.To(offset, bytes));
   });
 }
@@ -89,8 +99,8 @@ void Pack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows)
 void Unpack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows) {
   const PackRequest request = Module();
   Buffers buffers(rows * kChannels / 2);
-  ForPanels(state, rows, layout.panel_rows(request), [&](size_t offset, size_t bytes) {
-    layout.unpack_codes(request, isa, bytes / (kChannels / 2), buffers.From(offset, bytes),
+  ForPanels(state, rows, PanelRows(layout), [&](size_t offset, size_t bytes) {
+    layout.unpack_codes(request, isa, Panel(bytes), buffers.From(offset, bytes),
                         buffers.To(offset, bytes));
   });
 }
@@ -101,7 +111,7 @@ struct Size {
 };
 
 std::vector<Size> Sizes() {
-  return {{"panel", prepack::AllLayouts().front().panel_rows(Module())}, {"module", kChannels}};
+  return {{"panel", PanelRows(prepack::AllLayouts().front())}, {"module", kChannels}};
 }
 
 void RegisterAll() {

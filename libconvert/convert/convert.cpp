@@ -115,7 +115,7 @@ Status Conversion::RunTask(const WorkList<TaskKind>::Task& task,
   switch (task.kind) {
     case TaskKind::kCodes:
       status = packers[task.unit].PackCodes(task.begin, count, buffers);
-      progress_.Add(buffers.panel.size());
+      progress_.Add(buffers.packed.size());
       break;
     case TaskKind::kScales:
       status = packers[task.unit].PackScales(task.begin, count, buffers);

@@ -8,9 +8,9 @@ namespace prepack {
 
 uint64_t ScaleRows(const Layout& layout, const PackRequest& request) {
   constexpr uint64_t kBufferBytes = 1 << 20;
-  const uint64_t panel_rows = layout.panel_rows(request);
+  const uint64_t multiple = layout.rows_multiple;
   const uint64_t rows = kBufferBytes / sizeof(float) / request.groups();
-  return std::max(panel_rows, rows / panel_rows * panel_rows);
+  return std::max(multiple, rows / multiple * multiple);
 }
 
 ModulePacker::ModulePacker(const ModulePlan& module, const PackedModuleOutput& output,
@@ -19,17 +19,21 @@ ModulePacker::ModulePacker(const ModulePlan& module, const PackedModuleOutput& o
       output_(output),
       writers_(writers),
       isa_(isa),
-      code_rows_(module.chosen->panel_rows(module.request)),
+      panel_(PanelShapeFor(*module.linear, module.chosen->rows_multiple)),
       scale_rows_(ScaleRows(*module.chosen, module.request)) {}
 
 Status ModulePacker::PackCodes(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
-  const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = module_.linear->k()};
-  buffers.panel.resize(PanelBytes(module_.linear->scheme().code, range));
-  if (Status status = module_.linear->ReadCodes(range, buffers.panel); !status.ok()) return status;
-
   const Placement placement = module_.chosen->place(module_.request, PartRole::kWeight, n0, rows);
   buffers.packed.resize(placement.bytes());
-  module_.chosen->pack_codes(module_.request, isa_, rows, buffers.panel, buffers.packed);
+  const uint64_t k = module_.linear->k();
+  for (uint64_t k0 = 0; k0 < k; k0 += panel_.cols) {
+    const PanelRange range{.n0 = n0, .rows = rows, .k0 = k0, .cols = std::min(panel_.cols, k - k0)};
+    buffers.panel.resize(PanelBytes(module_.linear->scheme().code, range));
+    Status status = module_.linear->ReadCodes(range, buffers.panel);
+    if (!status.ok()) return status;
+    module_.chosen->pack_codes(module_.request, isa_, {.rows = rows, .k0 = k0, .cols = range.cols},
+                               buffers.panel, buffers.packed);
+  }
   return WritePart(PartRole::kWeight, placement, buffers.packed);
 }
 

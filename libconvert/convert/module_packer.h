@@ -1,7 +1,7 @@
 #ifndef PREPACK_CONVERT_MODULE_PACKER_H_
 #define PREPACK_CONVERT_MODULE_PACKER_H_
 
-// Packs one module panel by panel: from the reader, through the layout, to its place in the output.
+// Packs one module strip by strip: from the reader, through the layout, to its place in the output.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 #include "base/isa.h"
 #include "base/status.h"
+#include "canonical/panel_shape.h"
 #include "container/safetensors_writer.h"
 #include "convert/output_shards.h"
 #include "convert/plan.h"
 
 namespace prepack {
 
-// Scratch memory of one thread, reused from panel to panel.
+// Scratch memory of one thread, reused from strip to strip.
 struct PanelBuffers {
   std::vector<std::byte> panel;
   std::vector<std::byte> packed;
@@ -31,7 +32,7 @@ class ModulePacker {
 
   uint64_t n() const { return module_.linear->n(); }
   // Rows to hand to PackCodes and PackScales at a time; only the last call may have fewer.
-  uint64_t code_rows() const { return code_rows_; }
+  uint64_t code_rows() const { return panel_.rows; }
   uint64_t scale_rows() const { return scale_rows_; }
 
   // Packs the codes (the scales and zero points) of output channels [n0, n0 + rows). Calls for
@@ -49,12 +50,12 @@ class ModulePacker {
   const PackedModuleOutput& output_;
   std::vector<SafetensorsWriter>& writers_;
   Isa isa_;
-  uint64_t code_rows_;
+  PanelShape panel_;
   uint64_t scale_rows_;
 };
 
-// Rows of scales [rows, G] to handle at a time, a multiple of the layout's panel rows: about 1 MiB
-// of f32, so that the runs that a transposing layout writes are long.
+// Rows of scales [rows, G] to handle at a time, a multiple of the layout's rows_multiple: about 1
+// MiB of f32, so that the runs that a transposing layout writes are long.
 uint64_t ScaleRows(const Layout& layout, const PackRequest& request);
 
 }  // namespace prepack

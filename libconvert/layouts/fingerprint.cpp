@@ -46,7 +46,8 @@ void HashPart(const Layout& layout, const PackRequest& request, const ProbeModul
   std::vector<std::byte> packed(layout.place(request, part.role, 0, request.n).bytes());
   switch (part.role) {
     case PartRole::kWeight:
-      layout.pack_codes(request, isa, request.n, probe.codes, packed);
+      layout.pack_codes(request, isa, {.rows = request.n, .k0 = 0, .cols = request.k}, probe.codes,
+                        packed);
       break;
     case PartRole::kScale:
       // The probe's scales fit every dtype, so this cannot fail; if it did, the bytes stay zero and

@@ -5,9 +5,10 @@
 // closed form, and one row in the table (table.h) that plan, convert, verify, `prepack targets`,
 // tests, benchmarks and docs all use. The bytes of a layout never change under one (id, version).
 //
-// Packing goes panel by panel. A layout says which panels it wants, and for each panel where the
-// packed bytes of each part lie: as `runs` runs of `run_bytes` bytes, `stride` apart. Panels are
-// independent, so any thread can pack any of them, and unpacking is the exact inverse.
+// Packing goes strip by strip: some output channels, all input channels. A layout says where the
+// packed bytes of a strip lie in each part: as `runs` runs of `run_bytes` bytes, `stride` apart.
+// Strips are independent, so any thread can pack any of them. The codes of a strip come in panels,
+// one or several along K (canonical/panel_shape.h). Unpacking is the exact inverse.
 
 #include <cstddef>
 #include <cstdint>
@@ -60,8 +61,8 @@ struct PartSpec {
   std::vector<uint64_t> shape;
 };
 
-// Where the packed bytes of a panel lie inside a part: run r covers bytes
-// [offset + r · stride, + run_bytes). The packed buffer of a panel holds the runs back to back.
+// Where the packed bytes of a strip lie inside a part: run r covers bytes
+// [offset + r · stride, + run_bytes). The packed buffer of a strip holds the runs back to back.
 struct Placement {
   uint64_t offset = 0;
   uint64_t run_bytes = 0;
@@ -69,6 +70,14 @@ struct Placement {
   uint64_t stride = 0;  // 0 when runs == 1
 
   uint64_t bytes() const { return run_bytes * runs; }
+};
+
+// The piece of a strip that is packed at a time: all of its rows by input channels [k0, k0 + cols).
+// k0 is a multiple of kPanelColsMultiple, and so is cols unless it reaches the end of K.
+struct StripPanel {
+  uint64_t rows = 0;
+  uint64_t k0 = 0;
+  uint64_t cols = 0;
 };
 
 struct Layout {
@@ -86,17 +95,16 @@ struct Layout {
   Eligibility (*eligible)(const PackRequest& request);
   // The tensors of the packed module. Like all functions below, requires eligible(request).ok.
   std::vector<PartSpec> (*parts)(const PackRequest& request);
-  // Output channels per panel of codes: full panels of `rows` rows and all of K are asked for, the
-  // last one may be shorter. Chosen so that a panel is about 128 KiB.
-  uint64_t (*panel_rows)(const PackRequest& request);
-  // Where rows [n0, n0 + rows) of a part go. n0 is a multiple of panel_rows.
+  // Strips begin at multiples of this many output channels.
+  uint64_t rows_multiple;
+  // Where rows [n0, n0 + rows) of a part go. n0 is a multiple of rows_multiple.
   Placement (*place)(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows);
 
-  // Packs codes: panel (PanelBytes bytes, rows × all of K) to `packed` (place().bytes()).
-  // unpack_codes is the inverse. Both write every byte of their output.
-  void (*pack_codes)(const PackRequest& request, Isa isa, uint64_t rows,
+  // Packs a panel of codes (PanelBytes bytes) into its place in the strip (place().bytes() bytes).
+  // unpack_codes is the inverse. The panels of a strip together write every byte of it.
+  void (*pack_codes)(const PackRequest& request, Isa isa, const StripPanel& range,
                      std::span<const std::byte> panel, std::span<std::byte> packed);
-  void (*unpack_codes)(const PackRequest& request, Isa isa, uint64_t rows,
+  void (*unpack_codes)(const PackRequest& request, Isa isa, const StripPanel& range,
                        std::span<const std::byte> packed, std::span<std::byte> panel);
 
   // Packs scales [rows, G] f32 in the layout's scale dtype, rounded to nearest even, and back.

@@ -1,7 +1,6 @@
 #include "layouts/vllm_wna16.h"
 
 #include "kernels/nibble_transpose.h"
-#include "layouts/panel_rows.h"
 #include "layouts/rules.h"
 #include "layouts/scale_convert.h"
 
@@ -9,6 +8,7 @@ namespace prepack {
 namespace {
 
 static_assert(kWna16Block == kTransposeRows);
+constexpr uint64_t kWordBytes = kWna16Block / 2;  // the codes of a block for one input channel
 
 Eligibility EvenGroups(const PackRequest& request) {
   const uint64_t group_size = request.scheme.group_size;
@@ -45,10 +45,6 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
   return parts;
 }
 
-uint64_t PanelRows(const PackRequest& request) {
-  return PanelRowsFor(request.scheme.code, request.k, kWna16Multiple);
-}
-
 Placement Place(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
   switch (role) {
     case PartRole::kWeight:  // whole blocks of 16 channels lie back to back
@@ -76,21 +72,23 @@ uint8_t* Bytes(std::span<std::byte> span) {
 }
 
 // Wna16WeightNibble, block by block: nibble (k, n % 16) of a block is nibble n % 16 of its word k.
-void PackCodes(const PackRequest& request, Isa isa, uint64_t rows, std::span<const std::byte> panel,
-               std::span<std::byte> packed) {
-  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
-  for (uint64_t n = 0; n < rows; n += kWna16Block) {
-    NibbleTransposeFor(isa).rows_to_columns(Bytes(panel.subspan(n * row_bytes)), row_bytes,
-                                            request.k, Bytes(packed.subspan(n * request.k / 2)));
+void PackCodes(const PackRequest& request, Isa isa, const StripPanel& range,
+               std::span<const std::byte> panel, std::span<std::byte> packed) {
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
+  for (uint64_t n = 0; n < range.rows; n += kWna16Block) {
+    NibbleTransposeFor(isa).rows_to_columns(
+        Bytes(panel.subspan(n * row_bytes)), row_bytes, range.cols,
+        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)));
   }
 }
 
-void UnpackCodes(const PackRequest& request, Isa isa, uint64_t rows,
+void UnpackCodes(const PackRequest& request, Isa isa, const StripPanel& range,
                  std::span<const std::byte> packed, std::span<std::byte> panel) {
-  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
-  for (uint64_t n = 0; n < rows; n += kWna16Block) {
-    NibbleTransposeFor(isa).columns_to_rows(Bytes(packed.subspan(n * request.k / 2)), request.k,
-                                            row_bytes, Bytes(panel.subspan(n * row_bytes)));
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
+  for (uint64_t n = 0; n < range.rows; n += kWna16Block) {
+    NibbleTransposeFor(isa).columns_to_rows(
+        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)), range.cols, row_bytes,
+        Bytes(panel.subspan(n * row_bytes)));
   }
 }
 
@@ -144,7 +142,7 @@ const Layout kVllmWna16 = {
     .fingerprint = "2a9146febf6fd3afaa0fe04ddd7db52b",
     .eligible = Eligible,
     .parts = Parts,
-    .panel_rows = PanelRows,
+    .rows_multiple = kWna16Multiple,
     .place = Place,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,

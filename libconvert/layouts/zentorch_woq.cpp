@@ -1,7 +1,6 @@
 #include "layouts/zentorch_woq.h"
 
 #include "kernels/xor_copy.h"
-#include "layouts/panel_rows.h"
 #include "layouts/rules.h"
 #include "layouts/scale_convert.h"
 
@@ -34,10 +33,6 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
   return parts;
 }
 
-uint64_t PanelRows(const PackRequest& request) {
-  return PanelRowsFor(request.scheme.code, request.k, 1);
-}
-
 Placement Place(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
   const uint64_t element = role == PartRole::kScale ? 2 : 1;
   if (role == PartRole::kWeight) {
@@ -54,15 +49,25 @@ std::byte CodeMask(const PackRequest& request) {
   return request.scheme.symmetric ? std::byte{0x88} : std::byte{0};
 }
 
-// A panel is row-major nibbles already: only the sign bit differs.
-void PackCodes(const PackRequest& request, Isa /*isa*/, uint64_t /*rows*/,
+// A panel is row-major nibbles already, as is a strip: only the sign bit differs.
+void PackCodes(const PackRequest& request, Isa /*isa*/, const StripPanel& range,
                std::span<const std::byte> panel, std::span<std::byte> packed) {
-  XorCopy(panel, CodeMask(request), packed);
+  if (range.cols == request.k) return XorCopy(panel, CodeMask(request), packed);
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    XorCopy(panel.subspan(row * row_bytes, row_bytes), CodeMask(request),
+            packed.subspan((row * request.k + range.k0) / 2, row_bytes));
+  }
 }
 
-void UnpackCodes(const PackRequest& request, Isa /*isa*/, uint64_t /*rows*/,
+void UnpackCodes(const PackRequest& request, Isa /*isa*/, const StripPanel& range,
                  std::span<const std::byte> packed, std::span<std::byte> panel) {
-  XorCopy(packed, CodeMask(request), panel);
+  if (range.cols == request.k) return XorCopy(packed, CodeMask(request), panel);
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    XorCopy(packed.subspan((row * request.k + range.k0) / 2, row_bytes), CodeMask(request),
+            panel.subspan(row * row_bytes, row_bytes));
+  }
 }
 
 Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
@@ -109,7 +114,7 @@ const Layout kZentorchWoq = {
     .fingerprint = "9289e960e382bd625dbd2e000b4eeddb",
     .eligible = Eligible,
     .parts = Parts,
-    .panel_rows = PanelRows,
+    .rows_multiple = 1,
     .place = Place,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/parallel.h"
+#include "canonical/panel_shape.h"
 #include "convert/module_packer.h"
 #include "convert/output_config.h"
 #include "convert/output_hash.h"
@@ -59,29 +60,41 @@ struct Buffers {
   std::vector<uint8_t> expected_zeros;
 };
 
-Status CompareCodes(const PackedModule& packed, const QuantizedLinear& source, uint64_t n0,
-                    uint64_t rows, Buffers& buffers, Differences& differences) {
-  const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = source.k()};
-  const CodeType code = source.scheme().code;
-  buffers.found_codes.resize(PanelBytes(code, range));
-  buffers.expected_codes.resize(PanelBytes(code, range));
-  Status status = packed.ReadCodes(n0, rows, buffers.packed, buffers.found_codes);
-  if (status.ok()) status = source.ReadCodes(range, buffers.expected_codes);
-  if (!status.ok()) return status;
-  if (buffers.found_codes == buffers.expected_codes) return {};
-
-  for (uint64_t row = 0; row < rows; ++row) {
+// Counts what differs in a panel.
+void ComparePanel(CodeType code, const PanelRange& range, const Buffers& buffers,
+                  Differences& differences) {
+  if (buffers.found_codes == buffers.expected_codes) return;
+  for (uint64_t row = 0; row < range.rows; ++row) {
     for (uint64_t k = 0; k < range.cols; ++k) {
       const unsigned found = PanelCode(code, buffers.found_codes, range.cols, row, k);
       const unsigned expected = PanelCode(code, buffers.expected_codes, range.cols, row, k);
       if (found == expected) continue;
-      if (differences.codes++ != 0) continue;
-      differences.first_code = {n0 + row, k};
+      ++differences.codes;
+      const std::pair place = {range.n0 + row, range.k0 + k};
+      if (place >= differences.first_code) continue;
+      differences.first_code = place;
       differences.first_found = found;
       differences.first_expected = expected;
     }
   }
-  return {};
+}
+
+Status CompareCodes(const PackedModule& packed, const QuantizedLinear& source, uint64_t n0,
+                    uint64_t rows, uint64_t cols, Buffers& buffers, Differences& differences) {
+  const CodeType code = source.scheme().code;
+  Status status = packed.ReadStrip(n0, rows, buffers.packed);
+  for (uint64_t k0 = 0; k0 < source.k() && status.ok(); k0 += cols) {
+    const PanelRange range{
+        .n0 = n0, .rows = rows, .k0 = k0, .cols = std::min(cols, source.k() - k0)};
+    buffers.found_codes.resize(PanelBytes(code, range));
+    buffers.expected_codes.resize(PanelBytes(code, range));
+    status = source.ReadCodes(range, buffers.expected_codes);
+    if (!status.ok()) return status;
+    packed.UnpackCodes({.rows = rows, .k0 = k0, .cols = range.cols}, buffers.packed,
+                       buffers.found_codes);
+    ComparePanel(code, range, buffers, differences);
+  }
+  return status;
 }
 
 Status CompareScales(const PackedModule& packed, const QuantizedLinear& source, uint64_t n0,
@@ -115,9 +128,9 @@ Status CompareScales(const PackedModule& packed, const QuantizedLinear& source, 
 Result<Differences> CompareModule(const PackedModule& packed, const QuantizedLinear& source,
                                   unsigned threads, std::vector<Buffers>& buffers,
                                   Progress& progress) {
-  const uint64_t code_rows = packed.layout().panel_rows(packed.request());
+  const PanelShape panel = PanelShapeFor(source, packed.layout().rows_multiple);
   const uint64_t scale_rows = ScaleRows(packed.layout(), packed.request());
-  const auto code_tasks = static_cast<size_t>(CeilDiv(source.n(), code_rows));
+  const auto code_tasks = static_cast<size_t>(CeilDiv(source.n(), panel.rows));
   const auto scale_tasks = static_cast<size_t>(CeilDiv(source.n(), scale_rows));
   std::vector<Differences> of_worker(threads);
   Status status =
@@ -126,10 +139,11 @@ Result<Differences> CompareModule(const PackedModule& packed, const QuantizedLin
         Differences differences;
         Status compared;
         if (index < code_tasks) {
-          const uint64_t n0 = index * code_rows;
-          const uint64_t rows = std::min(code_rows, source.n() - n0);
-          compared = CompareCodes(packed, source, n0, rows, buffers[worker], differences);
-          progress.Add(buffers[worker].expected_codes.size());
+          const uint64_t n0 = index * panel.rows;
+          const uint64_t rows = std::min(panel.rows, source.n() - n0);
+          compared =
+              CompareCodes(packed, source, n0, rows, panel.cols, buffers[worker], differences);
+          progress.Add(buffers[worker].packed.size());
         } else {
           const uint64_t n0 = (index - code_tasks) * scale_rows;
           const uint64_t rows = std::min(scale_rows, source.n() - n0);

@@ -13,6 +13,7 @@
 #include "base/float_convert.h"
 #include "base/parallel.h"
 #include "base/random.h"
+#include "canonical/panel_shape.h"
 #include "gemm/reference.h"
 #include "layouts/scale_convert.h"
 
@@ -161,7 +162,8 @@ Status ModuleGemm::Run(uint64_t n0, uint64_t rows, Buffers& buffers, Sqnr& sqnr)
 Result<Sqnr> RunModule(ModuleGemm& gemm, const PackedModule& packed, unsigned threads,
                        std::vector<Buffers>& buffers, Progress& progress) {
   const uint64_t n = packed.request().n;
-  const uint64_t step = packed.layout().panel_rows(packed.request());
+  const uint64_t step =
+      PanelRowsFor(packed.request().scheme.code, packed.request().k, packed.layout().rows_multiple);
   std::vector<Sqnr> panels(static_cast<size_t>(CeilDiv(n, step)));
   Status status = ParallelFor(panels.size(), threads, [&](size_t index, unsigned worker) {
     if (CancellationRequested()) return Interrupted(packed.name());

@@ -121,9 +121,18 @@ Status PackedModule::ReadPart(PartRole role, uint64_t n0, uint64_t rows,
 
 Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
                                std::span<std::byte> panel) const {
-  Status status = ReadPart(PartRole::kWeight, n0, rows, packed);
-  if (status.ok()) layout_->unpack_codes(request_, isa_, rows, packed, panel);
+  Status status = ReadStrip(n0, rows, packed);
+  if (status.ok()) UnpackCodes({.rows = rows, .k0 = 0, .cols = request_.k}, packed, panel);
   return status;
+}
+
+Status PackedModule::ReadStrip(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed) const {
+  return ReadPart(PartRole::kWeight, n0, rows, packed);
+}
+
+void PackedModule::UnpackCodes(const StripPanel& range, std::span<const std::byte> packed,
+                               std::span<std::byte> panel) const {
+  layout_->unpack_codes(request_, isa_, range, packed, panel);
 }
 
 Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,

@@ -52,9 +52,13 @@ class PackedModule {
   const Layout& layout() const { return *layout_; }
   const PackRequest& request() const { return request_; }
 
-  // Output channels [n0, n0 + rows); n0 is a multiple of layout().panel_rows(request()). `packed`
-  // is scratch memory. Codes as a panel (canonical/panel.h), scales and zero points [rows, G].
+  // Output channels [n0, n0 + rows); n0 is a multiple of layout().rows_multiple. `packed` is
+  // scratch memory. Codes as a panel (canonical/panel.h), scales and zero points [rows, G].
   Status ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+                   std::span<std::byte> panel) const;
+  // The same in two steps: the packed strip, and one panel of it.
+  Status ReadStrip(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed) const;
+  void UnpackCodes(const StripPanel& range, std::span<const std::byte> packed,
                    std::span<std::byte> panel) const;
   Status ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
                     std::span<float> scales) const;

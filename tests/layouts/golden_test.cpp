@@ -16,6 +16,10 @@ using testing::GoldenFiles;
 const std::map<std::string, size_t> kFilesPerLayout = {{"vllm-cpu/wna16", 39},
                                                        {"zentorch/woq", 32}};
 
+StripPanel Whole(const PackRequest& request) {
+  return {.rows = request.n, .k0 = 0, .cols = request.k};
+}
+
 struct Packed {
   std::vector<std::byte> weight;
   std::vector<std::byte> scale;
@@ -29,7 +33,7 @@ Packed Pack(const Layout& layout, const GoldenFile& golden, Isa isa) {
     return std::vector<std::byte>(layout.place(request, role, 0, request.n).bytes());
   };
   packed.weight = room(PartRole::kWeight);
-  layout.pack_codes(request, isa, request.n, golden.Panel(), packed.weight);
+  layout.pack_codes(request, isa, Whole(request), golden.Panel(), packed.weight);
   packed.scale = room(PartRole::kScale);
   const std::vector<float> scales = golden.Values<float>("scales");
   // Golden scales may be zero or vanish in the narrower dtype on purpose; that is refused in a
@@ -46,7 +50,7 @@ Packed Pack(const Layout& layout, const GoldenFile& golden, Isa isa) {
 void CheckUnpack(const Layout& layout, const GoldenFile& golden, Isa isa) {
   const PackRequest request = golden.Request();
   std::vector<std::byte> panel(golden.Panel().size());
-  layout.unpack_codes(request, isa, request.n, golden.At("packed.weight").bytes, panel);
+  layout.unpack_codes(request, isa, Whole(request), golden.At("packed.weight").bytes, panel);
   CHECK(panel == golden.Panel());
   if (request.scheme.symmetric) return;
   std::vector<uint8_t> zero_points(request.n * request.groups());

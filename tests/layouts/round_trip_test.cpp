@@ -3,6 +3,7 @@
 #include "base/float_convert.h"
 #include "base/isa.h"
 #include "base/random.h"
+#include "canonical/panel_shape.h"
 #include "catch.h"
 #include "layouts/requests.h"
 #include "layouts/scale_convert.h"
@@ -49,8 +50,9 @@ std::vector<std::byte> PackCodes(const Layout& layout, const PackRequest& reques
   const size_t count = layout.place(request, PartRole::kWeight, 0, rows).bytes();
   Guarded first(count);
   Guarded second(count, std::byte{0x5A});
-  layout.pack_codes(request, isa, rows, panel, first.span());
-  layout.pack_codes(request, isa, rows, panel, second.span());
+  const StripPanel whole = {.rows = rows, .k0 = 0, .cols = request.k};
+  layout.pack_codes(request, isa, whole, panel, first.span());
+  layout.pack_codes(request, isa, whole, panel, second.span());
   CHECK(first.GuardIsIntact());
   CHECK(first.Copy() == second.Copy());
   return first.Copy();
@@ -70,7 +72,8 @@ TEST_CASE("unpack is the inverse of pack, and all instruction sets write the sam
       for (const Isa isa : SupportedIsas()) {
         CHECK(PackCodes(layout, request, isa, panel, request.n) == scalar);
         Guarded unpacked(panel.size());
-        layout.unpack_codes(request, isa, request.n, scalar, unpacked.span());
+        layout.unpack_codes(request, isa, {.rows = request.n, .k0 = 0, .cols = request.k}, scalar,
+                            unpacked.span());
         CHECK(unpacked.GuardIsIntact());
         CHECK(unpacked.Copy() == panel);
       }
@@ -78,11 +81,11 @@ TEST_CASE("unpack is the inverse of pack, and all instruction sets write the sam
   }
 }
 
-TEST_CASE("panels packed one by one give the bytes of the whole") {
+TEST_CASE("strips packed one by one give the bytes of the whole") {
   SplitMix64 random(2);
   for (const Layout& layout : AllLayouts()) {
     for (const PackRequest& request : RequestsFor(layout)) {
-      const uint64_t step = layout.panel_rows(request);
+      const uint64_t step = 3 * layout.rows_multiple;
       const std::vector<std::byte> all = RandomBytes(random, request.n * request.k / 2);
       const std::vector<std::byte> whole = PackCodes(layout, request, Isa::kScalar, all, request.n);
       std::vector<std::byte> pieces(whole.size(), kPoison);
@@ -103,6 +106,44 @@ TEST_CASE("panels packed one by one give the bytes of the whole") {
       CHECK(pieces == whole);
     }
   }
+}
+
+// Columns [k0, k0 + cols) of a panel of whole rows.
+std::vector<std::byte> Columns(const std::vector<std::byte>& rows, const PackRequest& request,
+                               const StripPanel& range) {
+  std::vector<std::byte> panel;
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    const auto begin = rows.begin() + static_cast<std::ptrdiff_t>((row * request.k + range.k0) / 2);
+    panel.insert(panel.end(), begin, begin + static_cast<std::ptrdiff_t>(range.cols / 2));
+  }
+  return panel;
+}
+
+TEST_CASE("panels of a strip packed one by one give the bytes of the strip, and back") {
+  SplitMix64 random(5);
+  size_t cuts = 0;
+  for (const Layout& layout : AllLayouts()) {
+    for (const PackRequest& request : RequestsFor(layout)) {
+      const std::vector<std::byte> all = RandomBytes(random, request.n * request.k / 2);
+      const std::vector<std::byte> whole = PackCodes(layout, request, Isa::kScalar, all, request.n);
+      for (const Isa isa : SupportedIsas()) {
+        std::vector<std::byte> packed(whole.size(), kPoison);
+        for (uint64_t k0 = 0; k0 < request.k; k0 += kPanelColsMultiple) {
+          const StripPanel range = {
+              .rows = request.n, .k0 = k0, .cols = std::min(kPanelColsMultiple, request.k - k0)};
+          const std::vector<std::byte> panel = Columns(all, request, range);
+          layout.pack_codes(request, isa, range, panel, packed);
+          Guarded unpacked(panel.size());
+          layout.unpack_codes(request, isa, range, whole, unpacked.span());
+          CHECK(unpacked.GuardIsIntact());
+          CHECK(unpacked.Copy() == panel);
+          cuts += range.cols < request.k ? 1 : 0;
+        }
+        CHECK(packed == whole);
+      }
+    }
+  }
+  CHECK(cuts > 100);
 }
 
 TEST_CASE("scales and zero points come back") {

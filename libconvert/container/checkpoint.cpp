@@ -363,4 +363,14 @@ Status Checkpoint::ReadRuns(const StoredTensor& tensor, const ByteRuns& runs,
   return files_[tensor.file].file.ReadRunsAt(in_file, out);
 }
 
+Status Checkpoint::Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes,
+                         const ByteVisitor& work) const {
+  if (offset > tensor.bytes || bytes > tensor.bytes - offset) {
+    return Usage(Where(tensor), "read outside the tensor")
+        .Found(fmt::format("{} bytes from {}", bytes, offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes));
+  }
+  return files_[tensor.file].file.VisitAt(tensor.offset + offset, bytes, work);
+}
+
 }  // namespace prepack

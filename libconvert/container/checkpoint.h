@@ -69,6 +69,10 @@ class Checkpoint {
   // The same for runs of bytes that lie `stride` apart; offsets count from the tensor's start. For
   // many short ones far faster than one Read each.
   Status ReadRuns(const StoredTensor& tensor, const ByteRuns& runs, std::span<std::byte> out) const;
+  // Calls `work` with bytes [offset, offset + bytes) of the tensor, mapped into memory; see
+  // File::VisitAt. They may begin at any address.
+  Status Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes,
+               const ByteVisitor& work) const;
 
  private:
   Checkpoint() = default;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -123,16 +124,25 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
     }
     return {};
   }
-  const std::optional<uint64_t> skipped =
-      runs.runs == 0 ? std::optional<uint64_t>(0) : CheckedMul(runs.runs - 1, runs.stride);
-  const std::optional<uint64_t> end =
-      skipped ? CheckedAdd(runs.offset + runs.run_bytes, *skipped) : std::nullopt;
-  if (!end || *end > size_ || runs.offset > size_) {
+  if (runs.runs == 0) return {};
+  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
+  const std::optional<uint64_t> bytes =
+      skipped ? CheckedAdd(*skipped, runs.run_bytes) : std::nullopt;
+  // A length that no file has is an end that is missed.
+  return VisitAt(runs.offset, bytes.value_or(kMaxOffset), [&](const std::byte* from) {
+    for (uint64_t run = 0; run < runs.runs; ++run) {
+      std::memcpy(out.data() + run * runs.run_bytes, from + run * runs.stride, runs.run_bytes);
+    }
+  });
+}
+
+Status File::VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work) const {
+  if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
         .Hint("It is truncated, or was changed while it was read");
   }
-  if (out.empty()) return {};
+  if (bytes == 0) return {};
   const Mapping* mapping = nullptr;
   {
     const std::lock_guard lock(mapping_->mutex);
@@ -141,7 +151,7 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
     if (error != 0) return SystemError(path_.string(), "cannot map it", error);
     mapping = mapping_->mapping.get();
   }
-  if (mapping->Copy(runs, out)) return {};
+  if (mapping->Visit(offset, work)) return {};
   return Malformed(path_.string(), "the file lost bytes while it was read")
       .Hint("It was truncated or replaced, or the disk failed");
 }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 
 #include "io/posix.h"
@@ -13,29 +12,30 @@
 namespace prepack {
 namespace {
 
-// The copy that this thread is doing. The handler runs on the same thread, in the middle of it.
-struct CopyUnderWay {
+// The visit that this thread is making. The handler runs on the same thread, in the middle of it.
+struct VisitUnderWay {
   std::byte* begin = nullptr;  // of the mapping, and so of a page
   const std::byte* end = nullptr;
   std::atomic<bool>* broken = nullptr;
 };
-thread_local CopyUnderWay copy_under_way;
+thread_local VisitUnderWay visit_under_way;
 
 struct sigaction previous_action = {};
 
 // Async-signal-safe: it only compares addresses, maps memory and stores flags.
 void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
-  const CopyUnderWay copy = copy_under_way;
-  if (signal == SIGBUS && copy.broken != nullptr && address >= copy.begin && address < copy.end) {
+  const VisitUnderWay visit = visit_under_way;
+  if (signal == SIGBUS && visit.broken != nullptr && address >= visit.begin &&
+      address < visit.end) {
     const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const auto offset = static_cast<size_t>(address - copy.begin);
-    void* page = copy.begin + offset / page_bytes * page_bytes;
+    const auto offset = static_cast<size_t>(address - visit.begin);
+    void* page = visit.begin + offset / page_bytes * page_bytes;
     const int saved_errno = errno;
     void* zeros = mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     errno = saved_errno;
     if (zeros == page) {
-      copy.broken->store(true);
+      visit.broken->store(true);
       return;
     }
   }
@@ -67,20 +67,15 @@ Mapping::~Mapping() {
   munmap(begin_, bytes_);
 }
 
-bool Mapping::Copy(const ByteRuns& runs, std::span<std::byte> out) const {
+bool Mapping::Visit(uint64_t offset, const ByteVisitor& work) const {
   // Pages that were lost once read as zeros from then on: no second signal would tell.
   if (broken_.load()) return false;
-  copy_under_way = {.begin = begin_, .end = begin_ + bytes_, .broken = &broken_};
+  const VisitUnderWay outer = visit_under_way;
+  visit_under_way = {.begin = begin_, .end = begin_ + bytes_, .broken = &broken_};
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  const std::byte* from = begin_ + runs.offset;
-  std::byte* to = out.data();
-  for (uint64_t run = 0; run < runs.runs; ++run) {
-    std::memcpy(to, from, runs.run_bytes);
-    from += runs.stride;
-    to += runs.run_bytes;
-  }
+  work(begin_ + offset);
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  copy_under_way = {};
+  visit_under_way = outer;
   return !broken_.load();
 }
 

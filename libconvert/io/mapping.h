@@ -1,20 +1,25 @@
 #ifndef PREPACK_IO_MAPPING_H_
 #define PREPACK_IO_MAPPING_H_
 
-// A file mapped into memory, to copy short runs out of it without a system call for each.
+// A file mapped into memory, to read short runs of it without a system call for each, and without
+// a copy.
 //
 // A file that shrinks while it is mapped makes the kernel send SIGBUS to whoever touches the lost
-// pages. Copying here survives that: the first Mapping installs a handler which, for a fault inside
-// a copy that is under way, puts a page of zeros in place and remembers that the file is broken;
-// the copy is then an error like a short read. Any other SIGBUS goes where it went before.
+// pages. A visit survives that: the first Mapping installs a handler which, for a fault inside a
+// visit that is under way, puts a page of zeros in place and remembers that the file is broken; the
+// visit is then an error like a short read. Any other SIGBUS goes where it went before.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <span>
 
 namespace prepack {
+
+// What is done with bytes while they can be seen. They may change under it when the file is written
+// to, and must be treated as untrusted: what was checked may differ when it is read again.
+using ByteVisitor = std::function<void(const std::byte* bytes)>;
 
 // `runs` runs of `run_bytes` bytes, `stride` apart, the first at `offset`.
 struct ByteRuns {
@@ -33,9 +38,10 @@ class Mapping {
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  // Copies the runs, which lie inside the mapping, back to back into `out`. False when the file has
-  // lost some of them; `out` is then not to be used. Safe from any thread.
-  bool Copy(const ByteRuns& runs, std::span<std::byte> out) const;
+  // Calls `work` with the bytes from `offset` on, which lies inside the mapping; it may read up to
+  // the end. False when the file has lost some of what was read: then nothing that came out of it
+  // is to be used. Safe from any thread.
+  bool Visit(uint64_t offset, const ByteVisitor& work) const;
 
  private:
   Mapping(std::byte* begin, uint64_t bytes) : begin_(begin), bytes_(bytes) {}

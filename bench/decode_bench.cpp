@@ -5,19 +5,22 @@
 // `read` is QuantizedLinear::ReadCodes as a conversion calls it: the file is in the page cache, and
 // every byte is first copied out of it. `pread` is that copy alone, in pieces of the same size.
 //
-//     bench_decode [N K]        sizes; 4096 × 4096 and 14336 × 4096 when none are given
+//     bench_decode [N K [FORMAT]]   sizes; 4096 × 4096 and 14336 × 4096 when none are given.
+//     FORMAT:
+//                                   only those whose name has this in it
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "canonical/panel_shape.h"
 #include "formats/format.h"
 #include "sample_checkpoint.h"
 
@@ -33,10 +36,11 @@ using prepack::Status;
 constexpr int kRuns = 5;
 constexpr double kSeconds = 0.15;
 
-double Seconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+// Processor time of this thread: what other programs take of a core does not count.
+double Now() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
 // GB/s of work that handles `bytes` bytes.
@@ -44,9 +48,13 @@ double Rate(uint64_t bytes, const std::function<void()>& work) {
   work();
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
+    const double begin = Now();
     double seconds = 0;
     uint64_t count = 0;
-    for (; seconds < kSeconds; ++count) seconds += Seconds(work);
+    for (; seconds < kSeconds; ++count) {
+      work();
+      seconds = Now() - begin;
+    }
     best = std::max(best, static_cast<double>(bytes * count) / seconds / 1e9);
   }
   return best;
@@ -83,19 +91,20 @@ T Value(Result<T> result) {
   return *std::move(result);
 }
 
-// Rows of a panel as a conversion asks for them: about 128 KiB.
-uint64_t PanelRows(const QuantizedLinear& linear) {
-  return std::max<uint64_t>(
-      32, (128 << 10) / prepack::PanelRowBytes(linear.scheme().code, linear.k()) / 32 * 32);
-}
+// A conversion to a layout that takes 32 output channels at a time, as most do.
+constexpr uint64_t kRowsMultiple = 32;
 
 void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
-  const uint64_t step = PanelRows(linear);
-  for (uint64_t n = 0; n < linear.n(); n += step) {
-    const prepack::PanelRange range{
-        .n0 = n, .rows = std::min(step, linear.n() - n), .k0 = 0, .cols = linear.k()};
-    panel.resize(prepack::PanelBytes(linear.scheme().code, range));
-    if (Status status = linear.ReadCodes(range, panel); !status.ok()) Fail(status);
+  const prepack::PanelShape shape = prepack::PanelShapeFor(linear, kRowsMultiple);
+  for (uint64_t n = 0; n < linear.n(); n += shape.rows) {
+    for (uint64_t k = 0; k < linear.k(); k += shape.cols) {
+      const prepack::PanelRange range{.n0 = n,
+                                      .rows = std::min(shape.rows, linear.n() - n),
+                                      .k0 = k,
+                                      .cols = std::min(shape.cols, linear.k() - k)};
+      panel.resize(prepack::PanelBytes(linear.scheme().code, range));
+      if (Status status = linear.ReadCodes(range, panel); !status.ok()) Fail(status);
+    }
   }
 }
 
@@ -130,13 +139,14 @@ void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k)
 
 int main(int argc, char** argv) {
   std::vector<std::pair<uint64_t, uint64_t>> sizes = {{4096, 4096}, {14336, 4096}};
-  if (argc == 3)
+  if (argc >= 3)
     sizes = {{std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10)}};
+  const std::string wanted = argc == 4 ? argv[3] : "";
   fmt::print("{:<26}{:>6}   {:<6}{:>8}{:>8}{:>8}{:>11}\n", "GB/s of stored codes", "N", "K",
              "memcpy", "pread", "read", "of memcpy");
   for (const auto& [n, k] : sizes) {
     for (const prepack::bench::SampleFormat& format : prepack::bench::SampleFormats()) {
-      Measure(format, n, k);
+      if (format.name.find(wanted) != std::string::npos) Measure(format, n, k);
     }
   }
   return 0;

@@ -1,24 +1,33 @@
 #include <algorithm>
-#include <array>
+#include <cstring>
+#include <memory>
 #include <vector>
 
 #include "base/checked.h"
 #include "formats/awq_linear.h"
-#include "formats/column_reader.h"
 #include "formats/reader_isa.h"
 #include "kernels/awq_gemm.h"
+#include "kernels/nibble_columns.h"
+#include "kernels/word_transpose.h"
 
 namespace prepack {
 namespace {
 
 constexpr uint64_t kWordBytes = 4;
+// Two cache lines side by side; more would leave too few input channels for a panel.
+constexpr uint64_t kWideRows = 512;
+// Input channels at a time: they fill a cache line of every output row, and the words on their way
+// stay in the L1 cache.
+constexpr uint64_t kPieceCols = 128;
 
 // qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
 // kernels/awq_gemm.h.
 class AwqGemmLinear final : public AwqLinear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
-      : AwqLinear(checkpoint, parts), isa_(ReaderIsa()) {}
+      : AwqLinear(checkpoint, parts), isa_(ReaderIsa()) {
+    wide_rows_ = kWideRows;
+  }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -26,6 +35,11 @@ class AwqGemmLinear final : public AwqLinear {
 
  private:
   uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
+  void Unpack(const uint8_t* columns, uint64_t words, const PanelRange& range,
+              std::span<std::byte> out) const;
+  void Join(const uint8_t* columns, uint64_t cols, uint64_t channels, uint32_t* wide) const;
+  void Deliver(const PanelRange& range, const uint32_t* wide, uint64_t channels, uint64_t col,
+               uint64_t cols, std::span<std::byte> out) const;
 
   Isa isa_;
 };
@@ -33,31 +47,63 @@ class AwqGemmLinear final : public AwqLinear {
 Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
-  const NibbleTranspose& transpose = NibbleTransposeFor(isa_);
   const uint64_t first_word = range.n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(range.n0 + range.rows, kAwqCodesPerWord) - first_word;
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-  ColumnReader reader(checkpoint(), *tensors().qweight,
-                      {.row_bytes = WordsPerRow() * kWordBytes,
-                       .first = first_word * kWordBytes,
-                       .count = words * kWordBytes},
-                      std::min<uint64_t>(range.cols, kAwqTileCols));
-  for (uint64_t col = 0; col < range.cols; col += reader.rows()) {
-    const uint64_t cols = std::min(reader.rows(), range.cols - col);
-    status = reader.Read(range.k0 + col, cols);
-    if (!status.ok()) return status;
-    for (uint64_t word = 0; word < words; word += 2) {
-      AwqTileRows rows{};
-      for (uint64_t i = 0; i < rows.size(); ++i) {
-        const uint64_t n = (first_word + word) * kAwqCodesPerWord + i;
-        if (n < range.n0 || n - range.n0 >= range.rows) continue;
-        rows[i] = reinterpret_cast<uint8_t*>(out.data()) + (n - range.n0) * row_bytes + col / 2;
-      }
-      UnpackAwqTile(transpose, reader.data() + word * kWordBytes, reader.stride(),
-                    std::min<uint64_t>(2, words - word), cols, rows);
-    }
+  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWordBytes,
+                            (range.cols - 1) * row_bytes + words * kWordBytes,
+                            [&](const std::byte* columns) {
+                              Unpack(reinterpret_cast<const uint8_t*>(columns), words, range, out);
+                            });
+}
+
+// `columns`: the panel's part of the input channels' rows, `words` words of each.
+void AwqGemmLinear::Unpack(const uint8_t* columns, uint64_t words, const PanelRange& range,
+                           std::span<std::byte> out) const {
+  const uint64_t channels = words * kAwqCodesPerWord;
+  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  const auto wide =
+      std::make_unique_for_overwrite<uint32_t[]>(kPieceCols / kCodesPerWideWord * channels);
+  for (uint64_t col = 0; col < range.cols; col += kPieceCols) {
+    const uint64_t cols = std::min(kPieceCols, range.cols - col);
+    Join(columns + col * row_bytes, cols, channels, wide.get());
+    Deliver(range, wide.get() + range.n0 % kAwqCodesPerWord, channels, col, cols, out);
   }
-  return {};
+}
+
+// Columns as words by output channel; the last word is filled up with zeros.
+void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channels,
+                         uint32_t* wide) const {
+  const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa_);
+  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  const uint64_t whole = cols / kCodesPerWideWord;
+  kernels.join_awq(columns, row_bytes, whole, channels, wide, channels);
+  const uint64_t rest = cols % kCodesPerWideWord;
+  if (rest == 0) return;
+  const size_t used = ColumnBytes(channels);
+  std::vector<uint8_t> filled(kCodesPerWideWord * used);
+  for (uint64_t i = 0; i < rest; ++i) {
+    std::copy_n(columns + (whole * kCodesPerWideWord + i) * row_bytes, used,
+                filled.data() + i * used);
+  }
+  kernels.join_awq(filled.data(), used, 1, channels, wide + whole * channels, channels);
+}
+
+// Puts the words of `cols` input channels, the first of which is column `col` of the panel, into
+// the panel's rows; `channels` words lie from one input channel's eight to the next.
+void AwqGemmLinear::Deliver(const PanelRange& range, const uint32_t* wide, uint64_t channels,
+                            uint64_t col, uint64_t cols, std::span<std::byte> out) const {
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  std::byte* to = out.data() + col / 2;
+  const uint64_t whole = cols / kCodesPerWideWord;
+  TransposeWordsFor(isa_)(reinterpret_cast<const std::byte*>(wide), channels * kWordBytes, whole,
+                          range.rows, to, row_bytes);
+  const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
+  if (rest_bytes == 0) return;
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    std::memcpy(to + row * row_bytes + whole * kWordBytes, wide + whole * channels + row,
+                rest_bytes);
+  }
 }
 
 Status AwqGemmLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {

@@ -33,6 +33,9 @@ class AwqGemvFastLinear final : public AwqLinear {
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
 
  private:
+  // Bytes of four rows, which lie together.
+  uint64_t FourBytes() const { return k_ / kGemvFastCols * kGemvFastChunkBytes; }
+  void Unpack(const uint8_t* stored, const PanelRange& range, std::span<std::byte> out) const;
   // Fills `out` [rows, G] from a tensor [P, N] and checks the padding.
   Status ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
                     std::span<float> out) const;
@@ -45,31 +48,36 @@ class AwqGemvFastLinear final : public AwqLinear {
 Status AwqGemvFastLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
+  const uint64_t first_four = range.n0 / kGemvFastRows;
+  const uint64_t fours = CeilDiv(range.n0 + range.rows, kGemvFastRows) - first_four;
+  const uint64_t four_bytes = FourBytes();
+  return checkpoint().Visit(*tensors().qweight, first_four * four_bytes, fours * four_bytes,
+                            [&](const std::byte* stored) {
+                              Unpack(reinterpret_cast<const uint8_t*>(stored), range, out);
+                            });
+}
+
+// `stored`: whole fours of rows, from that of the panel's first row on.
+void AwqGemvFastLinear::Unpack(const uint8_t* stored, const PanelRange& range,
+                               std::span<std::byte> out) const {
   const uint64_t first_chunk = range.k0 / kGemvFastCols;
   const uint64_t chunks = CeilDiv(range.k0 + range.cols, kGemvFastCols) - first_chunk;
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-  const uint64_t stored_row_bytes = k_ / kGemvFastCols * kGemvFastChunkBytes;
-  const auto stored = std::make_unique_for_overwrite<uint8_t[]>(chunks * kGemvFastChunkBytes);
   // A panel that begins or ends inside a chunk is cut out of whole ones.
   const bool whole = row_bytes == chunks * kGemvFastRowBytes;
   const size_t skipped = (range.k0 - first_chunk * kGemvFastCols) / 2;
   const auto cut =
       std::make_unique_for_overwrite<uint8_t[]>(whole ? 0 : chunks * kGemvFastRowBytes);
-  for (uint64_t n = range.n0; n < range.n0 + range.rows;) {
-    const uint64_t four = n / kGemvFastRows;
-    status = checkpoint().Read(
-        *tensors().qweight, four * stored_row_bytes + first_chunk * kGemvFastChunkBytes,
-        std::as_writable_bytes(std::span(stored.get(), chunks * kGemvFastChunkBytes)));
-    if (!status.ok()) return status;
-    const uint64_t end = std::min(range.n0 + range.rows, (four + 1) * kGemvFastRows);
-    for (; n < end; ++n) {
-      const uint8_t* from = stored.get() + n % kGemvFastRows * kGemvFastRowBytes;
-      auto* to = reinterpret_cast<uint8_t*>(out.data()) + (n - range.n0) * row_bytes;
-      unpack_(from, chunks, whole ? to : cut.get());
-      if (!whole) std::memcpy(to, cut.get() + skipped, row_bytes);
-    }
+  auto* to = reinterpret_cast<uint8_t*>(out.data());
+  for (uint64_t row = range.n0 % kGemvFastRows; row < range.n0 % kGemvFastRows + range.rows;
+       ++row) {
+    const uint8_t* from = stored + row / kGemvFastRows * FourBytes() +
+                          first_chunk * kGemvFastChunkBytes +
+                          row % kGemvFastRows * kGemvFastRowBytes;
+    unpack_(from, chunks, whole ? to : cut.get());
+    if (!whole) std::memcpy(to, cut.get() + skipped, row_bytes);
+    to += row_bytes;
   }
-  return {};
 }
 
 Status AwqGemvFastLinear::ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,

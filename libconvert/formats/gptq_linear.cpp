@@ -10,16 +10,21 @@
 #include "base/checked.h"
 #include "formats/finding.h"
 #include "formats/gptq_zeros.h"
+#include "kernels/nibble_reorder.h"
 
 namespace prepack {
 
 namespace {
 
 constexpr uint64_t kWordBytes = sizeof(uint32_t);
-// Words on their way through a panel: they stay in the L2 cache.
-constexpr uint64_t kSlabBytes = 256 << 10;
+// Word rows at a time: they fill a cache line of every row of the panel.
+constexpr uint64_t kPieceRows = 16;
+// Words on their way into a panel: they stay in the L1 cache.
+constexpr uint64_t kSlabBytes = 16 << 10;
 // But at least this many rows of wide words at a time, so that the transposition fills cache lines.
 constexpr uint64_t kMinSlabRows = 16;
+// 512 bytes side by side make strided reading as fast as memory.
+constexpr uint64_t kWideRows = 128;
 
 std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
   return {reinterpret_cast<std::byte*>(words), count * kWordBytes};
@@ -35,6 +40,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
       settings_(settings),
       symmetric_field_(symmetric_field),
       unit_(UnitOf(shape.packing)),
+      isa_(isa),
       kernels_(CodeRowKernelsFor(isa)),
       transpose_(TransposeWordsFor(isa)) {
   module_ = module;
@@ -47,6 +53,8 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   scheme_.group_size = shape.group_size;
   scheme_.symmetric = settings.symmetric;
   stored_scale_dtype_ = shape.scales->dtype;
+  // In activation order every panel needs words from all along K: cutting K would read them again.
+  if (k_order_.empty()) wide_rows_ = kWideRows;
   for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {
     if (tensor != nullptr) AddSource(*tensor);
   }
@@ -90,77 +98,92 @@ Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t co
   return status;
 }
 
-Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
-  const uint64_t first = range.k0 / unit_.codes;
-  const uint64_t last = CeilDiv(range.k0 + range.cols, unit_.codes);
-  const uint64_t unit_words = unit_.wide_words * range.rows;
-  const uint64_t wanted =
-      std::max(kSlabBytes / kWordBytes / unit_words, CeilDiv(kMinSlabRows, unit_.wide_words));
-  const uint64_t step = std::min(wanted, last - first);
-  const Words wide = std::make_unique_for_overwrite<uint32_t[]>(step * unit_words);
+Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
+                              const UnitVisitor& visit) const {
+  if (unit_.stored_words == 1 && unit_.wide_words == 1) {
+    return checkpoint().Visit(
+        *shape_.qweight, (first * n_ + range.n0) * kWordBytes,
+        ((last - first - 1) * n_ + range.rows) * kWordBytes,
+        [&](const std::byte* words) { visit(words, n_ * kWordBytes, first, last - first); });
+  }
+  const uint64_t slab = std::max(kSlabBytes / kWordBytes / (unit_.wide_words * range.rows),
+                                 CeilDiv(kMinSlabRows, unit_.wide_words));
+  const uint64_t step = std::min(slab, last - first);
+  const Words wide =
+      std::make_unique_for_overwrite<uint32_t[]>(step * unit_.wide_words * range.rows);
   for (uint64_t unit = first; unit < last; unit += step) {
     const uint64_t count = std::min(step, last - unit);
     Status status = ReadUnits(range, unit, count, wide.get());
     if (!status.ok()) return status;
-    Deliver(range, wide.get(), count * unit_.wide_words, unit * unit_.codes, out);
+    visit(reinterpret_cast<const std::byte*>(wide.get()), range.rows * kWordBytes, unit, count);
   }
   return {};
+}
+
+Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
+  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
+  return VisitUnits(range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
+                    [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+                      const uint64_t words = count * unit_.wide_words;
+                      for (uint64_t word = 0; word < words; word += kPieceRows) {
+                        Deliver(range, wide + word * stride, stride,
+                                std::min(kPieceRows, words - word),
+                                unit * unit_.codes + word * per_word, out);
+                      }
+                    });
 }
 
 Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
   const std::span<const uint32_t> order = std::span(k_order_).subspan(range.k0, range.cols);
-  // The units that hold the panel's codes, ascending, and where each comes to lie.
-  std::vector<uint32_t> slots(CeilDiv(k_, unit_.codes));
-  for (const uint32_t k : order) slots[k / unit_.codes] = 1;
-  uint64_t used = 0;
-  for (const uint32_t slot : slots) used += slot;
-  const uint64_t unit_words = unit_.wide_words * range.rows;
-  const Words wide = std::make_unique_for_overwrite<uint32_t[]>(used * unit_words);
-  uint32_t next = 0;
-  for (uint64_t unit = 0; unit < slots.size();) {
-    uint64_t run = 0;  // neighbours are read at once
-    while (unit + run < slots.size() && slots[unit + run] != 0) {
-      slots[unit + run] = next + static_cast<uint32_t>(run);
-      ++run;
-    }
-    if (run > 0) {
-      Status status = ReadUnits(range, unit, run, wide.get() + next * unit_words);
-      if (!status.ok()) return status;
-    }
-    next += static_cast<uint32_t>(run);
-    unit += std::max<uint64_t>(run, 1);
-  }
+  return IsNibble(scheme_.code) ? ReadOrderedNibbles(range, order, out)
+                                : ReadOrderedBytes(range, order, out);
+}
 
-  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
-  std::vector<uint32_t> picks;
-  picks.reserve(CeilDiv(range.cols, per_word) * per_word);
-  for (const uint32_t k : order) {
-    picks.push_back(slots[k / unit_.codes] * unit_.codes + k % unit_.codes);
-  }
-  while (picks.size() % per_word != 0) picks.push_back(picks.back());  // fills the last word
+Status GptqLinear::ReadOrderedNibbles(const PanelRange& range, std::span<const uint32_t> order,
+                                      std::span<std::byte> out) const {
+  const uint64_t units = CeilDiv(k_, unit_.codes);
+  NibbleReorder reorder(isa_, units * unit_.wide_words, range.rows);
+  Status status = VisitUnits(
+      range, 0, units, [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+        reorder.Put(unit * unit_.wide_words, count * unit_.wide_words, wide, stride);
+      });
+  if (status.ok()) reorder.Take(order, out.data(), PanelRowBytes(scheme_.code, range.cols));
+  return status;
+}
 
-  const uint64_t slab_rows = std::max(kSlabBytes / kWordBytes / range.rows, kMinSlabRows);
-  const uint64_t words = picks.size() / per_word;
-  const uint64_t step = std::min(slab_rows, words);
+Status GptqLinear::ReadOrderedBytes(const PanelRange& range, std::span<const uint32_t> order,
+                                    std::span<std::byte> out) const {
+  const uint64_t units = CeilDiv(k_, unit_.codes);
+  const Words wide =
+      std::make_unique_for_overwrite<uint32_t[]>(units * unit_.wide_words * range.rows);
+  Status status = ReadUnits(range, 0, units, wide.get());
+  if (!status.ok()) return status;
+
+  std::vector<uint32_t> picks(order.begin(), order.end());
+  while (picks.size() % kByteCodesPerWord != 0) picks.push_back(picks.back());  // fills a word
+  const uint64_t words = picks.size() / kByteCodesPerWord;
+  const uint64_t step =
+      std::min(std::max(kSlabBytes / kWordBytes / range.rows, kMinSlabRows), words);
   const Words gathered = std::make_unique_for_overwrite<uint32_t[]>(step * range.rows);
   for (uint64_t word = 0; word < words; word += step) {
     const uint64_t count = std::min(step, words - word);
-    kernels_.gather(static_cast<uint32_t>(32 / per_word), wide.get(),
-                    std::span(picks).subspan(word * per_word, count * per_word), range.rows,
-                    gathered.get());
-    Deliver(range, gathered.get(), count, range.k0 + word * per_word, out);
+    kernels_.gather_bytes(
+        wide.get(), std::span(picks).subspan(word * kByteCodesPerWord, count * kByteCodesPerWord),
+        range.rows, gathered.get());
+    Deliver(range, reinterpret_cast<const std::byte*>(gathered.get()), range.rows * kWordBytes,
+            count, range.k0 + word * kByteCodesPerWord, out);
   }
   return {};
 }
 
-void GptqLinear::Deliver(const PanelRange& range, const uint32_t* wide, uint64_t words, uint64_t k0,
-                         std::span<std::byte> out) const {
+void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t stride,
+                         uint64_t words, uint64_t k0, std::span<std::byte> out) const {
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   const uint64_t end = k0 + words * per_word;
   if (k0 >= range.k0 && end <= range.k0 + range.cols) {
     std::byte* to = out.data() + PanelRowBytes(scheme_.code, k0 - range.k0);
-    transpose_(wide, range.rows, words, range.rows, to, row_bytes);
+    transpose_(wide, stride, words, range.rows, to, row_bytes);
     return;
   }
   const uint64_t begin = std::max(k0, range.k0);
@@ -168,7 +191,7 @@ void GptqLinear::Deliver(const PanelRange& range, const uint32_t* wide, uint64_t
   const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
   const size_t bytes = PanelRowBytes(scheme_.code, count);
   const auto rows = std::make_unique_for_overwrite<std::byte[]>(range.rows * words * kWordBytes);
-  transpose_(wide, range.rows, words, range.rows, rows.get(), words * kWordBytes);
+  transpose_(wide, stride, words, range.rows, rows.get(), words * kWordBytes);
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
                 rows.get() + row * words * kWordBytes + skip, bytes);

@@ -17,6 +17,7 @@
 // words are read, widened to 4 or 8 bits, brought into k_order, and transposed.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -47,12 +48,23 @@ class GptqLinear final : public StoredLinear {
   Status ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count, uint32_t* out) const;
   // Units of codes, widened.
   Status ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count, uint32_t* wide) const;
+  // Called with units [unit, unit + count) of the panel's channels, widened: words [., channels],
+  // rows `stride` bytes apart.
+  using UnitVisitor =
+      std::function<void(const std::byte* wide, size_t stride, uint64_t unit, uint64_t count)>;
+  // All units from `first` to before `last`, in order, in one or several calls.
+  Status VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
+                    const UnitVisitor& visit) const;
   Status ReadNatural(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
-  // Puts widened words [words, channels], whose first code is input channel k0, into the panel;
-  // what lies outside it is left out.
-  void Deliver(const PanelRange& range, const uint32_t* wide, uint64_t words, uint64_t k0,
-               std::span<std::byte> out) const;
+  Status ReadOrderedNibbles(const PanelRange& range, std::span<const uint32_t> order,
+                            std::span<std::byte> out) const;
+  Status ReadOrderedBytes(const PanelRange& range, std::span<const uint32_t> order,
+                          std::span<std::byte> out) const;
+  // Puts widened words [words, channels], rows `stride` bytes apart, whose first code is input
+  // channel k0, into the panel; what lies outside it is left out.
+  void Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
+               uint64_t k0, std::span<std::byte> out) const;
   Status ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const;
   Status CheckSymmetric(uint64_t n0, uint64_t rows, std::span<const uint8_t> fields) const;
 
@@ -60,6 +72,7 @@ class GptqLinear final : public StoredLinear {
   GptqSettings settings_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
+  Isa isa_;
   const CodeRowKernels& kernels_;
   TransposeWordsFn transpose_;
 };

@@ -6,17 +6,20 @@
 #include <cstring>
 #include <memory>
 
+#include "base/checked.h"
 #include "formats/finding.h"
 #include "formats/reader_isa.h"
 #include "formats/row_checks.h"
 #include "formats/row_linear.h"
 #include "kernels/bit_unpack.h"
 #include "kernels/byte_codes.h"
-#include "kernels/nibble_transpose.h"
+#include "kernels/nibble_reorder.h"
 
 namespace prepack {
 
 namespace {
+
+constexpr size_t kWordBytes = sizeof(uint32_t);
 
 const uint8_t* U8(const std::byte* bytes) {
   return reinterpret_cast<const uint8_t*>(bytes);
@@ -165,43 +168,56 @@ Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte
   return {};
 }
 
-// Activation order. Nibbles are gathered sixteen rows at a time: transposed, so that the sixteen
-// codes of one input channel are one word, gathered word by word, and transposed back.
+// Activation order.
 Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
   const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
   const size_t from_bytes = PanelRowBytes(scheme_.code, k_);
   const size_t to_bytes = PanelRowBytes(scheme_.code, range.cols);
-  const bool nibbles = IsNibble(scheme_.code);
-  // Whole blocks, the last of which is padded with rows that are not used.
-  const uint64_t rows = nibbles ? CeilDiv(range.rows, kTransposeRows) * kTransposeRows : range.rows;
-  const auto natural = Scratch(rows * from_bytes);
+  const auto natural = Scratch(range.rows * from_bytes);
   Status status = ReadStoredCodes(whole, std::span(natural.get(), range.rows * from_bytes));
   if (!status.ok()) return status;
   const auto order = std::span(k_order_).subspan(range.k0, range.cols);
-  if (!nibbles) {
-    for (uint64_t row = 0; row < range.rows; ++row) {
-      const std::byte* from = natural.get() + row * from_bytes;
-      std::byte* to = out.data() + row * to_bytes;
-      for (size_t j = 0; j < order.size(); ++j) to[j] = from[order[j]];
-    }
+  if (IsNibble(scheme_.code)) {
+    ReorderNibbles(natural.get(), range.rows, order, out.data());
     return {};
   }
-
-  std::memset(natural.get() + range.rows * from_bytes, 0, (rows - range.rows) * from_bytes);
-  const NibbleTranspose& transpose = NibbleTransposeFor(ReaderIsa());
-  std::vector<uint64_t> columns(2 * from_bytes);  // one word of sixteen nibbles per input channel
-  std::vector<uint64_t> ordered(2 * to_bytes);    // an odd last one stays zero
-  const auto block = Scratch(kTransposeRows * to_bytes);
-  for (uint64_t row = 0; row < rows; row += kTransposeRows) {
-    transpose.rows_to_columns(U8(natural.get() + row * from_bytes), from_bytes, columns.size(),
-                              reinterpret_cast<uint8_t*>(columns.data()));
-    for (size_t j = 0; j < order.size(); ++j) ordered[j] = columns[order[j]];
-    transpose.columns_to_rows(reinterpret_cast<const uint8_t*>(ordered.data()), ordered.size(),
-                              to_bytes, U8(block.get()));
-    const uint64_t used = std::min<uint64_t>(kTransposeRows, range.rows - row);
-    std::memcpy(out.data() + row * to_bytes, block.get(), used * to_bytes);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    const std::byte* from = natural.get() + row * from_bytes;
+    std::byte* to = out.data() + row * to_bytes;
+    for (size_t j = 0; j < order.size(); ++j) to[j] = from[order[j]];
   }
   return {};
+}
+
+// Nibbles change places as columns (kernels/nibble_reorder.h), for which rows become words first.
+void RowLinear::ReorderNibbles(const std::byte* natural, uint64_t rows,
+                               std::span<const uint32_t> order, std::byte* out) const {
+  constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
+  const TransposeWordsFn transpose = TransposeWordsFor(ReaderIsa());
+  const uint64_t words = CeilDiv(k_, kCodesPerWideWord);
+  const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
+  const bool whole = row_bytes == words * kWordBytes;
+  const auto padded = Scratch(whole ? 0 : rows * words * kWordBytes);
+  if (!whole) {  // the last word of a row is filled with what is never taken
+    for (uint64_t row = 0; row < rows; ++row) {
+      std::byte* to = padded.get() + row * words * kWordBytes;
+      std::memset(to + (words - 1) * kWordBytes, 0, kWordBytes);
+      std::memcpy(to, natural + row * row_bytes, row_bytes);
+    }
+    natural = padded.get();
+  }
+  NibbleReorder reorder(ReaderIsa(), words, rows);
+  const auto piece = Scratch(kPieceWords * rows * kWordBytes);
+  for (uint64_t word = 0; word < words; word += kPieceWords) {
+    const uint64_t count = std::min(kPieceWords, words - word);
+    transpose(natural + word * kWordBytes, words * kWordBytes, rows, count, piece.get(),
+              rows * kWordBytes);
+    reorder.Put(word, count, piece.get(), rows * kWordBytes);
+  }
+  const size_t to_bytes = PanelRowBytes(scheme_.code, order.size());
+  reorder.Take(order, out, to_bytes);
+  if (order.size() % 2 == 0) return;
+  for (uint64_t row = 1; row <= rows; ++row) out[row * to_bytes - 1] &= std::byte{0x0F};
 }
 
 }  // namespace prepack

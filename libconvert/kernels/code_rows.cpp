@@ -17,7 +17,7 @@ uint32_t BitsAt(std::span<const uint32_t> words, uint64_t at, uint32_t width) {
 
 }  // namespace
 
-const CodeRowKernels kCodeRowsScalar = {Widen, Gather};
+const CodeRowKernels kCodeRowsScalar = {Widen, GatherBytes};
 
 const CodeRowKernels& CodeRowKernelsFor(Isa isa) {
   switch (isa) {

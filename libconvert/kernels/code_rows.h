@@ -3,8 +3,8 @@
 
 // Codes that are packed along K, for many output channels side by side: row r is the r-th word of
 // every channel's bit string. Here such rows are brought to the width of the canonical layout, four
-// bits or eight, and into another order. All channels go through the same steps, so everything is
-// a plain loop over channels that the compiler vectorises, once per instruction set.
+// bits or eight, and bytes into another order. All channels go through the same steps, so
+// everything is a plain loop over channels that the compiler vectorises, once per instruction set.
 //
 // A unit is the shortest run of codes that fills whole words:
 //
@@ -44,19 +44,21 @@ constexpr CodeUnit UnitOf(const CodePacking& packing) {
   return {32, bits, bits <= 4 ? 4U : 8U};
 }
 
+inline constexpr uint32_t kByteCodesPerWord = 4;
+
 // Widened codes per word.
 constexpr uint32_t WideCodesPerWord(uint32_t bits) {
-  return bits <= 4 ? 8 : 4;
+  return bits <= 4 ? 8 : kByteCodesPerWord;
 }
 
 struct CodeRowKernels {
   // `stored` [units · stored_words, channels] → `wide` [units · wide_words, channels].
   void (*widen)(const CodePacking& packing, const uint32_t* stored, size_t units, size_t channels,
                 uint32_t* wide);
-  // Code j of `out` is code picks[j] of `wide`, channel by channel; both have `width` (4 or 8) bits
-  // per code. picks.size() is a multiple of 32 / width.
-  void (*gather)(uint32_t width, const uint32_t* wide, std::span<const uint32_t> picks,
-                 size_t channels, uint32_t* out);
+  // Of codes of a byte each: code j of `out` is code picks[j] of `wide`, channel by channel.
+  // picks.size() is a multiple of four. (Half bytes: see nibble_reorder.h.)
+  void (*gather_bytes)(const uint32_t* wide, std::span<const uint32_t> picks, size_t channels,
+                       uint32_t* out);
 };
 
 // The versions for one instruction set; `isa` must be supported here.

@@ -3,6 +3,6 @@
 
 namespace prepack {
 
-const CodeRowKernels kCodeRowsAvx2 = {Widen, Gather};
+const CodeRowKernels kCodeRowsAvx2 = {Widen, GatherBytes};
 
 }  // namespace prepack

@@ -104,31 +104,24 @@ void Widen(const CodePacking& packing, const uint32_t* stored, size_t units, siz
   }
 }
 
-template <uint32_t S>
-void GatherRows(const uint32_t* wide, std::span<const uint32_t> picks, size_t channels,
-                uint32_t* __restrict out) {
-  constexpr uint32_t kCodes = 32 / S;
-  constexpr uint32_t kMask = (1U << S) - 1;
-  for (size_t j = 0; j < picks.size(); j += kCodes) {
-    const uint32_t* from[kCodes];
-    uint32_t shift[kCodes];
-    for (uint32_t i = 0; i < kCodes; ++i) {
-      from[i] = wide + picks[j + i] / kCodes * channels;
-      shift[i] = picks[j + i] % kCodes * S;
+void GatherBytes(const uint32_t* wide, std::span<const uint32_t> picks, size_t channels,
+                 uint32_t* __restrict out) {
+  for (size_t j = 0; j < picks.size(); j += kByteCodesPerWord) {
+    const uint32_t* from[kByteCodesPerWord];
+    uint32_t shift[kByteCodesPerWord];
+    for (uint32_t i = 0; i < kByteCodesPerWord; ++i) {
+      from[i] = wide + picks[j + i] / kByteCodesPerWord * channels;
+      shift[i] = picks[j + i] % kByteCodesPerWord * 8;
     }
     for (size_t n = 0; n < channels; ++n) {
       uint32_t word = 0;
-      for (uint32_t i = 0; i < kCodes; ++i) word |= (from[i][n] >> shift[i] & kMask) << S * i;
+      for (uint32_t i = 0; i < kByteCodesPerWord; ++i) {
+        word |= (from[i][n] >> shift[i] & 0xFFU) << 8 * i;
+      }
       out[n] = word;
     }
     out += channels;
   }
-}
-
-void Gather(uint32_t width, const uint32_t* wide, std::span<const uint32_t> picks, size_t channels,
-            uint32_t* out) {
-  if (width == 4) return GatherRows<4>(wide, picks, channels, out);
-  GatherRows<8>(wide, picks, channels, out);
 }
 
 }  // namespace

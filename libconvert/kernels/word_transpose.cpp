@@ -5,13 +5,18 @@
 #include <cstring>
 
 namespace prepack {
+namespace {
 
-void TransposeWordsScalar(const uint32_t* in, size_t in_stride, size_t rows, size_t cols,
+constexpr size_t kWordBytes = sizeof(uint32_t);
+
+}  // namespace
+
+void TransposeWordsScalar(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
                           std::byte* out, size_t out_stride) {
   for (size_t c = 0; c < cols; ++c) {
     for (size_t r = 0; r < rows; ++r) {
-      std::memcpy(out + c * out_stride + r * sizeof(uint32_t), in + r * in_stride + c,
-                  sizeof(uint32_t));
+      std::memcpy(out + c * out_stride + r * kWordBytes, in + r * in_stride + c * kWordBytes,
+                  kWordBytes);
     }
   }
 }

@@ -3,8 +3,10 @@
 
 // Transposes a matrix of 32-bit words:
 //
-//     in    word [r, c] at in[r · in_stride + c]
-//     out   word [c, r] at byte c · out_stride + 4 · r; any alignment
+//     in    word [r, c] at byte r · in_stride + 4 · c
+//     out   word [c, r] at byte c · out_stride + 4 · r
+//
+// Of any alignment: they may lie in a file.
 //
 // Checkpoints that pack codes along K hold word [k / 8, n]; a panel wants word [n, k / 8]. The
 // codes inside a word are already in the order of a panel. All versions write the same bytes.
@@ -16,15 +18,15 @@
 
 namespace prepack {
 
-using TransposeWordsFn = void (*)(const uint32_t* in, size_t in_stride, size_t rows, size_t cols,
+using TransposeWordsFn = void (*)(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
                                   std::byte* out, size_t out_stride);
 
 // The version for one instruction set, which must be supported here.
 TransposeWordsFn TransposeWordsFor(Isa isa);
 
-void TransposeWordsScalar(const uint32_t* in, size_t in_stride, size_t rows, size_t cols,
+void TransposeWordsScalar(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
                           std::byte* out, size_t out_stride);
-void TransposeWordsAvx2(const uint32_t* in, size_t in_stride, size_t rows, size_t cols,
+void TransposeWordsAvx2(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
                         std::byte* out, size_t out_stride);
 
 }  // namespace prepack

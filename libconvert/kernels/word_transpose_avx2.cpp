@@ -8,8 +8,9 @@ namespace prepack {
 namespace {
 
 constexpr size_t kSide = 8;
+constexpr size_t kWordBytes = sizeof(uint32_t);
 
-__m256i Load(const uint32_t* from) {
+__m256i Load(const std::byte* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
@@ -18,7 +19,7 @@ void Store(std::byte* to, __m256i value) {
 }
 
 // The block whose corner is at `in`. Words trade places over distances of 1, 2 and 4.
-void TransposeBlock(const uint32_t* in, size_t in_stride, std::byte* out, size_t out_stride) {
+void TransposeBlock(const std::byte* in, size_t in_stride, std::byte* out, size_t out_stride) {
   __m256i row[kSide];
   for (size_t i = 0; i < kSide; ++i) row[i] = Load(in + i * in_stride);
   __m256i pair[kSide];  // in each lane: words of two rows, side by side
@@ -41,21 +42,21 @@ void TransposeBlock(const uint32_t* in, size_t in_stride, std::byte* out, size_t
 
 }  // namespace
 
-void TransposeWordsAvx2(const uint32_t* in, size_t in_stride, size_t rows, size_t cols,
+void TransposeWordsAvx2(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
                         std::byte* out, size_t out_stride) {
   const size_t whole_rows = rows / kSide * kSide;
   const size_t whole_cols = cols / kSide * kSide;
   // Along the output first: it is what lies far apart, and its cache lines get filled whole.
   for (size_t c = 0; c < whole_cols; c += kSide) {
     for (size_t r = 0; r < whole_rows; r += kSide) {
-      TransposeBlock(in + r * in_stride + c, in_stride, out + c * out_stride + r * sizeof(uint32_t),
-                     out_stride);
+      TransposeBlock(in + r * in_stride + c * kWordBytes, in_stride,
+                     out + c * out_stride + r * kWordBytes, out_stride);
     }
   }
-  TransposeWordsScalar(in + whole_cols, in_stride, whole_rows, cols - whole_cols,
+  TransposeWordsScalar(in + whole_cols * kWordBytes, in_stride, whole_rows, cols - whole_cols,
                        out + whole_cols * out_stride, out_stride);
   TransposeWordsScalar(in + whole_rows * in_stride, in_stride, rows - whole_rows, cols,
-                       out + whole_rows * sizeof(uint32_t), out_stride);
+                       out + whole_rows * kWordBytes, out_stride);
 }
 
 }  // namespace prepack

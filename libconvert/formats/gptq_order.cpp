@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <span>
 
-#include "base/checked.h"
 #include "formats/finding.h"
 
 namespace prepack {
@@ -38,6 +37,20 @@ bool IsUnset(const std::vector<int64_t>& indices, uint64_t groups) {
 // The number of channels that each group must have.
 uint64_t SizeOfGroup(const GptqShape& shape, uint64_t group) {
   return std::min(shape.group_size, shape.k - group * shape.group_size);
+}
+
+// Do the channels lie group by group? Indexes may count from the end, see below.
+bool IsNatural(const std::vector<int64_t>& indices, const GptqShape& shape) {
+  const auto groups = static_cast<int64_t>(shape.groups);
+  auto index = indices.begin();
+  for (int64_t group = 0; group < groups; ++group) {
+    const auto end =
+        index + static_cast<std::ptrdiff_t>(SizeOfGroup(shape, static_cast<uint64_t>(group)));
+    for (; index != end; ++index) {
+      if (*index != group && *index != group - groups) return false;
+    }
+  }
+  return true;
 }
 
 // A stable counting sort of the channels by their groups.
@@ -76,7 +89,11 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
     order.kind = GptqOrder::Kind::kUnset;
     return order;
   }
-  order.kind = GptqOrder::Kind::kNatural;
+  if (IsNatural(*indices, shape)) {
+    order.kind = GptqOrder::Kind::kNatural;
+    return order;
+  }
+  order.kind = GptqOrder::Kind::kScattered;
   order.group_of.resize(shape.k);
   const auto groups = static_cast<int64_t>(shape.groups);
   for (uint64_t k = 0; k < shape.k; ++k) {
@@ -89,11 +106,6 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
     }
     // GPTQModel packs negative ones as Python indexes: from the end.
     order.group_of[k] = static_cast<uint32_t>(index < 0 ? index + groups : index);
-    if (order.group_of[k] != k / shape.group_size) order.kind = GptqOrder::Kind::kScattered;
-  }
-  if (order.kind == GptqOrder::Kind::kNatural) {
-    order.group_of.clear();
-    return order;
   }
   Status status = SortByGroup(checkpoint, shape, order);
   if (!status.ok()) return status;

@@ -76,8 +76,8 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        },
        unsupported, "gptq-format", "QQQ weights are not read"},
       {"EXL3 tensors", [](auto& c) { AddPart(c, "trellis"); }, unsupported, "gptq-format", "EXL3"},
-      {"compressed-tensors", [](auto& c) { AddPart(c, "weight_packed"); }, malformed, "",
-       "a tensor of compressed-tensors"},
+      {"compressed-tensors", [](auto& c) { AddPart(c, "weight_packed"); }, malformed,
+       "module-foreign", "not as gptq stores it"},
       {"Marlin flag", [](auto& c) { GptqConfigOf(c)["is_marlin_format"] = true; }, unsupported,
        "gptq-format", "is_marlin_format"},
       {"Marlin format", [](auto& c) { GptqConfigOf(c)["checkpoint_format"] = "marlin"; },
@@ -149,8 +149,8 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
          }
        },
        unsupported, "", "quantized embeddings"},
-      {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed, "",
-       "no tensor is one"},
+      {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed,
+       "nothing-quantized", "no tensor is one"},
   };
   for (const Defect& defect : defects) {
     CAPTURE(defect.name);

@@ -139,6 +139,9 @@ TEST_CASE("Indexes of groups may have 64 bits, and may count from the end") {
   from_end[3] = -3;
   Part(scattered, "g_idx").bytes = Int64s(from_end);
   CheckError(testing::ReadEverything(scattered), ErrorKind::kMalformed, "-3 at [3]");
+  from_end[3] = int64_t{1} << 32;  // 0, if it were cut to 32 bits
+  Part(scattered, "g_idx").bytes = Int64s(from_end);
+  CheckError(testing::ReadEverything(scattered), ErrorKind::kMalformed, "4294967296 at [3]");
 }
 
 TEST_CASE("A symmetric module with the constant of the other version is read, and reported") {

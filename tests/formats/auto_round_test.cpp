@@ -272,5 +272,18 @@ TEST_CASE("The width of a module of few channels is that which its groups allow"
   CHECK(FindingsOf(either).empty());
 }
 
+TEST_CASE("A zero point of 0 that was borrowed from its neighbour is restored") {
+  TestCheckpoint stored =
+      ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x66), "auto_round:auto_gptq", false);
+  // Zero points 7, 0, 9, 15, 1, 0, 8, 3 less 0x11111111.
+  const std::vector<std::byte> word = Hex("f6 e7 f0 26");
+  std::ranges::copy(word, stored.At(kArModule + ".qzeros").bytes.begin());
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  CHECK(testing::ZeroPoints(opened.Module(kArModule), 0, 9) ==
+        std::vector<uint8_t>{7, 0, 9, 15, 1, 0, 8, 3, 7});
+}
+
 }  // namespace
 }  // namespace prepack

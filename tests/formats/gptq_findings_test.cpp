@@ -280,5 +280,71 @@ TEST_CASE("The statistic of zero points is that of each code by itself") {
   }
 }
 
+void AddPlain(TestCheckpoint& stored, const std::string& module) {
+  stored.tensors.push_back({module + ".weight", "F16", {1, 2}, std::vector<std::byte>(4)});
+}
+
+// Calls the only quantized module something else.
+void Rename(TestCheckpoint& stored, const std::string& name) {
+  for (TestTensor& tensor : stored.tensors) {
+    if (tensor.name.starts_with(kGptqModule)) tensor.name.replace(0, kGptqModule.size(), name);
+  }
+}
+
+TEST_CASE("A module that the config leaves out, but that is quantized, is reported") {
+  TestCheckpoint excluded = SmallGptq();
+  GptqConfigOf(excluded)["dynamic"] = {{"-:.*up_proj", Json::object()}};
+  Finding finding = OnlyFinding(excluded);
+  CHECK(finding.id == "module-ignored-but-quantized");
+  CHECK(finding.message == "dynamic excludes it with \"-:.*up_proj\", but it is quantized");
+
+  TestCheckpoint head = SmallGptq();
+  Rename(head, "lm_head");
+  finding = OnlyFinding(head);
+  CHECK(finding.id == "module-ignored-but-quantized");
+  CHECK(finding.message == "lm_head is not true, but the output head is quantized");
+  GptqConfigOf(head)["lm_head"] = true;
+  CHECK(FindingsOf(head).empty());
+
+  TestCheckpoint block = SmallGptq();
+  GptqConfigOf(block)["modules_in_block_to_quantize"] = {{"mlp.gate_proj"}, {"mlp.down_proj"}};
+  finding = OnlyFinding(block);
+  CHECK(finding.id == "module-ignored-but-quantized");
+  CHECK(finding.message == "modules_in_block_to_quantize does not name it, but it is quantized");
+  GptqConfigOf(block)["modules_in_block_to_quantize"].push_back("mlp.up_proj");
+  CHECK(FindingsOf(block).empty());
+}
+
+TEST_CASE("A module that the config quantizes, but that is plain, is reported") {
+  TestCheckpoint stored = SmallGptq();
+  AddPlain(stored, "model.layers.0.mlp.router");
+  AddPlain(stored, "lm_head");
+  CHECK(FindingsOf(stored).empty());
+  AddPlain(stored, "model.layers.0.mlp.down_proj");
+  Finding finding = OnlyFinding(stored);
+  CHECK(finding.id == "module-targeted-but-plain");
+  CHECK(finding.where == "model.layers.0.mlp.down_proj");
+  GptqConfigOf(stored)["modules_in_block_to_quantize"] = {"up_proj"};
+  CHECK(FindingsOf(stored).empty());
+  GptqConfigOf(stored).erase("modules_in_block_to_quantize");
+  GptqConfigOf(stored)["dynamic"] = {{"-:.*down", Json::object()}};
+  CHECK(FindingsOf(stored).empty());
+  GptqConfigOf(stored)["lm_head"] = true;
+  finding = OnlyFinding(stored);
+  CHECK(finding.id == "module-targeted-but-plain");
+  CHECK(finding.message == "lm_head is true, but the output head is not quantized");
+}
+
+TEST_CASE("Entries of dynamic that match no module are reported") {
+  TestCheckpoint stored = SmallGptq();
+  GptqConfigOf(stored)["dynamic"] = {
+      {".*up_proj", {{"bits", 4}}}, {"-:.*gate", Json::object()}, {"model.norm", {{"bits", 8}}}};
+  const Finding finding = OnlyFinding(stored);
+  CHECK(finding.id == "config-pattern-unmatched");
+  CHECK(finding.where == "config.json: quantization_config.dynamic");
+  CHECK(finding.message ==
+        "2 of 3 entries match no module of the checkpoint: \"-:.*gate\", \"model.norm\"");
+}
+
 }  // namespace
 }  // namespace prepack

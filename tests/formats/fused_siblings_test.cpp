@@ -13,26 +13,15 @@ namespace {
 using testing::FindingsOf;
 using testing::GptqConfigOf;
 using testing::GptqExample;
-using testing::kGptqModule;
 using testing::SmallGptq;
 using testing::TestCheckpoint;
-using testing::TestTensor;
 
 const std::string kAttention = "model.layers.0.self_attn.";
-
-// Adds the tensors of one GPTQ module under that name.
-void AddQuantized(TestCheckpoint& stored, const std::string& name, const GptqExample& x) {
-  for (TestTensor& tensor : testing::MakeGptq(x).tensors) {
-    if (!tensor.name.starts_with(kGptqModule)) continue;
-    tensor.name.replace(0, kGptqModule.size(), name);
-    stored.tensors.push_back(tensor);
-  }
-}
 
 void AddQuantized(TestCheckpoint& stored, const std::string& name) {
   GptqExample x;
   x.Randomize(3, 1);
-  AddQuantized(stored, name, x);
+  testing::AddGptqModule(stored, name, x);
 }
 
 void AddPlain(TestCheckpoint& stored, const std::string& name) {
@@ -81,7 +70,7 @@ TEST_CASE("Siblings of two schemes are one finding for all layers") {
   wide.Randomize(4, 1);
   for (const std::string layer : {"model.layers.0.mlp.", "model.layers.1.mlp."}) {
     AddQuantized(stored, layer + "gate_proj");
-    AddQuantized(stored, layer + "up_proj", wide);
+    testing::AddGptqModule(stored, layer + "up_proj", wide);
   }
   const std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);

@@ -192,11 +192,7 @@ TEST_CASE("One module whose zero points follow the other version is refused by n
   TestCheckpoint stored = Declared(Centred(kEnough, false));
   testing::RequireOk(testing::ReadEverything(stored));
   const std::string wrong = "model.layers.0.mlp.down_proj";
-  for (TestTensor& tensor : MakeGptq(Centred(kEnough, true)).tensors) {
-    if (!tensor.name.starts_with(kGptqModule)) continue;
-    tensor.name.replace(0, kGptqModule.size(), wrong);
-    stored.tensors.push_back(tensor);
-  }
+  testing::AddGptqModule(stored, wrong, Centred(kEnough, true));
   const TempFolder folder;
   stored.Write(folder.path());
   const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
@@ -214,12 +210,8 @@ TEST_CASE("Modules that are too small to be judged are judged together") {
   constexpr uint64_t kTooFew = 64;
   TestCheckpoint stored = Declared(Centred(kTooFew, true));
   testing::RequireOk(testing::ReadEverything(stored));
-  for (const char* name : {"gate_proj", "down_proj"}) {
-    for (TestTensor& tensor : MakeGptq(Centred(kTooFew, true)).tensors) {
-      if (!tensor.name.starts_with(kGptqModule)) continue;
-      tensor.name.replace(0, kGptqModule.size(), "model.layers.0.mlp." + std::string(name));
-      stored.tensors.push_back(tensor);
-    }
+  for (const char* name : {"model.layers.0.mlp.gate_proj", "model.layers.0.mlp.down_proj"}) {
+    testing::AddGptqModule(stored, name, Centred(kTooFew, true));
   }
   const Status status = testing::ReadEverything(stored);
   CheckError(status, ErrorKind::kMalformed, "over 6144 weights");

@@ -82,6 +82,7 @@ void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, QuantizedMod
         FindSiblings(module.name.substr(0, dot + 1), *names, modules, model);
     if (!Differ(siblings)) continue;
     std::vector<std::string> states;
+    states.reserve(siblings.size());
     for (const Sibling& sibling : siblings) states.push_back(sibling.Describe());
     findings.Add("module-siblings-differ", module.name,
                  fmt::format("layers that runtimes fuse differ: {}", fmt::join(states, ", ")));

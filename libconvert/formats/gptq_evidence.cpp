@@ -100,7 +100,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const GptqShape& shap
   Status status =
       checkpoint.ReadRuns(*shape.qweight, runs, std::as_writable_bytes(std::span(stored)));
   if (!status.ok()) return status;
-  if (shape.packing.bits == 4) {
+  if (shape.packing.bits == 4) {  // as wide as they have to be
     sample.words = std::move(stored);
     return sample;
   }
@@ -136,6 +136,30 @@ void AddCodes(std::span<const uint32_t> words, uint32_t first, uint32_t count,
   }
   sample.sum += static_cast<int64_t>(codes) - static_cast<int64_t>(zeros) * count;
   sample.weights += uint64_t{fields.usable} * count;
+}
+
+// Adds the codes run by run: those of one word that are of one group.
+Status AddSample(const Checkpoint& checkpoint, const GptqShape& shape, const GptqOrder& order,
+                 const CodeSample& codes, GptqZeroSample& sample) {
+  constexpr uint64_t kCodesPerWord = 8;
+  std::map<uint64_t, GroupFields> fields;  // by group
+  for (uint64_t k = 0; k < codes.codes;) {
+    const uint64_t group = GroupOf(shape, order, k);
+    auto it = fields.find(group);
+    if (it == fields.end()) {
+      Result<GroupFields> added = ReadUsableFields(checkpoint, shape, group, codes.channels);
+      if (!added.ok()) return added.status();
+      it = fields.emplace(group, *std::move(added)).first;
+    }
+    uint64_t end = k + 1;
+    while (end % kCodesPerWord != 0 && GroupOf(shape, order, end) == group) ++end;
+    const auto words =
+        std::span(codes.words).subspan(k / kCodesPerWord * codes.channels, codes.channels);
+    AddCodes(words, static_cast<uint32_t>(k % kCodesPerWord), static_cast<uint32_t>(end - k),
+             it->second, sample);
+    k = end;
+  }
+  return {};
 }
 
 // Do all zero points of the first group hold the constant that a symmetric module of the other
@@ -184,25 +208,10 @@ Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const Modul
   const Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
   if (!order.ok()) return order.status();
 
-  const Result<CodeSample> read = ReadCodes(checkpoint, *shape);
-  if (!read.ok()) return read.status();
-  std::map<uint64_t, GroupFields> fields;  // by group
-  constexpr uint64_t kCodesPerWord = 8;
-  for (uint64_t k = 0; k < read->codes;) {
-    const uint64_t group = GroupOf(*shape, *order, k);
-    auto it = fields.find(group);
-    if (it == fields.end()) {
-      Result<GroupFields> added = ReadUsableFields(checkpoint, *shape, group, read->channels);
-      if (!added.ok()) return added.status();
-      it = fields.emplace(group, *std::move(added)).first;
-    }
-    uint64_t end = k + 1;
-    while (end % kCodesPerWord != 0 && GroupOf(*shape, *order, end) == group) ++end;
-    AddCodes(std::span(read->words).subspan(k / kCodesPerWord * read->channels, read->channels),
-             static_cast<uint32_t>(k % kCodesPerWord), static_cast<uint32_t>(end - k), it->second,
-             sample);
-    k = end;
-  }
+  const Result<CodeSample> codes = ReadCodes(checkpoint, *shape);
+  if (!codes.ok()) return codes.status();
+  Status status = AddSample(checkpoint, *shape, *order, *codes, sample);
+  if (!status.ok()) return status;
   return sample;
 }
 

@@ -239,8 +239,9 @@ TEST_CASE("GPTQ scales that are broken are refused") {
     CAPTURE(number.bits);
     TestCheckpoint stored = SmallGptq();
     std::vector<std::byte>& bytes = Part(stored, "scales").bytes;
-    bytes[2 * (8 + 3)] = static_cast<std::byte>(number.bits & 0xFFU);
-    bytes[2 * (8 + 3) + 1] = static_cast<std::byte>(number.bits >> 8);
+    constexpr size_t kAt = 2 * (8 + 3);
+    bytes[kAt] = static_cast<std::byte>(number.bits & 0xFFU);
+    bytes[kAt + 1] = static_cast<std::byte>(number.bits >> 8);
     const Status status = testing::ReadEverything(stored);
     CheckError(status, ErrorKind::kMalformed, number.text);
     CheckError(status, ErrorKind::kMalformed, "the scale of channel 3, group 1 ");

@@ -239,7 +239,7 @@ TEST_CASE("GPTQ scales that are broken are refused") {
     CAPTURE(number.bits);
     TestCheckpoint stored = SmallGptq();
     std::vector<std::byte>& bytes = Part(stored, "scales").bytes;
-    constexpr size_t kAt = 2 * (8 + 3);
+    constexpr size_t kAt = size_t{2} * (8 + 3);
     bytes[kAt] = static_cast<std::byte>(number.bits & 0xFFU);
     bytes[kAt + 1] = static_cast<std::byte>(number.bits >> 8);
     const Status status = testing::ReadEverything(stored);

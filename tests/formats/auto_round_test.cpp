@@ -200,7 +200,7 @@ TEST_CASE("Padding of a calibration-free export is dropped") {
 TEST_CASE("Padding that holds weights is an error") {
   TestCheckpoint stored = Padded();
   // Word 12 holds inputs 96 … 103; channel 2.
-  stored.At(kArModule + ".qweight").bytes[(12 * 32 + 2) * 4] = std::byte{0x18};
+  stored.At(kArModule + ".qweight").bytes[size_t{12 * 32 + 2} * 4] = std::byte{0x18};
   const Status status = testing::ReadEverything(stored);
   testing::CheckError(status, ErrorKind::kMalformed,
                       "an input channel that the model does not have has a weight (found code 1 at "

@@ -16,10 +16,7 @@
 #include "check/module_judgement.h"
 #include "check/tied_weights.h"
 #include "container/checkpoint.h"
-#include "formats/finding_tally.h"
 #include "formats/format.h"
-#include "formats/fused_siblings.h"
-#include "formats/module_tensors.h"
 
 namespace prepack {
 namespace {
@@ -166,23 +163,12 @@ class DataCheck {
   std::vector<StripeResult> results_;
 };
 
-// Readers whose format fixes the schemes of siblings look at them themselves.
-void AddSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                 std::vector<Finding>& findings) {
-  constexpr FindingId kId = "module-siblings-differ";
-  if (std::ranges::find(findings, kId.kind().id, &Finding::id) != findings.end()) return;
-  FindingTally tally;
-  ReportFusedSiblings(GroupByModule(checkpoint), model, tally);
-  for (Finding& finding : tally.Take()) findings.push_back(std::move(finding));
-}
-
 void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
                     CheckReport& report) {
   std::vector<Finding>& findings = report.findings;
   CheckConfigShapes(checkpoint, model, findings);
   CheckLayers(checkpoint, findings);
   CheckExperts(checkpoint, findings);
-  AddSiblings(checkpoint, model, findings);
   if (model.modules.empty() && model.errors.empty()) {
     findings.push_back(MakeFinding("nothing-quantized", "config.json",
                                    "no module is quantized, so nothing was checked"));

@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <utility>
 
 #include "formats/auto_round_config.h"
 #include "formats/auto_round_match.h"
 #include "formats/auto_round_module.h"
 #include "formats/finding_tally.h"
-#include "formats/fused_siblings.h"
 #include "formats/module_tensors.h"
 #include "formats/quantization_config.h"
+#include "formats/qweight_model.h"
 
 namespace prepack {
 namespace {
@@ -53,11 +52,6 @@ bool IsTargetedFloat(const AutoRoundConfig& config, const AutoRoundMatcher& matc
 
 }  // namespace
 
-bool DetectAutoRound(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
-  return config.ok() && config->method == "auto-round";
-}
-
 Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
   if (!declared.ok()) return declared.status();
@@ -74,33 +68,21 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   AutoRoundEvidence evidence;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
-      Status status = CheckAutoRoundPlain(checkpoint, module);
-      if (!status.ok()) model.errors.push_back(std::move(status));
+      model.AddError(CheckAutoRoundPlain(checkpoint, module));
       if (IsTargetedFloat(*config, *matcher, module)) {
         findings.Add("module-targeted-but-plain", module.name,
                      "the config quantizes the module, but its weight is in floating point");
       }
       continue;
     }
-    Result<std::unique_ptr<QuantizedLinear>> linear =
-        DescribeAutoRoundModule(checkpoint, module, *config,
-                                SchemeOf(*config, *matcher, module, findings), evidence, findings);
-    if (linear.ok()) {
-      model.modules.push_back(*std::move(linear));
-    } else {
-      model.errors.push_back(std::move(linear).status());
-    }
+    const AutoRoundScheme scheme = SchemeOf(*config, *matcher, module, findings);
+    model.Add(DescribeAutoRoundModule(checkpoint, module, *config, scheme, evidence, findings));
   }
-  if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config->where, "the config declares quantized weights, but no tensor is one")
-        .Expected("tensors named MODULE.qweight")
-        .Hint("The config may belong to another checkpoint, or shards are missing")
-        .Id(FindingId("nothing-quantized"));
-  }
-  Status status =
+  Status status = RequireQweights(model, config->where);
+  if (!status.ok()) return status;
+  status =
       CheckGptqZeros(evidence.sample, evidence.zeros, config->where, kAutoRoundZerosHint, findings);
   if (!status.ok()) return status;
-  ReportFusedSiblings(modules, model, findings);
   model.findings = findings.Take();
   return model;
 }

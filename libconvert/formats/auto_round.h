@@ -19,7 +19,6 @@
 
 namespace prepack {
 
-bool DetectAutoRound(const Checkpoint& checkpoint);
 Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint);
 
 }  // namespace prepack

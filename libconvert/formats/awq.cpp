@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "formats/awq_config.h"
 #include "formats/awq_module.h"
 #include "formats/finding_tally.h"
-#include "formats/fused_siblings.h"
 #include "formats/json_fields.h"
 #include "formats/module_tensors.h"
 #include "formats/quantization_config.h"
+#include "formats/qweight_model.h"
 
 namespace prepack {
 namespace {
@@ -86,11 +85,6 @@ AwqSettings SettingsOf(const AwqConfig& config) {
 
 }  // namespace
 
-bool DetectAwq(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
-  return config.ok() && config->method == "awq";
-}
-
 Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
   const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
   if (!declared.ok()) return declared.status();
@@ -106,28 +100,16 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
   bool head_quantized = false;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
-      Status status = CheckPlain(checkpoint, module);
-      if (!status.ok()) model.errors.push_back(std::move(status));
+      model.AddError(CheckPlain(checkpoint, module));
       continue;
     }
     head_quantized = head_quantized || module.name == kHead;
-    Result<std::unique_ptr<QuantizedLinear>> linear =
-        DescribeAwqModule(checkpoint, module, settings, findings);
-    if (linear.ok()) {
-      model.modules.push_back(*std::move(linear));
-    } else {
-      model.errors.push_back(std::move(linear).status());
-    }
+    model.Add(DescribeAwqModule(checkpoint, module, settings, findings));
   }
-  if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config->where, "the config declares quantized weights, but no tensor is one")
-        .Expected("tensors named MODULE.qweight")
-        .Hint("The config may belong to another checkpoint, or shards are missing")
-        .Id(FindingId("nothing-quantized"));
-  }
+  Status status = RequireQweights(model, config->where);
+  if (!status.ok()) return status;
   CompareHead(*config, head_quantized, findings);
   CompareNotConverted(*config, modules, findings);
-  ReportFusedSiblings(modules, model, findings);
   model.findings = findings.Take();
   return model;
 }

@@ -21,7 +21,6 @@
 
 namespace prepack {
 
-bool DetectAwq(const Checkpoint& checkpoint);
 Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint);
 
 }  // namespace prepack

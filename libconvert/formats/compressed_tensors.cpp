@@ -173,11 +173,6 @@ Status NothingQuantized(const CtConfig& config) {
 
 }  // namespace
 
-bool DetectCompressedTensors(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
-  return config.ok() && config->method == "compressed-tensors";
-}
-
 Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
   const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint);
   if (!declared.ok()) return declared.status();

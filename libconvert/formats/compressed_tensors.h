@@ -24,7 +24,6 @@
 
 namespace prepack {
 
-bool DetectCompressedTensors(const Checkpoint& checkpoint);
 Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint);
 
 }  // namespace prepack

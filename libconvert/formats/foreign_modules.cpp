@@ -8,15 +8,14 @@
 #include <string>
 #include <string_view>
 
-#include "formats/module_tensors.h"
-
 namespace prepack {
 
 namespace {
 
-// Tensors that only quantized modules have.
-constexpr std::array<std::string_view, 6> kSuffixes = {
-    "qweight", "qzeros", "weight_packed", "weight_scale", "weight_scale_inv", "weight_zero_point"};
+// Tensors that only quantized modules have: their codes, and what belongs to codes.
+constexpr std::array<std::string_view, 2> kCodes = {"qweight", "weight_packed"};
+constexpr std::array<std::string_view, 4> kSuffixes = {"qzeros", "weight_scale", "weight_scale_inv",
+                                                       "weight_zero_point"};
 
 bool IsCode(DType dtype) {
   switch (dtype) {
@@ -34,8 +33,15 @@ bool IsCode(DType dtype) {
   }
 }
 
-// The tensor that shows that a module is quantized, or nullptr.
-const StoredTensor* Evidence(const ModuleTensors& module) {
+// The tensor that shows that a module is quantized, or nullptr. Codes that nobody reads come first:
+// two formats may have left theirs.
+const StoredTensor* Evidence(const ModuleTensors& module, const std::set<std::string_view>& read) {
+  const StoredTensor* codes = nullptr;
+  for (const std::string_view suffix : kCodes) {
+    const StoredTensor* tensor = module.Find(suffix);
+    if (tensor != nullptr && (codes == nullptr || !read.contains(tensor->name))) codes = tensor;
+  }
+  if (codes != nullptr) return codes;
   for (const std::string_view suffix : kSuffixes) {
     if (const StoredTensor* tensor = module.Find(suffix)) return tensor;
   }
@@ -49,7 +55,8 @@ const StoredTensor* Evidence(const ModuleTensors& module) {
 
 }  // namespace
 
-void ReportForeignModules(const Checkpoint& checkpoint, QuantizedModel& model) {
+void ReportForeignModules(const Checkpoint& checkpoint, const std::vector<ModuleTensors>& modules,
+                          QuantizedModel& model) {
   // So many errors say enough; below, each module is looked up in them.
   constexpr size_t kMaxErrors = 1000;
   if (model.errors.size() > kMaxErrors) return;
@@ -57,8 +64,8 @@ void ReportForeignModules(const Checkpoint& checkpoint, QuantizedModel& model) {
   for (const auto& linear : model.modules) {
     used.insert(linear->source_tensors().begin(), linear->source_tensors().end());
   }
-  for (const ModuleTensors& module : GroupByModule(checkpoint)) {
-    const StoredTensor* tensor = Evidence(module);
+  for (const ModuleTensors& module : modules) {
+    const StoredTensor* tensor = Evidence(module, used);
     if (tensor == nullptr || used.contains(tensor->name)) continue;
     const bool reported = std::ranges::any_of(model.errors, [&](const Status& error) {
       return error.where().find(module.name) != std::string::npos;

@@ -28,14 +28,17 @@ struct QuantizedModel {
   // looks.
   std::vector<Status> errors;
 
+  // A module, or the error that says why it cannot be read.
+  void Add(Result<std::unique_ptr<QuantizedLinear>> module);
+  // Nothing for an OK status.
+  void AddError(Status status);
   // The module of this name, or null.
   const QuantizedLinear* Find(std::string_view module) const;
 };
 
 struct Format {
+  // The quant_method of its checkpoints, as quantization_config.h spells it.
   std::string_view id;
-  // True when the checkpoint says that it is of this format.
-  bool (*detect)(const Checkpoint& checkpoint);
   // Describes every quantized module, from headers, configuration and a few small tensors. Sound
   // but unsupported input is kUnsupported, contradictory or incomplete input is kMalformed. What
   // concerns single modules is put into `errors`, so that a report can name them all.

@@ -183,11 +183,6 @@ Status DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
 
 }  // namespace
 
-bool DetectFp8(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
-  return config.ok() && config->method == "fp8";
-}
-
 Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
   const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint);
   if (!declared.ok()) return declared.status();

@@ -16,7 +16,6 @@
 
 namespace prepack {
 
-bool DetectFp8(const Checkpoint& checkpoint);
 Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint);
 
 }  // namespace prepack

@@ -3,29 +3,40 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+
+#include "formats/finding_tally.h"
 
 namespace prepack {
 namespace {
 
-// The first name of a set stands for all of them; a name that is empty ends the set.
+// Sets of siblings, by the first of them, which stands for all; an empty name is none.
 constexpr std::array<std::array<std::string_view, 3>, 3> kSiblings = {{
     {"q_proj", "k_proj", "v_proj"},
     {"gate_proj", "up_proj", ""},
     {"w1", "w3", ""},
 }};
 
-// The sets that a module is the first of.
-const std::array<std::string_view, 3>* SiblingsOf(std::string_view last_name) {
+const std::array<std::string_view, 3>* SiblingsOf(std::string_view first) {
   for (const auto& set : kSiblings) {
-    if (set.front() == last_name) return &set;
+    if (set.front() == first) return &set;
   }
   return nullptr;
 }
+
+struct Sibling {
+  std::string_view name;         // "q_proj"
+  std::optional<Scheme> scheme;  // none: not quantized
+
+  std::string Describe() const {
+    return fmt::format("{} {}", name, scheme ? DescribeScheme(*scheme) : "not quantized");
+  }
+};
 
 // The scheme without what follows from N, in which siblings may differ.
 Scheme Comparable(Scheme scheme) {
@@ -33,35 +44,50 @@ Scheme Comparable(Scheme scheme) {
   return scheme;
 }
 
+// Those of the names that are modules of `parent`, which ends in a dot.
+std::vector<Sibling> FindSiblings(std::string_view parent,
+                                  const std::array<std::string_view, 3>& names,
+                                  const std::vector<ModuleTensors>& modules,
+                                  const QuantizedModel& model) {
+  std::vector<Sibling> siblings;
+  for (const std::string_view name : names) {
+    const std::string full = fmt::format("{}{}", parent, name);
+    if (const QuantizedLinear* linear = model.Find(full)) {
+      siblings.push_back({name, Comparable(linear->scheme())});
+      continue;
+    }
+    const auto module = std::ranges::lower_bound(modules, full, {}, &ModuleTensors::name);
+    const bool plain =
+        module != modules.end() && module->name == full && module->Find("weight") != nullptr;
+    if (plain) siblings.push_back({name, std::nullopt});
+  }
+  return siblings;
+}
+
+bool Differ(const std::vector<Sibling>& siblings) {
+  return std::ranges::any_of(
+      siblings, [&](const Sibling& sibling) { return sibling.scheme != siblings.front().scheme; });
+}
+
 }  // namespace
 
-void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, const QuantizedModel& model,
-                         FindingTally& findings) {
-  std::unordered_set<std::string_view> names;
-  for (const ModuleTensors& module : modules) names.insert(module.name);
+void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, QuantizedModel& model) {
+  FindingTally findings;
   for (const ModuleTensors& module : modules) {
     const size_t dot = module.name.rfind('.');
     if (dot == std::string_view::npos) continue;
-    const auto* siblings = SiblingsOf(module.name.substr(dot + 1));
-    if (siblings == nullptr) continue;
+    const auto* names = SiblingsOf(module.name.substr(dot + 1));
+    if (names == nullptr) continue;
+    const std::vector<Sibling> siblings =
+        FindSiblings(module.name.substr(0, dot + 1), *names, modules, model);
+    if (!Differ(siblings)) continue;
     std::vector<std::string> states;
-    std::optional<std::optional<Scheme>> first;
-    bool differ = false;
-    for (const std::string_view sibling : *siblings) {
-      const std::string name = fmt::format("{}.{}", module.name.substr(0, dot), sibling);
-      if (sibling.empty() || !names.contains(name)) continue;
-      const QuantizedLinear* linear = model.Find(name);
-      const std::optional<Scheme> scheme =
-          linear == nullptr ? std::nullopt : std::optional(Comparable(linear->scheme()));
-      if (!first) first = scheme;
-      differ = differ || *first != scheme;
-      states.push_back(
-          fmt::format("{} {}", sibling, scheme ? DescribeScheme(*scheme) : "not quantized"));
-    }
-    if (!differ) continue;
+    states.reserve(siblings.size());
+    for (const Sibling& sibling : siblings) states.push_back(sibling.Describe());
     findings.Add("module-siblings-differ", module.name,
                  fmt::format("layers that runtimes fuse differ: {}", fmt::join(states, ", ")));
   }
+  std::ranges::move(findings.Take(), std::back_inserter(model.findings));
 }
 
 }  // namespace prepack

@@ -7,16 +7,15 @@
 
 #include <vector>
 
-#include "formats/finding_tally.h"
 #include "formats/format.h"
 #include "formats/module_tensors.h"
 
 namespace prepack {
 
-// One finding ("module-siblings-differ") for every set of siblings of which some are quantized and
-// some are not, or whose schemes differ; it lists them. `modules` are all of the checkpoint's.
-void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, const QuantizedModel& model,
-                         FindingTally& findings);
+// Adds a finding ("module-siblings-differ") for every set of siblings of which some are quantized
+// and some are not, or whose schemes differ; it lists them. `modules` are all of the checkpoint's.
+// A module that is quantized but could not be read says nothing here: its error does.
+void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, QuantizedModel& model);
 
 }  // namespace prepack
 

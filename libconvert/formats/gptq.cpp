@@ -15,6 +15,7 @@
 #include "formats/module_match.h"
 #include "formats/module_tensors.h"
 #include "formats/quantization_config.h"
+#include "formats/qweight_model.h"
 
 namespace prepack {
 
@@ -29,8 +30,9 @@ bool IsPlainMatrix(const ModuleTensors& module) {
   return weight != nullptr && weight->shape.size() == 2;
 }
 
-// kUnsupported for tensors that only other formats store; the whole checkpoint is of that format.
-Status RefuseForeign(const Checkpoint& checkpoint, const ModuleTensors& module) {
+// kUnsupported for tensors that only the GPU formats of GPTQModel store; the whole checkpoint is of
+// that format then, though quant_method is gptq.
+Status RefuseGpuFormat(const Checkpoint& checkpoint, const ModuleTensors& module) {
   const auto refuse = [&](std::string_view suffix, std::string_view name) {
     return Unsupported(checkpoint.Where(*module.Find(suffix)),
                        fmt::format("{} weights are not read", name))
@@ -44,11 +46,6 @@ Status RefuseForeign(const Checkpoint& checkpoint, const ModuleTensors& module) 
   if (module.Find("B") != nullptr && module.Find("s_channel") != nullptr) return refuse("B", "QQQ");
   if (module.Find("B") != nullptr && module.Find("s") != nullptr) return refuse("B", "Marlin");
   if (module.Find("trellis") != nullptr) return refuse("trellis", "EXL3");
-  if (module.Find("weight_packed") != nullptr) {
-    return Malformed(checkpoint.Where(*module.Find("weight_packed")),
-                     "this is a tensor of compressed-tensors, but quant_method is gptq")
-        .Hint("The config belongs to another checkpoint");
-  }
   return {};
 }
 
@@ -74,35 +71,20 @@ class Reader {
   Reader(const Checkpoint& checkpoint, const GptqConfig& config, FindingTally& findings)
       : checkpoint_(checkpoint), config_(config), findings_(findings) {}
 
-  void ReadModule(const ModuleTensors& module, QuantizedModel& model) {
+  Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module) {
     const Result<GptqSettings> settings = config_.SettingsOf(module.name);
-    if (!settings.ok()) {
-      model.errors.push_back(settings.status());
-      return;
-    }
+    if (!settings.ok()) return settings.status();
     Status status = ReportExcluded(module);
-    if (!status.ok()) {
-      model.errors.push_back(std::move(status));
-      return;
-    }
+    if (!status.ok()) return status;
     Result<std::unique_ptr<QuantizedLinear>> linear =
         DescribeGptqModule(checkpoint_, module, *settings, findings_);
-    if (!linear.ok()) {
-      model.errors.push_back(linear.status());
-      return;
-    }
+    if (!linear.ok()) return linear;
     const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint_, module, *settings);
-    if (!sample.ok()) {
-      model.errors.push_back(sample.status());
-      return;
-    }
+    if (!sample.ok()) return sample.status();
     status = CheckGptqZeros(*sample, settings->zeros, module.name, kZerosHint, findings_);
-    if (!status.ok()) {
-      model.errors.push_back(std::move(status));
-      return;
-    }
+    if (!status.ok()) return status;
     if (settings->zeros == config_.settings.zeros) evidence_ += *sample;
-    model.modules.push_back(*std::move(linear));
+    return linear;
   }
 
   // A layer that the config wants quantized and that is not.
@@ -196,11 +178,6 @@ class Reader {
 
 }  // namespace
 
-bool DetectGptq(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
-  return config.ok() && config->method == "gptq";
-}
-
 Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
   const Result<std::vector<QuantizationConfig>> copies = FindQuantizationConfigs(checkpoint);
   if (!copies.ok()) return copies.status();
@@ -214,10 +191,10 @@ Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
   Reader reader(checkpoint, *config, findings);
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   for (const ModuleTensors& module : modules) {
-    Status status = RefuseForeign(checkpoint, module);
+    Status status = RefuseGpuFormat(checkpoint, module);
     if (!status.ok()) return status;
     if (module.Find("qweight") != nullptr) {
-      reader.ReadModule(module, model);
+      model.Add(reader.Describe(module));
       continue;
     }
     status = CheckOrphans(checkpoint, module);
@@ -228,13 +205,8 @@ Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
     status = reader.ReportPlain(module);
     if (!status.ok()) return status;
   }
-  if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config->settings.where,
-                     "the config declares quantized weights, but no tensor is one")
-        .Expected("tensors named MODULE.qweight")
-        .Hint("The config may belong to another checkpoint, or shards are missing");
-  }
-  Status status = reader.CheckEvidence();
+  Status status = RequireQweights(model, config->settings.where);
+  if (status.ok()) status = reader.CheckEvidence();
   if (status.ok()) status = reader.ReportUnmatched(modules);
   if (!status.ok()) return status;
   model.findings = findings.Take();

@@ -13,7 +13,6 @@
 
 namespace prepack {
 
-bool DetectGptq(const Checkpoint& checkpoint);
 Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint);
 
 }  // namespace prepack

@@ -6,11 +6,14 @@
 #include <cmath>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/isa.h"
 #include "formats/finding.h"
 #include "formats/gptq_order.h"
 #include "formats/gptq_shape.h"
+#include "kernels/code_rows.h"
 
 namespace prepack {
 
@@ -20,32 +23,143 @@ constexpr uint64_t kSampleBytes = 64 << 10;
 constexpr uint64_t kMinWeights = 4096;
 constexpr double kNear = 0.25;
 
-Status ReadWords(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t first,
-                 std::span<uint32_t> words) {
-  return checkpoint.Read(tensor, first * sizeof(uint32_t), std::as_writable_bytes(words));
-}
+// Stored fields of one group, by channel. `use` is all ones where the field is evidence; elsewhere
+// both are 0.
+struct GroupFields {
+  std::vector<uint32_t> field;
+  std::vector<uint32_t> use;
+  uint32_t usable = 0;
+};
 
-// Stored fields of one group, for channels [0, count): −1 where they are no evidence. Words with a
-// field of all ones may be spoilt; fields at the rails belong to groups of one sign, whose weights
-// do not lie around zero. [edge, top] leaves out as much at either end under both conventions.
-std::vector<int> UsableFields(const CodePacking& packing, const std::vector<uint32_t>& words,
-                              uint64_t count) {
+// Words with a field of all ones may be spoilt; fields at the rails belong to groups of one sign,
+// whose weights do not lie around zero. [edge, top] leaves out as much at either end under both
+// conventions. `words` has one more word than the fields fill.
+GroupFields UsableFields(const CodePacking& packing, std::span<const uint32_t> words,
+                         uint64_t channels) {
   const uint32_t mask = (1U << packing.bits) - 1;
   const uint32_t edge = packing.bits == 4 ? 2 : packing.bits == 3 ? 1 : 0;
   const uint32_t top = mask - 1 - edge;
   // Fields of 3 bits were wrapped one by one.
   const uint64_t per_word = packing.bits == 3 ? 1 : 32 / packing.bits;
-  std::vector<int> fields(count, -1);
-  for (uint64_t begin = 0; begin < count; begin += per_word) {
-    const uint64_t end = std::min(count, begin + per_word);
+  GroupFields fields;
+  fields.field.resize(channels);
+  fields.use.resize(channels);
+  for (uint64_t begin = 0; begin < channels; begin += per_word) {
+    const uint64_t end = std::min(channels, begin + per_word);
     bool spoilt = false;
-    for (uint64_t n = begin; n < end; ++n) spoilt |= PackedCode(packing, words, n) == mask;
-    for (uint64_t n = begin; n < end && !spoilt; ++n) {
-      const uint32_t field = PackedCode(packing, words, n);
-      if (field >= edge && field <= top) fields[n] = static_cast<int>(field);
+    for (uint64_t n = begin; n < end; ++n) {
+      const uint64_t bit = n * packing.bits;
+      const uint64_t window = words[bit / 32] | uint64_t{words[bit / 32 + 1]} << 32;
+      fields.field[n] = static_cast<uint32_t>(window >> bit % 32) & mask;
+      spoilt |= fields.field[n] == mask;
+    }
+    for (uint64_t n = begin; n < end; ++n) {
+      const bool usable = !spoilt && fields.field[n] >= edge && fields.field[n] <= top;
+      fields.use[n] = usable ? ~0U : 0;
+      fields.field[n] &= fields.use[n];
+      fields.usable += usable ? 1 : 0;
     }
   }
   return fields;
+}
+
+Result<GroupFields> ReadUsableFields(const Checkpoint& checkpoint, const GptqShape& shape,
+                                     uint64_t group, uint64_t channels) {
+  const uint64_t count = ZeroWordsFor(shape.packing, channels);
+  std::vector<uint32_t> words(count + 1);
+  Status status = checkpoint.Read(*shape.qzeros, group * shape.zero_words * sizeof(uint32_t),
+                                  std::as_writable_bytes(std::span(words).first(count)));
+  if (!status.ok()) return status;
+  return UsableFields(shape.packing, words, channels);
+}
+
+// The first codes of the first channels, four bits each: [codes / 8, channels] words.
+struct CodeSample {
+  uint64_t codes = 0;  // per channel
+  uint64_t channels = 0;
+  std::vector<uint32_t> words;
+};
+
+// The first rows of words, in one piece; of a very wide module, part of the first unit.
+Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const GptqShape& shape) {
+  const Result<Isa> isa = ChooseIsa();
+  if (!isa.ok()) return isa.status();
+  const CodeUnit unit = UnitOf(shape.packing);
+  constexpr uint64_t kSampleWords = kSampleBytes / sizeof(uint32_t);
+  CodeSample sample;
+  sample.channels = std::min<uint64_t>(shape.n, kSampleWords / unit.stored_words);
+  const uint64_t units =
+      std::min(shape.qweight->shape[0] / unit.stored_words,
+               std::max<uint64_t>(1, kSampleWords / sample.channels / unit.stored_words));
+  sample.codes = units * unit.codes;
+  const ByteRuns runs{.offset = 0,
+                      .run_bytes = sample.channels * sizeof(uint32_t),
+                      .stride = shape.n * sizeof(uint32_t),
+                      .runs = units * unit.stored_words};
+  std::vector<uint32_t> stored(runs.runs * sample.channels);
+  Status status =
+      checkpoint.ReadRuns(*shape.qweight, runs, std::as_writable_bytes(std::span(stored)));
+  if (!status.ok()) return status;
+  if (shape.packing.bits == 4) {  // as wide as they have to be
+    sample.words = std::move(stored);
+    return sample;
+  }
+  sample.words.resize(units * unit.wide_words * sample.channels);
+  CodeRowKernelsFor(*isa).widen(shape.packing, stored.data(), units, sample.channels,
+                                sample.words.data());
+  return sample;
+}
+
+uint64_t GroupOf(const GptqShape& shape, const GptqOrder& order, uint64_t k) {
+  return order.group_of.empty() ? k / shape.group_size : order.group_of[k];
+}
+
+// The sum of the eight codes of a word.
+constexpr uint32_t SumOfCodes(uint32_t word) {
+  const uint32_t pairs = (word & 0x0F0F0F0FU) + (word >> 4 & 0x0F0F0F0FU);
+  const uint32_t fours = (pairs & 0x00FF00FFU) + (pairs >> 8 & 0x00FF00FFU);
+  return (fours + (fours >> 16)) & 0xFFFFU;
+}
+
+// Adds (code − field) for codes [first, first + count) of each of these words, one per channel, all
+// of which have these fields.
+void AddCodes(std::span<const uint32_t> words, uint32_t first, uint32_t count,
+              const GroupFields& fields, GptqZeroSample& sample) {
+  const uint32_t mask = ~0U >> (32 - 4 * count) << 4 * first;
+  const uint32_t* use = fields.use.data();
+  const uint32_t* field = fields.field.data();
+  uint32_t codes = 0;  // at most 8 · 15 per channel
+  uint32_t zeros = 0;
+  for (size_t n = 0; n < words.size(); ++n) {
+    codes += SumOfCodes(words[n] & mask & use[n]);
+    zeros += field[n];
+  }
+  sample.sum += static_cast<int64_t>(codes) - static_cast<int64_t>(zeros) * count;
+  sample.weights += uint64_t{fields.usable} * count;
+}
+
+// Adds the codes run by run: those of one word that are of one group.
+Status AddSample(const Checkpoint& checkpoint, const GptqShape& shape, const GptqOrder& order,
+                 const CodeSample& codes, GptqZeroSample& sample) {
+  constexpr uint64_t kCodesPerWord = 8;
+  std::map<uint64_t, GroupFields> fields;  // by group
+  for (uint64_t k = 0; k < codes.codes;) {
+    const uint64_t group = GroupOf(shape, order, k);
+    auto it = fields.find(group);
+    if (it == fields.end()) {
+      Result<GroupFields> added = ReadUsableFields(checkpoint, shape, group, codes.channels);
+      if (!added.ok()) return added.status();
+      it = fields.emplace(group, *std::move(added)).first;
+    }
+    uint64_t end = k + 1;
+    while (end % kCodesPerWord != 0 && GroupOf(shape, order, end) == group) ++end;
+    const auto words =
+        std::span(codes.words).subspan(k / kCodesPerWord * codes.channels, codes.channels);
+    AddCodes(words, static_cast<uint32_t>(k % kCodesPerWord), static_cast<uint32_t>(end - k),
+             it->second, sample);
+    k = end;
+  }
+  return {};
 }
 
 // Do all zero points of the first group hold the constant that a symmetric module of the other
@@ -56,7 +170,7 @@ Result<bool> HasConstantOfOther(const Checkpoint& checkpoint, const GptqShape& s
   if (shape.n < kMinChannels) return false;
   const uint64_t n = std::min<uint64_t>(shape.n, 1024);
   std::vector<uint32_t> words(ZeroWordsFor(shape.packing, n));
-  Status status = ReadWords(checkpoint, *shape.qzeros, 0, words);
+  Status status = checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(std::span(words)));
   if (!status.ok()) return status;
   const uint32_t middle = 1U << (shape.packing.bits - 1);
   const uint32_t constant = settings.zeros == GptqZeros::kMinusOne ? middle : middle - 1;
@@ -82,12 +196,10 @@ GptqZeroSample& GptqZeroSample::operator+=(const GptqZeroSample& other) {
 Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const ModuleTensors& module,
                                        const GptqSettings& settings) {
   GptqZeroSample sample;
+  if (settings.symmetric || settings.planar) return sample;
   const Result<GptqShape> shape = CheckGptqShape(checkpoint, module, settings);
   if (!shape.ok()) return shape.status();
-  const CodePacking& packing = shape->packing;
-  if (settings.symmetric) return sample;
-  if (packing.planar) return sample;
-  if (packing.bits > 4) {
+  if (shape->packing.bits > 4) {
     const Result<bool> constant = HasConstantOfOther(checkpoint, *shape, settings);
     if (!constant.ok()) return constant.status();
     sample.constant_of_other = *constant;
@@ -96,40 +208,10 @@ Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const Modul
   const Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
   if (!order.ok()) return order.status();
 
-  // The first rows of words, in one piece; of a very wide module, part of the first unit.
-  const CodeUnit unit = UnitOf(packing);
-  constexpr uint64_t kSampleWords = kSampleBytes / sizeof(uint32_t);
-  const uint64_t n = std::min<uint64_t>(shape->n, kSampleWords / unit.stored_words);
-  const uint64_t units = std::min(shape->qweight->shape[0] / unit.stored_words,
-                                  std::max<uint64_t>(1, kSampleWords / n / unit.stored_words));
-  const uint64_t rows = units * unit.stored_words;
-  std::vector<uint32_t> words(rows * n);
-  for (uint64_t row = 0; row < rows; ++row) {
-    Status status = ReadWords(checkpoint, *shape->qweight, row * shape->n,
-                              std::span(words).subspan(row * n, n));
-    if (!status.ok()) return status;
-  }
-
-  std::vector<uint32_t> column(unit.stored_words);
-  std::map<uint64_t, std::vector<int>> fields_of;  // by group
-  for (uint64_t k = 0; k < units * unit.codes; ++k) {
-    const uint64_t group = order->group_of.empty() ? k / shape->group_size : order->group_of[k];
-    auto it = fields_of.find(group);
-    if (it == fields_of.end()) {
-      std::vector<uint32_t> zeros(ZeroWordsFor(packing, n));
-      Status status = ReadWords(checkpoint, *shape->qzeros, group * shape->zero_words, zeros);
-      if (!status.ok()) return status;
-      it = fields_of.emplace(group, UsableFields(packing, zeros, n)).first;
-    }
-    const uint32_t* first = words.data() + k / unit.codes * unit.stored_words * n;
-    for (uint64_t i = 0; i < n; ++i) {
-      const int field = it->second[i];
-      if (field < 0) continue;
-      for (uint64_t w = 0; w < column.size(); ++w) column[w] = first[w * n + i];
-      sample.sum += static_cast<int>(PackedCode(packing, column, k % unit.codes)) - field;
-      ++sample.weights;
-    }
-  }
+  const Result<CodeSample> codes = ReadCodes(checkpoint, *shape);
+  if (!codes.ok()) return codes.status();
+  Status status = AddSample(checkpoint, *shape, *order, *codes, sample);
+  if (!status.ok()) return status;
   return sample;
 }
 

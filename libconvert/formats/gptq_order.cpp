@@ -3,34 +3,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <span>
+#include <utility>
 
-#include "base/checked.h"
 #include "formats/finding.h"
 
 namespace prepack {
 
 namespace {
 
-Result<std::vector<int64_t>> ReadIndices(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  std::vector<int64_t> indices(tensor.shape[0]);
-  if (tensor.dtype == DType::kI64) {
-    Status status = checkpoint.Read(tensor, 0, std::as_writable_bytes(std::span(indices)));
+Status OutOfRange(const Checkpoint& checkpoint, const GptqShape& shape, int64_t index, uint64_t k) {
+  return Malformed(checkpoint.Where(*shape.g_idx), "a group index is out of range")
+      .Found(fmt::format("{} at [{}]", index, k))
+      .Expected(fmt::format("0 to {}: there are {} groups", shape.groups - 1, shape.groups))
+      .Id(FindingId("order-out-of-range"));
+}
+
+Result<std::vector<int32_t>> ReadIndices(const Checkpoint& checkpoint, const GptqShape& shape) {
+  std::vector<int32_t> indices(shape.k);
+  if (shape.g_idx->dtype == DType::kI32) {
+    Status status = checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(indices)));
     if (!status.ok()) return status;
     return indices;
   }
-  std::vector<int32_t> narrow(indices.size());
-  Status status = checkpoint.Read(tensor, 0, std::as_writable_bytes(std::span(narrow)));
+  std::vector<int64_t> wide(shape.k);
+  Status status = checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(wide)));
   if (!status.ok()) return status;
-  std::ranges::copy(narrow, indices.begin());
+  for (uint64_t k = 0; k < shape.k; ++k) {
+    if (!std::in_range<int32_t>(wide[k])) return OutOfRange(checkpoint, shape, wide[k], k);
+    indices[k] = static_cast<int32_t>(wide[k]);
+  }
   return indices;
 }
 
-bool IsUnset(const std::vector<int64_t>& indices, uint64_t groups) {
-  const auto all = [&](int64_t value) {
-    return std::ranges::all_of(indices, [value](int64_t index) { return index == value; });
+bool IsUnset(const std::vector<int32_t>& indices, uint64_t groups) {
+  const auto all = [&](int32_t value) {
+    return std::ranges::all_of(indices, [value](int32_t index) { return index == value; });
   };
   return all(-1) || (groups > 1 && all(0));
 }
@@ -38,6 +48,20 @@ bool IsUnset(const std::vector<int64_t>& indices, uint64_t groups) {
 // The number of channels that each group must have.
 uint64_t SizeOfGroup(const GptqShape& shape, uint64_t group) {
   return std::min(shape.group_size, shape.k - group * shape.group_size);
+}
+
+// Do the channels lie group by group? Indexes may count from the end, see below.
+bool IsNatural(const std::vector<int32_t>& indices, const GptqShape& shape) {
+  const auto groups = static_cast<int64_t>(shape.groups);
+  auto index = indices.begin();
+  for (int64_t group = 0; group < groups; ++group) {
+    const auto end =
+        index + static_cast<std::ptrdiff_t>(SizeOfGroup(shape, static_cast<uint64_t>(group)));
+    for (; index != end; ++index) {
+      if (*index != group && *index != group - groups) return false;
+    }
+  }
+  return true;
 }
 
 // A stable counting sort of the channels by their groups.
@@ -70,30 +94,24 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
     return Unsupported(checkpoint.Where(*shape.g_idx), "K is too large for an index of groups")
         .Found(std::to_string(shape.k));
   }
-  const Result<std::vector<int64_t>> indices = ReadIndices(checkpoint, *shape.g_idx);
+  const Result<std::vector<int32_t>> indices = ReadIndices(checkpoint, shape);
   if (!indices.ok()) return indices.status();
   if (IsUnset(*indices, shape.groups)) {
     order.kind = GptqOrder::Kind::kUnset;
     return order;
   }
-  order.kind = GptqOrder::Kind::kNatural;
+  if (IsNatural(*indices, shape)) {
+    order.kind = GptqOrder::Kind::kNatural;
+    return order;
+  }
+  order.kind = GptqOrder::Kind::kScattered;
   order.group_of.resize(shape.k);
   const auto groups = static_cast<int64_t>(shape.groups);
   for (uint64_t k = 0; k < shape.k; ++k) {
     const int64_t index = (*indices)[k];
-    if (index < -groups || index >= groups) {
-      return Malformed(checkpoint.Where(*shape.g_idx), "a group index is out of range")
-          .Found(fmt::format("{} at [{}]", index, k))
-          .Expected(fmt::format("0 to {}: there are {} groups", groups - 1, groups))
-          .Id(FindingId("order-out-of-range"));
-    }
+    if (index < -groups || index >= groups) return OutOfRange(checkpoint, shape, index, k);
     // GPTQModel packs negative ones as Python indexes: from the end.
     order.group_of[k] = static_cast<uint32_t>(index < 0 ? index + groups : index);
-    if (order.group_of[k] != k / shape.group_size) order.kind = GptqOrder::Kind::kScattered;
-  }
-  if (order.kind == GptqOrder::Kind::kNatural) {
-    order.group_of.clear();
-    return order;
   }
   Status status = SortByGroup(checkpoint, shape, order);
   if (!status.ok()) return status;

@@ -19,14 +19,15 @@ const StoredTensor* ModuleTensors::Find(std::string_view suffix) const {
 std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint) {
   // Not by runs of neighbours: "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
   std::map<std::string_view, ModuleTensors> modules;
+  ModuleTensors* last = nullptr;
   for (const auto& [name, tensor] : checkpoint.tensors()) {
     const std::string_view full = tensor.name;
     const size_t dot = full.rfind('.');
     const bool has_module = dot != std::string_view::npos;
     const std::string_view prefix = has_module ? full.substr(0, dot) : std::string_view();
-    ModuleTensors& module = modules[prefix];
-    module.name = prefix;
-    module.tensors.emplace_back(has_module ? full.substr(dot + 1) : full, &tensor);
+    if (last == nullptr || last->name != prefix) last = &modules[prefix];
+    last->name = prefix;
+    last->tensors.emplace_back(has_module ? full.substr(dot + 1) : full, &tensor);
   }
   std::vector<ModuleTensors> list;
   list.reserve(modules.size());

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "formats/auto_round.h"
 #include "formats/awq.h"
@@ -9,20 +11,21 @@
 #include "formats/foreign_modules.h"
 #include "formats/format.h"
 #include "formats/fp8.h"
+#include "formats/fused_siblings.h"
 #include "formats/gptq.h"
+#include "formats/module_tensors.h"
 #include "formats/quantization_config.h"
 
 namespace prepack {
 
 namespace {
 
-// In order of detection; a format that is a dialect of another one comes before it.
 constexpr std::array kFormats = {
-    Format{"compressed-tensors", DetectCompressedTensors, ReadCompressedTensors},
-    Format{"fp8", DetectFp8, ReadFp8},
-    Format{"awq", DetectAwq, ReadAwq},
-    Format{"auto-round", DetectAutoRound, ReadAutoRound},
-    Format{"gptq", DetectGptq, ReadGptq},
+    Format{"compressed-tensors", ReadCompressedTensors},
+    Format{"fp8", ReadFp8},
+    Format{"awq", ReadAwq},
+    Format{"auto-round", ReadAutoRound},
+    Format{"gptq", ReadGptq},
 };
 
 std::string KnownFormats() {
@@ -36,6 +39,18 @@ std::string KnownFormats() {
 
 }  // namespace
 
+void QuantizedModel::Add(Result<std::unique_ptr<QuantizedLinear>> module) {
+  if (module.ok()) {
+    modules.push_back(*std::move(module));
+  } else {
+    errors.push_back(module.status());
+  }
+}
+
+void QuantizedModel::AddError(Status status) {
+  if (!status.ok()) errors.push_back(std::move(status));
+}
+
 const QuantizedLinear* QuantizedModel::Find(std::string_view module) const {
   const auto it = std::ranges::lower_bound(
       modules, module, {}, [](const auto& linear) { return std::string_view(linear->module()); });
@@ -47,12 +62,6 @@ std::span<const Format> AllFormats() {
 }
 
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
-  for (const Format& format : kFormats) {
-    if (!format.detect(checkpoint)) continue;
-    Result<QuantizedModel> model = format.read(checkpoint);
-    if (model.ok()) ReportForeignModules(checkpoint, *model);
-    return model;
-  }
   const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
   if (!config.ok()) return config.status();
   if (config->method == "prepack") {
@@ -60,7 +69,14 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
         .Hint("Convert the source checkpoint that it was made from")
         .Id(FindingId("already-packed"));
   }
-  return RefuseMethod(config->method, config->where, KnownFormats());
+  const auto* const format = std::ranges::find(kFormats, config->method, &Format::id);
+  if (format == kFormats.end()) return RefuseMethod(config->method, config->where, KnownFormats());
+  Result<QuantizedModel> model = format->read(checkpoint);
+  if (!model.ok()) return model;
+  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  ReportForeignModules(checkpoint, modules, *model);
+  ReportFusedSiblings(modules, *model);
+  return model;
 }
 
 Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint) {

@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "formats/auto_round_example.h"
 #include "formats/defects.h"
+#include "formats/gptq_example.h"
 
 namespace prepack {
 namespace {
@@ -27,6 +28,20 @@ constexpr ErrorKind kUnsupported = ErrorKind::kUnsupported;
 void Add(T stored, const std::string& name, const std::string& dtype,
          const std::vector<uint64_t>& shape, size_t bytes) {
   stored.tensors.push_back({name, dtype, shape, std::vector<std::byte>(bytes)});
+}
+
+// Asymmetric, in the tensors of GPTQ, zero points 1 and more.
+TestCheckpoint Asymmetric3Bit() {
+  testing::GptqExample x;
+  x.bits = 3;
+  x.k = 32;
+  x.group_size = 32;
+  x.symmetric = false;
+  x.Randomize(5, 1);
+  TestCheckpoint stored = testing::MakeGptq(x);
+  stored.config = testing::ArCheckpoint({}, "auto_round:auto_gptq", false).config;
+  ArConfig(stored)["bits"] = 3;
+  return stored;
 }
 
 TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
@@ -122,6 +137,28 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
       {"symmetric with other zero points", ArAwq,
        [](T t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x98}; }, kMalformed,
        "zero-point-not-symmetric", "but the zero points are not all 8"},
+      {"symmetric in GPTQ tensors, with other zero points", ArGptq,
+       [](T t) { t.At(kArModule + ".qzeros").bytes[5] = std::byte{0x78}; }, kMalformed,
+       "zero-point-not-symmetric", "its zero points vary (found 8 at channel 10, group 0; 7 to 8"},
+      {"symmetric, and the first zero point is neither constant", ArGptq,
+       [](T t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x75}; }, kMalformed,
+       "zero-point-not-symmetric", "(found 5 at channel 0, group 0, expected 7 or 8)"},
+      {"zero points of 3 bits that are lost", Asymmetric3Bit,
+       [](T t) { t.At(kArModule + ".qzeros").bytes[0] |= std::byte{7}; }, kMalformed,
+       "gptq-zero-lost", "(found field 7 at channel 0, group 0"},
+      {"zero scale in GPTQ tensors", ArGptq,
+       [](T t) {
+         t.At(kArModule + ".scales").bytes[2] = std::byte{0};
+         t.At(kArModule + ".scales").bytes[3] = std::byte{0};
+       },
+       kMalformed, "scale-zero", "the scale of channel 1, group 0 is zero"},
+      {"a width that is not read, nor that of the tensors", ArGptq,
+       [](T t) {
+         ArConfig(t)["bits"] = 5;
+         t.At(kArModule + ".scales").shape = {3, 32};
+         t.At(kArModule + ".scales").bytes.resize(192);
+       },
+       kUnsupported, "", "codes of this width are not read (found 5 bits"},
       {"NaN", ArAwq, [](T t) { t.At(kArModule + ".scales").bytes[3] = std::byte{0x7E}; },
        kMalformed, "scale-not-finite", "the scale of channel 1, group 0 is not a finite number"},
       {"bits out of range", ArGptq, [](T t) { ArConfig(t)["bits"] = 12; }, kMalformed,

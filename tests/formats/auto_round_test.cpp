@@ -200,12 +200,89 @@ TEST_CASE("Padding of a calibration-free export is dropped") {
 TEST_CASE("Padding that holds weights is an error") {
   TestCheckpoint stored = Padded();
   // Word 12 holds inputs 96 … 103; channel 2.
-  stored.At(kArModule + ".qweight").bytes[(12 * 32 + 2) * 4] = std::byte{0x18};
+  stored.At(kArModule + ".qweight").bytes[size_t{12 * 32 + 2} * 4] = std::byte{0x18};
   const Status status = testing::ReadEverything(stored);
   testing::CheckError(status, ErrorKind::kMalformed,
                       "an input channel that the model does not have has a weight (found code 1 at "
                       "[2, 97], zero point 8");
   CHECK(status.id() == "autoround-padding");
+}
+
+// An asymmetric module of weights around zero, whose z − 1 is 5.
+AwqNumbers Centred(uint64_t k) {
+  AwqNumbers m{.n = 32, .k = k, .group_size = 32};
+  for (uint64_t i = 0; i < m.n * m.k; ++i) m.codes.push_back(static_cast<uint8_t>(4 + i % 5));
+  m.scales.assign(m.n * m.groups(), 0x2A66);
+  return m;
+}
+
+TEST_CASE("A packing_format that the weights contradict is refused") {
+  // Large enough to be judged by itself.
+  const std::vector<testing::TestTensor> large = ArGptqTensors(kArModule, Centred(256), 0x55);
+  CHECK(ReadModule(ArCheckpoint(large, "auto_round:auto_gptq", false)).zero_point == 6);
+  const Status alone = testing::ReadEverything(ArCheckpoint(large, "auto_round", false));
+  testing::CheckError(alone, ErrorKind::kMalformed,
+                      "declared as z (v2), but the weights say z - 1 (v1)");
+  CHECK(alone.where() == kArModule);
+  CHECK(alone.id() == "gptq-zeros-contradict");
+  CHECK_THAT(alone.hint(), Catch::Contains("packing_format"));
+
+  // Several that are large enough together.
+  TestCheckpoint small =
+      ArCheckpoint(ArGptqTensors(kArModule, Centred(64), 0x55), "auto_round", false);
+  testing::RequireOk(testing::ReadEverything(small));
+  for (const char* name : {"gate_proj", "down_proj"}) {
+    for (const auto& tensor :
+         ArGptqTensors("model.layers.0.mlp." + std::string(name), Centred(64), 0x55)) {
+      small.tensors.push_back(tensor);
+    }
+  }
+  const Status together = testing::ReadEverything(small);
+  testing::CheckError(together, ErrorKind::kMalformed, "over 6144 weights");
+  CHECK(together.where() == "config.json: quantization_config");
+  CHECK(together.id() == "gptq-zeros-contradict");
+}
+
+// Four channels, whose zero points fit into one word at any width.
+TestCheckpoint Narrow(uint64_t k, int bits) {
+  AwqNumbers m{.n = 4, .k = k, .group_size = 32};
+  for (uint64_t i = 0; i < m.n * m.k; ++i) m.codes.push_back(static_cast<uint8_t>(i % 16));
+  m.scales.assign(m.n * m.groups(), 0x2A66);
+  TestCheckpoint stored =
+      ArCheckpoint(ArGptqTensors(kArModule, m, 0x77), "auto_round:auto_gptq", true);
+  testing::TestTensor& zeros = stored.At(kArModule + ".qzeros");
+  zeros.shape[1] = 1;
+  zeros.bytes.assign(m.groups() * 4, bits == 8 ? std::byte{0x7F} : std::byte{0x77});
+  ArConfig(stored)["bits"] = bits;
+  return stored;
+}
+
+TEST_CASE("The width of a module of few channels is that which its groups allow") {
+  CHECK(FindingsOf(Narrow(64, 4)).empty());
+  // Eight bits a code would be 32 inputs, and one group instead of two.
+  TestCheckpoint wrong = Narrow(64, 4);
+  ArConfig(wrong)["bits"] = 8;
+  CHECK(ReadModule(wrong).scheme == "w4a16 group 32 symmetric");
+  CHECK(HasFinding(FindingsOf(wrong), "module-scheme-mismatch",
+                   "the config says 8 bits, but the tensors hold 4"));
+  // One group either way: the config is believed.
+  const TestCheckpoint either = Narrow(32, 8);
+  CHECK(ReadModule(either).weights.size() == 16);
+  CHECK(ReadModule(either).scheme == "w8a16 channel symmetric");
+  CHECK(FindingsOf(either).empty());
+}
+
+TEST_CASE("A zero point of 0 that was borrowed from its neighbour is restored") {
+  TestCheckpoint stored =
+      ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x66), "auto_round:auto_gptq", false);
+  // Zero points 7, 0, 9, 15, 1, 0, 8, 3 less 0x11111111.
+  const std::vector<std::byte> word = Hex("f6 e7 f0 26");
+  std::ranges::copy(word, stored.At(kArModule + ".qzeros").bytes.begin());
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  CHECK(testing::ZeroPoints(opened.Module(kArModule), 0, 9) ==
+        std::vector<uint8_t>{7, 0, 9, 15, 1, 0, 8, 3, 7});
 }
 
 }  // namespace

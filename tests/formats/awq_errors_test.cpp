@@ -161,6 +161,11 @@ TEST_CASE("AWQ shapes that contradict each other, the config or the format are r
        kMalformed, "awq-layout",
        "fit none of AWQ's layouts (found model.layers.0.mlp.up_proj: qweight I32 [128, 2], qzeros "
        "I32 [3, 2], scales F16 [2, 16]"},
+      {"channels that fill no words", Gemm,
+       [](T t) {
+         Reshape(t, "scales", {2, 15}, 60);
+       },
+       kMalformed, "awq-layout", "fit none of AWQ's layouts"},
       {"marlin", Gemm,
        [](T t) {
          Remove(t, "qzeros");

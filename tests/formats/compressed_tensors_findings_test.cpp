@@ -184,5 +184,27 @@ TEST_CASE("What is odd, but readable, is a finding") {
   }
 }
 
+TEST_CASE("Activation order that the config does not declare is reported") {
+  TestCheckpoint stored = SymmetricExample();
+  stored.tensors.push_back({kExampleModule + ".weight_g_idx",
+                            "I32",
+                            {16},
+                            Hex("01000000 00000000 01000000 00000000 01000000 00000000 01000000 "
+                                "00000000 01000000 00000000 01000000 00000000 01000000 00000000 "
+                                "01000000 00000000")});
+  const auto ids = [](const TestCheckpoint& checkpoint) {
+    const testing::TempFolder folder;
+    checkpoint.Write(folder.path());
+    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    CHECK(opened.Module(kExampleModule).k_order().size() == 16);
+    std::vector<std::string> found;
+    for (const Finding& finding : opened.model.findings) found.emplace_back(finding.id);
+    return found;
+  };
+  CHECK(ids(stored) == std::vector<std::string>{"order-present", "order-undeclared"});
+  ExampleWeights(stored)["actorder"] = "group";
+  CHECK(ids(stored) == std::vector<std::string>{"order-present"});
+}
+
 }  // namespace
 }  // namespace prepack

@@ -61,7 +61,11 @@ TEST_CASE("A checkpoint of several groups reads each module by its own") {
         "w4a16 group 128 symmetric");
   CHECK(DescribeScheme(opened.Module("model.layers.0.self_attn.q_proj").scheme()) ==
         "w8a8 channel symmetric");
-  CHECK(opened.model.findings.empty());
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "module-siblings-differ");
+  CHECK(opened.model.findings[0].message ==
+        "layers that runtimes fuse differ: gate_proj w4a16 group 128 symmetric, up_proj not "
+        "quantized");
 }
 
 TEST_CASE("Activation order is told, and undone for those who dequantize") {

@@ -45,6 +45,14 @@ TEST_CASE("A module of another format is an error, never a layer that passes thr
   CHECK(codes[0].id() == "module-foreign");
 }
 
+TEST_CASE("Codes of a second format in a module that is read are an error") {
+  const std::vector<Status> errors =
+      ErrorsWith({{testing::kExampleModule + ".qweight", "I32", {1, 1}, Hex("00000000")}});
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].id() == "module-foreign");
+  CHECK(errors[0].where() == "model.safetensors: tensor " + testing::kExampleModule + ".qweight");
+}
+
 TEST_CASE("What the reader has complained about is not said twice") {
   const std::vector<Status> errors =
       ErrorsWith({{"model.layers.0.mlp.down_proj.weight_scale", "BF16", {1, 1}, Hex("803f")}});

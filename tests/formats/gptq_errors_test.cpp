@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/defects.h"
 #include "formats/gptq_example.h"
 #include "formats/read_helpers.h"
 #include "status_matchers.h"
@@ -76,12 +77,16 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        },
        unsupported, "gptq-format", "QQQ weights are not read"},
       {"EXL3 tensors", [](auto& c) { AddPart(c, "trellis"); }, unsupported, "gptq-format", "EXL3"},
-      {"compressed-tensors", [](auto& c) { AddPart(c, "weight_packed"); }, malformed, "",
-       "a tensor of compressed-tensors"},
+      {"compressed-tensors", [](auto& c) { AddPart(c, "weight_packed"); }, malformed,
+       "module-foreign", "not as gptq stores it"},
       {"Marlin flag", [](auto& c) { GptqConfigOf(c)["is_marlin_format"] = true; }, unsupported,
        "gptq-format", "is_marlin_format"},
       {"Marlin format", [](auto& c) { GptqConfigOf(c)["checkpoint_format"] = "marlin"; },
        unsupported, "gptq-format", "format marlin"},
+      {"BitBLAS format", [](auto& c) { GptqConfigOf(c)["checkpoint_format"] = "bitblas"; },
+       unsupported, "gptq-format", "format bitblas"},
+      {"QQQ format", [](auto& c) { GptqConfigOf(c)["checkpoint_format"] = "qqq"; }, unsupported,
+       "gptq-format", "format qqq"},
       {"pack_dtype", [](auto& c) { GptqConfigOf(c)["pack_dtype"] = "int16"; }, unsupported,
        "pack-dtype", "found int16"},
       {"rotation", [](auto& c) { GptqConfigOf(c)["rotation"] = "hadamard"; }, unsupported,
@@ -124,6 +129,12 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
          Part(c, "qzeros").shape = {1, 2};
        },
        malformed, "tensor-shape", "zero points contradict"},
+      {"scale columns",
+       [](auto& c) {
+         Part(c, "scales").shape = {2, 4};
+         Part(c, "scales").bytes.resize(16);
+       },
+       malformed, "tensor-shape", "scales and qweight disagree about N"},
       {"order length",
        [](auto& c) {
          Part(c, "g_idx").shape = {31};
@@ -149,8 +160,8 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
          }
        },
        unsupported, "", "quantized embeddings"},
-      {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed, "",
-       "no tensor is one"},
+      {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed,
+       "nothing-quantized", "no tensor is one"},
   };
   for (const Defect& defect : defects) {
     CAPTURE(defect.name);
@@ -212,6 +223,29 @@ TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is know
       testing::RequireOk(status);
       CHECK(zeros == std::vector<uint8_t>{7, 0, 9, 15, 1, 0, 8, 3});
     }
+  }
+}
+
+TEST_CASE("GPTQ scales that are broken are refused") {
+  struct Number {
+    uint16_t bits;  // of channel 3, group 1
+    std::string id;
+    std::string text;
+  };
+  for (const Number& number :
+       {Number{0x7E00, "scale-not-finite", "not a finite number (found NaN"},
+        Number{0xFC00, "scale-not-finite", "(found infinity"},
+        Number{0x8000, "scale-zero", "is zero, but the group has weights"}}) {
+    CAPTURE(number.bits);
+    TestCheckpoint stored = SmallGptq();
+    std::vector<std::byte>& bytes = Part(stored, "scales").bytes;
+    constexpr size_t kAt = size_t{2} * (8 + 3);
+    bytes[kAt] = static_cast<std::byte>(number.bits & 0xFFU);
+    bytes[kAt + 1] = static_cast<std::byte>(number.bits >> 8);
+    const Status status = testing::ReadEverything(stored);
+    CheckError(status, ErrorKind::kMalformed, number.text);
+    CheckError(status, ErrorKind::kMalformed, "the scale of channel 3, group 1 ");
+    CHECK(status.id() == number.id);
   }
 }
 

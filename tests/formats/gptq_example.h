@@ -136,6 +136,16 @@ inline TestCheckpoint MakeGptq(const GptqExample& x) {
   return checkpoint;
 }
 
+// Adds the same tensors once more, under another name.
+inline void AddGptqModule(TestCheckpoint& checkpoint, const std::string& name,
+                          const GptqExample& x) {
+  for (TestTensor& tensor : MakeGptq(x).tensors) {
+    if (!tensor.name.starts_with(kGptqModule)) continue;
+    tensor.name.replace(0, kGptqModule.size(), name);
+    checkpoint.tensors.push_back(tensor);
+  }
+}
+
 // A sound symmetric module of N = 8, K = 32, two groups.
 inline TestCheckpoint SmallGptq() {
   GptqExample x;

@@ -17,7 +17,9 @@ prepack_add_tests(formats
   finding_test.cpp
   foreign_modules_test.cpp
   fp8_test.cpp
+  fused_siblings_test.cpp
   gptq_errors_test.cpp
+  gptq_findings_test.cpp
   gptq_linear_test.cpp
   gptq_truth_test.cpp
   json_fields_test.cpp

@@ -79,7 +79,9 @@ void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
     TestCheckpoint stored = defect.good();
     testing::RequireOk(testing::ReadEverything(stored));
     defect.break_it(stored);
-    CheckError(testing::ReadEverything(stored), kind, defect.text);
+    const Status status = testing::ReadEverything(stored);
+    CheckError(status, kind, defect.text);
+    CHECK_FALSE(status.id().empty());
   }
 }
 
@@ -413,6 +415,14 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
          Config(t)["quantization_status"] = "frozen";
        },
        "the weights are still in floating point (found quantization_status \"frozen\""},
+      {"one weight in floating point", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back(
+             {"model.layers.1.mlp.up_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+         Config(t)["quantization_status"] = "frozen";
+       },
+       "model.layers.1.mlp.up_proj.weight: the weight is still in floating point, though a config "
+       "group names it (found weight BF16, quantization_status \"frozen\""},
       {"only the KV cache", SymmetricExample,
        [](T t) {
          t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);

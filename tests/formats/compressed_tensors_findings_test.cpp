@@ -141,6 +141,19 @@ const std::vector<Case>& Cases() {
          t.tensors.push_back({kExampleModule + ".smooth", "F32", {1}, Hex("00 00 00 00")});
        },
        kExampleModule + ".smooth", "unknown tensor of a quantized module; passed through"},
+      {"a status that is wrong", SymmetricExample,
+       [](T t) { Config(t)["quantization_status"] = "frozen"; },
+       "config.json: quantization_config.quantization_status",
+       "the status is \"frozen\", but 1 modules are stored quantized"},
+      {"a status that is missing", SymmetricExample,
+       [](T t) { Config(t).erase("quantization_status"); }, "", ""},
+      {"a frozen model with an ignored layer", SymmetricExample,
+       [](T t) {
+         Config(t)["quantization_status"] = "frozen";
+         Config(t)["ignore"] = {"model.q_proj"};
+         t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+       },
+       "config.json: quantization_config.quantization_status", "the status is \"frozen\""},
       {"a bias and the scale of a KV cache", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".bias", "F32", {1}, Hex("00 00 00 00")});

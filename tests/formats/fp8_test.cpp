@@ -139,8 +139,36 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
     TestCheckpoint stored = defect.good();
     testing::RequireOk(testing::ReadEverything(stored));
     defect.break_it(stored);
-    CheckError(testing::ReadEverything(stored), defect.kind, defect.text);
+    const Status status = testing::ReadEverything(stored);
+    CheckError(status, defect.kind, defect.text);
+    CHECK_FALSE(status.id().empty());
   }
+}
+
+TEST_CASE("Copies of the FP8 config that disagree are refused") {
+  const auto read = [](void (*change)(Json & copy)) {
+    TestCheckpoint stored = Blocks();
+    Json copy = stored.config["quantization_config"];
+    change(copy);
+    stored.config["text_config"] = {{"quantization_config", copy}};
+    return testing::ReadEverything(stored);
+  };
+  testing::RequireOk(read([](Json&) {}));
+  testing::RequireOk(read([](Json& copy) { copy["ignored_layers"] = {"lm_head"}; }));
+  Status status = read([](Json& copy) { copy["weight_block_size"] = {4, 4}; });
+  CheckError(status, ErrorKind::kMalformed,
+             "text_config.quantization_config.weight_block_size: two copies of the quantization "
+             "config disagree (found [4, 4], expected [2, 4], as config.json: quantization_config");
+  CHECK(status.id() == "config-conflict");
+  status = read([](Json& copy) { copy.erase("weight_block_size"); });
+  CheckError(status, ErrorKind::kMalformed, "found absent, expected [2, 4]");
+  status = read([](Json& copy) { copy["activation_scheme"] = "static"; });
+  CheckError(status, ErrorKind::kMalformed,
+             "activation_scheme: two copies of the quantization "
+             "config disagree (found static, expected dynamic");
+  CHECK(status.id() == "config-conflict");
+  status = read([](Json& copy) { copy["fmt"] = "e5m2"; });
+  CHECK(status.id() == "scheme-unsupported");
 }
 
 TEST_CASE("A module that the config excludes and that is FP8 all the same is a finding") {

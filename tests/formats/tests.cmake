@@ -8,6 +8,7 @@ prepack_add_tests(formats
   awq_layouts_test.cpp
   awq_truth_test.cpp
   compressed_tensors_config_test.cpp
+  compressed_tensors_copies_test.cpp
   compressed_tensors_errors_test.cpp
   compressed_tensors_findings_test.cpp
   compressed_tensors_match_test.cpp

@@ -120,7 +120,7 @@ TEST_CASE("lm_head in the config and in the tensors are compared") {
 TEST_CASE("Tensors that are not read are reported") {
   TestCheckpoint stored = Mlp();
   stored.tensors.push_back(
-      {"model.layers.0.mlp.up_proj.lora_A", "F16", {2}, std::vector<std::byte>(4)});
+      {"model.layers.0.mlp.up_proj.smooth", "F16", {2}, std::vector<std::byte>(4)});
   const std::vector<Finding> findings = FindingsOf(stored);
   CHECK(HasFinding(findings, "tensor-unknown", "unknown tensor of a quantized module"));
 }

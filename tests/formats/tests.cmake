@@ -25,4 +25,5 @@ prepack_add_tests(formats
   module_match_test.cpp
   module_regex_test.cpp
   row_linear_test.cpp
-  table_test.cpp)
+  table_test.cpp
+  tgi_config_test.cpp)

@@ -152,7 +152,12 @@ TEST_CASE("A calibration-free asymmetric export stores z - 1, whatever its label
   CHECK(ReadModule(stored).zero_point == 6);
   ArConfig(stored)["model_free"] = true;
   CHECK(ReadModule(stored).zero_point == 7);
-  CHECK(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", "z - 1 is used"));
+  CHECK(
+      HasFinding(FindingsOf(stored), "autoround-model-free-zeros",
+                 "z - 1 is used (if z is right, set packing_format to \"auto_round:gptqmodel\")"));
+  ArConfig(stored)["packing_format"] = "auto_round:gptqmodel";
+  CHECK(ReadModule(stored).zero_point == 6);
+  CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
   ArConfig(stored)["packing_format"] = "auto_round:auto_gptq";
   CHECK(ReadModule(stored).zero_point == 7);
   CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));

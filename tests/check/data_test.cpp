@@ -104,6 +104,16 @@ TEST_CASE("Bad and suspicious scales are reported") {
   }
 }
 
+TEST_CASE("A scale of zero is reported even where all weights are zero") {
+  TestCheckpoint checkpoint = WideExample();
+  PutBF16(checkpoint.At(kModule + ".weight_scale").bytes, 2, 0.0F);
+  auto& codes = checkpoint.At(kModule + ".weight_packed").bytes;
+  for (size_t i = kWideGroup; i < kWideGroup / 2 * 3; ++i) codes[i] = std::byte{0x88};
+  RequireOnly(RunCheck(checkpoint), "scale-zero-empty",
+              "1 of 256 scales are zero, and so are the weights of their groups",
+              CheckVerdict::kWarnings);
+}
+
 TEST_CASE("The check goes on after a module with bad data") {
   TestCheckpoint checkpoint = WideExample(3);
   PutBF16(checkpoint.At(WideModule(1) + ".weight_scale").bytes, 7,

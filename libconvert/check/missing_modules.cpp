@@ -5,13 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <compare>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "check/config_shapes.h"
 #include "check/layer_names.h"
@@ -31,7 +34,9 @@ struct Role {
   std::string_view head;
   std::optional<std::string_view> tail;
 
-  friend auto operator<=>(const Role&, const Role&) = default;
+  friend bool operator<(const Role& a, const Role& b) {
+    return std::tie(a.list, a.head, a.tail) < std::tie(b.list, b.head, b.tail);
+  }
 };
 
 using Children = std::set<std::string_view>;

@@ -163,6 +163,17 @@ TEST_CASE("A calibration-free asymmetric export stores z - 1, whatever its label
   CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
 }
 
+TEST_CASE("A width that the tensors contradict is taken from them") {
+  TestCheckpoint stored = ArGptq();
+  ArConfig(stored)["bits"] = 2;
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  CHECK(opened.Module(kArModule).scheme().bits == 4);
+  CHECK(HasFinding(opened.model.findings, "module-scheme-mismatch",
+                   "the config says 2 bits, but the tensors hold 4"));
+}
+
 // 80 inputs of the model in two groups of 64: the last 48 are padding.
 TestCheckpoint Padded() {
   AwqNumbers m{.n = 32, .k = 128, .group_size = 64};

@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "formats/ct_example.h"
+#include "formats/defects.h"
 #include "formats/read_helpers.h"
 #include "temp_folder.h"
 
@@ -166,6 +167,21 @@ const std::vector<Case>& Cases() {
        },
        "config.json: quantization_config.quantization_status", "the status is \"frozen\"",
        "config-status-wrong"},
+      {"a scale by the name of another format", SymmetricExample,
+       [](T t) {
+         t.At(kExampleModule + ".weight_scale").name = kExampleModule + ".weight_scale_inv";
+       },
+       kExampleModule, "the scale is called weight_scale_inv, as in quant_method fp8",
+       "scale-foreign-name"},
+      {"zero points with columns behind the last group", AsymmetricExample,
+       [](T t) {
+         Config(t)["version"] = "0.10.2";
+         t.At(kExampleModule + ".weight_zero_point").shape = {1, 3};
+         t.At(kExampleModule + ".weight_zero_point").bytes =
+             Hex("f8 b7 00 00 90 5a 00 00 ff ff ff ff");
+       },
+       kExampleModule, "the packed zero points have columns behind the last group",
+       "zero-point-padded"},
       {"a bias and the scale of a KV cache", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".bias", "F32", {1}, Hex("00 00 00 00")});
@@ -187,6 +203,22 @@ const std::vector<Case>& Cases() {
        "module-ambiguous-group"},
   };
   return cases;
+}
+
+TEST_CASE("An index that scatters the groups wins over the config") {
+  TestCheckpoint stored = SymmetricExample();
+  stored.tensors.push_back({kExampleModule + ".weight_g_idx",
+                            "I64",
+                            {16},
+                            Int64s({0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1})});
+  std::vector<Finding> findings = testing::FindingsOf(stored);
+  REQUIRE(findings.size() == 2);
+  CHECK(testing::HasFinding(findings, "order-present", ""));
+  CHECK(testing::HasFinding(findings, "order-undeclared", "weight_g_idx scatters the groups"));
+  ExampleWeights(stored)["actorder"] = "group";
+  findings = testing::FindingsOf(stored);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].id == "order-present");
 }
 
 TEST_CASE("What is odd, but readable, is a finding") {

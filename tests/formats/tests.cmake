@@ -12,6 +12,7 @@ prepack_add_tests(formats
   compressed_tensors_errors_test.cpp
   compressed_tensors_findings_test.cpp
   compressed_tensors_match_test.cpp
+  compressed_tensors_packing_test.cpp
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
   finding_tally_test.cpp
@@ -19,6 +20,7 @@ prepack_add_tests(formats
   foreign_modules_test.cpp
   fp8_test.cpp
   gptq_errors_test.cpp
+  gptq_findings_test.cpp
   gptq_linear_test.cpp
   gptq_truth_test.cpp
   json_fields_test.cpp

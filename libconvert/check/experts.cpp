@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "check/config_shapes.h"
-#include "check/finding_list.h"
 #include "check/layer_names.h"
 #include "check/missing_numbers.h"
 #include "check/plain_values.h"
@@ -57,35 +55,32 @@ std::optional<uint64_t> ConfiguredExperts(const Json& config) {
 }
 
 void CheckNumbers(const std::string& parent, const Experts& experts,
-                  std::optional<uint64_t> configured, std::vector<Finding>& findings) {
+                  std::optional<uint64_t> configured, FindingTally& findings) {
   std::set<uint64_t> present;
   for (const auto& [expert, modules] : experts) present.insert(expert);
   const uint64_t highest = *present.rbegin();
   const uint64_t found = highest == UINT64_MAX ? highest : highest + 1;
   const uint64_t expected = std::max(configured.value_or(0), found);
   if (const MissingNumbers missing = MissingBelow(expected, present); missing.count != 0) {
-    findings.push_back(MakeFinding("expert-missing", parent,
-                                   fmt::format("{} of {} experts are missing: {}", missing.count,
-                                               expected, ShowMissing(missing))));
+    findings.Add("expert-missing", parent,
+                 fmt::format("{} of {} experts are missing: {}", missing.count, expected,
+                             ShowMissing(missing)));
   }
   if (configured && found > *configured) {
-    findings.push_back(MakeFinding(
-        "expert-count", parent,
-        fmt::format("there are {} experts, but {} by config.json", found, *configured)));
+    findings.Add("expert-count", parent,
+                 fmt::format("there are {} experts, but {} by config.json", found, *configured));
   }
 }
 
-void CheckModules(const std::string& parent, const Experts& experts,
-                  std::vector<Finding>& findings) {
+void CheckModules(const std::string& parent, const Experts& experts, FindingTally& findings) {
   std::set<std::string_view> all;
   for (const auto& [expert, modules] : experts) all.insert(modules.begin(), modules.end());
   for (const auto& [expert, modules] : experts) {
-    std::vector<std::string_view> lacking;
-    std::ranges::set_difference(all, modules, std::back_inserter(lacking));
-    if (lacking.empty()) continue;
-    findings.push_back(
-        MakeFinding("expert-missing", fmt::format("{}.{}", parent, expert),
-                    fmt::format("lacks {}, which other experts have", lacking.front())));
+    // Both are sorted, and `all` has whatever an expert has.
+    const auto lacking = std::ranges::mismatch(all, modules).in1;
+    if (lacking == all.end()) continue;
+    findings.Add("expert-missing", fmt::format("{}.{}", parent, expert),
+                 fmt::format("lacks {}, which other experts have", *lacking));
   }
 }
 
@@ -109,8 +104,7 @@ std::string ShowState(const State& state) {
 }
 
 void CompareSchemes(const Checkpoint& checkpoint, const QuantizedModel& model,
-                    const std::string& parent, const Experts& experts,
-                    std::vector<Finding>& findings) {
+                    const std::string& parent, const Experts& experts, FindingTally& findings) {
   std::map<std::string_view, State> first;  // by module of the expert
   std::set<std::string_view> reported;
   for (const auto& [expert, modules] : experts) {
@@ -120,9 +114,9 @@ void CompareSchemes(const Checkpoint& checkpoint, const QuantizedModel& model,
       if (!state) continue;
       const auto [it, added] = first.try_emplace(below, *state);
       if (added || it->second == *state || !reported.insert(below).second) continue;
-      findings.push_back(MakeFinding("expert-schemes-differ", module,
-                                     fmt::format("{}, but that of an expert before is {}",
-                                                 ShowState(*state), ShowState(it->second))));
+      findings.Add("expert-schemes-differ", module,
+                   fmt::format("{}, but that of an expert before is {}", ShowState(*state),
+                               ShowState(it->second)));
     }
   }
 }
@@ -130,9 +124,7 @@ void CompareSchemes(const Checkpoint& checkpoint, const QuantizedModel& model,
 // The first dimension of tensors that hold all experts of a layer, by layer.
 using Stacks = std::map<std::string_view, std::map<std::string_view, uint64_t>>;
 
-void CheckStacks(const Stacks& stacks, std::optional<uint64_t> configured,
-                 std::vector<Finding>& findings) {
-  FindingTally tally;
+void CheckStacks(const Stacks& stacks, std::optional<uint64_t> configured, FindingTally& findings) {
   for (const auto& [parent, tensors] : stacks) {
     uint64_t expected = configured.value_or(0);
     if (!configured) {
@@ -140,12 +132,12 @@ void CheckStacks(const Stacks& stacks, std::optional<uint64_t> configured,
     }
     for (const auto& [tensor, count] : tensors) {
       if (count == expected) continue;
-      tally.Add(count < expected ? FindingId("expert-missing") : FindingId("expert-count"), tensor,
-                fmt::format("the tensor holds {} experts, but {} by {}", count, expected,
-                            configured ? "config.json" : "the other tensors of the layer"));
+      findings.Add(count < expected ? FindingId("expert-missing") : FindingId("expert-count"),
+                   tensor,
+                   fmt::format("the tensor holds {} experts, but {} by {}", count, expected,
+                               configured ? "config.json" : "the other tensors of the layer"));
     }
   }
-  for (Finding& finding : tally.Take()) findings.push_back(std::move(finding));
 }
 
 }  // namespace
@@ -166,12 +158,14 @@ void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
     }
   }
   const std::optional<uint64_t> configured = ConfiguredExperts(TextConfig(checkpoint.config()));
+  FindingTally tally;
   for (const auto& [parent, experts] : layers) {
-    CheckNumbers(parent, experts, configured, findings);
-    CheckModules(parent, experts, findings);
-    CompareSchemes(checkpoint, model, parent, experts, findings);
+    CheckNumbers(parent, experts, configured, tally);
+    CheckModules(parent, experts, tally);
+    CompareSchemes(checkpoint, model, parent, experts, tally);
   }
-  CheckStacks(stacks, configured, findings);
+  CheckStacks(stacks, configured, tally);
+  for (Finding& finding : tally.Take()) findings.push_back(std::move(finding));
 }
 
 }  // namespace prepack

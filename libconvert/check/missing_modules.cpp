@@ -20,6 +20,7 @@
 #include "check/layer_names.h"
 #include "formats/finding_tally.h"
 #include "formats/json_fields.h"
+#include "formats/module_match.h"
 
 namespace prepack {
 namespace {
@@ -56,6 +57,7 @@ class ModuleTree {
   explicit ModuleTree(const Checkpoint& checkpoint) {
     std::string_view last;
     for (const auto& [name, tensor] : checkpoint.tensors()) {
+      if (name.size() > kMaxModuleNameBytes) continue;  // each part of a name costs time
       const std::string_view module = std::string_view(name).substr(0, name.rfind('.'));
       if (module == last) continue;
       last = module;
@@ -131,6 +133,16 @@ class LayerKinds {
   bool shares_keys_ = false;
 };
 
+std::string ShowNames(const Children& names) {
+  constexpr size_t kMaxShown = 8;
+  std::vector<std::string_view> shown(names.begin(), names.end());
+  if (shown.size() > kMaxShown) {
+    shown.resize(kMaxShown);
+    shown.emplace_back("…");
+  }
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
 bool Contains(const Children& all, const Children& some) {
   return std::ranges::includes(all, some);
 }
@@ -195,7 +207,9 @@ class Search {
     if (role.head.empty() && kinds_.blocks_vary()) return;
     std::map<Children, std::vector<uint64_t>> variants;
     for (const auto& [layer, children] : blocks) variants[children].push_back(layer);
-    if (variants.size() < 2) return;
+    // Models have a handful of kinds of layers; what has many more follows no pattern.
+    constexpr size_t kMaxVariants = 64;
+    if (variants.size() < 2 || variants.size() > kMaxVariants) return;
     for (const auto& [children, layers] : variants) {
       const Children* fuller = nullptr;
       size_t most = layers.size();
@@ -216,15 +230,12 @@ class Search {
     for (const auto& [layer, others] : blocks) {
       if (Contains(others, missing)) having.push_back(layer);
     }
-    std::vector<uint64_t> lacking;
-    for (const uint64_t layer : layers) {
-      if (!IsExplained(role, layer, having)) lacking.push_back(layer);
-    }
+    const std::vector<uint64_t> lacking = Unexplained(role, layers, having);
     if (lacking.empty()) return;
     const bool shared = kinds_.shares_keys() && std::ranges::all_of(missing, IsKeyOrValue);
     const bool few = lacking.size() * kHavingPerLacking <= having.size();
     const std::string message = fmt::format("lacks {}, which {} of {} layers have",
-                                            fmt::join(missing, ", "), having.size(), blocks.size());
+                                            ShowNames(missing), having.size(), blocks.size());
     for (const uint64_t layer : lacking) {
       const std::string block = BlockName(role, layer);
       reported_.insert(block);
@@ -238,11 +249,17 @@ class Search {
     }
   }
 
-  // True when config.json knows the kind of this layer, and no layer of the kind has the modules.
-  bool IsExplained(const Role& role, uint64_t layer, const std::vector<uint64_t>& having) const {
-    const std::string kind = role.list == decoder_ ? kinds_.Of(layer) : "";
-    return !kind.empty() &&
-           std::ranges::none_of(having, [&](uint64_t other) { return kinds_.Of(other) == kind; });
+  // Without the layers whose kind config.json knows, where no layer of the kind has the modules.
+  std::vector<uint64_t> Unexplained(const Role& role, const std::vector<uint64_t>& lacking,
+                                    const std::vector<uint64_t>& having) const {
+    if (role.list != decoder_) return lacking;
+    std::set<std::string> kinds = {""};
+    for (const uint64_t layer : having) kinds.insert(kinds_.Of(layer));
+    std::vector<uint64_t> left;
+    for (const uint64_t layer : lacking) {
+      if (kinds.contains(kinds_.Of(layer))) left.push_back(layer);
+    }
+    return left;
   }
 
   void CheckPartners(const Role& role, const Blocks& blocks) {
@@ -252,9 +269,8 @@ class Search {
       if (kinds_.shares_keys() && std::ranges::all_of(missing, IsKeyOrValue)) continue;
       const std::string block = BlockName(role, layer);
       if (reported_.contains(block)) continue;
-      findings_.Add(
-          "module-partner-missing", block,
-          fmt::format("has {}, but no {}", fmt::join(children, ", "), fmt::join(missing, ", ")));
+      findings_.Add("module-partner-missing", block,
+                    fmt::format("has {}, but no {}", ShowNames(children), ShowNames(missing)));
     }
   }
 

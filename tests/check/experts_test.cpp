@@ -54,6 +54,16 @@ TEST_CASE("An expert that lacks a module is an error") {
               kParent + ".1: lacks extra_proj, which other experts have", CheckVerdict::kMalformed);
 }
 
+TEST_CASE("Several experts that lack the same are one finding") {
+  TestCheckpoint checkpoint = ThreeExperts();
+  AddWideModule(checkpoint, Expert(2, "extra_proj"), 8);
+  const CheckReport report = Headers(checkpoint);
+  INFO(Lines(report));
+  REQUIRE(report.findings.size() == 1);
+  CHECK(report.findings[0].where == kParent + ".0");
+  CHECK(report.findings[0].more == 1);
+}
+
 TEST_CASE("Experts have one scheme") {
   TestCheckpoint checkpoint = ThreeExperts();
   Json& groups = checkpoint.config["quantization_config"]["config_groups"];

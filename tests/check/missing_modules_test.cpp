@@ -257,6 +257,7 @@ TEST_CASE("Projections without partners are suspect where no other layer has the
 TEST_CASE("Layers that follow no pattern are not compared, and long lists are cut") {
   Modules modules = Decoder(8);
   std::vector<std::string> many;
+  many.reserve(20);
   for (int i = 0; i < 20; ++i) many.push_back(fmt::format("part{:02}", i));
   Add(modules, kLayers, Range(1, 8), "mlp.", many);
   CHECK(Lines(Findings(modules)).find("part06, part07, …, which 7 of 8 layers have") !=

@@ -11,9 +11,12 @@
 #include "canonical/row_stripes.h"
 #include "check/baseline.h"
 #include "check/config_shapes.h"
+#include "check/experts.h"
 #include "check/finding_list.h"
+#include "check/missing_modules.h"
 #include "check/model_layout.h"
 #include "check/module_judgement.h"
+#include "check/plain_values.h"
 #include "check/tied_weights.h"
 #include "container/checkpoint.h"
 #include "formats/format.h"
@@ -168,7 +171,8 @@ void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
   std::vector<Finding>& findings = report.findings;
   CheckConfigShapes(checkpoint, model, findings);
   CheckLayers(checkpoint, findings);
-  CheckExperts(checkpoint, findings);
+  CheckMissingModules(checkpoint, findings);
+  CheckExperts(checkpoint, model, findings);
   if (model.modules.empty() && model.errors.empty()) {
     findings.push_back(MakeFinding("nothing-quantized", "config.json",
                                    "no module is quantized, so nothing was checked"));
@@ -208,7 +212,10 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
   }
   Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
   if (!status.ok() || options.headers_only) return status;
-  return DataCheck(*model, baseline, report).Run(ThreadCount(options.jobs), progress);
+  const unsigned threads = ThreadCount(options.jobs);
+  status = DataCheck(*model, baseline, report).Run(threads, progress);
+  if (!status.ok()) return status;
+  return CheckPlainValues(checkpoint, *model, threads, progress, report.findings);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "check/finding_list.h"
+#include "check/layer_names.h"
 #include "check/model_layout.h"
 #include "formats/json_fields.h"
 #include "formats/module_tensors.h"
@@ -145,7 +146,7 @@ class ShapeChecker {
       }
       return CheckDimension(module, "K", k, dimensions_.hidden, findings_);
     }
-    if (!DecoderLayerOf(module)) return;
+    if (!IsDecoderModule(module)) return;
     const Shape shape = ShapeOf(leaf, dimensions_);
     CheckDimension(module, "N", n, shape.n, findings_);
     CheckDimension(module, "K", k, shape.k, findings_);

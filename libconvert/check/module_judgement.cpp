@@ -65,6 +65,9 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
     findings.push_back(
         MakeFinding(id, where, fmt::format("{} of {} scales {}", count, statistics.scales, what)));
   };
+  // Readers refuse a scale of zero whose group has weights.
+  add("scale-zero-empty", statistics.zero_scales,
+      "are zero, and so are the weights of their groups");
   add("scale-huge", statistics.huge_scales,
       fmt::format("are above {}; the largest is {:g}", kHugeScale, statistics.max_scale));
   add("scale-imprecise", statistics.imprecise_scales,

@@ -15,8 +15,6 @@
 namespace prepack {
 namespace {
 
-constexpr std::string_view kHead = "lm_head";
-
 // What the config says of a quantized module. Where it says that there is nothing quantized, the
 // tensors win: the scheme is then that of the whole model.
 AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& matcher,
@@ -27,9 +25,9 @@ AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& 
     findings.Add("module-ignored-but-quantized", module.name,
                  fmt::format("{} says {} bits, but the module is quantized",
                              entry == nullptr ? config.where : entry->where, scheme.bits));
-  } else if (entry == nullptr && module.name == kHead) {
-    findings.Add("head-undeclared", kHead,
-                 "lm_head is quantized, but extra_config does not name it");
+  } else if (entry == nullptr && IsOutputHead(module.name)) {
+    findings.Add("head-undeclared", module.name,
+                 "the output head is quantized, but extra_config does not name it");
   } else if (entry == nullptr && !matcher.InBlocks(module.name)) {
     findings.Add("module-ignored-but-quantized", module.name,
                  "the module lies outside the blocks that the config names, but it is quantized");

@@ -165,7 +165,9 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(
     if (!symmetric.ok()) return symmetric.status();
     settings.symmetric = *symmetric;
   }
-  const bool relabelled = config.model_free && !settings.symmetric && !labelled_minus_one;
+  // No such export says "auto_round:gptqmodel": that is how a user says that z is stored indeed.
+  const bool relabelled =
+      config.model_free && !settings.symmetric && config.packing.name == "auto_round";
   if (relabelled) settings.zeros = GptqZeros::kMinusOne;
 
   Result<std::unique_ptr<QuantizedLinear>> linear =
@@ -181,7 +183,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(
   if (relabelled) {
     findings.Add("autoround-model-free-zeros", module.name,
                  "the calibration-free export stores z - 1 although packing_format says that z is "
-                 "stored; z - 1 is used");
+                 "stored; z - 1 is used (if z is right, set packing_format to "
+                 "\"auto_round:gptqmodel\")");
   }
   return config.model_free ? Trim(checkpoint, *std::move(linear), findings) : std::move(linear);
 }

@@ -21,8 +21,8 @@ namespace prepack {
 // How a user declares the other convention of zero points.
 inline constexpr std::string_view kAutoRoundZerosHint =
     "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "
-    "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; model_free exports "
-    "store z - 1 under either";
+    "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; for model_free "
+    "exports, which store z - 1 under \"auto_round\", too, to \"auto_round:gptqmodel\" (z)";
 
 struct AutoRoundEvidence {
   GptqZeroSample sample;

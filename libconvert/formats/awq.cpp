@@ -16,8 +16,6 @@
 namespace prepack {
 namespace {
 
-constexpr std::string_view kHead = "lm_head";
-
 // Why a module without qweight cannot be left as it is; OK for one that is not quantized.
 Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
   const StoredTensor* qzeros = module.Find("qzeros");
@@ -68,7 +66,7 @@ void CompareNotConverted(const AwqConfig& config, const std::vector<ModuleTensor
 
 void CompareHead(const AwqConfig& config, bool quantized, FindingTally& findings) {
   if (config.lm_head == quantized) return;
-  findings.Add("head-undeclared", kHead,
+  findings.Add("head-undeclared", "lm_head",
                quantized ? "lm_head is quantized, but the config does not say \"lm_head\": true"
                          : "the config says \"lm_head\": true, but lm_head is not quantized");
 }
@@ -103,7 +101,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
       model.AddError(CheckPlain(checkpoint, module));
       continue;
     }
-    head_quantized = head_quantized || module.name == kHead;
+    head_quantized = head_quantized || IsOutputHead(module.name);
     model.Add(DescribeAwqModule(checkpoint, module, settings, findings));
   }
   Status status = RequireQweights(model, config->where);

@@ -175,14 +175,25 @@ Status CheckGroups(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqL
       .Id(FindingId("group-size-mismatch"));
 }
 
-void ReportOthers(const ModuleTensors& module, FindingTally& findings) {
+// What lies beside qweight and does not belong to it.
+Status CheckOthers(const Checkpoint& checkpoint, const ModuleTensors& module,
+                   FindingTally& findings) {
   static constexpr std::array<std::string_view, 5> kKnown = {"bias", "qweight", "qzeros", "scales",
                                                              "scaled_zeros"};
   for (const auto& [suffix, tensor] : module.tensors) {
     if (std::ranges::find(kKnown, suffix) != kKnown.end()) continue;
+    if (suffix == "lora_A" || suffix == "lora_B") {
+      return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not read")
+          .Found(ShowShape(tensor->shape))
+          .Hint(
+              "Without the adapter the module computes something else; remove it, or merge it "
+              "before quantizing")
+          .Id(FindingId("adapter-unsupported"));
+    }
     findings.Add("tensor-unknown", tensor->name,
                  "unknown tensor of a quantized module; passed through");
   }
+  return {};
 }
 
 }  // namespace
@@ -210,9 +221,9 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
   const Result<Dimensions> size = FindDimensions(checkpoint, *tensors, *layout);
   if (!size.ok()) return size.status();
   status = CheckGroups(checkpoint, *tensors, *layout, *size, settings);
+  if (status.ok()) status = CheckOthers(checkpoint, module, findings);
   if (!status.ok()) return status;
   CompareVersion(module, *layout, settings, findings);
-  ReportOthers(module, findings);
 
   AwqModuleParts parts;
   parts.module = module.name;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "formats/compressed_tensors_config.h"
+#include "formats/compressed_tensors_copies.h"
 #include "formats/compressed_tensors_describe.h"
 #include "formats/compressed_tensors_match.h"
 #include "formats/compressed_tensors_module.h"
@@ -152,13 +153,31 @@ Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage
   return {};
 }
 
+// True when the config says that the weights are still in floating point.
+bool SaysNotCompressed(const CtConfig& config) {
+  return !config.status.empty() && config.status != "compressed";
+}
+
+// A weight that was to be quantized, in a model that was not saved compressed: it is the rounded
+// one, or was never rounded, and nothing tells which.
+Status RefuseUncompressed(const Checkpoint& checkpoint, const CtModule& module,
+                          const CtConfig& config) {
+  return Unsupported(checkpoint.Where(*module.weight),
+                     "the weight is still in floating point, though a config group names it")
+      .Found(fmt::format("weight {}, quantization_status \"{}\"", DTypeName(module.weight->dtype),
+                         Printable(config.status)))
+      .Expected("\"compressed\", or the module in the ignore list")
+      .Hint("Save the model again compressed (save_compressed=True)")
+      .Id(FindingId("weight-fake-quantized"));
+}
+
 // Why a checkpoint that declares this format has no module that is quantized.
 Status NothingQuantized(const CtConfig& config) {
   if (config.groups.empty() && config.has_kv_cache_scheme) {
     return Unsupported(config.where, "only the KV cache is quantized, no weights")
         .Id(FindingId("nothing-quantized"));
   }
-  if (!config.status.empty() && config.status != "compressed") {
+  if (SaysNotCompressed(config)) {
     return Unsupported(config.where, "the weights are still in floating point")
         .Found(fmt::format("quantization_status \"{}\"", Printable(config.status)))
         .Expected("\"compressed\"")
@@ -174,17 +193,18 @@ Status NothingQuantized(const CtConfig& config) {
 }  // namespace
 
 Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint);
+  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
   if (!declared.ok()) return declared.status();
-  const Result<CtConfig> config = ParseCtConfig(*declared);
+  const Result<CtConfig> config = ParseCtConfigs(*declared);
   if (!config.ok()) return config.status();
   const CtMatcher matcher(*config);
 
   QuantizedModel model;
   model.format = "compressed-tensors";
-  model.quantization_config = *declared->fields;
+  model.quantization_config = *declared->front().fields;
   FindingTally findings;
   const std::vector<CtModule> modules = GroupCtModules(checkpoint);
+  std::vector<Status> uncompressed;
   for (const CtModule& module : modules) {
     const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
     if (!storage.ok()) {
@@ -194,7 +214,9 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
     if (*storage == CtStorage::kPlain) {
       const Result<bool> targeted = IsTargetedFloat(matcher, module);
       if (!targeted.ok()) return targeted.status();
-      if (*targeted) {
+      if (*targeted && SaysNotCompressed(*config)) {
+        uncompressed.push_back(RefuseUncompressed(checkpoint, module, *config));
+      } else if (*targeted) {
         findings.Add("module-targeted-but-plain", module.name,
                      "a config group names the module, but it is not quantized");
       }
@@ -204,6 +226,12 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
     if (!status.ok()) model.errors.push_back(std::move(status));
   }
   if (model.modules.empty() && model.errors.empty()) return NothingQuantized(*config);
+  model.errors.insert(model.errors.end(), uncompressed.begin(), uncompressed.end());
+  if (SaysNotCompressed(*config) && !model.modules.empty()) {
+    findings.Add("config-status-wrong", FieldPath(config->where, "quantization_status"),
+                 fmt::format("the status is \"{}\", but {} modules are stored quantized",
+                             Printable(config->status), model.modules.size()));
+  }
   // Experts of stacked tensors count up, which is not the order of their names.
   std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
 

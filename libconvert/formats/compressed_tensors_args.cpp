@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "formats/finding.h"
 #include "formats/json_fields.h"
 
 namespace prepack {
@@ -34,7 +35,12 @@ Status UnknownKeyword(std::string_view where, std::string_view key, std::string_
                       std::string_view expected) {
   return Unsupported(FieldPath(where, key), "unknown keyword")
       .Found(fmt::format("\"{}\"", Printable(value)))
-      .Expected(expected);
+      .Expected(expected)
+      .Id(FindingId("config-keyword-unknown"));
+}
+
+Status Invalid(std::string_view where, std::string_view key, std::string_view what) {
+  return Malformed(FieldPath(where, key), what).Id(FindingId("config-field-invalid"));
 }
 
 Result<CtType> ParseType(const Json& args, std::string_view where) {
@@ -52,7 +58,7 @@ Result<uint32_t> ParseBits(const Json& args, CtType type, std::string_view where
   const int64_t value = bits->value_or(8);
   const bool sound = type == CtType::kInt ? value >= 1 && value <= 8 : value == 4 || value == 8;
   if (sound) return static_cast<uint32_t>(value);
-  return Malformed(FieldPath(where, "num_bits"), "the number of bits is out of range")
+  return Invalid(where, "num_bits", "the number of bits is out of range")
       .Found(std::to_string(value))
       .Expected(type == CtType::kInt ? "1 to 8 for int" : "4 or 8 for float");
 }
@@ -61,7 +67,7 @@ Result<uint32_t> ParseBits(const Json& args, CtType type, std::string_view where
 Result<std::optional<int64_t>> ParseGroupSize(const Json& args, std::string_view where) {
   Result<std::optional<int64_t>> size = OptionalInt(args, "group_size", where);
   if (!size.ok() || !*size || **size > 0 || **size == -1) return size;
-  return Malformed(FieldPath(where, "group_size"), "the group size is not positive")
+  return Invalid(where, "group_size", "the group size is not positive")
       .Found(std::to_string(**size))
       .Expected("a positive number, or -1 for one group per channel");
 }
@@ -89,7 +95,7 @@ Result<CtDynamic> ParseDynamic(const Json& args, std::string_view where) {
   if (value->is_string() && LowerCase(value->get<std::string>()) == "local") {
     return CtDynamic::kLocal;
   }
-  return Malformed(FieldPath(where, "dynamic"), "the field has the wrong type")
+  return Invalid(where, "dynamic", "the field has the wrong type")
       .Found(ShowJson(*value))
       .Expected("true, false or \"local\"");
 }
@@ -129,7 +135,7 @@ Result<std::array<uint64_t, 2>> ParseBlock(const Json& args, std::string_view wh
     }
   }
   if (sound) return block;
-  return Malformed(FieldPath(where, "block_structure"), "the block is not two positive numbers")
+  return Invalid(where, "block_structure", "the block is not two positive numbers")
       .Found(ShowJson(*value))
       .Expected("[rows, columns]");
 }
@@ -139,43 +145,43 @@ Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, C
                         std::string_view where) {
   const std::string strategy = fmt::format("strategy {}", CtStrategyName(args.strategy));
   if (HasGroups(args.strategy) && group_size.value_or(-1) <= 0) {
-    return Malformed(FieldPath(where, "group_size"), strategy + " needs a group size")
+    return Invalid(where, "group_size", strategy + " needs a group size")
         .Found(group_size ? std::to_string(*group_size) : "null")
         .Expected("a positive number");
   }
   if (!HasGroups(args.strategy) && group_size.value_or(-1) > 0) {
-    return Malformed(FieldPath(where, "group_size"), strategy + " has no groups")
+    return Invalid(where, "group_size", strategy + " has no groups")
         .Found(std::to_string(*group_size))
         .Expected("null");
   }
   if (group_size == -1 && args.strategy != CtStrategy::kChannel) {
-    return Malformed(FieldPath(where, "group_size"), strategy + " contradicts the group size")
+    return Invalid(where, "group_size", strategy + " contradicts the group size")
         .Found("-1")
         .Expected("null, or strategy channel");
   }
   if ((args.strategy == CtStrategy::kBlock) != (args.block[0] > 0)) {
-    return Malformed(FieldPath(where, "block_structure"),
-                     args.block[0] > 0 ? strategy + " has no blocks"
-                                       : "strategy block needs the size of a block");
+    return Invalid(where, "block_structure",
+                   args.block[0] > 0 ? strategy + " has no blocks"
+                                     : "strategy block needs the size of a block");
   }
   if (args.actorder == CtActOrder::kGroup && !HasGroups(args.strategy)) {
-    return Malformed(FieldPath(where, "actorder"), strategy + " has no groups to order");
+    return Invalid(where, "actorder", strategy + " has no groups to order");
   }
   if (args.strategy == CtStrategy::kToken && args.dynamic != CtDynamic::kYes) {
-    return Malformed(FieldPath(where, "dynamic"), "strategy token is always dynamic")
+    return Invalid(where, "dynamic", "strategy token is always dynamic")
         .Found("not true")
         .Expected("true");
   }
   if (role == CtRole::kActivations) return {};
   if (args.dynamic != CtDynamic::kNo) {
-    return Malformed(FieldPath(where, "dynamic"), "weights cannot be quantized at run time");
+    return Invalid(where, "dynamic", "weights cannot be quantized at run time");
   }
   if (args.strategy == CtStrategy::kToken || args.strategy == CtStrategy::kAttentionHead) {
-    return Malformed(FieldPath(where, "strategy"), "the strategy is one of activations")
+    return Invalid(where, "strategy", "the strategy is one of activations")
         .Found(CtStrategyName(args.strategy));
   }
   if (args.type == CtType::kFloat && !args.symmetric) {
-    return Malformed(FieldPath(where, "symmetric"), "float weights have no zero points")
+    return Invalid(where, "symmetric", "float weights have no zero points")
         .Found("false")
         .Expected("true");
   }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "formats/finding.h"
 #include "formats/json_fields.h"
 
 namespace prepack {
@@ -33,7 +34,8 @@ bool Contains(const std::array<std::string_view, Count>& names, std::string_view
 Status RefuseSparsity(std::string_view where, std::string_view format) {
   return Unsupported(where, "the weights are stored sparse")
       .Found(fmt::format("\"{}\"", Printable(format)))
-      .Hint("Save the model again without sparsity compression");
+      .Hint("Save the model again without sparsity compression")
+      .Id(FindingId("storage-unsupported"));
 }
 
 // kUnsupported unless the format is one of those above.
@@ -42,7 +44,8 @@ Status CheckFormat(std::string_view format, std::string_view where) {
   if (Contains(kGroupFormats, format)) return {};
   return Unsupported(where, "unknown storage format")
       .Found(fmt::format("\"{}\"", Printable(format)))
-      .Hint("The checkpoint was written by a newer or different tool than this reader knows");
+      .Hint("The checkpoint was written by a newer or different tool than this reader knows")
+      .Id(FindingId("storage-unsupported"));
 }
 
 // What compressed-tensors would choose when no format is given (config/format.py).
@@ -65,7 +68,8 @@ Result<std::vector<ModulePattern>> ParsePatterns(const Json& list, const std::st
   if (!list.is_array()) {
     return Malformed(where, "the field has the wrong type")
         .Found(ShowJson(list))
-        .Expected("a list of strings");
+        .Expected("a list of strings")
+        .Id(FindingId("config-field-invalid"));
   }
   std::vector<ModulePattern> patterns;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -73,7 +77,8 @@ Result<std::vector<ModulePattern>> ParsePatterns(const Json& list, const std::st
     if (!list[i].is_string()) {
       return Malformed(entry, "the field has the wrong type")
           .Found(ShowJson(list[i]))
-          .Expected("a string");
+          .Expected("a string")
+          .Id(FindingId("config-field-invalid"));
     }
     Result<ModulePattern> pattern =
         ModulePattern::Parse(list[i].get_ref<const std::string&>(), entry);
@@ -97,7 +102,9 @@ Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
   Status status = RefuseUnknownKeys(scheme, kGroupKeys, group.where);
   if (!status.ok()) return status;
   const Json* targets = JsonMember(scheme, "targets");
-  if (targets == nullptr) return Malformed(group.where, "the group has no targets");
+  if (targets == nullptr) {
+    return Malformed(group.where, "the group has no targets").Id(FindingId("config-field-invalid"));
+  }
   Result<std::vector<ModulePattern>> patterns =
       ParsePatterns(*targets, FieldPath(group.where, "targets"));
   if (!patterns.ok()) return patterns.status();
@@ -128,7 +135,8 @@ Status ParsePresetList(const Json& targets, CtGroup& group) {
   if (!preset) {
     return Unsupported(group.where, "unknown preset")
         .Found(fmt::format("\"{}\"", Printable(group.name)))
-        .Expected("a preset such as W4A16, or an object with targets and weights");
+        .Expected("a preset such as W4A16, or an object with targets and weights")
+        .Id(FindingId("config-keyword-unknown"));
   }
   Result<std::vector<ModulePattern>> patterns = ParsePatterns(targets, group.where);
   if (!patterns.ok()) return patterns.status();
@@ -198,13 +206,16 @@ Status RefuseFeatures(const Json& fields, const std::string& where) {
     if (!transforms->empty()) {
       return Unsupported(field, "the model uses transforms (rotations), which are not read")
           .Found(ShowJson(*transforms))
-          .Hint("Quantize the model without transforms such as SpinQuant or QuIP");
+          .Hint("Quantize the model without transforms such as SpinQuant or QuIP")
+          .Id(FindingId("rotation"));
     }
   }
   if (const Json* flavor = JsonMember(fields, "fp8_dtype_flavor")) {
     return Unsupported(FieldPath(where, "fp8_dtype_flavor"),
                        "the FP8 values are those of another machine")
-        .Found(ShowJson(*flavor));
+        .Found(ShowJson(*flavor))
+        .Hint("Quantize the model to the E4M3 numbers of other machines")
+        .Id(FindingId("storage-unsupported"));
   }
   return {};
 }
@@ -246,7 +257,8 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
     if (!parsed.version) {
       return Malformed(FieldPath(config.where, "version"), "the field is not a version")
           .Found(fmt::format("\"{}\"", Printable(**version)))
-          .Expected("MAJOR.MINOR.PATCH");
+          .Expected("MAJOR.MINOR.PATCH")
+          .Id(FindingId("config-field-invalid"));
     }
   }
   const Result<std::optional<std::string>> stored_status =

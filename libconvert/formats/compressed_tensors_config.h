@@ -32,6 +32,17 @@ struct CtVersion {
   friend bool operator==(const CtVersion&, const CtVersion&) = default;
   friend bool operator<(const CtVersion& a, const CtVersion& b) { return a.parts < b.parts; }
 };
+// Releases that changed what is stored. Asymmetric modules always have their zero points stored
+// from the first on, even all-zero ones.
+inline constexpr CtVersion kCtZeroPointsAlwaysStored = {{0, 9, 3}};
+// Between these two, columns of packed zero points are padded when N fills no whole word.
+inline constexpr CtVersion kCtPaddedZeroPointsFrom = {{0, 9, 4}};
+inline constexpr CtVersion kCtPaddedZeroPointsUntil = {{0, 11, 0}};
+// From this one on, codes of 3, 5, 6 and 7 bits are a dense bit stream.
+inline constexpr CtVersion kCtDenseSince = {{0, 18, 0}};
+inline constexpr std::array kCtStorageChanges = {kCtZeroPointsAlwaysStored, kCtPaddedZeroPointsFrom,
+                                                 kCtPaddedZeroPointsUntil, kCtDenseSince};
+
 // "0.19.0", "0.9.3.dev1", "0.15.1a2"; nullopt when it does not begin with two numbers. What follows
 // the third number is ignored.
 std::optional<CtVersion> ParseCtVersion(std::string_view text);

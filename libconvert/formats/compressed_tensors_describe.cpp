@@ -18,12 +18,6 @@ namespace prepack {
 
 namespace {
 
-// Asymmetric modules have had their zero points stored, even all-zero ones, since 0.9.3.
-constexpr CtVersion kZeroPointsAlwaysStored = {{0, 9, 3}};
-// Releases that padded the columns of packed zero points when N fills no whole word.
-constexpr CtVersion kPaddedZeroPointsFrom = {{0, 9, 4}};
-constexpr CtVersion kPaddedZeroPointsUntil = {{0, 11, 0}};
-
 // A module on its way to a RowModule. The steps are called in the order in which they stand here.
 class Description {
  public:
@@ -133,7 +127,7 @@ Status Description::FindScheme() {
 
 Status Description::MissingZeroPoints() {
   if (parts_.scheme.symmetric) return {};
-  if (config_.version && !(*config_.version < kZeroPointsAlwaysStored)) {
+  if (config_.version && !(*config_.version < kCtZeroPointsAlwaysStored)) {
     return Malformed(module_.name, "weight_zero_point is missing, but the scheme is asymmetric")
         .Hint("A shard is missing, or the config is wrong")
         .Id(FindingId("tensor-missing"));
@@ -146,8 +140,8 @@ Status Description::MissingZeroPoints() {
 
 bool Description::HasPaddedColumns(std::span<const uint64_t> expected) const {
   const std::vector<uint64_t>& found = module_.zero_point->shape;
-  if (!config_.version || *config_.version < kPaddedZeroPointsFrom ||
-      !(*config_.version < kPaddedZeroPointsUntil) || found.size() != expected.size()) {
+  if (!config_.version || *config_.version < kCtPaddedZeroPointsFrom ||
+      !(*config_.version < kCtPaddedZeroPointsUntil) || found.size() != expected.size()) {
     return false;
   }
   return std::equal(found.begin(), found.end() - 1, expected.begin()) &&

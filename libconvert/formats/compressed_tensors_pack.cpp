@@ -14,9 +14,6 @@ namespace prepack {
 
 namespace {
 
-// From this release on, codes of 3, 5, 6 and 7 bits are a dense bit stream.
-constexpr CtVersion kDenseSince = {{0, 18, 0}};
-
 // N, or E and N, of weight_packed: all dimensions but the last.
 MatrixShape ShapeOfRows(const StoredTensor& packed) {
   MatrixShape shape;
@@ -112,7 +109,7 @@ Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const CtModule& modul
     return refuse("which of the two packings the codes are in cannot be told",
                   "Put the compressed-tensors version that wrote the model into the config");
   }
-  const bool dense_by_version = !(*version < kDenseSince);
+  const bool dense_by_version = !(*version < kCtDenseSince);
   if (dense_by_version ? dense : aligned) {
     return dense_by_version ? RowCodes::kDense : RowCodes::kWordAligned;
   }

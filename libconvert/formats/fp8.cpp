@@ -75,7 +75,7 @@ Result<Fp8Config> ParseConfig(const QuantizationConfig& declared) {
     return Unsupported(FieldPath(declared.where, "activation_scheme"), "unknown keyword")
         .Found(fmt::format("\"{}\"", Printable(scheme)))
         .Expected("dynamic or static")
-        .Id(FindingId("scheme-unsupported"));
+        .Id(FindingId("config-keyword-unknown"));
   }
   config.dynamic = scheme == "dynamic";
   const Result<std::optional<std::string>> format = OptionalString(fields, "fmt", declared.where);
@@ -93,6 +93,40 @@ Result<Fp8Config> ParseConfig(const QuantizationConfig& declared) {
   if (!ignored.ok()) return ignored.status();
   config.ignored = *std::move(ignored);
   return config;
+}
+
+std::string ShowBlock(const std::optional<std::array<uint64_t, 2>>& block) {
+  return block ? fmt::format("[{}, {}]", (*block)[0], (*block)[1]) : "absent";
+}
+
+// Lists of what is not quantized may differ: the tensors win over them anyway.
+Status CompareCopy(const Fp8Config& first, const Fp8Config& copy) {
+  const auto conflict = [&](std::string_view key, std::string_view found,
+                            std::string_view expected) {
+    return Malformed(FieldPath(copy.where, key), "two copies of the quantization config disagree")
+        .Found(found)
+        .Expected(fmt::format("{}, as {} says", expected, first.where))
+        .Hint("Make them equal: readers disagree about which of them counts")
+        .Id(FindingId("config-conflict"));
+  };
+  if (first.block != copy.block) {
+    return conflict("weight_block_size", ShowBlock(copy.block), ShowBlock(first.block));
+  }
+  if (first.dynamic == copy.dynamic) return {};
+  return conflict("activation_scheme", copy.dynamic ? "dynamic" : "static",
+                  first.dynamic ? "dynamic" : "static");
+}
+
+Result<Fp8Config> ParseConfigs(const std::vector<QuantizationConfig>& declared) {
+  Result<Fp8Config> first = ParseConfig(declared.front());
+  if (!first.ok()) return first;
+  for (size_t i = 1; i < declared.size(); ++i) {
+    const Result<Fp8Config> copy = ParseConfig(declared[i]);
+    if (!copy.ok()) return copy.status();
+    Status status = CompareCopy(*first, *copy);
+    if (!status.ok()) return status;
+  }
+  return first;
 }
 
 Scheme MakeScheme(const Fp8Config& config, const MatrixShape& shape) {
@@ -184,14 +218,14 @@ Status DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
 }  // namespace
 
 Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
-  const Result<QuantizationConfig> declared = FindQuantizationConfig(checkpoint);
+  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
   if (!declared.ok()) return declared.status();
-  const Result<Fp8Config> config = ParseConfig(*declared);
+  const Result<Fp8Config> config = ParseConfigs(*declared);
   if (!config.ok()) return config.status();
 
   QuantizedModel model;
   model.format = "fp8";
-  model.quantization_config = *declared->fields;
+  model.quantization_config = *declared->front().fields;
   FindingTally findings;
   for (const ModuleTensors& module : GroupByModule(checkpoint)) {
     const StoredTensor* weight = module.Find("weight");

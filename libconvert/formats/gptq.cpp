@@ -20,11 +20,6 @@
 namespace prepack {
 
 namespace {
-
-bool IsHead(std::string_view module) {
-  return module == "lm_head" || module.ends_with(".lm_head");
-}
-
 bool IsPlainMatrix(const ModuleTensors& module) {
   const StoredTensor* weight = module.Find("weight");
   return weight != nullptr && weight->shape.size() == 2;
@@ -90,7 +85,7 @@ class Reader {
   // A layer that the config wants quantized and that is not.
   Status ReportPlain(const ModuleTensors& module) {
     if (!IsPlainMatrix(module) || !CheckModuleName(module.name).ok()) return {};
-    if (IsHead(module.name)) {
+    if (IsOutputHead(module.name)) {
       if (config_.lm_head) {
         findings_.Add("module-targeted-but-plain", module.name,
                       "lm_head is true, but the output head is not quantized");
@@ -160,10 +155,10 @@ class Reader {
       findings_.Add("module-ignored-but-quantized", module.name,
                     fmt::format("dynamic excludes it with \"{}\", but it is quantized",
                                 Printable(rule->text)));
-    } else if (IsHead(module.name) && !config_.lm_head) {
+    } else if (IsOutputHead(module.name) && !config_.lm_head) {
       findings_.Add("module-ignored-but-quantized", module.name,
                     "lm_head is not true, but the output head is quantized");
-    } else if (!IsHead(module.name) && !InBlockModules(module.name)) {
+    } else if (!IsOutputHead(module.name) && !InBlockModules(module.name)) {
       findings_.Add("module-ignored-but-quantized", module.name,
                     "modules_in_block_to_quantize does not name it, but it is quantized");
     }

@@ -60,6 +60,22 @@ class Merger {
     return {first->*member, FieldPath(first->where, key)};
   }
 
+  // The same for rules, of which a copy that has none says that there are none.
+  std::pair<const Json*, std::string> TakeRules(std::string_view key,
+                                                const Json* GptqDeclaration::*member) {
+    const auto rules = [&](const GptqDeclaration& copy) {
+      const Json* value = copy.*member;
+      return value == nullptr || value->empty() || *value == Json(false) ? nullptr : value;
+    };
+    const auto with = std::ranges::find_if(copies_, rules);
+    const auto without = std::ranges::find_if_not(copies_, rules);
+    if (with == copies_.end()) return {nullptr, ""};
+    if (without != copies_.end()) {
+      Conflict(key, with->where, ShowJson(*rules(*with)), without->where, "no rules");
+    }
+    return TakeJson(key, member);
+  }
+
   const Status& status() const { return status_; }
 
  private:
@@ -81,7 +97,8 @@ Result<uint32_t> CheckBits(int64_t bits, const std::string& where) {
   if (bits >= 2 && bits <= 8) return static_cast<uint32_t>(bits);
   return Malformed(where, "the number of bits is out of range")
       .Found(std::to_string(bits))
-      .Expected("2 to 8");
+      .Expected("2 to 8")
+      .Id(FindingId("config-field-invalid"));
 }
 
 Status ApplyFormat(const std::string& format, const std::string& where, GptqSettings& settings) {
@@ -119,7 +136,8 @@ Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,
   if (!declared.ok()) return declared.status();
   if (declared->format) {
     return Unsupported(place, "a rule that changes the format is not read")
-        .Found(Show(*declared->format));
+        .Found(Show(*declared->format))
+        .Id(FindingId("gptq-format"));
   }
   if (declared->bits) {
     const Result<uint32_t> bits = CheckBits(*declared->bits, FieldPath(place, "bits"));
@@ -140,7 +158,8 @@ Status ParseRules(const Json& dynamic, const std::string& where, std::vector<Gpt
   if (dynamic.size() > kMaxRules) {
     return Unsupported(where, "there are too many rules")
         .Found(std::to_string(dynamic.size()))
-        .Expected(fmt::format("at most {}", kMaxRules));
+        .Expected(fmt::format("at most {}", kMaxRules))
+        .Id(FindingId("config-too-large"));
   }
   for (const auto& [text, overrides] : dynamic.items()) {
     Result<GptqRule> rule = ParseRule(text, overrides, where);
@@ -155,7 +174,8 @@ Status Flatten(const Json& list, const std::string& where, std::vector<std::stri
   const auto wrong = [&](const Json& value) {
     return Malformed(where, "the field has the wrong type")
         .Found(ShowJson(value))
-        .Expected("a list of names, or of lists of names");
+        .Expected("a list of names, or of lists of names")
+        .Id(FindingId("config-field-invalid"));
   };
   if (!list.is_array()) return wrong(list);
   for (const Json& entry : list) {
@@ -221,7 +241,7 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
   const auto symmetric = merger.Take("sym", &GptqDeclaration::symmetric);
   const auto format = merger.Take("checkpoint_format", &GptqDeclaration::format);
   const auto lm_head = merger.Take("lm_head", &GptqDeclaration::lm_head);
-  const auto [dynamic, dynamic_where] = merger.TakeJson("dynamic", &GptqDeclaration::dynamic);
+  const auto [dynamic, dynamic_where] = merger.TakeRules("dynamic", &GptqDeclaration::dynamic);
   const auto [blocks, blocks_where] =
       merger.TakeJson("modules_in_block_to_quantize", &GptqDeclaration::block_modules);
   if (!merger.status().ok()) return merger.status();

@@ -86,7 +86,7 @@ Status RefuseFeatures(const Json& object, std::string_view where) {
     return Unsupported(FieldPath(where, "rotation"), "rotated weights are not read")
         .Found(ShowJson(*rotation))
         .Hint("They need an online Hadamard transform of the activations; quantize without it")
-        .Id(FindingId("gptq-format"));
+        .Id(FindingId("rotation"));
   }
   const Json* adapter = JsonMember(object, "adapter");
   if (adapter != nullptr && !adapter->empty()) {
@@ -119,7 +119,8 @@ Status AddProducers(const Json& object, std::string_view where,
   if (sound) return {};
   return Malformed(FieldPath(where, "meta.quantizer"), "the field has the wrong type")
       .Found(ShowJson(*quantizer))
-      .Expected("a string or a list of strings");
+      .Expected("a string or a list of strings")
+      .Id(FindingId("config-field-invalid"));
 }
 
 // MAJOR.MINOR of "name:MAJOR.MINOR…".

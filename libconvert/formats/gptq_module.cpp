@@ -88,7 +88,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
   if (!isa.ok()) return isa.status();
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
     return Unsupported(module.name, "quantized embeddings are not read")
-        .Hint("Leave the embedding out when quantizing");
+        .Hint("Leave the embedding out when quantizing")
+        .Id(FindingId("embedding-quantized"));
   }
   Status status = CheckOthers(checkpoint, module, findings);
   if (!status.ok()) return status;

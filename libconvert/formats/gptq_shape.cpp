@@ -170,7 +170,8 @@ Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, G
   if (settings.group_size != -1 && settings.group_size <= 0) {
     return Malformed(settings.where, "the group size is not positive")
         .Found(std::to_string(settings.group_size))
-        .Expected("a positive number, or -1 for one group");
+        .Expected("a positive number, or -1 for one group")
+        .Id(FindingId("config-field-invalid"));
   }
   const auto declared = static_cast<uint64_t>(settings.group_size);
   shape.group_size = settings.group_size == -1 ? shape.k : std::min(declared, shape.k);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "formats/finding.h"
+
 namespace prepack {
 
 const Json* JsonMember(const Json& object, std::string_view key) {
@@ -32,7 +34,8 @@ Status WrongType(const Json& value, std::string_view key, std::string_view where
                  std::string_view expected) {
   return Malformed(FieldPath(where, key), "the field has the wrong type")
       .Found(ShowJson(value))
-      .Expected(expected);
+      .Expected(expected)
+      .Id(FindingId("config-field-invalid"));
 }
 
 }  // namespace
@@ -69,7 +72,8 @@ Status RequireObject(const Json& value, std::string_view where) {
   if (value.is_object()) return {};
   return Malformed(where, "the field has the wrong type")
       .Found(ShowJson(value))
-      .Expected("an object");
+      .Expected("an object")
+      .Id(FindingId("config-field-invalid"));
 }
 
 Status RefuseUnknownKeys(const Json& object, std::span<const std::string_view> known,
@@ -78,7 +82,8 @@ Status RefuseUnknownKeys(const Json& object, std::span<const std::string_view> k
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     return Unsupported(where, fmt::format("unknown key \"{}\"", Printable(key)))
         .Expected(fmt::format("only {}", fmt::join(known, ", ")))
-        .Hint("It may change what the weights mean, so it is not skipped");
+        .Hint("It may change what the weights mean, so it is not skipped")
+        .Id(FindingId("config-key-unknown"));
   }
   return {};
 }

@@ -6,6 +6,8 @@
 #include <array>
 #include <utility>
 
+#include "formats/finding.h"
+
 namespace prepack {
 
 namespace {
@@ -57,12 +59,14 @@ Status CheckModuleName(std::string_view module) {
   if (module.size() > kMaxModuleNameBytes) {
     return Unsupported(module.substr(0, kMaxModuleNameBytes), "the name of the module is too long")
         .Found(fmt::format("{} bytes", module.size()))
-        .Expected(fmt::format("at most {}", kMaxModuleNameBytes));
+        .Expected(fmt::format("at most {}", kMaxModuleNameBytes))
+        .Id(FindingId("module-name-unusable"));
   }
   const bool ascii = std::all_of(module.begin(), module.end(),
                                  [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   if (ascii) return {};
-  return Unsupported(module, "the name of the module has characters outside ASCII");
+  return Unsupported(module, "the name of the module has characters outside ASCII")
+      .Id(FindingId("module-name-unusable"));
 }
 
 }  // namespace prepack

@@ -38,6 +38,10 @@ std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint) {
   return list;
 }
 
+bool IsOutputHead(std::string_view module) {
+  return module == "lm_head" || module.ends_with(".lm_head");
+}
+
 std::string ShowShape(std::span<const uint64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }

@@ -27,6 +27,9 @@ struct ModuleTensors {
 // All modules, ascending by name.
 std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint);
 
+// Is it the output head? "lm_head", also "language_model.lm_head" of multimodal models.
+bool IsOutputHead(std::string_view module);
+
 // "[4, 8]", for errors.
 std::string ShowShape(std::span<const uint64_t> shape);
 

@@ -10,6 +10,7 @@
 
 #include "formats/finding.h"
 #include "formats/json_fields.h"
+#include "formats/tgi_config.h"
 
 namespace prepack {
 
@@ -128,6 +129,8 @@ Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint) 
   Result<std::vector<QuantizationConfig>> configs = FindQuantizationConfigs(checkpoint);
   if (!configs.ok()) return configs.status();
   if (!configs->empty()) return std::move(configs->front());
+  Status in_tensors = RefuseTgiConfig(checkpoint);
+  if (!in_tensors.ok()) return in_tensors;
   return Unsupported("config.json", "the checkpoint is not quantized: no quantization_config")
       .Hint(
           "Quantize it first, or name the folder that holds the config.json of the quantized "

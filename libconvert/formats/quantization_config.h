@@ -36,7 +36,8 @@ struct QuantizationConfig {
 // without quant_method gets that of the first, or the one that its keys tell.
 Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint);
 
-// The first of them; none is kUnsupported ("not quantized").
+// The first of them; none is kUnsupported ("not quantized", or settings that stand in tensors: see
+// tgi_config.h).
 Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint);
 
 }  // namespace prepack

@@ -104,6 +104,29 @@ TEST_CASE("Bad and suspicious scales are reported") {
   }
 }
 
+TEST_CASE("A scale of zero is reported even where all weights are zero") {
+  TestCheckpoint checkpoint = WideExample();
+  PutBF16(checkpoint.At(kModule + ".weight_scale").bytes, 2, 0.0F);
+  auto& codes = checkpoint.At(kModule + ".weight_packed").bytes;
+  for (size_t i = kWideGroup; i < kWideGroup / 2 * 3; ++i) codes[i] = std::byte{0x88};
+  RequireOnly(RunCheck(checkpoint), "scale-zero-empty",
+              "1 of 256 scales are zero, and so are the weights of their groups",
+              CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Scales that their dtype holds badly are reported") {
+  TestCheckpoint checkpoint = WideExample();
+  TestTensor& scale = checkpoint.At(kModule + ".weight_scale");
+  scale.dtype = "F16";
+  scale.bytes[6] = std::byte{0x40};  // 2^-18: a subnormal of 7 bits
+  scale.bytes[7] = std::byte{0x00};
+  RequireOnly(RunCheck(checkpoint), "scale-imprecise",
+              "1 of 256 scales are subnormal numbers of fewer than 8 bits",
+              CheckVerdict::kWarnings);
+  scale.bytes[6] = std::byte{0x80};  // 2^-17 has 8
+  RequireSound(RunCheck(checkpoint));
+}
+
 TEST_CASE("The check goes on after a module with bad data") {
   TestCheckpoint checkpoint = WideExample(3);
   PutBF16(checkpoint.At(WideModule(1) + ".weight_scale").bytes, 7,
@@ -131,7 +154,8 @@ TEST_CASE("Zero points at one end of their range are reported") {
             std::byte{0xFF});
   const CheckReport report = RunCheck(checkpoint);
   INFO(Lines(report));
-  CHECK(Lines(report).find("75.0 % of the zero points are 15") != std::string::npos);
+  CHECK(Lines(report).find("zero-point-at-rail: " + kModule +
+                           ": 75.0 % of the zero points are 15") != std::string::npos);
 }
 
 TEST_CASE("The figures do not depend on the number of threads") {

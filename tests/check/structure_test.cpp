@@ -1,5 +1,6 @@
 #include "catch.h"
 #include "check/check_run.h"
+#include "check/layer_names.h"
 #include "check/model_layout.h"
 
 namespace prepack::testing {
@@ -57,19 +58,17 @@ TEST_CASE("Missing layers are an error") {
   RequireOnly(Headers(checkpoint), "layer-unknown", "there is a layer 2", CheckVerdict::kSound);
 }
 
-TEST_CASE("Missing experts are an error") {
-  TestCheckpoint checkpoint = WideExample();
-  const std::string parent = "model.layers.0.mlp.experts.";
-  for (const int expert : {0, 1, 2}) {
-    AddWideModule(checkpoint, parent + std::to_string(expert) + ".up_proj", 7);
+TEST_CASE("Layers are counted whatever their only list is called") {
+  TestCheckpoint checkpoint = WideExample(3);
+  checkpoint.config["num_hidden_layers"] = 4;
+  for (TestTensor& tensor : checkpoint.tensors) {
+    tensor.name = "backbone" + tensor.name.substr(std::string("model").size());
   }
-  checkpoint.config["num_local_experts"] = 3;
-  RequireSound(Headers(checkpoint));
-  checkpoint.config["num_local_experts"] = 4;
-  RequireOnly(Headers(checkpoint), "expert-missing", "1 of 4 experts are missing: 3",
+  RequireOnly(Headers(checkpoint), "layer-missing", "1 of 4 layers have no tensor: 3",
               CheckVerdict::kMalformed);
-  checkpoint.config["num_local_experts"] = 2;
-  RequireOnly(Headers(checkpoint), "expert-count", "3 experts, but 2", CheckVerdict::kWarnings);
+  // Of two lists with unusual names, neither is known to be the one.
+  AddWideModule(checkpoint, "vision.layers.0.mlp.up_proj", 9);
+  RequireSound(Headers(checkpoint));
 }
 
 TEST_CASE("Siblings that are fused must have one scheme") {
@@ -129,8 +128,8 @@ TEST_CASE("A float checkpoint is unsupported, a broken one malformed") {
 TEST_CASE("Roles fold numbers") {
   CHECK(RoleOf("model.layers.12.mlp.experts.3.up_proj") == "model.layers.#.mlp.experts.#.up_proj");
   CHECK(RoleOf("lm_head") == "lm_head");
-  CHECK(DecoderLayerOf("model.layers.12.mlp.up_proj") == 12U);
-  CHECK_FALSE(DecoderLayerOf("vision.layers.12.mlp.up_proj").has_value());
+  CHECK(IsDecoderModule("model.layers.12.mlp.up_proj"));
+  CHECK_FALSE(IsDecoderModule("vision.layers.12.mlp.up_proj"));
 }
 
 }  // namespace

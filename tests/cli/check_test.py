@@ -1,6 +1,7 @@
 """prepack check on real checkpoints and on copies that were damaged."""
 
 import json
+import shutil
 import struct
 import sys
 import unittest
@@ -128,6 +129,53 @@ class Check(harness.ToolTest):
         (folder / "config.json").write_text(json.dumps(config))
         ids = {f["id"] for f in self.check(3, folder, "--headers")["findings"]}
         self.assertEqual(ids, {"layer-missing", "module-padded"})
+
+    def test_missing_modules(self):
+        layer = "model.layers.0."
+
+        def layers(count, lacking):
+            """The tensors of the only layer as those of several; one lacks a projection."""
+
+            def change(tensors):
+                first = {name: t for name, t in tensors.items() if name.startswith(layer)}
+                for index in range(1, count):
+                    for name, tensor in first.items():
+                        tensors[f"model.layers.{index}." + name[len(layer) :]] = tensor
+                for name in list(tensors):
+                    if name.startswith(lacking + "."):
+                        del tensors[name]
+
+            shutil.rmtree(self.scratch / "source-ct-w4a16-g128-sym", ignore_errors=True)
+            folder = self.damaged(change)
+            config = json.loads((folder / "config.json").read_text())
+            config["num_hidden_layers"] = count
+            (folder / "config.json").write_text(json.dumps(config))
+            return folder
+
+        self.assertEqual(self.check(0, layers(4, "none"), "--headers")["verdict"], "sound")
+        for block, name in (("mlp", "up_proj"), ("self_attn", "q_proj")):
+            folder = layers(4, f"model.layers.3.{block}.{name}")
+            report = self.check(3, folder, "--headers")
+            self.assertEqual(
+                [(f["id"], f["where"]) for f in report["findings"]],
+                [("module-missing", f"model.layers.3.{block}")],
+            )
+            self.assertIn(f"lacks {name}, which 3 of 4 layers", report["findings"][0]["message"])
+        report = self.check(0, layers(1, "model.layers.0.mlp.up_proj"), "--headers")
+        self.assertEqual([f["id"] for f in report["findings"]], ["module-partner-missing"])
+
+    def test_values_that_are_not_quantized(self):
+        name = "model.layers.0.input_layernorm.weight"
+
+        def damage(tensors):
+            dtype, shape, data = tensors[name]
+            tensors[name] = (dtype, shape, data[:-2] + struct.pack("<H", 0x7FC0))
+
+        folder = self.damaged(damage)
+        self.check(0, folder, "--headers", "--strict")
+        report = self.check(1, folder)
+        self.assertEqual([f["id"] for f in report["findings"]], ["value-not-finite"])
+        self.assertIn(name, report["findings"][0]["where"])
 
     def test_usage(self):
         result = self.run_tool("check", CHECKPOINTS / W4A16[0], "--headers", "--baseline", "x")

@@ -174,7 +174,7 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
       {"blocks", ArGptq, [](T t) { ArConfig(t)["block_name_to_quantize"] = {1}; }, kMalformed,
        "config-field-invalid", "block_name_to_quantize"},
       {"extra_config as a list", ArGptq, [](T t) { ArConfig(t)["extra_config"] = {1}; }, kMalformed,
-       "", "extra_config: the field has the wrong type"},
+       "config-field-invalid", "extra_config: the field has the wrong type"},
       {"no qweight", ArGptq, [](T t) { t.Remove(kArModule + ".qweight"); }, kMalformed,
        "tensor-orphan", "qzeros: qweight of the module is missing"},
       {"nothing quantized", ArGptq,

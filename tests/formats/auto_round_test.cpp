@@ -152,10 +152,26 @@ TEST_CASE("A calibration-free asymmetric export stores z - 1, whatever its label
   CHECK(ReadModule(stored).zero_point == 6);
   ArConfig(stored)["model_free"] = true;
   CHECK(ReadModule(stored).zero_point == 7);
-  CHECK(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", "z - 1 is used"));
+  CHECK(
+      HasFinding(FindingsOf(stored), "autoround-model-free-zeros",
+                 "z - 1 is used (if z is right, set packing_format to \"auto_round:gptqmodel\")"));
+  ArConfig(stored)["packing_format"] = "auto_round:gptqmodel";
+  CHECK(ReadModule(stored).zero_point == 6);
+  CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
   ArConfig(stored)["packing_format"] = "auto_round:auto_gptq";
   CHECK(ReadModule(stored).zero_point == 7);
   CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
+}
+
+TEST_CASE("A width that the tensors contradict is taken from them") {
+  TestCheckpoint stored = ArGptq();
+  ArConfig(stored)["bits"] = 2;
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  CHECK(opened.Module(kArModule).scheme().bits == 4);
+  CHECK(HasFinding(opened.model.findings, "module-scheme-mismatch",
+                   "the config says 2 bits, but the tensors hold 4"));
 }
 
 // 80 inputs of the model in two groups of 64: the last 48 are padding.

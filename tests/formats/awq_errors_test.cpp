@@ -73,8 +73,8 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
   CheckDefects({
       {"eight bits", Gemm, [](T t) { Config(t)["bits"] = 8; }, kUnsupported, "awq-bits",
        "config.json: quantization_config.bits: AWQ is defined for 4 bits (found 8, expected 4)"},
-      {"bits as text", Gemm, [](T t) { Config(t)["bits"] = "4"; }, kMalformed, "",
-       "the field has the wrong type"},
+      {"bits as text", Gemm, [](T t) { Config(t)["bits"] = "4"; }, kMalformed,
+       "config-field-invalid", "the field has the wrong type"},
       {"two widths", Gemm, [](T t) { Config(t)["w_bit"] = 3; }, kMalformed, "config-conflict",
        "two names of one value disagree (found 3, expected 4)"},
       {"two group sizes", Gemm, [](T t) { Config(t)["q_group_size"] = 128; }, kMalformed,
@@ -87,6 +87,12 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
        "pack-dtype", "only words of 32 bits are read (found \"int16\""},
       {"a rotation", Gemm, [](T t) { Config(t)["rotation"] = "hadamard"; }, kUnsupported,
        "rotation", "rotated weights need the same rotation"},
+      {"the tensors of an adapter", Gemm,
+       [](T t) {
+         t.tensors.push_back({kAwqModule + ".lora_B", "F16", {2, 1}, std::vector<std::byte>(4)});
+       },
+       kUnsupported, "adapter-unsupported",
+       ".lora_B: low-rank adapters are not read (found [2, 1])"},
       {"an adapter", Gemm,
        [](T t) {
          Config(t)["adapter"] = {{"path", "x"}};

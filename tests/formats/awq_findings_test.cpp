@@ -117,10 +117,20 @@ TEST_CASE("lm_head in the config and in the tensors are compared") {
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "does not say \"lm_head\": true"));
 }
 
+TEST_CASE("The head of a multimodal model is a head") {
+  TestCheckpoint stored = Mlp();
+  for (const TestTensor& tensor : testing::AwqGemmTensors("language_model.lm_head", Numbers())) {
+    stored.tensors.push_back(tensor);
+  }
+  CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "does not say \"lm_head\": true"));
+  Config(stored)["lm_head"] = true;
+  CHECK(FindingsOf(stored).empty());
+}
+
 TEST_CASE("Tensors that are not read are reported") {
   TestCheckpoint stored = Mlp();
   stored.tensors.push_back(
-      {"model.layers.0.mlp.up_proj.lora_A", "F16", {2}, std::vector<std::byte>(4)});
+      {"model.layers.0.mlp.up_proj.smooth", "F16", {2}, std::vector<std::byte>(4)});
   const std::vector<Finding> findings = FindingsOf(stored);
   CHECK(HasFinding(findings, "tensor-unknown", "unknown tensor of a quantized module"));
 }

@@ -184,6 +184,7 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
     void (*break_it)(Json& fields, Json& group, Json& weights);
     ErrorKind kind;
     std::string text;
+    std::string id = "config-field-invalid";
   };
   using J = Json&;
   const ErrorKind malformed = ErrorKind::kMalformed;
@@ -198,35 +199,36 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
        [](J f, J, J) {
          f["config_groups"] = {{"W5", {"Linear"}}};
        },
-       unsupported, "unknown preset (found \"W5\""},
+       unsupported, "unknown preset (found \"W5\"", "config-keyword-unknown"},
       {"no targets", [](J, J g, J) { g.erase("targets"); }, malformed, "no targets"},
       {"a target is a number", [](J, J g, J) { g["targets"] = {1}; }, malformed,
        "targets[0]: the field has the wrong type (found 1, expected a string)"},
       {"a target does not compile", [](J, J g, J) { g["targets"] = {"re:["}; }, malformed,
-       "targets[0]: the pattern does not compile"},
+       "targets[0]: the pattern does not compile", "config-pattern-invalid"},
       {"an unknown key of a group", [](J, J g, J) { g["scales"] = 1; }, unsupported,
-       "group_0: unknown key \"scales\""},
+       "group_0: unknown key \"scales\"", "config-key-unknown"},
       {"an unknown key of the weights", [](J, J, J w) { w["grid"] = 1; }, unsupported,
-       "group_0.weights: unknown key \"grid\""},
+       "group_0.weights: unknown key \"grid\"", "config-key-unknown"},
       {"an unknown format", [](J, J g, J) { g["format"] = "cubic"; }, unsupported,
-       "group_0.format: unknown storage format (found \"cubic\")"},
+       "group_0.format: unknown storage format (found \"cubic\")", "storage-unsupported"},
       {"mixed-precision in a group", [](J, J g, J) { g["format"] = "mixed-precision"; },
-       unsupported, "unknown storage format"},
+       unsupported, "unknown storage format", "storage-unsupported"},
       {"an unknown format of the file", [](J f, J, J) { f["format"] = "cubic"; }, unsupported,
-       "quantization_config.format: unknown storage format"},
-      {"marlin", [](J f, J, J) { f["format"] = "marlin-24"; }, unsupported, "stored sparse"},
+       "quantization_config.format: unknown storage format", "storage-unsupported"},
+      {"marlin", [](J f, J, J) { f["format"] = "marlin-24"; }, unsupported, "stored sparse",
+       "storage-unsupported"},
       {"sparse",
        [](J f, J, J) {
          f["sparsity_config"] = {{"format", "sparse-24-bitmask"}};
        },
-       unsupported, "stored sparse (found \"sparse-24-bitmask\")"},
+       unsupported, "stored sparse (found \"sparse-24-bitmask\")", "storage-unsupported"},
       {"transforms",
        [](J f, J, J) {
          f["transform_config"] = {{"config_groups", {{"R1", 1}}}};
        },
-       unsupported, "transforms"},
+       unsupported, "transforms", "rotation"},
       {"FP8 of Gaudi", [](J f, J, J) { f["fp8_dtype_flavor"] = "float8_e4m3fnuz"; }, unsupported,
-       "float8_e4m3fnuz"},
+       "float8_e4m3fnuz", "storage-unsupported"},
       {"a version that is a number", [](J f, J, J) { f["version"] = 0.19; }, malformed,
        "version: the field has the wrong type (found 0.19, expected a string)"},
       {"a version that is not one", [](J f, J, J) { f["version"] = "new"; }, malformed,
@@ -241,11 +243,12 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
       {"bits as text", [](J, J, J w) { w["num_bits"] = "4"; }, malformed,
        "num_bits: the field has the wrong type (found \"4\", expected an integer)"},
       {"an unknown type", [](J, J, J w) { w["type"] = "posit"; }, unsupported,
-       "weights.type: unknown keyword (found \"posit\", expected int or float)"},
+       "weights.type: unknown keyword (found \"posit\", expected int or float)",
+       "config-keyword-unknown"},
       {"an unknown strategy", [](J, J, J w) { w["strategy"] = "row"; }, unsupported,
-       "weights.strategy: unknown keyword"},
+       "weights.strategy: unknown keyword", "config-keyword-unknown"},
       {"an unknown actorder", [](J, J, J w) { w["actorder"] = "up"; }, unsupported,
-       "weights.actorder: unknown keyword"},
+       "weights.actorder: unknown keyword", "config-keyword-unknown"},
       {"group without a size", [](J, J, J w) { w["group_size"] = nullptr; }, malformed,
        "strategy group needs a group size"},
       {"group of -1", [](J, J, J w) { w["group_size"] = -1; }, malformed,
@@ -308,6 +311,7 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
     REQUIRE_FALSE(config.ok());
     CHECK(config.status().kind() == c.kind);
     CHECK_THAT(config.status().ToString(), Catch::Contains(c.text));
+    CHECK(config.status().id() == c.id);
     CHECK_THAT(config.status().where(), Catch::StartsWith("config.json: quantization_config"));
   }
 }

@@ -71,6 +71,7 @@ struct Defect {
   TestCheckpoint (*good)();
   void (*break_it)(TestCheckpoint& stored);
   std::string text;  // the decisive part of the message
+  std::string id;
 };
 
 void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
@@ -79,7 +80,9 @@ void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
     TestCheckpoint stored = defect.good();
     testing::RequireOk(testing::ReadEverything(stored));
     defect.break_it(stored);
-    CheckError(testing::ReadEverything(stored), kind, defect.text);
+    const Status status = testing::ReadEverything(stored);
+    CheckError(status, kind, defect.text);
+    CHECK(status.id() == defect.id);
   }
 }
 
@@ -87,253 +90,282 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
   using T = TestCheckpoint&;
   const std::vector<Defect> defects = {
       {"no config groups", SymmetricExample, [](T t) { Config(t).erase("config_groups"); },
-       "config_groups: there is no config group, but there are quantized tensors"},
+       "config_groups: there is no config group, but there are quantized tensors",
+       "config-groups-missing"},
       {"empty config groups", SymmetricExample,
        [](T t) { Config(t)["config_groups"] = Json::object(); },
-       "there is no config group, but there are quantized tensors"},
+       "there is no config group, but there are quantized tensors", "config-groups-missing"},
       {"no group names the module", SymmetricExample,
        [](T t) { Group(t)["targets"] = {"re:.*down_proj"}; },
-       kExampleModule + ": the module is quantized, but no config group names it"},
+       kExampleModule + ": the module is quantized, but no config group names it",
+       "module-without-group"},
       {"the group leaves weights alone", SymmetricExample,
        [](T t) { Group(t)["weights"] = nullptr; },
-       "stored pack-quantized, but its config group does not quantize weights"},
+       "stored pack-quantized, but its config group does not quantize weights",
+       "module-scheme-contradiction"},
       {"the group says float", SymmetricExample,
        [](T t) {
          ExampleWeights(t) = {{"type", "float"}, {"strategy", "channel"}};
        },
-       "stored pack-quantized, but its config group says 8-bit float channel symmetric"},
+       "stored pack-quantized, but its config group says 8-bit float channel symmetric",
+       "module-scheme-contradiction"},
       {"both weight and weight_packed", SymmetricExample,
        [](T t) {
          Add(t, "weight", "BF16", {4, 16}, 128);
        },
-       kFile + ".weight_packed: the module has both weight and weight_packed"},
+       kFile + ".weight_packed: the module has both weight and weight_packed", "weight-twice"},
       {"weight_packed is F32", SymmetricExample,
        [](T t) { Part(t, "weight_packed").dtype = "F32"; },
-       ".weight_packed: packed weights have the wrong dtype (found F32, expected I32)"},
+       ".weight_packed: packed weights have the wrong dtype (found F32, expected I32)",
+       "tensor-dtype"},
       {"weight_packed is flat", SymmetricExample, [](T t) { Part(t, "weight_packed").shape = {8}; },
-       ".weight_packed: the weight has the wrong rank (found [8], expected [N, words])"},
+       ".weight_packed: the weight has the wrong rank (found [8], expected [N, words])",
+       "tensor-shape"},
       {"a global scale", SymmetricExample,
        [](T t) { Add(t, "weight_global_scale", "F32", {1}, 4); },
-       ".weight_global_scale: integer weights have no global scale"},
+       ".weight_global_scale: integer weights have no global scale", "module-scheme-contradiction"},
       {"no scale", SymmetricExample, [](T t) { Remove(t, "weight_scale"); },
-       ".weight_packed: weight_scale of the module is missing"},
+       ".weight_packed: weight_scale of the module is missing", "tensor-missing"},
       {"no weight", SymmetricExample, [](T t) { Remove(t, "weight_packed"); },
        ".weight_scale: the weight that this tensor describes is missing (expected " +
-           kExampleModule + ".weight_packed)"},
+           kExampleModule + ".weight_packed)",
+       "tensor-orphan"},
       {"a shape without weight", SymmetricExample,
        [](T t) {
          t.tensors.push_back({"a.b.weight_shape", "I64", {2}, Int64s({1, 1})});
        },
-       "tensor a.b.weight_shape: the weight that this tensor describes is missing"},
+       "tensor a.b.weight_shape: the weight that this tensor describes is missing",
+       "tensor-orphan"},
       {"a shape beside a float weight", SymmetricExample,
        [](T t) {
          t.tensors.push_back({"a.b.weight_shape", "I64", {2}, Int64s({1, 1})});
          t.tensors.push_back({"a.b.weight", "F32", {1, 1}, Hex("00 00 00 00")});
        },
-       "tensor a.b.weight_shape: the tensor describes a quantized weight, but the weight is not"},
+       "tensor a.b.weight_shape: the tensor describes a quantized weight, but the weight is not",
+       "tensor-orphan"},
       {"an I8 weight without scale", SymmetricExample,
        [](T t) {
          t.tensors.push_back({"a.b.weight", "I8", {1, 1}, Hex("00")});
        },
-       "tensor a.b.weight: a quantized weight without weight_scale (found I8)"},
+       "tensor a.b.weight: a quantized weight without weight_scale (found I8)", "tensor-missing"},
       {"the scale is I32", SymmetricExample,
        [](T t) {
          Part(t, "weight_scale") = {
              kExampleModule + ".weight_scale", "I32", {4, 2}, std::vector<std::byte>(32)};
        },
-       ".weight_scale: the scales have the wrong dtype (found I32, expected BF16 or F16 or F32)"},
+       ".weight_scale: the scales have the wrong dtype (found I32, expected BF16 or F16 or F32)",
+       "tensor-dtype"},
       {"the scale has other rows", SymmetricExample,
        [](T t) {
          Part(t, "weight_scale").shape = {2, 4};
        },
        ".weight_scale: the shape of the scales contradicts the weight (found [2, 4], expected [4, "
-       "2] for a group scheme of [4, 16])"},
+       "2] for a group scheme of [4, 16])",
+       "tensor-shape"},
       {"the scale is flat", SymmetricExample, [](T t) { Part(t, "weight_scale").shape = {8}; },
-       "(found [8], expected [4, 2] for a group scheme"},
+       "(found [8], expected [4, 2] for a group scheme", "tensor-shape"},
       {"the group size is twice what the scale says", SymmetricExample,
        [](T t) { ExampleWeights(t)["group_size"] = 16; },
-       "(found [4, 2], expected [4, 1] for a group scheme"},
+       "(found [4, 2], expected [4, 1] for a group scheme", "tensor-shape"},
       {"the scale is that of a channel", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = nullptr;
          ExampleWeights(t)["strategy"] = "channel";
        },
-       "(found [4, 2], expected [4, 1] for a channel scheme"},
+       "(found [4, 2], expected [4, 1] for a channel scheme", "tensor-shape"},
       {"K is no multiple of the group size", SymmetricExample,
        [](T t) { ExampleWeights(t)["group_size"] = 12; },
-       kExampleModule + ": K is not a multiple of the group size (found K = 16, group size 12)"},
+       kExampleModule + ": K is not a multiple of the group size (found K = 16, group size 12)",
+       "group-size-mismatch"},
       {"the group is larger than K", SymmetricExample,
-       [](T t) { ExampleWeights(t)["group_size"] = 32; }, "found K = 16, group size 32"},
+       [](T t) { ExampleWeights(t)["group_size"] = 32; }, "found K = 16, group size 32",
+       "group-size-mismatch"},
       {"weight_shape has another N", SymmetricExample,
        [](T t) {
          Part(t, "weight_shape").bytes = Int64s({8, 16});
        },
        ".weight_shape: weight_shape contradicts weight_packed (found [8, 16], expected [4, K] "
-       "with K in 2 words of 4-bit codes)"},
+       "with K in 2 words of 4-bit codes)",
+       "tensor-shape"},
       {"weight_shape has a K that is too large", SymmetricExample,
        [](T t) {
          Part(t, "weight_shape").bytes = Int64s({4, 17});
        },
-       "found [4, 17]"},
+       "found [4, 17]", "tensor-shape"},
       {"weight_shape has a K that is too small", SymmetricExample,
        [](T t) {
          Part(t, "weight_shape").bytes = Int64s({4, 8});
        },
-       "found [4, 8]"},
+       "found [4, 8]", "tensor-shape"},
       {"weight_shape is negative", SymmetricExample,
        [](T t) {
          Part(t, "weight_shape").bytes = Int64s({4, -16});
        },
-       "found [4, -16]"},
+       "found [4, -16]", "tensor-shape"},
       {"weight_shape is F64", SymmetricExample, [](T t) { Part(t, "weight_shape").dtype = "F64"; },
        ".weight_shape: the numbers of weight_shape have the wrong dtype (found F64, expected I64 "
        "or "
-       "I32)"},
+       "I32)",
+       "tensor-dtype"},
       {"weight_shape has one number", SymmetricExample,
        [](T t) {
          Part(t, "weight_shape").shape = {1};
          Part(t, "weight_shape").bytes = Int64s({4});
        },
-       ".weight_shape: weight_shape has the wrong shape (found [1], expected [2])"},
+       ".weight_shape: weight_shape has the wrong shape (found [1], expected [2])", "tensor-shape"},
       {"no weight_shape for a channel", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = nullptr;
          ExampleWeights(t)["strategy"] = "channel";
          Remove(t, "weight_shape");
        },
-       "weight_shape is missing, and K does not follow from the other tensors"},
+       "weight_shape is missing, and K does not follow from the other tensors",
+       "weight-shape-missing"},
       {"no weight_shape and a wrong group size", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = 64;
          Remove(t, "weight_shape");
        },
-       "weight_shape is missing, and K does not follow"},
+       "weight_shape is missing, and K does not follow", "weight-shape-missing"},
       {"no weight_shape and an absurd group size", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = 9223372036854775807LL;
          Remove(t, "weight_shape");
        },
-       "weight_shape is missing, and K does not follow"},
+       "weight_shape is missing, and K does not follow", "weight-shape-missing"},
       {"an empty weight", SymmetricExample,
        [](T t) {
          Part(t, "weight_packed") = {kExampleModule + ".weight_packed", "I32", {0, 2}, {}};
          Remove(t, "weight_shape");
        },
-       ".weight_packed: the weight is empty (found [0, 2])"},
+       ".weight_packed: the weight is empty (found [0, 2])", "tensor-shape"},
       {"no zero point", AsymmetricExample, [](T t) { Remove(t, "weight_zero_point"); },
-       kExampleModule + ": weight_zero_point is missing, but the scheme is asymmetric"},
+       kExampleModule + ": weight_zero_point is missing, but the scheme is asymmetric",
+       "tensor-missing"},
       {"zero points packed along K", AsymmetricExample,
        [](T t) {
          Part(t, "weight_zero_point").shape = {2, 1};
        },
        ".weight_zero_point: the tensor has the wrong shape (found [2, 1], expected [1, 2]: packed "
-       "down the rows, one per group)"},
+       "down the rows, one per group)",
+       "tensor-shape"},
       {"zero points of I8 with the packed shape", AsymmetricExample,
        [](T t) {
          Part(t, "weight_zero_point") = {
              kExampleModule + ".weight_zero_point", "I8", {1, 2}, Hex("00 00")};
        },
-       "(found [1, 2], expected [4, 2]: one per scale)"},
+       "(found [1, 2], expected [4, 2]: one per scale)", "tensor-shape"},
       {"zero points of F32", AsymmetricExample,
        [](T t) { Part(t, "weight_zero_point").dtype = "F32"; },
-       "the zero points have the wrong dtype (found F32, expected I32 or I8)"},
+       "the zero points have the wrong dtype (found F32, expected I32 or I8)", "tensor-dtype"},
       {"a zero point outside 4 bits", AsymmetricExample,
        [](T t) {
          Part(t, "weight_zero_point") = {
              kExampleModule + ".weight_zero_point", "I8", {4, 2}, Hex("00 00 00 00 00 08 00 00")};
        },
-       ".weight_zero_point: a zero point is outside 4 bits (found 8 at [2, 1], expected -8 to 7)"},
+       ".weight_zero_point: a zero point is outside 4 bits (found 8 at [2, 1], expected -8 to 7)",
+       "zero-point-outside-bits"},
       {"a zero point in a symmetric module", AsymmetricExample,
        [](T t) { ExampleWeights(t)["symmetric"] = true; },
        ".weight_zero_point: the scheme is symmetric, but a zero point is not zero (found -8 at "
-       "[0, 1])"},
+       "[0, 1])",
+       "zero-point-not-symmetric"},
       {"a scale of NaN", SymmetricExample,
        [](T t) {
          Part(t, "weight_scale").bytes[11] = std::byte{0x7F},
                  Part(t, "weight_scale").bytes[10] = std::byte{0xC0};
        },
-       kFile + ".weight_scale: the scale of channel 2, group 1 is not a finite number (found NaN)"},
+       kFile + ".weight_scale: the scale of channel 2, group 1 is not a finite number (found NaN)",
+       "scale-not-finite"},
       {"a scale of infinity", SymmetricExample,
        [](T t) {
          Part(t, "weight_scale").bytes[1] = std::byte{0xFF},
                  Part(t, "weight_scale").bytes[0] = std::byte{0x80};
        },
-       ".weight_scale: the scale of channel 0, group 0 is not a finite number (found infinity)"},
+       ".weight_scale: the scale of channel 0, group 0 is not a finite number (found infinity)",
+       "scale-not-finite"},
       {"a scale of zero", SymmetricExample,
        [](T t) {
          Part(t, "weight_scale").bytes[6] = std::byte{0},
                  Part(t, "weight_scale").bytes[7] = std::byte{0};
        },
        ".weight_scale: the scale of channel 1, group 1 is zero, but the group has weights (found "
-       "code 7 at [1, 8], expected the zero point 8 throughout)"},
+       "code 7 at [1, 8], expected the zero point 8 throughout)",
+       "scale-zero"},
       {"a scale of minus zero", SymmetricExample,
        [](T t) {
          Part(t, "weight_scale").bytes[6] = std::byte{0},
                  Part(t, "weight_scale").bytes[7] = std::byte{0x80};
        },
-       "the scale of channel 1, group 1 is zero"},
+       "the scale of channel 1, group 1 is zero", "scale-zero"},
       {"a group index out of range", SymmetricExample,
        [](T t) {
          Add(t, "weight_g_idx", "I32", {16}, 64);
          Part(t, "weight_g_idx").bytes[60] = std::byte{2};
        },
-       ".weight_g_idx: a group index is out of range (found 2 at [15], expected 0 to 1)"},
+       ".weight_g_idx: a group index is out of range (found 2 at [15], expected 0 to 1)",
+       "order-out-of-range"},
       {"a group index that is half set", SymmetricExample,
        [](T t) {
          Add(t, "weight_g_idx", "I32", {16}, 64);
          for (size_t i = 60; i < 64; ++i) Part(t, "weight_g_idx").bytes[i] = std::byte{0xFF};
        },
-       ".weight_g_idx: only some group indices are set (found 1 of 16 are -1)"},
+       ".weight_g_idx: only some group indices are set (found 1 of 16 are -1)", "order-half-set"},
       {"a group index of another length", SymmetricExample,
        [](T t) { Add(t, "weight_g_idx", "I32", {8}, 32); },
-       "(found [8], expected [16]: one per input channel)"},
+       "(found [8], expected [16]: one per input channel)", "tensor-shape"},
       {"a group index of F32", SymmetricExample,
        [](T t) { Add(t, "weight_g_idx", "F32", {16}, 64); },
-       "the group indices have the wrong dtype (found F32, expected I32 or I64)"},
+       "the group indices have the wrong dtype (found F32, expected I32 or I64)", "tensor-dtype"},
       {"groups of unequal size", SymmetricExample,
        [](T t) { Add(t, "weight_g_idx", "I32", {16}, 64); },
        ".weight_g_idx: the groups have unequal sizes (found 16 input channels in group 0, expected "
-       "8)"},
+       "8)",
+       "order-unbalanced"},
       {"codes of twice the bits", SymmetricExample, [](T t) { ExampleWeights(t)["num_bits"] = 8; },
        "weight_shape contradicts weight_packed (found [4, 16], expected [4, K] with K in 2 words "
-       "of 8-bit codes)"},
+       "of 8-bit codes)",
+       "tensor-shape"},
       {"both weight_scale and weight_scale_inv", SymmetricExample,
        [](T t) { Add(t, "weight_scale_inv", "F32", {1}, 4); },
-       ".weight_scale_inv: the module has both weight_scale and weight_scale_inv"},
+       ".weight_scale_inv: the module has both weight_scale and weight_scale_inv", "weight-twice"},
       {"a shape of two numbers for stacked experts", SymmetricExample,
        [](T t) {
          Part(t, "weight_packed").shape = {1, 4, 2};
        },
-       ".weight_shape: weight_shape has the wrong shape (found [2], expected [3])"},
+       ".weight_shape: weight_shape has the wrong shape (found [2], expected [3])", "tensor-shape"},
       {"static activations without their scale", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
        },
-       "input_scale is missing, but activations are quantized statically"},
+       "input_scale is missing, but activations are quantized statically", "input-missing"},
       {"static activations whose scale is zero", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
          Add(t, "input_scale", "F32", {1}, 4);
        },
-       ".input_scale: the scale of activations is not a positive number (found 0"},
+       ".input_scale: the scale of activations is not a positive number (found 0",
+       "input-scale-invalid"},
       {"static activations with a scale per channel", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
          Add(t, "input_scale", "F32", {16}, 64);
        },
-       ".input_scale: activations have one static scale (found [16], expected [1])"},
+       ".input_scale: activations have one static scale (found [16], expected [1])",
+       "tensor-shape"},
       {"asymmetric static activations without a zero point", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}, {"symmetric", false}};
          Add(t, "input_scale", "BF16", {1}, 2);
          Part(t, "input_scale").bytes = Hex("80 3f");
        },
-       "input_zero_point is missing, but activations are quantized statically"},
+       "input_zero_point is missing, but activations are quantized statically", "input-missing"},
       {"an input scale", SymmetricExample, [](T t) { Add(t, "input_scale", "F32", {1}, 4); },
-       ".input_scale: the config says nothing of quantized activations"},
+       ".input_scale: the config says nothing of quantized activations",
+       "module-scheme-contradiction"},
       {"nothing is quantized", SymmetricExample,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3); },
-       "the config declares quantized weights, but no tensor is one"},
+       "the config declares quantized weights, but no tensor is one", "nothing-quantized"},
   };
   CHECK(defects.size() >= 25);
   CheckTable(defects, ErrorKind::kMalformed);
@@ -346,85 +378,100 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
        [](T t) {
          Group(t)["output_activations"] = {{"strategy", "tensor"}};
        },
-       "quantized outputs of linear layers are not read"},
+       "quantized outputs of linear layers are not read", "scheme-unsupported"},
       {"mxfp8", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
          Remove(t, "weight_scale");
          Add(t, "weight_scale", "U8", {4, 2}, 8);
        },
-       ".weight: mxfp8-quantized weights are not read"},
+       ".weight: mxfp8-quantized weights are not read", "storage-unsupported"},
       {"nvfp4", SymmetricExample,
        [](T t) {
          Replace(t, "weight_packed", "U8", {4, 8}, 32);
          Add(t, "weight_global_scale", "F32", {1}, 4);
        },
-       ".weight_packed: nvfp4-pack-quantized weights are not read"},
+       ".weight_packed: nvfp4-pack-quantized weights are not read", "storage-unsupported"},
       {"mxfp4", SymmetricExample,
        [](T t) {
          Replace(t, "weight_packed", "U8", {4, 8}, 32);
        },
-       ".weight_packed: mxfp4-pack-quantized weights are not read"},
+       ".weight_packed: mxfp4-pack-quantized weights are not read", "storage-unsupported"},
       {"packed before 0.4", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "I32", {4, 2}, 32);
        },
-       ".weight: packed (compressed-tensors before 0.4) weights are not read"},
+       ".weight: packed (compressed-tensors before 0.4) weights are not read",
+       "storage-unsupported"},
       {"fake-quantized", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "BF16", {4, 16}, 128);
        },
-       ".weight: the weight is fake-quantized: stored in floating point, with scales"},
+       ".weight: the weight is fake-quantized: stored in floating point, with scales",
+       "weight-fake-quantized"},
       {"fused experts", SymmetricExample,
        [](T t) {
          Add(t, "gate_up_proj_packed", "I32", {4, 2}, 32);
        },
-       ".gate_up_proj_packed: packed weights under a name that is not known"},
+       ".gate_up_proj_packed: packed weights under a name that is not known",
+       "storage-unsupported"},
       {"sparse", SymmetricExample,
        [](T t) {
          Add(t, "weight.bitmask", "U8", {4, 2}, 8);
        },
-       "sparse-bitmask weights are not read"},
+       "sparse-bitmask weights are not read", "storage-unsupported"},
       {"marlin", SymmetricExample,
        [](T t) {
          Add(t, "scale_packed", "F16", {4, 2}, 16);
        },
-       "marlin-24 weights are not read"},
+       "marlin-24 weights are not read", "storage-unsupported"},
       {"scales of 64 bits", SymmetricExample,
        [](T t) {
          Remove(t, "weight_scale");
          Add(t, "weight_scale", "F64", {4, 2}, 64);
        },
-       ".weight_scale: scales of 64 bits are not read"},
+       ".weight_scale: scales of 64 bits are not read", "tensor-dtype"},
       {"a quantized embedding", SymmetricExample,
        [](T t) {
          Group(t)["targets"] = {"re:.*"};
          Rename(t, "model.embed_tokens");
        },
-       "model.embed_tokens: quantized embeddings are not read"},
+       "model.embed_tokens: quantized embeddings are not read", "embedding-quantized"},
       {"a target that is a class", SymmetricExample,
        [](T t) { Group(t)["targets"] = {"QKVProjection"}; },
-       kExampleModule + ": no config group names the module (found target \"QKVProjection\""},
+       kExampleModule + ": no config group names the module (found target \"QKVProjection\"",
+       "module-without-group"},
       {"a long name", SymmetricExample, [](T t) { Rename(t, std::string(600, 'a')); },
-       "the name of the module is too long (found 600 bytes, expected at most 512)"},
+       "the name of the module is too long (found 600 bytes, expected at most 512)",
+       "module-name-unusable"},
       {"weights in floating point", SymmetricExample,
        [](T t) {
          t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);
          Config(t)["quantization_status"] = "frozen";
        },
-       "the weights are still in floating point (found quantization_status \"frozen\""},
+       "the weights are still in floating point (found quantization_status \"frozen\"",
+       "nothing-quantized"},
+      {"one weight in floating point", SymmetricExample,
+       [](T t) {
+         t.tensors.push_back(
+             {"model.layers.1.mlp.up_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+         Config(t)["quantization_status"] = "frozen";
+       },
+       "model.layers.1.mlp.up_proj.weight: the weight is still in floating point, though a config "
+       "group names it (found weight BF16, quantization_status \"frozen\"",
+       "weight-fake-quantized"},
       {"only the KV cache", SymmetricExample,
        [](T t) {
          t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);
          Config(t)["config_groups"] = Json::object();
          Config(t)["kv_cache_scheme"] = {{"num_bits", 8}};
        },
-       "only the KV cache is quantized, no weights"},
+       "only the KV cache is quantized, no weights", "nothing-quantized"},
       {"transforms", SymmetricExample,
        [](T t) {
          Config(t)["transform_config"] = {{"config_groups", Json::object()}};
        },
-       "transform_config: the model uses transforms"},
+       "transform_config: the model uses transforms", "rotation"},
   };
   CheckTable(defects, ErrorKind::kUnsupported);
 }

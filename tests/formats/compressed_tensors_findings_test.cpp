@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "formats/ct_example.h"
+#include "formats/defects.h"
 #include "formats/read_helpers.h"
 #include "temp_folder.h"
 
@@ -25,6 +26,7 @@ struct Case {
   void (*change)(TestCheckpoint& stored);
   std::string where;
   std::string message;  // "" for no finding at all
+  std::string id{};
 };
 
 Json& Config(TestCheckpoint& stored) {
@@ -37,7 +39,8 @@ const std::vector<Case>& Cases() {
       {"nothing", AsymmetricExample, [](T) {}, "", ""},
       {"the config says int-quantized", SymmetricExample,
        [](T t) { Config(t)["config_groups"]["group_0"]["format"] = "int-quantized"; },
-       kExampleModule, "the config says format int-quantized, the tensors are pack-quantized"},
+       kExampleModule, "the config says format int-quantized, the tensors are pack-quantized",
+       "module-format-mismatch"},
       {"a scale for dynamic activations", SymmetricExample,
        [](T t) {
          Config(t)["config_groups"]["group_0"]["input_activations"] = {{"strategy", "token"},
@@ -45,30 +48,34 @@ const std::vector<Case>& Cases() {
          t.tensors.push_back({kExampleModule + ".input_scale", "BF16", {1}, Hex("80 3f")});
        },
        kExampleModule + ".input_scale",
-       "the config says that activations are quantized at run time; this is not used"},
+       "the config says that activations are quantized at run time; this is not used",
+       "input-unneeded"},
       {"the ignore list names the module", SymmetricExample,
        [](T t) { Config(t)["ignore"].push_back("re:.*up_proj"); }, kExampleModule,
-       "the ignore list names the module, but it is quantized"},
+       "the ignore list names the module, but it is quantized", "module-ignored-but-quantized"},
       {"an entry that matches nothing", SymmetricExample,
        [](T t) { Config(t)["ignore"].push_back("model.layers.0.mlp.gate"); },
        "config.json: quantization_config.ignore",
-       "1 of 2 entries match no module of the checkpoint: \"model.layers.0.mlp.gate\""},
+       "1 of 2 entries match no module of the checkpoint: \"model.layers.0.mlp.gate\"",
+       "config-pattern-unmatched"},
       {"an entry that matches the parent of a module", SymmetricExample,
        [](T t) { Config(t)["ignore"].push_back("model.layers.0"); }, "", ""},
       {"a head that is neither stored nor tied", SymmetricExample,
        [](T t) { t.config["tie_word_embeddings"] = false; },
        "config.json: quantization_config.ignore",
-       "1 of 1 entries match no module of the checkpoint: \"lm_head\""},
+       "1 of 1 entries match no module of the checkpoint: \"lm_head\"", "config-pattern-unmatched"},
       {"a target that matches nothing", SymmetricExample,
        [](T t) { Config(t)["config_groups"]["group_0"]["targets"].push_back("re:vision.*"); },
        "config.json: quantization_config.config_groups.group_0.targets",
-       "1 of 2 entries match no module of the checkpoint: \"re:vision.*\""},
+       "1 of 2 entries match no module of the checkpoint: \"re:vision.*\"",
+       "config-pattern-unmatched"},
       {"a float layer that is a target", SymmetricExample,
        [](T t) {
          t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
          t.tensors.push_back({"model.k_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
        },
-       "model.k_proj", "a config group names the module, but it is not quantized"},
+       "model.k_proj", "a config group names the module, but it is not quantized",
+       "module-targeted-but-plain"},
       {"a float layer that is ignored", SymmetricExample,
        [](T t) {
          Config(t)["ignore"] = {"model.q_proj"};
@@ -77,13 +84,14 @@ const std::vector<Case>& Cases() {
        "", ""},
       {"weight_shape is missing", SymmetricExample,
        [](T t) { t.Remove(kExampleModule + ".weight_shape"); }, kExampleModule,
-       "weight_shape is missing; K follows from groups and group size"},
+       "weight_shape is missing; K follows from groups and group size", "shape-recovered"},
       {"weight_shape is empty", SymmetricExample,
        [](T t) {
          t.At(kExampleModule + ".weight_shape").shape = {0};
          t.At(kExampleModule + ".weight_shape").bytes.clear();
        },
-       kExampleModule, "weight_shape is missing; K follows from groups and group size"},
+       kExampleModule, "weight_shape is missing; K follows from groups and group size",
+       "shape-recovered"},
       {"weight_shape is I32", SymmetricExample,
        [](T t) {
          t.At(kExampleModule + ".weight_shape").dtype = "I32";
@@ -95,19 +103,21 @@ const std::vector<Case>& Cases() {
          Config(t)["version"] = "0.9.2";
          t.Remove(kExampleModule + ".weight_zero_point");
        },
-       kExampleModule, "weight_zero_point is missing in an asymmetric module"},
+       kExampleModule, "weight_zero_point is missing in an asymmetric module",
+       "zero-point-recovered"},
       {"zero points are missing in a file without version", AsymmetricExample,
        [](T t) {
          Config(t).erase("version");
          t.Remove(kExampleModule + ".weight_zero_point");
        },
-       kExampleModule, "weight_zero_point is missing in an asymmetric module"},
+       kExampleModule, "weight_zero_point is missing in an asymmetric module",
+       "zero-point-recovered"},
       {"zero points are left over", AsymmetricExample,
        [](T t) {
          ExampleWeights(t)["symmetric"] = true;
          t.At(kExampleModule + ".weight_zero_point").bytes = Hex("88 88 00 00 88 88 00 00");
        },
-       kExampleModule, "weight_zero_point is present in a symmetric module"},
+       kExampleModule, "weight_zero_point is present in a symmetric module", "zero-point-leftover"},
       {"a group index in natural order", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -115,7 +125,7 @@ const std::vector<Case>& Cases() {
                               {16},
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
        },
-       kExampleModule, "the index of groups keeps the natural order"},
+       kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
       {"a group index in natural order, two by two", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -124,7 +134,7 @@ const std::vector<Case>& Cases() {
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
          Config(t)["config_groups"]["group_0"]["weights"]["actorder"] = "group";
        },
-       kExampleModule, "the index of groups keeps the natural order"},
+       kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
       {"a group index that was never set", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -132,15 +142,46 @@ const std::vector<Case>& Cases() {
                               {16},
                               std::vector<std::byte>(64, std::byte{0xFF})});
        },
-       kExampleModule, "the index of groups keeps the natural order"},
+       kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
       {"activation order without a group index", SymmetricExample,
        [](T t) { ExampleWeights(t)["actorder"] = "group"; }, kExampleModule,
-       "the config says activation order, but weight_g_idx is missing: natural order"},
+       "the config says activation order, but weight_g_idx is missing: natural order",
+       "order-missing"},
       {"an unknown tensor", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".smooth", "F32", {1}, Hex("00 00 00 00")});
        },
-       kExampleModule + ".smooth", "unknown tensor of a quantized module; passed through"},
+       kExampleModule + ".smooth", "unknown tensor of a quantized module; passed through",
+       "tensor-unknown"},
+      {"a status that is wrong", SymmetricExample,
+       [](T t) { Config(t)["quantization_status"] = "frozen"; },
+       "config.json: quantization_config.quantization_status",
+       "the status is \"frozen\", but 1 modules are stored quantized", "config-status-wrong"},
+      {"a status that is missing", SymmetricExample,
+       [](T t) { Config(t).erase("quantization_status"); }, "", ""},
+      {"a frozen model with an ignored layer", SymmetricExample,
+       [](T t) {
+         Config(t)["quantization_status"] = "frozen";
+         Config(t)["ignore"] = {"model.q_proj"};
+         t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+       },
+       "config.json: quantization_config.quantization_status", "the status is \"frozen\"",
+       "config-status-wrong"},
+      {"a scale by the name of another format", SymmetricExample,
+       [](T t) {
+         t.At(kExampleModule + ".weight_scale").name = kExampleModule + ".weight_scale_inv";
+       },
+       kExampleModule, "the scale is called weight_scale_inv, as in quant_method fp8",
+       "scale-foreign-name"},
+      {"zero points with columns behind the last group", AsymmetricExample,
+       [](T t) {
+         Config(t)["version"] = "0.10.2";
+         t.At(kExampleModule + ".weight_zero_point").shape = {1, 3};
+         t.At(kExampleModule + ".weight_zero_point").bytes =
+             Hex("f8 b7 00 00 90 5a 00 00 ff ff ff ff");
+       },
+       kExampleModule, "the packed zero points have columns behind the last group",
+       "zero-point-padded"},
       {"a bias and the scale of a KV cache", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".bias", "F32", {1}, Hex("00 00 00 00")});
@@ -158,9 +199,26 @@ const std::vector<Case>& Cases() {
        },
        kExampleModule,
        "several config groups name the module: \"a\" is used, as the quantizer did; vLLM takes "
-       "\"z\""},
+       "\"z\"",
+       "module-ambiguous-group"},
   };
   return cases;
+}
+
+TEST_CASE("An index that scatters the groups wins over the config") {
+  TestCheckpoint stored = SymmetricExample();
+  stored.tensors.push_back({kExampleModule + ".weight_g_idx",
+                            "I64",
+                            {16},
+                            Int64s({0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1})});
+  std::vector<Finding> findings = testing::FindingsOf(stored);
+  REQUIRE(findings.size() == 2);
+  CHECK(testing::HasFinding(findings, "order-present", ""));
+  CHECK(testing::HasFinding(findings, "order-undeclared", "weight_g_idx scatters the groups"));
+  ExampleWeights(stored)["actorder"] = "group";
+  findings = testing::FindingsOf(stored);
+  REQUIRE(findings.size() == 1);
+  CHECK(findings[0].id == "order-present");
 }
 
 TEST_CASE("What is odd, but readable, is a finding") {
@@ -177,6 +235,7 @@ TEST_CASE("What is odd, but readable, is a finding") {
       continue;
     }
     REQUIRE(findings.size() == 1);
+    CHECK(findings[0].id == c.id);
     CHECK(findings[0].where == c.where);
     CHECK_THAT(findings[0].message, Catch::StartsWith(c.message));
     // Whatever is odd, the weights are those of the good checkpoint or were read as z = 0.

@@ -81,66 +81,98 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
     void (*break_it)(TestCheckpoint& stored);
     ErrorKind kind;
     std::string text;
+    std::string id;
   };
   using T = TestCheckpoint&;
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
   const std::vector<Defect> defects = {
       {"no scale", Blocks, [](T t) { t.Remove(kModule + ".weight_scale_inv"); }, malformed,
-       ".weight: the scale of the FP8 weight is missing"},
+       ".weight: the scale of the FP8 weight is missing", "tensor-missing"},
       {"both scales", Blocks,
        [](T t) {
          t.tensors.push_back({kModule + ".weight_scale", "BF16", {1}, Hex("00 40")});
        },
-       malformed, "the module has both weight_scale and weight_scale_inv"},
+       malformed, "the module has both weight_scale and weight_scale_inv", "weight-twice"},
       {"scales of other blocks", Blocks,
        [](T t) {
          t.config["quantization_config"]["weight_block_size"] = {2, 2};
        },
        malformed,
        "the shape of the scales contradicts the weight (found [2, 2], expected [2, 3] for a block "
-       "scheme of [3, 5])"},
+       "scheme of [3, 5])",
+       "tensor-shape"},
       {"no block size", Blocks,
        [](T t) { t.config["quantization_config"].erase("weight_block_size"); }, malformed,
-       "(found [2, 2], expected [1] for a tensor scheme"},
+       "(found [2, 2], expected [1] for a tensor scheme", "tensor-shape"},
       {"a block of zero", Blocks,
        [](T t) {
          t.config["quantization_config"]["weight_block_size"] = {0, 128};
        },
-       malformed, "weight_block_size: the block is not two positive numbers"},
+       malformed, "weight_block_size: the block is not two positive numbers",
+       "config-field-invalid"},
       {"a weight of one dimension", Blocks, [](T t) { t.At(kModule + ".weight").shape = {15}; },
-       malformed, "the weight is no matrix, or is empty (found [15]"},
+       malformed, "the weight is no matrix, or is empty (found [15]", "tensor-shape"},
       {"a NaN weight", Blocks, [](T t) { t.At(kModule + ".weight").bytes[7] = std::byte{0xFF}; },
-       malformed, ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])"},
+       malformed, ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])", "code-nan"},
       {"a NaN scale", Blocks,
        [](T t) {
          t.At(kModule + ".weight_scale_inv").bytes[14] = std::byte{0xC0};
          t.At(kModule + ".weight_scale_inv").bytes[15] = std::byte{0x7F};
        },
-       malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)"},
+       malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)",
+       "scale-not-finite"},
       {"E5M2 by dtype", Blocks, [](T t) { t.At(kModule + ".weight").dtype = "F8_E5M2"; },
-       unsupported, "FP8 weights of this type are not read (found F8_E5M2"},
+       unsupported, "FP8 weights of this type are not read (found F8_E5M2", "storage-unsupported"},
       {"E5M2 by name", Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
-       unsupported, "fmt: only E4M3 weights are read"},
+       unsupported, "fmt: only E4M3 weights are read", "scheme-unsupported"},
       {"an unknown activation scheme", Blocks,
        [](T t) { t.config["quantization_config"]["activation_scheme"] = "magic"; }, unsupported,
-       "activation_scheme: unknown keyword (found \"magic\""},
+       "activation_scheme: unknown keyword (found \"magic\"", "config-keyword-unknown"},
       {"a list that is none", Blocks,
        [](T t) { t.config["quantization_config"]["ignored_layers"] = "lm_head"; }, malformed,
-       "ignored_layers: the field has the wrong type"},
+       "ignored_layers: the field has the wrong type", "config-field-invalid"},
       {"nothing quantized", Blocks,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 2); }, malformed,
-       "the config declares FP8 weights, but no tensor is one"},
+       "the config declares FP8 weights, but no tensor is one", "nothing-quantized"},
       {"no static scale", Static, [](T t) { t.Remove(kModule + ".input_scale"); }, malformed,
-       "input_scale is missing"},
+       "input_scale is missing", "input-missing"},
   };
   for (const Defect& defect : defects) {
     INFO(defect.name);
     TestCheckpoint stored = defect.good();
     testing::RequireOk(testing::ReadEverything(stored));
     defect.break_it(stored);
-    CheckError(testing::ReadEverything(stored), defect.kind, defect.text);
+    const Status status = testing::ReadEverything(stored);
+    CheckError(status, defect.kind, defect.text);
+    CHECK(status.id() == defect.id);
   }
+}
+
+TEST_CASE("Copies of the FP8 config that disagree are refused") {
+  const auto read = [](void (*change)(Json & copy)) {
+    TestCheckpoint stored = Blocks();
+    Json copy = stored.config["quantization_config"];
+    change(copy);
+    stored.config["text_config"] = {{"quantization_config", copy}};
+    return testing::ReadEverything(stored);
+  };
+  testing::RequireOk(read([](Json&) {}));
+  testing::RequireOk(read([](Json& copy) { copy["ignored_layers"] = {"lm_head"}; }));
+  Status status = read([](Json& copy) { copy["weight_block_size"] = {4, 4}; });
+  CheckError(status, ErrorKind::kMalformed,
+             "text_config.quantization_config.weight_block_size: two copies of the quantization "
+             "config disagree (found [4, 4], expected [2, 4], as config.json: quantization_config");
+  CHECK(status.id() == "config-conflict");
+  status = read([](Json& copy) { copy.erase("weight_block_size"); });
+  CheckError(status, ErrorKind::kMalformed, "found absent, expected [2, 4]");
+  status = read([](Json& copy) { copy["activation_scheme"] = "static"; });
+  CheckError(status, ErrorKind::kMalformed,
+             "activation_scheme: two copies of the quantization "
+             "config disagree (found static, expected dynamic");
+  CHECK(status.id() == "config-conflict");
+  status = read([](Json& copy) { copy["fmt"] = "e5m2"; });
+  CHECK(status.id() == "scheme-unsupported");
 }
 
 TEST_CASE("A module that the config excludes and that is FP8 all the same is a finding") {

@@ -90,7 +90,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
       {"pack_dtype", [](auto& c) { GptqConfigOf(c)["pack_dtype"] = "int16"; }, unsupported,
        "pack-dtype", "found int16"},
       {"rotation", [](auto& c) { GptqConfigOf(c)["rotation"] = "hadamard"; }, unsupported,
-       "gptq-format", "rotated weights"},
+       "rotation", "rotated weights"},
       {"adapter",
        [](auto& c) {
          GptqConfigOf(c)["adapter"] = {{"name", "eora"}};
@@ -98,11 +98,31 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        unsupported, "adapter-unsupported", "low-rank adapters"},
       {"spellings", [](auto& c) { GptqConfigOf(c)["wbits"] = 8; }, malformed, "config-conflict",
        "two spellings"},
-      {"bits", [](auto& c) { GptqConfigOf(c)["bits"] = 9; }, malformed, "", "out of range"},
+      {"bits", [](auto& c) { GptqConfigOf(c)["bits"] = 9; }, malformed, "config-field-invalid",
+       "out of range"},
+      {"quantizer", [](auto& c) { GptqConfigOf(c)["meta"]["quantizer"] = 3; }, malformed,
+       "config-field-invalid", "meta.quantizer: the field has the wrong type"},
+      {"blocks", [](auto& c) { GptqConfigOf(c)["modules_in_block_to_quantize"] = {1}; }, malformed,
+       "config-field-invalid", "expected a list of names, or of lists of names"},
+      {"bits as text", [](auto& c) { GptqConfigOf(c)["bits"] = "4"; }, malformed,
+       "config-field-invalid", "bits: the field has the wrong type"},
+      {"no object", [](auto& c) { GptqConfigOf(c) = "gptq"; }, malformed, "config-field-invalid",
+       "expected an object"},
+      {"a rule of another format",
+       [](auto& c) {
+         GptqConfigOf(c)["dynamic"] = {{".*up", {{"format", "gptq_v2"}}}};
+       },
+       unsupported, "gptq-format", "a rule that changes the format is not read"},
+      {"too many rules",
+       [](auto& c) {
+         Json& rules = GptqConfigOf(c)["dynamic"];
+         for (int i = 0; i < 4097; ++i) rules["-:m" + std::to_string(i)] = Json::object();
+       },
+       unsupported, "config-too-large", "there are too many rules (found 4097"},
       {"group size", [](auto& c) { GptqConfigOf(c)["group_size"] = 8; }, malformed, "tensor-shape",
        "Group size 16 would fit"},
-      {"group size 0", [](auto& c) { GptqConfigOf(c)["group_size"] = 0; }, malformed, "",
-       "not positive"},
+      {"group size 0", [](auto& c) { GptqConfigOf(c)["group_size"] = 0; }, malformed,
+       "config-field-invalid", "not positive"},
       {"width", [](auto& c) { GptqConfigOf(c)["bits"] = 8; }, malformed, "tensor-shape",
        "g_idx and qweight disagree about K"},
       {"qweight dtype", [](auto& c) { Part(c, "qweight").dtype = "F32"; }, malformed,
@@ -151,7 +171,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        [](auto& c) {
          GptqConfigOf(c)["dynamic"] = {{".*up", {{"bits", "4"}}}};
        },
-       malformed, "", "wrong type"},
+       malformed, "config-field-invalid", "wrong type"},
       {"embedding",
        [](auto& c) {
          for (TestTensor& tensor : c.tensors) {
@@ -159,7 +179,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
            if (at != std::string::npos) tensor.name.replace(at, 20, "embed_tokens");
          }
        },
-       unsupported, "", "quantized embeddings"},
+       unsupported, "embedding-quantized", "quantized embeddings"},
       {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed,
        "nothing-quantized", "no tensor is one"},
   };
@@ -184,6 +204,33 @@ TEST_CASE("Copies of the GPTQ config that disagree are refused") {
              "quantize_config.json.group_size: two copies of the quantization config disagree "
              "(found 32, expected 16, as config.json");
   CHECK(opened.status().id() == "config-conflict");
+}
+
+TEST_CASE("Rules that only one copy of the GPTQ config has are refused") {
+  const auto open = [](const Json& in_config, const Json& beside) {
+    TempFolder temp;
+    TestCheckpoint checkpoint = SmallGptq();
+    Json copy = GptqConfigOf(checkpoint);
+    if (!in_config.is_null()) GptqConfigOf(checkpoint)["dynamic"] = in_config;
+    if (!beside.is_null()) copy["dynamic"] = beside;
+    checkpoint.Write(temp.path());
+    std::ofstream(temp.path() / "quantize_config.json") << copy;
+    return OpenModel(temp.path()).status();
+  };
+  const Json rules = {{"-:.*down_proj", Json::object()}};
+  testing::RequireOk(open(rules, rules));
+  testing::RequireOk(open(nullptr, nullptr));
+  testing::RequireOk(open(Json::object(), false));  // none in either
+  Status status = open(rules, nullptr);
+  CheckError(status, ErrorKind::kMalformed,
+             "config.json: quantization_config.dynamic: two copies of the quantization config "
+             "disagree (found an object of 1 members, expected no rules, as quantize_config.json");
+  CHECK(status.id() == "config-conflict");
+  status = open(Json::object(), rules);
+  CheckError(status, ErrorKind::kMalformed, "quantize_config.json.dynamic: two copies");
+  CHECK(status.id() == "config-conflict");
+  status = open({{"-:.*o_proj", Json::object()}}, rules);
+  CHECK(status.id() == "config-conflict");
 }
 
 TEST_CASE("Zero points that vary in a symmetric module are found when they are read") {

@@ -52,6 +52,33 @@ std::vector<uint32_t> OrderOf(const TestCheckpoint& stored) {
   return {order.begin(), order.end()};
 }
 
+TEST_CASE("A sound GPTQ checkpoint has no findings") {
+  CHECK(FindingsOf(SmallGptq()).empty());
+}
+
+TEST_CASE("What a GPTQ config leaves out is taken as its quantizer does, and reported") {
+  TestCheckpoint bits = SmallGptq();
+  GptqConfigOf(bits).erase("bits");
+  Finding finding = OnlyFinding(bits);
+  CHECK(finding.id == "config-missing-default");
+  CHECK(finding.where == "config.json: quantization_config.bits");
+  CHECK_THAT(finding.message, Catch::StartsWith("bits is missing; 4 was taken"));
+  TestCheckpoint symmetric = SmallGptq();
+  GptqConfigOf(symmetric).erase("sym");
+  finding = OnlyFinding(symmetric);
+  CHECK(finding.id == "config-missing-default");
+  CHECK(finding.where == "config.json: quantization_config.sym");
+  CHECK_THAT(finding.message, Catch::StartsWith("sym is missing; true was taken"));
+}
+
+TEST_CASE("A tensor of a quantized module that nobody knows is reported") {
+  TestCheckpoint stored = SmallGptq();
+  stored.tensors.push_back({kGptqModule + ".smooth", "F16", {1}, std::vector<std::byte>(2)});
+  const Finding finding = OnlyFinding(stored);
+  CHECK(finding.id == "tensor-unknown");
+  CHECK(finding.where == kGptqModule + ".smooth");
+}
+
 TEST_CASE("Zero points that are padded to 32 channels read, and are reported") {
   TestCheckpoint stored = SmallGptq();  // 8 channels: one word of zero points per group
   TestTensor& zeros = Part(stored, "qzeros");

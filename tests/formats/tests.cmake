@@ -8,9 +8,11 @@ prepack_add_tests(formats
   awq_layouts_test.cpp
   awq_truth_test.cpp
   compressed_tensors_config_test.cpp
+  compressed_tensors_copies_test.cpp
   compressed_tensors_errors_test.cpp
   compressed_tensors_findings_test.cpp
   compressed_tensors_match_test.cpp
+  compressed_tensors_packing_test.cpp
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
   finding_tally_test.cpp
@@ -26,4 +28,5 @@ prepack_add_tests(formats
   module_match_test.cpp
   module_regex_test.cpp
   row_linear_test.cpp
-  table_test.cpp)
+  table_test.cpp
+  tgi_config_test.cpp)

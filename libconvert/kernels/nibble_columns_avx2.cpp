@@ -137,7 +137,7 @@ void JoinAwq(const uint8_t* columns, size_t column_stride, size_t rows, size_t c
       Block block;
       for (size_t k = 0; k < kRegisters; ++k) {
         const uint8_t* column = from + k * column_stride + ColumnBytes(n);
-        __builtin_prefetch(column + kRegisters * column_stride);
+        __builtin_prefetch(column + 2 * kRegisters * column_stride);
         block.reg[k] = Load(column);
       }
       JoinAwqBlock(block, words + r * words_stride + n);

@@ -105,8 +105,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const GptqShape& shap
     return sample;
   }
   sample.words.resize(units * unit.wide_words * sample.channels);
-  CodeRowKernelsFor(*isa).widen(shape.packing, stored.data(), units, sample.channels,
-                                sample.words.data());
+  WidenCodesFor (*isa)(shape.packing, stored.data(), units, sample.channels, sample.words.data());
   return sample;
 }
 

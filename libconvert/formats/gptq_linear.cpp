@@ -41,7 +41,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
       symmetric_field_(symmetric_field),
       unit_(UnitOf(shape.packing)),
       isa_(isa),
-      kernels_(CodeRowKernelsFor(isa)),
+      widen_(WidenCodesFor(isa)),
       transpose_(TransposeWordsFor(isa)) {
   module_ = module;
   n_ = shape.n;
@@ -94,7 +94,7 @@ Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t co
   }
   const Words stored = std::make_unique_for_overwrite<uint32_t[]>(rows * range.rows);
   Status status = ReadWordRows(range, row, rows, stored.get());
-  if (status.ok()) kernels_.widen(shape_.packing, stored.get(), count, range.rows, wide);
+  if (status.ok()) widen_(shape_.packing, stored.get(), count, range.rows, wide);
   return status;
 }
 
@@ -135,43 +135,18 @@ Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out
 
 Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
   const std::span<const uint32_t> order = std::span(k_order_).subspan(range.k0, range.cols);
-  return IsNibble(scheme_.code) ? ReadOrderedNibbles(range, order, out)
-                                : ReadOrderedBytes(range, order, out);
-}
-
-Status GptqLinear::ReadOrderedNibbles(const PanelRange& range, std::span<const uint32_t> order,
-                                      std::span<std::byte> out) const {
   const uint64_t units = CeilDiv(k_, unit_.codes);
   NibbleReorder reorder(isa_, units * unit_.wide_words, range.rows);
   Status status = VisitUnits(
       range, 0, units, [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
         reorder.Put(unit * unit_.wide_words, count * unit_.wide_words, wide, stride);
       });
-  if (status.ok()) reorder.Take(order, out.data(), PanelRowBytes(scheme_.code, range.cols));
-  return status;
-}
-
-Status GptqLinear::ReadOrderedBytes(const PanelRange& range, std::span<const uint32_t> order,
-                                    std::span<std::byte> out) const {
-  const uint64_t units = CeilDiv(k_, unit_.codes);
-  const Words wide =
-      std::make_unique_for_overwrite<uint32_t[]>(units * unit_.wide_words * range.rows);
-  Status status = ReadUnits(range, 0, units, wide.get());
   if (!status.ok()) return status;
-
-  std::vector<uint32_t> picks(order.begin(), order.end());
-  while (picks.size() % kByteCodesPerWord != 0) picks.push_back(picks.back());  // fills a word
-  const uint64_t words = picks.size() / kByteCodesPerWord;
-  const uint64_t step =
-      std::min(std::max(kSlabBytes / kWordBytes / range.rows, kMinSlabRows), words);
-  const Words gathered = std::make_unique_for_overwrite<uint32_t[]>(step * range.rows);
-  for (uint64_t word = 0; word < words; word += step) {
-    const uint64_t count = std::min(step, words - word);
-    kernels_.gather_bytes(
-        wide.get(), std::span(picks).subspan(word * kByteCodesPerWord, count * kByteCodesPerWord),
-        range.rows, gathered.get());
-    Deliver(range, reinterpret_cast<const std::byte*>(gathered.get()), range.rows * kWordBytes,
-            count, range.k0 + word * kByteCodesPerWord, out);
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  if (IsNibble(scheme_.code)) {
+    reorder.Take(order, out.data(), row_bytes);
+  } else {
+    reorder.Take(NibblesOfBytes(order), out.data(), row_bytes);
   }
   return {};
 }

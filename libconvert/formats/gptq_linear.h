@@ -57,10 +57,6 @@ class GptqLinear final : public StoredLinear {
                     const UnitVisitor& visit) const;
   Status ReadNatural(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
-  Status ReadOrderedNibbles(const PanelRange& range, std::span<const uint32_t> order,
-                            std::span<std::byte> out) const;
-  Status ReadOrderedBytes(const PanelRange& range, std::span<const uint32_t> order,
-                          std::span<std::byte> out) const;
   // Puts widened words [words, channels], rows `stride` bytes apart, whose first code is input
   // channel k0, into the panel; what lies outside it is left out.
   void Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
@@ -73,7 +69,7 @@ class GptqLinear final : public StoredLinear {
   uint32_t symmetric_field_;
   CodeUnit unit_;
   Isa isa_;
-  const CodeRowKernels& kernels_;
+  WidenCodesFn widen_;
   TransposeWordsFn transpose_;
 };
 

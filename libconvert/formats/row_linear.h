@@ -72,8 +72,10 @@ class RowLinear final : public StoredLinear {
   Status ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOddBits(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
-  void ReorderNibbles(const std::byte* natural, uint64_t rows, std::span<const uint32_t> order,
-                      std::byte* out) const;
+  // Do packed codes lie as a panel holds them?
+  bool WholeBits() const { return scheme_.bits == 4 || scheme_.bits == 8; }
+  void Reorder(const std::byte* natural, size_t stride, uint64_t rows,
+               std::span<const uint32_t> order, std::byte* out) const;
   Status OutsideBits(const PanelRange& range, std::span<const std::byte> stored) const;
 
   Status ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> out) const;

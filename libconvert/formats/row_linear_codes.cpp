@@ -43,8 +43,7 @@ Status RowLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) c
 
 Status RowLinear::ReadStoredCodes(const PanelRange& range, std::span<std::byte> out) const {
   if (parts_.stored == RowCodes::kBytes) return ReadBytes(range, out);
-  return scheme_.bits == 4 || scheme_.bits == 8 ? ReadWholeWords(range, out)
-                                                : ReadOddBits(range, out);
+  return WholeBits() ? ReadWholeWords(range, out) : ReadOddBits(range, out);
 }
 
 // Packed codes of 4 or 8 bits: the bytes of a row are those of the panel.
@@ -170,51 +169,44 @@ Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte
 
 // Activation order.
 Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
-  const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
-  const size_t from_bytes = PanelRowBytes(scheme_.code, k_);
-  const size_t to_bytes = PanelRowBytes(scheme_.code, range.cols);
-  const auto natural = Scratch(range.rows * from_bytes);
-  Status status = ReadStoredCodes(whole, std::span(natural.get(), range.rows * from_bytes));
-  if (!status.ok()) return status;
   const auto order = std::span(k_order_).subspan(range.k0, range.cols);
-  if (IsNibble(scheme_.code)) {
-    ReorderNibbles(natural.get(), range.rows, order, out.data());
-    return {};
+  const bool as_stored = parts_.stored != RowCodes::kBytes && WholeBits();
+  if (as_stored) {  // the bytes of a row are those of a panel, and whole words
+    return checkpoint().Visit(
+        *parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_, range.rows * row_bytes_,
+        [&](const std::byte* rows) { Reorder(rows, row_bytes_, range.rows, order, out.data()); });
   }
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    const std::byte* from = natural.get() + row * from_bytes;
-    std::byte* to = out.data() + row * to_bytes;
-    for (size_t j = 0; j < order.size(); ++j) to[j] = from[order[j]];
+  // Else unpacked first, into rows that are filled up to whole words.
+  const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
+  const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
+  const size_t stride = CeilDiv(row_bytes, kWordBytes) * kWordBytes;
+  const auto natural = Scratch(range.rows * stride);
+  Status status = ReadStoredCodes(whole, std::span(natural.get(), range.rows * row_bytes));
+  if (!status.ok()) return status;
+  for (uint64_t row = range.rows; stride != row_bytes && row-- > 0;) {
+    std::memmove(natural.get() + row * stride, natural.get() + row * row_bytes, row_bytes);
+    std::memset(natural.get() + row * stride + row_bytes, 0, stride - row_bytes);
   }
+  Reorder(natural.get(), stride, range.rows, order, out.data());
   return {};
 }
 
-// Nibbles change places as columns (kernels/nibble_reorder.h), for which rows become words first.
-void RowLinear::ReorderNibbles(const std::byte* natural, uint64_t rows,
-                               std::span<const uint32_t> order, std::byte* out) const {
+// Codes change places as columns of nibbles (kernels/nibble_reorder.h), for which the words of rows
+// that are `stride` bytes long become rows of words first.
+void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
+                        std::span<const uint32_t> order, std::byte* out) const {
   constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
   const TransposeWordsFn transpose = TransposeWordsFor(ReaderIsa());
-  const uint64_t words = CeilDiv(k_, kCodesPerWideWord);
-  const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
-  const bool whole = row_bytes == words * kWordBytes;
-  const auto padded = Scratch(whole ? 0 : rows * words * kWordBytes);
-  if (!whole) {  // the last word of a row is filled with what is never taken
-    for (uint64_t row = 0; row < rows; ++row) {
-      std::byte* to = padded.get() + row * words * kWordBytes;
-      std::memset(to + (words - 1) * kWordBytes, 0, kWordBytes);
-      std::memcpy(to, natural + row * row_bytes, row_bytes);
-    }
-    natural = padded.get();
-  }
+  const uint64_t words = stride / kWordBytes;
   NibbleReorder reorder(ReaderIsa(), words, rows);
   const auto piece = Scratch(kPieceWords * rows * kWordBytes);
   for (uint64_t word = 0; word < words; word += kPieceWords) {
     const uint64_t count = std::min(kPieceWords, words - word);
-    transpose(natural + word * kWordBytes, words * kWordBytes, rows, count, piece.get(),
-              rows * kWordBytes);
+    transpose(natural + word * kWordBytes, stride, rows, count, piece.get(), rows * kWordBytes);
     reorder.Put(word, count, piece.get(), rows * kWordBytes);
   }
   const size_t to_bytes = PanelRowBytes(scheme_.code, order.size());
+  if (!IsNibble(scheme_.code)) return reorder.Take(NibblesOfBytes(order), out, to_bytes);
   reorder.Take(order, out, to_bytes);
   if (order.size() % 2 == 0) return;
   for (uint64_t row = 1; row <= rows; ++row) out[row * to_bytes - 1] &= std::byte{0x0F};

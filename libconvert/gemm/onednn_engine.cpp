@@ -23,6 +23,7 @@
 #include "base/float_convert.h"
 #include "canonical/panel.h"
 #include "gemm/engine.h"
+#include "gemm/onednn_module.h"
 #include "gemm/onednn_runtime.h"
 
 namespace prepack {
@@ -203,13 +204,13 @@ void OneDnnEngine::Execute(const dnnl::matmul::primitive_desc& description,
 
 }  // namespace
 
-Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine() {
-  PrepareOneDnnRuntime();
+}  // namespace prepack
+
+void PREPACK_ONEDNN_ENTRY(prepack::Result<std::unique_ptr<prepack::GemmEngine>>& engine) {
+  prepack::PrepareOneDnnRuntime();
   try {
-    return std::unique_ptr<GemmEngine>(std::make_unique<OneDnnEngine>());
+    engine = std::unique_ptr<prepack::GemmEngine>(std::make_unique<prepack::OneDnnEngine>());
   } catch (const std::exception&) {
-    return CurrentFailure();
+    engine = prepack::CurrentFailure();
   }
 }
-
-}  // namespace prepack

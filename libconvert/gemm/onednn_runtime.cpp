@@ -1,31 +1,11 @@
 #include "gemm/onednn_runtime.h"
 
 #include <dlfcn.h>
+#include <dnnl.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PREPACK_ADDRESS_SANITIZER
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define PREPACK_ADDRESS_SANITIZER
-#endif
-
-#ifdef PREPACK_ADDRESS_SANITIZER
-// The SYCL and OpenCL runtimes keep their global objects until the process ends. Here, because
-// every program that makes an engine links this file, tests and tool alike.
-extern "C" {
-const char* __lsan_default_suppressions() {
-  return "leak:libsycl.so\nleak:libOpenCL.so\nleak:libintelocl.so\n";
-}
-const char* __lsan_default_options() {
-  return "print_suppressions=0";
-}
-}
-#endif
 
 namespace prepack {
 namespace {
@@ -33,10 +13,9 @@ namespace {
 // The driver that lies beside the oneDNN that this process has loaded; empty when there is none,
 // as with a oneDNN of the system, which needs none.
 std::filesystem::path DriverBesideOneDnn() {
-  // RTLD_NEXT: the library's own address, not the stub for it inside the program.
-  void* const symbol = dlsym(RTLD_NEXT, "dnnl_version");
   Dl_info info{};
-  if (symbol == nullptr || dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
+  const auto* const symbol = reinterpret_cast<const void*>(&dnnl_version);
+  if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return {};
   std::error_code ignored;
   const std::filesystem::path driver =
       std::filesystem::absolute(info.dli_fname, ignored).parent_path() / "libintelocl.so";

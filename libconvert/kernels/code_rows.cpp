@@ -17,16 +17,19 @@ uint32_t BitsAt(std::span<const uint32_t> words, uint64_t at, uint32_t width) {
 
 }  // namespace
 
-const CodeRowKernels kCodeRowsScalar = {Widen, GatherBytes};
+void WidenCodesScalar(const CodePacking& packing, const uint32_t* stored, size_t units,
+                      size_t channels, uint32_t* wide) {
+  Widen(packing, stored, units, channels, wide);
+}
 
-const CodeRowKernels& CodeRowKernelsFor(Isa isa) {
+WidenCodesFn WidenCodesFor(Isa isa) {
   switch (isa) {
     case Isa::kScalar:
-      return kCodeRowsScalar;
+      return WidenCodesScalar;
     case Isa::kAvx2:
-      return kCodeRowsAvx2;
+      return WidenCodesAvx2;
   }
-  return kCodeRowsScalar;
+  return WidenCodesScalar;
 }
 
 uint32_t PackedCode(const CodePacking& packing, std::span<const uint32_t> words, uint64_t i) {

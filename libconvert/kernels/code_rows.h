@@ -3,8 +3,8 @@
 
 // Codes that are packed along K, for many output channels side by side: row r is the r-th word of
 // every channel's bit string. Here such rows are brought to the width of the canonical layout, four
-// bits or eight, and bytes into another order. All channels go through the same steps, so
-// everything is a plain loop over channels that the compiler vectorises, once per instruction set.
+// bits or eight. All channels go through the same steps, so everything is a plain loop over
+// channels that the compiler vectorises, once per instruction set.
 //
 // A unit is the shortest run of codes that fills whole words:
 //
@@ -44,29 +44,22 @@ constexpr CodeUnit UnitOf(const CodePacking& packing) {
   return {32, bits, bits <= 4 ? 4U : 8U};
 }
 
-inline constexpr uint32_t kByteCodesPerWord = 4;
-
 // Widened codes per word.
 constexpr uint32_t WideCodesPerWord(uint32_t bits) {
-  return bits <= 4 ? 8 : kByteCodesPerWord;
+  return bits <= 4 ? 8 : 4;
 }
 
-struct CodeRowKernels {
-  // `stored` [units · stored_words, channels] → `wide` [units · wide_words, channels].
-  void (*widen)(const CodePacking& packing, const uint32_t* stored, size_t units, size_t channels,
-                uint32_t* wide);
-  // Of codes of a byte each: code j of `out` is code picks[j] of `wide`, channel by channel.
-  // picks.size() is a multiple of four. (Half bytes: see nibble_reorder.h.)
-  void (*gather_bytes)(const uint32_t* wide, std::span<const uint32_t> picks, size_t channels,
-                       uint32_t* out);
-};
+// `stored` [units · stored_words, channels] → `wide` [units · wide_words, channels].
+using WidenCodesFn = void (*)(const CodePacking& packing, const uint32_t* stored, size_t units,
+                              size_t channels, uint32_t* wide);
 
-// The versions for one instruction set; `isa` must be supported here.
-const CodeRowKernels& CodeRowKernelsFor(Isa isa);
+// The version for one instruction set, which must be supported here. All write the same bytes.
+WidenCodesFn WidenCodesFor(Isa isa);
 
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const CodeRowKernels kCodeRowsScalar;
-extern const CodeRowKernels kCodeRowsAvx2;
+void WidenCodesScalar(const CodePacking& packing, const uint32_t* stored, size_t units,
+                      size_t channels, uint32_t* wide);
+void WidenCodesAvx2(const CodePacking& packing, const uint32_t* stored, size_t units,
+                    size_t channels, uint32_t* wide);
 
 // Code `i` of one packed bit string, by its closed form: for few codes, and to test the above. All
 // words of the unit that holds the code must be there.

@@ -3,6 +3,9 @@
 
 namespace prepack {
 
-const CodeRowKernels kCodeRowsAvx2 = {Widen, GatherBytes};
+void WidenCodesAvx2(const CodePacking& packing, const uint32_t* stored, size_t units,
+                    size_t channels, uint32_t* wide) {
+  Widen(packing, stored, units, channels, wide);
+}
 
 }  // namespace prepack

@@ -104,26 +104,6 @@ void Widen(const CodePacking& packing, const uint32_t* stored, size_t units, siz
   }
 }
 
-void GatherBytes(const uint32_t* wide, std::span<const uint32_t> picks, size_t channels,
-                 uint32_t* __restrict out) {
-  for (size_t j = 0; j < picks.size(); j += kByteCodesPerWord) {
-    const uint32_t* from[kByteCodesPerWord];
-    uint32_t shift[kByteCodesPerWord];
-    for (uint32_t i = 0; i < kByteCodesPerWord; ++i) {
-      from[i] = wide + picks[j + i] / kByteCodesPerWord * channels;
-      shift[i] = picks[j + i] % kByteCodesPerWord * 8;
-    }
-    for (size_t n = 0; n < channels; ++n) {
-      uint32_t word = 0;
-      for (uint32_t i = 0; i < kByteCodesPerWord; ++i) {
-        word |= (from[i][n] >> shift[i] & 0xFFU) << 8 * i;
-      }
-      out[n] = word;
-    }
-    out += channels;
-  }
-}
-
 }  // namespace
 }  // namespace prepack
 

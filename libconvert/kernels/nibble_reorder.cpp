@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <vector>
 
 #include "base/checked.h"
 
@@ -16,6 +15,16 @@ constexpr size_t kPieceRows = 64;
 constexpr size_t kPieceCodes = kPieceRows * kCodesPerWideWord;
 
 }  // namespace
+
+std::vector<uint32_t> NibblesOfBytes(std::span<const uint32_t> order) {
+  std::vector<uint32_t> nibbles;
+  nibbles.reserve(2 * order.size());
+  for (const uint32_t byte : order) {
+    nibbles.push_back(2 * byte);
+    nibbles.push_back(2 * byte + 1);
+  }
+  return nibbles;
+}
 
 NibbleReorder::NibbleReorder(Isa isa, uint64_t word_rows, uint64_t channels)
     : kernels_(NibbleColumnKernelsFor(isa)),

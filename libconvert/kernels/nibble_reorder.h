@@ -8,11 +8,15 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/nibble_columns.h"
 #include "kernels/word_transpose.h"
 
 namespace prepack {
+
+// An order of bytes as one of nibbles: each moves as its two halves.
+std::vector<uint32_t> NibblesOfBytes(std::span<const uint32_t> order);
 
 class NibbleReorder {
  public:

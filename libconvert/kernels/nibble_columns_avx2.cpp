@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+
 #include "kernels/nibble_columns.h"
 
 namespace prepack {
@@ -13,6 +15,9 @@ namespace {
 constexpr size_t kChannels = 64;
 constexpr size_t kRegisters = 8;
 constexpr size_t kRegisterBytes = 32;
+// How far ahead of the work memory is asked for: what is in flight at a time.
+constexpr size_t kRowsAhead = 8;
+constexpr size_t kBlocksAhead = 2;
 
 struct Block {
   __m256i reg[kRegisters];
@@ -40,6 +45,11 @@ struct Block {
 }
 
 // (c5 c4 c3; c2; c1 c0 k2 k1; k0) → (k2 k1 k0; c2; c5 c4 c1 c0; c3)
+// Words may lie in a file that is far from the caches, in short runs that no CPU foresees.
+[[gnu::always_inline]] inline void Prefetch(const std::byte* words) {
+  for (size_t i = 0; i < kRegisters * kRegisterBytes; i += 64) __builtin_prefetch(words + i);
+}
+
 [[gnu::always_inline]] inline void SplitBlock(const std::byte* words, uint8_t* columns,
                                               size_t column_stride) {
   // c1 c0 k2 k1 → k2 k1 c1 c0
@@ -101,6 +111,7 @@ void Split(const std::byte* words, size_t row_stride, size_t rows, size_t channe
   const size_t whole = WholeBlocks(channels);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t n = 0; n < whole; n += kChannels) {
+      Prefetch(words + std::min(r + kRowsAhead, rows - 1) * row_stride + n * sizeof(uint32_t));
       SplitBlock(words + r * row_stride + n * sizeof(uint32_t),
                  columns + r * kCodesPerWideWord * column_stride + ColumnBytes(n), column_stride);
     }
@@ -137,7 +148,8 @@ void JoinAwq(const uint8_t* columns, size_t column_stride, size_t rows, size_t c
       Block block;
       for (size_t k = 0; k < kRegisters; ++k) {
         const uint8_t* column = from + k * column_stride + ColumnBytes(n);
-        __builtin_prefetch(column + 2 * kRegisters * column_stride);
+        // Behind the last column this is somebody else's memory, or none: a hint does no harm.
+        __builtin_prefetch(column + kBlocksAhead * kRegisters * column_stride);
         block.reg[k] = Load(column);
       }
       JoinAwqBlock(block, words + r * words_stride + n);

@@ -16,9 +16,9 @@ namespace {
 constexpr uint64_t kWordBytes = 4;
 // Two cache lines side by side; more would leave too few input channels for a panel.
 constexpr uint64_t kWideRows = 512;
-// Input channels at a time: they fill a cache line of every output row, and the words on their way
-// stay in the L1 cache.
-constexpr uint64_t kPieceCols = 128;
+// What is unpacked at a time: whole cache lines of the file and of the output.
+constexpr uint64_t kTileRows = 512;
+constexpr uint64_t kTileCols = 128;
 
 // qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
 // kernels/awq_gemm.h.
@@ -35,11 +35,10 @@ class AwqGemmLinear final : public AwqLinear {
 
  private:
   uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
-  void Unpack(const uint8_t* columns, uint64_t words, const PanelRange& range,
-              std::span<std::byte> out) const;
+  void Unpack(const uint8_t* columns, const PanelRange& range, std::span<std::byte> out) const;
   void Join(const uint8_t* columns, uint64_t cols, uint64_t channels, uint32_t* wide) const;
-  void Deliver(const PanelRange& range, const uint32_t* wide, uint64_t channels, uint64_t col,
-               uint64_t cols, std::span<std::byte> out) const;
+  void Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
+               std::byte* out, size_t row_bytes) const;
 
   Isa isa_;
 };
@@ -53,21 +52,31 @@ Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> ou
   return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWordBytes,
                             (range.cols - 1) * row_bytes + words * kWordBytes,
                             [&](const std::byte* columns) {
-                              Unpack(reinterpret_cast<const uint8_t*>(columns), words, range, out);
+                              Unpack(reinterpret_cast<const uint8_t*>(columns), range, out);
                             });
 }
 
-// `columns`: the panel's part of the input channels' rows, `words` words of each.
-void AwqGemmLinear::Unpack(const uint8_t* columns, uint64_t words, const PanelRange& range,
+// `columns`: the panel's part of the input channels' rows, from the word with its first channel on.
+// Goes tile by tile, so that the words on their way stay in the L1 cache.
+void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
                            std::span<std::byte> out) const {
-  const uint64_t channels = words * kAwqCodesPerWord;
-  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   const auto wide =
-      std::make_unique_for_overwrite<uint32_t[]>(kPieceCols / kCodesPerWideWord * channels);
-  for (uint64_t col = 0; col < range.cols; col += kPieceCols) {
-    const uint64_t cols = std::min(kPieceCols, range.cols - col);
-    Join(columns + col * row_bytes, cols, channels, wide.get());
-    Deliver(range, wide.get() + range.n0 % kAwqCodesPerWord, channels, col, cols, out);
+      std::make_unique_for_overwrite<uint32_t[]>(kTileCols / kCodesPerWideWord * kTileRows);
+  for (uint64_t col = 0; col < range.cols; col += kTileCols) {
+    const uint64_t cols = std::min(kTileCols, range.cols - col);
+    uint64_t skipped = range.n0 % kAwqCodesPerWord;  // channels of the tile's first word
+    for (uint64_t row = 0; row < range.rows;) {
+      const uint64_t rows = std::min(kTileRows - skipped, range.rows - row);
+      const uint64_t words = CeilDiv(skipped + rows, kAwqCodesPerWord);
+      const uint64_t word = (range.n0 + row) / kAwqCodesPerWord - range.n0 / kAwqCodesPerWord;
+      Join(columns + col * WordsPerRow() * kWordBytes + word * kWordBytes, cols,
+           words * kAwqCodesPerWord, wide.get());
+      Deliver(wide.get() + skipped, words * kAwqCodesPerWord, rows, cols,
+              out.data() + row * row_bytes + col / 2, row_bytes);
+      row += rows;
+      skipped = 0;
+    }
   }
 }
 
@@ -89,19 +98,17 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
   kernels.join_awq(filled.data(), used, 1, channels, wide + whole * channels, channels);
 }
 
-// Puts the words of `cols` input channels, the first of which is column `col` of the panel, into
-// the panel's rows; `channels` words lie from one input channel's eight to the next.
-void AwqGemmLinear::Deliver(const PanelRange& range, const uint32_t* wide, uint64_t channels,
-                            uint64_t col, uint64_t cols, std::span<std::byte> out) const {
-  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-  std::byte* to = out.data() + col / 2;
+// Puts the codes of `cols` input channels into rows; `channels` words lie from one input channel's
+// eight to the next.
+void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
+                            std::byte* out, size_t row_bytes) const {
   const uint64_t whole = cols / kCodesPerWideWord;
   TransposeWordsFor(isa_)(reinterpret_cast<const std::byte*>(wide), channels * kWordBytes, whole,
-                          range.rows, to, row_bytes);
+                          rows, out, row_bytes);
   const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
   if (rest_bytes == 0) return;
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    std::memcpy(to + row * row_bytes + whole * kWordBytes, wide + whole * channels + row,
+  for (uint64_t row = 0; row < rows; ++row) {
+    std::memcpy(out + row * row_bytes + whole * kWordBytes, wide + whole * channels + row,
                 rest_bytes);
   }
 }

@@ -11,6 +11,7 @@
 #include "formats/finding.h"
 #include "formats/gptq_zeros.h"
 #include "kernels/nibble_reorder.h"
+#include "kernels/prefetch.h"
 
 namespace prepack {
 
@@ -126,6 +127,11 @@ Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out
                     [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
                       const uint64_t words = count * unit_.wide_words;
                       for (uint64_t word = 0; word < words; word += kPieceRows) {
+                        const uint64_t next = word + kPieceRows;
+                        if (next < words) {
+                          PrefetchRows(wide + next * stride, stride,
+                                       std::min(kPieceRows, words - next), range.rows * kWordBytes);
+                        }
                         Deliver(range, wide + word * stride, stride,
                                 std::min(kPieceRows, words - word),
                                 unit * unit_.codes + word * per_word, out);

@@ -69,6 +69,15 @@ class RowLinear final : public StoredLinear {
   // Codes in the order of the file, whatever k_order is.
   Status ReadStoredCodes(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadBytes(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadBytesAsNibbles(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadStoredBytes(const PanelRange& range, std::span<std::byte> out) const;
+  // Where the panel begins among stored bytes.
+  uint64_t FirstByte(const PanelRange& range) const {
+    return (parts_.expert * n_ + range.n0) * k_ + range.k0;
+  }
+  // What makes stored signed bytes unsigned codes, and the largest one.
+  uint8_t CodeOffset() const { return static_cast<uint8_t>(1U << (scheme_.bits - 1)); }
+  uint8_t MaxCode() const { return static_cast<uint8_t>((1U << scheme_.bits) - 1); }
   Status ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOddBits(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;

@@ -100,42 +100,54 @@ Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out)
   return {};
 }
 
-// One stored byte per code.
-Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) const {
-  // 8-bit codes are read into their place, smaller ones by way of a buffer.
-  const bool in_place = !IsNibble(scheme_.code);
-  const size_t count = static_cast<size_t>(range.rows) * range.cols;
-  const auto buffer = Scratch(in_place ? 0 : count);
-  const std::span<std::byte> stored = in_place ? out : std::span(buffer.get(), count);
-  const uint64_t first = (parts_.expert * n_ + range.n0) * k_ + range.k0;
-  const bool whole_rows = range.cols == k_;
-  for (uint64_t row = 0; row < (whole_rows ? 1 : range.rows); ++row) {
-    const auto target = whole_rows ? stored : stored.subspan(row * range.cols, range.cols);
-    Status status = checkpoint().Read(*parts_.codes, first + row * k_, target);
+// One stored byte per code, as it is.
+Status RowLinear::ReadStoredBytes(const PanelRange& range, std::span<std::byte> out) const {
+  const uint64_t first = FirstByte(range);
+  if (range.cols == k_) return checkpoint().Read(*parts_.codes, first, out);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    Status status = checkpoint().Read(*parts_.codes, first + row * k_,
+                                      out.subspan(row * range.cols, range.cols));
     if (!status.ok()) return status;
   }
+  return {};
+}
 
-  const auto offset = static_cast<uint8_t>(1U << (scheme_.bits - 1));
-  const auto max = static_cast<uint8_t>((1U << scheme_.bits) - 1);
+// One stored byte per code.
+Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) const {
+  if (IsNibble(scheme_.code)) return ReadBytesAsNibbles(range, out);
+  Status status = ReadStoredBytes(range, out);
+  if (!status.ok()) return status;
   switch (scheme_.code) {
-    case CodeType::kS8:
-      return {};
     case CodeType::kF8E4M3:
-      return HasF8NaN(U8(stored.data()), count) ? OutsideBits(range, stored) : Status();
+      return HasF8NaN(U8(out.data()), out.size()) ? OutsideBits(range, out) : Status();
     case CodeType::kU8: {
-      const bool sound = OffsetBytes(U8(stored.data()), count, offset, max, U8(out.data()));
+      const bool sound =
+          OffsetBytes(U8(out.data()), out.size(), CodeOffset(), MaxCode(), U8(out.data()));
       return sound ? Status() : OutsideBits(range, out);
     }
+    case CodeType::kS8:
     case CodeType::kU4:
       break;
   }
-  const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
+  return {};
+}
+
+Status RowLinear::ReadBytesAsNibbles(const PanelRange& range, std::span<std::byte> out) const {
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   bool sound = true;
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    sound &= OffsetBytesToNibbles(U8(stored.data()) + row * range.cols, range.cols, offset, max,
-                                  U8(out.data()) + row * wanted);
-  }
-  return sound ? Status() : OutsideBits(range, stored);
+  Status status = checkpoint().Visit(
+      *parts_.codes, FirstByte(range), (range.rows - 1) * k_ + range.cols,
+      [&](const std::byte* stored) {
+        for (uint64_t row = 0; row < range.rows; ++row) {
+          sound &= OffsetBytesToNibbles(U8(stored + row * k_), range.cols, CodeOffset(), MaxCode(),
+                                        U8(out.data()) + row * row_bytes);
+        }
+      });
+  if (!status.ok() || sound) return status;
+  const auto stored = Scratch(range.rows * range.cols);  // only now: to say which one it is
+  const std::span<std::byte> bytes(stored.get(), range.rows * range.cols);
+  status = ReadStoredBytes(range, bytes);
+  return status.ok() ? OutsideBits(range, bytes) : status;
 }
 
 // The error for the first of the bytes [rows, cols] that the scheme does not have.

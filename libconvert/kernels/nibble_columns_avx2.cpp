@@ -5,9 +5,8 @@
 
 #include <immintrin.h>
 
-#include <algorithm>
-
 #include "kernels/nibble_columns.h"
+#include "kernels/prefetch.h"
 
 namespace prepack {
 namespace {
@@ -45,11 +44,6 @@ struct Block {
 }
 
 // (c5 c4 c3; c2; c1 c0 k2 k1; k0) → (k2 k1 k0; c2; c5 c4 c1 c0; c3)
-// Words may lie in a file that is far from the caches, in short runs that no CPU foresees.
-[[gnu::always_inline]] inline void Prefetch(const std::byte* words) {
-  for (size_t i = 0; i < kRegisters * kRegisterBytes; i += 64) __builtin_prefetch(words + i);
-}
-
 [[gnu::always_inline]] inline void SplitBlock(const std::byte* words, uint8_t* columns,
                                               size_t column_stride) {
   // c1 c0 k2 k1 → k2 k1 c1 c0
@@ -111,7 +105,9 @@ void Split(const std::byte* words, size_t row_stride, size_t rows, size_t channe
   const size_t whole = WholeBlocks(channels);
   for (size_t r = 0; r < rows; ++r) {
     for (size_t n = 0; n < whole; n += kChannels) {
-      Prefetch(words + std::min(r + kRowsAhead, rows - 1) * row_stride + n * sizeof(uint32_t));
+      const size_t ahead = r + kRowsAhead < rows ? r + kRowsAhead : rows - 1;
+      PrefetchRows(words + ahead * row_stride + n * sizeof(uint32_t), 0, 1,
+                   kRegisters * kRegisterBytes);
       SplitBlock(words + r * row_stride + n * sizeof(uint32_t),
                  columns + r * kCodesPerWideWord * column_stride + ColumnBytes(n), column_stride);
     }

@@ -58,6 +58,9 @@ class QuantizedLinear {
   const std::optional<InputQuantization>& input() const { return input_; }
   // Dtype that the scales are stored in.
   DType stored_scale_dtype() const { return stored_scale_dtype_; }
+  // Are zero points stored one less, a whole word at a time, so that a 0 changed its neighbours in
+  // the word? What is delivered is right.
+  bool zeros_may_borrow() const { return zeros_may_borrow_; }
   // At least so many output channels should be read at a time (see panel_shape.h): more than one
   // where a file holds the codes of neighbouring output channels side by side.
   uint64_t wide_rows() const { return wide_rows_; }
@@ -92,6 +95,7 @@ class QuantizedLinear {
   std::vector<uint32_t> k_order_;
   std::optional<InputQuantization> input_;
   DType stored_scale_dtype_ = DType::kBF16;
+  bool zeros_may_borrow_ = false;
   uint64_t wide_rows_ = 1;
   std::vector<std::string> source_tensors_;
   uint64_t source_bytes_ = 0;

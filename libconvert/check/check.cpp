@@ -127,7 +127,7 @@ class DataCheck {
       check.findings.push_back(FindingOf(result.error));
     }
     if (!readable) return;
-    JudgeModule(check.module, check.scheme, statistics, check.findings);
+    JudgeModule(*model_.modules[module], statistics, check.findings);
     check.statistics = statistics;
     if (weights_[module] != nullptr) check.sqnr_db = baseline.SqnrDb();
   }

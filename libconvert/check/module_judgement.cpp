@@ -85,11 +85,20 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
 
 }  // namespace
 
-void JudgeModule(const std::string& where, const Scheme& scheme, const ModuleStatistics& statistics,
+void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
+  const std::string& where = linear.module();
+  const Scheme& scheme = linear.scheme();
   JudgeCodes(where, scheme, statistics, findings);
   JudgeZeroPoints(where, scheme, statistics, findings);
   JudgeScales(where, scheme, statistics, findings);
+  if (linear.zeros_may_borrow() && statistics.low_zero_points > 0) {
+    findings.push_back(MakeFinding(
+        "zero-point-borrowed", where,
+        fmt::format("{} zero points of 0 are stored as -1, which borrows from their neighbours; "
+                    "they were read as the whole words that the writer subtracted",
+                    statistics.low_zero_points)));
+  }
   if (statistics.stray_bits == 0) return;
   findings.push_back(MakeFinding("padding-not-zero", where,
                                  fmt::format("{} bits are set in padding", statistics.stray_bits)));

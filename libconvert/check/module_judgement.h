@@ -5,10 +5,9 @@
 // a real quantizer comes near, and where the known defects of quantizers and exporters are.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-#include "canonical/scheme.h"
+#include "canonical/quantized_linear.h"
 #include "check/module_statistics.h"
 #include "formats/finding.h"
 
@@ -44,8 +43,8 @@ inline constexpr double kMeanShift = 0.2;
 inline constexpr uint32_t kMinShiftBits = 3;
 inline constexpr uint64_t kMinShiftWeights = 4096;
 
-// Appends what is suspicious about module `where`.
-void JudgeModule(const std::string& where, const Scheme& scheme, const ModuleStatistics& statistics,
+// Appends what is suspicious about the module, and what is worth knowing.
+void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings);
 
 }  // namespace prepack

@@ -54,6 +54,8 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   scheme_.group_size = shape.group_size;
   scheme_.symmetric = settings.symmetric;
   stored_scale_dtype_ = shape.scales->dtype;
+  zeros_may_borrow_ =
+      !settings.symmetric && settings.zeros == GptqZeros::kMinusOne && shape.packing.bits != 3;
   // In activation order every panel needs words from all along K: cutting K would read them again.
   if (k_order_.empty()) wide_rows_ = kWideRows;
   for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {

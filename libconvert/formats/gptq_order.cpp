@@ -92,7 +92,8 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
   if (shape.g_idx == nullptr) return order;
   if (shape.k > std::numeric_limits<uint32_t>::max()) {
     return Unsupported(checkpoint.Where(*shape.g_idx), "K is too large for an index of groups")
-        .Found(std::to_string(shape.k));
+        .Found(std::to_string(shape.k))
+        .Id(FindingId("tensor-shape"));
   }
   const Result<std::vector<int32_t>> indices = ReadIndices(checkpoint, shape);
   if (!indices.ok()) return indices.status();

@@ -2,6 +2,7 @@
 
 #include "catch.h"
 #include "check/check_run.h"
+#include "formats/gptq_example.h"
 
 namespace prepack::testing {
 namespace {
@@ -156,6 +157,24 @@ TEST_CASE("Zero points at one end of their range are reported") {
   INFO(Lines(report));
   CHECK(Lines(report).find("zero-point-at-rail: " + kModule +
                            ": 75.0 % of the zero points are 15") != std::string::npos);
+}
+
+TEST_CASE("Zero points of 0 that borrowed from their neighbours are told") {
+  GptqExample x;
+  x.symmetric = false;
+  x.Randomize(7, 1);
+  x.zeros.assign(x.zeros.size(), 8);
+  TestCheckpoint checkpoint = MakeGptq(x);
+  GptqConfigOf(checkpoint)["checkpoint_format"] = "gptq";
+  GptqConfigOf(checkpoint)["meta"]["quantizer"] = "gptqmodel:5.0.0";
+  auto& zeros = checkpoint.At(kGptqModule + ".qzeros").bytes;
+  zeros = Words({0x77777777, 0x77777777});
+  CHECK(Lines(RunCheck(checkpoint)).find("zero-point-borrowed") == std::string::npos);
+  zeros = Words({0x77776F77, 0x77777777});  // 88888088 - 11111111: the 0 takes one from above
+  const std::string lines = Lines(RunCheck(checkpoint));
+  INFO(lines);
+  CHECK(lines.find("zero-point-borrowed: " + kGptqModule + ": 1 zero points of 0") !=
+        std::string::npos);
 }
 
 TEST_CASE("The figures do not depend on the number of threads") {

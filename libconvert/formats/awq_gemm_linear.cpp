@@ -8,7 +8,7 @@
 #include "formats/reader_isa.h"
 #include "kernels/awq_gemm.h"
 #include "kernels/nibble_columns.h"
-#include "kernels/word_transpose.h"
+#include "kernels/unit_transpose.h"
 
 namespace prepack {
 namespace {
@@ -103,8 +103,8 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
 void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
                             std::byte* out, size_t row_bytes) const {
   const uint64_t whole = cols / kCodesPerWideWord;
-  TransposeWordsFor(isa_)(reinterpret_cast<const std::byte*>(wide), channels * kWordBytes, whole,
-                          rows, out, row_bytes);
+  TransposeUnitsFor(isa_, kWordBytes)(reinterpret_cast<const std::byte*>(wide),
+                                      channels * kWordBytes, whole, rows, out, row_bytes);
   const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
   if (rest_bytes == 0) return;
   for (uint64_t row = 0; row < rows; ++row) {

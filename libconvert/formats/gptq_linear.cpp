@@ -43,7 +43,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
       unit_(UnitOf(shape.packing)),
       isa_(isa),
       widen_(WidenCodesFor(isa)),
-      transpose_(TransposeWordsFor(isa)) {
+      transpose_(TransposeUnitsFor(isa, kWordBytes)) {
   module_ = module;
   n_ = shape.n;
   k_ = shape.k;

@@ -24,7 +24,7 @@
 
 #include "formats/gptq_shape.h"
 #include "formats/stored_linear.h"
-#include "kernels/word_transpose.h"
+#include "kernels/unit_transpose.h"
 
 namespace prepack {
 
@@ -70,7 +70,7 @@ class GptqLinear final : public StoredLinear {
   CodeUnit unit_;
   Isa isa_;
   WidenCodesFn widen_;
-  TransposeWordsFn transpose_;
+  TransposeUnitsFn transpose_;
 };
 
 }  // namespace prepack

@@ -208,7 +208,7 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
 void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
                         std::span<const uint32_t> order, std::byte* out) const {
   constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
-  const TransposeWordsFn transpose = TransposeWordsFor(ReaderIsa());
+  const TransposeUnitsFn transpose = TransposeUnitsFor(ReaderIsa(), kWordBytes);
   const uint64_t words = stride / kWordBytes;
   NibbleReorder reorder(ReaderIsa(), words, rows);
   const auto piece = Scratch(kPieceWords * rows * kWordBytes);

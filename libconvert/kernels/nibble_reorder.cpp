@@ -28,7 +28,7 @@ std::vector<uint32_t> NibblesOfBytes(std::span<const uint32_t> order) {
 
 NibbleReorder::NibbleReorder(Isa isa, uint64_t word_rows, uint64_t channels)
     : kernels_(NibbleColumnKernelsFor(isa)),
-      transpose_(TransposeWordsFor(isa)),
+      transpose_(TransposeUnitsFor(isa, sizeof(uint32_t))),
       channels_(channels),
       padded_channels_(CeilDiv(channels, kColumnChannels) * kColumnChannels),
       columns_(std::make_unique_for_overwrite<uint8_t[]>(word_rows * kCodesPerWideWord *

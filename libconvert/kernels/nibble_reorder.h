@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/nibble_columns.h"
-#include "kernels/word_transpose.h"
+#include "kernels/unit_transpose.h"
 
 namespace prepack {
 
@@ -35,7 +35,7 @@ class NibbleReorder {
                  size_t row_bytes) const;
 
   const NibbleColumnKernels& kernels_;
-  TransposeWordsFn transpose_;
+  TransposeUnitsFn transpose_;
   uint64_t channels_;
   uint64_t padded_channels_;  // to a multiple of eight
   std::unique_ptr<uint8_t[]> columns_;

@@ -2,4 +2,5 @@ prepack_add_tests(kernels
   awq_kernels_test.cpp
   bit_unpack_test.cpp
   byte_codes_test.cpp
-  nibble_columns_test.cpp)
+  nibble_columns_test.cpp
+  unit_transpose_test.cpp)

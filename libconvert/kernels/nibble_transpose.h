@@ -4,7 +4,7 @@
 // Transposes a block of 16 rows of nibbles:
 //
 //     rows     row r, byte k/2, low half when k is even           (16 rows of `cols` nibbles)
-//     columns  word k (8 bytes), nibble r: byte k·8 + r/2, low half when r is even
+//     columns  word k (8 bytes), nibble r: byte k·stride + r/2, low half when r is even
 //
 // For rows a … p and columns 0, 1, 2, …, written as low nibble first:
 //
@@ -12,7 +12,8 @@
 //     b0b1 b2b3 …      ⇄
 //     …
 //
-// `cols` is even; rows are `row_bytes` apart. All versions write the same bytes.
+// `cols` is even; rows are `row_bytes` apart, and words `column_stride`: kTransposeWordBytes when
+// they lie back to back. All versions write the same bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,13 +23,14 @@
 namespace prepack {
 
 inline constexpr size_t kTransposeRows = 16;
+inline constexpr size_t kTransposeWordBytes = kTransposeRows / 2;
 
-// Rows to columns: reads 16 · cols/2 bytes, writes cols · 8 bytes.
+// Rows to columns: reads cols/2 bytes of each of 16 rows, writes `cols` words.
 using RowsToColumnsFn = void (*)(const uint8_t* rows, size_t row_bytes, size_t cols,
-                                 uint8_t* columns);
+                                 uint8_t* columns, size_t column_stride);
 // The inverse.
-using ColumnsToRowsFn = void (*)(const uint8_t* columns, size_t cols, size_t row_bytes,
-                                 uint8_t* rows);
+using ColumnsToRowsFn = void (*)(const uint8_t* columns, size_t column_stride, size_t cols,
+                                 size_t row_bytes, uint8_t* rows);
 
 struct NibbleTranspose {
   RowsToColumnsFn rows_to_columns;

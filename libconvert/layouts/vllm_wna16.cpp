@@ -78,7 +78,7 @@ void PackCodes(const PackRequest& request, Isa isa, const StripPanel& range,
   for (uint64_t n = 0; n < range.rows; n += kWna16Block) {
     NibbleTransposeFor(isa).rows_to_columns(
         Bytes(panel.subspan(n * row_bytes)), row_bytes, range.cols,
-        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)));
+        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)), kWordBytes);
   }
 }
 
@@ -87,8 +87,8 @@ void UnpackCodes(const PackRequest& request, Isa isa, const StripPanel& range,
   const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
   for (uint64_t n = 0; n < range.rows; n += kWna16Block) {
     NibbleTransposeFor(isa).columns_to_rows(
-        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)), range.cols, row_bytes,
-        Bytes(panel.subspan(n * row_bytes)));
+        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)), kWordBytes, range.cols,
+        row_bytes, Bytes(panel.subspan(n * row_bytes)));
   }
 }
 

@@ -3,5 +3,6 @@ prepack_add_tests(kernels
   bit_unpack_test.cpp
   byte_codes_test.cpp
   nibble_columns_test.cpp
+  nibble_pairs_test.cpp
   nibble_transpose_test.cpp
   unit_transpose_test.cpp)

@@ -1,0 +1,40 @@
+#ifndef PREPACK_KERNELS_NIBBLE_PAIRS_H_
+#define PREPACK_KERNELS_NIBBLE_PAIRS_H_
+
+// Brings 32 rows of nibbles into the order of instructions that multiply four bytes at a time, with
+// the codes of channels n and n + 8 in one byte:
+//
+//     rows     row n, byte k/2, low half when k is even            (32 rows of `cols` nibbles)
+//     pairs    byte (k/4)·64 + (n/16)·32 + (n mod 8)·4 + k mod 4, low half when n/8 is even
+//
+// `cols` is a multiple of four; rows are `row_bytes` apart. All versions write the same bytes.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/isa.h"
+
+namespace prepack {
+
+inline constexpr size_t kPairRows = 32;
+inline constexpr size_t kPairCols = 4;  // what `cols` is a multiple of
+// Bytes for four columns.
+inline constexpr size_t kPairStepBytes = kPairRows * kPairCols / 2;
+
+struct NibblePairs {
+  // Reads cols/2 bytes of each row, writes 16 · cols bytes.
+  void (*rows_to_pairs)(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs);
+  // The inverse.
+  void (*pairs_to_rows)(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows);
+};
+
+// The versions for one instruction set; `isa` must be supported here.
+const NibblePairs& NibblePairsFor(Isa isa);
+
+// One object per instruction set, each in a file of its own that is compiled for it.
+extern const NibblePairs kNibblePairsScalar;
+extern const NibblePairs kNibblePairsAvx2;
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_NIBBLE_PAIRS_H_

@@ -5,4 +5,5 @@ prepack_add_tests(kernels
   nibble_columns_test.cpp
   nibble_pairs_test.cpp
   nibble_transpose_test.cpp
+  row_sums_test.cpp
   unit_transpose_test.cpp)

@@ -10,19 +10,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "canonical/panel_shape.h"
 #include "layouts/table.h"
+#include "rates.h"
 
 namespace {
 
+using prepack::Buffers;
 using prepack::Isa;
 using prepack::Layout;
 using prepack::PackRequest;
+using prepack::RateReporter;
 
 constexpr uint64_t kChannels = 4096;
 
@@ -43,28 +44,6 @@ uint64_t PanelRows(const Layout& layout) {
 prepack::StripPanel Panel(size_t bytes) {
   return {.rows = bytes / (kChannels / 2), .k0 = 0, .cols = kChannels};
 }
-
-// Source and destination. Large allocations start at the same offset in their pages, and there some
-// CPUs copy several times slower (rep movsb of Zen 3 and 4): half a page between them gives memcpy
-// its full speed, so that the ratios are honest.
-class Buffers {
- public:
-  explicit Buffers(size_t bytes) : from_(bytes), to_(bytes + kSkew) {
-    prepack::SplitMix64 random(1);
-    for (std::byte& byte : from_) byte = static_cast<std::byte>(random.Below(256));
-  }
-  std::span<const std::byte> From(size_t offset, size_t bytes) const {
-    return std::span(from_).subspan(offset, bytes);
-  }
-  std::span<std::byte> To(size_t offset, size_t bytes) {
-    return std::span(to_).subspan(offset + kSkew, bytes);
-  }
-
- private:
-  static constexpr size_t kSkew = 2048;
-  std::vector<std::byte> from_;
-  std::vector<std::byte> to_;
-};
 
 // Calls work(offset, bytes) for every panel of the rows that the benchmark goes through.
 template <typename Work>
@@ -134,41 +113,24 @@ void RegisterAll() {
   }
 }
 
-// Collects the best rate of every benchmark and prints them as one table.
-class RateReporter : public benchmark::ConsoleReporter {
- public:
-  bool ReportContext(const Context& /*context*/) override { return true; }
-  void ReportRuns(const std::vector<Run>& runs) override {
-    for (const Run& run : runs) {
-      const auto rate = run.counters.find("bytes_per_second");
-      if (run.error_occurred || rate == run.counters.end()) continue;
-      double& best = rates_[run.run_name.function_name];
-      best = std::max(best, rate->second.value / 1e9);
-    }
-  }
-
-  void PrintTable() const {
-    fmt::print("{:<8}{:<18}{:<9}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa", "pack GB/s",
-               "of memcpy", "unpack GB/s", "of memcpy");
-    for (const Size& size : Sizes()) {
-      const double copy = rates_.at(size.name + " memcpy");
-      fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}\n", size.name, "memcpy", "", copy, 1.0);
-      for (const Layout& layout : prepack::AllLayouts()) {
-        for (const Isa isa : prepack::SupportedIsas()) {
-          const std::string name =
-              fmt::format("{} {} {}", size.name, layout.id, prepack::IsaName(isa));
-          const double pack = rates_.at(name + " pack");
-          const double unpack = rates_.at(name + " unpack");
-          fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size.name, layout.id,
-                     prepack::IsaName(isa), pack, pack / copy, unpack, unpack / copy);
-        }
+void PrintTable(const RateReporter& rates) {
+  fmt::print("{:<8}{:<18}{:<9}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa", "pack GB/s",
+             "of memcpy", "unpack GB/s", "of memcpy");
+  for (const Size& size : Sizes()) {
+    const double copy = rates.Best(size.name + " memcpy");
+    fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}\n", size.name, "memcpy", "", copy, 1.0);
+    for (const Layout& layout : prepack::AllLayouts()) {
+      for (const Isa isa : prepack::SupportedIsas()) {
+        const std::string name =
+            fmt::format("{} {} {}", size.name, layout.id, prepack::IsaName(isa));
+        const double pack = rates.Best(name + " pack");
+        const double unpack = rates.Best(name + " unpack");
+        fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size.name, layout.id,
+                   prepack::IsaName(isa), pack, pack / copy, unpack, unpack / copy);
       }
     }
   }
-
- private:
-  std::map<std::string, double> rates_;
-};
+}
 
 }  // namespace
 
@@ -178,6 +140,6 @@ int main(int argc, char** argv) {
   RegisterAll();
   RateReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);
-  reporter.PrintTable();
+  PrintTable(reporter);
   return 0;
 }

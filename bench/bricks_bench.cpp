@@ -1,0 +1,182 @@
+// The bricks in kernels/ that packers are made of, per instruction set: GB/s of what is read (which
+// for all but the sums is as much as is written), and the ratio to memcpy of the same bytes in the
+// same run. Everything stays in the L2 cache, but for nibbles that go into a wide matrix.
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "kernels/nibble_matrix.h"
+#include "kernels/nibble_pairs.h"
+#include "kernels/nibble_transpose.h"
+#include "kernels/row_sums.h"
+#include "kernels/unit_transpose.h"
+#include "rates.h"
+
+namespace {
+
+using prepack::Buffers;
+using prepack::Isa;
+using prepack::RateReporter;
+
+constexpr size_t kPanelBytes = size_t{128} * 1024;
+constexpr size_t kBlockCols = 128;  // of blocks with sums of their own
+
+const uint8_t* Codes(const std::byte* bytes) {
+  return reinterpret_cast<const uint8_t*>(bytes);
+}
+
+uint8_t* Codes(std::byte* bytes) {
+  return reinterpret_cast<uint8_t*>(bytes);
+}
+
+template <size_t kUnit, size_t kRows>
+void UnitsToColumns(Isa isa, const std::byte* from, std::byte* to) {
+  const size_t cols = kPanelBytes / kRows / kUnit;
+  prepack::TransposeUnitsFor(isa, kUnit)(from, cols * kUnit, kRows, cols, to, kRows * kUnit);
+}
+
+template <size_t kUnit, size_t kRows>
+void UnitsToRows(Isa isa, const std::byte* from, std::byte* to) {
+  const size_t cols = kPanelBytes / kRows / kUnit;
+  prepack::TransposeUnitsFor(isa, kUnit)(from, kRows * kUnit, cols, kRows, to, cols * kUnit);
+}
+
+constexpr size_t kPairRowBytes = kPanelBytes / prepack::kPairRows;
+constexpr size_t kPairBlockBytes = kBlockCols * prepack::kPairRows / 2;
+
+void RowsToPairs(Isa isa, const std::byte* from, std::byte* to) {
+  for (size_t block = 0; block < kPanelBytes / kPairBlockBytes; ++block) {
+    prepack::NibblePairsFor(isa).rows_to_pairs(Codes(from) + block * kBlockCols / 2, kPairRowBytes,
+                                               kBlockCols, Codes(to) + block * kPairBlockBytes);
+  }
+}
+
+void PairsToRows(Isa isa, const std::byte* from, std::byte* to) {
+  for (size_t block = 0; block < kPanelBytes / kPairBlockBytes; ++block) {
+    prepack::NibblePairsFor(isa).pairs_to_rows(Codes(from) + block * kPairBlockBytes, kBlockCols,
+                                               kPairRowBytes, Codes(to) + block * kBlockCols / 2);
+  }
+}
+
+void SumBlocks(Isa isa, const std::byte* from, std::byte* to) {
+  auto* sums = reinterpret_cast<int32_t*>(to);
+  for (size_t block = 0; block < kPanelBytes / kPairBlockBytes; ++block) {
+    prepack::RowSumsFor(isa).nibbles(Codes(from) + block * kBlockCols / 2, kPairRowBytes,
+                                     prepack::kPairRows, kBlockCols,
+                                     sums + block * prepack::kPairRows);
+  }
+}
+
+void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
+  constexpr size_t kRows = 32;
+  constexpr size_t kCols = kPanelBytes / kRows;
+  prepack::RowSumsFor(isa).bytes(reinterpret_cast<const int8_t*>(from), kCols, kRows, kCols,
+                                 reinterpret_cast<int32_t*>(to));
+}
+
+template <size_t kRows, size_t kColumnBytes>
+void NibblesToColumns(Isa isa, const std::byte* from, std::byte* to) {
+  const size_t row_bytes = kPanelBytes / kRows;
+  prepack::NibbleRowsToColumns(isa, Codes(from), row_bytes, kRows, 2 * row_bytes, Codes(to),
+                               kColumnBytes);
+}
+
+template <size_t kRows, size_t kColumnBytes>
+void NibblesToRows(Isa isa, const std::byte* from, std::byte* to) {
+  const size_t row_bytes = kPanelBytes / kRows;
+  prepack::NibbleColumnsToRows(isa, Codes(from), kColumnBytes, kRows, 2 * row_bytes, Codes(to),
+                               row_bytes);
+}
+
+void Copy(Isa /*isa*/, const std::byte* from, std::byte* to) {
+  std::memcpy(to, from, kPanelBytes);
+}
+
+struct Brick {
+  const char* name;
+  void (*run)(Isa isa, const std::byte* from, std::byte* to);
+};
+
+// 64 rows of nibbles in a matrix of 4096: one cache line in 64 is touched.
+constexpr size_t kWide = 2048;
+
+constexpr Brick kCopy = {"memcpy", Copy};
+constexpr std::array kBricks = {
+    Brick{"units of 1, 32 rows", UnitsToColumns<1, 32>},
+    Brick{"units of 1, 32 rows, back", UnitsToRows<1, 32>},
+    Brick{"units of 2, 32 rows", UnitsToColumns<2, 32>},
+    Brick{"units of 2, 32 rows, back", UnitsToRows<2, 32>},
+    Brick{"units of 4, 32 rows", UnitsToColumns<4, 32>},
+    Brick{"units of 4, 32 rows, back", UnitsToRows<4, 32>},
+    Brick{"units of 1, 64 rows", UnitsToColumns<1, 64>},
+    Brick{"units of 1, 64 rows, back", UnitsToRows<1, 64>},
+    Brick{"units of 4, 64 rows", UnitsToColumns<4, 64>},
+    Brick{"units of 4, 64 rows, back", UnitsToRows<4, 64>},
+    Brick{"nibble pairs", RowsToPairs},
+    Brick{"nibble pairs, back", PairsToRows},
+    Brick{"sums of nibbles", SumBlocks},
+    Brick{"sums of bytes", SumBytes},
+    Brick{"nibbles, 16 rows", NibblesToColumns<16, 8>},
+    Brick{"nibbles, 16 rows, back", NibblesToRows<16, 8>},
+    Brick{"nibbles, 64 rows", NibblesToColumns<64, 32>},
+    Brick{"nibbles, 64 rows, back", NibblesToRows<64, 32>},
+    Brick{"nibbles, 64 rows of 4096", NibblesToColumns<64, kWide>},
+    Brick{"nibbles, 64 rows of 4096, back", NibblesToRows<64, kWide>},
+};
+
+// As long as any brick needs its columns.
+constexpr size_t kBufferBytes = kPanelBytes / 64 * 2 * kWide;
+
+void Measure(benchmark::State& state, const Brick& brick, Isa isa) {
+  Buffers buffers(kBufferBytes);
+  const std::byte* from = buffers.From(0, kBufferBytes).data();
+  std::byte* to = buffers.To(0, kBufferBytes).data();
+  for (auto _ : state) {
+    brick.run(isa, from, to);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
+                          static_cast<int64_t>(kPanelBytes));
+}
+
+std::string NameOf(const Brick& brick, Isa isa) {
+  return fmt::format("{} {}", brick.name, prepack::IsaName(isa));
+}
+
+void Register(const Brick& brick, Isa isa) {
+  benchmark::RegisterBenchmark(NameOf(brick, isa).c_str(),
+                               [=](benchmark::State& state) { Measure(state, brick, isa); });
+}
+
+void PrintTable(const RateReporter& rates) {
+  fmt::print("{:<32}{:<9}{:>8}{:>11}\n", "brick", "isa", "GB/s", "of memcpy");
+  const double copy = rates.Best(NameOf(kCopy, Isa::kScalar));
+  fmt::print("{:<32}{:<9}{:>8.1f}{:>11.2f}\n", kCopy.name, "", copy, 1.0);
+  for (const Brick& brick : kBricks) {
+    for (const Isa isa : prepack::SupportedIsas()) {
+      const double rate = rates.Best(NameOf(brick, isa));
+      if (rate == 0) continue;
+      fmt::print("{:<32}{:<9}{:>8.1f}{:>11.2f}\n", brick.name, prepack::IsaName(isa), rate,
+                 rate / copy);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  Register(kCopy, Isa::kScalar);
+  for (const Brick& brick : kBricks) {
+    for (const Isa isa : prepack::SupportedIsas()) Register(brick, isa);
+  }
+  RateReporter reporter;
+  benchmark::RunSpecifiedBenchmarks(&reporter);
+  PrintTable(reporter);
+  return 0;
+}

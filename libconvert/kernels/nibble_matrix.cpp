@@ -4,13 +4,19 @@
 #include "kernels/nibble_matrix.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "kernels/nibble_transpose.h"
 
 namespace prepack {
 namespace {
 
-constexpr size_t kPieceCols = 64;
+constexpr size_t kPieceCols = 128;  // a cache line of each row
+// A cache line of each column of a piece, on its way to or from columns that lie far apart: these
+// often share a few sets of the cache, where they would not stay until they are complete.
+constexpr size_t kTileColumnBytes = 64;
+constexpr size_t kTileRows = 2 * kTileColumnBytes;
+constexpr size_t kTileBytes = kPieceCols * kTileColumnBytes;
 
 // A pair of rows at one column.
 unsigned RowPair(const uint8_t* rows, size_t row_bytes, size_t r, size_t k) {
@@ -57,17 +63,53 @@ void RestToRows(const Rest& rest, const uint8_t* columns, size_t column_bytes, u
   }
 }
 
+// `bytes`, a multiple of eight and mostly of 32, of each column.
+void CopyColumns(const uint8_t* from, size_t from_stride, size_t cols, size_t bytes, uint8_t* to,
+                 size_t to_stride) {
+  for (size_t k = 0; k < cols; ++k) {
+    size_t i = 0;
+    for (; i + 32 <= bytes; i += 32) std::memcpy(to + i, from + i, 32);
+    for (; i < bytes; i += 8) std::memcpy(to + i, from + i, 8);
+    from += from_stride;
+    to += to_stride;
+  }
+}
+
+// Rows in whole blocks, and an even number of columns of them, no more than a piece.
+void PieceToColumns(const NibbleTranspose& transpose, const uint8_t* rows, size_t row_bytes,
+                    size_t row_count, size_t cols, uint8_t* columns, size_t column_bytes) {
+  for (size_t r = 0; r < row_count; r += kTransposeRows) {
+    transpose.rows_to_columns(rows + r * row_bytes, row_bytes, cols, columns + r / 2, column_bytes);
+  }
+}
+
+void PieceToRows(const NibbleTranspose& transpose, const uint8_t* columns, size_t column_bytes,
+                 size_t row_count, size_t cols, uint8_t* rows, size_t row_bytes) {
+  for (size_t r = 0; r < row_count; r += kTransposeRows) {
+    transpose.columns_to_rows(columns + r / 2, column_bytes, cols, row_bytes, rows + r * row_bytes);
+  }
+}
+
 }  // namespace
 
 void NibbleRowsToColumns(Isa isa, const uint8_t* rows, size_t row_bytes, size_t row_count,
                          size_t cols, uint8_t* columns, size_t column_bytes) {
+  const NibbleTranspose& transpose = NibbleTransposeFor(isa);
   const size_t even_cols = cols / 2 * 2;
   const size_t whole_rows = WholeRows(row_count);
+  uint8_t tile[kTileBytes];
   for (size_t k = 0; k < even_cols; k += kPieceCols) {
-    for (size_t r = 0; r < whole_rows; r += kTransposeRows) {
-      NibbleTransposeFor(isa).rows_to_columns(rows + r * row_bytes + k / 2, row_bytes,
-                                              std::min(kPieceCols, even_cols - k),
-                                              columns + k * column_bytes + r / 2, column_bytes);
+    const size_t piece = std::min(kPieceCols, even_cols - k);
+    for (size_t r = 0; r < whole_rows; r += kTileRows) {
+      const size_t count = std::min(kTileRows, whole_rows - r);
+      const uint8_t* from = rows + r * row_bytes + k / 2;
+      uint8_t* to = columns + k * column_bytes + r / 2;
+      if (column_bytes <= kTileColumnBytes) {
+        PieceToColumns(transpose, from, row_bytes, count, piece, to, column_bytes);
+      } else {
+        PieceToColumns(transpose, from, row_bytes, count, piece, tile, kTileColumnBytes);
+        CopyColumns(tile, kTileColumnBytes, piece, count / 2, to, column_bytes);
+      }
     }
   }
   RestToColumns({whole_rows, row_count, 0, even_cols}, rows, row_bytes, columns, column_bytes);
@@ -76,13 +118,22 @@ void NibbleRowsToColumns(Isa isa, const uint8_t* rows, size_t row_bytes, size_t 
 
 void NibbleColumnsToRows(Isa isa, const uint8_t* columns, size_t column_bytes, size_t row_count,
                          size_t cols, uint8_t* rows, size_t row_bytes) {
+  const NibbleTranspose& transpose = NibbleTransposeFor(isa);
   const size_t even_cols = cols / 2 * 2;
   const size_t whole_rows = WholeRows(row_count);
+  uint8_t tile[kTileBytes];
   for (size_t k = 0; k < even_cols; k += kPieceCols) {
-    for (size_t r = 0; r < whole_rows; r += kTransposeRows) {
-      NibbleTransposeFor(isa).columns_to_rows(columns + k * column_bytes + r / 2, column_bytes,
-                                              std::min(kPieceCols, even_cols - k), row_bytes,
-                                              rows + r * row_bytes + k / 2);
+    const size_t piece = std::min(kPieceCols, even_cols - k);
+    for (size_t r = 0; r < whole_rows; r += kTileRows) {
+      const size_t count = std::min(kTileRows, whole_rows - r);
+      const uint8_t* from = columns + k * column_bytes + r / 2;
+      uint8_t* to = rows + r * row_bytes + k / 2;
+      if (column_bytes <= kTileColumnBytes) {
+        PieceToRows(transpose, from, column_bytes, count, piece, to, row_bytes);
+      } else {
+        CopyColumns(from, column_bytes, piece, count / 2, tile, kTileColumnBytes);
+        PieceToRows(transpose, tile, kTileColumnBytes, count, piece, to, row_bytes);
+      }
     }
   }
   RestToRows({whole_rows, row_count, 0, even_cols}, columns, column_bytes, rows, row_bytes);

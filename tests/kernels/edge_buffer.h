@@ -60,6 +60,8 @@ class EdgeBuffer {
   void* mapped_ = nullptr;
 };
 
+using Sizes = std::vector<size_t>;
+
 // What a poisoned buffer should hold, to be written into.
 inline std::vector<uint8_t> Poisoned(size_t bytes) {
   return std::vector<uint8_t>(bytes, EdgeBuffer::kPoison);

@@ -35,8 +35,8 @@ void CheckPairs(Isa isa, size_t cols, size_t gap, SplitMix64& random) {
 TEST_CASE("Pairs of nibbles lie where the closed form says, and go back") {
   SplitMix64 random(32);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t cols : {0, 4, 8, 28, 32, 36, 60, 64, 68, 124, 128, 132, 1004}) {
-      for (const size_t gap : {0, 1, 64}) CheckPairs(isa, cols, gap, random);
+    for (const size_t cols : Sizes{0, 4, 8, 28, 32, 36, 60, 64, 68, 124, 128, 132, 1004}) {
+      for (const size_t gap : Sizes{0, 1, 64}) CheckPairs(isa, cols, gap, random);
     }
   }
 }

@@ -71,9 +71,9 @@ void CheckPanel(Isa isa, const Panel& panel, SplitMix64& random) {
 TEST_CASE("Blocks of 16 rows of nibbles become columns of any stride, and go back") {
   SplitMix64 random(35);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t cols : {0, 2, 30, 62, 64, 66, 126, 128, 194, 1002}) {
-      for (const size_t row_gap : {0, 5}) {
-        for (const size_t column_bytes : {8, 9, 16, 2048}) {
+    for (const size_t cols : Sizes{0, 2, 30, 62, 64, 66, 126, 128, 194, 1002}) {
+      for (const size_t row_gap : Sizes{0, 5}) {
+        for (const size_t column_bytes : Sizes{8, 9, 16, 2048}) {
           CheckBlock(isa, {kTransposeRows, cols, cols / 2 + row_gap, column_bytes}, random);
         }
       }
@@ -84,8 +84,8 @@ TEST_CASE("Blocks of 16 rows of nibbles become columns of any stride, and go bac
 TEST_CASE("Panels of nibbles of any size become columns, and go back") {
   SplitMix64 random(36);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t rows : {0, 2, 14, 16, 18, 30, 32, 64, 66, 130, 178}) {
-      for (const size_t cols : {0, 1, 2, 3, 63, 64, 67, 127, 128, 130, 259}) {
+    for (const size_t rows : Sizes{0, 2, 14, 16, 18, 30, 32, 64, 66, 130, 178}) {
+      for (const size_t cols : Sizes{0, 1, 2, 3, 63, 64, 67, 127, 128, 130, 259}) {
         CheckPanel(isa, {rows, cols, (cols + 1) / 2, rows / 2}, random);
         CheckPanel(isa, {rows, cols, (cols + 1) / 2 + 3, rows / 2 + 13}, random);
       }

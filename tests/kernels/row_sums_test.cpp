@@ -11,8 +11,8 @@ namespace {
 constexpr int32_t kBefore = -1000003;
 
 // Cuts of columns around those of the kernels, which go by 16, 32 and 64 bytes.
-const std::vector<size_t> kBytes = {0,  1,  2,  15, 16, 17, 31,  32,  33,  47,  48,
-                                    49, 63, 64, 65, 79, 96, 113, 127, 128, 1021};
+const Sizes kBytes = {0,  1,  2,  15, 16, 17, 31,  32,  33,  47,  48,
+                      49, 63, 64, 65, 79, 96, 113, 127, 128, 1021};
 
 // One sum more than there are rows, which must stay.
 std::vector<int32_t> SumsBefore(size_t rows) {
@@ -22,7 +22,7 @@ std::vector<int32_t> SumsBefore(size_t rows) {
 TEST_CASE("Rows of bytes are summed on every instruction set") {
   SplitMix64 random(33);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t rows : {0, 1, 2, 3, 4, 5, 9}) {
+    for (const size_t rows : Sizes{0, 1, 2, 3, 4, 5, 9}) {
       for (const size_t cols : kBytes) {
         CAPTURE(IsaName(isa), rows, cols);
         const size_t stride = cols + 3;
@@ -43,7 +43,7 @@ TEST_CASE("Rows of bytes are summed on every instruction set") {
 TEST_CASE("Rows of nibbles are summed on every instruction set") {
   SplitMix64 random(34);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t rows : {0, 1, 2, 3, 4, 5, 32}) {
+    for (const size_t rows : Sizes{0, 1, 2, 3, 4, 5, 32}) {
       for (const size_t bytes : kBytes) {
         CAPTURE(IsaName(isa), rows, bytes);
         const size_t stride = bytes + 1;

@@ -18,7 +18,7 @@ struct Shape {
 // Everything around the blocks of any unit (8, 16 or 32 rows by 4, 8 or 16 columns) and around the
 // units of a cache line, dense or not, longer on either side.
 std::vector<Shape> Shapes() {
-  const std::vector<size_t> sides = {0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 127};
+  const Sizes sides = {0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 127};
   std::vector<Shape> shapes;
   for (const size_t rows : sides) {
     for (const size_t cols : sides) {
@@ -63,7 +63,7 @@ void CheckTranspose(Isa isa, size_t unit, const Shape& shape, SplitMix64& random
 TEST_CASE("Units of every size are transposed as the closed form says, and back") {
   SplitMix64 random(31);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t unit : {size_t{1}, size_t{2}, size_t{4}}) {
+    for (const size_t unit : Sizes{1, 2, 4}) {
       for (const Shape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
     }
   }

@@ -76,13 +76,14 @@ Block LoadColumns(const uint8_t* columns) {
 // Two words.
 void StoreWords(uint8_t* columns, size_t column_stride, __m128i words) {
   _mm_storel_epi64(reinterpret_cast<__m128i*>(columns), words);
-  _mm_storeh_pd(reinterpret_cast<double*>(columns + column_stride), _mm_castsi128_pd(words));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(columns + column_stride),
+                   _mm_unpackhi_epi64(words, words));
 }
 
 __m128i LoadWords(const uint8_t* columns, size_t column_stride) {
-  const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(columns));
-  return _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(low),
-                                       reinterpret_cast<const double*>(columns + column_stride)));
+  return _mm_unpacklo_epi64(
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(columns)),
+      _mm_loadl_epi64(reinterpret_cast<const __m128i*>(columns + column_stride)));
 }
 
 // The same for words that are `column_stride` bytes apart.

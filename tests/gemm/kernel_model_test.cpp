@@ -203,6 +203,108 @@ TEST_CASE("bf16-vnni computes what zentorch computes of the same weights") {
   CHECK(files == 28);
 }
 
+TEST_CASE("the last block of bf16-vnni may have 16 channels") {
+  constexpr uint64_t kN = 48;
+  constexpr uint64_t kK = 32;
+  // Weight (n, k) is n + k / 64; one row of x per input channel picks it out.
+  std::vector<uint16_t> weights;
+  for (const auto& [begin, end] : {std::pair<uint64_t, uint64_t>{0, 32}, {32, 48}}) {
+    for (uint64_t pair = 0; pair < kK / 2; ++pair) {
+      for (uint64_t n = begin; n < end; ++n) {
+        for (const uint64_t k : {2 * pair, 2 * pair + 1}) {
+          weights.push_back(F32ToBF16(static_cast<float>(n) + static_cast<float>(k) / 64));
+        }
+      }
+    }
+  }
+  std::vector<float> x(kK * kK);
+  for (uint64_t k = 0; k < kK; ++k) x[k * kK + k] = 1;
+  PackedOperands packed;
+  packed.n = kN;
+  packed.k = kK;
+  packed.group_size = kK;
+  packed.weight = std::as_bytes(std::span(weights));
+  const std::vector<float> y =
+      Predict("vllm-cpu/bf16-vnni", packed, {.m = kK, .dtype = DType::kBF16, .x = x});
+  size_t wrong = 0;
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    const float weight = static_cast<float>(i % kN) + static_cast<float>(i / kN) / 64;
+    wrong += y[i] == BF16ToF32(F32ToBF16(weight)) ? 0U : 1U;
+  }
+  CHECK(wrong == 0);
+}
+
+// One output channel's worth of arithmetic: K = 32 weights of 1 in every one of 32 channels, and a
+// bias that takes off the product of sum and scales as f32 rounds it. What is left is what the
+// rounding lost, when the kernel fuses product and bias, and 0 when it does not.
+struct BiasRounding {
+  std::string layout;
+  std::vector<std::byte> weight;
+  std::vector<std::byte> zero_point;
+  bool token_scale_first;  // (d * s_a) * s_w, or (d * s_w) * s_a
+  bool fused;
+};
+
+void AppendInts(std::vector<std::byte>& bytes, int32_t value, size_t count) {
+  const auto one = std::as_bytes(std::span(&value, 1));
+  for (size_t i = 0; i < count; ++i) bytes.insert(bytes.end(), one.begin(), one.end());
+}
+
+TEST_CASE("kernels fuse the bias with the last product or do not") {
+  constexpr uint64_t kSize = 32;
+  const std::vector<std::byte> ones(kSize * kSize, std::byte{1});
+  std::vector<std::byte> vnni = ones;
+  AppendInts(vnni, 128 * kSize, kSize);
+  std::vector<std::byte> int4(kSize * kSize / 2, std::byte{0x99});
+  AppendInts(int4, kSize, kSize);
+  const std::vector<std::byte> eights(kSize, std::byte{8});
+  const std::vector<BiasRounding> cases = {
+      {"vllm-cpu/int8-vnni", vnni, {}, true, true},
+      {"vllm-cpu/int4-w4a8", int4, eights, true, true},
+      {"zentorch/int8", ones, {}, false, false},
+      {"onednn/w8a8", ones, {}, false, true},
+  };
+  for (const BiasRounding& example : cases) {
+    INFO("layout " << example.layout);
+    // oneDNN's handler takes the bias in the type of the output only.
+    const DType dtype = example.layout == "onednn/w8a8" ? DType::kF32 : DType::kBF16;
+    const std::vector<float> x(kSize, 3);
+    const std::vector<float> scale(kSize, 0.1F);
+    const float token_scale = 3.0F / 127.0F;
+    const float sum = 127 * kSize;
+    const float first = sum * (example.token_scale_first ? token_scale : scale[0]);
+    const float second = example.token_scale_first ? scale[0] : token_scale;
+    const std::vector<float> bias(kSize, -(first * second));
+    PackedOperands packed;
+    packed.n = kSize;
+    packed.k = kSize;
+    packed.group_size = kSize;
+    packed.weight = example.weight;
+    packed.scale = std::as_bytes(std::span(scale));
+    packed.zero_point = example.zero_point;
+    packed.bias = std::as_bytes(std::span(bias));
+    const double lost = static_cast<double>(first) * second + static_cast<double>(bias[0]);
+    REQUIRE(lost != 0);
+    const float rounded = static_cast<float>(lost);
+    const float expected = dtype == DType::kF32 ? rounded : BF16ToF32(F32ToBF16(rounded));
+    const std::vector<float> y = Predict(example.layout, packed, {.m = 1, .dtype = dtype, .x = x});
+    CHECK(y == std::vector<float>(kSize, example.fused ? expected : 0.0F));
+  }
+}
+
+TEST_CASE("int4-w4a8 rounds halves of F16 activations away from zero, of BF16 to even") {
+  for (const auto& [name, half] : {std::pair<std::string, double>{"vllm-cpu_int4-w4a8_f16-act", 1},
+                                   {"vllm-cpu_int4-w4a8_g256-block128-asym", 0}}) {
+    const KernelModelFile golden(testing::Fixture("golden/" + name + ".safetensors"));
+    std::vector<float> x(golden.packed.k);
+    x[0] = 127;
+    x[1] = 0.5F;
+    const ModelInput input = {.m = 1, .dtype = golden.input.dtype, .x = x};
+    const auto model = Value(MakeKernelModel("vllm-cpu/int4-w4a8", golden.packed, input));
+    CHECK(model->Activations()[1] == half);
+  }
+}
+
 TEST_CASE("onednn/w4a8 scales exact sums of each group") {
   // N = 2, K = 4, groups of 2; activations are multiples of the scale 1, so nothing is rounded.
   const std::vector<float> x = {127, -2, 3, 4};

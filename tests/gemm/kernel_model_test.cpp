@@ -292,6 +292,25 @@ TEST_CASE("kernels fuse the bias with the last product or do not") {
   }
 }
 
+TEST_CASE("integer sums wrap as those of the kernel do") {
+  // 254 * 127 * K is beyond int32, and the compensation brings it back.
+  constexpr uint64_t kN = 32;
+  constexpr uint64_t kK = 70016;
+  std::vector<std::byte> weight(kN * kK, std::byte{127});
+  AppendInts(weight, 128 * 127 * kK, kN);
+  const std::vector<float> scale(kN, 1);
+  const std::vector<float> x(kK, 127);
+  PackedOperands packed;
+  packed.n = kN;
+  packed.k = kK;
+  packed.group_size = kK;
+  packed.weight = weight;
+  packed.scale = std::as_bytes(std::span(scale));
+  const float sum = 127 * 127 * kK;
+  CHECK(Predict("vllm-cpu/int8-vnni", packed, {.m = 1, .dtype = DType::kBF16, .x = x}) ==
+        std::vector<float>(kN, BF16ToF32(F32ToBF16(sum))));
+}
+
 TEST_CASE("int4-w4a8 rounds halves of F16 activations away from zero, of BF16 to even") {
   for (const auto& [name, half] : {std::pair<std::string, double>{"vllm-cpu_int4-w4a8_f16-act", 1},
                                    {"vllm-cpu_int4-w4a8_g256-block128-asym", 0}}) {

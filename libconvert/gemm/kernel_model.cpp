@@ -52,6 +52,7 @@ Result<std::unique_ptr<KernelModel>> MakeKernelModel(std::string_view layout,
 
 std::vector<std::string_view> ModelledLayouts() {
   std::vector<std::string_view> layouts;
+  layouts.reserve(kModels.size());
   for (const ModelRow& row : kModels) layouts.push_back(row.layout);
   return layouts;
 }

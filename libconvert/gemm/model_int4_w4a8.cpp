@@ -40,7 +40,7 @@ class Int4W4A8Model final : public IntegerModel {
     for (uint64_t n = n0; n < n0 + rows; ++n) {
       const int shift = n / 8 % 2 == 0 ? 0 : 4;
       for (uint64_t block = 0; block < k() / segment(); ++block) {
-        const int zero = Load<int8_t>(packed().zero_point, Parameter(n, block * segment()));
+        const int zero = LoadS8(packed().zero_point, Parameter(n, block * segment()));
         const std::byte* codes =
             packed().weight.data() + BlockStart(n, block) + n % 32 / 16 * 32 + n % 8 * 4;
         for (uint64_t in_k = 0; in_k < segment(); ++in_k) {

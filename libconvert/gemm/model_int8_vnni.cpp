@@ -27,7 +27,7 @@ class Int8VnniModel final : public IntegerModel {
     for (uint64_t n = n0; n < n0 + rows; ++n) {
       const uint64_t start = BlockStart(n) + n % kChannels * 4;
       for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-        *w++ = Load<int8_t>(packed().weight, start + in_k / 4 * 128 + in_k % 4);
+        *w++ = static_cast<int16_t>(LoadS8(packed().weight, start + in_k / 4 * 128 + in_k % 4));
       }
     }
   }

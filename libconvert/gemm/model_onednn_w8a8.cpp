@@ -93,7 +93,8 @@ class PlainModel final : public OneDnnW8A8Model {
   void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
     for (uint64_t in_k = 0; in_k < k(); ++in_k) {
       for (uint64_t i = 0; i < rows; ++i) {
-        w[i * k() + in_k] = Load<int8_t>(packed().weight, (n0 + i) * n_stride_ + in_k * k_stride_);
+        w[i * k() + in_k] =
+            static_cast<int16_t>(LoadS8(packed().weight, (n0 + i) * n_stride_ + in_k * k_stride_));
       }
     }
   }
@@ -132,8 +133,9 @@ class BlockedModel final : public OneDnnW8A8Model {
       const uint64_t first_tile = n / kTile * (Padded(k()) / kTile);
       for (uint64_t in_k = 0; in_k < k(); ++in_k) {
         const uint64_t tile = first_tile + in_k / kTile;
-        *w++ = Load<int8_t>(packed().weight, tile * kTile * kTile + in_k % kTile / 4 * 256 +
-                                                 n % kTile * 4 + in_k % 4);
+        *w++ = static_cast<int16_t>(
+            LoadS8(packed().weight,
+                   tile * kTile * kTile + in_k % kTile / 4 * 256 + n % kTile * 4 + in_k % 4));
       }
     }
   }

@@ -67,6 +67,11 @@ constexpr int SignedNibble(int nibble) {
   return (nibble ^ 8) - 8;
 }
 
+// Byte `index` read as two's complement.
+inline int LoadS8(std::span<const std::byte> bytes, uint64_t index) {
+  return (std::to_integer<int>(bytes[index]) ^ 128) - 128;
+}
+
 // All elements of a tensor of F32, BF16 or F16 values; none for an empty span.
 std::vector<float> LoadFloats(DType dtype, std::span<const std::byte> bytes);
 

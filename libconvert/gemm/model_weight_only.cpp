@@ -46,7 +46,7 @@ class ZentorchWoqModel final : public WeightOnlyModel {
 
  private:
   uint64_t NibbleOf(uint64_t n, uint64_t in_k) const override { return n * k() + in_k; }
-  int ZeroPoint(uint64_t index) const override { return Load<int8_t>(packed().zero_point, index); }
+  int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
 };
 
 class OneDnnW4A16Model final : public WeightOnlyModel {

@@ -58,7 +58,9 @@ class ZentorchInt8Model : public IntegerModel {
 
  private:
   void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t i = n0 * k(); i < (n0 + rows) * k(); ++i) *w++ = Load<int8_t>(packed().weight, i);
+    for (uint64_t i = n0 * k(); i < (n0 + rows) * k(); ++i) {
+      *w++ = static_cast<int16_t>(LoadS8(packed().weight, i));
+    }
   }
 
   float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
@@ -114,7 +116,8 @@ class ZentorchInt8DlpModel final : public ZentorchInt8Model {
       const Panel panel = PanelOf(n);
       const uint64_t start = panel.start * shape_.k4 + (n - panel.start) * 4;
       for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-        *w++ = Load<int8_t>(packed().weight, start + in_k / 4 * 4 * panel.width + in_k % 4);
+        *w++ = static_cast<int16_t>(
+            LoadS8(packed().weight, start + in_k / 4 * 4 * panel.width + in_k % 4));
       }
     }
   }

@@ -228,7 +228,8 @@ TEST_CASE("the last block of bf16-vnni may have 16 channels") {
       Predict("vllm-cpu/bf16-vnni", packed, {.m = kK, .dtype = DType::kBF16, .x = x});
   size_t wrong = 0;
   for (uint64_t i = 0; i < y.size(); ++i) {
-    const float weight = static_cast<float>(i % kN) + static_cast<float>(i / kN) / 64;
+    const uint64_t k = i / kN;
+    const float weight = static_cast<float>(i % kN) + static_cast<float>(k) / 64;
     wrong += y[i] == BF16ToF32(F32ToBF16(weight)) ? 0U : 1U;
   }
   CHECK(wrong == 0);
@@ -297,7 +298,7 @@ TEST_CASE("integer sums wrap as those of the kernel do") {
   constexpr uint64_t kN = 32;
   constexpr uint64_t kK = 70016;
   std::vector<std::byte> weight(kN * kK, std::byte{127});
-  AppendInts(weight, 128 * 127 * kK, kN);
+  AppendInts(weight, kK * 128 * 127, kN);
   const std::vector<float> scale(kN, 1);
   const std::vector<float> x(kK, 127);
   PackedOperands packed;
@@ -306,7 +307,7 @@ TEST_CASE("integer sums wrap as those of the kernel do") {
   packed.group_size = kK;
   packed.weight = weight;
   packed.scale = std::as_bytes(std::span(scale));
-  const float sum = 127 * 127 * kK;
+  const float sum = kK * 127 * 127;
   CHECK(Predict("vllm-cpu/int8-vnni", packed, {.m = 1, .dtype = DType::kBF16, .x = x}) ==
         std::vector<float>(kN, BF16ToF32(F32ToBF16(sum))));
 }

@@ -57,6 +57,11 @@ class GoldenFile {
     return values;
   }
 
+  // Empty when the file says nothing of it.
+  std::string Metadata(const std::string& key) const {
+    const auto entry = metadata_.find(key);
+    return entry == metadata_.end() ? "" : entry->second;
+  }
   std::string layout() const { return metadata_.at("layout"); }
   uint64_t n() const { return At("codes").shape.at(0); }
   uint64_t k() const { return At("codes").shape.at(1); }
@@ -89,12 +94,24 @@ class GoldenFile {
   std::map<std::string, Tensor> tensors_;
 };
 
-inline std::vector<std::filesystem::path> GoldenFiles() {
+inline std::vector<std::filesystem::path> AllGoldenFiles() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden"))) {
     paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// Those of the layouts that can be packed.
+inline std::vector<std::filesystem::path> GoldenFiles() {
+  std::vector<std::filesystem::path> paths;
+  for (const std::filesystem::path& path : AllGoldenFiles()) {
+    const std::string name = path.filename().string();
+    if (name.starts_with("vllm-cpu_wna16_") || name.starts_with("zentorch_woq_")) {
+      paths.push_back(path);
+    }
+  }
   return paths;
 }
 

@@ -7,7 +7,10 @@ else()
   message(STATUS "Built without oneDNN: the tests of its engine are left out")
 endif()
 prepack_add_tests(gemm
+  activation_quantizers_test.cpp
   engine_test.cpp
+  kernel_model_errors_test.cpp
+  kernel_model_test.cpp
   reference_engine_test.cpp
   reference_test.cpp
   ${onednn_test})

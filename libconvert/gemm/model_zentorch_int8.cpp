@@ -1,0 +1,182 @@
+// zentorch_dynamic_qlinear in its three forms: zentorch/da8w4, zentorch/int8, and zentorch/int8-dlp
+// (int8 with is_weight_prepacked). The scale of a token is rounded to the type of the weight scales
+// before it is used.
+
+#include <memory>
+#include <utility>
+
+#include "base/checked.h"
+#include "gemm/integer_model.h"
+#include "gemm/kernel_models.h"
+#include "gemm/model_operands.h"
+
+namespace prepack {
+namespace {
+
+QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input) {
+  QuantizedRows rows = QuantizeZentorch(input.x, packed.k);
+  for (float& scale : rows.scales) scale = RoundTo(packed.scale_dtype, scale);
+  return rows;
+}
+
+class ZentorchDa8W4Model final : public IntegerModel {
+ public:
+  ZentorchDa8W4Model(const PackedOperands& packed, const ModelInput& input)
+      : IntegerModel(packed, input, QuantizeFor(packed, input), packed.group_size) {}
+
+ private:
+  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
+    for (uint64_t nibble = n0 * k(); nibble < (n0 + rows) * k(); ++nibble) {
+      *w++ = static_cast<int16_t>(SignedNibble(LoadNibble(packed().weight, nibble)));
+    }
+  }
+
+  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+    float result = 0;
+    for (uint64_t group = 0; group < sums.size(); ++group) {
+      const float scaled = static_cast<float>(sums[group]) * x().scales[m];
+      result += scaled * scales()[group * IntegerModel::n() + n];
+    }
+    return result + Bias(n);
+  }
+
+  double WeightScale(uint64_t n, uint64_t in_k) const override {
+    return scales()[in_k / packed().group_size * IntegerModel::n() + n];
+  }
+};
+
+// One scale per channel; y = (d * s_w) * s_a + bias.
+class ZentorchInt8Model : public IntegerModel {
+ public:
+  ZentorchInt8Model(const PackedOperands& packed, const ModelInput& input, QuantizedRows x)
+      : IntegerModel(packed, input, std::move(x), packed.k) {}
+
+ protected:
+  float Scaled(uint64_t m, uint64_t n, int32_t sum) const {
+    return static_cast<float>(sum) * scales()[n] * x().scales[m] + Bias(n);
+  }
+
+ private:
+  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
+    for (uint64_t i = n0 * k(); i < (n0 + rows) * k(); ++i) {
+      *w++ = static_cast<int16_t>(LoadS8(packed().weight, i));
+    }
+  }
+
+  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+    return Scaled(m, n, sums[0]);
+  }
+
+  double WeightScale(uint64_t n, uint64_t /*in_k*/) const override { return scales()[n]; }
+};
+
+// Activations are moved to u8 by 128 for the instruction; what that adds is taken off by the
+// compensation that is stored behind all panels.
+constexpr int kShift = 128;
+
+QuantizedRows Shifted(QuantizedRows rows) {
+  for (int16_t& value : rows.values) value = static_cast<int16_t>(value + kShift);
+  for (int64_t& zero_point : rows.zero_points) zero_point += kShift;
+  return rows;
+}
+
+struct DlpShape {
+  uint64_t n16;  // N rounded up to 16
+  uint64_t k4;   // K rounded up to 4
+};
+
+DlpShape PadDlp(const PackedOperands& packed) {
+  return {.n16 = CeilDiv(packed.n, 16) * 16, .k4 = CeilDiv(packed.k, 4) * 4};
+}
+
+class ZentorchInt8DlpModel final : public ZentorchInt8Model {
+ public:
+  ZentorchInt8DlpModel(const PackedOperands& packed, const ModelInput& input)
+      : ZentorchInt8Model(packed, input, Shifted(QuantizeFor(packed, input))),
+        shape_(PadDlp(packed)) {}
+
+ private:
+  struct Panel {
+    uint64_t start;  // its first channel
+    uint64_t width;
+  };
+
+  // Panels of 64 channels while there are as many; then the remaining full sixteens; then the rest.
+  Panel PanelOf(uint64_t n) const {
+    const uint64_t channels = IntegerModel::n();
+    const uint64_t sixty_fours = channels / 64 * 64;
+    const uint64_t sixteens = channels / 16 * 16;
+    if (n < sixty_fours) return {.start = n / 64 * 64, .width = 64};
+    if (n < sixteens) return {.start = sixty_fours, .width = sixteens - sixty_fours};
+    return {.start = sixteens, .width = 16};
+  }
+
+  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
+    for (uint64_t n = n0; n < n0 + rows; ++n) {
+      const Panel panel = PanelOf(n);
+      const uint64_t start = panel.start * shape_.k4 + (n - panel.start) * 4;
+      for (uint64_t in_k = 0; in_k < k(); ++in_k) {
+        *w++ = static_cast<int16_t>(
+            LoadS8(packed().weight, start + in_k / 4 * 4 * panel.width + in_k % 4));
+      }
+    }
+  }
+
+  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+    const auto compensation = Load<int32_t>(packed().weight.subspan(shape_.n16 * shape_.k4), n);
+    return Scaled(m, n, WrappingAdd(sums[0], WrappingMul(-1, compensation)));
+  }
+
+  DlpShape shape_;
+};
+
+// What the three have in common.
+void CheckZentorch(const PackedOperands& packed, OperandCheck& check) {
+  check.Type("weight_scale", packed.scale_dtype, {DType::kBF16, DType::kF32});
+  check.Bytes("weight_scale", packed.scale,
+              {packed.k / packed.group_size, packed.n, DTypeBits(packed.scale_dtype) / 8});
+  check.Absent("weight_zero_point", packed.zero_point);
+  check.Bias(packed, {DType::kBF16, DType::kF32});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelModel>> MakeZentorchDa8W4Model(const PackedOperands& packed,
+                                                            const ModelInput& input) {
+  OperandCheck check;
+  check.Groups(packed);
+  check.Rule(packed.k % 8 == 0, "K must be a multiple of 8", packed.k);
+  check.Rule(packed.group_size % 4 == 0, "the group size must be a multiple of 4",
+             packed.group_size);
+  check.Type("x", input.dtype, {DType::kBF16});
+  check.Bytes("weight", packed.weight, {packed.n, packed.k / 2});
+  CheckZentorch(packed, check);
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<ZentorchDa8W4Model>(packed, input));
+}
+
+Result<std::unique_ptr<KernelModel>> MakeZentorchInt8Model(const PackedOperands& packed,
+                                                           const ModelInput& input) {
+  OperandCheck check;
+  check.Rule(packed.group_size == packed.k, "a channel has one scale", packed.group_size);
+  check.Type("x", input.dtype, {DType::kBF16, DType::kF32});
+  check.Bytes("weight", packed.weight, {packed.n, packed.k});
+  CheckZentorch(packed, check);
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(
+      std::make_unique<ZentorchInt8Model>(packed, input, QuantizeFor(packed, input)));
+}
+
+Result<std::unique_ptr<KernelModel>> MakeZentorchInt8DlpModel(const PackedOperands& packed,
+                                                              const ModelInput& input) {
+  const DlpShape shape = PadDlp(packed);
+  OperandCheck check;
+  check.Rule(packed.group_size == packed.k, "a channel has one scale", packed.group_size);
+  check.Type("x", input.dtype, {DType::kBF16, DType::kF32});
+  check.Bytes("weight", packed.weight, {shape.n16, shape.k4 + sizeof(int32_t)});
+  CheckZentorch(packed, check);
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<ZentorchInt8DlpModel>(packed, input));
+}
+
+}  // namespace prepack

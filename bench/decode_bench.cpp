@@ -103,16 +103,15 @@ T Value(Result<T> result) {
 constexpr uint64_t kRowsMultiple = 32;
 
 void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
-  const prepack::PanelShape shape = prepack::PanelShapeFor(linear, kRowsMultiple);
-  for (uint64_t n = 0; n < linear.n(); n += shape.rows) {
-    for (uint64_t k = 0; k < linear.k(); k += shape.cols) {
-      const prepack::PanelRange range{.n0 = n,
-                                      .rows = std::min(shape.rows, linear.n() - n),
-                                      .k0 = k,
-                                      .cols = std::min(shape.cols, linear.k() - k)};
+  const prepack::TileShape shape =
+      prepack::TileShapeFor(linear, {.rows = kRowsMultiple, .cols = 1, .strip_rows = 1});
+  const prepack::TileGrid grid(linear.n(), linear.k(), shape);
+  for (size_t tile = 0; tile < grid.size(); ++tile) {
+    Status status = prepack::ForPanels(grid.At(tile), shape, [&](const prepack::PanelRange& range) {
       panel.resize(prepack::PanelBytes(linear.scheme().code, range));
-      if (Status status = linear.ReadCodes(range, panel); !status.ok()) Fail(status);
-    }
+      return linear.ReadCodes(range, panel);
+    });
+    if (!status.ok()) Fail(status);
   }
 }
 

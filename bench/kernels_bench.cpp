@@ -1,4 +1,4 @@
-// Packing and unpacking of codes, per layout and instruction set, in GB/s of codes (two per byte),
+// Packing and unpacking of codes, per layout and instruction set, in GB/s of codes,
 // and the ratio to memcpy of the same bytes in the same run.
 //
 // Two sizes: `panel` packs one panel over and over, so that everything stays in the L2 cache, which
@@ -9,11 +9,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "canonical/panel_shape.h"
+#include "layouts/probes.h"
 #include "layouts/table.h"
 #include "rates.h"
 
@@ -26,107 +30,144 @@ using prepack::PackRequest;
 using prepack::RateReporter;
 
 constexpr uint64_t kChannels = 4096;
+// What tiles may hold more than their codes: sums and padding.
+constexpr size_t kTileSlack = 1 << 20;
 
-PackRequest Module() {
-  PackRequest request;
-  request.scheme = {
-      .granularity = prepack::Granularity::kGroup, .group_size = 128, .symmetric = true};
-  request.n = kChannels;
-  request.k = kChannels;
-  return request;
+// The first kind of module that the layout takes.
+PackRequest Module(const Layout& layout) {
+  for (const prepack::Scheme& scheme : prepack::ProbeSchemes(kChannels, kChannels, 128)) {
+    PackRequest request;
+    request.scheme = scheme;
+    request.n = kChannels;
+    request.k = kChannels;
+    if (layout.eligible(request).ok) return request;
+  }
+  return {};
 }
 
-uint64_t PanelRows(const Layout& layout) {
-  return prepack::PanelRowsFor(Module().scheme.code, kChannels, layout.rows_multiple);
+// Tiles and panels as a conversion cuts them, over the first `rows` rows.
+prepack::TileShape Tiles(const Layout& layout, const PackRequest& request) {
+  const prepack::TileCut cut = layout.cut(request);
+  const prepack::CodeType code = request.scheme.code;
+  if (cut.by_inputs) {
+    const uint64_t cols = std::lcm(prepack::kPanelColsMultiple, cut.cols);
+    return {.rows = request.n,
+            .cols = cols,
+            .panel_rows = prepack::PanelRowsFor(code, cols, cut.rows),
+            .panel_cols = cols};
+  }
+  const uint64_t rows = prepack::PanelRowsFor(code, kChannels, cut.rows);
+  return {.rows = rows, .cols = kChannels, .panel_rows = rows, .panel_cols = kChannels};
 }
 
-// All of K for so many bytes.
-prepack::StripPanel Panel(size_t bytes) {
-  return {.rows = bytes / (kChannels / 2), .k0 = 0, .cols = kChannels};
-}
-
-// Calls work(offset, bytes) for every panel of the rows that the benchmark goes through.
-template <typename Work>
-void ForPanels(benchmark::State& state, uint64_t rows, uint64_t panel_rows, const Work& work) {
-  const uint64_t row_bytes = kChannels / 2;
+// Memcpy of the codes of so many rows of the layout's module, in pieces of a panel.
+void Copy(benchmark::State& state, const Layout& layout, uint64_t rows) {
+  const size_t bytes = rows * prepack::PanelRowBytes(Module(layout).scheme.code, kChannels);
+  const size_t piece = std::min<size_t>(bytes, prepack::kPanelBytes);
+  Buffers buffers(bytes);
   for (auto _ : state) {
-    for (uint64_t n = 0; n < rows; n += panel_rows) {
-      work(n * row_bytes, std::min(panel_rows, rows - n) * row_bytes);
+    for (size_t at = 0; at < bytes; at += piece) {
+      std::memcpy(buffers.To(at, piece).data(), buffers.From(at, piece).data(), piece);
     }
     benchmark::ClobberMemory();
   }
-  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *
-                          static_cast<int64_t>(rows * row_bytes));
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
 }
 
-void Copy(benchmark::State& state, uint64_t rows, uint64_t panel_rows) {
-  Buffers buffers(rows * kChannels / 2);
-  ForPanels(state, rows, panel_rows, [&](size_t offset, size_t bytes) {
-    std::memcpy(buffers.To(offset, bytes).data(), buffers.From(offset, bytes).data(), bytes);
-  });
+// Packs or unpacks a module tile by tile. Every tile has its own place in the module; a panel of
+// the source is copied from no one: it is where the reader would have put it.
+template <typename Work>
+void ForTiles(benchmark::State& state, const Layout& layout, uint64_t rows, const Work& work) {
+  PackRequest request = Module(layout);
+  request.n = rows;
+  const prepack::TileShape shape = Tiles(layout, request);
+  const prepack::TileGrid grid(request.n, request.k, shape);
+  const prepack::CodeType code = request.scheme.code;
+  const std::vector<uint8_t> zero_points(rows * request.groups(), 8);
+  const size_t bytes = rows * prepack::PanelRowBytes(code, kChannels);
+  Buffers buffers(2 * bytes + kTileSlack);
+  for (auto _ : state) {
+    size_t codes_at = 0;
+    size_t packed_at = 0;
+    for (size_t i = 0; i < grid.size(); ++i) {
+      const prepack::PanelRange tile = grid.At(i);
+      const size_t tile_bytes = prepack::PlacedBytes(layout.place_weight(request, tile));
+      static_cast<void>(prepack::ForPanels(tile, shape, [&](const prepack::PanelRange& panel) {
+        const size_t panel_bytes = prepack::PanelBytes(code, panel);
+        work(prepack::PackJob{.request = request,
+                              .isa = Isa::kScalar,
+                              .tile = tile,
+                              .panel = panel,
+                              .zero_points = zero_points},
+             buffers, codes_at, panel_bytes, packed_at, tile_bytes);
+        codes_at += panel_bytes;
+        return prepack::Status();
+      }));
+      packed_at += tile_bytes;
+    }
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) * static_cast<int64_t>(bytes));
 }
 
 void Pack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows) {
-  const PackRequest request = Module();
-  Buffers buffers(rows * kChannels / 2);
-  ForPanels(state, rows, PanelRows(layout), [&](size_t offset, size_t bytes) {
-    layout.pack_codes(request, isa, Panel(bytes), buffers.From(offset, bytes),
-                      buffers.To(offset, bytes));
-  });
+  ForTiles(state, layout, rows,
+           [&](prepack::PackJob job, Buffers& buffers, size_t codes_at, size_t codes_bytes,
+               size_t packed_at, size_t packed_bytes) {
+             job.isa = isa;
+             layout.pack_codes(job, buffers.From(codes_at, codes_bytes),
+                               buffers.To(packed_at, packed_bytes));
+           });
 }
 
 void Unpack(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows) {
-  const PackRequest request = Module();
-  Buffers buffers(rows * kChannels / 2);
-  ForPanels(state, rows, PanelRows(layout), [&](size_t offset, size_t bytes) {
-    layout.unpack_codes(request, isa, Panel(bytes), buffers.From(offset, bytes),
-                        buffers.To(offset, bytes));
-  });
+  ForTiles(state, layout, rows,
+           [&](prepack::PackJob job, Buffers& buffers, size_t codes_at, size_t codes_bytes,
+               size_t packed_at, size_t packed_bytes) {
+             job.isa = isa;
+             layout.unpack_codes(job, buffers.From(packed_at, packed_bytes),
+                                 buffers.To(codes_at, codes_bytes));
+           });
 }
 
-struct Size {
-  std::string name;
-  uint64_t rows;
-};
+// How many rows of a module to go through: one panel, or all.
+constexpr std::array<std::string_view, 2> kSizes = {"panel", "module"};
 
-std::vector<Size> Sizes() {
-  return {{"panel", PanelRows(prepack::AllLayouts().front())}, {"module", kChannels}};
+uint64_t RowsOf(std::string_view size, const Layout& layout) {
+  constexpr uint64_t kWidestBlock = 64;
+  if (size == "module") return kChannels;
+  return prepack::PanelRowsFor(Module(layout).scheme.code, kChannels, kWidestBlock);
 }
 
-void RegisterAll() {
-  for (const Size& size : Sizes()) {
-    const uint64_t panel = Sizes().front().rows;
-    benchmark::RegisterBenchmark((size.name + " memcpy").c_str(),
-                                 [=](benchmark::State& state) { Copy(state, size.rows, panel); });
-    for (const Layout& layout : prepack::AllLayouts()) {
-      for (const Isa isa : prepack::SupportedIsas()) {
-        const std::string name =
-            fmt::format("{} {} {}", size.name, layout.id, prepack::IsaName(isa));
-        benchmark::RegisterBenchmark((name + " pack").c_str(), [=, &layout](auto& state) {
-          Pack(state, layout, isa, size.rows);
-        });
-        benchmark::RegisterBenchmark((name + " unpack").c_str(), [=, &layout](auto& state) {
-          Unpack(state, layout, isa, size.rows);
-        });
-      }
-    }
+void Register(std::string_view size, const Layout& layout) {
+  const uint64_t rows = RowsOf(size, layout);
+  const std::string name = fmt::format("{} {}", size, layout.id);
+  benchmark::RegisterBenchmark((name + " memcpy").c_str(),
+                               [=, &layout](auto& state) { Copy(state, layout, rows); });
+  for (const Isa isa : prepack::SupportedIsas()) {
+    const std::string of_isa = fmt::format("{} {}", name, prepack::IsaName(isa));
+    benchmark::RegisterBenchmark((of_isa + " pack").c_str(),
+                                 [=, &layout](auto& state) { Pack(state, layout, isa, rows); });
+    benchmark::RegisterBenchmark((of_isa + " unpack").c_str(),
+                                 [=, &layout](auto& state) { Unpack(state, layout, isa, rows); });
   }
 }
 
 void PrintTable(const RateReporter& rates) {
-  fmt::print("{:<8}{:<18}{:<9}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa", "pack GB/s",
-             "of memcpy", "unpack GB/s", "of memcpy");
-  for (const Size& size : Sizes()) {
-    const double copy = rates.Best(size.name + " memcpy");
-    fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}\n", size.name, "memcpy", "", copy, 1.0);
+  fmt::print("{:<8}{:<25}{:<9}{:>12}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa",
+             "memcpy GB/s", "pack GB/s", "of memcpy", "unpack GB/s", "of memcpy");
+  for (const std::string_view size : kSizes) {
     for (const Layout& layout : prepack::AllLayouts()) {
+      const std::string name = fmt::format("{} {}", size, layout.id);
+      const double copy = rates.Best(name + " memcpy");
+      if (copy == 0) continue;  // filtered out
       for (const Isa isa : prepack::SupportedIsas()) {
-        const std::string name =
-            fmt::format("{} {} {}", size.name, layout.id, prepack::IsaName(isa));
-        const double pack = rates.Best(name + " pack");
-        const double unpack = rates.Best(name + " unpack");
-        fmt::print("{:<8}{:<18}{:<9}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size.name, layout.id,
-                   prepack::IsaName(isa), pack, pack / copy, unpack, unpack / copy);
+        const std::string of_isa = fmt::format("{} {}", name, prepack::IsaName(isa));
+        const double pack = rates.Best(of_isa + " pack");
+        const double unpack = rates.Best(of_isa + " unpack");
+        fmt::print("{:<8}{:<25}{:<9}{:>12.1f}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size,
+                   layout.id, prepack::IsaName(isa), copy, pack, pack / copy, unpack,
+                   unpack / copy);
       }
     }
   }
@@ -137,7 +178,9 @@ void PrintTable(const RateReporter& rates) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  RegisterAll();
+  for (const std::string_view size : kSizes) {
+    for (const Layout& layout : prepack::AllLayouts()) Register(size, layout);
+  }
   RateReporter reporter;
   benchmark::RunSpecifiedBenchmarks(&reporter);
   PrintTable(reporter);

@@ -68,19 +68,20 @@ class GoldenFile {
 
   PackRequest Request() const {
     PackRequest request;
-    request.scheme.group_size = std::stoull(metadata_.at("group_size"));
-    request.scheme.granularity =
-        request.scheme.group_size == k() ? Granularity::kChannel : Granularity::kGroup;
-    request.scheme.symmetric = metadata_.at("symmetric") == "True";
+    request.scheme = MakeScheme();
     request.n = n();
     request.k = k();
-    request.activation_dtype = metadata_.at("activation") == "float16" ? DType::kF16 : DType::kBF16;
+    request.activation_dtype = ActivationDType();
     request.stored_scale_dtype = DType::kF32;
+    if (Has("bias")) request.bias_dtype = DType::kF32;
+    const DType scales = At("packed.weight_scale").dtype;
+    request.exact_scales = layout() == "zentorch/woq" && scales == DType::kF32;
     return request;
   }
 
   // The codes as a canonical panel of all rows.
   std::vector<std::byte> Panel() const {
+    if (At("codes").dtype != DType::kU8) return At("codes").bytes;
     const std::vector<uint8_t> codes = Values<uint8_t>("codes");
     std::vector<std::byte> panel(codes.size() / 2);
     for (size_t i = 0; i < codes.size(); i += 2) {
@@ -89,29 +90,83 @@ class GoldenFile {
     return panel;
   }
 
+  // Scales [N, G]: those of blocks repeated for their rows.
+  std::vector<float> Scales() const {
+    const std::vector<float> stored = Values<float>("scales");
+    const PackRequest request = Request();
+    const uint64_t rows = At("scales").shape[0];
+    const uint64_t per_row = stored.size() / rows;
+    std::vector<float> scales;
+    for (uint64_t row = 0; row < request.n; ++row) {
+      const uint64_t from = rows == request.n ? row : row / request.scheme.scale_rows;
+      for (uint64_t g = 0; g < request.groups(); ++g) scales.push_back(stored[from * per_row + g]);
+    }
+    return scales;
+  }
+
+  // Zero points [N, G], also when symmetric.
+  std::vector<uint8_t> ZeroPoints() const {
+    if (Has("zero_points")) return Values<uint8_t>("zero_points");
+    const PackRequest request = Request();
+    return std::vector<uint8_t>(request.n * request.groups(), ZeroOfSymmetric(request.scheme));
+  }
+
  private:
+  DType ActivationDType() const {
+    if (Metadata("activation") == "float16") return DType::kF16;
+    return Metadata("activation") == "float32" ? DType::kF32 : DType::kBF16;
+  }
+
+  ActivationScheme Activations() const {
+    const bool float8 = layout().find("fp8-w8a8") != std::string::npos;
+    const bool wide = layout() == "vllm-cpu/wna16" || layout() == "zentorch/woq" ||
+                      layout() == "vllm-cpu/fp8-vnni";
+    if (wide) return {};
+    const std::string how = Metadata("activation_quantization");
+    const bool dynamic = how.find("static") == std::string::npos;
+    return {.type = float8 ? ActivationType::kFloat : ActivationType::kInt,
+            .bits = 8,
+            .symmetric = how.find("asymmetric") == std::string::npos,
+            .dynamic = dynamic,
+            .granularity = dynamic ? ActivationGranularity::kToken : ActivationGranularity::kTensor,
+            .group_size = 0};
+  }
+
+  Scheme MakeScheme() const {
+    Scheme scheme;
+    scheme.symmetric = Metadata("symmetric") != "False";
+    scheme.activations = Activations();
+    const DType codes = At("codes").dtype;
+    scheme.code = codes == DType::kU8   ? CodeType::kU4
+                  : codes == DType::kI8 ? CodeType::kS8
+                                        : CodeType::kF8E4M3;
+    scheme.bits = CodeBits(scheme.code);
+    const std::string block = Metadata("block");
+    const bool per_tensor = Metadata("inputs").find("per_tensor") != std::string::npos;
+    const std::string group = Metadata("group_size");
+    scheme.group_size = group.empty() ? k() : std::stoull(group);
+    scheme.granularity = scheme.group_size == k() ? Granularity::kChannel : Granularity::kGroup;
+    if (per_tensor) {
+      scheme.granularity = Granularity::kTensor;
+      scheme.scale_rows = n();
+    } else if (!block.empty()) {
+      scheme.granularity = Granularity::kBlock;
+      scheme.scale_rows = std::stoull(block);  // the number before the "x"
+      scheme.group_size = 128;
+    }
+    return scheme;
+  }
+
   std::map<std::string, std::string> metadata_;
   std::map<std::string, Tensor> tensors_;
 };
 
-inline std::vector<std::filesystem::path> AllGoldenFiles() {
+inline std::vector<std::filesystem::path> GoldenFiles() {
   std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden"))) {
     paths.push_back(entry.path());
   }
   std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
-// Those of the layouts that can be packed.
-inline std::vector<std::filesystem::path> GoldenFiles() {
-  std::vector<std::filesystem::path> paths;
-  for (const std::filesystem::path& path : AllGoldenFiles()) {
-    const std::string name = path.filename().string();
-    if (name.starts_with("vllm-cpu_wna16_") || name.starts_with("zentorch_woq_")) {
-      paths.push_back(path);
-    }
-  }
   return paths;
 }
 

@@ -22,6 +22,8 @@ std::array<float, 256> MakeCodeValues(CodeType code) {
       case CodeType::kF8E4M3:
         values[bits] = F8E4M3ToF32(static_cast<uint8_t>(bits));
         break;
+      case CodeType::kBF16:  // has no codes
+        break;
     }
   }
   return values;
@@ -53,9 +55,9 @@ void DequantizeRun(CodeType code, const std::array<float, 256>& values, const st
 }  // namespace
 
 const std::array<float, 256>& CodeValues(CodeType code) {
-  static const std::array<std::array<float, 256>, 4> kValues = {
+  static const std::array<std::array<float, 256>, 5> kValues = {
       MakeCodeValues(CodeType::kU4), MakeCodeValues(CodeType::kU8), MakeCodeValues(CodeType::kS8),
-      MakeCodeValues(CodeType::kF8E4M3)};
+      MakeCodeValues(CodeType::kF8E4M3), MakeCodeValues(CodeType::kBF16)};
   return kValues[static_cast<size_t>(code)];
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "canonical/scheme.h"
@@ -31,20 +32,29 @@ struct PanelRange {
 //     row 1  starts PanelRowBytes(cols) later
 //
 // This is how compressed-tensors stores codes, so the most common reader copies bytes. All other
-// codes take one byte each.
+// codes take one byte each, dequantized weights two.
 constexpr size_t PanelRowBytes(CodeType code, uint64_t cols) {
-  return static_cast<size_t>(IsNibble(code) ? (cols + 1) / 2 : cols);
+  return static_cast<size_t>((cols * CodeBits(code) + 7) / 8);
 }
 constexpr size_t PanelBytes(CodeType code, const PanelRange& range) {
   return static_cast<size_t>(range.rows) * PanelRowBytes(code, range.cols);
 }
 
-// The bits of code [row, col], both counted from the start of the panel.
+// The bits of code [row, col], both counted from the start of the panel. Not of kBF16.
 inline uint8_t PanelCode(CodeType code, std::span<const std::byte> panel, uint64_t cols,
                          uint64_t row, uint64_t col) {
   if (!IsNibble(code)) return std::to_integer<uint8_t>(panel[row * cols + col]);
   const auto byte = std::to_integer<unsigned>(panel[row * PanelRowBytes(code, cols) + col / 2]);
   return static_cast<uint8_t>(col % 2 == 0 ? byte & 15U : byte >> 4);
+}
+
+// The same for every type.
+inline uint16_t PanelBits(CodeType code, std::span<const std::byte> panel, uint64_t cols,
+                          uint64_t row, uint64_t col) {
+  if (code != CodeType::kBF16) return PanelCode(code, panel, cols, row, col);
+  uint16_t bits = 0;
+  std::memcpy(&bits, &panel[(row * cols + col) * sizeof bits], sizeof bits);
+  return bits;
 }
 
 }  // namespace prepack

@@ -16,6 +16,39 @@ constexpr std::array<std::pair<Granularity, std::string_view>, 4> kGranularities
     {Granularity::kBlock, "block"},
 }};
 
+constexpr std::array<std::pair<CodeType, std::string_view>, 5> kCodeTypes = {{
+    {CodeType::kU4, "u4"},
+    {CodeType::kU8, "u8"},
+    {CodeType::kS8, "s8"},
+    {CodeType::kF8E4M3, "f8e4m3"},
+    {CodeType::kBF16, "bf16"},
+}};
+
+constexpr std::array<std::pair<ActivationGranularity, std::string_view>, 3>
+    kActivationGranularities = {{
+        {ActivationGranularity::kTensor, "tensor"},
+        {ActivationGranularity::kToken, "token"},
+        {ActivationGranularity::kGroup, "group"},
+    }};
+
+template <typename Value, size_t kCount>
+std::string_view NameOf(Value value,
+                        const std::array<std::pair<Value, std::string_view>, kCount>& names) {
+  for (const auto& [known, name] : names) {
+    if (known == value) return name;
+  }
+  return "";
+}
+
+template <typename Value, size_t kCount>
+std::optional<Value> ValueOf(std::string_view name,
+                             const std::array<std::pair<Value, std::string_view>, kCount>& names) {
+  for (const auto& [value, known] : names) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 uint8_t ZeroOfSymmetric(const Scheme& scheme) {
@@ -24,46 +57,31 @@ uint8_t ZeroOfSymmetric(const Scheme& scheme) {
 }
 
 std::string_view GranularityName(Granularity granularity) {
-  for (const auto& [known, name] : kGranularities) {
-    if (known == granularity) return name;
-  }
-  return "";
+  return NameOf(granularity, kGranularities);
 }
 
 std::optional<Granularity> GranularityFromName(std::string_view name) {
-  for (const auto& [granularity, known] : kGranularities) {
-    if (known == name) return granularity;
-  }
-  return std::nullopt;
+  return ValueOf(name, kGranularities);
 }
 
 std::string_view CodeTypeName(CodeType code) {
-  switch (code) {
-    case CodeType::kU4:
-      return "u4";
-    case CodeType::kU8:
-      return "u8";
-    case CodeType::kS8:
-      return "s8";
-    case CodeType::kF8E4M3:
-      return "f8e4m3";
-  }
-  return "";
+  return NameOf(code, kCodeTypes);
+}
+
+std::optional<CodeType> CodeTypeFromName(std::string_view name) {
+  return ValueOf(name, kCodeTypes);
 }
 
 std::string_view ActivationGranularityName(ActivationGranularity granularity) {
-  switch (granularity) {
-    case ActivationGranularity::kTensor:
-      return "tensor";
-    case ActivationGranularity::kToken:
-      return "token";
-    case ActivationGranularity::kGroup:
-      return "group";
-  }
-  return "";
+  return NameOf(granularity, kActivationGranularities);
+}
+
+std::optional<ActivationGranularity> ActivationGranularityFromName(std::string_view name) {
+  return ValueOf(name, kActivationGranularities);
 }
 
 std::string SchemeName(const Scheme& scheme) {
+  if (scheme.code == CodeType::kBF16) return "bf16";
   std::string name =
       scheme.code == CodeType::kF8E4M3 ? std::string("wfp8") : fmt::format("w{}", scheme.bits);
   switch (scheme.activations.type) {
@@ -91,6 +109,7 @@ std::string DescribeActivations(const ActivationScheme& activations) {
 }
 
 std::string DescribeScheme(const Scheme& scheme) {
+  if (scheme.code == CodeType::kBF16) return "bf16, dequantized";
   std::string granularity(GranularityName(scheme.granularity));
   if (scheme.granularity == Granularity::kGroup) {
     granularity += fmt::format(" {}", scheme.group_size);

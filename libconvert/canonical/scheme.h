@@ -16,6 +16,7 @@ enum class CodeType : uint8_t {
   kU8,      // unsigned, 5 to 8 bits, one per byte, always with a zero point
   kS8,      // signed, one per byte, symmetric: the zero point is 0
   kF8E4M3,  // the 8 bits of a finite-only FP8 number ("fn": no infinity, NaN is 0x7F and 0xFF)
+  kBF16,    // no code: the weight itself, dequantized; two bytes, no scale
 };
 
 // What the weights share one scale with.
@@ -60,6 +61,10 @@ struct Scheme {
   friend bool operator==(const Scheme&, const Scheme&) = default;
 };
 
+// Bits that a code takes in the canonical layout: 4, 8 or 16.
+constexpr uint32_t CodeBits(CodeType code) {
+  return code == CodeType::kU4 ? 4 : code == CodeType::kBF16 ? 16 : 8;
+}
 // Codes are held two per byte.
 constexpr bool IsNibble(CodeType code) {
   return code == CodeType::kU4;
@@ -74,10 +79,12 @@ uint8_t ZeroOfSymmetric(const Scheme& scheme);
 // "tensor", "channel", "group" or "block", as in JSON.
 std::string_view GranularityName(Granularity granularity);
 std::optional<Granularity> GranularityFromName(std::string_view name);
-// "u4", "u8", "s8" or "f8e4m3", as in JSON.
+// "u4", "u8", "s8", "f8e4m3" or "bf16", as in JSON.
 std::string_view CodeTypeName(CodeType code);
+std::optional<CodeType> CodeTypeFromName(std::string_view name);
 // "tensor", "token" or "group", as in JSON.
 std::string_view ActivationGranularityName(ActivationGranularity granularity);
+std::optional<ActivationGranularity> ActivationGranularityFromName(std::string_view name);
 
 // Short name as users know it: weights, then activations: "w4a16", "w8a8", "wfp8afp8".
 std::string SchemeName(const Scheme& scheme);

@@ -151,6 +151,8 @@ double ModuleStatistics::SaturatedFraction(const Scheme& scheme) const {
     case CodeType::kF8E4M3:
       saturated = histogram[0x7E] + histogram[0xFE];
       break;
+    case CodeType::kBF16:  // has no codes
+      break;
   }
   return static_cast<double>(saturated) / static_cast<double>(weights);
 }

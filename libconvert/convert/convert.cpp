@@ -22,7 +22,7 @@
 namespace prepack {
 namespace {
 
-enum class TaskKind : uint8_t { kCodes, kScales, kCopy };
+enum class TaskKind : uint8_t { kTiles, kStrips, kSmallParts, kCopy };
 
 constexpr uint64_t kCopyBytes = 1 << 20;
 
@@ -47,8 +47,7 @@ class Conversion {
   ConvertReport Report() const;
 
  private:
-  Status RunTask(const WorkList<TaskKind>::Task& task, const std::vector<ModulePacker>& packers,
-                 PanelBuffers& buffers);
+  Status RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers);
   Status CopyRange(const CopiedTensorOutput& copied, uint64_t begin, uint64_t end,
                    std::vector<std::byte>& buffer);
   TensorRecord RecordOf(const OutputSlot& slot) const;
@@ -66,6 +65,7 @@ class Conversion {
   std::filesystem::path folder_;
   OutputShards shards_;
   std::vector<SafetensorsWriter> writers_;
+  std::vector<ModulePacker> packers_;  // one per packed module
   std::vector<ShardHashes> shard_hashes_;
   TensorHashes source_hashes_;
   Manifest manifest_;
@@ -87,14 +87,14 @@ Status Conversion::CreateShards(const std::filesystem::path& folder) {
 }
 
 Status Conversion::FillShards() {
-  std::vector<ModulePacker> packers;
   WorkList<TaskKind> work;
   for (const PackedModuleOutput& output : shards_.packed) {
     const ModulePacker& packer =
-        packers.emplace_back(plan_.modules[output.module], output, writers_, isa_);
-    const size_t unit = packers.size() - 1;
-    work.Add(TaskKind::kCodes, unit, packer.n(), packer.code_rows());
-    work.Add(TaskKind::kScales, unit, packer.n(), packer.scale_rows());
+        packers_.emplace_back(checkpoint_, plan_.modules[output.module], output, writers_, isa_);
+    const size_t unit = packers_.size() - 1;
+    work.Add(TaskKind::kTiles, unit, packer.tiles(), 1);
+    work.Add(TaskKind::kStrips, unit, packer.strips(), 1);
+    work.Add(TaskKind::kSmallParts, unit, 1, 1);
   }
   for (size_t i = 0; i < shards_.copied.size(); ++i) {
     work.Add(TaskKind::kCopy, i, shards_.copied[i].source->bytes, kCopyBytes);
@@ -104,21 +104,23 @@ Status Conversion::FillShards() {
   std::vector<PanelBuffers> buffers(threads_);
   return ParallelFor(work.size(), threads_, [&](size_t index, unsigned worker) {
     if (CancellationRequested()) return Interrupted(options_.output.string());
-    return RunTask(work.At(index), packers, buffers[worker]);
+    return RunTask(work.At(index), buffers[worker]);
   });
 }
 
-Status Conversion::RunTask(const WorkList<TaskKind>::Task& task,
-                           const std::vector<ModulePacker>& packers, PanelBuffers& buffers) {
+Status Conversion::RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers) {
   const uint64_t count = task.end - task.begin;
   Status status;
   switch (task.kind) {
-    case TaskKind::kCodes:
-      status = packers[task.unit].PackCodes(task.begin, count, buffers);
+    case TaskKind::kTiles:
+      status = packers_[task.unit].PackTile(task.begin, buffers);
       progress_.Add(buffers.packed.size());
       break;
-    case TaskKind::kScales:
-      status = packers[task.unit].PackScales(task.begin, count, buffers);
+    case TaskKind::kStrips:
+      status = packers_[task.unit].PackStrip(task.begin, buffers);
+      break;
+    case TaskKind::kSmallParts:
+      status = packers_[task.unit].PackSmallParts(buffers);
       break;
     case TaskKind::kCopy:
       status = CopyRange(shards_.copied[task.unit], task.begin, task.end, buffers.panel);
@@ -162,7 +164,8 @@ TensorRecord Conversion::RecordOf(const OutputSlot& slot) const {
 }
 
 void Conversion::DescribeModules() {
-  for (const PackedModuleOutput& output : shards_.packed) {
+  for (size_t i = 0; i < shards_.packed.size(); ++i) {
+    const PackedModuleOutput& output = shards_.packed[i];
     const ModulePlan& plan = plan_.modules[output.module];
     ModuleRecord record;
     record.layout = plan.chosen->id;
@@ -170,19 +173,22 @@ void Conversion::DescribeModules() {
     record.n = plan.request.n;
     record.k = plan.request.k;
     record.stored_scale_dtype = plan.request.stored_scale_dtype;
-    record.scale_rounding =
-        ScaleRounding(record.stored_scale_dtype, ScaleDType(*plan.chosen, plan.request));
-    record.source_xxh3_128 = SourceHash(checkpoint_, source_hashes_, plan.linear->source_tensors());
-    for (size_t i = 0; i < plan.parts.size(); ++i) {
-      record.parts.emplace(plan.parts[i].name, RecordOf(output.slots[i]));
+    record.scale_rounding = ScaleRounding(*plan.chosen, plan.request);
+    record.rounded_scales = packers_[i].rounded_scales();
+    record.weights_desc = plan.request.weights_desc;
+    record.source_xxh3_128 = SourceHash(checkpoint_, source_hashes_, plan.ReplacedTensors());
+    for (size_t part = 0; part < plan.parts.size(); ++part) {
+      record.parts.emplace(plan.parts[part].name, RecordOf(output.slots[part]));
     }
     manifest_.modules.emplace(plan.linear->module(), std::move(record));
     LayoutRecord& layout = manifest_.layouts[std::string(plan.chosen->id)];
     layout = {plan.chosen->version, std::string(plan.chosen->fingerprint)};
   }
   for (const ModulePlan& module : plan_.modules) {
-    if (module.chosen == nullptr) {
-      manifest_.kept.emplace(module.linear->module(), module.WhyKept());
+    const std::string& name = module.linear->module();
+    if (module.chosen == nullptr) manifest_.kept.emplace(name, module.WhyRejected());
+    if (module.dequantized && module.chosen != nullptr) {
+      manifest_.dequantized.emplace(name, module.WhyRejected());
     }
   }
   for (const CopiedTensorOutput& copied : shards_.copied) {
@@ -242,6 +248,7 @@ Status Conversion::WriteSideFiles() {
 Status Conversion::WriteManifest() {
   manifest_.prepack_version = kVersion;
   manifest_.activation_dtype = plan_.activation_dtype;
+  manifest_.exact_scales = options_.plan.exact_scales;
   manifest_.source_format = model_.format;
   manifest_.source_fingerprint = SourceFingerprint(checkpoint_, source_hashes_);
   for (size_t i = 0; i < writers_.size(); ++i) {
@@ -257,6 +264,8 @@ ConvertReport Conversion::Report() const {
   report.packed_modules = shards_.packed.size();
   for (const auto& [name, module] : manifest_.modules) ++report.layouts[module.layout];
   report.kept = manifest_.kept;
+  report.dequantized = manifest_.dequantized;
+  for (const ModulePacker& packer : packers_) report.rounded_scales += packer.rounded_scales();
   report.copied_tensors = shards_.copied.size();
   report.source_bytes = plan_.source_bytes;
   report.output_bytes = shards_.file_bytes;
@@ -280,7 +289,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   if (!model.ok()) return model.status();
   const Result<Plan> plan = MakePlan(*checkpoint, *model, options.plan);
   if (!plan.ok()) return plan.status();
-  if (Status status = CheckPlan(*plan, options.fallback); !status.ok()) return status;
+  if (Status status = CheckPlan(*plan); !status.ok()) return status;
 
   Result<OutputFolder> folder = OutputFolder::Create(options.output, options.replace);
   if (!folder.ok()) return folder.status();

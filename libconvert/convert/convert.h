@@ -30,7 +30,6 @@ struct ConvertOptions {
   std::filesystem::path source;
   std::filesystem::path output;
   PlanOptions plan;
-  Fallback fallback = Fallback::kKeep;
   unsigned jobs = 0;     // threads; 0: one per CPU
   bool replace = false;  // an existing packed folder may be replaced
   uint64_t shard_bytes = kDefaultShardBytes;
@@ -41,8 +40,10 @@ struct ConvertReport {
   std::string target;
   std::string format;
   size_t packed_modules = 0;
-  std::map<std::string, size_t> layouts;    // layout id → modules
-  std::map<std::string, std::string> kept;  // module → why it was left as stored
+  std::map<std::string, size_t> layouts;           // layout id → modules
+  std::map<std::string, std::string> kept;         // module → why it was left as stored
+  std::map<std::string, std::string> dequantized;  // module → why no other layout took it
+  uint64_t rounded_scales = 0;                     // that have another value than the source's
   size_t copied_tensors = 0;
   uint64_t source_bytes = 0;  // of all tensors
   uint64_t output_bytes = 0;  // of all shards

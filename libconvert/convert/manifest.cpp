@@ -4,6 +4,7 @@
 
 #include "base/hash.h"
 #include "convert/manifest_text.h"
+#include "convert/scheme_json.h"
 
 namespace prepack {
 namespace {
@@ -17,16 +18,19 @@ Json TensorJson(const TensorRecord& tensor) {
 Json ModuleJson(const ModuleRecord& module) {
   Json parts = Json::object();
   for (const auto& [name, part] : module.parts) parts[name] = TensorJson(part);
-  return {{"layout", module.layout},
-          {"scheme", SchemeName(module.scheme)},
-          {"shape", {module.n, module.k}},
-          {"group_size", module.scheme.group_size},
-          {"granularity", GranularityName(module.scheme.granularity)},
-          {"symmetric", module.scheme.symmetric},
-          {"stored_scale_dtype", DTypeName(module.stored_scale_dtype)},
-          {"scale_rounding", module.scale_rounding},
-          {"source_xxh3_128", module.source_xxh3_128},
-          {"parts", std::move(parts)}};
+  Json json = {{"layout", module.layout},
+               {"scheme", SchemeName(module.scheme)},
+               {"shape", {module.n, module.k}},
+               {"group_size", module.scheme.group_size},
+               {"symmetric", module.scheme.symmetric},
+               {"numbers", SchemeJson(module.scheme)},
+               {"stored_scale_dtype", DTypeName(module.stored_scale_dtype)},
+               {"scale_rounding", module.scale_rounding},
+               {"rounded_scales", module.rounded_scales},
+               {"source_xxh3_128", module.source_xxh3_128},
+               {"parts", std::move(parts)}};
+  if (module.weights_desc) json["memory_descriptor"] = BlockedDescJson(*module.weights_desc);
+  return json;
 }
 
 Json ManifestJson(const Manifest& manifest) {
@@ -34,6 +38,7 @@ Json ManifestJson(const Manifest& manifest) {
                {"prepack_version", manifest.prepack_version},
                {"target", manifest.target},
                {"activation_dtype", DTypeName(manifest.activation_dtype)},
+               {"scales", manifest.exact_scales ? "exact" : "runtime"},
                {"source",
                 {{"format", manifest.source_format},
                  {"fingerprint", manifest.source_fingerprint},
@@ -46,6 +51,8 @@ Json ManifestJson(const Manifest& manifest) {
   for (const auto& [name, module] : manifest.modules) modules[name] = ModuleJson(module);
   Json& kept = json["kept"] = Json::object();
   for (const auto& [name, why] : manifest.kept) kept[name] = why;
+  Json& dequantized = json["dequantized"] = Json::object();
+  for (const auto& [name, why] : manifest.dequantized) dequantized[name] = why;
   Json& tensors = json["tensors"] = Json::array();
   for (const TensorRecord& tensor : manifest.tensors) tensors.push_back(TensorJson(tensor));
   Json& files = json["files"] = Json::object();
@@ -56,6 +63,21 @@ Json ManifestJson(const Manifest& manifest) {
 }
 
 }  // namespace
+
+PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
+  PackRequest request{.scheme = record.scheme,
+                      .n = record.n,
+                      .k = record.k,
+                      .activation_dtype = manifest.activation_dtype,
+                      .stored_scale_dtype = record.stored_scale_dtype,
+                      .bias_dtype = std::nullopt,
+                      .reordered = record.parts.contains("input_order"),
+                      .exact_scales = manifest.exact_scales,
+                      .weights_desc = record.weights_desc};
+  // The dtype in the source does not matter any more, only that there was a bias.
+  if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
+  return request;
+}
 
 std::string ManifestText(const Manifest& manifest) {
   std::string text = ManifestJson(manifest).dump(2);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "base/result.h"
 #include "canonical/scheme.h"
 #include "container/json_strict.h"
+#include "layouts/layout.h"
 
 namespace prepack {
 
@@ -35,11 +37,14 @@ struct TensorRecord {
 
 struct ModuleRecord {
   std::string layout;
-  Scheme scheme;
+  Scheme scheme;  // as packed: with the activations that the kernel is to have
   uint64_t n = 0;
   uint64_t k = 0;
   DType stored_scale_dtype = DType::kBF16;
-  std::string scale_rounding;                 // see ScaleRounding in layouts/layout.h
+  std::string scale_rounding;   // see ScaleRounding in layouts/layout.h
+  uint64_t rounded_scales = 0;  // how many scales have another value than the source's
+  // Of layouts whose form a primitive decides: the form that was written.
+  std::optional<BlockedDesc> weights_desc;
   std::string source_xxh3_128;                // of the source tensors, see SourceHash
   std::map<std::string, TensorRecord> parts;  // by part name
 };
@@ -58,15 +63,20 @@ struct Manifest {
   std::string prepack_version;
   std::string target;
   DType activation_dtype = DType::kBF16;
+  bool exact_scales = false;  // see PackRequest
   std::string source_format;
   std::string source_fingerprint;  // of all tensors of the source
   Json source_quantization_config;
   std::map<std::string, LayoutRecord> layouts;
   std::map<std::string, ModuleRecord> modules;
-  std::map<std::string, std::string> kept;  // module → why it was left as stored
-  std::vector<TensorRecord> tensors;        // passed through bit for bit; ascending by name
-  std::map<std::string, FileRecord> files;  // every file of the folder but the manifest
+  std::map<std::string, std::string> kept;         // module → why it was left as stored
+  std::map<std::string, std::string> dequantized;  // module → why no other layout took it
+  std::vector<TensorRecord> tensors;               // passed through bit for bit; ascending by name
+  std::map<std::string, FileRecord> files;         // every file of the folder but the manifest
 };
+
+// The request that a module was packed by.
+PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record);
 
 // The text of prepack.json. Its last member is the hash of everything before it.
 std::string ManifestText(const Manifest& manifest);

@@ -7,6 +7,7 @@
 #include "container/required_fields.h"
 #include "convert/manifest.h"
 #include "convert/manifest_text.h"
+#include "convert/scheme_json.h"
 #include "io/file.h"
 #include "io/output_folder.h"
 
@@ -76,32 +77,25 @@ Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
   return tensor;
 }
 
-Result<Scheme> ReadScheme(const Json& json, uint64_t k, std::string_view where) {
-  Scheme scheme;
+// The scheme in full, and what repeats some of it for consumers.
+Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where) {
+  const Result<const Json*> numbers = ObjectField(json, "numbers", where);
+  if (!numbers.ok()) return numbers.status();
+  const Result<Scheme> scheme = ReadScheme(**numbers, n, k, where);
+  if (!scheme.ok()) return scheme.status();
   const Result<uint64_t> group_size = UintField(json, "group_size", where);
   if (!group_size.ok()) return group_size.status();
-  const Result<std::string> granularity = StringField(json, "granularity", where);
-  if (!granularity.ok()) return granularity.status();
   const Result<bool> symmetric = BoolField(json, "symmetric", where);
   if (!symmetric.ok()) return symmetric.status();
   const Result<std::string> name = StringField(json, "scheme", where);
   if (!name.ok()) return name.status();
-
-  scheme.group_size = *group_size;
-  scheme.symmetric = *symmetric;
-  const std::optional<Granularity> parsed = GranularityFromName(*granularity);
-  if (parsed != Granularity::kChannel && parsed != Granularity::kGroup) {
-    return Malformed(where, "unknown granularity").Found(*granularity).Expected("channel or group");
+  if (*group_size != scheme->group_size || *symmetric != scheme->symmetric ||
+      *name != SchemeName(*scheme)) {
+    return Malformed(where, "the scheme and its \"numbers\" contradict each other")
+        .Found(*name)
+        .Expected(SchemeName(*scheme));
   }
-  scheme.granularity = *parsed;
-  if (scheme.group_size == 0 || k % scheme.group_size != 0) {
-    return Malformed(where, "the group size does not divide the input channels")
-        .Found(fmt::format("group size {}, K = {}", scheme.group_size, k));
-  }
-  if (SchemeName(scheme) != *name) {
-    return Unsupported(where, "this version does not know the scheme").Found(*name);
-  }
-  return scheme;
+  return *scheme;
 }
 
 Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
@@ -118,12 +112,14 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
   if ((*shape)[0] > kMaxChannels || (*shape)[1] > kMaxChannels) {
     return Malformed(where, "field \"shape\" is out of range");
   }
-  const Result<Scheme> scheme = ReadScheme(json, (*shape)[1], where);
+  const Result<Scheme> scheme = ReadModuleScheme(json, (*shape)[0], (*shape)[1], where);
   if (!scheme.ok()) return scheme.status();
   const Result<DType> scale_dtype = DTypeField(json, "stored_scale_dtype", where);
   if (!scale_dtype.ok()) return scale_dtype.status();
   Result<std::string> rounding = StringField(json, "scale_rounding", where);
   if (!rounding.ok()) return rounding.status();
+  const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
+  if (!rounded.ok()) return rounded.status();
   Result<std::string> source = StringField(json, "source_xxh3_128", where);
   if (!source.ok()) return source.status();
   const Result<const Json*> parts = ObjectField(json, "parts", where);
@@ -135,7 +131,13 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
   module.scheme = *scheme;
   module.stored_scale_dtype = *scale_dtype;
   module.scale_rounding = *std::move(rounding);
+  module.rounded_scales = *rounded;
   module.source_xxh3_128 = *std::move(source);
+  if (const auto desc = json.find("memory_descriptor"); desc != json.end()) {
+    Result<BlockedDesc> read = ReadBlockedDesc(*desc, module.n, module.k, where);
+    if (!read.ok()) return read.status();
+    module.weights_desc = *std::move(read);
+  }
   for (const auto& [name, part] : (*parts)->items()) {
     Result<TensorRecord> record = ReadTensor(part, fmt::format("{}: part {}", where, name));
     if (!record.ok()) return record.status();
@@ -159,6 +161,19 @@ Status ReadLayouts(const Json& json, std::string_view where, Manifest& manifest)
   return {};
 }
 
+// An object of module → sentence.
+Status ReadReasons(const Json& json, std::string_view key, std::string_view where,
+                   std::map<std::string, std::string>& reasons) {
+  const Result<const Json*> object = ObjectField(json, key, where);
+  if (!object.ok()) return object.status();
+  for (const auto& [name, why] : (*object)->items()) {
+    Result<std::string> reason = StringField(**object, name, where);
+    if (!reason.ok()) return reason.status();
+    reasons.emplace(name, *std::move(reason));
+  }
+  return {};
+}
+
 Status ReadModules(const Json& json, std::string_view where, Manifest& manifest) {
   const Result<const Json*> modules = ObjectField(json, "modules", where);
   if (!modules.ok()) return modules.status();
@@ -171,14 +186,8 @@ Status ReadModules(const Json& json, std::string_view where, Manifest& manifest)
     }
     manifest.modules.emplace(name, *std::move(record));
   }
-  const Result<const Json*> kept = ObjectField(json, "kept", where);
-  if (!kept.ok()) return kept.status();
-  for (const auto& [name, why] : (*kept)->items()) {
-    Result<std::string> reason = StringField(**kept, name, where);
-    if (!reason.ok()) return reason.status();
-    manifest.kept.emplace(name, *std::move(reason));
-  }
-  return {};
+  Status status = ReadReasons(json, "kept", where, manifest.kept);
+  return status.ok() ? ReadReasons(json, "dequantized", where, manifest.dequantized) : status;
 }
 
 Status ReadTensorsAndFiles(const Json& json, std::string_view where, Manifest& manifest) {
@@ -241,6 +250,13 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
   if (!target.ok()) return target.status();
   const Result<DType> activation = DTypeField(json, "activation_dtype", where);
   if (!activation.ok()) return activation.status();
+  const Result<std::string> scales = StringField(json, "scales", where);
+  if (!scales.ok()) return scales.status();
+  if (*scales != "exact" && *scales != "runtime") {
+    return Malformed(where, "field \"scales\" is unknown")
+        .Found(*scales)
+        .Expected("exact or runtime");
+  }
   const Result<const Json*> source = ObjectField(json, "source", where);
   if (!source.ok()) return source.status();
   Result<std::string> format = StringField(**source, "format", where);
@@ -253,6 +269,7 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
   manifest.prepack_version = *std::move(tool);
   manifest.target = *std::move(target);
   manifest.activation_dtype = *activation;
+  manifest.exact_scales = *scales == "exact";
   manifest.source_format = *std::move(format);
   manifest.source_fingerprint = *std::move(fingerprint);
   manifest.source_quantization_config = **config;

@@ -4,90 +4,137 @@
 
 #include <algorithm>
 
+#include "convert/small_parts.h"
+#include "layouts/parameters.h"
+#include "layouts/weight_sums.h"
+
 namespace prepack {
 
-uint64_t ScaleRows(const Layout& layout, const PackRequest& request) {
-  constexpr uint64_t kBufferBytes = 1 << 20;
-  const uint64_t multiple = layout.rows_multiple;
-  const uint64_t rows = kBufferBytes / sizeof(float) / request.groups();
-  return std::max(multiple, rows / multiple * multiple);
-}
-
-ModulePacker::ModulePacker(const ModulePlan& module, const PackedModuleOutput& output,
+ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
+                           const PackedModuleOutput& output,
                            std::vector<SafetensorsWriter>& writers, Isa isa)
-    : module_(module),
+    : checkpoint_(checkpoint),
+      module_(module),
       output_(output),
       writers_(writers),
       isa_(isa),
-      panel_(PanelShapeFor(*module.linear, module.chosen->rows_multiple)),
-      scale_rows_(ScaleRows(*module.chosen, module.request)) {}
+      shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
+      grid_(module.request.n, module.request.k, shape_),
+      strip_rows_(StripRows(*module.chosen, module.request)),
+      rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {}
 
-Status ModulePacker::PackCodes(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
-  const Placement placement = module_.chosen->place(module_.request, PartRole::kWeight, n0, rows);
-  buffers.packed.resize(placement.bytes());
-  const uint64_t k = module_.linear->k();
-  for (uint64_t k0 = 0; k0 < k; k0 += panel_.cols) {
-    const PanelRange range{.n0 = n0, .rows = rows, .k0 = k0, .cols = std::min(panel_.cols, k - k0)};
-    buffers.panel.resize(PanelBytes(module_.linear->scheme().code, range));
-    Status status = module_.linear->ReadCodes(range, buffers.panel);
+size_t ModulePacker::strips() const {
+  return static_cast<size_t>(CeilDiv(module_.request.n, strip_rows_));
+}
+
+Status ModulePacker::PackTile(size_t index, PanelBuffers& buffers) const {
+  const QuantizedLinear& weights = module_.weights();
+  const PanelRange tile = grid_.At(index);
+  const Placement placement = module_.chosen->place_weight(module_.request, tile);
+  buffers.packed.resize(PlacedBytes(placement));
+  if (module_.chosen->codes_need_zero_points) {
+    buffers.zero_points.resize(tile.rows * weights.groups());
+    Status status = weights.ReadZeroPoints(tile.n0, tile.rows, buffers.zero_points);
     if (!status.ok()) return status;
-    module_.chosen->pack_codes(module_.request, isa_, {.rows = rows, .k0 = k0, .cols = range.cols},
-                               buffers.panel, buffers.packed);
+  } else {
+    buffers.zero_points.clear();
   }
-  return WritePart(PartRole::kWeight, placement, buffers.packed);
+  Status status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
+    buffers.panel.resize(PanelBytes(weights.scheme().code, panel));
+    Status read = weights.ReadCodes(panel, buffers.panel);
+    if (!read.ok()) return read;
+    module_.chosen->pack_codes({.request = module_.request,
+                                .isa = isa_,
+                                .tile = tile,
+                                .panel = panel,
+                                .zero_points = buffers.zero_points},
+                               buffers.panel, buffers.packed);
+    return {};
+  });
+  return status.ok() ? WritePart(PartRole::kWeight, placement, buffers.packed) : status;
+}
+
+Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
+  const uint64_t n0 = index * strip_rows_;
+  const uint64_t rows = std::min(strip_rows_, module_.request.n - n0);
+  Status status = PackScales(n0, rows, buffers);
+  if (status.ok()) status = PackZeroPoints(n0, rows, buffers);
+  if (status.ok() && HasPart(PartRole::kWeightSum)) status = PackWeightSums(n0, rows, buffers);
+  return status;
 }
 
 Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
-  buffers.scales.resize(rows * module_.linear->groups());
-  Status status = module_.linear->ReadScales(n0, rows, buffers.scales);
-  if (!status.ok()) return status;
+  buffers.scales.resize(rows * module_.weights().groups());
+  Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
+  if (!status.ok() || module_.chosen->scale_form == nullptr) return status;
 
-  const Placement placement = module_.chosen->place(module_.request, PartRole::kScale, n0, rows);
-  buffers.packed.resize(placement.bytes());
+  const Placement placement =
+      module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
+  buffers.packed.resize(PlacedBytes(placement));
   status = module_.chosen->pack_scales(module_.request, rows, buffers.scales, buffers.packed);
   if (!status.ok()) {
     return std::move(status).In(
         fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
   }
-  status = WritePart(PartRole::kScale, placement, buffers.packed);
-  return status.ok() ? PackZeroPoints(n0, rows, buffers) : status;
+  const DType value = module_.chosen->scale_form(module_.request).value;
+  *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
+      buffers.scales, [value](float scale) { return RoundScale(value, scale) != scale; }));
+  return WritePart(PartRole::kScale, placement, buffers.packed);
 }
 
 Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   // Read even where the layout stores none: the reader then checks that a symmetric checkpoint
   // with left-over zero points really is symmetric.
-  buffers.zero_points.resize(rows * module_.linear->groups());
-  Status status = module_.linear->ReadZeroPoints(n0, rows, buffers.zero_points);
+  buffers.zero_points.resize(rows * module_.weights().groups());
+  Status status = module_.weights().ReadZeroPoints(n0, rows, buffers.zero_points);
   if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;
 
   const Placement placement =
-      module_.chosen->place(module_.request, PartRole::kZeroPoint, n0, rows);
-  buffers.packed.resize(placement.bytes());
+      module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
+  buffers.packed.resize(PlacedBytes(placement));
   module_.chosen->pack_zero_points(module_.request, rows, buffers.zero_points, buffers.packed);
   return WritePart(PartRole::kZeroPoint, placement, buffers.packed);
 }
 
-Status ModulePacker::WritePart(PartRole role, const Placement& placement,
-                               std::span<const std::byte> packed) const {
-  for (size_t i = 0; i < module_.parts.size(); ++i) {
-    if (module_.parts[i].role != role) continue;
-    const OutputSlot slot = output_.slots[i];
-    SafetensorsWriter& writer = writers_[slot.shard];
-    if (placement.runs == 1 || placement.stride == placement.run_bytes) {
-      return writer.Write(slot.index, placement.offset, packed);
-    }
-    for (uint64_t run = 0; run < placement.runs; ++run) {
-      Status status = writer.Write(slot.index, placement.offset + run * placement.stride,
-                                   packed.subspan(run * placement.run_bytes, placement.run_bytes));
-      if (!status.ok()) return status;
-    }
+// After PackScales of the same rows.
+Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
+  buffers.sums.resize(rows);
+  Status status = SumSignedCodes(module_.weights(), isa_, n0, rows, buffers.panel, buffers.sums);
+  if (!status.ok()) return status;
+  buffers.packed.resize(rows * sizeof(float));
+  const DType value = module_.chosen->scale_form(module_.request).value;
+  PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);
+  return WritePart(PartRole::kWeightSum,
+                   {{.offset = n0 * sizeof(float), .bytes = rows * sizeof(float)}}, buffers.packed);
+}
+
+Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
+  for (const PartSpec& part : module_.parts) {
+    if (!IsSmallPart(part.role)) continue;
+    Status status = SmallPartBytes(checkpoint_, *module_.linear, part, buffers.packed);
+    if (!status.ok()) return status;
+    status = WritePart(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers.packed);
+    if (!status.ok()) return status;
   }
   return {};
 }
 
-bool ModulePacker::HasPart(PartRole role) const {
-  return std::ranges::any_of(module_.parts,
-                             [role](const PartSpec& part) { return part.role == role; });
+Status ModulePacker::WritePart(PartRole role, const Placement& placement,
+                               std::span<const std::byte> packed) const {
+  const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);
+  const OutputSlot slot = output_.slots[static_cast<size_t>(part - module_.parts.begin())];
+  SafetensorsWriter& writer = writers_[slot.shard];
+  for (const Runs& runs : placement) {
+    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
+    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
+    for (uint64_t offset = runs.offset, left = dense ? 1 : runs.count; left > 0; --left) {
+      Status status = writer.Write(slot.index, offset, packed.first(bytes));
+      if (!status.ok()) return status;
+      packed = packed.subspan(bytes);
+      offset += runs.stride;
+    }
+  }
+  return {};
 }
 
 }  // namespace prepack

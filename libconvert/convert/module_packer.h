@@ -1,62 +1,71 @@
 #ifndef PREPACK_CONVERT_MODULE_PACKER_H_
 #define PREPACK_CONVERT_MODULE_PACKER_H_
 
-// Packs one module strip by strip: from the reader, through the layout, to its place in the output.
+// Packs one module piece by piece: from the reader, through the layout, to its place in the output.
+// Tiles of the weight, strips of scales and zero points, and the small parts are independent.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/isa.h"
 #include "base/status.h"
 #include "canonical/panel_shape.h"
+#include "container/checkpoint.h"
 #include "container/safetensors_writer.h"
 #include "convert/output_shards.h"
 #include "convert/plan.h"
 
 namespace prepack {
 
-// Scratch memory of one thread, reused from strip to strip.
+// Scratch memory of one thread, reused from piece to piece.
 struct PanelBuffers {
   std::vector<std::byte> panel;
   std::vector<std::byte> packed;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
+  std::vector<int32_t> sums;
 };
 
 class ModulePacker {
  public:
   // The arguments must outlive the packer.
-  ModulePacker(const ModulePlan& module, const PackedModuleOutput& output,
-               std::vector<SafetensorsWriter>& writers, Isa isa);
+  ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
+               const PackedModuleOutput& output, std::vector<SafetensorsWriter>& writers, Isa isa);
 
-  uint64_t n() const { return module_.linear->n(); }
-  // Rows to hand to PackCodes and PackScales at a time; only the last call may have fewer.
-  uint64_t code_rows() const { return panel_.rows; }
-  uint64_t scale_rows() const { return scale_rows_; }
+  // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
+  size_t tiles() const { return grid_.size(); }
+  size_t strips() const;
+  // Packs a tile of the weight.
+  Status PackTile(size_t index, PanelBuffers& buffers) const;
+  // Packs the scales, zero points and sums of some output channels.
+  Status PackStrip(size_t index, PanelBuffers& buffers) const;
+  // Packs what is left: bias, order of inputs, static scales of activations.
+  Status PackSmallParts(PanelBuffers& buffers) const;
 
-  // Packs the codes (the scales and zero points) of output channels [n0, n0 + rows). Calls for
-  // different rows may run at the same time, each with its own buffers.
-  Status PackCodes(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
-  Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
+  // Scales that were rounded to another value, once all strips are packed.
+  uint64_t rounded_scales() const { return *rounded_scales_; }
 
  private:
+  Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
+  Status PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status WritePart(PartRole role, const Placement& placement,
                    std::span<const std::byte> packed) const;
-  bool HasPart(PartRole role) const;
+  bool HasPart(PartRole role) const { return FindPart(module_.parts, role) != nullptr; }
 
+  const Checkpoint& checkpoint_;
   const ModulePlan& module_;
   const PackedModuleOutput& output_;
   std::vector<SafetensorsWriter>& writers_;
   Isa isa_;
-  PanelShape panel_;
-  uint64_t scale_rows_;
+  TileShape shape_;
+  TileGrid grid_;
+  uint64_t strip_rows_;
+  std::unique_ptr<std::atomic<uint64_t>> rounded_scales_;
 };
-
-// Rows of scales [rows, G] to handle at a time, a multiple of the layout's rows_multiple: about 1
-// MiB of f32, so that the runs that a transposing layout writes are long.
-uint64_t ScaleRows(const Layout& layout, const PackRequest& request);
 
 }  // namespace prepack
 

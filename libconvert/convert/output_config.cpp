@@ -7,13 +7,15 @@
 namespace prepack {
 namespace {
 
+bool IsPerGroup(const Scheme& scheme) {
+  return scheme.granularity == Granularity::kGroup || scheme.granularity == Granularity::kBlock;
+}
+
 Json Summary(const ModuleRecord& module) {
   return {{"layout", module.layout},
           {"scheme", SchemeName(module.scheme)},
           {"bits", module.scheme.bits},
-          {"group_size", module.scheme.granularity == Granularity::kChannel
-                             ? Json(-1)
-                             : Json(module.scheme.group_size)},
+          {"group_size", IsPerGroup(module.scheme) ? Json(module.scheme.group_size) : Json(-1)},
           {"symmetric", module.scheme.symmetric}};
 }
 

@@ -21,15 +21,15 @@ struct Unit {
 
 std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& plan) {
   std::vector<Unit> units;
-  std::set<std::string_view> consumed;
+  std::set<std::string> consumed;
   for (size_t i = 0; i < plan.modules.size(); ++i) {
     const ModulePlan& module = plan.modules[i];
     if (module.chosen == nullptr) continue;
     Unit unit{.place = {SIZE_MAX, UINT64_MAX}, .module = &module, .module_index = i};
-    for (const std::string& name : module.linear->source_tensors()) {
-      consumed.insert(name);
+    for (std::string& name : module.ReplacedTensors()) {
       const StoredTensor* tensor = checkpoint.Find(name);
       if (tensor != nullptr) unit.place = std::min(unit.place, {tensor->file, tensor->offset});
+      consumed.insert(std::move(name));
     }
     units.push_back(unit);
   }

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/checked.h"
 #include "base/suggest.h"
+#include "canonical/dequantized_linear.h"
 
 namespace prepack {
 namespace {
@@ -31,8 +31,53 @@ std::optional<DType> BiasDType(const Checkpoint& checkpoint, const std::string& 
   return bias == nullptr ? std::nullopt : std::optional<DType>(bias->dtype);
 }
 
-ModulePlan PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                      const Plan& plan) {
+// Asks the layouts of the target in their order; the first that takes the module is chosen.
+void ChooseLayout(const Target& target, ModulePlan& module) {
+  for (const Layout* layout : LayoutsOfTarget(target.id)) {
+    if (!layout->offered) continue;
+    const bool for_floats = layout->for_dequantized;
+    if (for_floats != (module.dequantized != nullptr)) continue;
+    module.candidates.push_back({layout, layout->eligible(module.request)});
+    if (module.chosen == nullptr && module.candidates.back().verdict.ok) module.chosen = layout;
+  }
+}
+
+// The module as bf16, for the layouts that take that.
+void Dequantize(const Target& target, ModulePlan& module) {
+  module.dequantized = Dequantized(*module.linear);
+  module.request.scheme = module.dequantized->scheme();
+  module.request.reordered = false;
+  ChooseLayout(target, module);
+}
+
+// Where the kernels compute something else than the checkpoint says.
+std::string NoteOf(const ModulePlan& module) {
+  const ActivationScheme& stored = module.linear->scheme().activations;
+  const ActivationScheme& wanted = module.request.scheme.activations;
+  if (module.chosen == nullptr || stored == wanted) return "";
+  return fmt::format("the checkpoint says activations: {}; here: {}", DescribeActivations(stored),
+                     DescribeActivations(wanted));
+}
+
+void CountBytes(const Checkpoint& checkpoint, ModulePlan& module) {
+  module.source_bytes = module.linear->source_bytes();
+  module.packed_bytes = module.source_bytes;
+  if (module.chosen == nullptr) return;
+  module.parts = module.chosen->parts(module.request);
+  const StoredTensor* bias = checkpoint.Find(module.linear->module() + ".bias");
+  if (bias != nullptr) module.source_bytes += bias->bytes;
+  module.packed_bytes = 0;
+  for (const PartSpec& part : module.parts) {
+    module.packed_bytes += TensorBytes(part.dtype, part.shape).value_or(0);
+  }
+}
+
+Result<ModulePlan> PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                              const Plan& plan, const PlanOptions& options,
+                              SchemeChooser& schemes) {
+  const Result<ActivationScheme> activations =
+      schemes.ActivationsOf(linear.module(), linear.scheme());
+  if (!activations.ok()) return activations.status();
   ModulePlan module;
   module.linear = &linear;
   module.request = {.scheme = linear.scheme(),
@@ -41,19 +86,30 @@ ModulePlan PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linea
                     .activation_dtype = plan.activation_dtype,
                     .stored_scale_dtype = linear.stored_scale_dtype(),
                     .bias_dtype = BiasDType(checkpoint, linear.module()),
-                    .reordered = !linear.k_order().empty()};
-  module.packed_bytes = linear.source_bytes();
-  for (const Layout* layout : LayoutsOfTarget(plan.target->id)) {
-    module.candidates.push_back({layout, layout->eligible(module.request)});
-    if (module.chosen != nullptr || !module.candidates.back().verdict.ok) continue;
-    module.chosen = layout;
-    module.parts = layout->parts(module.request);
-    module.packed_bytes = 0;
-    for (const PartSpec& part : module.parts) {
-      module.packed_bytes += TensorBytes(part.dtype, part.shape).value_or(0);
-    }
+                    .reordered = !linear.k_order().empty(),
+                    .exact_scales = options.exact_scales};
+  module.request.scheme.activations = *activations;
+  ChooseLayout(*plan.target, module);
+  if (module.chosen == nullptr && options.fallback == Fallback::kDequantize) {
+    Dequantize(*plan.target, module);
   }
+  module.note = NoteOf(module);
+  CountBytes(checkpoint, module);
   return module;
+}
+
+// What one thread needs for a tile and for a strip of the module.
+uint64_t ThreadMemory(const ModulePlan& module) {
+  const QuantizedLinear& weights = module.weights();
+  const TileShape shape = TileShapeFor(weights, module.chosen->cut(module.request));
+  const PanelRange tile = TileGrid(weights.n(), weights.k(), shape).At(0);
+  const uint64_t panel = shape.panel_rows * PanelRowBytes(weights.scheme().code, shape.panel_cols);
+  uint64_t bytes = panel + PlacedBytes(module.chosen->place_weight(module.request, tile));
+  const uint64_t strip = std::min(StripRows(*module.chosen, module.request), weights.n());
+  bytes += strip * weights.groups() * (sizeof(float) + sizeof(uint8_t));
+  // Dequantizing holds whole rows of codes and floats.
+  if (module.dequantized) bytes += shape.panel_rows * weights.k() * (sizeof(float) + 1);
+  return bytes;
 }
 
 Result<const Target*> TargetOrError(const std::string& id) {
@@ -68,9 +124,16 @@ Result<const Target*> TargetOrError(const std::string& id) {
 
 }  // namespace
 
-std::string ModulePlan::WhyKept() const {
+std::vector<std::string> ModulePlan::ReplacedTensors() const {
+  std::vector<std::string> names = linear->source_tensors();
+  if (request.bias_dtype) names.push_back(linear->module() + ".bias");
+  return names;
+}
+
+std::string ModulePlan::WhyRejected() const {
   std::vector<std::string> reasons;
   for (const Candidate& candidate : candidates) {
+    if (candidate.verdict.ok) continue;
     reasons.push_back(fmt::format("{}: {}", candidate.layout->id, candidate.verdict.reason));
   }
   return fmt::format("{}", fmt::join(reasons, "; "));
@@ -81,41 +144,63 @@ size_t Plan::PackedModules() const {
       std::ranges::count_if(modules, [](const ModulePlan& m) { return m.chosen != nullptr; }));
 }
 
+uint64_t Plan::PeakMemory(unsigned threads) const {
+  uint64_t largest = 0;
+  for (const ModulePlan& module : modules) {
+    if (module.chosen != nullptr) largest = std::max(largest, ThreadMemory(module));
+  }
+  return threads * largest;
+}
+
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options) {
   Result<const Target*> target = TargetOrError(options.target);
   if (!target.ok()) return target.status();
+  Result<SchemeChooser> schemes = SchemeChooser::Make(options.schemes);
+  if (!schemes.ok()) return schemes.status();
 
   Plan plan;
   plan.target = *target;
+  plan.fallback = options.fallback;
   plan.activation_dtype =
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
   for (const auto& linear : model.modules) {
-    ModulePlan module = PlanModule(checkpoint, *linear, plan);
-    plan.output_bytes += module.packed_bytes - linear->source_bytes();
-    plan.modules.push_back(std::move(module));
+    Result<ModulePlan> module = PlanModule(checkpoint, *linear, plan, options, *schemes);
+    if (!module.ok()) return module.status();
+    plan.output_bytes += module->packed_bytes - module->source_bytes;
+    plan.modules.push_back(*std::move(module));
   }
+  if (Status status = schemes->CheckAllWereUsed(); !status.ok()) return status;
   return plan;
 }
 
-Status CheckPlan(const Plan& plan, Fallback fallback) {
+Status CheckPlan(const Plan& plan) {
   if (plan.modules.empty()) {
     return Unsupported("", "the checkpoint has no quantized module: there is nothing to pack");
   }
   const bool nothing_packed = plan.PackedModules() == 0;
-  if (!nothing_packed && fallback == Fallback::kKeep) return {};
+  if (!nothing_packed && plan.fallback != Fallback::kError) return {};
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen != nullptr) continue;
     return Unsupported(fmt::format("module {}", module.linear->module()),
                        fmt::format("no layout of {} takes {}: {}", plan.target->id,
                                    nothing_packed ? "any module of this checkpoint" : "it",
-                                   module.WhyKept()))
-        .Hint(nothing_packed ? "`prepack targets` lists what each layout takes"
-                             : "--fallback keep leaves such modules as they are stored");
+                                   module.WhyRejected()))
+        .Hint(nothing_packed
+                  ? "`prepack targets` lists what each layout takes; --fallback dequantize makes "
+                    "bf16 of what none does"
+                  : "--fallback keep leaves such modules as they are stored, --fallback dequantize "
+                    "makes bf16 of them");
   }
   return {};
+}
+
+std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,
+                                             const std::string& format) {
+  return RuntimeChoices(plan.target->id, format, module.linear->scheme(), plan.activation_dtype,
+                        !module.linear->k_order().empty());
 }
 
 std::optional<DType> ActivationDTypeFromName(std::string_view name) {

@@ -5,6 +5,7 @@
 // headers only. `prepack plan` shows it, and convert carries out the same object.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,21 +13,28 @@
 
 #include "base/result.h"
 #include "container/checkpoint.h"
+#include "convert/scheme_choice.h"
 #include "formats/format.h"
+#include "layouts/runtime_choice.h"
 #include "layouts/table.h"
 
 namespace prepack {
 
 // What happens to a module that no layout of the target takes.
 enum class Fallback : uint8_t {
-  kKeep,   // it stays as stored, and the manifest says why
-  kError,  // the conversion is refused
+  kKeep,        // it stays as stored, and the manifest says why
+  kDequantize,  // it becomes bf16, packed where the target has a layout for that
+  kError,       // the conversion is refused
 };
 
 struct PlanOptions {
   std::string target;
   // Dtype of activations at run time; none: what config.json says, else bf16.
-  std::optional<DType> activation_dtype;
+  std::optional<DType> activation_dtype = {};
+  std::vector<SchemeChoice> schemes = {};
+  Fallback fallback = Fallback::kKeep;
+  // Scales as exact as a part can hold them, not as the runtime itself would hold them.
+  bool exact_scales = false;
 };
 
 // One layout of the target, and whether it takes the module.
@@ -37,32 +45,50 @@ struct Candidate {
 
 struct ModulePlan {
   const QuantizedLinear* linear = nullptr;
+  // What is packed, where that is not `linear` itself: the module dequantized.
+  std::unique_ptr<QuantizedLinear> dequantized;
   PackRequest request;
   std::vector<Candidate> candidates;  // in order of preference
   const Layout* chosen = nullptr;     // the first eligible candidate; null: kept as stored
   std::vector<PartSpec> parts;        // of the chosen layout
-  uint64_t packed_bytes = 0;          // of all parts; source_bytes() when kept
+  // Of the module's tensors, with its bias where that becomes a part.
+  uint64_t source_bytes = 0;
+  uint64_t packed_bytes = 0;  // of all parts; source_bytes when kept
+  std::string note;           // where what is computed differs from what the checkpoint says
 
-  // Why nothing was chosen: the reasons of all candidates in one line.
-  std::string WhyKept() const;
+  const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
+  // The tensors of the source that the packed module replaces.
+  std::vector<std::string> ReplacedTensors() const;
+  // Why nothing was chosen, or why the module was dequantized: the reasons of all candidates that
+  // were rejected, in one line.
+  std::string WhyRejected() const;
 };
 
 struct Plan {
   const Target* target = nullptr;
   DType activation_dtype = DType::kBF16;
+  Fallback fallback = Fallback::kKeep;
   std::vector<ModulePlan> modules;  // ascending by module name
   uint64_t source_bytes = 0;        // all tensors of the source
   uint64_t output_bytes = 0;        // all tensors of the output
 
   size_t PackedModules() const;
+  // Anonymous memory that a conversion on `threads` threads needs for its buffers at most, the page
+  // cache not counted.
+  uint64_t PeakMemory(unsigned threads) const;
 };
 
-// kUsage for an unknown target. A plan in which nothing can be packed is still a plan.
+// kUsage for an unknown target or a --scheme that is for no module. A plan in which nothing can be
+// packed is still a plan.
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options);
 // May the plan be carried out? kUnsupported when no module has a layout, or when one has none and
 // the fallback is kError.
-Status CheckPlan(const Plan& plan, Fallback fallback);
+Status CheckPlan(const Plan& plan);
+
+// What the runtime of the target would do with the module as it is stored.
+std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,
+                                             const std::string& format);
 
 // "bf16", "f16", "f32" as on the command line.
 std::optional<DType> ActivationDTypeFromName(std::string_view name);

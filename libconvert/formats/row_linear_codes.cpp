@@ -127,6 +127,7 @@ Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) c
     }
     case CodeType::kS8:
     case CodeType::kU4:
+    case CodeType::kBF16:  // no format stores it
       break;
   }
   return {};

@@ -11,7 +11,7 @@
 
 namespace prepack {
 
-// Packs the probe module in every variant that the layout takes (symmetric and asymmetric, bf16 and
+// Packs a probe module in every variant that the layout takes (all schemes of probes.h; bf16 and
 // f16 activations; N = 96, K = 160, groups of 32; zero points 0 and 15 among them; scales that need
 // rounding) and hashes name, dtype, shape and bytes of each part.
 std::string PackingFingerprint(const Layout& layout, Isa isa);

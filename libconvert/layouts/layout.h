@@ -5,14 +5,14 @@
 // closed form, and one row in the table (table.h) that plan, convert, verify, `prepack targets`,
 // tests, benchmarks and docs all use. The bytes of a layout never change under one (id, version).
 //
-// Packing goes strip by strip: some output channels, all input channels. A layout says where the
-// packed bytes of a strip lie in each part: as `runs` runs of `run_bytes` bytes, `stride` apart.
-// Strips are independent, so any thread can pack any of them. The codes of a strip come in panels,
-// one or several along K (canonical/panel_shape.h). Unpacking is the exact inverse.
+// Weights are packed tile by tile: some output channels by all input channels, or all output
+// channels by some input channels where the packed form puts those side by side. A layout says
+// where the packed bytes of a tile lie in the part. Tiles are independent, so any thread can pack
+// any of them. The codes of a tile come in panels (canonical/panel_shape.h), in ascending order.
+// Scales and zero points go by strips of output channels. Unpacking is the exact inverse.
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,19 +24,25 @@
 #include "base/isa.h"
 #include "base/result.h"
 #include "canonical/panel.h"
+#include "canonical/panel_shape.h"
 #include "canonical/scheme.h"
+#include "layouts/blocked_desc.h"
 
 namespace prepack {
 
 // The module to be packed and what the user wants of it.
 struct PackRequest {
-  Scheme scheme;
+  Scheme scheme;  // of the weights as stored, and of the activations as the kernel is to have them
   uint64_t n = 0;
   uint64_t k = 0;
   DType activation_dtype = DType::kBF16;  // dtype of x and y at run time
   DType stored_scale_dtype = DType::kBF16;
-  std::optional<DType> bias_dtype;  // none: the module has no bias
-  bool reordered = false;           // the module has a k_order
+  std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
+  bool reordered = false;  // the module has a k_order, which the consumer applies to x
+  // Scales as exact as a part can hold them; else as the runtime itself would hold them.
+  bool exact_scales = false;
+  // Of layouts whose form a primitive decides: what it asked for. None: the layout's default.
+  std::optional<BlockedDesc> weights_desc = {};
 
   uint64_t groups() const { return CeilDiv(k, scheme.group_size); }
 };
@@ -51,7 +57,36 @@ struct Eligibility {
   static Eligibility No(std::string why) { return {false, std::move(why)}; }
 };
 
-enum class PartRole : uint8_t { kWeight, kScale, kZeroPoint };
+enum class PartRole : uint8_t {
+  kWeight,
+  kScale,
+  kZeroPoint,
+  // The same in every layout that has them:
+  kWeightSum,       // f32 [N]: (sum of the codes of a channel) · scale, for asymmetric activations
+  kInputScale,      // f32 [1], of static activations
+  kInputZeroPoint,  // i32 [1], of static asymmetric activations
+  kInputOrder,      // i32 [K]: the consumer multiplies with x[input_order[j]] in place of x[j]
+  kBias,            // [N]
+};
+
+// How a part goes together with that of a module beside it (the rows of q, k and v; the halves of a
+// tensor-parallel module): seen as an array of shape `view`, it is cut along one axis.
+struct Division {
+  enum class Kind : uint8_t {
+    kAlong,  // along `axis`: `unit` channels take one or several indices of it
+    kWhole,  // each piece holds all of it
+    kNever,  // the pieces are not in it
+  };
+  Kind kind = Kind::kNever;
+  size_t axis = 0;
+  uint64_t unit = 1;
+
+  static constexpr Division Along(size_t axis, uint64_t unit) {
+    return {.kind = Kind::kAlong, .axis = axis, .unit = unit};
+  }
+  static constexpr Division Whole() { return {.kind = Kind::kWhole}; }
+  static constexpr Division Never() { return {}; }
+};
 
 // One tensor of a packed module. It is stored as "MODULE." + name.
 struct PartSpec {
@@ -59,73 +94,119 @@ struct PartSpec {
   std::string_view name;
   DType dtype = DType::kU8;
   std::vector<uint64_t> shape;
+  Division by_outputs = Division::Never();  // pieces of N; Never: none without packing again
+  Division by_inputs = Division::Never();   // pieces of K
+  std::vector<uint64_t> view = {};          // of the divisions; empty: the shape
 };
 
-// Where the packed bytes of a strip lie inside a part: run r covers bytes
-// [offset + r · stride, + run_bytes). The packed buffer of a strip holds the runs back to back.
-struct Placement {
+// Packed bytes that lie side by side at regular distances: run i covers bytes
+// [offset + i · stride, + bytes) of a part.
+struct Runs {
   uint64_t offset = 0;
-  uint64_t run_bytes = 0;
-  uint64_t runs = 1;
-  uint64_t stride = 0;  // 0 when runs == 1
+  uint64_t bytes = 0;
+  uint64_t count = 1;
+  uint64_t stride = 0;  // 0 when count == 1
 
-  uint64_t bytes() const { return run_bytes * runs; }
+  friend bool operator==(const Runs&, const Runs&) = default;
 };
 
-// The piece of a strip that is packed at a time: all of its rows by input channels [k0, k0 + cols).
-// k0 is a multiple of kPanelColsMultiple, and so is cols unless it reaches the end of K.
-struct StripPanel {
-  uint64_t rows = 0;
-  uint64_t k0 = 0;
-  uint64_t cols = 0;
+// Where the packed bytes of a tile or strip lie inside a part. The packed buffer holds the runs
+// back to back, in this order.
+using Placement = std::vector<Runs>;
+
+uint64_t PlacedBytes(const Placement& placement);
+
+// Scales are rounded to nearest even to what `value` holds and stored as `part`.
+struct ScaleForm {
+  DType value = DType::kF32;
+  DType part = DType::kF32;
+};
+
+// One call of pack_codes or unpack_codes.
+struct PackJob {
+  const PackRequest& request;
+  Isa isa;
+  PanelRange tile;   // what `packed` holds
+  PanelRange panel;  // the piece of it that `codes` holds
+  // [tile.rows, G]; given to layouts with codes_need_zero_points, else empty.
+  std::span<const uint8_t> zero_points = {};
 };
 
 struct Layout {
-  std::string_view id;           // "vllm-cpu/wna16"
-  uint32_t version = 1;          // goes up when the bytes change
-  std::string_view target;       // "vllm-cpu"
-  std::string_view consumer;     // the op that reads the bytes
-  std::string_view mirrors;      // project, version and files that define the layout
-  std::string_view schemes;      // for people: "w4a16 symmetric and asymmetric"
-  std::string_view constraints;  // for people, one line
-  std::string_view isa;          // what the consumer's kernel needs at run time
-  std::string_view fingerprint;  // xxh3-128 of the packed probe module, see fingerprint.h
+  std::string_view id = {};           // "vllm-cpu/wna16"
+  uint32_t version = 1;               // goes up when the bytes change
+  std::string_view target = {};       // "vllm-cpu"; kAnyTarget: of every target
+  std::string_view consumer = {};     // the op that reads the bytes
+  std::string_view mirrors = {};      // project, version and files that define the layout
+  std::string_view schemes = {};      // for people: "w4a16 symmetric and asymmetric"
+  std::string_view constraints = {};  // for people, one line
+  std::string_view isa = {};          // what the consumer's kernel needs at run time
+  std::string_view address = {};      // the closed form of weight_bit, for people
+  std::string_view notes = {};        // what else a user must know; may be empty
+  std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h
+  bool offered = true;                // false: known, tested and documented, but never chosen
+  bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
 
   // May this module be packed? Reads nothing but the request.
-  Eligibility (*eligible)(const PackRequest& request);
+  Eligibility (*eligible)(const PackRequest& request) = nullptr;
   // The tensors of the packed module. Like all functions below, requires eligible(request).ok.
-  std::vector<PartSpec> (*parts)(const PackRequest& request);
-  // Strips begin at multiples of this many output channels.
-  uint64_t rows_multiple;
-  // Where rows [n0, n0 + rows) of a part go. n0 is a multiple of rows_multiple.
-  Placement (*place)(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows);
+  std::vector<PartSpec> (*parts)(const PackRequest& request) = nullptr;
+  // How the weight is cut into tiles, see canonical/panel_shape.h.
+  TileCut (*cut)(const PackRequest& request) = nullptr;
+  // The closed form: the first bit of weight (n, k) in the weight part.
+  uint64_t (*weight_bit)(const PackRequest& request, uint64_t n, uint64_t k) = nullptr;
+  // Where a tile of the weight goes. Besides the tiles of cut(), every strip of whole output
+  // channels (n0 and, but for the last, rows a multiple of cut().rows) is a tile.
+  Placement (*place_weight)(const PackRequest& request, const PanelRange& tile) = nullptr;
+  // Where rows [n0, n0 + rows) of scales or zero points go; n0 and, but for the last strip, rows
+  // are multiples of cut().strip_rows.
+  Placement (*place_rows)(const PackRequest& request, PartRole role, uint64_t n0,
+                          uint64_t rows) = nullptr;
 
-  // Packs a panel of codes (PanelBytes bytes) into its place in the strip (place().bytes() bytes).
-  // unpack_codes is the inverse. The panels of a strip together write every byte of it.
-  void (*pack_codes)(const PackRequest& request, Isa isa, const StripPanel& range,
-                     std::span<const std::byte> panel, std::span<std::byte> packed);
-  void (*unpack_codes)(const PackRequest& request, Isa isa, const StripPanel& range,
-                       std::span<const std::byte> packed, std::span<std::byte> panel);
+  bool codes_need_zero_points = false;
+  // Does the weight hold more than the codes: sums, padding?
+  bool weight_has_extras = false;
+  // Packs a panel of codes (PanelBytes bytes) into its place in the packed tile. The panels of a
+  // tile come in ascending order, first along N, then along K, and together write every byte of it.
+  // unpack_codes is the inverse, for any panel.
+  void (*pack_codes)(const PackJob& job, std::span<const std::byte> codes,
+                     std::span<std::byte> packed) = nullptr;
+  void (*unpack_codes)(const PackJob& job, std::span<const std::byte> packed,
+                       std::span<std::byte> codes) = nullptr;
 
-  // Packs scales [rows, G] f32 in the layout's scale dtype, rounded to nearest even, and back.
-  // A finite scale that would become infinite or zero is kUnsupported; the message has its place
-  // (counted from the start of the panel) and its value.
+  // How scales are stored; null, like the next two, when the layout has none.
+  ScaleForm (*scale_form)(const PackRequest& request) = nullptr;
+  // Packs scales [rows, G] f32 of a strip, rounded as scale_form() says, and back. A finite scale
+  // that would become infinite or zero is kUnsupported; the message has its place (counted from the
+  // start of the strip) and its value.
   Status (*pack_scales)(const PackRequest& request, uint64_t rows, std::span<const float> scales,
-                        std::span<std::byte> packed);
+                        std::span<std::byte> packed) = nullptr;
   void (*unpack_scales)(const PackRequest& request, uint64_t rows,
-                        std::span<const std::byte> packed, std::span<float> scales);
+                        std::span<const std::byte> packed, std::span<float> scales) = nullptr;
 
   // Packs zero points [rows, G] u8 and back. Called only when parts() lists a zero point.
   void (*pack_zero_points)(const PackRequest& request, uint64_t rows,
-                           std::span<const uint8_t> zero_points, std::span<std::byte> packed);
+                           std::span<const uint8_t> zero_points,
+                           std::span<std::byte> packed) = nullptr;
   void (*unpack_zero_points)(const PackRequest& request, uint64_t rows,
-                             std::span<const std::byte> packed, std::span<uint8_t> zero_points);
+                             std::span<const std::byte> packed,
+                             std::span<uint8_t> zero_points) = nullptr;
 };
 
-// The dtype that the scales are stored in by this layout for this request.
-DType ScaleDType(const Layout& layout, const PackRequest& request);
+inline constexpr std::string_view kAnyTarget = "*";
+
+// What all layouts add to their own parts: bias (in `bias_dtype`), and the order of inputs.
+void AppendCommonParts(const PackRequest& request, DType bias_dtype, std::vector<PartSpec>& parts);
+
+// The part of that role, or nullptr.
+const PartSpec* FindPart(const std::vector<PartSpec>& parts, PartRole role);
+
+// Rows of scales [rows, G] to handle at a time, a multiple of the layout's strip_rows: about 1 MiB
+// of f32, so that the runs that a transposing layout writes are long.
+uint64_t StripRows(const Layout& layout, const PackRequest& request);
+
 // "none" when the stored scales fit without rounding, else e.g. "F32 to BF16, nearest even".
-std::string ScaleRounding(DType stored, DType packed);
+std::string ScaleRounding(const Layout& layout, const PackRequest& request);
 
 }  // namespace prepack
 

@@ -17,8 +17,44 @@ std::string Names(std::initializer_list<DType> dtypes) {
   return text;
 }
 
-bool Contains(std::initializer_list<DType> dtypes, DType dtype) {
-  return std::ranges::find(dtypes, dtype) != dtypes.end();
+// "the codes have 3 bits", "the weights are FP8".
+std::string DescribeCodes(const Scheme& scheme) {
+  switch (scheme.code) {
+    case CodeType::kF8E4M3:
+      return "the weights are FP8";
+    case CodeType::kBF16:
+      return "the weights are dequantized";
+    case CodeType::kS8:
+      return fmt::format("the codes are signed and have {} bits", scheme.bits);
+    case CodeType::kU4:
+    case CodeType::kU8:
+      break;
+  }
+  return fmt::format("the codes have {} bit{}", scheme.bits, scheme.bits == 1 ? "" : "s");
+}
+
+Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
+                     std::string_view wanted) {
+  if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("{}: the kernel reads {}", DescribeCodes(request.scheme), wanted));
+}
+
+std::string DescribeWanted(const ActivationScheme& activations) {
+  if (activations.type == ActivationType::kNone) return "activations are not quantized";
+  return fmt::format("activations are {}", DescribeActivations(activations));
+}
+
+bool IsInt8(const ActivationScheme& activations) {
+  return activations.type == ActivationType::kInt && activations.bits == 8;
+}
+
+bool IsPerToken(const ActivationScheme& activations) {
+  return activations.dynamic && activations.granularity == ActivationGranularity::kToken;
+}
+
+bool IsStaticTensor(const ActivationScheme& activations) {
+  return !activations.dynamic && activations.granularity == ActivationGranularity::kTensor;
 }
 
 }  // namespace
@@ -31,18 +67,53 @@ Eligibility AllOf(std::initializer_list<Eligibility> verdicts) {
 }
 
 Eligibility FourBitCodes(const PackRequest& request) {
-  const Scheme& scheme = request.scheme;
-  if (scheme.code == CodeType::kU4 && scheme.bits == 4) return Eligibility::Yes();
-  if (scheme.code == CodeType::kF8E4M3) {
-    return Eligibility::No("the weights are FP8: the kernel reads 4-bit codes");
-  }
-  return Eligibility::No(fmt::format("the codes have {} bit{}: the kernel reads 4-bit codes",
-                                     scheme.bits, scheme.bits == 1 ? "" : "s"));
+  return CodesAre(request, CodeType::kU4, 4, "4-bit codes");
 }
 
-Eligibility NoActivationQuantization(const PackRequest& request) {
-  if (request.scheme.activations.type == ActivationType::kNone) return Eligibility::Yes();
-  return Eligibility::No("the checkpoint quantizes activations: the kernel takes them in 16 bits");
+Eligibility SignedByteCodes(const PackRequest& request) {
+  return CodesAre(request, CodeType::kS8, 8, "signed 8-bit codes");
+}
+
+Eligibility Fp8Codes(const PackRequest& request) {
+  return CodesAre(request, CodeType::kF8E4M3, 8, "FP8 (e4m3) weights");
+}
+
+Eligibility DequantizedWeights(const PackRequest& request) {
+  return CodesAre(request, CodeType::kBF16, 16,
+                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)");
+}
+
+Eligibility SymmetricWeights(const PackRequest& request) {
+  if (request.scheme.symmetric) return Eligibility::Yes();
+  return Eligibility::No("the weights have zero points: the kernel takes symmetric weights only");
+}
+
+Eligibility WideActivations(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (activations.type == ActivationType::kNone) return Eligibility::Yes();
+  return Eligibility::No(fmt::format("{}: the kernel takes them in 16 bits (--scheme chooses)",
+                                     DescribeWanted(activations)));
+}
+
+Eligibility DynamicInt8Activations(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (IsInt8(activations) && IsPerToken(activations) && activations.symmetric) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(fmt::format(
+      "{}: the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme chooses)",
+      DescribeWanted(activations)));
+}
+
+Eligibility Int8Activations(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (IsInt8(activations) && (IsPerToken(activations) || IsStaticTensor(activations))) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(
+      fmt::format("{}: the kernel takes 8-bit int per token dynamic, or per tensor static "
+                  "(--scheme chooses)",
+                  DescribeWanted(activations)));
 }
 
 Eligibility ScalesPerChannelOrGroup(const PackRequest& request) {
@@ -55,10 +126,12 @@ Eligibility ScalesPerChannelOrGroup(const PackRequest& request) {
       GranularityName(granularity)));
 }
 
-Eligibility NaturalInputOrder(const PackRequest& request) {
-  if (!request.reordered) return Eligibility::Yes();
+Eligibility ScalesPerChannelOrTensor(const PackRequest& request) {
+  const uint64_t groups = request.groups();
+  if (groups == 1 && request.scheme.granularity != Granularity::kBlock) return Eligibility::Yes();
   return Eligibility::No(
-      "the checkpoint reorders input channels (act-order): the kernel takes groups of neighbours");
+      fmt::format("the scales are per {}, {} along K: the kernel takes one per output channel",
+                  GranularityName(request.scheme.granularity), groups));
 }
 
 Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std::string_view why) {
@@ -69,23 +142,36 @@ Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std
 
 Eligibility GroupsDivideK(const PackRequest& request) {
   if (request.k % request.scheme.group_size == 0) return Eligibility::Yes();
-  return Eligibility::No(
-      fmt::format("groups of {} do not divide K = {}: the kernel takes K / G as "
-                  "the group size",
-                  request.scheme.group_size, request.k));
+  return Eligibility::No(fmt::format(
+      "groups of {} do not divide K = {}: the kernel takes K / G as the group size, so that the "
+      "consumer would load it and multiply with the wrong scales",
+      request.scheme.group_size, request.k));
+}
+
+Eligibility GroupsOfFours(const PackRequest& request) {
+  return MultipleOf("the group size", request.scheme.group_size, 4,
+                    "the kernel multiplies four input channels at a time, so that the consumer "
+                    "would load it and compute garbage");
 }
 
 Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<DType> allowed) {
-  if (Contains(allowed, request.activation_dtype)) return Eligibility::Yes();
+  if (std::ranges::find(allowed, request.activation_dtype) != allowed.end()) {
+    return Eligibility::Yes();
+  }
   return Eligibility::No(
       fmt::format("activations are {}: the kernel takes {} only (--dtype chooses)",
                   DTypeName(request.activation_dtype), Names(allowed)));
 }
 
-Eligibility BiasOneOf(const PackRequest& request, std::initializer_list<DType> allowed) {
-  if (!request.bias_dtype || Contains(allowed, *request.bias_dtype)) return Eligibility::Yes();
-  return Eligibility::No(fmt::format("the bias is {}: the kernel takes {} only",
-                                     DTypeName(*request.bias_dtype), Names(allowed)));
+Eligibility BiasIsFloat(const PackRequest& request) {
+  if (!request.bias_dtype) return Eligibility::Yes();
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    if (*request.bias_dtype == dtype) return Eligibility::Yes();
+  }
+  return Eligibility::No(
+      fmt::format("the bias is {}: it cannot be converted to what the kernel "
+                  "takes",
+                  DTypeName(*request.bias_dtype)));
 }
 
 }  // namespace prepack

@@ -2,6 +2,8 @@
 #define PREPACK_LAYOUTS_RULES_H_
 
 // Eligibility rules that several layouts share. Each gives a sentence with numbers, or nothing.
+// Where a rule is stricter than the consumer's own check, the sentence says what the consumer would
+// do with such a module.
 
 #include <cstdint>
 #include <initializer_list>
@@ -14,18 +16,31 @@ namespace prepack {
 // The first of the verdicts that is a no, else yes.
 Eligibility AllOf(std::initializer_list<Eligibility> verdicts);
 
+// What the codes are.
 Eligibility FourBitCodes(const PackRequest& request);
-Eligibility NoActivationQuantization(const PackRequest& request);
+Eligibility SignedByteCodes(const PackRequest& request);
+Eligibility Fp8Codes(const PackRequest& request);
+Eligibility DequantizedWeights(const PackRequest& request);
+Eligibility SymmetricWeights(const PackRequest& request);
+
+// What the activations are multiplied as.
+Eligibility WideActivations(const PackRequest& request);         // not quantized
+Eligibility DynamicInt8Activations(const PackRequest& request);  // per token, symmetric
+Eligibility Int8Activations(const PackRequest& request);         // per token or static per tensor
+
 // One scale per output channel, or per output channel and group.
 Eligibility ScalesPerChannelOrGroup(const PackRequest& request);
-// The groups of the checkpoint lie over its input channels in their natural order.
-Eligibility NaturalInputOrder(const PackRequest& request);
+// One scale per output channel, or for all.
+Eligibility ScalesPerChannelOrTensor(const PackRequest& request);
+
 // "N = 7 is not a multiple of 32: the kernel works on …". `why` follows the colon.
 Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std::string_view why);
 Eligibility GroupsDivideK(const PackRequest& request);
+// The integer kernels take four input channels at a time.
+Eligibility GroupsOfFours(const PackRequest& request);
 Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<DType> allowed);
-// A module without a bias always passes.
-Eligibility BiasOneOf(const PackRequest& request, std::initializer_list<DType> allowed);
+// Floats of at most 32 bits, or no bias at all: the layout converts them.
+Eligibility BiasIsFloat(const PackRequest& request);
 
 }  // namespace prepack
 

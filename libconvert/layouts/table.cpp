@@ -3,7 +3,19 @@
 #include <algorithm>
 #include <array>
 
+#include "layouts/onednn_w4.h"
+#include "layouts/onednn_w8a8.h"
+#include "layouts/plain_bf16.h"
+#include "layouts/vllm_bf16_vnni.h"
+#include "layouts/vllm_fp8_vnni.h"
+#include "layouts/vllm_fp8_w8a8.h"
+#include "layouts/vllm_int4_w4a8.h"
+#include "layouts/vllm_int8_plain.h"
+#include "layouts/vllm_int8_vnni.h"
 #include "layouts/vllm_wna16.h"
+#include "layouts/zentorch_da8w4.h"
+#include "layouts/zentorch_int8.h"
+#include "layouts/zentorch_int8_dlp.h"
 #include "layouts/zentorch_woq.h"
 
 namespace prepack {
@@ -12,13 +24,16 @@ namespace {
 constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs"},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs"},
+    Target{"onednn", "programs that call oneDNN's matmul"},
 };
 
 // One row per layout, in order of preference within a target.
 std::span<const Layout> Layouts() {
   static const std::array kLayouts = {
-      kVllmWna16,
-      kZentorchWoq,
+      kVllmWna16,   kVllmInt4W4A8,     kVllmInt8Vnni,     kVllmInt8Plain,
+      kVllmFp8Vnni, kVllmFp8W8A8Vnni4, kVllmFp8W8A8Plain, kVllmBf16Vnni,
+      kZentorchWoq, kZentorchDa8w4,    kZentorchInt8,     kZentorchInt8Dlp,
+      kOneDnnW4A16, kOneDnnW4A8,       kOneDnnW8A8,       kPlainBf16,
   };
   return kLayouts;
 }
@@ -46,7 +61,7 @@ const Layout* FindLayout(std::string_view id) {
 std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
   std::vector<const Layout*> layouts;
   for (const Layout& layout : Layouts()) {
-    if (layout.target == target) layouts.push_back(&layout);
+    if (layout.target == target || layout.target == kAnyTarget) layouts.push_back(&layout);
   }
   return layouts;
 }

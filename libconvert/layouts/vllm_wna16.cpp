@@ -1,8 +1,8 @@
 #include "layouts/vllm_wna16.h"
 
 #include "kernels/nibble_transpose.h"
+#include "layouts/parameters.h"
 #include "layouts/rules.h"
-#include "layouts/scale_convert.h"
 
 namespace prepack {
 namespace {
@@ -20,47 +20,63 @@ Eligibility EvenGroups(const PackRequest& request) {
 Eligibility Eligible(const PackRequest& request) {
   return AllOf({
       FourBitCodes(request),
-      NoActivationQuantization(request),
+      WideActivations(request),
       ScalesPerChannelOrGroup(request),
-      NaturalInputOrder(request),
       MultipleOf("K", request.k, kWna16Multiple, "the kernel takes 32 input channels at a time"),
       MultipleOf("N", request.n, kWna16Multiple, "the kernel takes 32 output channels at a time"),
       GroupsDivideK(request),
       EvenGroups(request),
       ActivationsOneOf(request, {DType::kBF16, DType::kF16}),
-      BiasOneOf(request, {request.activation_dtype}),
+      BiasIsFloat(request),
   });
 }
 
+ScaleForm Form(const PackRequest& request) {
+  return {.value = request.activation_dtype, .part = request.activation_dtype};
+}
+
 std::vector<PartSpec> Parts(const PackRequest& request) {
-  std::vector<PartSpec> parts = {
-      {PartRole::kWeight, "weight", DType::kI32, {request.n / kWna16Block, 2 * request.k}},
-      {PartRole::kScale, "weight_scale", request.activation_dtype, {request.groups(), request.n}}};
+  const uint64_t groups = request.groups();
+  const Division by_inputs = GroupsByInputs(request);
+  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
+                                  .name = "weight",
+                                  .dtype = DType::kI32,
+                                  .shape = {request.n / kWna16Block, 2 * request.k},
+                                  .by_outputs = Division::Along(0, kWna16Multiple),
+                                  .by_inputs = Division::Along(1, kWna16Multiple)},
+                                 {.role = PartRole::kScale,
+                                  .name = "weight_scale",
+                                  .dtype = Form(request).part,
+                                  .shape = {groups, request.n},
+                                  .by_outputs = Division::Along(1, 1),
+                                  .by_inputs = by_inputs}};
   if (!request.scheme.symmetric) {
-    parts.push_back({PartRole::kZeroPoint,
-                     "weight_zero_point",
-                     DType::kI32,
-                     {request.groups(), request.n / 8}});
+    parts.push_back({.role = PartRole::kZeroPoint,
+                     .name = "weight_zero_point",
+                     .dtype = DType::kI32,
+                     .shape = {groups, request.n / 8},
+                     .by_outputs = Division::Along(1, 8),
+                     .by_inputs = by_inputs});
   }
+  AppendCommonParts(request, request.activation_dtype, parts);
   return parts;
 }
 
-Placement Place(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
-  switch (role) {
-    case PartRole::kWeight:  // whole blocks of 16 channels lie back to back
-      return {.offset = n0 * request.k / 2, .run_bytes = rows * request.k / 2};
-    case PartRole::kScale:
-      return {.offset = n0 * 2,
-              .run_bytes = rows * 2,
-              .runs = request.groups(),
-              .stride = request.n * 2};
-    case PartRole::kZeroPoint:
-      return {.offset = n0 / 2,
-              .run_bytes = rows / 2,
-              .runs = request.groups(),
-              .stride = request.n / 2};
-  }
-  return {};
+TileCut Cut(const PackRequest& /*request*/) {
+  return {.rows = kWna16Multiple, .cols = 2, .strip_rows = kWna16Multiple};
+}
+
+uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
+  return 4 * Wna16WeightNibble(n, k, request.k);
+}
+
+// Whole blocks of 16 channels lie back to back.
+Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
+  return {{.offset = tile.n0 * request.k / 2, .bytes = tile.rows * request.k / 2}};
+}
+
+Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
+  return PlaceTransposed(request, role == PartRole::kScale ? 16 : 4, n0, rows);
 }
 
 const uint8_t* Bytes(std::span<const std::byte> span) {
@@ -72,58 +88,45 @@ uint8_t* Bytes(std::span<std::byte> span) {
 }
 
 // Wna16WeightNibble, block by block: nibble (k, n % 16) of a block is nibble n % 16 of its word k.
-void PackCodes(const PackRequest& request, Isa isa, const StripPanel& range,
-               std::span<const std::byte> panel, std::span<std::byte> packed) {
-  const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
-  for (uint64_t n = 0; n < range.rows; n += kWna16Block) {
-    NibbleTransposeFor(isa).rows_to_columns(
-        Bytes(panel.subspan(n * row_bytes)), row_bytes, range.cols,
-        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)), kWordBytes);
+void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  for (uint64_t n = 0; n < job.panel.rows; n += kWna16Block) {
+    const uint64_t block = (job.panel.n0 - job.tile.n0 + n) * job.request.k / 2;
+    NibbleTransposeFor(job.isa).rows_to_columns(
+        Bytes(codes.subspan(n * row_bytes)), row_bytes, job.panel.cols,
+        Bytes(packed.subspan(block + job.panel.k0 * kWordBytes)), kWordBytes);
   }
 }
 
-void UnpackCodes(const PackRequest& request, Isa isa, const StripPanel& range,
-                 std::span<const std::byte> packed, std::span<std::byte> panel) {
-  const size_t row_bytes = PanelRowBytes(request.scheme.code, range.cols);
-  for (uint64_t n = 0; n < range.rows; n += kWna16Block) {
-    NibbleTransposeFor(isa).columns_to_rows(
-        Bytes(packed.subspan(n * request.k / 2 + range.k0 * kWordBytes)), kWordBytes, range.cols,
-        row_bytes, Bytes(panel.subspan(n * row_bytes)));
+void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  for (uint64_t n = 0; n < job.panel.rows; n += kWna16Block) {
+    const uint64_t block = (job.panel.n0 - job.tile.n0 + n) * job.request.k / 2;
+    NibbleTransposeFor(job.isa).columns_to_rows(
+        Bytes(packed.subspan(block + job.panel.k0 * kWordBytes)), kWordBytes, job.panel.cols,
+        row_bytes, Bytes(codes.subspan(n * row_bytes)));
   }
 }
 
 Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
                   std::span<std::byte> packed) {
-  return PackTransposedScales(request.activation_dtype, rows, request.groups(), scales, packed);
+  return PackScaleStrip(Form(request), TransposedStrip(request, rows), scales, packed);
 }
 
 void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
                   std::span<float> scales) {
-  UnpackTransposedScales(request.activation_dtype, rows, request.groups(), packed, scales);
+  UnpackScaleStrip(Form(request), TransposedStrip(request, rows), packed, scales);
 }
 
 void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
                     std::span<std::byte> packed) {
-  const uint64_t groups = request.groups();
-  for (uint64_t g = 0; g < groups; ++g) {
-    for (uint64_t n = 0; n < rows; n += 2) {
-      const unsigned even = zero_points[n * groups + g];
-      const unsigned odd = zero_points[(n + 1) * groups + g];
-      packed[Wna16ZeroPointNibble(n, g, rows) / 2] = static_cast<std::byte>(even | odd << 4);
-    }
-  }
+  PackZeroNibbles(TransposedStrip(request, rows), zero_points, packed);
 }
 
 void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
                       std::span<uint8_t> zero_points) {
-  const uint64_t groups = request.groups();
-  for (uint64_t g = 0; g < groups; ++g) {
-    for (uint64_t n = 0; n < rows; n += 2) {
-      const auto byte = std::to_integer<unsigned>(packed[Wna16ZeroPointNibble(n, g, rows) / 2]);
-      zero_points[n * groups + g] = static_cast<uint8_t>(byte & 15U);
-      zero_points[(n + 1) * groups + g] = static_cast<uint8_t>(byte >> 4);
-    }
-  }
+  UnpackZeroNibbles(TransposedStrip(request, rows), packed, zero_points);
 }
 
 }  // namespace
@@ -135,17 +138,20 @@ const Layout kVllmWna16 = {
     .consumer = "torch.ops._C.cpu_gemm_wna16",
     .mirrors = "vLLM 0.32.0, csrc/cpu/cpu_wna16.cpp",
     .schemes = "w4a16, symmetric or asymmetric, group or channel",
-    .constraints =
-        "N % 32 = 0, K % 32 = 0, even groups that divide K, bf16 or f16 activations, "
-        "bias of the same dtype",
+    .constraints = "N % 32 = 0, K % 32 = 0, even groups that divide K, bf16 or f16 activations",
     .isa = "AVX-512 (with BF16 for full accuracy); vLLM's AVX2 library lacks the op",
+    .address = "nibble ((n / 16) · K + k) · 16 + n % 16",
+    .notes = "codes are unsigned also when symmetric: the kernel then subtracts 8",
     .fingerprint = "2a9146febf6fd3afaa0fe04ddd7db52b",
     .eligible = Eligible,
     .parts = Parts,
-    .rows_multiple = kWna16Multiple,
-    .place = Place,
+    .cut = Cut,
+    .weight_bit = WeightBit,
+    .place_weight = PlaceWeight,
+    .place_rows = PlaceRows,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
+    .scale_form = Form,
     .pack_scales = PackScales,
     .unpack_scales = UnpackScales,
     .pack_zero_points = PackZeroPoints,

@@ -16,18 +16,9 @@
 // asymmetric: its presence is what selects unsigned codes. A bf16 tensor of that name would change
 // the formula, so none is ever written.
 
-#include <cstdint>
-
 #include "layouts/layout.h"
 
 namespace prepack {
-
-constexpr uint64_t WoqWeightNibble(uint64_t n, uint64_t k, uint64_t total_k) {
-  return n * total_k + k;
-}
-
-static_assert(WoqWeightNibble(0, 1, 8) == 1);
-static_assert(WoqWeightNibble(1, 0, 8) == 8);
 
 extern const Layout kZentorchWoq;
 

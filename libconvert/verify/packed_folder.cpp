@@ -55,7 +55,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   if (module.layout_ == nullptr) {
     return Unsupported(where, "this version does not know the layout").Found(record.layout);
   }
-  if (module.layout_->target != folder.manifest().target) {
+  if (module.layout_->target != kAnyTarget && module.layout_->target != folder.manifest().target) {
     return Malformed(where, fmt::format("layout {} is not one of the target", record.layout))
         .Found(folder.manifest().target)
         .Expected(module.layout_->target);
@@ -67,18 +67,14 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
         .Expected(fmt::format("{}", module.layout_->version))
         .Hint("Convert the source again with this version of prepack");
   }
-  module.request_ = {.scheme = record.scheme,
-                     .n = record.n,
-                     .k = record.k,
-                     .activation_dtype = folder.manifest().activation_dtype,
-                     .stored_scale_dtype = record.stored_scale_dtype,
-                     .bias_dtype = std::nullopt};
+  module.request_ = RequestOf(folder.manifest(), record);
   const Eligibility eligible = module.layout_->eligible(module.request_);
   if (!eligible.ok) {
     return Malformed(
         where, fmt::format("layout {} takes no such module: {}", record.layout, eligible.reason));
   }
-  const std::vector<PartSpec> specs = module.layout_->parts(module.request_);
+  module.specs_ = module.layout_->parts(module.request_);
+  const std::vector<PartSpec>& specs = module.specs_;
   if (specs.size() != record.parts.size()) {
     return Malformed(where, fmt::format("the number of parts is not that of {}", record.layout))
         .Found(fmt::format("{}", record.parts.size()))
@@ -105,39 +101,53 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   return module;
 }
 
-Status PackedModule::ReadPart(PartRole role, uint64_t n0, uint64_t rows,
-                              std::vector<std::byte>& packed) const {
-  const Placement placement = layout_->place(request_, role, n0, rows);
-  packed.resize(placement.bytes());
-  const TensorRecord& tensor = *parts_.at(role);
-  for (uint64_t run = 0; run < placement.runs; ++run) {
-    Status status =
-        folder_->Read(tensor, placement.offset + run * placement.stride,
-                      std::span(packed).subspan(run * placement.run_bytes, placement.run_bytes));
-    if (!status.ok()) return status;
+Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
+                                std::vector<std::byte>& packed) const {
+  packed.resize(PlacedBytes(placement));
+  std::span<std::byte> left = packed;
+  for (const Runs& runs : placement) {
+    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
+    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
+    for (uint64_t run = 0; run < (dense ? 1 : runs.count); ++run) {
+      Status status = ReadPart(role, runs.offset + run * runs.stride, left.first(bytes));
+      if (!status.ok()) return status;
+      left = left.subspan(bytes);
+    }
   }
   return {};
 }
 
+Status PackedModule::ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const {
+  return folder_->Read(*parts_.at(role), offset, out);
+}
+
+Status PackedModule::ReadTile(const PanelRange& tile, std::vector<std::byte>& packed) const {
+  return ReadPlaced(PartRole::kWeight, layout_->place_weight(request_, tile), packed);
+}
+
+void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,
+                               std::span<const std::byte> packed,
+                               std::span<std::byte> codes) const {
+  layout_->unpack_codes({.request = request_, .isa = isa_, .tile = tile, .panel = panel}, packed,
+                        codes);
+}
+
 Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
-                               std::span<std::byte> panel) const {
-  Status status = ReadStrip(n0, rows, packed);
-  if (status.ok()) UnpackCodes({.rows = rows, .k0 = 0, .cols = request_.k}, packed, panel);
+                               std::span<std::byte> codes) const {
+  const PanelRange strip{.n0 = n0, .rows = rows, .k0 = 0, .cols = request_.k};
+  Status status = ReadTile(strip, packed);
+  if (status.ok()) UnpackPanel(strip, strip, packed, codes);
   return status;
-}
-
-Status PackedModule::ReadStrip(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed) const {
-  return ReadPart(PartRole::kWeight, n0, rows, packed);
-}
-
-void PackedModule::UnpackCodes(const StripPanel& range, std::span<const std::byte> packed,
-                               std::span<std::byte> panel) const {
-  layout_->unpack_codes(request_, isa_, range, packed, panel);
 }
 
 Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
                                 std::span<float> scales) const {
-  Status status = ReadPart(PartRole::kScale, n0, rows, packed);
+  if (!parts_.contains(PartRole::kScale)) {
+    std::ranges::fill(scales, 1.0F);
+    return {};
+  }
+  Status status = ReadPlaced(PartRole::kScale,
+                             layout_->place_rows(request_, PartRole::kScale, n0, rows), packed);
   if (status.ok()) layout_->unpack_scales(request_, rows, packed, scales);
   return status;
 }
@@ -148,7 +158,8 @@ Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std:
     std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme));
     return {};
   }
-  Status status = ReadPart(PartRole::kZeroPoint, n0, rows, packed);
+  Status status = ReadPlaced(PartRole::kZeroPoint,
+                             layout_->place_rows(request_, PartRole::kZeroPoint, n0, rows), packed);
   if (status.ok()) layout_->unpack_zero_points(request_, rows, packed, zero_points);
   return status;
 }

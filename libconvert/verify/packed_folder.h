@@ -52,27 +52,33 @@ class PackedModule {
   const Layout& layout() const { return *layout_; }
   const PackRequest& request() const { return request_; }
 
-  // Output channels [n0, n0 + rows); n0 is a multiple of layout().rows_multiple. `packed` is
-  // scratch memory. Codes as a panel (canonical/panel.h), scales and zero points [rows, G].
+  const std::vector<PartSpec>& parts() const { return specs_; }
+
+  // `packed` is scratch memory throughout. A tile as it lies in the folder, and a panel of it.
+  Status ReadTile(const PanelRange& tile, std::vector<std::byte>& packed) const;
+  void UnpackPanel(const PanelRange& tile, const PanelRange& panel,
+                   std::span<const std::byte> packed, std::span<std::byte> codes) const;
+  // All codes of output channels [n0, n0 + rows); n0 is a multiple of cut().rows.
   Status ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
-                   std::span<std::byte> panel) const;
-  // The same in two steps: the packed strip, and one panel of it.
-  Status ReadStrip(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed) const;
-  void UnpackCodes(const StripPanel& range, std::span<const std::byte> packed,
-                   std::span<std::byte> panel) const;
+                   std::span<std::byte> codes) const;
+  // Scales and zero points [rows, G]; n0 is a multiple of cut().strip_rows.
   Status ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
                     std::span<float> scales) const;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
                         std::span<uint8_t> zero_points) const;
+  // Raw bytes of a part, which must exist.
+  Status ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const;
 
  private:
   PackedModule() = default;
-  Status ReadPart(PartRole role, uint64_t n0, uint64_t rows, std::vector<std::byte>& packed) const;
+  Status ReadPlaced(PartRole role, const Placement& placement,
+                    std::vector<std::byte>& packed) const;
 
   const PackedFolder* folder_ = nullptr;
   const std::string* name_ = nullptr;
   const Layout* layout_ = nullptr;
   PackRequest request_;
+  std::vector<PartSpec> specs_;
   Isa isa_ = Isa::kScalar;
   std::map<PartRole, const TensorRecord*> parts_;
 };

@@ -26,12 +26,12 @@ class Planned {
 };
 
 TEST_CASE("the plan of a real checkpoint packs every module and knows the sizes") {
-  const Planned planned("ct-w4a16-g32-asym", {.target = "vllm-cpu", .activation_dtype = {}});
+  const Planned planned("ct-w4a16-g32-asym", {.target = "vllm-cpu", .fallback = Fallback::kError});
   REQUIRE(planned.plan().ok());
   const Plan& plan = *planned.plan();
   CHECK(plan.PackedModules() == 7);
   CHECK(plan.activation_dtype == DType::kBF16);  // from config.json
-  CHECK(CheckPlan(plan, Fallback::kError).ok());
+  CHECK(CheckPlan(plan).ok());
   const ModulePlan& down = plan.modules.front();
   CHECK(down.linear->module() == "model.layers.0.mlp.down_proj");
   CHECK(down.chosen->id == "vllm-cpu/wna16");
@@ -48,7 +48,7 @@ TEST_CASE("a plan in which nothing fits says why and is not carried out") {
   const Plan& plan = *planned.plan();
   CHECK(plan.PackedModules() == 0);
   CHECK(plan.output_bytes == plan.source_bytes);
-  const Status status = CheckPlan(plan, Fallback::kKeep);
+  const Status status = CheckPlan(plan);
   REQUIRE_FALSE(status.ok());
   CHECK(status.kind() == ErrorKind::kUnsupported);
   CHECK_THAT(status.ToString(), Catch::Contains("no layout of vllm-cpu takes any module"));

@@ -54,7 +54,7 @@ TEST_CASE("an operand that is a byte too short or too long is refused by every m
       {"bias", &PackedOperands::bias},
   };
   size_t refusals = 0;
-  for (const auto& path : testing::AllGoldenFiles()) {
+  for (const auto& path : testing::GoldenFiles()) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name);
     RequireOk(Make(golden, golden.packed));

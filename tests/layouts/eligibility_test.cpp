@@ -43,14 +43,16 @@ TEST_CASE("vllm-cpu/wna16 says what it takes and why not") {
                [](PackRequest& r) { r.n = 80; }},
               {"K = 144 is not a multiple of 32: the kernel takes 32 input channels at a time",
                [](PackRequest& r) { r.k = 144; }},
-              {"groups of 48 do not divide K = 128: the kernel takes K / G as the group size",
+              {"groups of 48 do not divide K = 128: the kernel takes K / G as the group size, so "
+               "that the consumer would load it and multiply with the wrong scales",
                [](PackRequest& r) { r.scheme.group_size = 48; }},
               {"the group size is odd: groups must hold an even number of input channels",
                [](PackRequest& r) { r.scheme.group_size = 1; }},
               {"activations are F32: the kernel takes BF16 or F16 only (--dtype chooses)",
                [](PackRequest& r) { r.activation_dtype = DType::kF32; }},
-              {"the bias is F32: the kernel takes BF16 only",
-               [](PackRequest& r) { r.bias_dtype = DType::kF32; }}});
+              {"", [](PackRequest& r) { r.bias_dtype = DType::kF32; }},
+              {"the bias is I8: it cannot be converted to what the kernel takes",
+               [](PackRequest& r) { r.bias_dtype = DType::kI8; }}});
 }
 
 TEST_CASE("zentorch/woq says what it takes and why not") {
@@ -63,12 +65,12 @@ TEST_CASE("zentorch/woq says what it takes and why not") {
               {"", [](PackRequest& r) { r.bias_dtype = DType::kF32; }},
               {"K = 132 is not a multiple of 8: eight codes share a 32-bit word",
                [](PackRequest& r) { r.k = 132; }},
-              {"groups of 48 do not divide K = 128: the kernel takes K / G as the group size",
+              {"groups of 48 do not divide K = 128: the kernel takes K / G as the group size, so "
+               "that the consumer would load it and multiply with the wrong scales",
                [](PackRequest& r) { r.scheme.group_size = 48; }},
               {"activations are F16: the kernel takes BF16 only (--dtype chooses)",
                [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
-              {"the bias is F16: the kernel takes BF16 or F32 only",
-               [](PackRequest& r) { r.bias_dtype = DType::kF16; }}});
+              {"", [](PackRequest& r) { r.bias_dtype = DType::kF16; }}});
 }
 
 }  // namespace

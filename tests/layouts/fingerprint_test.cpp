@@ -18,9 +18,9 @@ TEST_CASE("the fingerprints in the table are those of today's bytes, on every in
 
 TEST_CASE("a moved nibble, another scale dtype or another part changes the fingerprint") {
   Layout changed = *FindLayout("zentorch/woq");
-  changed.pack_codes = [](const PackRequest& request, Isa isa, const StripPanel& range,
-                          std::span<const std::byte> panel, std::span<std::byte> packed) {
-    FindLayout("zentorch/woq")->pack_codes(request, isa, range, panel, packed);
+  changed.pack_codes = [](const PackJob& job, std::span<const std::byte> codes,
+                          std::span<std::byte> packed) {
+    FindLayout("zentorch/woq")->pack_codes(job, codes, packed);
     packed[1000] ^= std::byte{1};
   };
   CHECK(PackingFingerprint(changed, Isa::kScalar) != changed.fingerprint);

@@ -4,32 +4,47 @@
 namespace prepack {
 namespace {
 
+using testing::Name;
 using testing::RequestsFor;
+using testing::SmallTiles;
 
-// Counts how often each byte of a part is placed by strips of `step` rows.
-std::vector<unsigned> Cover(const Layout& layout, const PackRequest& request, const PartSpec& part,
-                            uint64_t step) {
-  std::vector<unsigned> count(TensorBytes(part.dtype, part.shape).value());
-  for (uint64_t n0 = 0; n0 < request.n; n0 += step) {
-    const Placement place = layout.place(request, part.role, n0, std::min(step, request.n - n0));
-    for (uint64_t run = 0; run < place.runs; ++run) {
-      const uint64_t begin = place.offset + run * place.stride;
-      REQUIRE(begin + place.run_bytes <= count.size());
-      for (uint64_t i = 0; i < place.run_bytes; ++i) ++count[begin + i];
+void Count(const Placement& placement, std::vector<unsigned>& count) {
+  for (const Runs& runs : placement) {
+    for (uint64_t run = 0; run < runs.count; ++run) {
+      const uint64_t begin = runs.offset + run * runs.stride;
+      REQUIRE(begin + runs.bytes <= count.size());
+      for (uint64_t i = 0; i < runs.bytes; ++i) ++count[begin + i];
     }
+  }
+}
+
+// Counts how often each byte of a part is placed.
+std::vector<unsigned> Cover(const Layout& layout, const PackRequest& request, const PartSpec& part,
+                            bool strips) {
+  std::vector<unsigned> count(TensorBytes(part.dtype, part.shape).value());
+  if (part.role == PartRole::kWeight) {
+    const TileGrid grid(request.n, request.k, SmallTiles(layout, request, strips));
+    for (size_t i = 0; i < grid.size(); ++i) {
+      Count(layout.place_weight(request, grid.At(i)), count);
+    }
+    return count;
+  }
+  const uint64_t step = 3 * layout.cut(request).strip_rows;
+  for (uint64_t n0 = 0; n0 < request.n; n0 += step) {
+    Count(layout.place_rows(request, part.role, n0, std::min(step, request.n - n0)), count);
   }
   return count;
 }
 
-TEST_CASE("the strips of a module cover every byte of every part exactly once") {
+TEST_CASE("the tiles and strips of a module cover every byte of every part exactly once") {
   for (const Layout& layout : AllLayouts()) {
     for (const PackRequest& request : RequestsFor(layout)) {
-      INFO(layout.id << " N " << request.n << " K " << request.k << " group "
-                     << request.scheme.group_size);
+      INFO(Name(layout, request));
       for (const PartSpec& part : layout.parts(request)) {
-        for (const uint64_t strips : {uint64_t{1}, uint64_t{3}}) {
-          const std::vector<unsigned> count =
-              Cover(layout, request, part, strips * layout.rows_multiple);
+        if (part.role > PartRole::kZeroPoint) continue;  // written whole
+        INFO(part.name);
+        for (const bool strips : {false, true}) {
+          const std::vector<unsigned> count = Cover(layout, request, part, strips);
           CHECK(std::all_of(count.begin(), count.end(), [](unsigned c) { return c == 1; }));
         }
       }

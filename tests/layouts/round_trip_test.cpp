@@ -1,28 +1,22 @@
 // Properties of packing and unpacking that hold for every layout in the table.
 
-#include "base/float_convert.h"
 #include "base/isa.h"
-#include "base/random.h"
-#include "canonical/panel_shape.h"
 #include "catch.h"
+#include "layouts/parameters.h"
 #include "layouts/requests.h"
-#include "layouts/scale_convert.h"
-#include "layouts/vllm_wna16.h"
-#include "layouts/zentorch_woq.h"
 
 namespace prepack {
 namespace {
 
+using testing::Name;
+using testing::PanelOf;
+using testing::Place;
 using testing::RequestsFor;
+using testing::SmallTiles;
 
 constexpr std::byte kPoison{0xA5};
+constexpr std::byte kOtherPoison{0x5A};
 constexpr size_t kGuard = 64;  // bytes behind a buffer that nobody may touch
-
-std::vector<std::byte> RandomBytes(SplitMix64& random, size_t count) {
-  std::vector<std::byte> bytes(count);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Below(256));
-  return bytes;
-}
 
 // A buffer of `count` bytes full of poison, with a guard behind it.
 class Guarded {
@@ -44,162 +38,142 @@ class Guarded {
   std::byte poison_;
 };
 
-std::vector<std::byte> PackCodes(const Layout& layout, const PackRequest& request, Isa isa,
-                                 const std::vector<std::byte>& panel, uint64_t rows) {
-  // Twice, over different poison: a byte that nobody writes differs.
-  const size_t count = layout.place(request, PartRole::kWeight, 0, rows).bytes();
-  Guarded first(count);
-  Guarded second(count, std::byte{0x5A});
-  const StripPanel whole = {.rows = rows, .k0 = 0, .cols = request.k};
-  layout.pack_codes(request, isa, whole, panel, first.span());
-  layout.pack_codes(request, isa, whole, panel, second.span());
-  CHECK(first.GuardIsIntact());
-  CHECK(first.Copy() == second.Copy());
-  return first.Copy();
+// The zero points that a tile's codes are packed with.
+std::span<const uint8_t> ZeroPointsOf(const PackRequest& request, const Probe& probe,
+                                      const PanelRange& tile) {
+  return std::span(probe.zero_points)
+      .subspan(tile.n0 * request.groups(), tile.rows * request.groups());
 }
 
-TEST_CASE("unpack is the inverse of pack, and all instruction sets write the same bytes") {
+// A tile packed panel by panel, over poison: a byte that nobody writes shows.
+std::vector<std::byte> PackTile(const Layout& layout, const PackRequest& request, Isa isa,
+                                const Probe& probe, const PanelRange& tile, const TileShape& shape,
+                                std::byte poison) {
+  Guarded packed(PlacedBytes(layout.place_weight(request, tile)), poison);
+  static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
+    layout.pack_codes({.request = request,
+                       .isa = isa,
+                       .tile = tile,
+                       .panel = panel,
+                       .zero_points = ZeroPointsOf(request, probe, tile)},
+                      PanelOf(request, probe.codes, panel), packed.span());
+    return {};
+  }));
+  CHECK(packed.GuardIsIntact());
+  return packed.Copy();
+}
+
+// The weight part, from tiles.
+std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& request, Isa isa,
+                                 const Probe& probe, const TileShape& shape, std::byte poison) {
+  const TileGrid grid(request.n, request.k, shape);
+  const PartSpec weight = *FindPart(layout.parts(request), PartRole::kWeight);
+  std::vector<std::byte> part(TensorBytes(weight.dtype, weight.shape).value());
+  for (size_t i = 0; i < grid.size(); ++i) {
+    const PanelRange tile = grid.At(i);
+    const std::vector<std::byte> packed =
+        PackTile(layout, request, isa, probe, tile, shape, poison);
+    Place(layout.place_weight(request, tile), packed, part);
+    // And back, panel by panel.
+    static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
+      const std::vector<std::byte> codes = PanelOf(request, probe.codes, panel);
+      Guarded unpacked(codes.size(), poison);
+      layout.unpack_codes({.request = request, .isa = isa, .tile = tile, .panel = panel}, packed,
+                          unpacked.span());
+      CHECK(unpacked.GuardIsIntact());
+      CHECK(unpacked.Copy() == codes);
+      return {};
+    }));
+  }
+  return part;
+}
+
+TEST_CASE("unpack is the inverse of pack, however a module is cut, on every instruction set") {
   SplitMix64 random(1);
   for (const Layout& layout : AllLayouts()) {
     const std::vector<PackRequest> requests = RequestsFor(layout);
     REQUIRE(requests.size() > 20);
     for (const PackRequest& request : requests) {
-      INFO(layout.id << " N " << request.n << " K " << request.k << " group "
-                     << request.scheme.group_size << " symmetric " << request.scheme.symmetric);
-      const std::vector<std::byte> panel = RandomBytes(random, request.n * request.k / 2);
-      const std::vector<std::byte> scalar =
-          PackCodes(layout, request, Isa::kScalar, panel, request.n);
+      INFO(Name(layout, request));
+      const Probe probe = MakeProbe(request, random);
+      const std::vector<std::byte> whole =
+          PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
       for (const Isa isa : SupportedIsas()) {
-        CHECK(PackCodes(layout, request, isa, panel, request.n) == scalar);
-        Guarded unpacked(panel.size());
-        layout.unpack_codes(request, isa, {.rows = request.n, .k0 = 0, .cols = request.k}, scalar,
-                            unpacked.span());
-        CHECK(unpacked.GuardIsIntact());
-        CHECK(unpacked.Copy() == panel);
+        const TileShape one{
+            .rows = request.n, .cols = request.k, .panel_rows = request.n, .panel_cols = request.k};
+        CHECK(PackTiles(layout, request, isa, probe, one, kPoison) == whole);
+        CHECK(PackTiles(layout, request, isa, probe, SmallTiles(layout, request, false),
+                        kOtherPoison) == whole);
+        if (!layout.cut(request).by_inputs) continue;
+        CHECK(PackTiles(layout, request, isa, probe, SmallTiles(layout, request, true), kPoison) ==
+              whole);
       }
     }
   }
 }
 
-TEST_CASE("strips packed one by one give the bytes of the whole") {
-  SplitMix64 random(2);
+unsigned BitsAt(const std::vector<std::byte>& bytes, uint64_t bit, uint32_t count) {
+  const auto byte = [&](uint64_t i) { return std::to_integer<unsigned>(bytes.at(i)); };
+  if (count == 4) return byte(bit / 8) >> bit % 8 & 15U;
+  const unsigned low = byte(bit / 8);
+  return count == 8 ? low : low | byte(bit / 8 + 1) << 8;
+}
+
+TEST_CASE("every weight lies where the closed form says") {
+  SplitMix64 random(4);
   for (const Layout& layout : AllLayouts()) {
+    size_t checked = 0;
     for (const PackRequest& request : RequestsFor(layout)) {
-      const uint64_t step = 3 * layout.rows_multiple;
-      const std::vector<std::byte> all = RandomBytes(random, request.n * request.k / 2);
-      const std::vector<std::byte> whole = PackCodes(layout, request, Isa::kScalar, all, request.n);
-      std::vector<std::byte> pieces(whole.size(), kPoison);
-      for (uint64_t n0 = 0; n0 < request.n; n0 += step) {
-        const uint64_t rows = std::min(step, request.n - n0);
-        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(n0 * request.k / 2);
-        const std::vector<std::byte> panel(
-            begin, begin + static_cast<std::ptrdiff_t>(rows * request.k / 2));
-        const Placement place = layout.place(request, PartRole::kWeight, n0, rows);
-        const std::vector<std::byte> packed =
-            PackCodes(layout, request, SupportedIsas().back(), panel, rows);
-        for (uint64_t run = 0; run < place.runs; ++run) {
-          std::copy_n(
-              packed.begin() + static_cast<std::ptrdiff_t>(run * place.run_bytes), place.run_bytes,
-              pieces.begin() + static_cast<std::ptrdiff_t>(place.offset + run * place.stride));
+      if (request.n * request.k > 40'000) continue;
+      INFO(Name(layout, request));
+      const Probe probe = MakeProbe(request, random);
+      const std::vector<std::byte> packed =
+          PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
+      const CodeType code = request.scheme.code;
+      // Signed nibbles are stored with another top bit: all of them, or none.
+      const unsigned first = PanelBits(code, probe.codes, request.k, 0, 0);
+      const unsigned mask =
+          BitsAt(packed, layout.weight_bit(request, 0, 0), CodeBits(code)) ^ first;
+      CHECK((mask == 0 || (mask == 8 && IsNibble(code))));
+      for (uint64_t n = 0; n < request.n; ++n) {
+        for (uint64_t k = 0; k < request.k; ++k) {
+          const uint64_t bit = layout.weight_bit(request, n, k);
+          REQUIRE((BitsAt(packed, bit, CodeBits(code)) ^ mask) ==
+                  PanelBits(code, probe.codes, request.k, n, k));
         }
       }
-      CHECK(pieces == whole);
+      ++checked;
     }
+    INFO(layout.id);
+    CHECK(checked > 4);
   }
-}
-
-// Columns [k0, k0 + cols) of a panel of whole rows.
-std::vector<std::byte> Columns(const std::vector<std::byte>& rows, const PackRequest& request,
-                               const StripPanel& range) {
-  std::vector<std::byte> panel;
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    const auto begin = rows.begin() + static_cast<std::ptrdiff_t>((row * request.k + range.k0) / 2);
-    panel.insert(panel.end(), begin, begin + static_cast<std::ptrdiff_t>(range.cols / 2));
-  }
-  return panel;
-}
-
-TEST_CASE("panels of a strip packed one by one give the bytes of the strip, and back") {
-  SplitMix64 random(5);
-  size_t cuts = 0;
-  for (const Layout& layout : AllLayouts()) {
-    for (const PackRequest& request : RequestsFor(layout)) {
-      const std::vector<std::byte> all = RandomBytes(random, request.n * request.k / 2);
-      const std::vector<std::byte> whole = PackCodes(layout, request, Isa::kScalar, all, request.n);
-      for (const Isa isa : SupportedIsas()) {
-        std::vector<std::byte> packed(whole.size(), kPoison);
-        for (uint64_t k0 = 0; k0 < request.k; k0 += kPanelColsMultiple) {
-          const StripPanel range = {
-              .rows = request.n, .k0 = k0, .cols = std::min(kPanelColsMultiple, request.k - k0)};
-          const std::vector<std::byte> panel = Columns(all, request, range);
-          layout.pack_codes(request, isa, range, panel, packed);
-          Guarded unpacked(panel.size());
-          layout.unpack_codes(request, isa, range, whole, unpacked.span());
-          CHECK(unpacked.GuardIsIntact());
-          CHECK(unpacked.Copy() == panel);
-          cuts += range.cols < request.k ? 1 : 0;
-        }
-        CHECK(packed == whole);
-      }
-    }
-  }
-  CHECK(cuts > 100);
 }
 
 TEST_CASE("scales and zero points come back") {
   SplitMix64 random(3);
   for (const Layout& layout : AllLayouts()) {
     for (const PackRequest& request : RequestsFor(layout)) {
-      const size_t count = request.n * request.groups();
-      std::vector<float> scales;
-      std::vector<uint8_t> zero_points;
-      for (size_t i = 0; i < count; ++i) {
-        // Of both signs, and far from what f16 cannot hold.
-        const auto magnitude = static_cast<float>(0.01 + random.Uniform());
-        scales.push_back(random.Below(2) == 0 ? magnitude : -magnitude);
-        zero_points.push_back(static_cast<uint8_t>(random.Below(16)));
+      INFO(Name(layout, request));
+      Probe probe = MakeProbe(request, random);
+      if (layout.scale_form != nullptr) {
+        // Far from what f16 cannot hold.
+        for (float& scale : probe.scales) scale *= 64;
+        Guarded packed(PlacedBytes(layout.place_rows(request, PartRole::kScale, 0, request.n)));
+        REQUIRE(layout.pack_scales(request, request.n, probe.scales, packed.span()).ok());
+        CHECK(packed.GuardIsIntact());
+        std::vector<float> unpacked(probe.scales.size());
+        layout.unpack_scales(request, request.n, packed.span(), unpacked);
+        const DType dtype = layout.scale_form(request).value;
+        for (float& scale : probe.scales) scale = RoundScale(dtype, scale);
+        CHECK(unpacked == probe.scales);
       }
-      Guarded packed(layout.place(request, PartRole::kScale, 0, request.n).bytes());
-      REQUIRE(layout.pack_scales(request, request.n, scales, packed.span()).ok());
-      CHECK(packed.GuardIsIntact());
-      std::vector<float> unpacked(count);
-      layout.unpack_scales(request, request.n, packed.span(), unpacked);
-      const DType dtype = ScaleDType(layout, request);
-      for (float& scale : scales) scale = RoundScale(dtype, scale);
-      CHECK(unpacked == scales);
-
-      if (request.scheme.symmetric) continue;
-      Guarded zeros(layout.place(request, PartRole::kZeroPoint, 0, request.n).bytes());
-      layout.pack_zero_points(request, request.n, zero_points, zeros.span());
+      if (FindPart(layout.parts(request), PartRole::kZeroPoint) == nullptr) continue;
+      Guarded zeros(PlacedBytes(layout.place_rows(request, PartRole::kZeroPoint, 0, request.n)));
+      layout.pack_zero_points(request, request.n, probe.zero_points, zeros.span());
       CHECK(zeros.GuardIsIntact());
-      std::vector<uint8_t> back(count);
+      std::vector<uint8_t> back(probe.zero_points.size());
       layout.unpack_zero_points(request, request.n, zeros.span(), back);
-      CHECK(back == zero_points);
-    }
-  }
-}
-
-unsigned NibbleAt(const std::vector<std::byte>& bytes, uint64_t nibble) {
-  const auto byte = std::to_integer<unsigned>(bytes[nibble / 2]);
-  return nibble % 2 == 0 ? byte & 15U : byte >> 4;
-}
-
-TEST_CASE("every nibble lies where the closed form says") {
-  SplitMix64 random(4);
-  PackRequest request;
-  request.scheme = {.group_size = 32, .symmetric = true};
-  request.n = 96;
-  request.k = 160;
-  const std::vector<std::byte> panel = RandomBytes(random, request.n * request.k / 2);
-  for (const Isa isa : SupportedIsas()) {
-    const std::vector<std::byte> wna16 = PackCodes(kVllmWna16, request, isa, panel, request.n);
-    const std::vector<std::byte> woq = PackCodes(kZentorchWoq, request, isa, panel, request.n);
-    for (uint64_t n = 0; n < request.n; ++n) {
-      for (uint64_t k = 0; k < request.k; ++k) {
-        const unsigned code = PanelCode(request.scheme.code, panel, request.k, n, k);
-        REQUIRE(NibbleAt(wna16, Wna16WeightNibble(n, k, request.k)) == code);
-        REQUIRE(NibbleAt(woq, WoqWeightNibble(n, k, request.k)) == (code ^ 8U));
-      }
+      CHECK(back == probe.zero_points);
     }
   }
 }

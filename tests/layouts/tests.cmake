@@ -4,5 +4,5 @@ prepack_add_tests(layouts
   golden_test.cpp
   placement_test.cpp
   round_trip_test.cpp
-  scale_convert_test.cpp
+  parameters_test.cpp
   table_test.cpp)

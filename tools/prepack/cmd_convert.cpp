@@ -37,6 +37,13 @@ std::string ConvertText(const ConvertReport& report, const ConvertCommand& optio
   for (const auto& [module, why] : report.kept) {
     text += fmt::format("  {} kept as stored: {}\n", Printable(module), why);
   }
+  for (const auto& [module, why] : report.dequantized) {
+    text += fmt::format("  {} dequantized: {}\n", Printable(module), why);
+  }
+  if (report.rounded_scales != 0) {
+    text += fmt::format("  {} scale{} rounded to the dtype that the kernel reads\n",
+                        report.rounded_scales, report.rounded_scales == 1 ? " was" : "s were");
+  }
   text +=
       fmt::format("  {} other tensors copied; {} in, {} out in {} file{}\n", report.copied_tensors,
                   HumanBytes(report.source_bytes), HumanBytes(report.output_bytes), report.shards,
@@ -48,8 +55,9 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   ConvertOptions convert;
   convert.source = options.source;
   convert.output = options.output;
-  convert.plan = options.flags.ToOptions();
-  convert.fallback = options.flags.ToFallback();
+  Result<PlanOptions> plan = options.flags.ToOptions();
+  if (!plan.ok()) return Fail(plan.status());
+  convert.plan = *std::move(plan);
   convert.jobs = options.jobs;
   convert.replace = options.force;
 

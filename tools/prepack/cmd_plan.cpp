@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/parallel.h"
 #include "command.h"
 #include "findings.h"
 #include "json_reports.h"
@@ -24,25 +25,76 @@ struct PlanCommand {
   PlanFlags flags;
 };
 
-// Why candidates were rejected; modules with the same reason share a line.
-std::string RejectionsText(const Plan& plan) {
-  std::map<std::pair<std::string_view, std::string>, std::vector<std::string_view>> modules;
+// Modules that share a sentence share a line: how many there are, and the first of them.
+class Sentences {
+ public:
+  void Add(std::string sentence, std::string_view module) {
+    auto [it, is_new] = modules_.try_emplace(std::move(sentence));
+    it->second.push_back(module);
+  }
+  std::string Text() const {
+    std::string text;
+    for (const auto& [sentence, names] : modules_) {
+      text += fmt::format("{} ({}{})\n", sentence, Printable(names.front()),
+                          names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1));
+    }
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::vector<std::string_view>> modules_;
+};
+
+// Why candidates were rejected, and where the kernels compute something else than is stored.
+std::string ReasonsText(const Plan& plan) {
+  Sentences rejections;
+  Sentences notes;
   for (const ModulePlan& module : plan.modules) {
+    const std::string_view name = module.linear->module();
     for (const Candidate& candidate : module.candidates) {
       if (candidate.verdict.ok) continue;
-      modules[{candidate.layout->id, candidate.verdict.reason}].push_back(module.linear->module());
+      rejections.Add(fmt::format("not {}: {}", candidate.layout->id, candidate.verdict.reason),
+                     name);
     }
+    if (!module.note.empty()) notes.Add("note: " + module.note, name);
+  }
+  return rejections.Text() + notes.Text();
+}
+
+// What the runtime itself would run, CPU by CPU; modules with the same answer share a table.
+std::string RuntimeText(const Plan& plan, const std::string& format) {
+  std::map<std::string, size_t> tables;
+  for (const ModulePlan& module : plan.modules) {
+    Table table({{"CPU"}, {"kernel"}, {"remark"}});
+    for (const RuntimeChoice& choice : RuntimeChoicesFor(plan, module, format)) {
+      table.AddRow(
+          {std::string(choice.cpu), std::string(choice.kernel), std::string(choice.remark)});
+    }
+    if (table.empty()) continue;
+    ++tables[fmt::format("for {}\n{}", DescribeScheme(module.linear->scheme()), table.Render())];
   }
   std::string text;
-  for (const auto& [rejection, names] : modules) {
-    text += fmt::format("not {}: {} ({}{})\n", rejection.first, rejection.second,
-                        Printable(names.front()),
-                        names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1));
+  for (const auto& [table, count] : tables) {
+    text += fmt::format("\nvLLM 0.32 itself would run, {} module{}, {}", count,
+                        count == 1 ? "" : "s", table);
   }
   return text;
 }
 
-std::string PlanText(const Plan& plan) {
+// What the chosen layouts ask of the CPU that runs them; the bytes themselves need nothing.
+std::string CpuText(const Plan& plan) {
+  std::map<std::string_view, std::string_view> needs;
+  for (const ModulePlan& module : plan.modules) {
+    if (module.chosen != nullptr) needs[module.chosen->id] = module.chosen->isa;
+  }
+  std::string text;
+  for (const auto& [layout, isa] : needs) {
+    text += fmt::format("{} runs on: {}\n", layout, isa);
+  }
+  return text;
+}
+
+std::string PlanText(const Plan& plan, const std::string& format) {
   Table table({{"module"},
                {"N", Align::kRight},
                {"K", Align::kRight},
@@ -52,18 +104,22 @@ std::string PlanText(const Plan& plan) {
                {"after", Align::kRight}});
   for (const ModulePlan& module : plan.modules) {
     table.AddRow({Printable(module.linear->module()), fmt::format("{}", module.request.n),
-                  fmt::format("{}", module.request.k), DescribeScheme(module.request.scheme),
+                  fmt::format("{}", module.request.k), DescribeScheme(module.linear->scheme()),
                   module.chosen == nullptr ? "kept as stored" : std::string(module.chosen->id),
-                  HumanBytes(module.linear->source_bytes()), HumanBytes(module.packed_bytes)});
+                  HumanBytes(module.source_bytes), HumanBytes(module.packed_bytes)});
   }
   std::string text = table.Render();
-  text += RejectionsText(plan);
+  text += ReasonsText(plan);
+  text += CpuText(plan);
+  text += RuntimeText(plan, format);
+  const unsigned threads = ThreadCount(0);
   text += fmt::format(
       "\n{} of {} quantized modules are packed for {}; activations {}; all tensors {} before, {} "
-      "after\n",
+      "after; converting needs {} of disk and at most {} of memory on {} thread{}\n",
       plan.PackedModules(), plan.modules.size(), plan.target->id,
       ActivationDTypeName(plan.activation_dtype), HumanBytes(plan.source_bytes),
-      HumanBytes(plan.output_bytes));
+      HumanBytes(plan.output_bytes), HumanBytes(plan.output_bytes),
+      HumanBytes(plan.PeakMemory(threads)), threads, threads == 1 ? "" : "s");
   return text;
 }
 
@@ -72,14 +128,16 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
   if (!checkpoint.ok()) return Fail(checkpoint.status());
   const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint);
   if (!model.ok()) return Fail(model.status());
-  const Result<Plan> plan = MakePlan(*checkpoint, *model, options.flags.ToOptions());
+  const Result<PlanOptions> plan_options = options.flags.ToOptions();
+  if (!plan_options.ok()) return Fail(plan_options.status());
+  const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
   if (!plan.ok()) return Fail(plan.status());
   if (options.common.json) {
     PrintJson(PlanJson(*plan, *model, options.source));
   } else if (!options.common.quiet) {
-    Print(PlanText(*plan) + FindingsText(model->findings));
+    Print(PlanText(*plan, model->format) + FindingsText(model->findings));
   }
-  const Status status = CheckPlan(*plan, options.flags.ToFallback());
+  const Status status = CheckPlan(*plan);
   return status.ok() ? kExitDone : Fail(status);
 }
 
@@ -91,6 +149,7 @@ void AddPlan(CLI::App& app, ExitCodeValue& exit_code) {
       app, "plan", "Show what convert would do, and why, from headers only", options->common,
       "Examples:\n"
       "  prepack plan Llama-3-8B-W4A16 --target vllm-cpu\n"
+      "  prepack plan Llama-3-8B-W4A16 -t vllm-cpu --scheme mlp=w4a8\n"
       "  prepack plan Llama-3-8B-W4A16 -t zentorch --json | jq '.modules[] | "
       "select(.layout == null)'\n"
       "Exits with 5 when convert would refuse the checkpoint.");

@@ -20,6 +20,8 @@ std::string TargetsText() {
       text += fmt::format("    read by      {}\n", layout->consumer);
       text += fmt::format("    CPU          {}\n", layout->isa);
       text += fmt::format("    mirrors      {}\n", layout->mirrors);
+      text += fmt::format("    weights at   {}\n", layout->address);
+      if (!layout->notes.empty()) text += fmt::format("    note         {}\n", layout->notes);
       text += fmt::format("    fingerprint  {}\n", layout->fingerprint);
     }
   }

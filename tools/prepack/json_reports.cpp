@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/version.h"
+#include "convert/scheme_json.h"
 #include "layouts/table.h"
 
 namespace prepack::cli {
@@ -25,27 +26,6 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   return json;
 }
 
-Json ActivationsJson(const ActivationScheme& activations) {
-  if (activations.type == ActivationType::kNone) return nullptr;
-  return {{"type", activations.type == ActivationType::kInt ? "int" : "float"},
-          {"bits", activations.bits},
-          {"granularity", ActivationGranularityName(activations.granularity)},
-          {"group_size", activations.group_size},
-          {"symmetric", activations.symmetric},
-          {"dynamic", activations.dynamic}};
-}
-
-Json SchemeJson(const Scheme& scheme) {
-  return {{"name", SchemeName(scheme)},
-          {"code", CodeTypeName(scheme.code)},
-          {"bits", scheme.bits},
-          {"granularity", GranularityName(scheme.granularity)},
-          {"group_size", scheme.group_size},
-          {"scale_rows", scheme.scale_rows},
-          {"symmetric", scheme.symmetric},
-          {"activations", ActivationsJson(scheme.activations)}};
-}
-
 Json PartsJson(const std::string& module, const std::vector<PartSpec>& parts) {
   Json json = Json::array();
   for (const PartSpec& part : parts) {
@@ -56,21 +36,39 @@ Json PartsJson(const std::string& module, const std::vector<PartSpec>& parts) {
   return json;
 }
 
-Json ModulePlanJson(const ModulePlan& module) {
+Json RuntimeJson(const std::vector<RuntimeChoice>& choices) {
+  Json json = Json::array();
+  for (const RuntimeChoice& choice : choices) {
+    json.push_back({{"cpu", choice.cpu}, {"kernel", choice.kernel}, {"remark", choice.remark}});
+  }
+  return json;
+}
+
+Json ModulePlanJson(const Plan& plan, const ModulePlan& module, const std::string& format) {
   Json candidates = Json::array();
   for (const Candidate& candidate : module.candidates) {
     Json json = {{"layout", candidate.layout->id}, {"eligible", candidate.verdict.ok}};
     if (!candidate.verdict.ok) json["reason"] = candidate.verdict.reason;
     candidates.push_back(std::move(json));
   }
-  return {{"module", module.linear->module()},
-          {"shape", {module.request.n, module.request.k}},
-          {"scheme", SchemeJson(module.request.scheme)},
-          {"layout", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->id)},
-          {"candidates", std::move(candidates)},
-          {"parts", PartsJson(module.linear->module(), module.parts)},
-          {"source_bytes", module.linear->source_bytes()},
-          {"packed_bytes", module.packed_bytes}};
+  Json json = {{"module", module.linear->module()},
+               {"shape", {module.request.n, module.request.k}},
+               {"scheme", SchemeJson(module.linear->scheme())},
+               {"layout", nullptr},
+               {"computed_as", nullptr},
+               {"isa", nullptr},
+               {"note", module.note},
+               {"candidates", std::move(candidates)},
+               {"runtime", RuntimeJson(RuntimeChoicesFor(plan, module, format))},
+               {"parts", PartsJson(module.linear->module(), module.parts)},
+               {"source_bytes", module.source_bytes},
+               {"packed_bytes", module.packed_bytes}};
+  if (module.chosen != nullptr) {
+    json["layout"] = module.chosen->id;
+    json["computed_as"] = SchemeJson(module.request.scheme);
+    json["isa"] = module.chosen->isa;
+  }
+  return json;
 }
 
 Json ModuleSummaryJson(const ModuleSummary& module) {
@@ -169,6 +167,8 @@ Json ConvertJson(const ConvertReport& report, const std::string& source,
   json["packed_modules"] = report.packed_modules;
   json["layouts"] = report.layouts.empty() ? Json::object() : Json(report.layouts);
   json["kept"] = report.kept.empty() ? Json::object() : Json(report.kept);
+  json["dequantized"] = report.dequantized.empty() ? Json::object() : Json(report.dequantized);
+  json["rounded_scales"] = report.rounded_scales;
   json["copied_tensors"] = report.copied_tensors;
   json["source_bytes"] = report.source_bytes;
   json["output_bytes"] = report.output_bytes;
@@ -186,9 +186,11 @@ Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& 
   json["activation_dtype"] = ActivationDTypeName(plan.activation_dtype);
   json["source_bytes"] = plan.source_bytes;
   json["output_bytes"] = plan.output_bytes;
+  json["memory_per_thread_bytes"] = plan.PeakMemory(1);
   json["packed_modules"] = plan.PackedModules();
   Json& modules = json["modules"] = Json::array();
-  for (const ModulePlan& module : plan.modules) modules.push_back(ModulePlanJson(module));
+  for (const ModulePlan& module : plan.modules)
+    modules.push_back(ModulePlanJson(plan, module, model.format));
   json["findings"] = FindingsJson(model.findings);
   return json;
 }
@@ -308,6 +310,9 @@ Json TargetsJson() {
                          {"schemes", layout->schemes},
                          {"constraints", layout->constraints},
                          {"isa", layout->isa},
+                         {"address", layout->address},
+                         {"notes", layout->notes},
+                         {"offered", layout->offered},
                          {"fingerprint", layout->fingerprint}});
     }
     targets.push_back(

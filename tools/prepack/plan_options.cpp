@@ -13,20 +13,41 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->type_name("DTYPE");
   command
+      .add_option("--scheme", schemes,
+                  "What to compute with: auto, w4a16, w4a8, w8a8 or w8a16; PATTERN=SCHEME for the "
+                  "modules that the regular expression is found in; may be repeated, the last one "
+                  "that fits decides (default: auto, what the checkpoint says)")
+      ->type_name("[PATTERN=]SCHEME")
+      ->allow_extra_args(false);
+  command
       .add_option("--fallback", fallback,
-                  "What becomes of a module that no layout takes: keep it as stored, or error")
-      ->check(CLI::IsMember({"keep", "error"}))
+                  "What becomes of a module that no layout takes: keep it as stored, dequantize it "
+                  "to bf16, or error")
+      ->check(CLI::IsMember({"keep", "dequantize", "error"}))
       ->capture_default_str()
       ->type_name("WHAT");
+  command
+      .add_option("--scales", scales,
+                  "Scales as the runtime itself would hold them, or exact where a part can hold "
+                  "f32: runtime or exact")
+      ->check(CLI::IsMember({"runtime", "exact"}))
+      ->capture_default_str()
+      ->type_name("HOW");
 }
 
-PlanOptions PlanFlags::ToOptions() const {
-  return {.target = target,
-          .activation_dtype = dtype.empty() ? std::nullopt : ActivationDTypeFromName(dtype)};
-}
-
-Fallback PlanFlags::ToFallback() const {
-  return fallback == "error" ? Fallback::kError : Fallback::kKeep;
+Result<PlanOptions> PlanFlags::ToOptions() const {
+  PlanOptions options;
+  options.target = target;
+  if (!dtype.empty()) options.activation_dtype = ActivationDTypeFromName(dtype);
+  for (const std::string& text : schemes) {
+    Result<SchemeChoice> choice = ParseSchemeChoice(text);
+    if (!choice.ok()) return choice.status();
+    options.schemes.push_back(*std::move(choice));
+  }
+  if (fallback == "dequantize") options.fallback = Fallback::kDequantize;
+  if (fallback == "error") options.fallback = Fallback::kError;
+  options.exact_scales = scales == "exact";
+  return options;
 }
 
 }  // namespace prepack::cli

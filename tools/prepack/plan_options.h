@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "convert/plan.h"
 
@@ -12,11 +13,13 @@ namespace prepack::cli {
 struct PlanFlags {
   std::string target;
   std::string dtype;
+  std::vector<std::string> schemes;
   std::string fallback = "keep";
+  std::string scales = "runtime";
 
   void AddTo(CLI::App& command);
-  PlanOptions ToOptions() const;
-  Fallback ToFallback() const;
+  // kUsage for a --scheme that cannot be read.
+  Result<PlanOptions> ToOptions() const;
 };
 
 }  // namespace prepack::cli

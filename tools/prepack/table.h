@@ -21,6 +21,7 @@ class Table {
 
   // One cell per column.
   void AddRow(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
   // Header, rows; two spaces between columns, no trailing spaces, every line indented by `indent`.
   std::string Render(size_t indent = 0) const;
 

@@ -1,0 +1,142 @@
+#include "convert/scheme_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <utility>
+
+#include "base/suggest.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::array<std::pair<WantedScheme, std::string_view>, 5> kNames = {{
+    {WantedScheme::kAuto, "auto"},
+    {WantedScheme::kW4A16, "w4a16"},
+    {WantedScheme::kW4A8, "w4a8"},
+    {WantedScheme::kW8A8, "w8a8"},
+    {WantedScheme::kW8A16, "w8a16"},
+}};
+
+constexpr ActivationScheme kDynamicInt8 = {.type = ActivationType::kInt,
+                                           .bits = 8,
+                                           .symmetric = true,
+                                           .dynamic = true,
+                                           .granularity = ActivationGranularity::kToken};
+constexpr ActivationScheme kDynamicFp8 = {.type = ActivationType::kFloat,
+                                          .bits = 8,
+                                          .symmetric = true,
+                                          .dynamic = true,
+                                          .granularity = ActivationGranularity::kToken};
+
+std::optional<WantedScheme> SchemeFromName(std::string_view name) {
+  for (const auto& [scheme, known] : kNames) {
+    if (known == name) return scheme;
+  }
+  return std::nullopt;
+}
+
+std::string_view NameOf(WantedScheme scheme) {
+  return kNames[static_cast<size_t>(scheme)].second;
+}
+
+ActivationScheme EightBitActivations(const Scheme& weights) {
+  if (weights.code == CodeType::kF8E4M3) return kDynamicFp8;
+  const ActivationScheme& stored = weights.activations;
+  const bool says_how = stored.type == ActivationType::kInt && stored.bits == 8;
+  return says_how ? stored : kDynamicInt8;
+}
+
+}  // namespace
+
+std::string SchemeChoice::Text() const {
+  return fmt::format("--scheme {}{}{}", pattern, pattern.empty() ? "" : "=", NameOf(scheme));
+}
+
+Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
+  const size_t equals = text.rfind('=');
+  const bool has_pattern = equals != std::string_view::npos;
+  const std::string name(has_pattern ? text.substr(equals + 1) : text);
+  SchemeChoice choice;
+  if (has_pattern) choice.pattern = text.substr(0, equals);
+  if (has_pattern && choice.pattern.empty()) {
+    return Usage("--scheme", "there is no pattern in front of \"=\"").Found(text);
+  }
+  const std::optional<WantedScheme> scheme = SchemeFromName(name);
+  if (!scheme) {
+    std::vector<std::string> known;
+    for (const auto& [value, known_name] : kNames) known.emplace_back(known_name);
+    return Usage("--scheme", "unknown scheme")
+        .Found(name)
+        .Expected(fmt::format("[PATTERN=]{}", fmt::join(known, "|")))
+        .Hint(DidYouMean(name, known));
+  }
+  choice.scheme = *scheme;
+  return choice;
+}
+
+std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted) {
+  const bool four = weights.bits == 4;
+  const bool eight = weights.bits == 8;
+  switch (wanted) {
+    case WantedScheme::kAuto:
+      if (weights.code == CodeType::kF8E4M3) return ActivationScheme{};
+      return weights.activations;
+    case WantedScheme::kW4A16:
+      return four ? std::optional(ActivationScheme{}) : std::nullopt;
+    case WantedScheme::kW4A8:
+      return four ? std::optional(EightBitActivations(weights)) : std::nullopt;
+    case WantedScheme::kW8A8:
+      return eight ? std::optional(EightBitActivations(weights)) : std::nullopt;
+    case WantedScheme::kW8A16:
+      return eight ? std::optional(ActivationScheme{}) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices) {
+  SchemeChooser chooser;
+  for (const SchemeChoice& choice : choices) {
+    Rule rule{.choice = choice, .regex = std::nullopt};
+    if (!choice.pattern.empty()) {
+      Result<ModuleRegex> regex = ModuleRegex::Compile(choice.pattern, choice.Text());
+      // What a pattern of a file would make malformed is a mistake of the user here.
+      if (!regex.ok()) return Usage(choice.Text(), regex.status().ToString());
+      rule.regex = *std::move(regex);
+    }
+    chooser.rules_.push_back(std::move(rule));
+  }
+  return chooser;
+}
+
+Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
+                                                      const Scheme& weights) {
+  std::optional<ActivationScheme> chosen = ActivationsFor(weights, WantedScheme::kAuto);
+  for (Rule& rule : rules_) {
+    if (rule.regex) {
+      const Result<bool> found = rule.regex->Search(module);
+      if (!found.ok()) return found.status();
+      if (!*found) continue;
+    }
+    const std::optional<ActivationScheme> wanted = ActivationsFor(weights, rule.choice.scheme);
+    if (!wanted) continue;
+    rule.used = true;
+    chosen = wanted;
+  }
+  return *chosen;
+}
+
+Status SchemeChooser::CheckAllWereUsed() const {
+  for (const Rule& rule : rules_) {
+    if (rule.used || rule.choice.scheme == WantedScheme::kAuto) continue;
+    return Usage(rule.choice.Text(), "it is for no module of the checkpoint")
+        .Expected(fmt::format("{}modules with weights of {} bits",
+                              rule.regex ? "a pattern that is found in " : "",
+                              NameOf(rule.choice.scheme).starts_with("w4") ? 4 : 8))
+        .Hint("`prepack inspect` lists the modules and their schemes");
+  }
+  return {};
+}
+
+}  // namespace prepack

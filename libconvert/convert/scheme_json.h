@@ -1,0 +1,29 @@
+#ifndef PREPACK_CONVERT_SCHEME_JSON_H_
+#define PREPACK_CONVERT_SCHEME_JSON_H_
+
+// Schemes and memory descriptors in the manifest and in reports.
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/result.h"
+#include "canonical/scheme.h"
+#include "container/json_strict.h"
+#include "layouts/blocked_desc.h"
+
+namespace prepack {
+
+// {"name": "w4a16", "code": "u4", "bits": 4, "granularity": …, "activations": … or null}
+Json SchemeJson(const Scheme& scheme);
+// The inverse, for a module of n by k weights. kMalformed when a member is missing or impossible,
+// kUnsupported when a word is unknown; `where` names the place.
+Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where);
+
+Json BlockedDescJson(const BlockedDesc& desc);
+// The inverse; checked by CheckBlockedDesc.
+Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
+                                    std::string_view where);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_SCHEME_JSON_H_

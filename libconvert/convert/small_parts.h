@@ -1,0 +1,25 @@
+#ifndef PREPACK_CONVERT_SMALL_PARTS_H_
+#define PREPACK_CONVERT_SMALL_PARTS_H_
+
+// The parts of a packed module that are one per module and not of its weights: bias, order of
+// inputs, static scale and zero point of activations. They are the same in every layout; convert
+// writes them, and verify compares them with what the source says.
+
+#include <vector>
+
+#include "canonical/quantized_linear.h"
+#include "container/checkpoint.h"
+#include "layouts/layout.h"
+
+namespace prepack {
+
+bool IsSmallPart(PartRole role);
+
+// The bytes of the part. A bias is converted to the part's dtype, rounded to nearest even; that a
+// finite one becomes infinite is kUnsupported.
+Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                      const PartSpec& part, std::vector<std::byte>& out);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_SMALL_PARTS_H_

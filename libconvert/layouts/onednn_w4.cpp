@@ -1,0 +1,197 @@
+#include "layouts/onednn_w4.h"
+
+#include "kernels/nibble_matrix.h"
+#include "kernels/xor_copy.h"
+#include "layouts/parameters.h"
+#include "layouts/rules.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kRows = 16;  // what the kernel that transposes takes at a time
+constexpr std::byte kSignBits{0x88};
+
+Eligibility GroupsFit(const PackRequest& request) {
+  const uint64_t group_size = request.scheme.group_size;
+  if (group_size == request.k || group_size % 16 == 0) return Eligibility::Yes();
+  return Eligibility::No(
+      "the group size is not a multiple of 16: oneDNN's matmul takes such groups, or one for all "
+      "of K");
+}
+
+Eligibility EligibleWeights(const PackRequest& request) {
+  return AllOf({
+      FourBitCodes(request),
+      ScalesPerChannelOrGroup(request),
+      MultipleOf("N", request.n, 2, "two output channels share a byte"),
+      GroupsDivideK(request),
+      GroupsFit(request),
+      BiasIsFloat(request),
+  });
+}
+
+Eligibility EligibleW4A16(const PackRequest& request) {
+  return AllOf({EligibleWeights(request), WideActivations(request),
+                ActivationsOneOf(request, {DType::kBF16, DType::kF32})});
+}
+
+Eligibility EligibleW4A8(const PackRequest& request) {
+  return AllOf({EligibleWeights(request), DynamicInt8Activations(request)});
+}
+
+std::vector<PartSpec> Parts(const PackRequest& request) {
+  const Division by_inputs = GroupsByInputs(request);
+  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
+                                  .name = "weight",
+                                  .dtype = DType::kU8,
+                                  .shape = {request.k, request.n / 2},
+                                  .by_outputs = Division::Along(1, 2),
+                                  .by_inputs = Division::Along(0, 1)},
+                                 {.role = PartRole::kScale,
+                                  .name = "weight_scale",
+                                  .dtype = DType::kF32,
+                                  .shape = {request.groups(), request.n},
+                                  .by_outputs = Division::Along(1, 1),
+                                  .by_inputs = by_inputs}};
+  if (!request.scheme.symmetric) {
+    parts.push_back({.role = PartRole::kZeroPoint,
+                     .name = "weight_zero_point",
+                     .dtype = DType::kU8,
+                     .shape = {request.groups(), request.n / 2},
+                     .by_outputs = Division::Along(1, 2),
+                     .by_inputs = by_inputs});
+  }
+  AppendCommonParts(request, request.activation_dtype, parts);
+  return parts;
+}
+
+// Activation order is read a whole K at a time, so that its tiles are strips.
+TileCut Cut(const PackRequest& request) {
+  return {.by_inputs = !request.reordered, .rows = kRows, .cols = 1, .strip_rows = 2};
+}
+
+uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
+  return 4 * (k * request.n + n);
+}
+
+Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
+  const uint64_t stride = request.n / 2;
+  return {{.offset = tile.k0 * stride + tile.n0 / 2,
+           .bytes = tile.rows / 2,
+           .count = tile.cols,
+           .stride = stride}};
+}
+
+Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
+  return PlaceTransposed(request, role == PartRole::kScale ? 32 : 4, n0, rows);
+}
+
+const uint8_t* Bytes(std::span<const std::byte> span) {
+  return reinterpret_cast<const uint8_t*>(span.data());
+}
+
+uint8_t* Bytes(std::span<std::byte> span) {
+  return reinterpret_cast<uint8_t*>(span.data());
+}
+
+// The panel's first byte in the tile [tile.cols, tile.rows / 2].
+size_t PanelBegin(const PackJob& job) {
+  return (job.panel.k0 - job.tile.k0) * job.tile.rows / 2 + (job.panel.n0 - job.tile.n0) / 2;
+}
+
+void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  const size_t column_bytes = job.tile.rows / 2;
+  const std::span<std::byte> to = packed.subspan(PanelBegin(job));
+  NibbleRowsToColumns(job.isa, Bytes(codes), row_bytes, job.panel.rows, job.panel.cols, Bytes(to),
+                      column_bytes);
+  if (!job.request.scheme.symmetric) return;
+  for (uint64_t k = 0; k < job.panel.cols; ++k) {
+    const std::span<std::byte> column = to.subspan(k * column_bytes, job.panel.rows / 2);
+    XorCopy(column, kSignBits, column);
+  }
+}
+
+void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  NibbleColumnsToRows(job.isa, Bytes(packed.subspan(PanelBegin(job))), job.tile.rows / 2,
+                      job.panel.rows, job.panel.cols, Bytes(codes), row_bytes);
+  if (!job.request.scheme.symmetric) return;
+  XorCopy(codes, kSignBits, codes);
+  // The half byte behind an odd number of codes means nothing, and is zero.
+  for (uint64_t row = 0; row < job.panel.rows && job.panel.cols % 2 != 0; ++row) {
+    codes[(row + 1) * row_bytes - 1] &= std::byte{0x0F};
+  }
+}
+
+void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
+                    std::span<std::byte> packed) {
+  PackZeroNibbles(TransposedStrip(request, rows), zero_points, packed);
+}
+
+void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
+                      std::span<uint8_t> zero_points) {
+  UnpackZeroNibbles(TransposedStrip(request, rows), packed, zero_points);
+}
+
+// What both have in common.
+Layout MakeLayout() {
+  Layout layout;
+  layout.version = 1;
+  layout.target = "onednn";
+  layout.consumer = "dnnl::matmul";
+  layout.mirrors = "oneDNN 3.13, src/cpu/x64/matmul/brgemm_matmul_utils.cpp";
+  layout.address = "nibble k · N + n";
+  layout.parts = Parts;
+  layout.cut = Cut;
+  layout.weight_bit = WeightBit;
+  layout.place_weight = PlaceWeight;
+  layout.place_rows = PlaceRows;
+  layout.pack_codes = PackCodes;
+  layout.unpack_codes = UnpackCodes;
+  layout.scale_form = F32ScaleForm;
+  layout.pack_scales = PackChannelScales;
+  layout.unpack_scales = UnpackChannelScales;
+  layout.pack_zero_points = PackZeroPoints;
+  layout.unpack_zero_points = UnpackZeroPoints;
+  return layout;
+}
+
+Layout MakeW4A16() {
+  Layout layout = MakeLayout();
+  layout.id = "onednn/w4a16";
+  layout.schemes = "w4a16, symmetric or asymmetric, group or channel";
+  layout.constraints =
+      "N % 2 = 0, groups of a multiple of 16 that divide K, bf16 or f32 activations";
+  layout.isa = "any; AVX-512 with BF16 for the fast kernel";
+  layout.notes =
+      "symmetric codes are s4 (code XOR 8), asymmetric ones u4; with f32 activations "
+      "oneDNN runs a reference implementation";
+  layout.fingerprint = "4264d3ea85f153ccba71adaf8d777a36";
+  layout.eligible = EligibleW4A16;
+  return layout;
+}
+
+Layout MakeW4A8() {
+  Layout layout = MakeLayout();
+  layout.id = "onednn/w4a8";
+  layout.schemes =
+      "w4a8 with dynamic symmetric activations, symmetric or asymmetric weights, group "
+      "or channel";
+  layout.constraints = "N % 2 = 0, groups of a multiple of 16 that divide K";
+  layout.isa = "any; AVX-512 with VNNI for the fast kernel";
+  layout.notes =
+      "scales are f32 and zero points u4: with others oneDNN runs a reference "
+      "implementation";
+  layout.fingerprint = "1019afaee1946959cde2989a70ee0d9e";
+  layout.eligible = EligibleW4A8;
+  return layout;
+}
+
+}  // namespace
+
+const Layout kOneDnnW4A16 = MakeW4A16();
+const Layout kOneDnnW4A8 = MakeW4A8();
+
+}  // namespace prepack

@@ -1,0 +1,61 @@
+#include "layouts/plain_bf16.h"
+
+#include "layouts/row_major.h"
+#include "layouts/rules.h"
+
+namespace prepack {
+namespace {
+
+Eligibility Eligible(const PackRequest& request) {
+  return AllOf({DequantizedWeights(request), BiasIsFloat(request)});
+}
+
+std::vector<PartSpec> Parts(const PackRequest& request) {
+  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
+                                  .name = "weight",
+                                  .dtype = DType::kBF16,
+                                  .shape = {request.n, request.k},
+                                  .by_outputs = Division::Along(0, 1),
+                                  .by_inputs = Division::Along(1, 1)}};
+  AppendCommonParts(request, request.activation_dtype, parts);
+  return parts;
+}
+
+TileCut Cut(const PackRequest& /*request*/) {
+  return {};
+}
+
+void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  PackRowMajor(job, std::byte{0}, codes, packed);
+}
+
+void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  UnpackRowMajor(job, std::byte{0}, packed, codes);
+}
+
+}  // namespace
+
+const Layout kPlainBf16 = {
+    .id = "plain/bf16",
+    .version = 1,
+    .target = kAnyTarget,
+    .consumer = "any linear layer",
+    .mirrors = "Hugging Face transformers: MODULE.weight of an unquantized layer",
+    .schemes = "dequantized weights in bf16, 16-bit activations",
+    .constraints = "any N and K",
+    .isa = "any",
+    .address = "element n · K + k",
+    .notes = "chosen only by --fallback dequantize",
+    .fingerprint = "ec8dc038fc969fe23d903d3927b29fe2",
+    .for_dequantized = true,
+    .eligible = Eligible,
+    .parts = Parts,
+    .cut = Cut,
+    .weight_bit = RowMajorWeightBit,
+    .place_weight = PlaceRowMajor,
+    .pack_codes = PackCodes,
+    .unpack_codes = UnpackCodes,
+};
+
+}  // namespace prepack

@@ -1,0 +1,47 @@
+#include "layouts/row_major.h"
+
+#include "kernels/xor_copy.h"
+
+namespace prepack {
+namespace {
+
+// A panel of whole rows is one piece of the tile; of a narrower one, every row is.
+template <typename Move>
+void ForPieces(const PackJob& job, Move move) {
+  const CodeType code = job.request.scheme.code;
+  const size_t row_bytes = PanelRowBytes(code, job.request.k);
+  const size_t piece_bytes = PanelRowBytes(code, job.panel.cols);
+  const size_t first = (job.panel.n0 - job.tile.n0) * row_bytes;
+  if (job.panel.cols == job.request.k) return move(size_t{0}, first, job.panel.rows * row_bytes);
+  for (uint64_t row = 0; row < job.panel.rows; ++row) {
+    move(row * piece_bytes, first + row * row_bytes + PanelRowBytes(code, job.panel.k0),
+         piece_bytes);
+  }
+}
+
+}  // namespace
+
+uint64_t RowMajorWeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
+  return (n * request.k + k) * CodeBits(request.scheme.code);
+}
+
+Placement PlaceRowMajor(const PackRequest& request, const PanelRange& tile) {
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
+  return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
+}
+
+void PackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byte> codes,
+                  std::span<std::byte> packed) {
+  ForPieces(job, [&](size_t of_panel, size_t of_tile, size_t bytes) {
+    XorCopy(codes.subspan(of_panel, bytes), mask, packed.subspan(of_tile, bytes));
+  });
+}
+
+void UnpackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byte> packed,
+                    std::span<std::byte> codes) {
+  ForPieces(job, [&](size_t of_panel, size_t of_tile, size_t bytes) {
+    XorCopy(packed.subspan(of_tile, bytes), mask, codes.subspan(of_panel, bytes));
+  });
+}
+
+}  // namespace prepack

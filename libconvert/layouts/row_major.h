@@ -1,0 +1,24 @@
+#ifndef PREPACK_LAYOUTS_ROW_MAJOR_H_
+#define PREPACK_LAYOUTS_ROW_MAJOR_H_
+
+// Weights stored [N, K], as panels are: only some bits may differ. Shared by the layouts that do.
+
+#include <cstdint>
+#include <span>
+
+#include "layouts/layout.h"
+
+namespace prepack {
+
+uint64_t RowMajorWeightBit(const PackRequest& request, uint64_t n, uint64_t k);
+Placement PlaceRowMajor(const PackRequest& request, const PanelRange& tile);
+
+// Every byte XOR `mask`: its own inverse.
+void PackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byte> codes,
+                  std::span<std::byte> packed);
+void UnpackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byte> packed,
+                    std::span<std::byte> codes);
+
+}  // namespace prepack
+
+#endif  // PREPACK_LAYOUTS_ROW_MAJOR_H_

@@ -1,0 +1,46 @@
+#ifndef PREPACK_LAYOUTS_UNIT_BLOCKS_H_
+#define PREPACK_LAYOUTS_UNIT_BLOCKS_H_
+
+// The form that dot-product instructions read: output channels in blocks, and in a block, for every
+// few bytes along K (a unit), those of all its channels side by side.
+//
+//     byte j of channel n of a block:  (j / unit) · width · unit + n · unit + j mod unit
+//
+// Channels and units that a block lacks are zero. Shared by the layouts that differ in width, unit
+// and in what stands between the blocks.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/isa.h"
+#include "layouts/layout.h"
+
+namespace prepack {
+
+struct UnitBlocks {
+  uint64_t width = 32;       // output channels per block
+  uint64_t unit = 4;         // bytes: 1, 2 or 4
+  uint64_t units = 0;        // per channel, padding included
+  uint64_t block_bytes = 0;  // from one block to the next
+
+  uint64_t Byte(uint64_t n, uint64_t j) const {
+    return n / width * block_bytes + (j / unit * width + n % width) * unit + j % unit;
+  }
+};
+
+// Packs a panel into a tile whose first block begins at packed[0]. The panel begins at a multiple
+// of `width` channels and `unit` bytes; at the end of K it writes the padding.
+void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> codes,
+               std::span<std::byte> packed);
+void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> packed,
+                 std::span<std::byte> codes);
+
+// Adds factor · Σ_k code of the rows of a panel of signed bytes to i32 sums at `sums`, one after
+// the other; the panel at the start of K sets them. Overflow wraps, as it does in the kernels.
+void AddCodeSums(const PackJob& job, int32_t factor, std::span<const std::byte> codes,
+                 std::span<std::byte> sums);
+
+}  // namespace prepack
+
+#endif  // PREPACK_LAYOUTS_UNIT_BLOCKS_H_

@@ -1,0 +1,218 @@
+#include "layouts/vllm_int4_w4a8.h"
+
+#include <array>
+#include <cstring>
+
+#include "kernels/nibble_pairs.h"
+#include "kernels/row_sums.h"
+#include "layouts/parameters.h"
+#include "layouts/rules.h"
+
+namespace prepack {
+namespace {
+
+static_assert(kW4A8Width == kPairRows);
+
+Eligibility BlocksFit(const PackRequest& request) {
+  const uint64_t group_size = request.scheme.group_size;
+  if (group_size <= kW4A8MostInputs) return Eligibility::Yes();
+  return MultipleOf("the group size", group_size, kW4A8MostInputs,
+                    "groups above 128 are cut into blocks of 128; vLLM does not check, and the "
+                    "consumer would read past the scales and compute garbage");
+}
+
+Eligibility Eligible(const PackRequest& request) {
+  return AllOf({
+      FourBitCodes(request),
+      DynamicInt8Activations(request),
+      ScalesPerChannelOrGroup(request),
+      MultipleOf("K", request.k, kW4A8Width, "the kernel takes 32 input channels at a time"),
+      MultipleOf("N", request.n, kW4A8Width, "packed in blocks of 32 output channels"),
+      GroupsDivideK(request),
+      GroupsOfFours(request),
+      BlocksFit(request),
+      ActivationsOneOf(request, {DType::kBF16, DType::kF16}),
+      BiasIsFloat(request),
+  });
+}
+
+uint64_t BlockInputs(const PackRequest& request) {
+  return W4A8BlockInputs(request.scheme.group_size);
+}
+
+ScaleForm Form(const PackRequest& request) {
+  return {.value = request.exact_scales ? DType::kF32 : request.activation_dtype,
+          .part = DType::kF32};
+}
+
+std::vector<PartSpec> Parts(const PackRequest& request) {
+  const uint64_t b = BlockInputs(request);
+  const uint64_t blocks = request.n / kW4A8Width;
+  const Division by_inputs =
+      request.groups() == 1 ? Division::Whole() : Division::Along(1, request.scheme.group_size);
+  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
+                                  .name = "weight",
+                                  .dtype = DType::kU8,
+                                  .shape = {blocks, request.k / b, W4A8BlockBytes(b)},
+                                  .by_outputs = Division::Along(0, kW4A8Width),
+                                  .by_inputs = Division::Along(1, b)},
+                                 {.role = PartRole::kScale,
+                                  .name = "weight_scale",
+                                  .dtype = DType::kF32,
+                                  .shape = {blocks, request.groups(), kW4A8Width},
+                                  .by_outputs = Division::Along(0, kW4A8Width),
+                                  .by_inputs = by_inputs},
+                                 {.role = PartRole::kZeroPoint,
+                                  .name = "weight_zero_point",
+                                  .dtype = DType::kI8,
+                                  .shape = {blocks, request.groups(), kW4A8Width},
+                                  .by_outputs = Division::Along(0, kW4A8Width),
+                                  .by_inputs = by_inputs}};
+  AppendCommonParts(request, DType::kF32, parts);
+  return parts;
+}
+
+TileCut Cut(const PackRequest& request) {
+  return {.rows = kW4A8Width, .cols = BlockInputs(request), .strip_rows = kW4A8Width};
+}
+
+uint64_t BlockBegin(const PackRequest& request, uint64_t n, uint64_t k) {
+  const uint64_t b = BlockInputs(request);
+  return (n / kW4A8Width * (request.k / b) + k / b) * W4A8BlockBytes(b);
+}
+
+uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
+  return 8 * BlockBegin(request, n, k) +
+         4 * W4A8BlockNibble(n % kW4A8Width, k % BlockInputs(request));
+}
+
+Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
+  return {{.offset = BlockBegin(request, tile.n0, 0), .bytes = BlockBegin(request, tile.rows, 0)}};
+}
+
+// Of the strip [rows / 32, G, 32].
+ParameterStrip Strip(const PackRequest& request, uint64_t rows) {
+  return {.rows = rows, .groups = request.groups(), .width = kW4A8Width};
+}
+
+Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
+  const uint64_t row_bytes = request.groups() * (role == PartRole::kScale ? sizeof(float) : 1);
+  return {{.offset = n0 * row_bytes, .bytes = rows * row_bytes}};
+}
+
+const uint8_t* Bytes(std::span<const std::byte> span) {
+  return reinterpret_cast<const uint8_t*>(span.data());
+}
+
+uint8_t* Bytes(std::span<std::byte> span) {
+  return reinterpret_cast<uint8_t*>(span.data());
+}
+
+// The sums of a block: of its codes, less as many zero points.
+void PackSums(const PackJob& job, uint64_t n, uint64_t k, const uint8_t* codes, size_t row_bytes,
+              std::byte* out) {
+  const uint64_t b = BlockInputs(job.request);
+  const uint64_t group = k / job.request.scheme.group_size;
+  std::array<int32_t, kW4A8Width> sums{};
+  RowSumsFor(job.isa).nibbles(codes, row_bytes, kW4A8Width, b, sums.data());
+  for (uint64_t row = 0; row < kW4A8Width; ++row) {
+    const uint64_t at = (n - job.tile.n0 + row) * job.request.groups() + group;
+    sums[row] -= static_cast<int32_t>(b) * job.zero_points[at];
+  }
+  std::memcpy(out, sums.data(), sizeof sums);
+}
+
+// Calls visit(n, k, offset in the panel, offset in the tile) for every block of the panel.
+template <typename Visit>
+void ForBlocks(const PackJob& job, Visit visit) {
+  const uint64_t b = BlockInputs(job.request);
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
+    for (uint64_t col = 0; col < job.panel.cols; col += b) {
+      const uint64_t n = job.panel.n0 + row;
+      const uint64_t k = job.panel.k0 + col;
+      visit(n, k, row * row_bytes + col / 2, BlockBegin(job.request, n - job.tile.n0, k));
+    }
+  }
+}
+
+void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  const uint64_t b = BlockInputs(job.request);
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  const NibblePairs& kernels = NibblePairsFor(job.isa);
+  ForBlocks(job, [&](uint64_t n, uint64_t k, size_t from, size_t to) {
+    const uint8_t* rows = Bytes(codes.subspan(from));
+    kernels.rows_to_pairs(rows, row_bytes, b, Bytes(packed.subspan(to)));
+    PackSums(job, n, k, rows, row_bytes, &packed[to + kW4A8Width * b / 2]);
+  });
+}
+
+void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  const uint64_t b = BlockInputs(job.request);
+  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
+  const NibblePairs& kernels = NibblePairsFor(job.isa);
+  ForBlocks(job, [&](uint64_t /*n*/, uint64_t /*k*/, size_t from, size_t to) {
+    kernels.pairs_to_rows(Bytes(packed.subspan(to)), b, row_bytes, Bytes(codes.subspan(from)));
+  });
+}
+
+Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
+                  std::span<std::byte> packed) {
+  return PackScaleStrip(Form(request), Strip(request, rows), scales, packed);
+}
+
+void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
+                  std::span<float> scales) {
+  UnpackScaleStrip(Form(request), Strip(request, rows), packed, scales);
+}
+
+void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
+                    std::span<std::byte> packed) {
+  PackZeroBytes(Strip(request, rows), zero_points, packed);
+}
+
+void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
+                      std::span<uint8_t> zero_points) {
+  UnpackZeroBytes(Strip(request, rows), packed, zero_points);
+}
+
+}  // namespace
+
+const Layout kVllmInt4W4A8 = {
+    .id = "vllm-cpu/int4-w4a8",
+    .version = 1,
+    .target = "vllm-cpu",
+    .consumer = "torch.ops._C.int4_scaled_mm_cpu",
+    .mirrors = "vLLM 0.32.0, csrc/cpu/sgl-kernels/gemm_int4.cpp",
+    .schemes =
+        "w4a8 with dynamic symmetric activations, symmetric or asymmetric weights, group or "
+        "channel",
+    .constraints =
+        "N % 32 = 0, K % 32 = 0, groups of a multiple of 4 that divide K, above 128 of "
+        "a multiple of 128, bf16 or f16 activations",
+    .isa = "AVX-512 with VNNI and BF16; vLLM itself picks the op only with AMX",
+    .address =
+        "b = min(group, 128): byte ((n / 32) · (K / b) + k / b) · (16b + 128) + "
+        "(k % b / 4) · 64 + (n % 32 / 16) · 32 + (n % 8) · 4 + k % 4, low half when n / 8 is "
+        "even",
+    .notes = "behind the codes of a block, i32 Σ (code − zero point) for each channel",
+    .fingerprint = "6d1a2c81871574e44d2a337775a42d65",
+    .eligible = Eligible,
+    .parts = Parts,
+    .cut = Cut,
+    .weight_bit = WeightBit,
+    .place_weight = PlaceWeight,
+    .place_rows = PlaceRows,
+    .codes_need_zero_points = true,
+    .weight_has_extras = true,
+    .pack_codes = PackCodes,
+    .unpack_codes = UnpackCodes,
+    .scale_form = Form,
+    .pack_scales = PackScales,
+    .unpack_scales = UnpackScales,
+    .pack_zero_points = PackZeroPoints,
+    .unpack_zero_points = UnpackZeroPoints,
+};
+
+}  // namespace prepack

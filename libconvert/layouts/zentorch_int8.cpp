@@ -1,0 +1,77 @@
+#include "layouts/zentorch_int8.h"
+
+#include "layouts/parameters.h"
+#include "layouts/row_major.h"
+#include "layouts/rules.h"
+
+namespace prepack {
+namespace {
+
+Eligibility Eligible(const PackRequest& request) {
+  return AllOf({
+      SignedByteCodes(request),
+      SymmetricWeights(request),
+      DynamicInt8Activations(request),
+      ScalesPerChannelOrTensor(request),
+      ActivationsOneOf(request, {DType::kBF16, DType::kF32}),
+      BiasIsFloat(request),
+  });
+}
+
+std::vector<PartSpec> Parts(const PackRequest& request) {
+  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
+                                  .name = "weight",
+                                  .dtype = DType::kI8,
+                                  .shape = {request.n, request.k},
+                                  .by_outputs = Division::Along(0, 1),
+                                  .by_inputs = Division::Along(1, 1)},
+                                 ChannelScalePart(request, ZentorchScaleForm(request).part)};
+  AppendCommonParts(request, DType::kBF16, parts);
+  return parts;
+}
+
+TileCut Cut(const PackRequest& /*request*/) {
+  return {};
+}
+
+Placement PlaceRows(const PackRequest& request, PartRole /*role*/, uint64_t n0, uint64_t rows) {
+  return PlaceTransposed(request, DTypeBits(ZentorchScaleForm(request).part), n0, rows);
+}
+
+void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  PackRowMajor(job, std::byte{0}, codes, packed);
+}
+
+void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  UnpackRowMajor(job, std::byte{0}, packed, codes);
+}
+
+}  // namespace
+
+const Layout kZentorchInt8 = {
+    .id = "zentorch/int8",
+    .version = 1,
+    .target = "zentorch",
+    .consumer = "torch.ops.zentorch.zentorch_dynamic_qlinear",
+    .mirrors = "zentorch 2.13.0.1, src/cpu/cpp/DynamicQLinear.cpp",
+    .schemes = "w8a8 with dynamic symmetric activations, symmetric weights, channel or tensor",
+    .constraints = "any N and K, bf16 or f32 activations",
+    .isa = "AMD CPU with AVX-512",
+    .address = "byte n · K + k",
+    .notes = "the consumer reorders the weights once more at the first call",
+    .fingerprint = "9655458f2cb835e1864cc8fc146481a5",
+    .eligible = Eligible,
+    .parts = Parts,
+    .cut = Cut,
+    .weight_bit = RowMajorWeightBit,
+    .place_weight = PlaceRowMajor,
+    .place_rows = PlaceRows,
+    .pack_codes = PackCodes,
+    .unpack_codes = UnpackCodes,
+    .scale_form = ZentorchScaleForm,
+    .pack_scales = PackZentorchScales,
+    .unpack_scales = UnpackZentorchScales,
+};
+
+}  // namespace prepack

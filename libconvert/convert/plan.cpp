@@ -1,6 +1,7 @@
 #include "convert/plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -131,12 +132,26 @@ std::vector<std::string> ModulePlan::ReplacedTensors() const {
 }
 
 std::string ModulePlan::WhyRejected() const {
-  std::vector<std::string> reasons;
+  const bool all_other = std::ranges::all_of(candidates, [](const Candidate& candidate) {
+    return candidate.verdict.ok || candidate.verdict.other_weights;
+  });
+  std::vector<std::pair<std::string, std::string>> reasons;  // reason → layouts
   for (const Candidate& candidate : candidates) {
-    if (candidate.verdict.ok) continue;
-    reasons.push_back(fmt::format("{}: {}", candidate.layout->id, candidate.verdict.reason));
+    const Eligibility& verdict = candidate.verdict;
+    if (verdict.ok || (verdict.other_weights && !all_other)) continue;
+    const auto same =
+        std::ranges::find(reasons, verdict.reason, &std::pair<std::string, std::string>::first);
+    if (same == reasons.end()) {
+      reasons.emplace_back(verdict.reason, candidate.layout->id);
+    } else {
+      same->second += fmt::format(", {}", candidate.layout->id);
+    }
   }
-  return fmt::format("{}", fmt::join(reasons, "; "));
+  std::string text;
+  for (const auto& [reason, layouts] : reasons) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", layouts, reason);
+  }
+  return text;
 }
 
 size_t Plan::PackedModules() const {

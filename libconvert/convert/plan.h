@@ -59,8 +59,8 @@ struct ModulePlan {
   const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
   // The tensors of the source that the packed module replaces.
   std::vector<std::string> ReplacedTensors() const;
-  // Why nothing was chosen, or why the module was dequantized: the reasons of all candidates that
-  // were rejected, in one line.
+  // Why nothing was chosen, or why the module was dequantized: the reasons of the candidates that
+  // were rejected, in one line. Those that are for other weights are left out, unless all are.
   std::string WhyRejected() const;
 };
 

@@ -10,6 +10,9 @@
 namespace prepack {
 namespace {
 
+// Blocks may be larger than the module.
+constexpr uint64_t kMostChannels = uint64_t{1} << 31;
+
 Json ActivationsJson(const ActivationScheme& activations) {
   if (activations.type == ActivationType::kNone) return nullptr;
   return {{"type", activations.type == ActivationType::kInt ? "int" : "float"},
@@ -74,8 +77,7 @@ Result<ActivationScheme> ReadActivations(const Json& json, uint64_t k, std::stri
   return activations;
 }
 
-// Do type and width of the codes fit each other?
-bool IsSound(const Scheme& scheme) {
+bool WidthFits(const Scheme& scheme) {
   switch (scheme.code) {
     case CodeType::kU4:
       return scheme.bits <= 4;
@@ -86,6 +88,21 @@ bool IsSound(const Scheme& scheme) {
       return scheme.bits == 8 && scheme.symmetric;
     case CodeType::kBF16:
       return scheme.bits == 16 && scheme.symmetric;
+  }
+  return false;
+}
+
+// Do the sizes fit what the scales are said to be for?
+bool ScalesFit(const Scheme& scheme, uint64_t n, uint64_t k) {
+  switch (scheme.granularity) {
+    case Granularity::kTensor:
+      return scheme.group_size == k && scheme.scale_rows == n;
+    case Granularity::kChannel:
+      return scheme.group_size == k && scheme.scale_rows == 1;
+    case Granularity::kGroup:
+      return scheme.scale_rows == 1;
+    case Granularity::kBlock:
+      return true;
   }
   return false;
 }
@@ -112,9 +129,9 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
   const Result<Granularity> granularity =
       WordField(json, "granularity", GranularityFromName, where);
   if (!granularity.ok()) return granularity.status();
-  const Result<uint64_t> group_size = RangeField(json, "group_size", 1, k, where);
+  const Result<uint64_t> group_size = RangeField(json, "group_size", 1, kMostChannels, where);
   if (!group_size.ok()) return group_size.status();
-  const Result<uint64_t> scale_rows = RangeField(json, "scale_rows", 1, n, where);
+  const Result<uint64_t> scale_rows = RangeField(json, "scale_rows", 1, kMostChannels, where);
   if (!scale_rows.ok()) return scale_rows.status();
   const Result<bool> symmetric = BoolField(json, "symmetric", where);
   if (!symmetric.ok()) return symmetric.status();
@@ -133,9 +150,12 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
     if (!read.ok()) return read.status();
     scheme.activations = *read;
   }
-  if (!IsSound(scheme)) {
-    return Malformed(std::string(where), "the width of the codes does not fit their type")
-        .Found(fmt::format("{}, {} bits", CodeTypeName(scheme.code), scheme.bits));
+  if (!WidthFits(scheme) || !ScalesFit(scheme, n, k)) {
+    return Malformed(std::string(where), "the numbers do not fit each other")
+        .Found(fmt::format("{} of {} bits, scales per {} over {} input and {} output channels",
+                           CodeTypeName(scheme.code), scheme.bits,
+                           GranularityName(scheme.granularity), scheme.group_size,
+                           scheme.scale_rows));
   }
   return scheme;
 }

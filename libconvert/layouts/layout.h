@@ -52,6 +52,8 @@ struct PackRequest {
 struct Eligibility {
   bool ok = true;
   std::string reason;
+  // The layout is for another kind of weights altogether, which is hardly worth a sentence.
+  bool other_weights = false;
 
   static Eligibility Yes() { return {}; }
   static Eligibility No(std::string why) { return {false, std::move(why)}; }

@@ -36,8 +36,9 @@ std::string DescribeCodes(const Scheme& scheme) {
 Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
                      std::string_view wanted) {
   if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
-  return Eligibility::No(
-      fmt::format("{}: the kernel reads {}", DescribeCodes(request.scheme), wanted));
+  return {.ok = false,
+          .reason = fmt::format("{}: the kernel reads {}", DescribeCodes(request.scheme), wanted),
+          .other_weights = true};
 }
 
 std::string DescribeWanted(const ActivationScheme& activations) {

@@ -24,6 +24,7 @@ bool IsDynamicPerChannel(const Scheme& scheme) {
 
 std::vector<RuntimeChoice> FourBits(std::string_view format, const Scheme& source,
                                     DType activation_dtype, bool reordered) {
+  if (!Is16Bit(source)) return {};  // not known
   if (reordered) {
     return {{"any", kNoKernel, "vLLM's CPU kernels have no activation order"}};
   }
@@ -31,11 +32,11 @@ std::vector<RuntimeChoice> FourBits(std::string_view format, const Scheme& sourc
   const bool fours = source.symmetric && source.group_size % 4 == 0;
   RuntimeChoice zen{kZen, "vllm-cpu/wna16", ""};
   if (ct && fours) {
-    zen = {kZen, "zentorch/da8w4", Is16Bit(source) ? kEightBits : ""};
+    zen = {kZen, "zentorch/da8w4", kEightBits};
   } else if (ct) {
     zen = {kZen, "zentorch/woq", ""};
   }
-  RuntimeChoice amx{kAmx, "vllm-cpu/int4-w4a8", Is16Bit(source) ? kEightBits : ""};
+  RuntimeChoice amx{kAmx, "vllm-cpu/int4-w4a8", kEightBits};
   if (activation_dtype == DType::kF16) amx = {kAmx, "vllm-cpu/wna16", ""};
   return {zen,
           amx,

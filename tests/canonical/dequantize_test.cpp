@@ -3,43 +3,13 @@
 #include <cmath>
 #include <vector>
 
+#include "canonical/fixed_linear.h"
 #include "catch.h"
 
 namespace prepack {
 namespace {
 
-// A module that holds its numbers in memory.
-class FixedLinear final : public QuantizedLinear {
- public:
-  FixedLinear(const Scheme& scheme, uint64_t n, uint64_t k, std::vector<std::byte> codes,
-              std::vector<float> scales, std::vector<uint8_t> zero_points,
-              std::vector<uint32_t> order)
-      : codes_(std::move(codes)), scales_(std::move(scales)), zero_points_(std::move(zero_points)) {
-    scheme_ = scheme;
-    n_ = n;
-    k_ = k;
-    k_order_ = std::move(order);
-  }
-
-  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
-    const size_t row = PanelRowBytes(scheme_.code, k_);
-    std::copy_n(codes_.begin() + static_cast<long>(range.n0 * row), out.size(), out.begin());
-    return {};
-  }
-  Status ReadScales(uint64_t n0, uint64_t /*rows*/, std::span<float> out) const override {
-    std::copy_n(scales_.begin() + static_cast<long>(n0 * groups()), out.size(), out.begin());
-    return {};
-  }
-  Status ReadZeroPoints(uint64_t n0, uint64_t /*rows*/, std::span<uint8_t> out) const override {
-    std::copy_n(zero_points_.begin() + static_cast<long>(n0 * groups()), out.size(), out.begin());
-    return {};
-  }
-
- private:
-  std::vector<std::byte> codes_;
-  std::vector<float> scales_;
-  std::vector<uint8_t> zero_points_;
-};
+using testing::FixedLinear;
 
 std::vector<float> Weights(const QuantizedLinear& linear, uint64_t n0, uint64_t rows) {
   std::vector<float> weights(rows * linear.k());

@@ -1,4 +1,6 @@
 prepack_add_tests(canonical
   dequantize_test.cpp
+  dequantized_linear_test.cpp
+  panel_shape_test.cpp
   panel_test.cpp
   scheme_test.cpp)

@@ -8,6 +8,8 @@
 #include "base/hash.h"
 #include "catch.h"
 #include "convert/manifest_text.h"
+#include "convert/scheme_json.h"
+#include "layouts/probes.h"
 #include "temp_folder.h"
 
 namespace prepack {
@@ -75,6 +77,28 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(Read(Edited([](Json&) {})).ok());  // the builder of the cases below is sound
 }
 
+TEST_CASE("schemes of every kind and memory descriptors come back from a manifest") {
+  for (const Scheme& scheme : ProbeSchemes(32, 64, 32)) {
+    Manifest manifest = SmallManifest();
+    ModuleRecord& module = manifest.modules["a.b"];
+    module.scheme = scheme;
+    module.rounded_scales = 7;
+    module.weights_desc = Ba16a64b4aDesc(64, 32);
+    module.weights_desc->s8s8_compensation = true;
+    manifest.exact_scales = true;
+    manifest.dequantized["a.d"] = "because";
+    const Result<Manifest> read = Read(ManifestText(manifest));
+    INFO(DescribeScheme(scheme) << ": " << read.status().ToString());
+    REQUIRE(read.ok());
+    const ModuleRecord& found = read->modules.at("a.b");
+    CHECK(found.scheme == scheme);
+    CHECK(found.rounded_scales == 7);
+    CHECK(found.weights_desc == module.weights_desc);
+    CHECK(read->exact_scales);
+    CHECK(read->dequantized.at("a.d") == "because");
+  }
+}
+
 TEST_CASE("every changed byte of a manifest is noticed") {
   const std::string text = ManifestText(SmallManifest());
   for (size_t i = 0; i < text.size(); ++i) {
@@ -96,6 +120,10 @@ TEST_CASE("manifests that lie are refused with the reason") {
   };
   const auto module = [](Json& json) -> Json& { return json["modules"]["a.b"]; };
   const auto part = [&](Json& json) -> Json& { return module(json)["parts"]["weight"]; };
+  const auto numbers = [&](Json& json) -> Json& { return module(json)["numbers"]; };
+  const auto descriptor = [&](Json& json) -> Json& {
+    return module(json)["memory_descriptor"] = BlockedDescJson(Ba16a64b4aDesc(64, 32));
+  };
   const std::vector<Case> cases = {
       {"unknown manifest version", ErrorKind::kUnsupported,
        [](Json& json) { json["manifest_version"] = 2; }},
@@ -117,14 +145,58 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          module(json)["shape"] = {32, 9223372036854775840U};
        }},
-      {"group size does not divide", ErrorKind::kMalformed,
+      {"the scheme and its \"numbers\" contradict each other", ErrorKind::kMalformed,
        [&](Json& json) { module(json)["group_size"] = 48; }},
-      {"group size does not divide", ErrorKind::kMalformed,
-       [&](Json& json) { module(json)["group_size"] = 0; }},
-      {"unknown granularity", ErrorKind::kMalformed,
-       [&](Json& json) { module(json)["granularity"] = "block"; }},
-      {"does not know the scheme", ErrorKind::kUnsupported,
+      {"the scheme and its \"numbers\" contradict each other", ErrorKind::kMalformed,
        [&](Json& json) { module(json)["scheme"] = "w5a16"; }},
+      {"the scheme and its \"numbers\" contradict each other", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["symmetric"] = false; }},
+      {"field \"group_size\" is out of range", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["group_size"] = 0; }},
+      {"field \"group_size\" is out of range", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["group_size"] = 1ULL << 32; }},
+      {"field \"scale_rows\" is out of range", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["scale_rows"] = 0; }},
+      {"field \"bits\" is out of range", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["bits"] = 17; }},
+      {"the numbers do not fit each other", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["bits"] = 5; }},
+      {"the numbers do not fit each other", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["granularity"] = "tensor"; }},
+      {"the numbers do not fit each other", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["scale_rows"] = 2; }},
+      {"the numbers do not fit each other", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json)["code"] = "bf16"; }},
+      {"does not know the code of the scheme", ErrorKind::kUnsupported,
+       [&](Json& json) { numbers(json)["code"] = "u5"; }},
+      {"does not know the granularity of the scheme", ErrorKind::kUnsupported,
+       [&](Json& json) { numbers(json)["granularity"] = "row"; }},
+      {"field \"activations\" is missing", ErrorKind::kMalformed,
+       [&](Json& json) { numbers(json).erase("activations"); }},
+      {"does not know the type of the scheme", ErrorKind::kUnsupported,
+       [&](Json& json) {
+         numbers(json)["activations"] = {{"type", "posit"}};
+       }},
+      {"field \"scales\" is unknown", ErrorKind::kMalformed,
+       [](Json& json) { json["scales"] = "rough"; }},
+      {"field \"dequantized\" is missing", ErrorKind::kMalformed,
+       [](Json& json) { json.erase("dequantized"); }},
+      {"field \"dims\" is not two numbers", ErrorKind::kMalformed,
+       [&](Json& json) { descriptor(json)["dims"] = {64}; }},
+      {"memory descriptor: field \"dims\" is not usable", ErrorKind::kMalformed,
+       [&](Json& json) {
+         descriptor(json)["dims"] = {64, 64};
+       }},
+      {"field \"inner_blocks\" is not pairs of numbers", ErrorKind::kMalformed,
+       [&](Json& json) { descriptor(json)["inner_blocks"] = {4}; }},
+      {"memory descriptor: field \"inner_blocks\" is not usable", ErrorKind::kMalformed,
+       [&](Json& json) {
+         descriptor(json)["inner_blocks"] = Json::array({{0, 0}});
+       }},
+      {"memory descriptor: field \"strides\" is not usable", ErrorKind::kMalformed,
+       [&](Json& json) {
+         descriptor(json)["strides"] = {1, 1};
+       }},
       {"no known dtype", ErrorKind::kMalformed, [&](Json& json) { part(json)["dtype"] = "I33"; }},
       {"integers of 0 or more", ErrorKind::kMalformed,
        [&](Json& json) {

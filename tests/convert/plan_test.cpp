@@ -62,6 +62,85 @@ TEST_CASE("an unknown target is a usage error that suggests the nearest") {
   CHECK(planned.plan().status().hint() == "Did you mean zentorch?");
 }
 
+const ModulePlan& Module(const Plan& plan, std::string_view suffix) {
+  for (const ModulePlan& module : plan.modules) {
+    if (module.linear->module().ends_with(suffix)) return module;
+  }
+  FAIL("no module " << suffix);
+  return plan.modules.front();
+}
+
+TEST_CASE("schemes can be chosen for some modules") {
+  const Planned planned(
+      "ct-w4a16-g128-sym",
+      {.target = "vllm-cpu", .schemes = {{.pattern = "mlp", .scheme = WantedScheme::kW4A8}}});
+  REQUIRE(planned.plan().ok());
+  const ModulePlan& up = Module(*planned.plan(), "up_proj");
+  CHECK(up.chosen->id == "vllm-cpu/int4-w4a8");
+  CHECK(up.note == "the checkpoint says activations: none; here: 8-bit int per token dynamic");
+  const ModulePlan& query = Module(*planned.plan(), "q_proj");
+  CHECK(query.chosen->id == "vllm-cpu/wna16");
+  CHECK(query.note.empty());
+  const Planned none(
+      "ct-w4a16-g128-sym",
+      {.target = "vllm-cpu", .schemes = {{.pattern = "mlp", .scheme = WantedScheme::kW8A8}}});
+  CHECK(none.plan().status().kind() == ErrorKind::kUsage);
+}
+
+TEST_CASE("what no layout takes is kept, dequantized or refused") {
+  const PlanOptions keep{.target = "vllm-cpu"};
+  const Planned kept("ar-w4-sym-mixed", keep);
+  const ModulePlan& down = Module(*kept.plan(), "down_proj");
+  CHECK(down.chosen == nullptr);
+  CHECK(down.packed_bytes == down.source_bytes);
+  CHECK(CheckPlan(*kept.plan()).ok());
+
+  PlanOptions options = keep;
+  options.fallback = Fallback::kDequantize;
+  const Planned dequantized("ar-w4-sym-mixed", options);
+  const ModulePlan& floats = Module(*dequantized.plan(), "down_proj");
+  CHECK(floats.chosen->id == "vllm-cpu/bf16-vnni");
+  CHECK(floats.packed_bytes == 384 * 1536 * 2);
+  CHECK_THAT(floats.WhyRejected(), Catch::Contains("the codes have 8 bits"));
+  options.target = "zentorch";
+  const Planned plain("ar-w4-sym-mixed", options);
+  CHECK(Module(*plain.plan(), "down_proj").chosen->id == "plain/bf16");
+
+  options.target = "vllm-cpu";
+  options.fallback = Fallback::kError;
+  const Planned refused("ar-w4-sym-mixed", options);
+  const Status status = CheckPlan(*refused.plan());
+  REQUIRE_FALSE(status.ok());
+  CHECK_THAT(status.ToString(), Catch::Contains("down_proj") && Catch::Contains("--fallback keep"));
+}
+
+TEST_CASE("act-order is a part of the packed module") {
+  const Planned planned("gptqmodel-w4-actorder-g128", {.target = "vllm-cpu"});
+  const ModulePlan& down = Module(*planned.plan(), "down_proj");
+  const PartSpec* order = FindPart(down.parts, PartRole::kInputOrder);
+  REQUIRE(order != nullptr);
+  CHECK(order->dtype == DType::kI32);
+  CHECK(order->shape == std::vector<uint64_t>{1536});
+}
+
+TEST_CASE("exact scales are kept where a part can hold them") {
+  PlanOptions options{.target = "zentorch", .exact_scales = true};
+  const Planned exact("ct-w4a16-g128-sym", options);
+  CHECK(FindPart(Module(*exact.plan(), "q_proj").parts, PartRole::kScale)->dtype == DType::kF32);
+  options.exact_scales = false;
+  const Planned runtime("ct-w4a16-g128-sym", options);
+  CHECK(FindPart(Module(*runtime.plan(), "q_proj").parts, PartRole::kScale)->dtype == DType::kBF16);
+}
+
+TEST_CASE("the memory of a conversion is estimated from the plan") {
+  const Planned planned("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const uint64_t one = planned.plan()->PeakMemory(1);
+  // A panel of 128 KiB, its packed form, and f32 scales and zero points.
+  CHECK(one > 2 * 128 * 1024);
+  CHECK(one < 8 * 1024 * 1024);
+  CHECK(planned.plan()->PeakMemory(4) == 4 * one);
+}
+
 TEST_CASE("activation dtypes have names") {
   CHECK(ActivationDTypeFromName("f16") == DType::kF16);
   CHECK_FALSE(ActivationDTypeFromName("fp16").has_value());

@@ -2,6 +2,9 @@ prepack_add_tests(convert
   manifest_test.cpp
   output_place_test.cpp
   output_shards_test.cpp
+  plan_table_test.cpp
   plan_test.cpp
+  scheme_choice_test.cpp
+  small_parts_test.cpp
   source_hash_test.cpp
   work_list_test.cpp)

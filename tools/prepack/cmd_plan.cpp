@@ -45,7 +45,8 @@ class Sentences {
   std::map<std::string, std::vector<std::string_view>> modules_;
 };
 
-// Why candidates were rejected, and where the kernels compute something else than is stored.
+// Why candidates were rejected, but for those that are for other weights, and where the kernels
+// compute something else than is stored.
 std::string ReasonsText(const Plan& plan) {
   Sentences rejections;
   Sentences notes;
@@ -53,6 +54,7 @@ std::string ReasonsText(const Plan& plan) {
     const std::string_view name = module.linear->module();
     for (const Candidate& candidate : module.candidates) {
       if (candidate.verdict.ok) continue;
+      if (module.chosen != nullptr && candidate.verdict.other_weights) continue;
       rejections.Add(fmt::format("not {}: {}", candidate.layout->id, candidate.verdict.reason),
                      name);
     }

@@ -1,0 +1,97 @@
+#include "convert/scheme_choice.h"
+
+#include "catch.h"
+
+namespace prepack {
+namespace {
+
+SchemeChoice Parse(std::string_view text) {
+  Result<SchemeChoice> choice = ParseSchemeChoice(text);
+  INFO(choice.status().ToString());
+  REQUIRE(choice.ok());
+  return *std::move(choice);
+}
+
+Scheme FourBits() {
+  return {.code = CodeType::kU4, .bits = 4};
+}
+
+ActivationScheme StaticInt8() {
+  return {.type = ActivationType::kInt,
+          .bits = 8,
+          .symmetric = false,
+          .dynamic = false,
+          .granularity = ActivationGranularity::kTensor};
+}
+
+TEST_CASE("a scheme option is a scheme, or a pattern and a scheme") {
+  CHECK(Parse("w4a8").scheme == WantedScheme::kW4A8);
+  CHECK(Parse("w4a8").pattern.empty());
+  const SchemeChoice of_pattern = Parse("mlp\\.(gate|up)=w8a16");
+  CHECK(of_pattern.pattern == "mlp\\.(gate|up)");
+  CHECK(of_pattern.scheme == WantedScheme::kW8A16);
+  CHECK(of_pattern.Text() == "--scheme mlp\\.(gate|up)=w8a16");
+  CHECK(Parse("a=b=auto").pattern == "a=b");  // the last "=" counts
+}
+
+TEST_CASE("a scheme option that cannot be read is a usage error") {
+  const Status unknown = ParseSchemeChoice("w4a9").status();
+  CHECK(unknown.kind() == ErrorKind::kUsage);
+  CHECK(unknown.ToString() ==
+        "--scheme: unknown scheme (found w4a9, expected "
+        "[PATTERN=]auto|w4a16|w4a8|w8a8|w8a16). Did you mean w4a8?");
+  CHECK(ParseSchemeChoice("=w4a8").status().kind() == ErrorKind::kUsage);
+  const std::vector<SchemeChoice> choices = {{.pattern = "(", .scheme = WantedScheme::kW4A8}};
+  const Status pattern = SchemeChooser::Make(choices).status();
+  CHECK(pattern.kind() == ErrorKind::kUsage);
+  CHECK_THAT(pattern.ToString(), Catch::Contains("--scheme (=w4a8"));
+}
+
+TEST_CASE("a scheme says what activations are for weights of its width only") {
+  const Scheme four = FourBits();
+  CHECK(ActivationsFor(four, WantedScheme::kW4A16) == ActivationScheme{});
+  const auto w4a8 = ActivationsFor(four, WantedScheme::kW4A8);
+  REQUIRE(w4a8);
+  CHECK((w4a8->type == ActivationType::kInt && w4a8->bits == 8 && w4a8->symmetric &&
+         w4a8->dynamic && w4a8->granularity == ActivationGranularity::kToken));
+  CHECK_FALSE(ActivationsFor(four, WantedScheme::kW8A8));
+  CHECK_FALSE(ActivationsFor(four, WantedScheme::kW8A16));
+  CHECK_FALSE(ActivationsFor({.code = CodeType::kU4, .bits = 3}, WantedScheme::kW4A16));
+
+  Scheme eight = {.code = CodeType::kS8, .bits = 8};
+  CHECK(ActivationsFor(eight, WantedScheme::kW8A8)->dynamic);
+  eight.activations = StaticInt8();
+  CHECK(ActivationsFor(eight, WantedScheme::kW8A8) == StaticInt8());  // as the checkpoint says
+  CHECK(ActivationsFor(eight, WantedScheme::kAuto) == StaticInt8());
+  CHECK(ActivationsFor(eight, WantedScheme::kW8A16) == ActivationScheme{});
+  CHECK_FALSE(ActivationsFor(eight, WantedScheme::kW4A8));
+
+  Scheme fp8 = {.code = CodeType::kF8E4M3, .bits = 8};
+  fp8.activations = {.type = ActivationType::kFloat, .bits = 8};
+  CHECK(ActivationsFor(fp8, WantedScheme::kAuto) == ActivationScheme{});
+  CHECK(ActivationsFor(fp8, WantedScheme::kW8A8)->type == ActivationType::kFloat);
+}
+
+TEST_CASE("the last option that fits decides") {
+  const std::vector<SchemeChoice> choices = {Parse("w4a8"), Parse("attn=w4a16"),
+                                             Parse("k_proj=w8a8")};
+  Result<SchemeChooser> chooser = SchemeChooser::Make(choices);
+  REQUIRE(chooser.ok());
+  const auto bits_of = [&](std::string_view module) {
+    const Result<ActivationScheme> activations = chooser->ActivationsOf(module, FourBits());
+    REQUIRE(activations.ok());
+    return activations->type == ActivationType::kNone ? 16U : activations->bits;
+  };
+  CHECK(bits_of("model.layers.0.mlp.up_proj") == 8);
+  CHECK(bits_of("model.layers.0.self_attn.q_proj") == 16);
+  CHECK(bits_of("model.layers.0.self_attn.k_proj") == 16);  // w8a8 is not for four bits
+  const Status unused = chooser->CheckAllWereUsed();
+  CHECK(unused.kind() == ErrorKind::kUsage);
+  CHECK(unused.ToString() ==
+        "--scheme k_proj=w8a8: it is for no module of the checkpoint (expected a pattern that is "
+        "found in modules with weights of 8 bits). `prepack inspect` lists the modules and their "
+        "schemes");
+}
+
+}  // namespace
+}  // namespace prepack

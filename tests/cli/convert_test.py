@@ -22,6 +22,12 @@ def parts_of(target, module, symmetric):
             "weight_scale": ("BF16", [groups, n]),
             "weight_zero_point": ("I32", [groups, n // 8]),
         }
+    elif target == "onednn":
+        parts = {
+            "weight": ("U8", [k, n // 2]),
+            "weight_scale": ("F32", [groups, n]),
+            "weight_zero_point": ("U8", [groups, n // 2]),
+        }
     else:
         parts = {
             "weight": ("I32", [n, k // 8]),
@@ -195,6 +201,99 @@ class RealCheckpoints(harness.ToolTest):
             *("convert", source, "-o", self.scratch / "z", "-t", "zentorch", "--dtype", "f16"),
         )
         self.assertFalse((self.scratch / "z").exists())
+
+    def test_schemes_by_pattern(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        out = self.convert(source, "vllm-cpu", "--scheme", "w4a16", "--scheme", "mlp=w4a8")
+        manifest = self.checked_json((out / "prepack.json").read_text(), "manifest")
+        layouts = {name: module["layout"] for name, module in manifest["modules"].items()}
+        for name, layout in layouts.items():
+            expected = "vllm-cpu/int4-w4a8" if ".mlp." in name else "vllm-cpu/wna16"
+            self.assertEqual(layout, expected, name)
+        up = manifest["modules"]["model.layers.0.mlp.up_proj"]
+        self.assertEqual(up["scheme"], "w4a8")
+        self.assertEqual(up["parts"]["weight"]["shape"], [48, 3, 2176])
+        self.assertEqual(up["parts"]["weight_zero_point"]["dtype"], "I8")
+        config = json.loads((out / "config.json").read_text())["quantization_config"]
+        self.assertEqual(config["layout"], "vllm-cpu/wna16")
+        self.assertEqual(len(config["exceptions"]), 3)
+        self.assert_fails(
+            2, ["--scheme mlp=w8a8", "it is for no module"],
+            *("plan", source, "-t", "vllm-cpu", "--scheme", "mlp=w8a8"),
+        )
+        self.assert_fails(
+            2, ["unknown scheme", "Did you mean w4a8?"],
+            *("plan", source, "-t", "vllm-cpu", "--scheme", "w4a9"),
+        )
+
+    def test_fallback(self):
+        source = CHECKPOINTS / "ar-w4-sym-mixed"
+        out = self.convert(source, "vllm-cpu", "--fallback", "dequantize")
+        manifest = self.checked_json((out / "prepack.json").read_text(), "manifest")
+        self.assertEqual(list(manifest["dequantized"]), ["model.layers.0.mlp.down_proj"])
+        down = manifest["modules"]["model.layers.0.mlp.down_proj"]
+        self.assertEqual(down["layout"], "vllm-cpu/bf16-vnni")
+        self.assertEqual(down["scheme"], "bf16")
+        self.assertEqual(list(down["parts"]), ["weight"])
+        self.assertEqual(down["parts"]["weight"]["shape"], [384, 1536])
+        plain = self.convert(source, "zentorch", "--fallback", "dequantize")
+        tensors = harness.read_tensors(plain)
+        self.assertEqual(tensors["model.layers.0.mlp.down_proj.weight"][0], "BF16")
+        kept = self.convert(source, "vllm-cpu", name="kept")
+        tensors = harness.read_tensors(kept)
+        self.assertIn("model.layers.0.mlp.down_proj.qweight", tensors)
+        self.assert_fails(
+            5, ["down_proj", "the codes have 8 bits", "--fallback keep"],
+            *("plan", source, "-t", "vllm-cpu", "--fallback", "error"),
+        )
+
+    def test_exact_scales(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        name = "model.layers.0.mlp.up_proj.weight_scale"
+        exact = self.convert(source, "zentorch", "--scales", "exact")
+        self.assertEqual(harness.read_tensors(exact)[name][0], "F32")
+        manifest = self.checked_json((exact / "prepack.json").read_text(), "manifest")
+        self.assertEqual(manifest["scales"], "exact")
+        runtime = self.convert(source, "zentorch", name="runtime")
+        self.assertEqual(harness.read_tensors(runtime)[name][0], "BF16")
+
+    def test_activation_order_is_a_part(self):
+        out = self.convert(CHECKPOINTS / "gptqmodel-w4-actorder-g128", "vllm-cpu")
+        tensors = harness.read_tensors(out)
+        dtype, shape, data = tensors["model.layers.0.mlp.down_proj.input_order"]
+        self.assertEqual((dtype, shape), ("I32", [1536]))
+        order = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
+        self.assertEqual(sorted(order), list(range(1536)))
+        self.assertNotEqual(order, list(range(1536)))
+        self.assertNotIn("model.layers.0.mlp.down_proj.g_idx", tensors)
+
+    def test_static_activations_are_parts(self):
+        out = self.convert(CHECKPOINTS / "ct-w8a8-static", "vllm-cpu")
+        tensors = harness.read_tensors(out)
+        name = "model.layers.0.mlp.down_proj."
+        self.assertEqual(tensors[name + "input_scale"][:2], ("F32", [1]))
+        self.assertNotIn(name + "input_zero_point", tensors)
+        self.assertNotIn(name + "azp_adj", tensors)
+        out = self.convert(CHECKPOINTS / "ct-w8a8-asym-act", "vllm-cpu")
+        self.assertEqual(harness.read_tensors(out)[name + "azp_adj"][:2], ("F32", [384]))
+
+    def test_plan_says_what_the_runtime_would_do(self):
+        source = CHECKPOINTS / "ct-w4a16-g128-sym"
+        plan = self.run_ok("plan", source, "-t", "vllm-cpu", "--scheme", "w4a8", "--json").stdout
+        plan = self.checked_json(plan, "plan")
+        module = plan["modules"][0]
+        self.assertEqual(module["scheme"]["name"], "w4a16")
+        self.assertEqual(module["computed_as"]["name"], "w4a8")
+        self.assertIn("8-bit int per token dynamic", module["note"])
+        self.assertIn(
+            {"cpu": "AMX", "kernel": "vllm-cpu/int4-w4a8",
+             "remark": "8-bit activations although the checkpoint says 16"},
+            module["runtime"],
+        )
+        self.assertGreater(plan["memory_per_thread_bytes"], 0)
+        text = self.run_ok("plan", source, "-t", "vllm-cpu").stdout
+        self.assertIn("vLLM 0.32 itself would run, 7 modules, for w4a16 group 128", text)
+        self.assertIn("vllm-cpu/wna16 runs on: AVX-512", text)
 
 
 class Verify(harness.ToolTest):

@@ -17,7 +17,7 @@ CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
 TOOL = os.environ["PREPACK_TOOL"]
 
 W4A16 = ["ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded"]
-TARGETS = ["vllm-cpu", "zentorch"]
+TARGETS = ["vllm-cpu", "zentorch", "onednn"]
 
 
 def read_header(path):

@@ -50,17 +50,14 @@ Status RowLinear::ReadStoredCodes(const PanelRange& range, std::span<std::byte> 
 Status RowLinear::ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const {
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
   const uint64_t first_row = parts_.expert * n_ + range.n0;
-  if (wanted == row_bytes_) {
-    Status status = checkpoint().Read(*parts_.codes, first_row * row_bytes_, out);
-    if (!status.ok()) return status;
-  } else {
-    const uint64_t skipped = PanelRowBytes(scheme_.code, range.k0);
-    for (uint64_t row = 0; row < range.rows; ++row) {
-      Status status = checkpoint().Read(*parts_.codes, (first_row + row) * row_bytes_ + skipped,
-                                        out.subspan(row * wanted, wanted));
-      if (!status.ok()) return status;
-    }
-  }
+  Status status = checkpoint().ReadRuns(
+      *parts_.codes,
+      {.offset = first_row * row_bytes_ + PanelRowBytes(scheme_.code, range.k0),
+       .run_bytes = wanted,
+       .stride = row_bytes_,
+       .runs = range.rows},
+      out);
+  if (!status.ok()) return status;
   if (IsNibble(scheme_.code) && range.cols % 2 != 0) {
     // The high half of a row's last byte is padding; what the file holds there is not ours to show.
     for (uint64_t row = 0; row < range.rows; ++row) out[(row + 1) * wanted - 1] &= std::byte{0x0F};
@@ -102,14 +99,9 @@ Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out)
 
 // One stored byte per code, as it is.
 Status RowLinear::ReadStoredBytes(const PanelRange& range, std::span<std::byte> out) const {
-  const uint64_t first = FirstByte(range);
-  if (range.cols == k_) return checkpoint().Read(*parts_.codes, first, out);
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    Status status = checkpoint().Read(*parts_.codes, first + row * k_,
-                                      out.subspan(row * range.cols, range.cols));
-    if (!status.ok()) return status;
-  }
-  return {};
+  return checkpoint().ReadRuns(
+      *parts_.codes,
+      {.offset = FirstByte(range), .run_bytes = range.cols, .stride = k_, .runs = range.rows}, out);
 }
 
 // One stored byte per code.

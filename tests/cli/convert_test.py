@@ -277,6 +277,61 @@ class RealCheckpoints(harness.ToolTest):
         out = self.convert(CHECKPOINTS / "ct-w8a8-asym-act", "vllm-cpu")
         self.assertEqual(harness.read_tensors(out)[name + "azp_adj"][:2], ("F32", [384]))
 
+    def write_modules(self, shapes, group_size=32):
+        """A compressed-tensors checkpoint of 4-bit modules with such names and shapes [N, K]."""
+        source = self.scratch / f"modules-{len(list(self.scratch.iterdir()))}"
+        shutil.copytree(CHECKPOINTS / "ct-w4a16-g128-sym", source)
+        random = numpy.random.default_rng(1)
+        tensors = {}
+        for name, (n, k) in shapes.items():
+            words = random.integers(0, 2**32, (n, k // 8), dtype=numpy.uint32)
+            scales = random.integers(0x3C00, 0x3C80, (n, k // group_size)).astype(numpy.uint16)
+            shape = numpy.array([n, k], dtype=numpy.int64)
+            tensors[name + ".weight_packed"] = ("I32", [n, k // 8], words.tobytes())
+            tensors[name + ".weight_scale"] = ("BF16", [n, k // group_size], scales.tobytes())
+            tensors[name + ".weight_shape"] = ("I64", [2], shape.tobytes())
+        (source / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        config = json.loads((source / "config.json").read_text())
+        weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
+        weights["group_size"] = group_size
+        (source / "config.json").write_text(json.dumps(config))
+        return source
+
+    def test_every_expert_is_packed_under_its_name(self):
+        prefix = "model.layers.0.mlp.experts."
+        shapes = {}
+        for expert in range(11):
+            shapes[f"{prefix}{expert}.gate_proj"] = (64, 32)
+            shapes[f"{prefix}{expert}.up_proj"] = (64, 32)
+            shapes[f"{prefix}{expert}.down_proj"] = (32, 64)
+        source = self.write_modules(shapes)
+        for target in TARGETS:
+            out = self.convert(source, target, "--verify")
+            manifest = self.checked_json((out / "prepack.json").read_text(), "manifest")
+            found = {name: tuple(module["shape"]) for name, module in manifest["modules"].items()}
+            self.assertEqual(found, shapes)
+            weights = [n for n in harness.read_tensors(out) if n.endswith(".weight")]
+            self.assertEqual(sorted(weights), sorted(name + ".weight" for name in shapes))
+
+    def test_illegal_shapes_are_refused_with_the_rule(self):
+        source = self.write_modules({"model.layers.0.mlp.up_proj": (48, 64)})
+        self.assert_fails(
+            5,
+            ["model.layers.0.mlp.up_proj", "vllm-cpu/wna16: N = 48 is not a multiple of 32"],
+            *("plan", source, "-t", "vllm-cpu"),
+        )
+        source = self.write_modules({"model.layers.0.mlp.up_proj": (64, 96)}, group_size=2)
+        self.assert_fails(
+            5,
+            ["vllm-cpu/int4-w4a8: the group size = 2 is not a multiple of 4", "garbage"],
+            *("plan", source, "-t", "vllm-cpu", "--scheme", "w4a8"),
+        )
+        self.assert_fails(
+            5,
+            ["onednn/w4a16, onednn/w4a8: the group size is not a multiple of 16"],
+            *("plan", source, "-t", "onednn"),
+        )
+
     def test_plan_says_what_the_runtime_would_do(self):
         source = CHECKPOINTS / "ct-w4a16-g128-sym"
         plan = self.run_ok("plan", source, "-t", "vllm-cpu", "--scheme", "w4a8", "--json").stdout

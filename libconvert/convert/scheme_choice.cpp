@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -65,8 +66,8 @@ Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
   }
   const std::optional<WantedScheme> scheme = SchemeFromName(name);
   if (!scheme) {
-    std::vector<std::string> known;
-    for (const auto& [value, known_name] : kNames) known.emplace_back(known_name);
+    std::vector<std::string> known(kNames.size());
+    std::ranges::transform(kNames, known.begin(), [](const auto& row) { return row.second; });
     return Usage("--scheme", "unknown scheme")
         .Found(name)
         .Expected(fmt::format("[PATTERN=]{}", fmt::join(known, "|")))

@@ -11,23 +11,14 @@ namespace {
 
 constexpr uint64_t kRowCells = 8;  // with three digits in n and k, a row has fewer than 100 columns
 
-// How one cell follows the last weight before it: over how many n and k, and whether cells that are
-// no weight stand between.
-struct Step {
-  bool is_weight = false;
-  bool gap = false;
-  int64_t n = 0;
-  int64_t k = 0;
-
-  friend auto operator<=>(const Step&, const Step&) = default;
-};
+// How one cell follows the last weight before it: whether it is a weight, whether cells that are
+// none stand between, and over how many n and k.
+using Step = std::tuple<bool, bool, int64_t, int64_t>;
 
 Step StepTo(const WeightCell& cell, const WeightPlace& last, bool gap) {
   if (!cell) return {};
-  return {.is_weight = true,
-          .gap = gap,
-          .n = static_cast<int64_t>(cell->n) - static_cast<int64_t>(last.n),
-          .k = static_cast<int64_t>(cell->k) - static_cast<int64_t>(last.k)};
+  return {true, gap, static_cast<int64_t>(cell->n) - static_cast<int64_t>(last.n),
+          static_cast<int64_t>(cell->k) - static_cast<int64_t>(last.k)};
 }
 
 // Cells to begin a row with: the first, and those that follow in a new way and are not in a row.

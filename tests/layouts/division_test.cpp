@@ -161,7 +161,9 @@ uint64_t UnitOf(const std::vector<PartSpec>& parts, Division PartSpec::*by) {
 void CheckPiece(const Layout& layout, const Module& whole, const PanelRange& range,
                 Division PartSpec::*by, const Cut& cut) {
   const Module piece = PieceOf(whole, range);
-  REQUIRE(layout.eligible(piece.request).reason == "");
+  const Eligibility verdict = layout.eligible(piece.request);
+  INFO(verdict.reason);
+  REQUIRE(verdict.ok);
   for (const PartSpec& part : layout.parts(whole.request)) {
     const Division& division = part.*by;
     if (division.kind == Division::Kind::kNever) continue;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -79,7 +80,7 @@ Result<std::string> RowText(const Family& family) {
                      outputs, inputs);
 }
 
-std::string WhenText(PartRole role, std::string condition) {
+std::string WhenText(PartRole role, const std::string& condition) {
   const bool always = condition == "always";
   if (role == PartRole::kBias) {
     return always ? "the module has a bias" : "the module has a bias; " + condition;

@@ -9,7 +9,7 @@ namespace {
 
 PackRequest Request(const Layout& layout, uint64_t n, uint64_t k, uint64_t group_size) {
   for (const Scheme& scheme : ProbeSchemes(n, k, group_size)) {
-    const PackRequest request{.scheme = scheme, .n = n, .k = k};
+    PackRequest request{.scheme = scheme, .n = n, .k = k};
     if (layout.eligible(request).ok) return request;
   }
   FAIL("the layout takes no such module");

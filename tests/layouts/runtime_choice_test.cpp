@@ -29,7 +29,7 @@ Scheme Bytes(CodeType code, Granularity granularity, const ActivationScheme& act
 }
 
 Choices Of(std::string_view format, const Scheme& scheme, DType dtype = DType::kBF16) {
-  const Choices choices = RuntimeChoices("vllm-cpu", format, scheme, dtype, false);
+  Choices choices = RuntimeChoices("vllm-cpu", format, scheme, dtype, false);
   // zentorch is a plugin of the same runtime.
   CHECK(RuntimeChoices("zentorch", format, scheme, dtype, false) == choices);
   return choices;

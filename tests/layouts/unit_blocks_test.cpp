@@ -44,6 +44,7 @@ TEST_CASE("units of all channels of a block stand side by side") {
   std::vector<std::byte> packed(24, std::byte{99});
   PackUnits(Whole(request, Isa::kScalar), blocks, codes, packed);
   std::vector<int> values;
+  values.reserve(packed.size());
   for (const std::byte b : packed) values.push_back(std::to_integer<int>(b));
   CHECK(values == std::vector<int>{0,  1,  10, 11, 2,  3,  12, 13, 99, 99, 99, 99,
                                    20, 21, 30, 31, 22, 23, 32, 33, 99, 99, 99, 99});
@@ -87,10 +88,10 @@ void CheckUnits(const PackRequest& request, const UnitBlocks& blocks, uint64_t p
 TEST_CASE("what is missing of the last block and the last units is zero, in panels, too") {
   for (const Isa isa : SupportedIsas()) {
     INFO(IsaName(isa));
-    for (const uint64_t unit : {1, 2, 4}) {
-      for (const uint64_t width : {16, 32, 64}) {
-        for (const uint64_t n : {1, 16, 33, 100}) {
-          for (const uint64_t k : {1, 4, 7, 64, 131}) {
+    for (const uint64_t unit : {1U, 2U, 4U}) {
+      for (const uint64_t width : {16U, 32U, 64U}) {
+        for (const uint64_t n : {1U, 16U, 33U, 100U}) {
+          for (const uint64_t k : {1U, 4U, 7U, 64U, 131U}) {
             INFO("unit " << unit << " width " << width << " N " << n << " K " << k);
             // One unit of padding more than needed.
             const uint64_t units = CeilDiv(k, unit) + 1;
@@ -116,7 +117,7 @@ TEST_CASE("sums of codes add up over panels, and wrap as in the kernels") {
     INFO(IsaName(isa));
     std::array<int32_t, 2> sums = {-77, 77};  // the first panel sets them
     const std::span<std::byte> out = std::as_writable_bytes(std::span(sums));
-    for (const uint64_t k0 : {0, 2}) {
+    for (const uint64_t k0 : {0U, 2U}) {
       PackJob job = Whole(request, isa);
       job.panel = {.n0 = 0, .rows = 2, .k0 = k0, .cols = 2};
       AddCodeSums(job, -128, PanelOf(request, codes, job.panel), out);

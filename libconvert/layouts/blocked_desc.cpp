@@ -60,7 +60,10 @@ std::string BlockedDesc::Name() const {
   const auto letter = [this](uint32_t dim) {
     return static_cast<char>((Block(dim) > 1 ? 'A' : 'a') + static_cast<char>(dim));
   };
-  const uint32_t first = strides[0] >= strides[1] ? 0 : 1;
+  // Of equal strides, one is that of a dimension with a single block, which is inside.
+  const bool k_first =
+      strides[0] == strides[1] ? padded_dims[0] > Block(0) : strides[0] > strides[1];
+  const uint32_t first = k_first ? 0 : 1;
   std::string name{letter(first), letter(1 - first)};
   for (const InnerBlock& block : inner) {
     name += fmt::format("{}{}", block.size, block.dim == 0 ? 'a' : 'b');

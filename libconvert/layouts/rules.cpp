@@ -164,6 +164,13 @@ Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<D
                   DTypeName(request.activation_dtype), Names(allowed)));
 }
 
+Eligibility ActivationsBf16OrAbort(const PackRequest& request) {
+  if (request.activation_dtype != DType::kF16) return ActivationsOneOf(request, {DType::kBF16});
+  return Eligibility::No(
+      "activations are F16: the kernel takes BF16 only, and without AMX the consumer would load it "
+      "and end the process (--dtype chooses)");
+}
+
 Eligibility BiasIsFloat(const PackRequest& request) {
   if (!request.bias_dtype) return Eligibility::Yes();
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {

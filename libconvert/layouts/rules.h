@@ -39,6 +39,8 @@ Eligibility GroupsDivideK(const PackRequest& request);
 // The integer kernels take four input channels at a time.
 Eligibility GroupsOfFours(const PackRequest& request);
 Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<DType> allowed);
+// Of kernels that check the dtype where it is too late.
+Eligibility ActivationsBf16OrAbort(const PackRequest& request);
 // Floats of at most 32 bits, or no bias at all: the layout converts them.
 Eligibility BiasIsFloat(const PackRequest& request);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <numeric>
 
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
@@ -25,9 +24,10 @@ Eligibility ScalesFit(const PackRequest& request) {
     return MultipleOf("the number of output channels per scale", scheme.scale_rows, kWidth,
                       "the kernel applies one scale per 32 output channels");
   }
-  return Eligibility::No(fmt::format(
-      "the scales are per {} of {} input channels: the kernel applies one scale per 128 of them",
-      GranularityName(scheme.granularity), scheme.group_size));
+  return Eligibility::No(
+      fmt::format("the scales are per {} of {} input channels: the kernel applies one scale per "
+                  "128 of them, for 32 output channels or more",
+                  GranularityName(scheme.granularity), scheme.group_size));
 }
 
 Eligibility Eligible(const PackRequest& request) {
@@ -39,7 +39,7 @@ Eligibility Eligible(const PackRequest& request) {
                  "packed in blocks of 32 output channels; vLLM asks for 16 only, and then the "
                  "process can abort"),
       MultipleOf("K", request.k, kWidth, "packed 32 input channels at a time"),
-      ActivationsOneOf(request, {DType::kBF16}),
+      ActivationsBf16OrAbort(request),
       BiasIsFloat(request),
   });
 }

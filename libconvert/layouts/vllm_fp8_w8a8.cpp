@@ -1,6 +1,7 @@
 #include "layouts/vllm_fp8_w8a8.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
@@ -39,6 +40,8 @@ Eligibility Eligible(const PackRequest& request) {
       GroupsDivideK(request),
       MultipleOf("the block of input channels", BlockInputs(request), kVnniUnit,
                  "packed four at a time; the consumer's packer writes past its buffer otherwise"),
+      MultipleOf("the group size", request.scheme.group_size, BlockInputs(request),
+                 "blocks of so many input channels have one scale each; the op refuses others"),
       ActivationsOneOf(request, {DType::kBF16}),
       BiasIsFloat(request),
   });
@@ -53,7 +56,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
                                   .dtype = DType::kF8E4M3,
                                   .shape = {request.n / kWidth, request.k / b, b, kWidth},
                                   .by_outputs = Division::Along(0, kWidth),
-                                  .by_inputs = Division::Along(1, b)},
+                                  .by_inputs = Division::Along(1, std::lcm(b, kWidth))},
                                  {.role = PartRole::kScale,
                                   .name = "weight_scale",
                                   .dtype = DType::kF32,
@@ -125,7 +128,9 @@ constexpr Layout MakeLayout() {
       .schemes =
           "FP8 (e4m3) weights and dynamic FP8 activations; scales per block, tensor or "
           "channel",
-      .constraints = "N % 32 = 0, K % 32 = 0, groups that divide K, bf16 activations",
+      .constraints =
+          "N % 32 = 0, K % 32 = 0, groups of a multiple of 4 that divide K, above 128 of whole "
+          "blocks, bf16 activations",
       .eligible = Eligible,
       .parts = Parts,
       .cut = Cut,

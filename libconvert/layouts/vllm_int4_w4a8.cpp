@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "kernels/nibble_pairs.h"
 #include "kernels/row_sums.h"
@@ -16,6 +17,11 @@ static_assert(kW4A8Width == kPairRows);
 Eligibility BlocksFit(const PackRequest& request) {
   const uint64_t group_size = request.scheme.group_size;
   if (group_size <= kW4A8MostInputs) return Eligibility::Yes();
+  if (group_size == request.k) {
+    return MultipleOf("K", request.k, kW4A8MostInputs,
+                      "with one scale per output channel, K above 128 is cut into blocks of 128; "
+                      "vLLM does not check, and the consumer would die when it loads it");
+  }
   return MultipleOf("the group size", group_size, kW4A8MostInputs,
                     "groups above 128 are cut into blocks of 128; vLLM does not check, and the "
                     "consumer would read past the scales and compute garbage");
@@ -55,7 +61,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
                                   .dtype = DType::kU8,
                                   .shape = {blocks, request.k / b, W4A8BlockBytes(b)},
                                   .by_outputs = Division::Along(0, kW4A8Width),
-                                  .by_inputs = Division::Along(1, b)},
+                                  .by_inputs = Division::Along(1, std::lcm(b, kW4A8Width))},
                                  {.role = PartRole::kScale,
                                   .name = "weight_scale",
                                   .dtype = DType::kF32,

@@ -21,7 +21,7 @@ Eligibility Eligible(const PackRequest& request) {
                  "packed in blocks of 32 output channels; vLLM asks for 16 only, and then dies in "
                  "its packer"),
       MultipleOf("K", request.k, kWidth, "packed 32 input channels at a time"),
-      ActivationsOneOf(request, {DType::kBF16}),
+      ActivationsBf16OrAbort(request),
       BiasIsFloat(request),
   });
 }

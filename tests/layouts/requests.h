@@ -16,28 +16,37 @@
 
 namespace prepack::testing {
 
+// The descriptor with these inner blocks, as small as it can be. `n_outside`: blocks along K follow
+// each other. `sums`: with both kinds.
+inline BlockedDesc MakeDesc(uint64_t k, uint64_t n, std::vector<InnerBlock> inner, bool n_outside,
+                            bool sums) {
+  BlockedDesc desc{.dims = {k, n}, .padded_dims = {}, .strides = {}, .inner = std::move(inner)};
+  for (const uint32_t dim : {0U, 1U}) {
+    desc.padded_dims[dim] = CeilDiv(desc.dims[dim], desc.Block(dim)) * desc.Block(dim);
+  }
+  const uint64_t block = desc.BlockElements();
+  const uint32_t inside = n_outside ? 0 : 1;
+  desc.strides[inside] = block;
+  desc.strides[1 - inside] = desc.padded_dims[inside] / desc.Block(inside) * block;
+  desc.s8s8_compensation = sums;
+  desc.zero_point_compensation = sums;
+  return desc;
+}
+
 // Forms that a primitive might ask for: other blocks, other orders, with and without sums.
 inline std::vector<BlockedDesc> OtherDescs(uint64_t k, uint64_t n) {
-  std::vector<BlockedDesc> descs = {PlainDesc(k, n), Ba16a64b4aDesc(k, n)};
-  const auto add = [&](std::vector<InnerBlock> inner, bool n_outside, bool sums) {
-    BlockedDesc desc{.dims = {k, n}, .padded_dims = {}, .strides = {}, .inner = std::move(inner)};
-    for (const uint32_t dim : {0U, 1U}) {
-      desc.padded_dims[dim] = CeilDiv(desc.dims[dim], desc.Block(dim)) * desc.Block(dim);
-    }
-    const uint64_t block = desc.BlockElements();
-    const uint32_t inside = n_outside ? 0 : 1;
-    desc.strides[inside] = block;
-    desc.strides[1 - inside] = desc.padded_dims[inside] / desc.Block(inside) * block;
-    desc.s8s8_compensation = sums;
-    desc.zero_point_compensation = sums;
-    descs.push_back(desc);
+  return {
+      PlainDesc(k, n),
+      Ba16a64b4aDesc(k, n),
+      MakeDesc(k, n, {}, true, false),                       // [N, K]
+      MakeDesc(k, n, {{.dim = 1, .size = 16}}, true, true),  // Ba16b
+      MakeDesc(k, n, {{.dim = 0, .size = 16}, {.dim = 1, .size = 32}, {.dim = 0, .size = 4}}, false,
+               false),
+      MakeDesc(k, n, {{.dim = 0, .size = 8}, {.dim = 1, .size = 48}, {.dim = 0, .size = 4}}, true,
+               true),
+      MakeDesc(k, n, {{.dim = 1, .size = 4}, {.dim = 0, .size = 2}, {.dim = 1, .size = 3}}, false,
+               true),
   };
-  add({}, true, false);                       // [N, K]
-  add({{.dim = 1, .size = 16}}, true, true);  // Ba16b
-  add({{.dim = 0, .size = 16}, {.dim = 1, .size = 32}, {.dim = 0, .size = 4}}, false, false);
-  add({{.dim = 0, .size = 8}, {.dim = 1, .size = 48}, {.dim = 0, .size = 4}}, true, true);
-  add({{.dim = 1, .size = 4}, {.dim = 0, .size = 2}, {.dim = 1, .size = 3}}, false, true);
-  return descs;
 }
 
 inline void AddIfTaken(const Layout& layout, const PackRequest& request,

@@ -1,8 +1,13 @@
 prepack_add_tests(layouts
+  blocked_desc_test.cpp
+  division_test.cpp
+  drawing_test.cpp
   eligibility_test.cpp
   fingerprint_test.cpp
   golden_test.cpp
   placement_test.cpp
   round_trip_test.cpp
+  runtime_choice_test.cpp
   parameters_test.cpp
-  table_test.cpp)
+  table_test.cpp
+  unit_blocks_test.cpp)

@@ -1,0 +1,126 @@
+#include "layouts/runtime_choice.h"
+
+#include "catch.h"
+
+namespace prepack {
+namespace {
+
+using Choices = std::vector<RuntimeChoice>;
+
+constexpr std::string_view kZen = "AMD with AVX-512 and zentorch";
+constexpr std::string_view kBf16 = "AVX-512 with BF16";
+constexpr std::string_view kAvx512 = "AVX-512 without BF16";
+constexpr std::string_view kEightBits = "8-bit activations although the checkpoint says 16";
+constexpr std::string_view kTruncated = "weights and results are truncated to bf16, not rounded";
+constexpr std::string_view kNone = "none: it refuses to load";
+constexpr std::string_view kNoOp = "its library for AVX2 lacks the op";
+constexpr std::string_view kHandler = "oneDNN matmul on plain weights";
+
+ActivationScheme EightBits(bool symmetric = true, bool dynamic = true) {
+  return {.type = ActivationType::kInt, .bits = 8, .symmetric = symmetric, .dynamic = dynamic};
+}
+
+Scheme FourBits(bool symmetric, uint64_t group_size = 128, const ActivationScheme& acts = {}) {
+  return {.group_size = group_size, .symmetric = symmetric, .activations = acts};
+}
+
+Scheme Bytes(CodeType code, Granularity granularity, const ActivationScheme& activations) {
+  return {.code = code, .bits = 8, .granularity = granularity, .activations = activations};
+}
+
+Choices Of(std::string_view format, const Scheme& scheme, DType dtype = DType::kBF16) {
+  Choices choices = RuntimeChoices("vllm-cpu", format, scheme, dtype, false);
+  // zentorch is a plugin of the same runtime.
+  CHECK(RuntimeChoices("zentorch", format, scheme, dtype, false) == choices);
+  return choices;
+}
+
+// What 4-bit weights get: only the first two CPUs differ.
+Choices FourBitChoices(const RuntimeChoice& zen, const RuntimeChoice& amx) {
+  return {zen,
+          amx,
+          {kBf16, "vllm-cpu/wna16", ""},
+          {kAvx512, "vllm-cpu/wna16", kTruncated},
+          {"AVX2", kNone, kNoOp}};
+}
+
+TEST_CASE("4-bit weights: the storage decides on AMD, the dtype on AMX") {
+  const RuntimeChoice amx{"AMX", "vllm-cpu/int4-w4a8", kEightBits};
+  const RuntimeChoice amx_f16{"AMX", "vllm-cpu/wna16", ""};
+  const RuntimeChoice da8w4{kZen, "zentorch/da8w4", kEightBits};
+  const RuntimeChoice woq{kZen, "zentorch/woq", ""};
+  const RuntimeChoice wna16{kZen, "vllm-cpu/wna16", ""};
+  CHECK(Of("compressed-tensors", FourBits(true)) == FourBitChoices(da8w4, amx));
+  CHECK(Of("compressed-tensors", FourBits(false)) == FourBitChoices(woq, amx));
+  CHECK(Of("compressed-tensors", FourBits(true, 4)) == FourBitChoices(da8w4, amx));
+  CHECK(Of("compressed-tensors", FourBits(true, 6)) == FourBitChoices(woq, amx));
+  CHECK(Of("compressed-tensors", FourBits(true), DType::kF16) == FourBitChoices(da8w4, amx_f16));
+  for (const std::string_view format : {"gptq", "awq"}) {
+    CHECK(Of(format, FourBits(true)) == FourBitChoices(wna16, amx));
+    CHECK(Of(format, FourBits(false)) == FourBitChoices(wna16, amx));
+    CHECK(Of(format, FourBits(true), DType::kF16) == FourBitChoices(wna16, amx_f16));
+  }
+}
+
+TEST_CASE("8-bit activations that the checkpoint asks for are no surprise") {
+  CHECK(Of("compressed-tensors", FourBits(true, 128, EightBits())) ==
+        FourBitChoices({kZen, "zentorch/da8w4", ""}, {"AMX", "vllm-cpu/int4-w4a8", ""}));
+}
+
+TEST_CASE("activation order is refused") {
+  const Choices refused = {{"any", kNone, "vLLM's CPU kernels have no activation order"}};
+  for (const std::string_view format : {"gptq", "compressed-tensors"}) {
+    CHECK(RuntimeChoices("vllm-cpu", format, FourBits(true), DType::kBF16, true) == refused);
+  }
+}
+
+TEST_CASE("int8: the kernel of the CPU, or oneDNN's") {
+  const auto int8 = [](Granularity granularity, const ActivationScheme& activations) {
+    return Of("compressed-tensors", Bytes(CodeType::kS8, granularity, activations));
+  };
+  const RuntimeChoice others{"others", kHandler, ""};
+  CHECK(int8(Granularity::kChannel, EightBits()) ==
+        Choices{{kZen, "zentorch/int8", ""}, {"AMX", "vllm-cpu/int8-vnni", ""}, others});
+  CHECK(int8(Granularity::kTensor, EightBits()) ==
+        Choices{{kZen, kHandler, ""}, {"AMX", "vllm-cpu/int8-vnni", ""}, others});
+  CHECK(int8(Granularity::kChannel, EightBits(true, false)) ==
+        Choices{{kZen, kHandler, ""},
+                {"AMX", "vllm-cpu/int8-vnni", "the static scale of activations is ignored"},
+                others});
+  for (const bool dynamic : {true, false}) {
+    CHECK(int8(Granularity::kChannel, EightBits(false, dynamic)) ==
+          Choices{{kZen, kHandler, ""}, {"AMX", kHandler, ""}, others});
+  }
+  CHECK(int8(Granularity::kChannel, {}) ==
+        Choices{{"any", kNone, "there is no CPU kernel for it"}});
+}
+
+TEST_CASE("FP8: blocks need a kernel, one scale does not") {
+  const ActivationScheme fp8{.type = ActivationType::kFloat, .bits = 8};
+  const auto choices = [&](Granularity granularity) {
+    return Of("fp8", Bytes(CodeType::kF8E4M3, granularity, fp8));
+  };
+  const RuntimeChoice amx_fp8{"AMX with FP8", "vllm-cpu/fp8-w8a8-vnni4", ""};
+  const RuntimeChoice vnni{"AMX, or AVX-512 with BF16", "vllm-cpu/fp8-vnni",
+                           "16-bit activations, whatever the checkpoint says"};
+  CHECK(choices(Granularity::kBlock) ==
+        Choices{{kZen, kNone, ""}, amx_fp8, vnni, {"others", kNone, ""}});
+  CHECK(choices(Granularity::kTensor) ==
+        Choices{{kZen, "plain torch", ""}, amx_fp8, vnni, {"others", "plain torch", ""}});
+  CHECK(choices(Granularity::kChannel) ==
+        Choices{{"any", "plain torch", "dequantized: there is no kernel for scales per channel"}});
+}
+
+TEST_CASE("weights of other widths have no kernel") {
+  Scheme scheme = FourBits(true);
+  scheme.bits = 3;
+  CHECK(Of("gptq", scheme) ==
+        Choices{{"any", kNone, "there is no CPU kernel for weights of this width"}});
+}
+
+TEST_CASE("a target whose runtime loads no checkpoints chooses nothing") {
+  CHECK(RuntimeChoices("onednn", "gptq", FourBits(true), DType::kBF16, false).empty());
+}
+
+}  // namespace
+}  // namespace prepack

@@ -125,16 +125,6 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   }
 }
 
-void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
-                    std::span<std::byte> packed) {
-  PackZeroNibbles(TransposedStrip(request, rows), zero_points, packed);
-}
-
-void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
-                      std::span<uint8_t> zero_points) {
-  UnpackZeroNibbles(TransposedStrip(request, rows), packed, zero_points);
-}
-
 // What both have in common.
 Layout MakeLayout() {
   Layout layout;
@@ -153,8 +143,8 @@ Layout MakeLayout() {
   layout.scale_form = F32ScaleForm;
   layout.pack_scales = PackChannelScales;
   layout.unpack_scales = UnpackChannelScales;
-  layout.pack_zero_points = PackZeroPoints;
-  layout.unpack_zero_points = UnpackZeroPoints;
+  layout.pack_zero_points = PackTransposedZeroNibbles;
+  layout.unpack_zero_points = UnpackTransposedZeroNibbles;
   return layout;
 }
 

@@ -103,6 +103,11 @@ ScaleForm ZentorchScaleForm(const PackRequest& request) {
   return {.value = dtype, .part = dtype};
 }
 
+Placement PlaceZentorchScales(const PackRequest& request, PartRole /*role*/, uint64_t n0,
+                              uint64_t rows) {
+  return PlaceTransposed(request, DTypeBits(ZentorchScaleForm(request).part), n0, rows);
+}
+
 Status PackZentorchScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
                           std::span<std::byte> packed) {
   return PackScaleStrip(ZentorchScaleForm(request), TransposedStrip(request, rows), scales, packed);
@@ -230,6 +235,17 @@ void UnpackZeroNibbles(const ParameterStrip& strip, std::span<const std::byte> p
     const auto pair = std::to_integer<unsigned>(packed[from / 2]);
     zero_points[to] = static_cast<uint8_t>(from % 2 == 0 ? pair & 15U : pair >> 4);
   });
+}
+
+void PackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,
+                               std::span<const uint8_t> zero_points, std::span<std::byte> packed) {
+  PackZeroNibbles(TransposedStrip(request, rows), zero_points, packed);
+}
+
+void UnpackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,
+                                 std::span<const std::byte> packed,
+                                 std::span<uint8_t> zero_points) {
+  UnpackZeroNibbles(TransposedStrip(request, rows), packed, zero_points);
 }
 
 Placement PlaceTransposed(const PackRequest& request, uint64_t bits, uint64_t n0, uint64_t rows) {

@@ -37,6 +37,8 @@ Division GroupsByInputs(const PackRequest& request);
 
 // zentorch's ops take scales in bf16, which is what vLLM gives them, or f32; [G, N].
 ScaleForm ZentorchScaleForm(const PackRequest& request);
+Placement PlaceZentorchScales(const PackRequest& request, PartRole role, uint64_t n0,
+                              uint64_t rows);
 Status PackZentorchScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
                           std::span<std::byte> packed);
 void UnpackZentorchScales(const PackRequest& request, uint64_t rows,
@@ -79,6 +81,12 @@ void PackZeroNibbles(const ParameterStrip& strip, std::span<const uint8_t> zero_
                      std::span<std::byte> packed);
 void UnpackZeroNibbles(const ParameterStrip& strip, std::span<const std::byte> packed,
                        std::span<uint8_t> zero_points);
+
+// As nibbles of a part [G, N].
+void PackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,
+                               std::span<const uint8_t> zero_points, std::span<std::byte> packed);
+void UnpackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,
+                                 std::span<const std::byte> packed, std::span<uint8_t> zero_points);
 
 // Where a strip of a part [G, N] goes, in which a parameter takes `bits` bits.
 Placement PlaceTransposed(const PackRequest& request, uint64_t bits, uint64_t n0, uint64_t rows);

@@ -11,27 +11,9 @@ Eligibility Eligible(const PackRequest& request) {
 }
 
 std::vector<PartSpec> Parts(const PackRequest& request) {
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kBF16,
-                                  .shape = {request.n, request.k},
-                                  .by_outputs = Division::Along(0, 1),
-                                  .by_inputs = Division::Along(1, 1)}};
+  std::vector<PartSpec> parts = {PlainWeightPart(request, DType::kBF16)};
   AppendCommonParts(request, request.activation_dtype, parts);
   return parts;
-}
-
-TileCut Cut(const PackRequest& /*request*/) {
-  return {};
-}
-
-void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  PackRowMajor(job, std::byte{0}, codes, packed);
-}
-
-void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
-                 std::span<std::byte> codes) {
-  UnpackRowMajor(job, std::byte{0}, packed, codes);
 }
 
 }  // namespace
@@ -51,11 +33,11 @@ const Layout kPlainBf16 = {
     .for_dequantized = true,
     .eligible = Eligible,
     .parts = Parts,
-    .cut = Cut,
+    .cut = CutAnywhere,
     .weight_bit = RowMajorWeightBit,
     .place_weight = PlaceRowMajor,
-    .pack_codes = PackCodes,
-    .unpack_codes = UnpackCodes,
+    .pack_codes = PackPlain,
+    .unpack_codes = UnpackPlain,
 };
 
 }  // namespace prepack

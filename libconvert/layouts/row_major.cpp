@@ -44,4 +44,26 @@ void UnpackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byt
   });
 }
 
+PartSpec PlainWeightPart(const PackRequest& request, DType dtype) {
+  return {.role = PartRole::kWeight,
+          .name = "weight",
+          .dtype = dtype,
+          .shape = {request.n, request.k},
+          .by_outputs = Division::Along(0, 1),
+          .by_inputs = Division::Along(1, 1)};
+}
+
+TileCut CutAnywhere(const PackRequest& /*request*/) {
+  return {};
+}
+
+void PackPlain(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  PackRowMajor(job, std::byte{0}, codes, packed);
+}
+
+void UnpackPlain(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  UnpackRowMajor(job, std::byte{0}, packed, codes);
+}
+
 }  // namespace prepack

@@ -19,12 +19,7 @@ Eligibility Eligible(const PackRequest& request) {
 
 std::vector<PartSpec> Parts(const PackRequest& request) {
   const ActivationScheme& activations = request.scheme.activations;
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kI8,
-                                  .shape = {request.n, request.k},
-                                  .by_outputs = Division::Along(0, 1),
-                                  .by_inputs = Division::Along(1, 1)},
+  std::vector<PartSpec> parts = {PlainWeightPart(request, DType::kI8),
                                  ChannelScalePart(request, DType::kF32)};
   if (activations.dynamic || !activations.symmetric) {
     parts.push_back(WeightSumPart(request, "azp_adj"));
@@ -32,19 +27,6 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
   AppendInputParts(request, parts);
   AppendCommonParts(request, request.activation_dtype, parts);
   return parts;
-}
-
-TileCut Cut(const PackRequest& /*request*/) {
-  return {};
-}
-
-void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  PackRowMajor(job, std::byte{0}, codes, packed);
-}
-
-void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
-                 std::span<std::byte> codes) {
-  UnpackRowMajor(job, std::byte{0}, packed, codes);
 }
 
 }  // namespace
@@ -65,12 +47,12 @@ const Layout kVllmInt8Plain = {
     .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",
     .eligible = Eligible,
     .parts = Parts,
-    .cut = Cut,
+    .cut = CutAnywhere,
     .weight_bit = RowMajorWeightBit,
     .place_weight = PlaceRowMajor,
     .place_rows = PlaceChannelScales,
-    .pack_codes = PackCodes,
-    .unpack_codes = UnpackCodes,
+    .pack_codes = PackPlain,
+    .unpack_codes = UnpackPlain,
     .scale_form = F32ScaleForm,
     .pack_scales = PackChannelScales,
     .unpack_scales = UnpackChannelScales,

@@ -119,16 +119,6 @@ void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std
   UnpackScaleStrip(Form(request), TransposedStrip(request, rows), packed, scales);
 }
 
-void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
-                    std::span<std::byte> packed) {
-  PackZeroNibbles(TransposedStrip(request, rows), zero_points, packed);
-}
-
-void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
-                      std::span<uint8_t> zero_points) {
-  UnpackZeroNibbles(TransposedStrip(request, rows), packed, zero_points);
-}
-
 }  // namespace
 
 const Layout kVllmWna16 = {
@@ -154,8 +144,8 @@ const Layout kVllmWna16 = {
     .scale_form = Form,
     .pack_scales = PackScales,
     .unpack_scales = UnpackScales,
-    .pack_zero_points = PackZeroPoints,
-    .unpack_zero_points = UnpackZeroPoints,
+    .pack_zero_points = PackTransposedZeroNibbles,
+    .unpack_zero_points = UnpackTransposedZeroNibbles,
 };
 
 }  // namespace prepack

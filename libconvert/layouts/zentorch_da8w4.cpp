@@ -45,10 +45,6 @@ TileCut Cut(const PackRequest& /*request*/) {
   return {.rows = 1, .cols = 2, .strip_rows = 1};
 }
 
-Placement PlaceRows(const PackRequest& request, PartRole /*role*/, uint64_t n0, uint64_t rows) {
-  return PlaceTransposed(request, DTypeBits(ZentorchScaleForm(request).part), n0, rows);
-}
-
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   PackRowMajor(job, kSignBits, codes, packed);
 }
@@ -79,7 +75,7 @@ const Layout kZentorchDa8w4 = {
     .cut = Cut,
     .weight_bit = RowMajorWeightBit,
     .place_weight = PlaceRowMajor,
-    .place_rows = PlaceRows,
+    .place_rows = PlaceZentorchScales,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
     .scale_form = ZentorchScaleForm,

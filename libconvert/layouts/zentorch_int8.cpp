@@ -19,32 +19,10 @@ Eligibility Eligible(const PackRequest& request) {
 }
 
 std::vector<PartSpec> Parts(const PackRequest& request) {
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kI8,
-                                  .shape = {request.n, request.k},
-                                  .by_outputs = Division::Along(0, 1),
-                                  .by_inputs = Division::Along(1, 1)},
+  std::vector<PartSpec> parts = {PlainWeightPart(request, DType::kI8),
                                  ChannelScalePart(request, ZentorchScaleForm(request).part)};
   AppendCommonParts(request, DType::kBF16, parts);
   return parts;
-}
-
-TileCut Cut(const PackRequest& /*request*/) {
-  return {};
-}
-
-Placement PlaceRows(const PackRequest& request, PartRole /*role*/, uint64_t n0, uint64_t rows) {
-  return PlaceTransposed(request, DTypeBits(ZentorchScaleForm(request).part), n0, rows);
-}
-
-void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  PackRowMajor(job, std::byte{0}, codes, packed);
-}
-
-void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
-                 std::span<std::byte> codes) {
-  UnpackRowMajor(job, std::byte{0}, packed, codes);
 }
 
 }  // namespace
@@ -63,12 +41,12 @@ const Layout kZentorchInt8 = {
     .fingerprint = "9655458f2cb835e1864cc8fc146481a5",
     .eligible = Eligible,
     .parts = Parts,
-    .cut = Cut,
+    .cut = CutAnywhere,
     .weight_bit = RowMajorWeightBit,
     .place_weight = PlaceRowMajor,
-    .place_rows = PlaceRows,
-    .pack_codes = PackCodes,
-    .unpack_codes = UnpackCodes,
+    .place_rows = PlaceZentorchScales,
+    .pack_codes = PackPlain,
+    .unpack_codes = UnpackPlain,
     .scale_form = ZentorchScaleForm,
     .pack_scales = PackZentorchScales,
     .unpack_scales = UnpackZentorchScales,

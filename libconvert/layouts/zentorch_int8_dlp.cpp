@@ -80,10 +80,6 @@ Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
            .bytes = rows * sizeof(int32_t)}};
 }
 
-Placement PlaceRows(const PackRequest& request, PartRole /*role*/, uint64_t n0, uint64_t rows) {
-  return PlaceTransposed(request, DTypeBits(ZentorchScaleForm(request).part), n0, rows);
-}
-
 // Calls visit(job of one width, its blocks, offset in the panel, offset in the tile).
 template <typename Visit>
 void ForWidths(const PackJob& job, Visit visit) {
@@ -143,7 +139,7 @@ const Layout kZentorchInt8Dlp = {
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,
-    .place_rows = PlaceRows,
+    .place_rows = PlaceZentorchScales,
     .weight_has_extras = true,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,

@@ -30,6 +30,14 @@ Status CheckStrides(const BlockedDesc& desc) {
              fmt::format("one of {}, the other covering all blocks beside it", block));
 }
 
+// Where one block is all of a dimension, both strides may be the same: then the dimension with the
+// other blocks is outside. A single block has both names.
+bool NIsOutside(const BlockedDesc& desc) {
+  if (desc.strides[0] != desc.strides[1]) return desc.strides[1] > desc.strides[0];
+  if (desc.padded_dims[0] != desc.Block(0)) return false;
+  return desc.padded_dims[1] != desc.Block(1) || !desc.inner.empty();
+}
+
 }  // namespace
 
 uint64_t BlockedDesc::Block(uint32_t dim) const {
@@ -60,7 +68,7 @@ std::string BlockedDesc::Name() const {
   const auto letter = [this](uint32_t dim) {
     return static_cast<char>((Block(dim) > 1 ? 'A' : 'a') + static_cast<char>(dim));
   };
-  const uint32_t first = strides[0] >= strides[1] ? 0 : 1;
+  const uint32_t first = NIsOutside(*this) ? 1 : 0;
   std::string name{letter(first), letter(1 - first)};
   for (const InnerBlock& block : inner) {
     name += fmt::format("{}{}", block.size, block.dim == 0 ? 'a' : 'b');
@@ -78,15 +86,19 @@ Status CheckBlockedDesc(const BlockedDesc& desc, uint64_t k, uint64_t n) {
     return Bad("inner_blocks", fmt::format("{} of them", desc.inner.size()),
                fmt::format("at most {}", kMaxInner));
   }
+  std::array<uint64_t, kDims> blocks = {1, 1};
   for (const InnerBlock& block : desc.inner) {
-    if (block.dim >= kDims || block.size == 0 || block.size > kMaxBlock) {
+    const bool sound = block.dim < kDims && block.size != 0 && block.size <= kMaxBlock;
+    if (sound) blocks[block.dim] *= block.size;
+    // Checked one by one, so that the product cannot overflow.
+    if (!sound || blocks[block.dim] > kMaxBlock) {
       return Bad("inner_blocks", fmt::format("{} along dimension {}", block.size, block.dim),
-                 fmt::format("1 to {} along 0 or 1", kMaxBlock));
+                 fmt::format("1 to {} in all along 0 or 1", kMaxBlock));
     }
   }
   for (uint32_t dim = 0; dim < kDims; ++dim) {
     const uint64_t block = desc.Block(dim);
-    if (block > kMaxBlock || desc.padded_dims[dim] != CeilDiv(desc.dims[dim], block) * block) {
+    if (desc.padded_dims[dim] != CeilDiv(desc.dims[dim], block) * block) {
       return Bad("padded_dims", fmt::format("{}", desc.padded_dims[dim]),
                  fmt::format("{} rounded up to its block of {}", desc.dims[dim], block));
     }

@@ -1,4 +1,5 @@
 prepack_add_tests(layouts
+  blocked_desc_test.cpp
   eligibility_test.cpp
   fingerprint_test.cpp
   golden_test.cpp

@@ -1,0 +1,85 @@
+#include "layouts/blocked_desc.h"
+
+#include "catch.h"
+#include "status_matchers.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::RequireOk;
+
+constexpr uint32_t kK = 0;
+constexpr uint32_t kN = 1;
+
+void CheckBad(const BlockedDesc& desc, std::string_view text) {
+  CheckError(CheckBlockedDesc(desc, 70, 100), ErrorKind::kMalformed, text);
+}
+
+TEST_CASE("a memory descriptor has the name that oneDNN gives it") {
+  CHECK(PlainDesc(70, 100).Name() == "ab");
+  BlockedDesc columns = PlainDesc(70, 100);
+  columns.strides = {1, 70};
+  CHECK(columns.Name() == "ba");
+  CHECK(Ba16a64b4aDesc(70, 100).Name() == "BA16a64b4a");
+  BlockedDesc rows = Ba16a64b4aDesc(70, 100);
+  rows.strides = {8192, 4096};
+  CHECK(rows.Name() == "AB16a64b4a");
+  const BlockedDesc half{
+      .dims = {70, 100}, .padded_dims = {72, 100}, .strides = {400, 4}, .inner = {{kK, 4}}};
+  CHECK(half.Name() == "Ab4a");
+}
+
+TEST_CASE("the name is right where a block is all of one dimension") {
+  CHECK(Ba16a64b4aDesc(64, 100).Name() == "BA16a64b4a");
+  CHECK(Ba16a64b4aDesc(70, 64).Name() == "BA16a64b4a");
+  CHECK(Ba16a64b4aDesc(1, 1).Name() == "BA16a64b4a");
+  BlockedDesc rows = Ba16a64b4aDesc(70, 64);
+  rows.strides = {4096, 4096};
+  CHECK(rows.Name() == "AB16a64b4a");
+  CHECK(PlainDesc(70, 1).Name() == "ab");
+  CHECK(PlainDesc(1, 1).Name() == "ab");
+  CHECK(PlainDesc(1, 100).Name() == "ab");
+}
+
+TEST_CASE("a descriptor has to cover the matrix without overlap or holes") {
+  const BlockedDesc good = Ba16a64b4aDesc(70, 100);
+  RequireOk(CheckBlockedDesc(good, 70, 100));
+  RequireOk(CheckBlockedDesc(PlainDesc(70, 100), 70, 100));
+  CheckError(
+      CheckBlockedDesc(good, 100, 70), ErrorKind::kMalformed,
+      "memory descriptor: field \"dims\" is not usable (found [70, 100], expected [100, 70])");
+  BlockedDesc bad = good;
+  bad.padded_dims[kK] = 192;
+  CheckBad(bad,
+           "\"padded_dims\" is not usable (found 192, expected 70 rounded up to its block of 64)");
+  bad = good;
+  bad.padded_dims[kN] = 100;
+  CheckBad(bad, "(found 100, expected 100 rounded up to its block of 64)");
+  for (const auto& strides : {std::array<uint64_t, 2>{4096, 4096}, {8192, 8192}, {4096, 12288}}) {
+    bad = good;
+    bad.strides = strides;
+    CheckBad(bad, "\"strides\" is not usable");
+  }
+}
+
+TEST_CASE("inner blocks are checked before they are multiplied") {
+  BlockedDesc bad = Ba16a64b4aDesc(70, 100);
+  bad.inner[0].size = 0;
+  CheckBad(bad, "\"inner_blocks\" is not usable (found 0 along dimension 0");
+  bad.inner[0].size = 4097;
+  CheckBad(bad, "found 4097 along dimension 0, expected 1 to 4096 in all along 0 or 1");
+  bad.inner[0] = {.dim = 2, .size = 16};
+  CheckBad(bad, "found 16 along dimension 2");
+  bad = Ba16a64b4aDesc(70, 100);
+  bad.inner[2].size = 257;  // 16 · 257 is too much
+  CheckBad(bad, "found 257 along dimension 0");
+  // 2^72, which is 0 in 64 bits.
+  bad.inner.assign(6, {.dim = kK, .size = 4096});
+  CheckBad(bad, "found 4096 along dimension 0");
+  bad.inner.assign(9, {.dim = kK, .size = 1});
+  CheckBad(bad, "found 9 of them, expected at most 8");
+}
+
+}  // namespace
+}  // namespace prepack

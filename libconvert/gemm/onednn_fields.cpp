@@ -84,7 +84,7 @@ Result<uint64_t> RowsOfSums(const OneDnnFields& fields, const BlockedDesc& desc,
 
 Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields, uint64_t k, uint64_t n) {
   Result<BlockedDesc> desc = BlocksOf(fields, k, n);
-  if (!desc.ok()) return desc;
+  if (!desc.ok()) return desc.status();
   const Result<uint64_t> rows = RowsOfSums(fields, *desc, 1);
   if (!rows.ok()) return rows.status();
   desc->s8s8_compensation = *rows == 1;
@@ -94,7 +94,7 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields, uint64_t k, uint64
 Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
                                   const OneDnnFields& without_zero_points, uint64_t k, uint64_t n) {
   Result<BlockedDesc> desc = BlocksOf(fields, k, n);
-  if (!desc.ok()) return desc;
+  if (!desc.ok()) return desc.status();
   const Result<uint64_t> rows = RowsOfSums(fields, *desc, 2);
   if (!rows.ok()) return rows.status();
   desc->s8s8_compensation = *rows == 2;
@@ -109,7 +109,7 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
         "zero points");
   }
   const Result<BlockedDesc> without = WeightsDescOf(without_zero_points, k, n);
-  if (!without.ok()) return without;
+  if (!without.ok()) return without.status();
   desc->s8s8_compensation = without->s8s8_compensation;
   desc->zero_point_compensation = !without->s8s8_compensation;
   return desc;

@@ -11,10 +11,10 @@ constexpr uint32_t kDims = 2;
 constexpr uint64_t kMaxBlock = 4096;  // far above any kernel's
 constexpr size_t kMaxInner = 8;
 
-Status Bad(std::string_view field, std::string found, std::string expected) {
+Status Bad(std::string_view field, std::string_view found, std::string_view expected) {
   return Malformed("memory descriptor", fmt::format("field \"{}\" is not usable", field))
-      .Found(std::move(found))
-      .Expected(std::move(expected));
+      .Found(found)
+      .Expected(expected);
 }
 
 // The blocks must tile the buffer: one dimension's stride is a block, the other's a row of them.

@@ -63,7 +63,7 @@ TEST_CASE("the answer says which oneDNN gave it, and what would run") {
 }
 
 TEST_CASE("what oneDNN has no primitive for is an error that says what else there is") {
-  const PackRequest request = Request(uint64_t{1} << 63, 128, true, true);
+  const PackRequest request = Request(UINT64_MAX, 128, true, true);
   const Status status = AskOneDnn(request).status();
   CheckError(status, ErrorKind::kUnavailable, "oneDNN: ");
   CheckError(status, ErrorKind::kUnavailable, "--onednn-form blocked and --onednn-form plain");

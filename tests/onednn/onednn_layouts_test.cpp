@@ -333,7 +333,7 @@ TEST_CASE("4-bit weights are what oneDNN's reorder writes") {
         .granularity = Granularity::kChannel, .group_size = shape.k, .symmetric = symmetric};
     request.n = shape.n;
     request.k = shape.k;
-    REQUIRE(kOneDnnW4A16.eligible(request).reason == "");
+    REQUIRE(kOneDnnW4A16.eligible(request).ok);
     SplitMix64 random(shape.k + shape.n);
     const Probe probe = MakeProbe(request, random);
     std::vector<float> matrix(shape.k * shape.n);

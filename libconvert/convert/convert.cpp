@@ -176,6 +176,7 @@ void Conversion::DescribeModules() {
     record.scale_rounding = ScaleRounding(*plan.chosen, plan.request);
     record.rounded_scales = packers_[i].rounded_scales();
     record.weights_desc = plan.request.weights_desc;
+    record.onednn = plan.onednn;
     record.source_xxh3_128 = SourceHash(checkpoint_, source_hashes_, plan.ReplacedTensors());
     for (size_t part = 0; part < plan.parts.size(); ++part) {
       record.parts.emplace(plan.parts[part].name, RecordOf(output.slots[part]));

@@ -30,6 +30,7 @@ Json ModuleJson(const ModuleRecord& module) {
                {"source_xxh3_128", module.source_xxh3_128},
                {"parts", std::move(parts)}};
   if (module.weights_desc) json["memory_descriptor"] = BlockedDescJson(*module.weights_desc);
+  if (module.onednn) json["onednn"] = OneDnnOriginJson(*module.onednn);
   return json;
 }
 

@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "canonical/scheme.h"
 #include "container/json_strict.h"
+#include "gemm/onednn_descriptor.h"
 #include "layouts/layout.h"
 
 namespace prepack {
@@ -45,6 +46,7 @@ struct ModuleRecord {
   uint64_t rounded_scales = 0;  // how many scales have another value than the source's
   // Of layouts whose form a primitive decides: the form that was written.
   std::optional<BlockedDesc> weights_desc;
+  std::optional<OneDnnOrigin> onednn;         // where a primitive on the converting machine decided
   std::string source_xxh3_128;                // of the source tensors, see SourceHash
   std::map<std::string, TensorRecord> parts;  // by part name
 };

@@ -138,6 +138,12 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
     if (!read.ok()) return read.status();
     module.weights_desc = *std::move(read);
   }
+  if (const auto origin = json.find("onednn"); origin != json.end()) {
+    Result<OneDnnOrigin> read = ReadOneDnnOrigin(*origin, fmt::format("{}: onednn", where));
+    if (!read.ok()) return read.status();
+    if (!module.weights_desc) return Malformed(where, "field \"memory_descriptor\" is missing");
+    module.onednn = *std::move(read);
+  }
   for (const auto& [name, part] : (*parts)->items()) {
     Result<TensorRecord> record = ReadTensor(part, fmt::format("{}: part {}", where, name));
     if (!record.ok()) return record.status();

@@ -7,6 +7,7 @@
 
 #include "base/suggest.h"
 #include "canonical/dequantized_linear.h"
+#include "layouts/onednn_w8a8.h"
 
 namespace prepack {
 namespace {
@@ -60,6 +61,21 @@ std::string NoteOf(const ModulePlan& module) {
                      DescribeActivations(wanted));
 }
 
+// The form of a layout that has several.
+Status ChooseForm(OneDnnForm form, ModulePlan& module) {
+  if (module.chosen == nullptr || module.chosen->id != kOneDnnW8A8.id) return {};
+  Result<ChosenForm> chosen = ChooseOneDnnForm(form, module.request);
+  if (!chosen.ok()) {
+    return std::move(chosen).status().In(fmt::format("module {}", module.linear->module()));
+  }
+  module.request.weights_desc = chosen->weights_desc;
+  module.onednn = chosen->origin;
+  const std::string note = chosen->Note();
+  if (!note.empty() && !module.note.empty()) module.note += "; ";
+  module.note += note;
+  return {};
+}
+
 void CountBytes(const Checkpoint& checkpoint, ModulePlan& module) {
   module.source_bytes = module.linear->source_bytes();
   module.packed_bytes = module.source_bytes;
@@ -95,6 +111,7 @@ Result<ModulePlan> PlanModule(const Checkpoint& checkpoint, const QuantizedLinea
     Dequantize(*plan.target, module);
   }
   module.note = NoteOf(module);
+  if (Status status = ChooseForm(options.onednn_form, module); !status.ok()) return status;
   CountBytes(checkpoint, module);
   return module;
 }
@@ -121,6 +138,13 @@ Result<const Target*> TargetOrError(const std::string& id) {
       .Found(id)
       .Expected(fmt::format("{}", fmt::join(known, ", ")))
       .Hint(DidYouMean(id, known));
+}
+
+Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
+  if (options.onednn_form == OneDnnForm::kBlocked || target.id == kOneDnnW8A8.target) return {};
+  return Usage("--onednn-form", "it is for another target")
+      .Found(fmt::format("--target {}", target.id))
+      .Expected(fmt::format("--target {}", kOneDnnW8A8.target));
 }
 
 }  // namespace
@@ -171,6 +195,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options) {
   Result<const Target*> target = TargetOrError(options.target);
   if (!target.ok()) return target.status();
+  if (Status status = CheckFormIsForTarget(options, **target); !status.ok()) return status;
   Result<SchemeChooser> schemes = SchemeChooser::Make(options.schemes);
   if (!schemes.ok()) return schemes.status();
 

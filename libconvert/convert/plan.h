@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "container/checkpoint.h"
+#include "convert/onednn_form.h"
 #include "convert/scheme_choice.h"
 #include "formats/format.h"
 #include "layouts/runtime_choice.h"
@@ -35,6 +36,8 @@ struct PlanOptions {
   Fallback fallback = Fallback::kKeep;
   // Scales as exact as a part can hold them, not as the runtime itself would hold them.
   bool exact_scales = false;
+  // Of modules that onednn/w8a8 takes.
+  OneDnnForm onednn_form = OneDnnForm::kBlocked;
 };
 
 // One layout of the target, and whether it takes the module.
@@ -48,6 +51,8 @@ struct ModulePlan {
   // What is packed, where that is not `linear` itself: the module dequantized.
   std::unique_ptr<QuantizedLinear> dequantized;
   PackRequest request;
+  // What request.weights_desc comes from, where a primitive was asked.
+  std::optional<OneDnnOrigin> onednn = {};
   std::vector<Candidate> candidates;  // in order of preference
   const Layout* chosen = nullptr;     // the first eligible candidate; null: kept as stored
   std::vector<PartSpec> parts;        // of the chosen layout
@@ -78,8 +83,9 @@ struct Plan {
   uint64_t PeakMemory(unsigned threads) const;
 };
 
-// kUsage for an unknown target or a --scheme that is for no module. A plan in which nothing can be
-// packed is still a plan.
+// kUsage for an unknown target, or a --scheme or --onednn-form that is for no module. Where oneDNN
+// is to be asked for its form, the errors of AskOneDnn. A plan in which nothing can be packed is
+// still a plan.
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options);
 // May the plan be carried out? kUnsupported when no module has a layout, or when one has none and

@@ -207,4 +207,27 @@ Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
   return desc;
 }
 
+Json OneDnnOriginJson(const OneDnnOrigin& origin) {
+  return {{"version", origin.version},
+          {"hash", origin.hash},
+          {"isa", origin.isa},
+          {"implementation", origin.implementation},
+          {"probe_m", origin.probe_m}};
+}
+
+Result<OneDnnOrigin> ReadOneDnnOrigin(const Json& json, std::string_view where) {
+  OneDnnOrigin origin;
+  for (const auto& [key, field] :
+       {std::pair{"version", &origin.version}, std::pair{"hash", &origin.hash},
+        std::pair{"isa", &origin.isa}, std::pair{"implementation", &origin.implementation}}) {
+    Result<std::string> value = StringField(json, key, where);
+    if (!value.ok()) return value.status();
+    *field = *std::move(value);
+  }
+  const Result<uint64_t> probe_m = UintField(json, "probe_m", where);
+  if (!probe_m.ok()) return probe_m.status();
+  origin.probe_m = *probe_m;
+  return origin;
+}
+
 }  // namespace prepack

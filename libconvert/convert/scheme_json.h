@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "canonical/scheme.h"
 #include "container/json_strict.h"
+#include "gemm/onednn_descriptor.h"
 #include "layouts/blocked_desc.h"
 
 namespace prepack {
@@ -23,6 +24,10 @@ Json BlockedDescJson(const BlockedDesc& desc);
 // The inverse; checked by CheckBlockedDesc.
 Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
                                     std::string_view where);
+
+// What oneDNN was asked, and which oneDNN answered.
+Json OneDnnOriginJson(const OneDnnOrigin& origin);
+Result<OneDnnOrigin> ReadOneDnnOrigin(const Json& json, std::string_view where);
 
 }  // namespace prepack
 

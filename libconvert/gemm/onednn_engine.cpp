@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <dnnl.hpp>
 #include <exception>
-#include <new>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -23,6 +22,7 @@
 #include "base/float_convert.h"
 #include "canonical/panel.h"
 #include "gemm/engine.h"
+#include "gemm/onednn_failure.h"
 #include "gemm/onednn_module.h"
 #include "gemm/onednn_runtime.h"
 
@@ -65,23 +65,6 @@ void WidenChannel(const W4A16Problem& problem, uint64_t n, std::span<float> weig
 
 constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
 
-// The error behind the exception that is being handled. oneDNN throws dnnl::error, and lets those
-// of the SYCL runtime below it through.
-Status CurrentFailure() {
-  try {
-    throw;
-  } catch (const std::bad_alloc&) {
-    return {ErrorKind::kSystem, "oneDNN", "out of memory"};
-  } catch (const dnnl::error& error) {
-    if (error.status == dnnl_out_of_memory) {
-      return {ErrorKind::kSystem, "oneDNN", "out of memory"};
-    }
-    return Unavailable("oneDNN", error.what()).Hint(kOtherEngine);
-  } catch (const std::exception& error) {
-    return Unavailable("oneDNN", error.what()).Hint(kOtherEngine);
-  }
-}
-
 class OneDnnEngine final : public GemmEngine {
  public:
   OneDnnEngine() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
@@ -97,7 +80,7 @@ class OneDnnEngine final : public GemmEngine {
     try {
       return RunOrThrow(problem, y);
     } catch (const std::exception&) {
-      return CurrentFailure();
+      return CurrentOneDnnFailure(kOtherEngine);
     }
   }
 
@@ -206,11 +189,11 @@ void OneDnnEngine::Execute(const dnnl::matmul::primitive_desc& description,
 
 }  // namespace prepack
 
-void PREPACK_ONEDNN_ENTRY(prepack::Result<std::unique_ptr<prepack::GemmEngine>>& engine) {
+void PREPACK_ONEDNN_ENGINE_ENTRY(prepack::Result<std::unique_ptr<prepack::GemmEngine>>& engine) {
   prepack::PrepareOneDnnRuntime();
   try {
     engine = std::unique_ptr<prepack::GemmEngine>(std::make_unique<prepack::OneDnnEngine>());
   } catch (const std::exception&) {
-    engine = prepack::CurrentFailure();
+    engine = prepack::CurrentOneDnnFailure(prepack::kOtherEngine);
   }
 }

@@ -1,11 +1,14 @@
-// Loads the module with the oneDNN engine from the program's own folder.
+// Loads the module with oneDNN from the program's own folder.
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "gemm/engine.h"
+#include "gemm/onednn_descriptor.h"
 #include "gemm/onednn_module.h"
 
 #if defined(__has_feature)
@@ -36,31 +39,44 @@ namespace {
 #define PREPACK_QUOTE_(name) #name
 #define PREPACK_QUOTE(name) PREPACK_QUOTE_(name)
 
-using EntryPoint = decltype(&PREPACK_ONEDNN_ENTRY);
-
-Status CannotLoad(const std::filesystem::path& module) {
+Status CannotLoad(const std::filesystem::path& module, std::string_view otherwise) {
   const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
-  return Unavailable(module.string(), "the module with the oneDNN engine cannot be loaded")
+  return Unavailable(module.string(), "the module with oneDNN cannot be loaded")
       .Found(reason == nullptr ? "no reason given" : reason)
-      .Hint(
-          "Keep it beside the program, run tools/setup and build again, or choose --engine "
-          "reference");
+      .Hint(fmt::format("Keep it beside the program, run tools/setup and build again, or choose {}",
+                        otherwise));
+}
+
+// A function of the module. `otherwise` is what the user can choose when there is none.
+Result<void*> Entry(const char* name, std::string_view otherwise) {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path module = program.parent_path() / PREPACK_ONEDNN_MODULE;
+  void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return CannotLoad(module, otherwise);
+  void* const entry = dlsym(handle, name);
+  if (entry == nullptr) return CannotLoad(module, otherwise);
+  return entry;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path module = program.parent_path() / PREPACK_ONEDNN_MODULE;
-  void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return CannotLoad(module);
-  const auto entry =
-      reinterpret_cast<EntryPoint>(dlsym(handle, PREPACK_QUOTE(PREPACK_ONEDNN_ENTRY)));
-  if (entry == nullptr) return CannotLoad(module);
+  const Result<void*> entry =
+      Entry(PREPACK_QUOTE(PREPACK_ONEDNN_ENGINE_ENTRY), "--engine reference");
+  if (!entry.ok()) return entry.status();
   Result<std::unique_ptr<GemmEngine>> engine = Unavailable("oneDNN", "no engine was made");
-  entry(engine);
+  reinterpret_cast<decltype(&PREPACK_ONEDNN_ENGINE_ENTRY)> (*entry)(engine);
   return engine;
+}
+
+Result<OneDnnAnswer> AskOneDnn(const PackRequest& request) {
+  const Result<void*> entry =
+      Entry(PREPACK_QUOTE(PREPACK_ONEDNN_DESCRIPTOR_ENTRY), "--onednn-form blocked or plain");
+  if (!entry.ok()) return entry.status();
+  Result<OneDnnAnswer> answer = Unavailable("oneDNN", "it gave no answer");
+  reinterpret_cast<decltype(&PREPACK_ONEDNN_DESCRIPTOR_ENTRY)> (*entry)(request, answer);
+  return answer;
 }
 
 }  // namespace prepack

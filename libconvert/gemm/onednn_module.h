@@ -1,21 +1,25 @@
 #ifndef PREPACK_GEMM_ONEDNN_MODULE_H_
 #define PREPACK_GEMM_ONEDNN_MODULE_H_
 
-// The door between the program and the module that holds the oneDNN engine. Both are built at once,
-// by one compiler, so C++ objects may pass through it.
+// The doors between the program and the module that holds all that calls oneDNN. Both are built at
+// once, by one compiler, so C++ objects may pass through.
 
 #include <memory>
 
 #include "gemm/engine.h"
+#include "gemm/onednn_descriptor.h"
 
 // The file lies in the folder of the program.
 #define PREPACK_ONEDNN_MODULE "prepack_onednn.so"
-#define PREPACK_ONEDNN_ENTRY PrepackMakeOneDnnEngine
+#define PREPACK_ONEDNN_ENGINE_ENTRY PrepackMakeOneDnnEngine
+#define PREPACK_ONEDNN_DESCRIPTOR_ENTRY PrepackAskOneDnn
 
 extern "C" {
 // Never unloaded: oneDNN's runtime keeps threads and objects until the process ends.
-__attribute__((visibility("default"))) void PREPACK_ONEDNN_ENTRY(
+__attribute__((visibility("default"))) void PREPACK_ONEDNN_ENGINE_ENTRY(
     prepack::Result<std::unique_ptr<prepack::GemmEngine>>& engine);
+__attribute__((visibility("default"))) void PREPACK_ONEDNN_DESCRIPTOR_ENTRY(
+    const prepack::PackRequest& request, prepack::Result<prepack::OneDnnAnswer>& answer);
 }
 
 #endif  // PREPACK_GEMM_ONEDNN_MODULE_H_

@@ -11,10 +11,10 @@ constexpr uint32_t kDims = 2;
 constexpr uint64_t kMaxBlock = 4096;  // far above any kernel's
 constexpr size_t kMaxInner = 8;
 
-Status Bad(std::string_view field, std::string found, std::string expected) {
+Status Bad(std::string_view field, std::string_view found, std::string_view expected) {
   return Malformed("memory descriptor", fmt::format("field \"{}\" is not usable", field))
-      .Found(std::move(found))
-      .Expected(std::move(expected));
+      .Found(found)
+      .Expected(expected);
 }
 
 // The blocks must tile the buffer: one dimension's stride is a block, the other's a row of them.
@@ -28,6 +28,14 @@ Status CheckStrides(const BlockedDesc& desc) {
   }
   return Bad("strides", fmt::format("[{}, {}]", desc.strides[0], desc.strides[1]),
              fmt::format("one of {}, the other covering all blocks beside it", block));
+}
+
+// Where one block is all of a dimension, both strides may be the same: then the dimension with the
+// other blocks is outside. A single block has both names.
+bool NIsOutside(const BlockedDesc& desc) {
+  if (desc.strides[0] != desc.strides[1]) return desc.strides[1] > desc.strides[0];
+  if (desc.padded_dims[0] != desc.Block(0)) return false;
+  return desc.padded_dims[1] != desc.Block(1) || !desc.inner.empty();
 }
 
 }  // namespace
@@ -60,10 +68,7 @@ std::string BlockedDesc::Name() const {
   const auto letter = [this](uint32_t dim) {
     return static_cast<char>((Block(dim) > 1 ? 'A' : 'a') + static_cast<char>(dim));
   };
-  // Of equal strides, one is that of a dimension with a single block, which is inside.
-  const bool k_first =
-      strides[0] == strides[1] ? padded_dims[0] > Block(0) : strides[0] > strides[1];
-  const uint32_t first = k_first ? 0 : 1;
+  const uint32_t first = NIsOutside(*this) ? 1 : 0;
   std::string name{letter(first), letter(1 - first)};
   for (const InnerBlock& block : inner) {
     name += fmt::format("{}{}", block.size, block.dim == 0 ? 'a' : 'b');
@@ -81,15 +86,19 @@ Status CheckBlockedDesc(const BlockedDesc& desc, uint64_t k, uint64_t n) {
     return Bad("inner_blocks", fmt::format("{} of them", desc.inner.size()),
                fmt::format("at most {}", kMaxInner));
   }
+  std::array<uint64_t, kDims> blocks = {1, 1};
   for (const InnerBlock& block : desc.inner) {
-    if (block.dim >= kDims || block.size == 0 || block.size > kMaxBlock) {
+    const bool sound = block.dim < kDims && block.size != 0 && block.size <= kMaxBlock;
+    if (sound) blocks[block.dim] *= block.size;
+    // Checked one by one, so that the product cannot overflow.
+    if (!sound || blocks[block.dim] > kMaxBlock) {
       return Bad("inner_blocks", fmt::format("{} along dimension {}", block.size, block.dim),
-                 fmt::format("1 to {} along 0 or 1", kMaxBlock));
+                 fmt::format("1 to {} in all along 0 or 1", kMaxBlock));
     }
   }
   for (uint32_t dim = 0; dim < kDims; ++dim) {
     const uint64_t block = desc.Block(dim);
-    if (block > kMaxBlock || desc.padded_dims[dim] != CeilDiv(desc.dims[dim], block) * block) {
+    if (desc.padded_dims[dim] != CeilDiv(desc.dims[dim], block) * block) {
       return Bad("padded_dims", fmt::format("{}", desc.padded_dims[dim]),
                  fmt::format("{} rounded up to its block of {}", desc.dims[dim], block));
     }

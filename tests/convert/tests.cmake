@@ -1,5 +1,6 @@
 prepack_add_tests(convert
   manifest_test.cpp
+  onednn_form_test.cpp
   output_place_test.cpp
   output_shards_test.cpp
   plan_table_test.cpp

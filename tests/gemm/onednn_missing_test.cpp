@@ -1,5 +1,6 @@
 #include "catch.h"
 #include "gemm/engine.h"
+#include "gemm/onednn_descriptor.h"
 #include "status_matchers.h"
 
 namespace prepack {
@@ -12,6 +13,15 @@ TEST_CASE("a build without oneDNN says so, and what to do") {
   CHECK(engine.status().ToString() ==
         "oneDNN: prepack was built without it, so only the reference engine is here. Run "
         "tools/setup and build again, or choose --engine reference");
+}
+
+TEST_CASE("a build without oneDNN cannot ask it for its form") {
+  const Result<OneDnnAnswer> answer = AskOneDnn({});
+  REQUIRE_FALSE(answer.ok());
+  CHECK(answer.status().kind() == ErrorKind::kUnavailable);
+  CHECK(answer.status().ToString() ==
+        "oneDNN: prepack was built without it, so it cannot be asked for its form. Run tools/setup "
+        "and build again, or choose --onednn-form blocked or plain");
 }
 
 }  // namespace

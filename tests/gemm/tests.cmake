@@ -1,7 +1,7 @@
 # Which of the two there is depends on the build, like the sources that they test: with oneDNN its
 # tests must run, and nothing is skipped on the quiet.
 if(oneDNN_FOUND)
-  set(onednn_test onednn_engine_test.cpp)
+  set(onednn_test onednn_descriptor_test.cpp onednn_engine_test.cpp)
 else()
   set(onednn_test onednn_missing_test.cpp)
   message(STATUS "Built without oneDNN: the tests of its engine are left out")
@@ -11,6 +11,7 @@ prepack_add_tests(gemm
   engine_test.cpp
   kernel_model_errors_test.cpp
   kernel_model_test.cpp
+  onednn_fields_test.cpp
   reference_engine_test.cpp
   reference_test.cpp
   ${onednn_test})

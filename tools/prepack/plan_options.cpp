@@ -33,6 +33,13 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(CLI::IsMember({"runtime", "exact"}))
       ->capture_default_str()
       ->type_name("HOW");
+  command
+      .add_option("--onednn-form", onednn_form,
+                  "Form of 8-bit weights for oneDNN: blocked, as CPUs with AVX-512 VNNI want them, "
+                  "plain, as those without do, or native, as oneDNN asks for them on this machine")
+      ->check(CLI::IsMember({"blocked", "plain", "native"}))
+      ->capture_default_str()
+      ->type_name("FORM");
 }
 
 Result<PlanOptions> PlanFlags::ToOptions() const {
@@ -47,6 +54,8 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   if (fallback == "dequantize") options.fallback = Fallback::kDequantize;
   if (fallback == "error") options.fallback = Fallback::kError;
   options.exact_scales = scales == "exact";
+  if (onednn_form == "plain") options.onednn_form = OneDnnForm::kPlain;
+  if (onednn_form == "native") options.onednn_form = OneDnnForm::kNative;
   return options;
 }
 

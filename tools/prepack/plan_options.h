@@ -16,6 +16,7 @@ struct PlanFlags {
   std::vector<std::string> schemes;
   std::string fallback = "keep";
   std::string scales = "runtime";
+  std::string onednn_form = "blocked";
 
   void AddTo(CLI::App& command);
   // kUsage for a --scheme that cannot be read.

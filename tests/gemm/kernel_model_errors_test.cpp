@@ -33,7 +33,7 @@ TEST_CASE("a layout without a model is named") {
 }
 
 TEST_CASE("every model is made by its own id") {
-  CHECK(ModelledLayouts().size() == 15);
+  CHECK(ModelledLayouts().size() == 16);
   for (const std::string_view layout : ModelledLayouts()) {
     CheckError(MakeKernelModel(layout, {}, {}).status(), ErrorKind::kUsage,
                std::string(layout) + ": GEMM: a size is out of range (found M = 0");

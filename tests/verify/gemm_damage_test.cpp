@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "io/output_folder.h"
+#include "layouts/blocked_desc.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
@@ -183,6 +185,25 @@ TEST_CASE("what a model does not take is not multiplied, and does not pass") {
   REQUIRE(result.level.problems.size() == 1);
   CHECK(result.level.problems[0].message.starts_with("not multiplied: "));
   CHECK(result.level.problems[0].message.find("must be a number above 0") != std::string::npos);
+}
+
+TEST_CASE("a blocked form that no model knows is not multiplied") {
+  TempFolder temp;
+  const std::filesystem::path source = Fixture("checkpoints/ct-w8a8-dynamic");
+  Pack(source, {.target = "onednn"}, temp / "out");
+  Manifest manifest = Value(ReadManifest(temp / "out"));
+  // Blocks of 32 output channels in place of 64: as many bytes.
+  BlockedDesc desc = Ba16a64b4aDesc(384, 384);
+  desc.inner[1].size = 32;
+  desc.s8s8_compensation = true;
+  desc.strides = {uint64_t{64} * 32, uint64_t{384} * 32};
+  manifest.modules.at(kModule).weights_desc = desc;
+  std::filesystem::remove(temp / "out" / kManifestName);
+  testing::RequireOk(WriteTextFile(temp / "out" / kManifestName, ManifestText(manifest)));
+  const GemmResult result = RunModels(temp / "out", source);
+  CHECK(result.level.state == LevelState::kNotRun);
+  REQUIRE(result.level.problems.size() == 1);
+  CHECK(result.level.problems[0].message.find("this form of the weights") != std::string::npos);
 }
 
 TEST_CASE("a file that loses its end while a module is multiplied is an error, not a crash") {

@@ -1,6 +1,7 @@
 // Every real checkpoint, packed for every target, passes all levels, with the models of the
 // kernels as engine.
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,6 +34,14 @@ VerifyReport VerifyAll(const std::filesystem::path& output, const std::filesyste
   return Value(Verify(options, progress));
 }
 
+// What is left of a product that differs from the truth by the rounding of its output alone.
+double RoundingOf(const ModuleVerification& module, const PackedExample& example) {
+  if (module.gemm_activations == "bf16" && module.layout == "vllm-cpu/fp8-vnni")
+    return 52;  // twice
+  if (module.gemm_activations == "bf16" || example.activations == DType::kBF16) return 55;
+  return example.activations == DType::kF16 ? 73 : 140;
+}
+
 // Packs, verifies, and checks that modules lie in these layouts and all figures are there.
 void CheckPasses(const std::filesystem::path& source, const PackedExample& example,
                  const std::map<std::string, size_t>& layouts) {
@@ -47,7 +56,7 @@ void CheckPasses(const std::filesystem::path& source, const PackedExample& examp
   for (const ModuleVerification& module : report.modules) {
     INFO(module.module);
     CHECK(module.gemm_implementation == "model of " + module.layout);
-    CHECK(module.kernel_sqnr_db.value_or(0) >= kMinKernelSqnrDb);
+    CHECK(module.kernel_sqnr_db.value_or(0) >= RoundingOf(module, example));
     CHECK(module.end_to_end_sqnr_db.value_or(0) >= report.min_end_to_end_sqnr_db);
   }
 }
@@ -274,6 +283,42 @@ TEST_CASE("biases, static and asymmetric activations are part of the product") {
     WithBias(c.synthetic).Write(temp / "source");
     CheckPasses(temp / "source", c.example, {{c.layout, 1}});
   }
+}
+
+TEST_CASE("a module of zeros proves nothing") {
+  TestCheckpoint checkpoint = WithBias({"I8", {64, 1}, Int8Activations(true, true)});
+  std::ranges::fill(checkpoint.At("model.layers.0.mlp.up_proj.weight").bytes, std::byte{0});
+  checkpoint.Remove("model.layers.0.mlp.up_proj.bias");
+  TempFolder temp;
+  checkpoint.Write(temp / "source");
+  Pack(temp / "source", {.target = "zentorch"}, temp / "out");
+  const VerifyReport report = VerifyAll(temp / "out", temp / "source");
+  CHECK(report.exactness.state == LevelState::kPassed);
+  CHECK(report.gemm.state == LevelState::kNotRun);
+  REQUIRE(report.gemm.problems.size() == 2);
+  CHECK(report.gemm.problems[0].message.starts_with("the kernel SQNR proves nothing"));
+}
+
+TEST_CASE("the bar end to end follows the activations, unless one is given") {
+  const std::filesystem::path source = Fixture("checkpoints/ct-w8a8-dynamic");
+  TempFolder temp;
+  Pack(source, {.target = "vllm-cpu"}, temp / "out");
+  VerifyOptions options;
+  options.folder = temp / "out";
+  options.source = source;
+  Progress progress;
+  const VerifyReport report = Value(Verify(options, progress));
+  CHECK(report.Verdict() == LevelState::kPassed);
+  CHECK(report.min_end_to_end_sqnr_db == 35);
+  CHECK(report.engine == "reference");  // no real kernel is asked for such modules
+  options.min_end_to_end_sqnr_db = 43;
+  const VerifyReport strict = Value(Verify(options, progress));
+  CHECK(strict.gemm.state == LevelState::kFailed);
+  CHECK(strict.min_end_to_end_sqnr_db == 43);
+  REQUIRE_FALSE(strict.gemm.problems.empty());
+  CHECK(strict.gemm.problems[0].message.find("expected at least 43.0 dB") != std::string::npos);
+  CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 25);
+  CHECK(DefaultEndToEndBar({}) == 40);
 }
 
 }  // namespace

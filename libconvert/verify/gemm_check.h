@@ -29,7 +29,7 @@ bool HasModuleForEngine(const Manifest& manifest);
 // 4-bit weights and 16-bit activations by the engine, if there is one; everything else by the model
 // of the consumer's kernel. Both references are f64, from the source, decoded by the second path:
 //   kernel       activations, scales and weights as the kernel quantizes and rounds them: what
-//                remains is the kernel's own rounding, so a wrong nibble shows whatever the input
+//                remains is the kernel's own rounding, so wrong bytes show whatever the input
 //   end to end   x · Wᵀ with nothing rounded: what a user gets
 // A module fails when a figure is below its bar. Sets the figures in `figures` (by name). Modules
 // are multiplied side by side, one per thread.

@@ -11,6 +11,5 @@ prepack_add_tests(gemm
   engine_test.cpp
   kernel_model_errors_test.cpp
   kernel_model_test.cpp
-  reference_engine_test.cpp
   reference_test.cpp
   ${onednn_test})

@@ -219,6 +219,13 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
     for (const std::byte byte : bytes) sum += std::to_integer<size_t>(byte);
   });
   testing::CheckError(status, ErrorKind::kMalformed, "lost bytes while it was read");
+
+  std::filesystem::remove(temp / "out" / record.parts.at("weight").file);
+  const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
+  const ModuleRecord& other = without.manifest().modules.at(kModule);
+  testing::CheckError(Value(PackedModule::Open(without, kModule, other, Isa::kScalar))
+                          .VisitWeight([](std::span<const std::byte>) {}),
+                      ErrorKind::kMalformed, "the file is missing");
 }
 
 }  // namespace

@@ -285,6 +285,34 @@ TEST_CASE("biases, static and asymmetric activations are part of the product") {
   }
 }
 
+TEST_CASE("a source that lacks what the folder has does not pass") {
+  const std::string module = "model.layers.0.mlp.up_proj";
+  const TestCheckpoint checkpoint = WithBias({"I8", {64, 1}, Int8Activations(false, true), true});
+  TempFolder temp;
+  checkpoint.Write(temp / "source");
+  Pack(temp / "source", {.target = "onednn"}, temp / "out");
+  CHECK(testing::RunModels(temp / "out", temp / "source").level.state == LevelState::kPassed);
+
+  TestCheckpoint short_bias = checkpoint;
+  short_bias.At(module + ".bias").shape = {32};
+  short_bias.At(module + ".bias").bytes.resize(64);
+  short_bias.Write(temp / "short");
+  const LevelResult failed = testing::RunModels(temp / "out", temp / "short").level;
+  CHECK(failed.state == LevelState::kFailed);
+  REQUIRE(failed.problems.size() == 1);
+  CHECK(failed.problems[0].message.find("the bias of the source has another size") !=
+        std::string::npos);
+
+  TestCheckpoint dynamic = checkpoint;
+  dynamic.Remove(module + ".input_scale");
+  dynamic.Write(temp / "dynamic");
+  const LevelResult not_run = testing::RunModels(temp / "out", temp / "dynamic").level;
+  CHECK(not_run.state == LevelState::kNotRun);
+  REQUIRE(not_run.problems.size() == 1);
+  CHECK(not_run.problems[0].message.find("input_scale: the second decoder does not find it") !=
+        std::string::npos);
+}
+
 TEST_CASE("a module of zeros proves nothing") {
   TestCheckpoint checkpoint = WithBias({"I8", {64, 1}, Int8Activations(true, true)});
   std::ranges::fill(checkpoint.At("model.layers.0.mlp.up_proj.weight").bytes, std::byte{0});

@@ -83,7 +83,7 @@ std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::s
     if (number > 0) numbers.push_back(static_cast<uint64_t>(number));
   }
   std::ranges::sort(numbers);
-  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   return numbers;
 }
 

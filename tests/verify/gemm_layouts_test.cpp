@@ -20,7 +20,6 @@ namespace {
 using testing::Fixture;
 using testing::Pack;
 using testing::PackedExample;
-using testing::RequireOk;
 using testing::TempFolder;
 using testing::TestCheckpoint;
 using testing::Value;

@@ -41,7 +41,7 @@ struct GemmInfo {
 class GemmEngine {
  public:
   virtual ~GemmEngine() = default;
-  // "onednn 3.13.2" or "reference".
+  // "onednn 3.13.2"
   virtual std::string name() const = 0;
   // Fills y [M, N], rounded to bf16 as a bf16 kernel stores it.
   virtual Result<GemmInfo> Run(const W4A16Problem& problem, std::span<float> y) = 0;
@@ -50,9 +50,6 @@ class GemmEngine {
 // oneDNN on the CPU; kUnavailable when the program was built without it or no engine can be made
 // here, with the reason.
 Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine();
-// A portable engine of our own, with the arithmetic of vLLM's cpu_gemm_wna16: weights rounded to
-// bf16, f32 sums in ascending k. The result does not depend on the CPU or the number of threads.
-std::unique_ptr<GemmEngine> MakeReferenceEngine();
 
 }  // namespace prepack
 

@@ -31,6 +31,7 @@ constexpr std::array kModels = {
     ModelRow{"onednn/w4a16", MakeOneDnnW4A16Model},
     ModelRow{"onednn/w4a8", MakeOneDnnW4A8Model},
     ModelRow{"onednn/w8a8", MakeOneDnnW8A8Model},
+    ModelRow{"plain/bf16", MakePlainBf16Model},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #define PREPACK_VERIFY_GEMM_CHECK_H_
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/isa.h"
@@ -14,20 +15,27 @@
 
 namespace prepack {
 
-// Rows of activations per module: enough for the figures to be stable to about 0.1 dB.
-inline constexpr uint64_t kGemmRows = 16;
+// The bars of the two figures.
+struct GemmBars {
+  double kernel_db = 0;
+  std::optional<double> end_to_end_db;  // none: by the activations, see DefaultEndToEndBar
+};
 
-// Level 3: does a GEMM on the packed weights compute what the source says? For every module the
-// engine multiplies seeded Gaussian activations, rounded to bf16, with the weights unpacked from
-// the folder. Both references are f64, from the source, decoded by the second path:
-//   kernel       the same rounded activations, scales and weights as the kernel: what remains is
-//   the
-//                kernel's own rounding, so a wrong nibble shows whatever the input
+// Is there a module that an engine multiplies?
+bool HasModuleForEngine(const Manifest& manifest);
+
+// Level 3: does a GEMM on the packed weights compute what the source says? For every module seeded
+// Gaussian activations, in the dtype of the manifest, are multiplied with the packed weights: with
+// 4-bit weights and 16-bit activations by the engine, if there is one; everything else by the model
+// of the consumer's kernel. Both references are f64, from the source, decoded by the second path:
+//   kernel       activations, scales and weights as the kernel quantizes and rounds them: what
+//                remains is the kernel's own rounding, so wrong bytes show whatever the input
 //   end to end   x · Wᵀ with nothing rounded: what a user gets
-// A module fails when a figure is below its bar. Sets the figures in `figures` (by name).
+// A module fails when a figure is below its bar. Sets the figures in `figures` (by name). Modules
+// are multiplied side by side, one per thread.
 Result<LevelResult> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
-                              GemmEngine& engine, double min_kernel_db, double min_end_to_end_db,
-                              Isa isa, unsigned threads, Progress& progress,
+                              GemmEngine* engine, const GemmBars& bars, Isa isa, unsigned threads,
+                              Progress& progress,
                               std::map<std::string, ModuleVerification>& figures);
 
 }  // namespace prepack

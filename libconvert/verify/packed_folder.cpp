@@ -44,6 +44,12 @@ Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
   return file->ReadAt(tensor.offset + offset, out);
 }
 
+Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work) const {
+  const File* file = FindFile(tensor.file);
+  if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
+  return file->VisitAt(tensor.offset, tensor.bytes(), work);
+}
+
 Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
                                         const ModuleRecord& record, Isa isa) {
   const std::string where = fmt::format("module {}", name);
@@ -119,6 +125,19 @@ Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
 
 Status PackedModule::ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const {
   return folder_->Read(*parts_.at(role), offset, out);
+}
+
+Status PackedModule::ReadWholePart(PartRole role, std::vector<std::byte>& out) const {
+  out.clear();
+  if (!parts_.contains(role)) return {};
+  out.resize(parts_.at(role)->bytes());
+  return ReadPart(role, 0, out);
+}
+
+Status PackedModule::VisitWeight(
+    const std::function<void(std::span<const std::byte> bytes)>& work) const {
+  const TensorRecord& weight = *parts_.at(PartRole::kWeight);
+  return folder_->Visit(weight, [&](const std::byte* bytes) { work({bytes, weight.bytes()}); });
 }
 
 Status PackedModule::ReadTile(const PanelRange& tile, std::vector<std::byte>& packed) const {

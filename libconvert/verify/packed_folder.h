@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -30,6 +31,8 @@ class PackedFolder {
   const File* FindFile(const std::string& name) const;
   // Fills `out` from byte `offset` of the tensor.
   Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
+  // Calls `work` with the bytes of the tensor, mapped into memory; see File::VisitAt.
+  Status Visit(const TensorRecord& tensor, const ByteVisitor& work) const;
 
  private:
   PackedFolder() = default;
@@ -68,6 +71,10 @@ class PackedModule {
                         std::span<uint8_t> zero_points) const;
   // Raw bytes of a part, which must exist.
   Status ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const;
+  // All bytes of a part; none when the module has no such part.
+  Status ReadWholePart(PartRole role, std::vector<std::byte>& out) const;
+  // Calls `work` with all bytes of the weight, mapped into memory; see File::VisitAt.
+  Status VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work) const;
 
  private:
   PackedModule() = default;

@@ -49,9 +49,11 @@ struct VerifyReport {
   std::string folder;
   std::string source;  // empty: none was given
   std::string target;
-  std::string engine;  // name of the GEMM engine; empty when that level did not run
+  // Name of the GEMM engine, "reference" when models multiplied all modules; empty when that level
+  // did not run.
+  std::string engine;
   double min_kernel_sqnr_db = 0;
-  double min_end_to_end_sqnr_db = 0;
+  double min_end_to_end_sqnr_db = 0;  // the lowest bar of a module
   LevelResult integrity;
   LevelResult exactness;
   LevelResult gemm;

@@ -7,6 +7,7 @@
 // level of verify fails although the packed bytes are what the reader delivered.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,17 @@
 
 namespace prepack {
 
-// Weights of output channels [n0, n0 + rows): W[n, k] = (code − zero_point) · scale.
+// Weights of output channels [n0, n0 + rows), W[n, k] = step · scale, with k in the order of the
+// checkpoint whatever order the groups are in. The two are apart because kernels round the scale.
 struct DecodedRows {
-  std::vector<int16_t> steps;  // code − zero_point, [rows, K]
-  std::vector<double> scales;  // [rows, G]
-  uint64_t groups = 0;
+  std::vector<float> steps;    // [rows, K]: code − zero point, or what an FP8 code stands for
+  std::vector<double> scales;  // [rows, K]: that of each weight
+};
+
+// How a checkpoint quantizes the activations of a module.
+struct DecodedInput {
+  double scale = 0;
+  double zero_point = 0;
 };
 
 // The rows that are asked for; see second_decoder_formats.h.
@@ -30,9 +37,14 @@ class SecondDecoder {
   // For modules of the given format; kUnsupported when there is no second decoder for it.
   static Result<SecondDecoder> Make(const Checkpoint& source, const std::string& format);
 
-  // `k` is the number of input channels of the module. Out-of-range rows are an error.
+  // `k` is the number of input channels of the module. Out-of-range rows are an error; that the
+  // module is stored in a way that this path does not know is kUnsupported.
   Status Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
                 DecodedRows& out) const;
+  // The bias of the module, one number per output channel.
+  Status ReadBias(const std::string& module, std::vector<double>& bias) const;
+  // Static quantization of its activations; kUnsupported when the checkpoint does not say.
+  Result<DecodedInput> ReadInput(const std::string& module) const;
 
  private:
   using DecodeFn = Status (*)(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);

@@ -23,11 +23,9 @@ Status WrongShapes(const Checkpoint& source, const Tensors& tensors) {
                    "shapes of codes, scales and zero points disagree");
 }
 
-// The rows of `out` that are known from its scales, with all steps zero.
-void Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows& out) {
-  out.groups = groups;
-  out.steps.assign(wanted.rows * wanted.k, 0);
-  out.scales.assign(wanted.rows * groups, 0);
+void Prepare(const SecondRows& wanted, DecodedRows& out) {
+  out.steps.resize(wanted.rows * wanted.k);
+  out.scales.resize(wanted.rows * wanted.k);
 }
 
 // qweight [K, N/8], qzeros [G, N/8], scales [G, N].
@@ -35,7 +33,7 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
                   DecodedRows& out) {
   const uint64_t groups = tensors.scales->shape[0];
   if (groups == 0 || wanted.k % groups != 0) return WrongShapes(source, tensors);
-  Prepare(wanted, groups, out);
+  Prepare(wanted, out);
   const uint64_t word0 = wanted.n0 / 8;
   const uint64_t words = (wanted.n0 + wanted.rows - 1) / 8 - word0 + 1;
   std::vector<uint32_t> line;
@@ -57,12 +55,12 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
       }
       status = ReadSecondFloats(source, *tensors.scales, {g, 1, wanted.n0, wanted.rows}, scales);
       if (!status.ok()) return status;
-      for (uint64_t row = 0; row < wanted.rows; ++row) out.scales[row * groups + g] = scales[row];
     }
     status = ReadSecond(source, *tensors.codes, {k, 1, word0, words}, line);
     if (!status.ok()) return status;
     for (uint64_t row = 0; row < wanted.rows; ++row) {
-      out.steps[row * wanted.k + k] = static_cast<int16_t>(field(row) - zeros[row]);
+      out.steps[row * wanted.k + k] = static_cast<float>(field(row) - zeros[row]);
+      out.scales[row * wanted.k + k] = scales[row];
     }
   }
   return {};
@@ -88,9 +86,10 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
   if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % 8 != 0) {
     return WrongShapes(source, tensors);
   }
-  Prepare(wanted, *groups, out);
+  Prepare(wanted, out);
   std::vector<uint32_t> codes;
   std::vector<uint32_t> zeros;
+  std::vector<double> scales;
   const uint64_t zero_words = (*groups + 7) / 8;
   Status status =
       ReadSecond(source, *tensors.codes, {wanted.n0, wanted.rows, 0, wanted.k / 8}, codes);
@@ -99,7 +98,7 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
   }
   if (status.ok()) {
     status =
-        ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, out.scales);
+        ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, scales);
   }
   if (!status.ok()) return status;
   for (uint64_t i = 0; i < out.steps.size(); ++i) {
@@ -107,7 +106,8 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
     const uint64_t g = i % wanted.k / (wanted.k / *groups);
     const uint32_t zero = zeros[row * zero_words + g / 8] >> (4 * (g % 8)) & 15U;
     const uint32_t code = codes[i / 8] >> (4 * (i % 8)) & 15U;
-    out.steps[i] = static_cast<int16_t>(static_cast<int>(code) - static_cast<int>(zero));
+    out.steps[i] = static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
+    out.scales[i] = scales[row * *groups + g];
   }
   return {};
 }
@@ -118,7 +118,7 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
                       DecodedRows& out) {
   const std::optional<uint64_t> groups = ConfiguredGroups(source, wanted.k);
   if (!groups || *groups == 0 || tensors.zeros == nullptr) return WrongShapes(source, tensors);
-  Prepare(wanted, *groups, out);
+  Prepare(wanted, out);
   std::vector<uint16_t> codes;
   std::vector<double> scale;
   std::vector<double> product;
@@ -139,8 +139,8 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
       const int code = codes[column] >> (k % 32 / 8 * 4) & 15;
       const double zero = scale[g] == 0 ? 0 : std::round(-product[g] / scale[g]);
       if (!(zero >= 0 && zero <= 15)) return WrongShapes(source, tensors);
-      out.steps[row * wanted.k + k] = static_cast<int16_t>(code - static_cast<int>(zero));
-      out.scales[row * *groups + g] = scale[g];
+      out.steps[row * wanted.k + k] = static_cast<float>(code) - static_cast<float>(zero);
+      out.scales[row * wanted.k + k] = scale[g];
     }
   }
   return {};

@@ -20,14 +20,14 @@ struct SecondRows {
   uint64_t rows = 0;
 };
 
-// compressed-tensors, pack-quantized, 4 bits.
-Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
-                               DecodedRows& out);
+// compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8
+// bits, signed bytes, or FP8; scales per tensor, channel, group or block; any order of groups.
+Status DecodeRowTensors(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// GPTQ without an index of groups, or with one that keeps the natural order.
+// GPTQ, with or without an index of groups.
 Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// AutoRound, in the tensors of GPTQ (without an index of groups) or AWQ.
+// AutoRound, in the tensors of GPTQ or AWQ.
 Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 
 }  // namespace prepack

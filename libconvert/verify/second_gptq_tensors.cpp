@@ -1,65 +1,57 @@
 #include "verify/second_gptq_tensors.h"
 
+#include <span>
 #include <vector>
 
+#include "base/checked.h"
+#include "verify/second_fields.h"
+#include "verify/second_groups.h"
 #include "verify/second_tensors.h"
 
 namespace prepack {
 namespace {
-
-// Field `index` of `bits` bits in a little-endian string of words `stride` apart.
-uint32_t Field(const std::vector<uint32_t>& words, uint64_t first, uint64_t stride, uint64_t index,
-               uint32_t bits) {
-  uint32_t field = 0;
-  for (uint32_t b = 0; b < bits; ++b) {
-    const uint64_t bit = index * bits + b;
-    field |= (words[first + bit / 32 * stride] >> (bit % 32) & 1U) << b;
-  }
-  return field;
-}
 
 // Zero points [groups, rows], from qzeros [G, N·bits/32].
 Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, const SecondZeros& meaning,
                  uint32_t width, uint64_t groups, std::vector<int>& zeros) {
   const Result<const StoredTensor*> stored = SecondTensor(source, wanted.module + ".qzeros");
   if (!stored.ok()) return stored.status();
-  if (meaning.minus_one && width == 3) {
-    return Unsupported(source.Where(**stored), "zero points of 3 bits that are stored as z - 1");
-  }
   const bool matrix = (*stored)->shape.size() == 2;
   const uint64_t line_words = matrix ? (*stored)->shape[1] : 0;
   if (line_words * 32 < (wanted.n0 + wanted.rows) * width) {
     return Malformed(source.Where(**stored), "shapes of codes, scales and zero points disagree");
   }
-  // Adding 1 to every field of a word undoes a borrow that went from field to field.
+  // Adding 1 to every field of a word undoes a borrow that went from field to field. Fields of 3
+  // bits cross words; they were wrapped one by one.
+  const bool crosses = 32 % width != 0;
+  const SecondFields fields{.bits = width};
   uint32_t ones = 0;
   for (uint32_t shift = 0; shift < 32; shift += width) ones |= 1U << shift;
   std::vector<uint32_t> line;
   for (uint64_t g = 0; g < groups; ++g) {
     Status status = ReadSecond(source, **stored, {g, 1, 0, line_words}, line);
     if (!status.ok()) return status;
-    if (meaning.minus_one) {
+    if (meaning.minus_one && !crosses) {
       for (uint32_t& word : line) word += ones;
     }
     for (uint64_t row = 0; row < wanted.rows; ++row) {
-      zeros[g * wanted.rows + row] = static_cast<int>(Field(line, 0, 1, wanted.n0 + row, width));
+      uint32_t zero = fields.At(line, wanted.n0 + row);
+      if (meaning.minus_one && crosses) zero = (zero + 1) % (1U << width);
+      zeros[g * wanted.rows + row] = static_cast<int>(zero);
     }
   }
   return {};
 }
 
-// g_idx, where there is one, must name k / group size, or say nothing.
-Status CheckNaturalOrder(const Checkpoint& source, const SecondRows& wanted, uint64_t group_size) {
-  const StoredTensor* tensor = source.Find(wanted.module + ".g_idx");
-  if (tensor == nullptr || tensor->dtype != DType::kI32) return {};
-  std::vector<uint32_t> index(wanted.k);
-  Status status = source.Read(*tensor, 0, std::as_writable_bytes(std::span(index)));
-  if (!status.ok()) return status;
-  for (uint64_t k = 0; k < wanted.k; ++k) {
-    if (index[k] == k / group_size || index[k] == 0 || index[k] == UINT32_MAX) continue;
-    return Unsupported(source.Where(*tensor), "no second decoder for activation order");
+// Input channels that are stored: those of the module, or what padding to whole groups makes of
+// them.
+uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uint64_t words) {
+  if (words * 32 % k == 0) return k;
+  for (const uint64_t size : SecondConfigNumbers(source, "group_size")) {
+    const uint64_t padded = CeilDiv(k, size) * size;
+    if (padded / size == groups && words * 32 % padded == 0) return padded;
   }
-  return {};
+  return k;
 }
 
 }  // namespace
@@ -73,17 +65,16 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   const auto wrong = [&] {
     return Malformed(source.Where(**codes), "shapes of codes, scales and zero points disagree");
   };
-  if ((*codes)->shape.size() != 2 || (*scales)->shape.size() != 2 || wanted.k == 0) return wrong();
+  if ((*codes)->shape.size() != 2 || (*scales)->shape.size() != 2) return wrong();
+  if (wanted.k == 0 || wanted.rows == 0) return wrong();
   const uint64_t groups = (*scales)->shape[0];
   const uint64_t words = (*codes)->shape[0];
-  const uint64_t bits = words * 32 / wanted.k;
-  if (groups == 0 || wanted.k % groups != 0 || bits == 0 || bits > 8 ||
-      words * 32 != wanted.k * bits) {
-    return wrong();
-  }
+  const uint64_t stored_k = StoredInputs(source, wanted.k, groups, words);
+  const uint64_t bits = words * 32 / stored_k;
+  if (groups == 0 || bits == 0 || bits > 8 || words * 32 != stored_k * bits) return wrong();
   const auto width = static_cast<uint32_t>(bits);
-  const uint64_t group_size = wanted.k / groups;
-  Status status = CheckNaturalOrder(source, wanted, group_size);
+  std::vector<uint64_t> group_of;
+  Status status = ReadSecondGroups(source, wanted.module + ".g_idx", stored_k, groups, group_of);
   if (!status.ok()) return status;
   std::vector<uint32_t> packed;
   status = ReadSecond(source, **codes, {0, words, wanted.n0, wanted.rows}, packed);
@@ -97,15 +88,16 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
     status = ReadZeros(source, wanted, meaning, width, groups, zeros);
     if (!status.ok()) return status;
   }
-  out.groups = groups;
+  const SecondFields fields{.bits = width};
   out.steps.resize(wanted.rows * wanted.k);
-  out.scales.resize(wanted.rows * groups);
+  out.scales.resize(wanted.rows * wanted.k);
   for (uint64_t row = 0; row < wanted.rows; ++row) {
+    const auto column = std::span(packed).subspan(row);
     for (uint64_t k = 0; k < wanted.k; ++k) {
-      const uint64_t g = k / group_size;
-      const auto code = static_cast<int>(Field(packed, row, wanted.rows, k, width));
-      out.steps[row * wanted.k + k] = static_cast<int16_t>(code - zeros[g * wanted.rows + row]);
-      out.scales[row * groups + g] = columns[g * wanted.rows + row];
+      const uint64_t parameter = group_of[k] * wanted.rows + row;
+      const auto code = static_cast<int>(fields.At(column, k, wanted.rows));
+      out.steps[row * wanted.k + k] = static_cast<float>(code - zeros[parameter]);
+      out.scales[row * wanted.k + k] = columns[parameter];
     }
   }
   return {};

@@ -8,8 +8,8 @@
 //     z[g, n]    = bits [b·n, b·n + b) of the words qzeros[g, …], + 1 where z − 1 is stored;
 //                  2^(b − 1) where the scheme is symmetric
 //
-// for groups that lie in the natural order. A stored −1 borrows from the fields above it in its
-// word; fields of 3 bits cross words, so asymmetric ones of z − 1 are kUnsupported.
+// g is that of g_idx, or k / group size. A stored −1 borrows from the fields above it in its word;
+// fields of 3 bits cross words and wrap one by one.
 
 #include "verify/second_decoder_formats.h"
 

@@ -14,10 +14,20 @@
 
 namespace prepack {
 
-// The tensor of that name; that there is none is kMalformed.
+// The tensor of that name. That there is none is kUnsupported: the reader found the module, so that
+// it is stored in a way that the second path does not know.
 Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name);
 
-// A run of columns of a 2-D tensor, rows one after the other, as raw elements.
+// A tensor as a matrix: a vector is one column, a scalar is [1, 1].
+struct SecondShape {
+  uint64_t rows = 1;
+  uint64_t columns = 1;
+};
+
+// kUnsupported for more than two dimensions.
+Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor);
+
+// A run of columns of such a matrix, rows one after the other, as raw elements.
 struct SecondRange {
   uint64_t row = 0;
   uint64_t rows = 0;
@@ -29,16 +39,21 @@ struct SecondRange {
 template <typename T>
 Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const SecondRange& range,
                   std::vector<T>& out) {
-  const bool inside = tensor.shape.size() == 2 && DTypeBits(tensor.dtype) == 8 * sizeof(T) &&
-                      range.row <= tensor.shape[0] && range.rows <= tensor.shape[0] - range.row &&
-                      range.column <= tensor.shape[1] &&
-                      range.columns <= tensor.shape[1] - range.column;
+  const Result<SecondShape> shape = ShapeOfSecond(source, tensor);
+  if (!shape.ok()) return shape.status();
+  const bool inside = DTypeBits(tensor.dtype) == 8 * sizeof(T) && range.row <= shape->rows &&
+                      range.rows <= shape->rows - range.row && range.column <= shape->columns &&
+                      range.columns <= shape->columns - range.column;
   if (!inside) {
     return Malformed(source.Where(tensor), "not a matrix of the expected size");
   }
   out.resize(range.rows * range.columns);
+  if (range.columns == shape->columns) {
+    return source.Read(tensor, range.row * range.columns * sizeof(T),
+                       std::as_writable_bytes(std::span(out)));
+  }
   for (uint64_t row = 0; row < range.rows; ++row) {
-    const uint64_t first = (range.row + row) * tensor.shape[1] + range.column;
+    const uint64_t first = (range.row + row) * shape->columns + range.column;
     Status status = source.Read(
         tensor, first * sizeof(T),
         std::as_writable_bytes(std::span(out).subspan(row * range.columns, range.columns)));
@@ -53,6 +68,11 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
 
 // The field of the quantization config in config.json, or nullptr.
 const Json* SecondConfigField(const Checkpoint& source, const std::string& key);
+// Every value that the quantization config has under that key, however deep: what a group of layers
+// or an override may say.
+std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key);
+// Those that are positive integers, each once, ascending.
+std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key);
 
 }  // namespace prepack
 

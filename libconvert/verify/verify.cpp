@@ -1,5 +1,6 @@
 #include "verify/verify.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
@@ -35,9 +36,13 @@ LevelResult NotRun(std::string reason) {
   return {.state = LevelState::kNotRun, .reason = std::move(reason), .problems = {}};
 }
 
-Result<std::unique_ptr<GemmEngine>> MakeEngine(EngineChoice choice) {
-  if (choice == EngineChoice::kReference) return MakeReferenceEngine();
-  return MakeOneDnnEngine();
+// The lowest bar of the modules.
+double LowestBar(const VerifyOptions& options, const Manifest& manifest) {
+  double lowest = kMinEndToEndSqnrDb;
+  for (const auto& [name, record] : manifest.modules) {
+    lowest = std::min(lowest, DefaultEndToEndBar(record.scheme.activations));
+  }
+  return options.min_end_to_end_sqnr_db.value_or(lowest);
 }
 
 // The GEMM level, or why it cannot run here.
@@ -45,15 +50,20 @@ Result<LevelResult> RunGemmLevel(const VerifyOptions& options, const PackedFolde
                                  const Checkpoint& source, Isa isa, Progress& progress,
                                  std::map<std::string, ModuleVerification>& figures,
                                  std::string& engine_name) {
-  Result<std::unique_ptr<GemmEngine>> engine = MakeEngine(options.engine);
-  if (!engine.ok()) return NotRun(engine.status().ToString());
+  std::unique_ptr<GemmEngine> engine;
+  if (options.engine == EngineChoice::kOneDnn && HasModuleForEngine(folder.manifest())) {
+    Result<std::unique_ptr<GemmEngine>> made = MakeOneDnnEngine();
+    if (!made.ok()) return NotRun(made.status().ToString());
+    engine = *std::move(made);
+  }
   const Result<SecondDecoder> decoder =
       SecondDecoder::Make(source, folder.manifest().source_format);
   if (!decoder.ok()) return NotRun(decoder.status().ToString());
-  engine_name = (*engine)->name();
+  engine_name = engine ? engine->name() : "reference";
   Result<LevelResult> result =
-      CheckGemm(folder, *decoder, **engine, kMinKernelSqnrDb, options.min_end_to_end_sqnr_db, isa,
-                ThreadCount(options.jobs), progress, figures);
+      CheckGemm(folder, *decoder, engine.get(),
+                {.kernel_db = kMinKernelSqnrDb, .end_to_end_db = options.min_end_to_end_sqnr_db},
+                isa, ThreadCount(options.jobs), progress, figures);
   // An engine that gives up half-way is no fault of the folder.
   if (!result.ok() && result.status().kind() == ErrorKind::kUnavailable) {
     return NotRun(result.status().ToString());
@@ -87,6 +97,18 @@ Status RunSourceLevels(const VerifyOptions& options, const PackedFolder& folder,
 
 }  // namespace
 
+double DefaultEndToEndBar(const ActivationScheme& activations) {
+  switch (activations.type) {
+    case ActivationType::kNone:
+      return kMinEndToEndSqnrDb;
+    case ActivationType::kInt:
+      return kMinEndToEndInt8SqnrDb;
+    case ActivationType::kFloat:
+      return kMinEndToEndFp8SqnrDb;
+  }
+  return kMinEndToEndSqnrDb;
+}
+
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   const Result<Isa> isa = ChooseIsa();
   if (!isa.ok()) return isa.status();
@@ -97,7 +119,7 @@ Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   report.folder = options.folder.string();
   report.target = folder->manifest().target;
   report.min_kernel_sqnr_db = kMinKernelSqnrDb;
-  report.min_end_to_end_sqnr_db = options.min_end_to_end_sqnr_db;
+  report.min_end_to_end_sqnr_db = LowestBar(options, folder->manifest());
   report.exactness = NotRun(kNoSource);
   report.gemm = NotRun(kNoSource);
   std::map<std::string, ModuleVerification> figures = EmptyFigures(folder->manifest());

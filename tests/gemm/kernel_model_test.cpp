@@ -203,6 +203,22 @@ TEST_CASE("bf16-vnni computes what zentorch computes of the same weights") {
   CHECK(files == 28);
 }
 
+TEST_CASE("plain bf16 weights are rows of output channels") {
+  // [2, 3]: 1 2 3, -1 0.5 0.
+  const std::vector<uint16_t> weight = {0x3F80, 0x4000, 0x4040, 0xBF80, 0x3F00, 0};
+  const std::vector<uint16_t> bias = {0x3F80, 0x4000};
+  PackedOperands packed;
+  packed.n = 2;
+  packed.k = 3;
+  packed.group_size = 3;
+  packed.weight = std::as_bytes(std::span(weight));
+  packed.bias = std::as_bytes(std::span(bias));
+  packed.bias_dtype = DType::kBF16;
+  const std::vector<float> x = {1, 10, 100, 0, 2, 0};
+  const ModelInput input{.m = 2, .dtype = DType::kBF16, .x = x};
+  CHECK(Predict("plain/bf16", packed, input) == std::vector<float>{322, 6, 5, 3});
+}
+
 TEST_CASE("the last block of bf16-vnni may have 16 channels") {
   constexpr uint64_t kN = 48;
   constexpr uint64_t kK = 32;

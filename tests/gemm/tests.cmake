@@ -12,6 +12,5 @@ prepack_add_tests(gemm
   kernel_model_errors_test.cpp
   kernel_model_test.cpp
   onednn_fields_test.cpp
-  reference_engine_test.cpp
   reference_test.cpp
   ${onednn_test})

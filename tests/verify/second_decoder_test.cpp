@@ -1,69 +1,182 @@
+// Second decoders on small checkpoints: what real ones do not show, and what cannot be decoded.
+
 #include "verify/second_decoder.h"
 
+#include <string>
 #include <vector>
 
 #include "container/checkpoint.h"
 #include "formats/ct_example.h"
-#include "golden_file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/second_weights.h"
 
 namespace prepack {
 namespace {
 
 using testing::CheckError;
 using testing::Fixture;
-using testing::GoldenFile;
+using testing::Hex;
 using testing::kExampleModule;
 using testing::RequireOk;
+using testing::SecondWeights;
 using testing::TempFolder;
+using testing::TestCheckpoint;
 using testing::Value;
 
-// The f32 weights that a decoder gives for some rows.
-std::vector<float> Weights(const DecodedRows& decoded, uint64_t k) {
-  std::vector<float> weights;
-  for (size_t i = 0; i < decoded.steps.size(); ++i) {
-    const uint64_t group = i / (k / decoded.groups);
-    weights.push_back(static_cast<float>(decoded.steps[i] * decoded.scales[group]));
-  }
-  return weights;
+using Floats = std::vector<float>;
+
+// Rows of a checkpoint of one module, decoded.
+Floats Decode(const TestCheckpoint& checkpoint, const std::string& format, uint64_t k, uint64_t n0,
+              uint64_t rows) {
+  TempFolder temp;
+  checkpoint.Write(temp.path());
+  const Checkpoint source = Value(Checkpoint::Open(temp.path()));
+  return SecondWeights(Value(SecondDecoder::Make(source, format)), kExampleModule, k, n0, rows);
 }
 
-TEST_CASE("the second decoder gives the dequantized truth of real checkpoints") {
-  for (const char* name : {"ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-w4a16-channel-sym",
-                           "ct-w4a16-g128-sharded"}) {
-    const Checkpoint source = Value(Checkpoint::Open(Fixture(std::string("checkpoints/") + name)));
-    const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
-    const GoldenFile truth(Fixture(std::string("truth/") + name + ".safetensors"));
-    size_t modules = 0;
-    for (const auto& [tensor_name, tensor] : source.tensors()) {
-      const std::string suffix = ".weight_packed";
-      if (!tensor_name.ends_with(suffix)) continue;
-      const std::string module = tensor_name.substr(0, tensor_name.size() - suffix.size());
-      INFO(name << " " << module);
-      const uint64_t n = tensor.shape[0];
-      const uint64_t k = tensor.shape[1] * 8;
-      DecodedRows decoded;
-      RequireOk(decoder.Decode(module, k, 0, 16, decoded));
-      CHECK(Weights(decoded, k) == truth.Values<float>(module + ".rows_first16"));
-      RequireOk(decoder.Decode(module, k, n - 16, 16, decoded));
-      CHECK(Weights(decoded, k) == truth.Values<float>(module + ".rows_last16"));
-      ++modules;
-    }
-    CHECK(modules == 7);
-  }
+// What decoding the first row gives.
+Status StatusOf(const TestCheckpoint& checkpoint, const std::string& format, uint64_t k) {
+  TempFolder temp;
+  checkpoint.Write(temp.path());
+  const Checkpoint source = Value(Checkpoint::Open(temp.path()));
+  DecodedRows decoded;
+  return Value(SecondDecoder::Make(source, format)).Decode(kExampleModule, k, 0, 1, decoded);
+}
+
+TestCheckpoint Example(const Json& quantization, std::vector<testing::TestTensor> tensors) {
+  TestCheckpoint checkpoint;
+  checkpoint.config = {{"quantization_config", quantization}};
+  for (testing::TestTensor& tensor : tensors) tensor.name = kExampleModule + "." + tensor.name;
+  checkpoint.tensors = std::move(tensors);
+  return checkpoint;
 }
 
 TEST_CASE("rows that do not start at a word of zero points are decoded right") {
+  CHECK(Decode(testing::AsymmetricExample(), "compressed-tensors", 16, 2, 1) ==
+        Floats{0.25F, 0, 0.375F, -0.125F, 0.5F, -0.25F, 0.625F, -0.375F, 0.1875F, -0.4375F, 0.25F,
+               -0.5F, 0.3125F, -0.5625F, -0.125F, -0.625F});
+}
+
+// One row of 3-bit codes, all of them in turn.
+TestCheckpoint ThreeBits(uint64_t words, const std::string& codes) {
+  return Example({{"config_groups", {{"g", {{"weights", {{"num_bits", 3}}}}}}}},
+                 {{"weight_packed", "I32", {1, words}, Hex(codes)},
+                  {"weight_scale", "F32", {1, 1}, Hex("0000803f")}});
+}
+
+TEST_CASE("codes of three bits may cross words or not, as the number of words says") {
+  Floats expected;
+  for (int k = 0; k < 32; ++k) expected.push_back(static_cast<float>(k % 8 - 4));
+  CHECK(Decode(ThreeBits(3, "88c6fa 88c6fa 88c6fa 88c6fa"), "compressed-tensors", 32, 0, 1) ==
+        expected);
+  CHECK(Decode(ThreeBits(4, "88c6fa08 1aeb231a ac8f682c 3e000000"), "compressed-tensors", 32, 0,
+               1) == expected);
+  CheckError(StatusOf(ThreeBits(2, "88c6fa 88c6fa 0000"), "compressed-tensors", 11),
+             ErrorKind::kUnsupported, "cannot tell how many bits the codes have");
+}
+
+TEST_CASE("a last group may be short, and the config says how long the others are") {
+  TestCheckpoint checkpoint =
+      Example({{"config_groups", {{"g", {{"weights", {{"group_size", 4}}}}}}}},
+              {{"weight", "I8", {1, 6}, Hex("01 02 03 04 05 ff")},
+               {"weight_scale", "BF16", {1, 2}, Hex("803f 0040")}});
+  CHECK(Decode(checkpoint, "compressed-tensors", 6, 0, 1) == Floats{1, 2, 3, 4, 10, -2});
+  checkpoint.config = Json::object();  // then they are as long as each other
+  CHECK(Decode(checkpoint, "compressed-tensors", 6, 0, 1) == Floats{1, 2, 3, 8, 10, -2});
+}
+
+TEST_CASE("signed zero points of signed bytes are taken off") {
+  const TestCheckpoint checkpoint =
+      Example({}, {{"weight", "I8", {2, 2}, Hex("01 02 83 7f")},
+                   {"weight_zero_point", "I8", {2, 1}, Hex("ff 05")},
+                   {"weight_scale", "BF16", {2, 1}, Hex("803f 0040")}});
+  CHECK(Decode(checkpoint, "compressed-tensors", 2, 0, 2) == Floats{2, 3, -260, 244});
+}
+
+TEST_CASE("blocks of FP8 may be cut off at both edges") {
+  // Blocks of 2 by 2 on 3 by 3; codes 1.0 (38) and -2.0 (c0), 2^-9 (01).
+  const TestCheckpoint checkpoint =
+      Example({{"weight_block_size", {2, 2}}},
+              {{"weight", "F8_E4M3", {3, 3}, Hex("38 38 c0  38 38 01  c0 38 38")},
+               {"weight_scale_inv", "F32", {2, 2}, Hex("0000803f 00000040 00004040 00008040")}});
+  CHECK(Decode(checkpoint, "fp8", 3, 0, 3) == Floats{1, 1, -4, 1, 1, 0.00390625F, -6, 3, 4});
+  CHECK(Decode(checkpoint, "fp8", 3, 2, 1) == Floats{-6, 3, 4});
+}
+
+TEST_CASE("one scale may be for the whole module") {
+  for (const std::vector<uint64_t>& shape : std::vector<std::vector<uint64_t>>{{}, {1}, {1, 1}}) {
+    CHECK(Decode(Example({}, {{"weight", "F8_E4M3", {2, 2}, Hex("38 40 44 c0")},
+                              {"weight_scale", "F32", shape, Hex("0000003f")}}),
+                 "fp8", 2, 0, 2) == Floats{0.5F, 1, 1.5F, -1});
+  }
+}
+
+// GPTQ, 4 bits, K = 8, N = 8 with the codes k in every column but for those of column 1, 7 - k.
+TestCheckpoint GptqExample(const Json& quantization, const std::string& g_idx) {
+  std::vector<testing::TestTensor> tensors = {
+      {"qweight",
+       "I32",
+       {1, 8},
+       Hex("10325476 67452301 10325476 10325476 10325476 10325476 10325476 10325476")},
+      {"qzeros", "I32", {2, 1}, Hex("77777777 10ffffff")},
+      {"scales",
+       "F16",
+       {2, 8},
+       Hex("003c003c003c003c003c003c003c003c 0040004000400040004000400040 0040")}};
+  if (!g_idx.empty()) tensors.push_back({"g_idx", "I32", {8}, Hex(g_idx)});
+  return Example(quantization, tensors);
+}
+
+TEST_CASE("groups of GPTQ follow the index where it says something") {
+  const Json symmetric = {{"sym", true}, {"group_size", 4}};
+  const std::string zeros(64, '0');
+  const Floats natural = {-8, -7, -6, -5, -8, -6, -4, -2};
+  CHECK(Decode(GptqExample(symmetric, ""), "gptq", 8, 0, 1) == natural);
+  CHECK(Decode(GptqExample(symmetric, zeros), "gptq", 8, 0, 1) == natural);
+  CHECK(Decode(GptqExample(symmetric, std::string(64, 'f')), "gptq", 8, 0, 1) == natural);
+  // Groups 1 0 1 0 1 0 1 0, some counted from the end.
+  const std::string scattered =
+      "01000000 00000000 ffffffff feffffff 01000000 00000000 01000000 00000000";
+  CHECK(Decode(GptqExample(symmetric, scattered), "gptq", 8, 0, 1) ==
+        Floats{-16, -7, -12, -5, -8, -3, -4, -1});
+  for (const char* bad : {"02000000", "fdffffff"}) {
+    CheckError(StatusOf(GptqExample(symmetric, scattered.substr(0, 63) + bad), "gptq", 8),
+               ErrorKind::kMalformed, "a group index is out of range");
+  }
+}
+
+TEST_CASE("zero points that are stored one less borrow from each other") {
+  // Row 1 of qzeros holds 1 + 0x…ffff10, so that columns 0 and 1 have z = 1 and 2, and 2 to 7 have
+  // 0, the first of which borrowed through all of them.
+  const Json asymmetric = {{"sym", false}, {"group_size", 4}};
+  CHECK(Decode(GptqExample(asymmetric, ""), "gptq", 8, 0, 1) ==
+        Floats{-8, -7, -6, -5, 6, 8, 10, 12});
+  CHECK(Decode(GptqExample(asymmetric, ""), "gptq", 8, 1, 1) ==
+        Floats{-1, -2, -3, -4, 2, 0, -2, -4});
+}
+
+TEST_CASE("input channels that pad the last group of GPTQ are left out") {
+  CHECK(Decode(GptqExample({{"sym", true}, {"group_size", 4}}, ""), "gptq", 6, 7, 1) ==
+        Floats{-8, -7, -6, -5, -8, -6});
+}
+
+TEST_CASE("static activations and bias are read") {
   TempFolder temp;
-  testing::AsymmetricExample().Write(temp.path());
+  Example({}, {{"input_scale", "BF16", {1}, Hex("003f")},
+               {"input_zero_point", "I8", {1}, Hex("fd")},
+               {"bias", "F16", {2}, Hex("003c 00c0")}})
+      .Write(temp.path());
   const Checkpoint source = Value(Checkpoint::Open(temp.path()));
   const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
-  DecodedRows decoded;
-  RequireOk(decoder.Decode(kExampleModule, 16, 2, 1, decoded));
-  CHECK(Weights(decoded, 16) == std::vector<float>{0.25F, 0, 0.375F, -0.125F, 0.5F, -0.25F, 0.625F,
-                                                   -0.375F, 0.1875F, -0.4375F, 0.25F, -0.5F,
-                                                   0.3125F, -0.5625F, -0.125F, -0.625F});
+  const DecodedInput input = Value(decoder.ReadInput(kExampleModule));
+  CHECK(input.scale == 0.5);
+  CHECK(input.zero_point == -3);
+  std::vector<double> bias;
+  RequireOk(decoder.ReadBias(kExampleModule, bias));
+  CHECK(bias == std::vector<double>{1, -2});
+  CheckError(decoder.ReadBias("no.such", bias), ErrorKind::kUnsupported, "no.such.bias");
+  CheckError(decoder.ReadInput("no.such").status(), ErrorKind::kUnsupported, "no.such.input_scale");
 }
 
 TEST_CASE("what the second decoder cannot decode is an error") {
@@ -74,11 +187,47 @@ TEST_CASE("what the second decoder cannot decode is an error") {
              "no second decoder");
   const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
   DecodedRows decoded;
-  CheckError(decoder.Decode("no.such", 16, 0, 1, decoded), ErrorKind::kMalformed,
-             "tensor no.such.weight_packed: it is missing");
+  CheckError(decoder.Decode("no.such", 16, 0, 1, decoded), ErrorKind::kUnsupported,
+             "module no.such: the second decoder does not find its codes and scales");
   CheckError(decoder.Decode(kExampleModule, 24, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
-  CheckError(decoder.Decode(kExampleModule, 15, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
+  CheckError(decoder.Decode(kExampleModule, 17, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
   CHECK_FALSE(decoder.Decode(kExampleModule, 16, 3, 2, decoded).ok());  // past the last row
+}
+
+TEST_CASE("codes, scales and zero points that the second decoder does not know are named") {
+  const auto with = [](const std::string& dtype, const std::string& scale_dtype,
+                       const std::vector<uint64_t>& scale_shape) {
+    return Example(
+        {}, {{"weight", dtype, {2, 2}, Hex(dtype == "BF16" ? "0000000000000000" : "00000000")},
+             {"weight_scale", scale_dtype, scale_shape, Hex("0000803f")}});
+  };
+  CheckError(StatusOf(with("BF16", "F32", {1}), "fp8", 2), ErrorKind::kUnsupported,
+             "does not know such codes (found BF16)");
+  CheckError(StatusOf(with("I8", "I32", {1}), "fp8", 2), ErrorKind::kUnsupported,
+             "does not read such numbers (found I32)");
+  CheckError(StatusOf(with("I8", "F32", {1, 1, 1}), "fp8", 2), ErrorKind::kUnsupported,
+             "takes matrices only");
+  CheckError(StatusOf(with("I8", "BF16", {1, 2}), "fp8", 2), ErrorKind::kMalformed, "disagree");
+  TestCheckpoint packed_zeros = with("I8", "BF16", {2, 1});
+  packed_zeros.tensors.push_back(
+      {kExampleModule + ".weight_zero_point", "I32", {1, 1}, Hex("00000000")});
+  CheckError(StatusOf(packed_zeros, "fp8", 2), ErrorKind::kUnsupported,
+             "packed zero points of codes that are not packed");
+  TestCheckpoint stacked = with("I8", "F32", {1});
+  stacked.At(kExampleModule + ".weight").shape = {1, 2, 2};
+  CheckError(StatusOf(stacked, "fp8", 2), ErrorKind::kUnsupported, "takes matrices only");
+}
+
+TEST_CASE("what the second decoder of GPTQ cannot decode is an error") {
+  const std::string name = "model.layers.0.mlp.up_proj";
+  const Checkpoint source = Value(Checkpoint::Open(Fixture("checkpoints/gptqmodel-w4-sym-g128")));
+  const SecondDecoder decoder = Value(SecondDecoder::Make(source, "gptq"));
+  DecodedRows decoded;
+  CheckError(decoder.Decode("no.such", 384, 0, 1, decoded), ErrorKind::kUnsupported,
+             "no.such.qweight");
+  CheckError(decoder.Decode(name, 385, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
+  CheckError(decoder.Decode(name, 384, 1536, 1, decoded), ErrorKind::kMalformed,
+             "not a matrix of the expected size");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // should?
 
 #include <memory>
+#include <optional>
 
 #include "command.h"
 #include "verify_output.h"
@@ -14,7 +15,7 @@ struct VerifyCommand {
   std::string folder;
   std::string source;
   std::string engine = "onednn";
-  double min_sqnr = kMinEndToEndSqnrDb;
+  std::optional<double> min_sqnr;
   unsigned jobs = 0;
 };
 
@@ -51,7 +52,8 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("ENGINE");
   command
       ->add_option("--min-sqnr", options->min_sqnr,
-                   "Bar of the end-to-end signal-to-quantization-noise ratio, in dB")
+                   "Bar of the end-to-end signal-to-quantization-noise ratio, in dB (default: 40, "
+                   "with 8-bit integer activations 35, with FP8 activations 25)")
       ->check(CLI::Validator(
           [](const std::string& text) {
             // CLI::Range lets "nan" through, with which no figure is too low.
@@ -62,7 +64,6 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
                        : text + " is not a number of dB from 0 to 200";
           },
           "", "0 - 200"))
-      ->capture_default_str()
       ->type_name("DB");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))

@@ -1,0 +1,44 @@
+#ifndef PREPACK_VERIFY_SECOND_FIELDS_H_
+#define PREPACK_VERIFY_SECOND_FIELDS_H_
+
+// Small unsigned numbers packed into 32-bit words, bit by bit.
+
+#include <cstdint>
+#include <span>
+
+namespace prepack {
+
+struct SecondFields {
+  uint32_t bits = 4;
+  bool whole_words = false;  // a field does not cross words: ⌊32 / bits⌋ of them in each
+
+  // The word that holds the first bit of field `index`, and that of its last bit.
+  uint64_t FirstWord(uint64_t index) const {
+    return whole_words ? index / PerWord() : index * bits / 32;
+  }
+  uint64_t LastWord(uint64_t index) const {
+    return whole_words ? index / PerWord() : ((index + 1) * bits - 1) / 32;
+  }
+  // Words of `count` fields.
+  uint64_t Words(uint64_t count) const { return count == 0 ? 0 : LastWord(count - 1) + 1; }
+
+  // Field `index` of words that lie `stride` apart, the first of which is word `skipped`.
+  uint32_t At(std::span<const uint32_t> words, uint64_t index, uint64_t stride = 1,
+              uint64_t skipped = 0) const {
+    uint32_t field = 0;
+    const uint64_t first =
+        whole_words ? index / PerWord() * 32 + index % PerWord() * bits : index * bits;
+    for (uint32_t b = 0; b < bits; ++b) {
+      const uint64_t bit = first + b;
+      field |= (words[(bit / 32 - skipped) * stride] >> (bit % 32) & 1U) << b;
+    }
+    return field;
+  }
+
+ private:
+  uint64_t PerWord() const { return 32 / bits; }
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SECOND_FIELDS_H_

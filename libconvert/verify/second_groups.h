@@ -1,0 +1,24 @@
+#ifndef PREPACK_VERIFY_SECOND_GROUPS_H_
+#define PREPACK_VERIFY_SECOND_GROUPS_H_
+
+// Which scale an input channel has, for the second decoders.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "container/checkpoint.h"
+
+namespace prepack {
+
+// The group of each of k input channels, of `groups` groups: by the index tensor of that name where
+// there is one that says something, else one group after the other. Negative entries count from the
+// end; an index that is −1 or 0 throughout was never filled in. Entries out of range are
+// kMalformed.
+Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
+                        uint64_t groups, std::vector<uint64_t>& group_of);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SECOND_GROUPS_H_

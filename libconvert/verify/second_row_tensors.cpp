@@ -1,0 +1,240 @@
+// The second path for tensors of compressed-tensors and fp8, in which a row is an output channel:
+//
+//     MODULE.weight_packed   I32 [N, words]  codes of b bits, offset by 2^(b − 1)
+//     MODULE.weight          I8 [N, K]       signed codes, or F8_E4M3
+//     MODULE.weight_scale, MODULE.weight_scale_inv   one number; [N, G]; or one per block
+//     MODULE.weight_zero_point               I8 like the scales, or packed down the rows
+//     MODULE.weight_g_idx                    the group of each input channel
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "base/checked.h"
+#include "base/float_convert.h"
+#include "verify/second_decoder_formats.h"
+#include "verify/second_fields.h"
+#include "verify/second_groups.h"
+#include "verify/second_tensors.h"
+
+namespace prepack {
+namespace {
+
+// One scale for `block_rows` output channels; along K as group_of says.
+struct ScaleGrid {
+  SecondShape shape;
+  uint64_t block_rows = 1;
+  std::vector<uint64_t> group_of;  // [K]
+
+  uint64_t RowOf(uint64_t n) const { return n / block_rows; }
+};
+
+class RowTensors {
+ public:
+  RowTensors(const Checkpoint& source, const SecondRows& wanted)
+      : source_(source), wanted_(wanted), packed_(Find("weight_packed")), weight_(Find("weight")) {}
+
+  Status Decode(DecodedRows& out);
+
+ private:
+  const StoredTensor* Find(const char* suffix) const {
+    return source_.Find(fmt::format("{}.{}", wanted_.module, suffix));
+  }
+  Status Disagree(const StoredTensor& tensor) const {
+    return Malformed(source_.Where(tensor), "shapes of codes, scales and zero points disagree");
+  }
+  Status FindFields(const StoredTensor& packed);
+  Status ReadPacked(const StoredTensor& packed, std::vector<float>& steps);
+  Status ReadBytes(const StoredTensor& weight, std::vector<float>& steps);
+  Status FindGrid(const StoredTensor& codes, const StoredTensor& scale);
+  Status SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const;
+  Status ReadScales(const StoredTensor& scale, std::vector<double>& scales) const;
+
+  const Checkpoint& source_;
+  const SecondRows& wanted_;
+  const StoredTensor* packed_;
+  const StoredTensor* weight_;
+  SecondFields fields_;  // of packed codes and zero points
+  ScaleGrid grid_;
+};
+
+// The width that some layer of the config has and that gives as many words; and whether codes cross
+// words, as they do since 0.18.0.
+Status RowTensors::FindFields(const StoredTensor& packed) {
+  const Result<SecondShape> shape = ShapeOfSecond(source_, packed);
+  if (!shape.ok()) return shape.status();
+  std::vector<SecondFields> fitting;
+  for (const uint64_t bits : SecondConfigNumbers(source_, "num_bits")) {
+    if (bits > 8) continue;
+    for (const bool whole_words : {false, true}) {
+      const SecondFields fields{.bits = static_cast<uint32_t>(bits), .whole_words = whole_words};
+      if (fields.Words(wanted_.k) != shape->columns) continue;
+      if (whole_words && 32 % bits == 0) continue;  // the same thing
+      fitting.push_back(fields);
+    }
+  }
+  if (fitting.empty()) return Disagree(packed);
+  if (fitting.size() > 1) {
+    return Unsupported(source_.Where(packed),
+                       "the second decoder cannot tell how many bits the codes have");
+  }
+  fields_ = fitting.front();
+  return {};
+}
+
+Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) {
+  Status status = FindFields(packed);
+  if (!status.ok()) return status;
+  const uint64_t columns = fields_.Words(wanted_.k);
+  std::vector<uint32_t> words;
+  status = ReadSecond(source_, packed, {wanted_.n0, wanted_.rows, 0, columns}, words);
+  if (!status.ok()) return status;
+  const int offset = 1 << (fields_.bits - 1);
+  for (uint64_t row = 0; row < wanted_.rows; ++row) {
+    const auto line = std::span(words).subspan(row * columns, columns);
+    for (uint64_t k = 0; k < wanted_.k; ++k) {
+      steps[row * wanted_.k + k] =
+          static_cast<float>(static_cast<int>(fields_.At(line, k)) - offset);
+    }
+  }
+  return {};
+}
+
+Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& steps) {
+  const bool fp8 = weight.dtype == DType::kF8E4M3;
+  if (!fp8 && weight.dtype != DType::kI8) {
+    return Unsupported(source_.Where(weight), "the second decoder does not know such codes")
+        .Found(DTypeName(weight.dtype));
+  }
+  std::vector<uint8_t> bytes;
+  Status status = ReadSecond(source_, weight, {wanted_.n0, wanted_.rows, 0, wanted_.k}, bytes);
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    steps[i] = fp8 ? F8E4M3ToF32(bytes[i]) : static_cast<float>(static_cast<int8_t>(bytes[i]));
+  }
+  return {};
+}
+
+// Rows and columns of a block, as one of the config's groups of layers says, of which `scale` has
+// one number per block.
+std::optional<std::array<uint64_t, 2>> BlockOf(const Checkpoint& source, const SecondShape& scale,
+                                               uint64_t n, uint64_t k) {
+  for (const char* key : {"block_structure", "weight_block_size"}) {
+    for (const Json* value : SecondConfigValues(source, key)) {
+      if (!value->is_array() || value->size() != 2) continue;
+      std::array<uint64_t, 2> block{};
+      for (size_t i = 0; i < 2; ++i) {
+        if ((*value)[i].is_number_unsigned()) block[i] = (*value)[i].get<uint64_t>();
+      }
+      if (block[0] == 0 || block[1] == 0) continue;
+      if (CeilDiv(n, block[0]) == scale.rows && CeilDiv(k, block[1]) == scale.columns) {
+        return block;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+Status RowTensors::FindGrid(const StoredTensor& codes, const StoredTensor& scale) {
+  const Result<SecondShape> shape = ShapeOfSecond(source_, scale);
+  if (!shape.ok()) return shape.status();
+  const uint64_t n = codes.shape[0];
+  grid_.shape = *shape;
+  const auto block = BlockOf(source_, *shape, n, wanted_.k);
+  if (block) {
+    grid_.block_rows = (*block)[0];
+    for (uint64_t k = 0; k < wanted_.k; ++k) grid_.group_of.push_back(k / (*block)[1]);
+    return {};
+  }
+  if (shape->rows == n) {
+    return ReadSecondGroups(source_, wanted_.module + ".weight_g_idx", wanted_.k, shape->columns,
+                            grid_.group_of);
+  }
+  if (shape->rows != 1 || shape->columns != 1) return Disagree(scale);
+  grid_.block_rows = n;  // one scale for all
+  grid_.group_of.assign(wanted_.k, 0);
+  return {};
+}
+
+// Zero points are signed, like the codes.
+Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const {
+  const uint64_t columns = grid_.shape.columns;
+  const bool packed = zeros.dtype == DType::kI32;
+  if (packed && packed_ == nullptr) {
+    return Unsupported(source_.Where(zeros), "packed zero points of codes that are not packed");
+  }
+  const uint64_t first = packed ? fields_.FirstWord(wanted_.n0) : grid_.RowOf(wanted_.n0);
+  const uint64_t last_row = wanted_.n0 + wanted_.rows - 1;
+  const uint64_t last = packed ? fields_.LastWord(last_row) : grid_.RowOf(last_row);
+  const SecondRange range{.row = first, .rows = last - first + 1, .column = 0, .columns = columns};
+  std::vector<uint32_t> words;
+  std::vector<int8_t> bytes;
+  Status status =
+      packed ? ReadSecond(source_, zeros, range, words) : ReadSecond(source_, zeros, range, bytes);
+  if (!status.ok()) return status;
+  for (uint64_t row = 0; row < wanted_.rows; ++row) {
+    const uint64_t n = wanted_.n0 + row;
+    for (uint64_t k = 0; k < wanted_.k; ++k) {
+      const uint64_t group = grid_.group_of[k];
+      const int zero =
+          packed
+              ? static_cast<int>(fields_.At(std::span(words).subspan(group), n, columns, first)) -
+                    (1 << (fields_.bits - 1))
+              : bytes[(grid_.RowOf(n) - first) * columns + group];
+      steps[row * wanted_.k + k] -= static_cast<float>(zero);
+    }
+  }
+  return {};
+}
+
+Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& scales) const {
+  const uint64_t first = grid_.RowOf(wanted_.n0);
+  const uint64_t rows = grid_.RowOf(wanted_.n0 + wanted_.rows - 1) - first + 1;
+  std::vector<double> stored;
+  Status status = ReadSecondFloats(source_, scale, {first, rows, 0, grid_.shape.columns}, stored);
+  if (!status.ok()) return status;
+  for (uint64_t row = 0; row < wanted_.rows; ++row) {
+    const uint64_t line = (grid_.RowOf(wanted_.n0 + row) - first) * grid_.shape.columns;
+    for (uint64_t k = 0; k < wanted_.k; ++k) {
+      scales[row * wanted_.k + k] = stored[line + grid_.group_of[k]];
+    }
+  }
+  return {};
+}
+
+Status RowTensors::Decode(DecodedRows& out) {
+  const StoredTensor* codes = packed_ != nullptr ? packed_ : weight_;
+  const StoredTensor* scale = Find("weight_scale");
+  if (scale == nullptr) scale = Find("weight_scale_inv");
+  if (codes == nullptr || scale == nullptr) {
+    return Unsupported(fmt::format("module {}", wanted_.module),
+                       "the second decoder does not find its codes and scales");
+  }
+  if (codes->shape.size() != 2) {
+    return Unsupported(source_.Where(*codes), "the second decoder takes matrices only");
+  }
+  if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);
+  out.steps.resize(wanted_.rows * wanted_.k);
+  out.scales.resize(wanted_.rows * wanted_.k);
+  Status status =
+      packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);
+  if (status.ok()) status = FindGrid(*codes, *scale);
+  if (!status.ok()) return status;
+  if (const StoredTensor* zeros = Find("weight_zero_point")) {
+    status = SubtractZeros(*zeros, out.steps);
+    if (!status.ok()) return status;
+  }
+  return ReadScales(*scale, out.scales);
+}
+
+}  // namespace
+
+Status DecodeRowTensors(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
+  return RowTensors(source, wanted).Decode(out);
+}
+
+}  // namespace prepack

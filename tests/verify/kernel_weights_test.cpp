@@ -1,0 +1,72 @@
+#include "verify/kernel_weights.h"
+
+#include <cmath>
+#include <vector>
+
+#include "catch.h"
+#include "gemm/kernel_model.h"
+#include "layouts/table.h"
+
+namespace prepack {
+namespace {
+
+double OperandOf(WeightRounding rounding, DType activation, float step, double scale) {
+  PackRequest request;
+  request.activation_dtype = activation;
+  const DecodedRows decoded{.steps = {step}, .scales = {scale}};
+  std::vector<double> operand(1);
+  FillKernelWeights(rounding, Layout{}, request, decoded, operand);
+  return operand[0];
+}
+
+TEST_CASE("it is known of every layout what its kernel makes of weights") {
+  for (const Layout& layout : AllLayouts()) {
+    INFO(layout.id);
+    CHECK(WeightRoundingOf(layout, {}).has_value());
+  }
+  CHECK_FALSE(WeightRoundingOf(Layout{.id = "no/such"}, {}).has_value());
+}
+
+TEST_CASE("every layout has a model") {
+  CHECK(ModelledLayouts().size() == AllLayouts().size());
+}
+
+TEST_CASE("weights are rounded as the kernel does it") {
+  using enum WeightRounding;
+  const double third = 1.0F / 3.0F;
+  CHECK(OperandOf(kNone, DType::kBF16, 3, third) == 3 * third);
+  CHECK(OperandOf(kToF32, DType::kBF16, 3, third) == 1.0);
+  CHECK(OperandOf(kToBF16, DType::kF16, 1, third) == 0.333984375);
+  CHECK(OperandOf(kToActivation, DType::kBF16, 1, third) == 0.333984375);
+  CHECK(OperandOf(kToActivation, DType::kF16, 1, third) == 0.333251953125);
+  CHECK(OperandOf(kToActivation, DType::kF32, 1, third) == 0.333984375);
+  // Below the smallest normal number.
+  CHECK(OperandOf(kToBF16, DType::kBF16, 1, 0x1p-127) == 0);
+  CHECK(OperandOf(kDequantized, DType::kBF16, 1, 0x1p-127) == 0x1p-127);
+}
+
+TEST_CASE("the FP8 kernel reads zeros and subnormals as normal numbers") {
+  using enum WeightRounding;
+  CHECK(OperandOf(kFp8, DType::kBF16, 0.0F, 2) == 0x1p-6);
+  CHECK(OperandOf(kFp8, DType::kBF16, -0.0F, 2) == -0x1p-6);
+  CHECK(OperandOf(kFp8, DType::kBF16, 0x1p-9F, 1) == 0x1.2p-7);
+  CHECK(OperandOf(kFp8, DType::kBF16, -7 * 0x1p-9F, 1) == -0x1.ep-7);
+  CHECK(OperandOf(kFp8, DType::kBF16, 0x1p-6F, 1) == 0x1p-6);
+  CHECK(OperandOf(kFp8, DType::kBF16, 448.0F, 1) == 448);
+  CHECK(OperandOf(kFp8ToBF16, DType::kBF16, 1.0F, static_cast<double>(1.0F / 3.0F)) == 0.333984375);
+}
+
+TEST_CASE("scales are rounded as the layout stores them") {
+  const Layout* layout = FindLayout("zentorch/da8w4");
+  REQUIRE(layout != nullptr);
+  const double scale = 1.0F / 3.0F;
+  const DecodedRows decoded{.steps = {3}, .scales = {scale}};
+  std::vector<double> operand(1);
+  FillKernelWeights(WeightRounding::kNone, *layout, {}, decoded, operand);
+  CHECK(operand[0] == 3 * 0.333984375);
+  FillExactWeights(decoded, operand);
+  CHECK(operand[0] == 3 * scale);
+}
+
+}  // namespace
+}  // namespace prepack

@@ -1,0 +1,64 @@
+#ifndef PREPACK_TESTS_VERIFY_PACKED_EXAMPLE_H_
+#define PREPACK_TESTS_VERIFY_PACKED_EXAMPLE_H_
+
+// Folders that Convert made, and the GEMM level on them.
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "convert/convert.h"
+#include "status_matchers.h"
+#include "verify/gemm_check.h"
+#include "verify/verify.h"
+
+namespace prepack::testing {
+
+struct PackedExample {
+  const char* target = "";
+  WantedScheme scheme = WantedScheme::kAuto;
+  DType activations = DType::kBF16;
+};
+
+// Packs with what no layout takes dequantized.
+inline ConvertReport Pack(const std::filesystem::path& source, const PackedExample& example,
+                          const std::filesystem::path& output) {
+  ConvertOptions options;
+  options.source = source;
+  options.output = output;
+  options.plan.target = example.target;
+  options.plan.activation_dtype = example.activations;
+  options.plan.fallback = Fallback::kDequantize;
+  options.plan.schemes = {{.pattern = "", .scheme = example.scheme}};
+  Progress progress;
+  return Value(Convert(options, progress));
+}
+
+// The GEMM level alone, by the models: hashes are not looked at.
+struct GemmResult {
+  LevelResult level;
+  std::map<std::string, ModuleVerification> modules;
+};
+
+inline GemmResult RunModels(const std::filesystem::path& output,
+                            const std::filesystem::path& source) {
+  const PackedFolder folder = Value(PackedFolder::Open(output));
+  const Checkpoint checkpoint = Value(Checkpoint::Open(source));
+  const SecondDecoder decoder =
+      Value(SecondDecoder::Make(checkpoint, folder.manifest().source_format));
+  GemmResult result;
+  for (const auto& [name, record] : folder.manifest().modules) {
+    result.modules[name].module = name;
+    result.modules[name].layout = record.layout;
+  }
+  Progress progress;
+  result.level = Value(CheckGemm(folder, decoder, nullptr, GemmBars{kMinKernelSqnrDb, std::nullopt},
+                                 Isa::kScalar, 1, progress, result.modules));
+  return result;
+}
+
+}  // namespace prepack::testing
+
+#endif  // PREPACK_TESTS_VERIFY_PACKED_EXAMPLE_H_

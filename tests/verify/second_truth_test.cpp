@@ -1,0 +1,63 @@
+// The second decoders against what independent implementations made of real checkpoints, and
+// against the readers that they are a check of.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "canonical/dequantize.h"
+#include "container/checkpoint.h"
+#include "formats/format.h"
+#include "golden_file.h"
+#include "status_matchers.h"
+#include "verify/second_weights.h"
+
+namespace prepack {
+namespace {
+
+using testing::Fixture;
+using testing::GoldenFile;
+using testing::RequireOk;
+using testing::SecondWeights;
+using testing::Value;
+
+// The three forms of AWQ hold the same numbers.
+std::string TruthOf(const std::string& checkpoint) {
+  return checkpoint.starts_with("awq-") ? "awq-gemm-g128" : checkpoint;
+}
+
+void CheckModule(const SecondDecoder& decoder, const QuantizedLinear& module,
+                 const GoldenFile& truth) {
+  const std::string& name = module.module();
+  CAPTURE(name);
+  CHECK(SecondWeights(decoder, name, module.k(), 0, 16) ==
+        truth.Values<float>(name + ".rows_first16"));
+  CHECK(SecondWeights(decoder, name, module.k(), module.n() - 16, 16) ==
+        truth.Values<float>(name + ".rows_last16"));
+  // Rows that begin inside a word.
+  std::vector<float> expected(5 * module.k());
+  DequantizeBuffers buffers;
+  RequireOk(DequantizeRows(module, 21, 5, buffers, expected));
+  CHECK(SecondWeights(decoder, name, module.k(), 21, 5) == expected);
+  DecodedRows decoded;
+  CHECK_FALSE(decoder.Decode(name, module.k(), module.n() - 1, 2, decoded).ok());
+}
+
+TEST_CASE("second decoders give the dequantized truth of every real checkpoint") {
+  size_t checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
+    const std::string checkpoint = entry.path().filename().string();
+    CAPTURE(checkpoint);
+    const Checkpoint source = Value(Checkpoint::Open(entry.path()));
+    const QuantizedModel model = Value(ReadQuantizedModel(source));
+    const SecondDecoder decoder = Value(SecondDecoder::Make(source, model.format));
+    const GoldenFile truth(Fixture("truth/" + TruthOf(checkpoint) + ".safetensors"));
+    REQUIRE(model.modules.size() >= 5);
+    for (const auto& module : model.modules) CheckModule(decoder, *module, truth);
+    ++checkpoints;
+  }
+  CHECK(checkpoints == 35);
+}
+
+}  // namespace
+}  // namespace prepack

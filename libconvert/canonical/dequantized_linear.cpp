@@ -20,7 +20,6 @@ class DequantizedLinear final : public QuantizedLinear {
     n_ = source.n();
     k_ = source.k();
     stored_scale_dtype_ = source.stored_scale_dtype();
-    wide_rows_ = source.wide_rows();
     source_tensors_ = source.source_tensors();
     source_bytes_ = source.source_bytes();
   }

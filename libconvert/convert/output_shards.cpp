@@ -19,22 +19,48 @@ struct Unit {
   const StoredTensor* tensor = nullptr;
 };
 
-std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& plan) {
+// What packed modules replace.
+std::set<std::string> ReplacedTensors(const Plan& plan) {
+  std::set<std::string> replaced;
+  for (const ModulePlan& module : plan.modules) {
+    if (module.chosen == nullptr) continue;
+    for (std::string& name : module.ReplacedTensors()) replaced.insert(std::move(name));
+  }
+  return replaced;
+}
+
+// Experts that are stacked share their tensors: they are packed together, or kept together.
+Status CheckKeptAreWhole(const Plan& plan, const std::set<std::string>& replaced) {
+  for (const ModulePlan& module : plan.modules) {
+    if (module.chosen != nullptr) continue;
+    for (const std::string& tensor : module.linear->source_tensors()) {
+      if (!replaced.contains(tensor)) continue;
+      return Unsupported(fmt::format("module {}", module.linear->module()),
+                         fmt::format("it cannot stay as stored, because its tensor {} holds "
+                                     "modules that are packed, too",
+                                     tensor))
+          .Hint(
+              "--fallback dequantize packs it, too; a --scheme that fits all of them does as well");
+    }
+  }
+  return {};
+}
+
+std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& plan,
+                                     const std::set<std::string>& replaced) {
   std::vector<Unit> units;
-  std::set<std::string> consumed;
   for (size_t i = 0; i < plan.modules.size(); ++i) {
     const ModulePlan& module = plan.modules[i];
     if (module.chosen == nullptr) continue;
     Unit unit{.place = {SIZE_MAX, UINT64_MAX}, .module = &module, .module_index = i};
-    for (std::string& name : module.ReplacedTensors()) {
+    for (const std::string& name : module.ReplacedTensors()) {
       const StoredTensor* tensor = checkpoint.Find(name);
       if (tensor != nullptr) unit.place = std::min(unit.place, {tensor->file, tensor->offset});
-      consumed.insert(std::move(name));
     }
     units.push_back(unit);
   }
   for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (consumed.contains(name)) continue;
+    if (replaced.contains(name)) continue;
     units.push_back({.place = {tensor.file, tensor.offset}, .tensor = &tensor});
   }
   // Stable, because empty tensors share an offset: these stay in the order of their names.
@@ -78,7 +104,9 @@ std::unordered_map<std::string, OutputSlot> SlotsByName(const std::vector<Safete
 
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
                                       uint64_t shard_bytes) {
-  const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan);
+  const std::set<std::string> replaced = ReplacedTensors(plan);
+  if (Status status = CheckKeptAreWhole(plan, replaced); !status.ok()) return status;
+  const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
 
   std::vector<std::vector<TensorInfo>> shards(1);
   std::set<std::string> names;

@@ -45,7 +45,8 @@ struct OutputShards {
 inline constexpr uint64_t kDefaultShardBytes = 4'000'000'000;
 
 // The order is that of the source (by file and offset), so that reading is sequential. A part name
-// that collides with a tensor that passes through is kMalformed.
+// that collides with a tensor that passes through is kMalformed; a module that is kept although
+// others in its tensor are packed is kUnsupported.
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
                                       uint64_t shard_bytes = kDefaultShardBytes);
 

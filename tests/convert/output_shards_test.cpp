@@ -3,12 +3,15 @@
 #include <set>
 
 #include "catch.h"
+#include "formats/ct_example.h"
 #include "temp_folder.h"
 
 namespace prepack {
 namespace {
 
 using testing::Fixture;
+using testing::TempFolder;
+using testing::TestCheckpoint;
 
 struct Opened {
   Result<Checkpoint> checkpoint = Checkpoint::Open(Fixture("checkpoints/ct-w4a16-g32-asym"));
@@ -55,6 +58,43 @@ TEST_CASE("shards hold every tensor once, and slots point at it") {
   for (const CopiedTensorOutput& copied : shards->copied) {
     CHECK(name_at(copied.slot) == copied.source->name);
   }
+}
+
+// Two experts of N = 4, K = 16, stacked in one tensor.
+TestCheckpoint StackedExperts() {
+  TestCheckpoint checkpoint;
+  checkpoint.config = testing::ExampleConfig(true);
+  const std::string module = "model.layers.0.mlp.experts.up_proj";
+  checkpoint.tensors = {
+      {module + ".weight_packed", "I32", {2, 4, 2}, std::vector<std::byte>(64, std::byte{0x12})},
+      {module + ".weight_scale", "BF16", {2, 4, 2}, std::vector<std::byte>(32, std::byte{0x3C})},
+      {module + ".weight_shape", "I64", {3}, testing::Int64s({2, 4, 16})}};
+  return checkpoint;
+}
+
+TEST_CASE("stacked experts are packed together or kept together") {
+  const TempFolder folder;
+  StackedExperts().Write(folder.path());
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  REQUIRE(checkpoint.ok());
+  const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint);
+  INFO(model.status().ToString());
+  REQUIRE(model.ok());
+  Result<Plan> plan = MakePlan(*checkpoint, *model, {.target = "zentorch"});
+  REQUIRE(plan.ok());
+  REQUIRE(plan->modules.size() == 2);
+  const Result<OutputShards> both = PlanOutputShards(*checkpoint, *plan);
+  REQUIRE(both.ok());
+  CHECK(both->packed.size() == 2);
+  CHECK(both->copied.empty());
+
+  plan->modules[1].chosen = nullptr;
+  const Status status = PlanOutputShards(*checkpoint, *plan).status();
+  REQUIRE_FALSE(status.ok());
+  CHECK(status.kind() == ErrorKind::kUnsupported);
+  CHECK_THAT(status.ToString(),
+             Catch::Contains(plan->modules[1].linear->module()) &&
+                 Catch::Contains("weight_packed holds modules that are packed, too"));
 }
 
 }  // namespace

@@ -45,8 +45,10 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("--source", options->source, "The checkpoint that the folder was made from")
       ->type_name("SRC");
   command
-      ->add_option("--engine", options->engine,
-                   "Who multiplies: onednn, or reference (our own portable arithmetic)")
+      ->add_option(
+          "--engine", options->engine,
+          "Who multiplies: onednn, where it has a kernel for the layout and else a model of the "
+          "consumer's; or reference, the model for every layout")
       ->check(CLI::IsMember({"onednn", "reference"}))
       ->capture_default_str()
       ->type_name("ENGINE");

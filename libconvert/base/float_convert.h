@@ -6,7 +6,11 @@
 // exact. All are bit arithmetic: the result does not depend on the CPU or on its rounding mode.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <limits>
+
+#include "base/dtype.h"
 
 namespace prepack {
 
@@ -61,6 +65,20 @@ constexpr float F8E4M3ToF32(uint8_t bits) {
   // Subnormal: mantissa · 2^-9.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-9F;
   return sign != 0 ? -magnitude : magnitude;
+}
+
+// `value` as dtype (BF16 or F16) holds it, widened again. F32 is left alone.
+constexpr float RoundTo(DType dtype, float value) {
+  if (dtype == DType::kBF16) return BF16ToF32(F32ToBF16(value));
+  if (dtype == DType::kF16) return F16ToF32(F32ToF16(value));
+  return value;
+}
+
+// The same, but to bf16 as the instruction VCVTNEPS2BF16 does it: what is below 2^-126 counts as
+// zero. There is no such quirk in conversions to F16.
+inline float RoundByInstruction(DType dtype, float value) {
+  const bool flush = dtype == DType::kBF16 && std::abs(value) < std::numeric_limits<float>::min();
+  return flush ? std::copysign(0.0F, value) : RoundTo(dtype, value);
 }
 
 }  // namespace prepack

@@ -4,11 +4,19 @@
 
 #include <algorithm>
 
+#include "base/float_convert.h"
 #include "convert/small_parts.h"
-#include "layouts/parameters.h"
 #include "layouts/weight_sums.h"
 
 namespace prepack {
+
+Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weights,
+                              const PanelRange& tile, std::vector<uint8_t>& zero_points) {
+  zero_points.clear();
+  if (!layout.codes_need_zero_points) return {};
+  zero_points.resize(tile.rows * weights.groups());
+  return weights.ReadZeroPoints(tile.n0, tile.rows, zero_points);
+}
 
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
                            const PackedModuleOutput& output,
@@ -32,14 +40,9 @@ Status ModulePacker::PackTile(size_t index, PanelBuffers& buffers) const {
   const PanelRange tile = grid_.At(index);
   const Placement placement = module_.chosen->place_weight(module_.request, tile);
   buffers.packed.resize(PlacedBytes(placement));
-  if (module_.chosen->codes_need_zero_points) {
-    buffers.zero_points.resize(tile.rows * weights.groups());
-    Status status = weights.ReadZeroPoints(tile.n0, tile.rows, buffers.zero_points);
-    if (!status.ok()) return status;
-  } else {
-    buffers.zero_points.clear();
-  }
-  Status status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
+  Status status = ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points);
+  if (!status.ok()) return status;
+  status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
     buffers.panel.resize(PanelBytes(weights.scheme().code, panel));
     Status read = weights.ReadCodes(panel, buffers.panel);
     if (!read.ok()) return read;
@@ -78,7 +81,7 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   }
   const DType value = module_.chosen->scale_form(module_.request).value;
   *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
-      buffers.scales, [value](float scale) { return RoundScale(value, scale) != scale; }));
+      buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
   return WritePart(PartRole::kScale, placement, buffers.packed);
 }
 
@@ -124,17 +127,11 @@ Status ModulePacker::WritePart(PartRole role, const Placement& placement,
   const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);
   const OutputSlot slot = output_.slots[static_cast<size_t>(part - module_.parts.begin())];
   SafetensorsWriter& writer = writers_[slot.shard];
-  for (const Runs& runs : placement) {
-    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
-    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
-    for (uint64_t offset = runs.offset, left = dense ? 1 : runs.count; left > 0; --left) {
-      Status status = writer.Write(slot.index, offset, packed.first(bytes));
-      if (!status.ok()) return status;
-      packed = packed.subspan(bytes);
-      offset += runs.stride;
-    }
-  }
-  return {};
+  return ForPieces(placement, [&](uint64_t offset, uint64_t bytes) {
+    Status status = writer.Write(slot.index, offset, packed.first(bytes));
+    packed = packed.subspan(bytes);
+    return status;
+  });
 }
 
 }  // namespace prepack

@@ -29,6 +29,11 @@ struct PanelBuffers {
   std::vector<int32_t> sums;
 };
 
+// Fills zero points [tile.rows, G] for pack_codes of a tile, or empties them where the layout packs
+// codes without.
+Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weights,
+                              const PanelRange& tile, std::vector<uint8_t>& zero_points);
+
 class ModulePacker {
  public:
   // The arguments must outlive the packer.

@@ -7,6 +7,7 @@
 
 #include "base/suggest.h"
 #include "canonical/dequantized_linear.h"
+#include "convert/small_parts.h"
 #include "layouts/onednn_w8a8.h"
 
 namespace prepack {
@@ -29,7 +30,7 @@ std::optional<DType> DTypeOfConfig(const Json& config) {
 }
 
 std::optional<DType> BiasDType(const Checkpoint& checkpoint, const std::string& module) {
-  const StoredTensor* bias = checkpoint.Find(module + ".bias");
+  const StoredTensor* bias = FindBias(checkpoint, module);
   return bias == nullptr ? std::nullopt : std::optional<DType>(bias->dtype);
 }
 
@@ -81,7 +82,7 @@ void CountBytes(const Checkpoint& checkpoint, ModulePlan& module) {
   module.packed_bytes = module.source_bytes;
   if (module.chosen == nullptr) return;
   module.parts = module.chosen->parts(module.request);
-  const StoredTensor* bias = checkpoint.Find(module.linear->module() + ".bias");
+  const StoredTensor* bias = FindBias(checkpoint, module.linear->module());
   if (bias != nullptr) module.source_bytes += bias->bytes;
   module.packed_bytes = 0;
   for (const PartSpec& part : module.parts) {
@@ -150,9 +151,7 @@ Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
 }  // namespace
 
 std::vector<std::string> ModulePlan::ReplacedTensors() const {
-  std::vector<std::string> names = linear->source_tensors();
-  if (request.bias_dtype) names.push_back(linear->module() + ".bias");
-  return names;
+  return prepack::ReplacedTensors(*linear, request.bias_dtype.has_value());
 }
 
 std::string ModulePlan::WhyRejected() const {

@@ -4,12 +4,16 @@
 
 #include <cmath>
 #include <cstring>
-#include <span>
 
 #include "base/float_convert.h"
+#include "formats/stored_linear.h"
 
 namespace prepack {
 namespace {
+
+std::string BiasName(const std::string& module) {
+  return module + ".bias";
+}
 
 template <typename T>
 void Append(T value, std::vector<std::byte>& out) {
@@ -18,53 +22,47 @@ void Append(T value, std::vector<std::byte>& out) {
   std::memcpy(&out[at], &value, sizeof value);
 }
 
-template <typename T>
-T At(std::span<const std::byte> bytes, size_t index) {
-  T value{};
-  std::memcpy(&value, &bytes[index * sizeof value], sizeof value);
-  return value;
-}
-
-float Widen(DType dtype, std::span<const std::byte> bytes, size_t index) {
-  if (dtype == DType::kBF16) return BF16ToF32(At<uint16_t>(bytes, index));
-  if (dtype == DType::kF16) return F16ToF32(At<uint16_t>(bytes, index));
-  return At<float>(bytes, index);
-}
-
 // Appends `value` in `dtype`; false when that makes a finite number infinite.
 bool AppendNarrow(DType dtype, float value, std::vector<std::byte>& out) {
   if (dtype == DType::kF32) {
     Append(value, out);
     return true;
   }
-  const bool bf16 = dtype == DType::kBF16;
-  const uint16_t bits = bf16 ? F32ToBF16(value) : F32ToF16(value);
-  Append(bits, out);
-  return !std::isfinite(value) || std::isfinite(bf16 ? BF16ToF32(bits) : F16ToF32(bits));
+  Append(dtype == DType::kBF16 ? F32ToBF16(value) : F32ToF16(value), out);
+  return !std::isfinite(value) || std::isfinite(RoundTo(dtype, value));
 }
 
 Status BiasBytes(const Checkpoint& checkpoint, const std::string& module, const PartSpec& part,
                  std::vector<std::byte>& out) {
-  const StoredTensor* bias = checkpoint.Find(module + ".bias");
+  const StoredTensor* bias = FindBias(checkpoint, module);
   if (bias == nullptr || bias->shape != part.shape) {
-    return Malformed(fmt::format("tensor {}.bias", module), "it is not one number per channel")
+    return Malformed(fmt::format("tensor {}", BiasName(module)), "it is not one number per channel")
         .Expected(fmt::format("[{}]", part.shape[0]));
   }
-  std::vector<std::byte> stored(bias->bytes);
-  if (Status status = checkpoint.Read(*bias, 0, stored); !status.ok()) return status;
-  for (size_t n = 0; n < part.shape[0]; ++n) {
-    const float value = Widen(bias->dtype, stored, n);
-    if (AppendNarrow(part.dtype, value, out)) continue;
+  std::vector<float> values(part.shape[0]);
+  if (Status status = ReadFloats(checkpoint, *bias, 0, values); !status.ok()) return status;
+  for (size_t n = 0; n < values.size(); ++n) {
+    if (AppendNarrow(part.dtype, values[n], out)) continue;
     return Unsupported(checkpoint.Where(*bias),
                        fmt::format("{} cannot hold element {}: it would become infinite",
                                    DTypeName(part.dtype), n))
-        .Found(fmt::format("{}", value))
+        .Found(fmt::format("{}", values[n]))
         .Hint("Choose activations of another dtype with --dtype");
   }
   return {};
 }
 
 }  // namespace
+
+const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& module) {
+  return checkpoint.Find(BiasName(module));
+}
+
+std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias) {
+  std::vector<std::string> names = linear.source_tensors();
+  if (with_bias) names.push_back(BiasName(linear.module()));
+  return names;
+}
 
 bool IsSmallPart(PartRole role) {
   return role == PartRole::kBias || role == PartRole::kInputOrder ||

@@ -5,6 +5,7 @@
 // inputs, static scale and zero point of activations. They are the same in every layout; convert
 // writes them, and verify compares them with what the source says.
 
+#include <string>
 #include <vector>
 
 #include "canonical/quantized_linear.h"
@@ -12,6 +13,12 @@
 #include "layouts/layout.h"
 
 namespace prepack {
+
+// The bias of a module, or nullptr.
+const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& module);
+
+// The tensors of the source that a packed module stands for; its bias, too, where that is a part.
+std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias);
 
 bool IsSmallPart(PartRole role);
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/checked.h"
 #include "formats/awq_linear.h"
 #include "formats/reader_isa.h"
@@ -51,9 +52,7 @@ Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> ou
   const uint64_t row_bytes = WordsPerRow() * kWordBytes;
   return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWordBytes,
                             (range.cols - 1) * row_bytes + words * kWordBytes,
-                            [&](const std::byte* columns) {
-                              Unpack(reinterpret_cast<const uint8_t*>(columns), range, out);
-                            });
+                            [&](const std::byte* columns) { Unpack(U8(columns), range, out); });
 }
 
 // `columns`: the panel's part of the input channels' rows, from the word with its first channel on.

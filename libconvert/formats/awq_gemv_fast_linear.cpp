@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/checked.h"
 #include "formats/awq_linear.h"
 #include "formats/finding.h"
@@ -52,9 +53,7 @@ Status AwqGemvFastLinear::ReadCodes(const PanelRange& range, std::span<std::byte
   const uint64_t fours = CeilDiv(range.n0 + range.rows, kGemvFastRows) - first_four;
   const uint64_t four_bytes = FourBytes();
   return checkpoint().Visit(*tensors().qweight, first_four * four_bytes, fours * four_bytes,
-                            [&](const std::byte* stored) {
-                              Unpack(reinterpret_cast<const uint8_t*>(stored), range, out);
-                            });
+                            [&](const std::byte* stored) { Unpack(U8(stored), range, out); });
 }
 
 // `stored`: whole fours of rows, from that of the panel's first row on.
@@ -68,7 +67,7 @@ void AwqGemvFastLinear::Unpack(const uint8_t* stored, const PanelRange& range,
   const size_t skipped = (range.k0 - first_chunk * kGemvFastCols) / 2;
   const auto cut =
       std::make_unique_for_overwrite<uint8_t[]>(whole ? 0 : chunks * kGemvFastRowBytes);
-  auto* to = reinterpret_cast<uint8_t*>(out.data());
+  uint8_t* to = U8(out.data());
   for (uint64_t row = range.n0 % kGemvFastRows; row < range.n0 % kGemvFastRows + range.rows;
        ++row) {
     const uint8_t* from = stored + row / kGemvFastRows * FourBytes() +

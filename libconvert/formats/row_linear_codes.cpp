@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "base/bytes.h"
 #include "base/checked.h"
 #include "formats/finding.h"
 #include "formats/reader_isa.h"
@@ -20,13 +21,6 @@ namespace prepack {
 namespace {
 
 constexpr size_t kWordBytes = sizeof(uint32_t);
-
-const uint8_t* U8(const std::byte* bytes) {
-  return reinterpret_cast<const uint8_t*>(bytes);
-}
-uint8_t* U8(std::byte* bytes) {
-  return reinterpret_cast<uint8_t*>(bytes);
-}
 
 // Memory that is about to be written whole: not cleared first.
 std::unique_ptr<std::byte[]> Scratch(size_t bytes) {

@@ -116,6 +116,12 @@ QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k) {
   return rows;
 }
 
+QuantizedRows Shifted(QuantizedRows rows, int shift) {
+  for (int16_t& value : rows.values) value = static_cast<int16_t>(value + shift);
+  for (int64_t& zero_point : rows.zero_points) zero_point += shift;
+  return rows;
+}
+
 Fp8Rows QuantizeFp8(std::span<const float> x, uint64_t k) {
   constexpr float kLargest = 448.0F;
   constexpr float kSmallestScale = 0x1p-23F;

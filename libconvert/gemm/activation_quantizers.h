@@ -35,6 +35,9 @@ QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale, 
 // zentorch's dynamic quantizer: s8, by a true division; a scale is at least 1e-10.
 QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k);
 
+// `rows` with the same meaning and every value larger by `shift`.
+QuantizedRows Shifted(QuantizedRows rows, int shift);
+
 // vLLM's FP8 rows (csrc/cpu/sgl-kernels/gemm_fp8_w8a8.cpp): e4m3 codes.
 struct Fp8Rows {
   std::vector<uint8_t> codes;  // [M, K]

@@ -47,6 +47,19 @@ float IntegerModel::Bias(uint64_t n) const {
   return BiasOf(bias_, n);
 }
 
+double IntegerModel::GroupScale(uint64_t n, uint64_t k) const {
+  return scales_[k / packed_.group_size * packed_.n + n];
+}
+
+float IntegerModel::SumScaledGroups(uint64_t m, uint64_t n, std::span<const int32_t> sums) const {
+  float result = 0;
+  for (uint64_t group = 0; group < sums.size(); ++group) {
+    const float scaled = static_cast<float>(sums[group]) * x_.scales[m];
+    result += scaled * scales_[group * packed_.n + n];
+  }
+  return result + Bias(n);
+}
+
 float IntegerModel::Round(DType dtype, float value) const {
   return RoundByInstruction(dtype, value);
 }

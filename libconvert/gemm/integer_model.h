@@ -41,6 +41,10 @@ class IntegerModel : public KernelModel {
   const std::vector<float>& scales() const { return scales_; }  // in stored order
   bool has_bias() const { return !bias_.empty(); }
   float Bias(uint64_t n) const;
+  // Of scales stored [G, N]: the one of input channel k and output channel n.
+  double GroupScale(uint64_t n, uint64_t k) const;
+  // The sum over groups, ascending, of (sum · token scale) · group scale; then the bias.
+  float SumScaledGroups(uint64_t m, uint64_t n, std::span<const int32_t> sums) const;
 
  private:
   PackedOperands packed_;

@@ -32,17 +32,10 @@ class OneDnnW4A8Model final : public IntegerModel {
   }
 
   float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    float result = 0;
-    for (uint64_t group = 0; group < sums.size(); ++group) {
-      const float scaled = static_cast<float>(sums[group]) * x().scales[m];
-      result += scaled * scales()[group * IntegerModel::n() + n];
-    }
-    return result + Bias(n);
+    return SumScaledGroups(m, n, sums);
   }
 
-  double WeightScale(uint64_t n, uint64_t in_k) const override {
-    return scales()[in_k / packed().group_size * IntegerModel::n() + n];
-  }
+  double WeightScale(uint64_t n, uint64_t in_k) const override { return GroupScale(n, in_k); }
 };
 
 }  // namespace

@@ -36,13 +36,6 @@ QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input)
   return {};
 }
 
-// `rows` with the same meaning and every value larger by `shift`.
-QuantizedRows Shifted(QuantizedRows rows, int shift) {
-  for (int16_t& value : rows.values) value = static_cast<int16_t>(value + shift);
-  for (int64_t& zero_point : rows.zero_points) zero_point += shift;
-  return rows;
-}
-
 // The part after the integer sums. With static activations the sums come without the zero point;
 // with dynamic ones it is taken off here, by means of weight_sum.
 class OneDnnW8A8Model : public IntegerModel {

@@ -80,20 +80,6 @@ inline float BiasOf(const std::vector<float>& bias, uint64_t n) {
   return bias.empty() ? 0.0F : bias[n];
 }
 
-// `value` rounded to nearest even in BF16, F16 or F32.
-inline float RoundTo(DType dtype, float value) {
-  if (dtype == DType::kBF16) return BF16ToF32(F32ToBF16(value));
-  if (dtype == DType::kF16) return F16ToF32(F32ToF16(value));
-  return value;
-}
-
-// The same, but to bf16 as the instruction VCVTNEPS2BF16 does it: what is below 2^-126 counts as
-// zero. There is no such quirk in conversions to F16.
-inline float RoundByInstruction(DType dtype, float value) {
-  const bool flush = dtype == DType::kBF16 && std::abs(value) < std::numeric_limits<float>::min();
-  return flush ? std::copysign(0.0F, value) : RoundTo(dtype, value);
-}
-
 }  // namespace prepack
 
 #endif  // PREPACK_GEMM_MODEL_OPERANDS_H_

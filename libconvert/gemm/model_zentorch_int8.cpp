@@ -32,17 +32,10 @@ class ZentorchDa8W4Model final : public IntegerModel {
   }
 
   float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    float result = 0;
-    for (uint64_t group = 0; group < sums.size(); ++group) {
-      const float scaled = static_cast<float>(sums[group]) * x().scales[m];
-      result += scaled * scales()[group * IntegerModel::n() + n];
-    }
-    return result + Bias(n);
+    return SumScaledGroups(m, n, sums);
   }
 
-  double WeightScale(uint64_t n, uint64_t in_k) const override {
-    return scales()[in_k / packed().group_size * IntegerModel::n() + n];
-  }
+  double WeightScale(uint64_t n, uint64_t in_k) const override { return GroupScale(n, in_k); }
 };
 
 // One scale per channel; y = (d * s_w) * s_a + bias.
@@ -74,12 +67,6 @@ class ZentorchInt8Model : public IntegerModel {
 // compensation that is stored behind all panels.
 constexpr int kShift = 128;
 
-QuantizedRows Shifted(QuantizedRows rows) {
-  for (int16_t& value : rows.values) value = static_cast<int16_t>(value + kShift);
-  for (int64_t& zero_point : rows.zero_points) zero_point += kShift;
-  return rows;
-}
-
 struct DlpShape {
   uint64_t n16;  // N rounded up to 16
   uint64_t k4;   // K rounded up to 4
@@ -92,7 +79,7 @@ DlpShape PadDlp(const PackedOperands& packed) {
 class ZentorchInt8DlpModel final : public ZentorchInt8Model {
  public:
   ZentorchInt8DlpModel(const PackedOperands& packed, const ModelInput& input)
-      : ZentorchInt8Model(packed, input, Shifted(QuantizeFor(packed, input))),
+      : ZentorchInt8Model(packed, input, Shifted(QuantizeFor(packed, input), kShift)),
         shape_(PadDlp(packed)) {}
 
  private:

@@ -90,54 +90,57 @@ void PieceToRows(const NibbleTranspose& transpose, const uint8_t* columns, size_
   }
 }
 
+// Calls visit(first row, rows, first column, columns) for the pieces of whole blocks of rows and an
+// even number of columns, and rest(what is left over) for the remainder.
+template <typename Visit, typename VisitRest>
+void ForPieces(size_t row_count, size_t cols, Visit visit, VisitRest rest) {
+  const size_t even_cols = cols / 2 * 2;
+  const size_t whole_rows = WholeRows(row_count);
+  for (size_t k = 0; k < even_cols; k += kPieceCols) {
+    for (size_t r = 0; r < whole_rows; r += kTileRows) {
+      visit(r, std::min(kTileRows, whole_rows - r), k, std::min(kPieceCols, even_cols - k));
+    }
+  }
+  rest(Rest{whole_rows, row_count, 0, even_cols});
+  rest(Rest{0, row_count, even_cols, cols});
+}
+
 }  // namespace
 
 void NibbleRowsToColumns(Isa isa, const uint8_t* rows, size_t row_bytes, size_t row_count,
                          size_t cols, uint8_t* columns, size_t column_bytes) {
   const NibbleTranspose& transpose = NibbleTransposeFor(isa);
-  const size_t even_cols = cols / 2 * 2;
-  const size_t whole_rows = WholeRows(row_count);
   uint8_t tile[kTileBytes];
-  for (size_t k = 0; k < even_cols; k += kPieceCols) {
-    const size_t piece = std::min(kPieceCols, even_cols - k);
-    for (size_t r = 0; r < whole_rows; r += kTileRows) {
-      const size_t count = std::min(kTileRows, whole_rows - r);
-      const uint8_t* from = rows + r * row_bytes + k / 2;
-      uint8_t* to = columns + k * column_bytes + r / 2;
-      if (column_bytes <= kTileColumnBytes) {
-        PieceToColumns(transpose, from, row_bytes, count, piece, to, column_bytes);
-      } else {
+  ForPieces(
+      row_count, cols,
+      [&](size_t r, size_t count, size_t k, size_t piece) {
+        const uint8_t* from = rows + r * row_bytes + k / 2;
+        uint8_t* to = columns + k * column_bytes + r / 2;
+        if (column_bytes <= kTileColumnBytes) {
+          return PieceToColumns(transpose, from, row_bytes, count, piece, to, column_bytes);
+        }
         PieceToColumns(transpose, from, row_bytes, count, piece, tile, kTileColumnBytes);
         CopyColumns(tile, kTileColumnBytes, piece, count / 2, to, column_bytes);
-      }
-    }
-  }
-  RestToColumns({whole_rows, row_count, 0, even_cols}, rows, row_bytes, columns, column_bytes);
-  RestToColumns({0, row_count, even_cols, cols}, rows, row_bytes, columns, column_bytes);
+      },
+      [&](const Rest& rest) { RestToColumns(rest, rows, row_bytes, columns, column_bytes); });
 }
 
 void NibbleColumnsToRows(Isa isa, const uint8_t* columns, size_t column_bytes, size_t row_count,
                          size_t cols, uint8_t* rows, size_t row_bytes) {
   const NibbleTranspose& transpose = NibbleTransposeFor(isa);
-  const size_t even_cols = cols / 2 * 2;
-  const size_t whole_rows = WholeRows(row_count);
   uint8_t tile[kTileBytes];
-  for (size_t k = 0; k < even_cols; k += kPieceCols) {
-    const size_t piece = std::min(kPieceCols, even_cols - k);
-    for (size_t r = 0; r < whole_rows; r += kTileRows) {
-      const size_t count = std::min(kTileRows, whole_rows - r);
-      const uint8_t* from = columns + k * column_bytes + r / 2;
-      uint8_t* to = rows + r * row_bytes + k / 2;
-      if (column_bytes <= kTileColumnBytes) {
-        PieceToRows(transpose, from, column_bytes, count, piece, to, row_bytes);
-      } else {
+  ForPieces(
+      row_count, cols,
+      [&](size_t r, size_t count, size_t k, size_t piece) {
+        const uint8_t* from = columns + k * column_bytes + r / 2;
+        uint8_t* to = rows + r * row_bytes + k / 2;
+        if (column_bytes <= kTileColumnBytes) {
+          return PieceToRows(transpose, from, column_bytes, count, piece, to, row_bytes);
+        }
         CopyColumns(from, column_bytes, piece, count / 2, tile, kTileColumnBytes);
         PieceToRows(transpose, tile, kTileColumnBytes, count, piece, to, row_bytes);
-      }
-    }
-  }
-  RestToRows({whole_rows, row_count, 0, even_cols}, columns, column_bytes, rows, row_bytes);
-  RestToRows({0, row_count, even_cols, cols}, columns, column_bytes, rows, row_bytes);
+      },
+      [&](const Rest& rest) { RestToRows(rest, columns, column_bytes, rows, row_bytes); });
 }
 
 }  // namespace prepack

@@ -30,14 +30,6 @@ Status CheckStrides(const BlockedDesc& desc) {
              fmt::format("one of {}, the other covering all blocks beside it", block));
 }
 
-// Where one block is all of a dimension, both strides may be the same: then the dimension with the
-// other blocks is outside. A single block has both names.
-bool NIsOutside(const BlockedDesc& desc) {
-  if (desc.strides[0] != desc.strides[1]) return desc.strides[1] > desc.strides[0];
-  if (desc.padded_dims[0] != desc.Block(0)) return false;
-  return desc.padded_dims[1] != desc.Block(1) || !desc.inner.empty();
-}
-
 }  // namespace
 
 uint64_t BlockedDesc::Block(uint32_t dim) const {
@@ -64,11 +56,17 @@ uint64_t BlockedDesc::Element(uint64_t k, uint64_t n) const {
   return place;
 }
 
+bool BlockedDesc::NIsOutside() const {
+  if (strides[0] != strides[1]) return strides[1] > strides[0];
+  if (padded_dims[0] != Block(0)) return false;
+  return padded_dims[1] != Block(1) || !inner.empty();
+}
+
 std::string BlockedDesc::Name() const {
   const auto letter = [this](uint32_t dim) {
     return static_cast<char>((Block(dim) > 1 ? 'A' : 'a') + static_cast<char>(dim));
   };
-  const uint32_t first = NIsOutside(*this) ? 1 : 0;
+  const uint32_t first = NIsOutside() ? 1 : 0;
   std::string name{letter(first), letter(1 - first)};
   for (const InnerBlock& block : inner) {
     name += fmt::format("{}{}", block.size, block.dim == 0 ? 'a' : 'b');

@@ -49,6 +49,9 @@ struct BlockedDesc {
   uint64_t Element(uint64_t k, uint64_t n) const;
   // All elements, with padding, in elements.
   uint64_t Elements() const { return padded_dims[0] * padded_dims[1]; }
+  // Are the blocks along N the outer ones? Where one block is all of a dimension, both strides may
+  // be the same: then the dimension with the other blocks is outside. A single block has both.
+  bool NIsOutside() const;
   // oneDNN's name, as `BA16a64b4a`: outer dimensions by falling stride, a capital where blocked.
   std::string Name() const;
 };

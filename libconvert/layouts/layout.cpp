@@ -12,6 +12,11 @@ uint64_t PlacedBytes(const Placement& placement) {
   return bytes;
 }
 
+Placement PlaceChannels(const PackRequest& request, const PanelRange& tile) {
+  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
+  return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
+}
+
 void AppendCommonParts(const PackRequest& request, DType bias_dtype, std::vector<PartSpec>& parts) {
   if (request.bias_dtype) {
     parts.push_back({.role = PartRole::kBias,

@@ -118,6 +118,21 @@ using Placement = std::vector<Runs>;
 
 uint64_t PlacedBytes(const Placement& placement);
 
+// Calls visit(offset in the part, bytes) for the packed buffer piece by piece, in its order; runs
+// that touch are one piece. Stops at the first status that is not OK.
+template <typename Visit>
+Status ForPieces(const Placement& placement, Visit visit) {
+  for (const Runs& runs : placement) {
+    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
+    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
+    for (uint64_t run = 0; run < (dense ? 1 : runs.count); ++run) {
+      Status status = visit(runs.offset + run * runs.stride, bytes);
+      if (!status.ok()) return status;
+    }
+  }
+  return {};
+}
+
 // Scales are rounded to nearest even to what `value` holds and stored as `part`.
 struct ScaleForm {
   DType value = DType::kF32;
@@ -196,6 +211,10 @@ struct Layout {
 };
 
 inline constexpr std::string_view kAnyTarget = "*";
+
+// Where a strip of weights goes that are stored channel by channel, or block by block of channels,
+// with nothing between: at the channels before it.
+Placement PlaceChannels(const PackRequest& request, const PanelRange& tile);
 
 // What all layouts add to their own parts: bias (in `bias_dtype`), and the order of inputs.
 void AppendCommonParts(const PackRequest& request, DType bias_dtype, std::vector<PartSpec>& parts);

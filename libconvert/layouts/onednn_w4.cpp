@@ -1,5 +1,6 @@
 #include "layouts/onednn_w4.h"
 
+#include "base/bytes.h"
 #include "kernels/nibble_matrix.h"
 #include "kernels/xor_copy.h"
 #include "layouts/parameters.h"
@@ -86,14 +87,6 @@ Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint
   return PlaceTransposed(request, role == PartRole::kScale ? 32 : 4, n0, rows);
 }
 
-const uint8_t* Bytes(std::span<const std::byte> span) {
-  return reinterpret_cast<const uint8_t*>(span.data());
-}
-
-uint8_t* Bytes(std::span<std::byte> span) {
-  return reinterpret_cast<uint8_t*>(span.data());
-}
-
 // The panel's first byte in the tile [tile.cols, tile.rows / 2].
 size_t PanelBegin(const PackJob& job) {
   return (job.panel.k0 - job.tile.k0) * job.tile.rows / 2 + (job.panel.n0 - job.tile.n0) / 2;
@@ -103,8 +96,8 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   const size_t column_bytes = job.tile.rows / 2;
   const std::span<std::byte> to = packed.subspan(PanelBegin(job));
-  NibbleRowsToColumns(job.isa, Bytes(codes), row_bytes, job.panel.rows, job.panel.cols, Bytes(to),
-                      column_bytes);
+  NibbleRowsToColumns(job.isa, U8(codes.data()), row_bytes, job.panel.rows, job.panel.cols,
+                      U8(to.data()), column_bytes);
   if (!job.request.scheme.symmetric) return;
   for (uint64_t k = 0; k < job.panel.cols; ++k) {
     const std::span<std::byte> column = to.subspan(k * column_bytes, job.panel.rows / 2);
@@ -115,8 +108,8 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
-  NibbleColumnsToRows(job.isa, Bytes(packed.subspan(PanelBegin(job))), job.tile.rows / 2,
-                      job.panel.rows, job.panel.cols, Bytes(codes), row_bytes);
+  NibbleColumnsToRows(job.isa, U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2,
+                      job.panel.rows, job.panel.cols, U8(codes.data()), row_bytes);
   if (!job.request.scheme.symmetric) return;
   XorCopy(codes, kSignBits, codes);
   // The half byte behind an odd number of codes means nothing, and is zero.

@@ -26,10 +26,6 @@ BlockedDesc DescOf(const PackRequest& request) {
   return request.weights_desc.value_or(DefaultW8A8Desc(request));
 }
 
-bool BlocksOfNOutside(const BlockedDesc& desc) {
-  return desc.strides[1] >= desc.strides[0];
-}
-
 bool HasSums(const BlockedDesc& desc) {
   return desc.s8s8_compensation || desc.zero_point_compensation;
 }
@@ -44,7 +40,7 @@ BlockedDesc DescOfTile(const BlockedDesc& desc, const PanelRange& tile) {
   part.dims = {tile.cols, tile.rows};
   part.padded_dims = {PaddedTo(tile.cols, desc.Block(0)), PaddedTo(tile.rows, desc.Block(1))};
   const uint64_t block = desc.BlockElements();
-  if (BlocksOfNOutside(desc)) {
+  if (desc.NIsOutside()) {
     part.strides = {block, part.padded_dims[0] / desc.Block(0) * block};
   } else {
     part.strides = {part.padded_dims[1] / desc.Block(1) * block, block};
@@ -65,7 +61,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
                   .shape = {WeightBytes(desc)}};
   // Sums stand together at the end, and are over all of K.
   if (!HasSums(desc)) {
-    const size_t outer = BlocksOfNOutside(desc) ? 1 : 0;
+    const size_t outer = desc.NIsOutside() ? 1 : 0;
     weight.view = {desc.padded_dims[outer] / desc.Block(static_cast<uint32_t>(outer)),
                    desc.padded_dims[1 - outer] / desc.Block(static_cast<uint32_t>(1 - outer)),
                    desc.BlockElements()};
@@ -81,7 +77,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
 
 TileCut Cut(const PackRequest& request) {
   const BlockedDesc desc = DescOf(request);
-  return {.by_inputs = !BlocksOfNOutside(desc) && !HasSums(desc) && !request.reordered,
+  return {.by_inputs = !desc.NIsOutside() && !HasSums(desc) && !request.reordered,
           .rows = desc.Block(1),
           .cols = desc.Block(0),
           .strip_rows = 1};
@@ -95,7 +91,7 @@ uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
 Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
   const BlockedDesc desc = DescOf(request);
   const BlockedDesc part = DescOfTile(desc, tile);
-  const size_t outer = BlocksOfNOutside(desc) ? 1 : 0;
+  const size_t outer = desc.NIsOutside() ? 1 : 0;
   const uint64_t first = desc.Element(tile.k0, tile.n0);
   Runs runs{.offset = first, .bytes = part.Elements()};
   // A tile that is narrower than the matrix in the inner direction is cut into rows of blocks.
@@ -119,7 +115,7 @@ Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
 // blocks along K follow each other: one block of all of K.
 bool IsUnitBlocks(const BlockedDesc& desc) {
   constexpr uint64_t kUnit = 4;
-  return BlocksOfNOutside(desc) && desc.inner.size() == 3 && desc.inner[0].dim == 0 &&
+  return desc.NIsOutside() && desc.inner.size() == 3 && desc.inner[0].dim == 0 &&
          desc.inner[1].dim == 1 && desc.inner[2] == InnerBlock{.dim = 0, .size = kUnit};
 }
 

@@ -49,7 +49,7 @@ void ForParameters(const ParameterStrip& strip, Move move) {
 }
 
 bool Changes(DType dtype, float scale) {
-  const float rounded = RoundScale(dtype, scale);
+  const float rounded = RoundTo(dtype, scale);
   return !std::isfinite(rounded) || (rounded == 0) != (scale == 0);
 }
 
@@ -93,9 +93,24 @@ bool PackAs(const ScaleForm& form, const ParameterStrip& strip, std::span<const 
 
 }  // namespace
 
-Division GroupsByInputs(const PackRequest& request) {
+Division GroupsByInputs(const PackRequest& request, size_t axis) {
   if (request.groups() == 1) return Division::Whole();
-  return Division::Along(0, request.scheme.group_size);
+  return Division::Along(axis, request.scheme.group_size);
+}
+
+PartSpec BlockedPart(const PackRequest& request, PartRole role, std::string_view name,
+                     DType dtype) {
+  return {.role = role,
+          .name = name,
+          .dtype = dtype,
+          .shape = {request.n / kParameterBlock, request.groups(), kParameterBlock},
+          .by_outputs = Division::Along(0, kParameterBlock),
+          .by_inputs = GroupsByInputs(request, 1)};
+}
+
+Placement PlaceBlocked(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
+  const uint64_t row_bytes = request.groups() * (role == PartRole::kScale ? sizeof(float) : 1);
+  return {{.offset = n0 * row_bytes, .bytes = rows * row_bytes}};
 }
 
 ScaleForm ZentorchScaleForm(const PackRequest& request) {
@@ -173,12 +188,6 @@ void AppendInputParts(const PackRequest& request, std::vector<PartSpec>& parts) 
                    .by_inputs = Division::Whole()});
 }
 
-float RoundScale(DType dtype, float scale) {
-  if (dtype == DType::kBF16) return BF16::Widen(BF16::Narrow(scale));
-  if (dtype == DType::kF16) return F16::Widen(F16::Narrow(scale));
-  return scale;
-}
-
 Status PackScaleStrip(const ScaleForm& form, const ParameterStrip& strip,
                       std::span<const float> scales, std::span<std::byte> packed) {
   if (!PackAs(form, strip, scales, packed)) return {};
@@ -188,7 +197,7 @@ Status PackScaleStrip(const ScaleForm& form, const ParameterStrip& strip,
   return Unsupported(
              fmt::format("scale of row {}, group {}", index / strip.groups, index % strip.groups),
              fmt::format("{} cannot hold it: it would become {}", DTypeName(form.value),
-                         RoundScale(form.value, *bad)))
+                         RoundTo(form.value, *bad)))
       .Found(fmt::format("{}", *bad))
       .Hint("Choose activations of another dtype with --dtype");
 }

@@ -31,9 +31,18 @@ inline ParameterStrip TransposedStrip(const PackRequest& request, uint64_t rows)
   return {.rows = rows, .groups = request.groups(), .width = rows};
 }
 
-// How a part whose first dimension is G is cut along K: a group at a time. A single row of
+// How a part with the dimension G at `axis` is cut along K: a group at a time. A single row of
 // parameters is for all inputs, whatever piece of them there is.
-Division GroupsByInputs(const PackRequest& request);
+Division GroupsByInputs(const PackRequest& request, size_t axis = 0);
+
+// Parameters [N / 32, G, 32], which kernels read that take 32 output channels at a time.
+inline constexpr uint64_t kParameterBlock = 32;
+PartSpec BlockedPart(const PackRequest& request, PartRole role, std::string_view name, DType dtype);
+inline ParameterStrip BlockedStrip(const PackRequest& request, uint64_t rows) {
+  return {.rows = rows, .groups = request.groups(), .width = kParameterBlock};
+}
+// f32 scales, or zero points of a byte.
+Placement PlaceBlocked(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows);
 
 // zentorch's ops take scales in bf16, which is what vLLM gives them, or f32; [G, N].
 ScaleForm ZentorchScaleForm(const PackRequest& request);
@@ -58,9 +67,6 @@ void UnpackChannelScales(const PackRequest& request, uint64_t rows,
 PartSpec WeightSumPart(const PackRequest& request, std::string_view name);
 // Scale and zero point of static activations.
 void AppendInputParts(const PackRequest& request, std::vector<PartSpec>& parts);
-
-// `scale` as dtype (BF16 or F16) holds it: rounded to nearest, ties to even. F32 is left alone.
-float RoundScale(DType dtype, float scale);
 
 // A scale that becomes infinite, or zero without being zero, is kUnsupported, with its place (r, g)
 // and its value: the packed weights would not be the model's. What is written is right even then.

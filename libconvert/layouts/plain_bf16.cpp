@@ -35,7 +35,7 @@ const Layout kPlainBf16 = {
     .parts = Parts,
     .cut = CutAnywhere,
     .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceRowMajor,
+    .place_weight = PlaceChannels,
     .pack_codes = PackPlain,
     .unpack_codes = UnpackPlain,
 };

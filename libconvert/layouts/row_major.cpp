@@ -25,11 +25,6 @@ uint64_t RowMajorWeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
   return (n * request.k + k) * CodeBits(request.scheme.code);
 }
 
-Placement PlaceRowMajor(const PackRequest& request, const PanelRange& tile) {
-  const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
-  return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
-}
-
 void PackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byte> codes,
                   std::span<std::byte> packed) {
   ForPieces(job, [&](size_t of_panel, size_t of_tile, size_t bytes) {

@@ -11,7 +11,6 @@
 namespace prepack {
 
 uint64_t RowMajorWeightBit(const PackRequest& request, uint64_t n, uint64_t k);
-Placement PlaceRowMajor(const PackRequest& request, const PanelRange& tile);
 
 // Every byte XOR `mask`: its own inverse.
 void PackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byte> codes,

@@ -1,8 +1,8 @@
 #include "layouts/unit_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <vector>
 
 #include "kernels/row_sums.h"
 #include "kernels/unit_transpose.h"
@@ -88,15 +88,20 @@ void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const s
 
 void AddCodeSums(const PackJob& job, int32_t factor, std::span<const std::byte> codes,
                  std::span<std::byte> sums) {
-  std::vector<int32_t> of_panel(job.panel.rows);
-  RowSumsFor(job.isa).bytes(reinterpret_cast<const int8_t*>(codes.data()), job.panel.cols,
-                            job.panel.rows, job.panel.cols, of_panel.data());
-  for (uint64_t row = 0; row < job.panel.rows; ++row) {
-    uint32_t sum = 0;
-    std::byte* at = &sums[row * sizeof sum];
-    if (job.panel.k0 != 0) std::memcpy(&sum, at, sizeof sum);
-    sum += static_cast<uint32_t>(factor) * static_cast<uint32_t>(of_panel[row]);
-    std::memcpy(at, &sum, sizeof sum);
+  constexpr uint64_t kRowsAtATime = 64;
+  const RowSums& kernels = RowSumsFor(job.isa);
+  for (uint64_t first = 0; first < job.panel.rows; first += kRowsAtATime) {
+    const uint64_t rows = std::min(kRowsAtATime, job.panel.rows - first);
+    std::array<int32_t, kRowsAtATime> of_panel{};
+    kernels.bytes(reinterpret_cast<const int8_t*>(&codes[first * job.panel.cols]), job.panel.cols,
+                  rows, job.panel.cols, of_panel.data());
+    for (uint64_t row = 0; row < rows; ++row) {
+      uint32_t sum = 0;
+      std::byte* at = &sums[(first + row) * sizeof sum];
+      if (job.panel.k0 != 0) std::memcpy(&sum, at, sizeof sum);
+      sum += static_cast<uint32_t>(factor) * static_cast<uint32_t>(of_panel[row]);
+      std::memcpy(at, &sum, sizeof sum);
+    }
   }
 }
 

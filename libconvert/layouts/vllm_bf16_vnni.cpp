@@ -47,11 +47,6 @@ uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
   return 8 * Blocks(request).Byte(n, k * kElementBytes);
 }
 
-Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
-  const uint64_t row_bytes = request.k * kElementBytes;
-  return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
-}
-
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   PackUnits(job, Blocks(job.request), codes, packed);
 }
@@ -80,7 +75,7 @@ const Layout kVllmBf16Vnni = {
     .parts = Parts,
     .cut = Cut,
     .weight_bit = WeightBit,
-    .place_weight = PlaceWeight,
+    .place_weight = PlaceChannels,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
 };

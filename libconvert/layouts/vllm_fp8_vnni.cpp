@@ -93,10 +93,6 @@ uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
   return 8 * Blocks(request).Byte(n, k);
 }
 
-Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
-  return {{.offset = tile.n0 * request.k, .bytes = tile.rows * request.k}};
-}
-
 Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
   if (IsPerChannel(request)) return PlaceChannelScales(request, role, n0, rows);
   const uint64_t row_bytes = ScaleColumns(request) * sizeof(float);
@@ -167,7 +163,7 @@ const Layout kVllmFp8Vnni = {
     .parts = Parts,
     .cut = Cut,
     .weight_bit = WeightBit,
-    .place_weight = PlaceWeight,
+    .place_weight = PlaceChannels,
     .place_rows = PlaceRows,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,

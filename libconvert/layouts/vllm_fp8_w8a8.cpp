@@ -10,7 +10,7 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kWidth = 32;
+constexpr uint64_t kWidth = kParameterBlock;
 constexpr uint64_t kMostInputs = 128;
 constexpr uint64_t kVnniUnit = 4;
 constexpr uint64_t kPlainUnit = 1;
@@ -49,20 +49,14 @@ Eligibility Eligible(const PackRequest& request) {
 
 std::vector<PartSpec> Parts(const PackRequest& request) {
   const uint64_t b = BlockInputs(request);
-  const Division by_inputs =
-      request.groups() == 1 ? Division::Whole() : Division::Along(1, request.scheme.group_size);
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kF8E4M3,
-                                  .shape = {request.n / kWidth, request.k / b, b, kWidth},
-                                  .by_outputs = Division::Along(0, kWidth),
-                                  .by_inputs = Division::Along(1, std::lcm(b, kWidth))},
-                                 {.role = PartRole::kScale,
-                                  .name = "weight_scale",
-                                  .dtype = DType::kF32,
-                                  .shape = {request.n / kWidth, request.groups(), kWidth},
-                                  .by_outputs = Division::Along(0, kWidth),
-                                  .by_inputs = by_inputs}};
+  std::vector<PartSpec> parts = {
+      {.role = PartRole::kWeight,
+       .name = "weight",
+       .dtype = DType::kF8E4M3,
+       .shape = {request.n / kWidth, request.k / b, b, kWidth},
+       .by_outputs = Division::Along(0, kWidth),
+       .by_inputs = Division::Along(1, std::lcm(b, kWidth))},
+      BlockedPart(request, PartRole::kScale, "weight_scale", DType::kF32)};
   AppendCommonParts(request, DType::kF32, parts);
   return parts;
 }
@@ -83,15 +77,6 @@ uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
   return 8 * Blocks(request, kUnit).Byte(n, k);
 }
 
-Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
-  return {{.offset = tile.n0 * request.k, .bytes = tile.rows * request.k}};
-}
-
-Placement PlaceRows(const PackRequest& request, PartRole /*role*/, uint64_t n0, uint64_t rows) {
-  const uint64_t row_bytes = request.groups() * sizeof(float);
-  return {{.offset = n0 * row_bytes, .bytes = rows * row_bytes}};
-}
-
 template <uint64_t kUnit>
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   PackUnits(job, Blocks(job.request, kUnit), codes, packed);
@@ -103,18 +88,14 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   UnpackUnits(job, Blocks(job.request, kUnit), packed, codes);
 }
 
-ParameterStrip Strip(const PackRequest& request, uint64_t rows) {
-  return {.rows = rows, .groups = request.groups(), .width = kWidth};
-}
-
 Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
                   std::span<std::byte> packed) {
-  return PackScaleStrip(F32ScaleForm(request), Strip(request, rows), scales, packed);
+  return PackScaleStrip(F32ScaleForm(request), BlockedStrip(request, rows), scales, packed);
 }
 
 void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
                   std::span<float> scales) {
-  UnpackScaleStrip(F32ScaleForm(request), Strip(request, rows), packed, scales);
+  UnpackScaleStrip(F32ScaleForm(request), BlockedStrip(request, rows), packed, scales);
 }
 
 // What both have in common.
@@ -135,8 +116,8 @@ constexpr Layout MakeLayout() {
       .parts = Parts,
       .cut = Cut,
       .weight_bit = WeightBit<kUnit>,
-      .place_weight = PlaceWeight,
-      .place_rows = PlaceRows,
+      .place_weight = PlaceChannels,
+      .place_rows = PlaceBlocked,
       .pack_codes = PackCodes<kUnit>,
       .unpack_codes = UnpackCodes<kUnit>,
       .scale_form = F32ScaleForm,

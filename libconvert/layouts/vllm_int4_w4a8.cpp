@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/bytes.h"
 #include "kernels/nibble_pairs.h"
 #include "kernels/row_sums.h"
 #include "layouts/parameters.h"
@@ -12,7 +13,7 @@
 namespace prepack {
 namespace {
 
-static_assert(kW4A8Width == kPairRows);
+static_assert(kW4A8Width == kPairRows && kW4A8Width == kParameterBlock);
 
 Eligibility BlocksFit(const PackRequest& request) {
   const uint64_t group_size = request.scheme.group_size;
@@ -53,27 +54,15 @@ ScaleForm Form(const PackRequest& request) {
 
 std::vector<PartSpec> Parts(const PackRequest& request) {
   const uint64_t b = BlockInputs(request);
-  const uint64_t blocks = request.n / kW4A8Width;
-  const Division by_inputs =
-      request.groups() == 1 ? Division::Whole() : Division::Along(1, request.scheme.group_size);
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kU8,
-                                  .shape = {blocks, request.k / b, W4A8BlockBytes(b)},
-                                  .by_outputs = Division::Along(0, kW4A8Width),
-                                  .by_inputs = Division::Along(1, std::lcm(b, kW4A8Width))},
-                                 {.role = PartRole::kScale,
-                                  .name = "weight_scale",
-                                  .dtype = DType::kF32,
-                                  .shape = {blocks, request.groups(), kW4A8Width},
-                                  .by_outputs = Division::Along(0, kW4A8Width),
-                                  .by_inputs = by_inputs},
-                                 {.role = PartRole::kZeroPoint,
-                                  .name = "weight_zero_point",
-                                  .dtype = DType::kI8,
-                                  .shape = {blocks, request.groups(), kW4A8Width},
-                                  .by_outputs = Division::Along(0, kW4A8Width),
-                                  .by_inputs = by_inputs}};
+  std::vector<PartSpec> parts = {
+      {.role = PartRole::kWeight,
+       .name = "weight",
+       .dtype = DType::kU8,
+       .shape = {request.n / kW4A8Width, request.k / b, W4A8BlockBytes(b)},
+       .by_outputs = Division::Along(0, kW4A8Width),
+       .by_inputs = Division::Along(1, std::lcm(b, kW4A8Width))},
+      BlockedPart(request, PartRole::kScale, "weight_scale", DType::kF32),
+      BlockedPart(request, PartRole::kZeroPoint, "weight_zero_point", DType::kI8)};
   AppendCommonParts(request, DType::kF32, parts);
   return parts;
 }
@@ -94,24 +83,6 @@ uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
 
 Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
   return {{.offset = BlockBegin(request, tile.n0, 0), .bytes = BlockBegin(request, tile.rows, 0)}};
-}
-
-// Of the strip [rows / 32, G, 32].
-ParameterStrip Strip(const PackRequest& request, uint64_t rows) {
-  return {.rows = rows, .groups = request.groups(), .width = kW4A8Width};
-}
-
-Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
-  const uint64_t row_bytes = request.groups() * (role == PartRole::kScale ? sizeof(float) : 1);
-  return {{.offset = n0 * row_bytes, .bytes = rows * row_bytes}};
-}
-
-const uint8_t* Bytes(std::span<const std::byte> span) {
-  return reinterpret_cast<const uint8_t*>(span.data());
-}
-
-uint8_t* Bytes(std::span<std::byte> span) {
-  return reinterpret_cast<uint8_t*>(span.data());
 }
 
 // The sums of a block: of its codes, less as many zero points.
@@ -147,8 +118,8 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   const NibblePairs& kernels = NibblePairsFor(job.isa);
   ForBlocks(job, [&](uint64_t n, uint64_t k, size_t from, size_t to) {
-    const uint8_t* rows = Bytes(codes.subspan(from));
-    kernels.rows_to_pairs(rows, row_bytes, b, Bytes(packed.subspan(to)));
+    const uint8_t* rows = U8(codes.subspan(from).data());
+    kernels.rows_to_pairs(rows, row_bytes, b, U8(packed.subspan(to).data()));
     PackSums(job, n, k, rows, row_bytes, &packed[to + kW4A8Width * b / 2]);
   });
 }
@@ -159,28 +130,29 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   const NibblePairs& kernels = NibblePairsFor(job.isa);
   ForBlocks(job, [&](uint64_t /*n*/, uint64_t /*k*/, size_t from, size_t to) {
-    kernels.pairs_to_rows(Bytes(packed.subspan(to)), b, row_bytes, Bytes(codes.subspan(from)));
+    kernels.pairs_to_rows(U8(packed.subspan(to).data()), b, row_bytes,
+                          U8(codes.subspan(from).data()));
   });
 }
 
 Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
                   std::span<std::byte> packed) {
-  return PackScaleStrip(Form(request), Strip(request, rows), scales, packed);
+  return PackScaleStrip(Form(request), BlockedStrip(request, rows), scales, packed);
 }
 
 void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
                   std::span<float> scales) {
-  UnpackScaleStrip(Form(request), Strip(request, rows), packed, scales);
+  UnpackScaleStrip(Form(request), BlockedStrip(request, rows), packed, scales);
 }
 
 void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
                     std::span<std::byte> packed) {
-  PackZeroBytes(Strip(request, rows), zero_points, packed);
+  PackZeroBytes(BlockedStrip(request, rows), zero_points, packed);
 }
 
 void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
                       std::span<uint8_t> zero_points) {
-  UnpackZeroBytes(Strip(request, rows), packed, zero_points);
+  UnpackZeroBytes(BlockedStrip(request, rows), packed, zero_points);
 }
 
 }  // namespace
@@ -209,7 +181,7 @@ const Layout kVllmInt4W4A8 = {
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,
-    .place_rows = PlaceRows,
+    .place_rows = PlaceBlocked,
     .codes_need_zero_points = true,
     .weight_has_extras = true,
     .pack_codes = PackCodes,

@@ -1,5 +1,6 @@
 #include "layouts/vllm_wna16.h"
 
+#include "base/bytes.h"
 #include "kernels/nibble_transpose.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
@@ -70,21 +71,8 @@ uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
   return 4 * Wna16WeightNibble(n, k, request.k);
 }
 
-// Whole blocks of 16 channels lie back to back.
-Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
-  return {{.offset = tile.n0 * request.k / 2, .bytes = tile.rows * request.k / 2}};
-}
-
 Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
   return PlaceTransposed(request, role == PartRole::kScale ? 16 : 4, n0, rows);
-}
-
-const uint8_t* Bytes(std::span<const std::byte> span) {
-  return reinterpret_cast<const uint8_t*>(span.data());
-}
-
-uint8_t* Bytes(std::span<std::byte> span) {
-  return reinterpret_cast<uint8_t*>(span.data());
 }
 
 // Wna16WeightNibble, block by block: nibble (k, n % 16) of a block is nibble n % 16 of its word k.
@@ -93,8 +81,8 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
   for (uint64_t n = 0; n < job.panel.rows; n += kWna16Block) {
     const uint64_t block = (job.panel.n0 - job.tile.n0 + n) * job.request.k / 2;
     NibbleTransposeFor(job.isa).rows_to_columns(
-        Bytes(codes.subspan(n * row_bytes)), row_bytes, job.panel.cols,
-        Bytes(packed.subspan(block + job.panel.k0 * kWordBytes)), kWordBytes);
+        U8(codes.subspan(n * row_bytes).data()), row_bytes, job.panel.cols,
+        U8(packed.subspan(block + job.panel.k0 * kWordBytes).data()), kWordBytes);
   }
 }
 
@@ -104,8 +92,8 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   for (uint64_t n = 0; n < job.panel.rows; n += kWna16Block) {
     const uint64_t block = (job.panel.n0 - job.tile.n0 + n) * job.request.k / 2;
     NibbleTransposeFor(job.isa).columns_to_rows(
-        Bytes(packed.subspan(block + job.panel.k0 * kWordBytes)), kWordBytes, job.panel.cols,
-        row_bytes, Bytes(codes.subspan(n * row_bytes)));
+        U8(packed.subspan(block + job.panel.k0 * kWordBytes).data()), kWordBytes, job.panel.cols,
+        row_bytes, U8(codes.subspan(n * row_bytes).data()));
   }
 }
 
@@ -137,7 +125,7 @@ const Layout kVllmWna16 = {
     .parts = Parts,
     .cut = Cut,
     .weight_bit = WeightBit,
-    .place_weight = PlaceWeight,
+    .place_weight = PlaceChannels,
     .place_rows = PlaceRows,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/float_convert.h"
 #include "canonical/panel_shape.h"
 #include "kernels/row_sums.h"
-#include "layouts/parameters.h"
 
 namespace prepack {
 
@@ -27,7 +27,7 @@ Status SumSignedCodes(const QuantizedLinear& linear, Isa isa, uint64_t n0, uint6
 void PackScaledSums(DType scale_value, std::span<const int32_t> sums, std::span<const float> scales,
                     std::span<std::byte> packed) {
   for (size_t row = 0; row < sums.size(); ++row) {
-    const float sum = static_cast<float>(sums[row]) * RoundScale(scale_value, scales[row]);
+    const float sum = static_cast<float>(sums[row]) * RoundTo(scale_value, scales[row]);
     std::memcpy(&packed[row * sizeof sum], &sum, sizeof sum);
   }
 }

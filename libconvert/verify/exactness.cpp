@@ -12,6 +12,7 @@
 #include "canonical/dequantized_linear.h"
 #include "convert/output_config.h"
 #include "convert/output_hash.h"
+#include "convert/small_parts.h"
 #include "convert/source_hash.h"
 #include "layouts/table.h"
 #include "verify/module_exactness.h"
@@ -52,14 +53,6 @@ Status CompareTensor(const PackedFolder& folder, const TensorRecord& record,
   return {};
 }
 
-// The tensors of the source that a packed module stands for.
-std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear,
-                                         const ModuleRecord& record) {
-  std::vector<std::string> names = linear.source_tensors();
-  if (record.parts.contains("bias")) names.push_back(linear.module() + ".bias");
-  return names;
-}
-
 // The manifest must name this source, and the roundings that were made.
 Status CheckProvenance(const Manifest& manifest, const Checkpoint& source,
                        const QuantizedModel& model, unsigned threads, Progress& progress,
@@ -78,7 +71,8 @@ Status CheckProvenance(const Manifest& manifest, const Checkpoint& source,
     if (record == manifest.modules.end()) continue;
     const std::string where = fmt::format("module {}", linear->module());
     const ModuleRecord& module = record->second;
-    if (SourceHash(source, hashes, ReplacedTensors(*linear, module)) != module.source_xxh3_128) {
+    if (SourceHash(source, hashes, ReplacedTensors(*linear, module.parts.contains("bias"))) !=
+        module.source_xxh3_128) {
       result.Fail(where, "the manifest has another hash of its source tensors");
     }
     const Layout* layout = FindLayout(module.layout);
@@ -120,7 +114,7 @@ void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end()) continue;
-    for (std::string& name : ReplacedTensors(*linear, record->second)) {
+    for (std::string& name : ReplacedTensors(*linear, record->second.parts.contains("bias"))) {
       accounted.insert(std::move(name));
     }
   }

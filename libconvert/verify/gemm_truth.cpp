@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "base/float_convert.h"
 #include "base/random.h"
-#include "layouts/parameters.h"
 
 namespace prepack {
 namespace {
@@ -78,7 +78,7 @@ Status GemmTruth::Draw(DType dtype) {
   std::vector<float> rounded;
   for (uint64_t i = 0; i < kGemmRows * k; ++i) {
     const double value = distribution.mean + distribution.deviation * random.Gaussian();
-    rounded.push_back(RoundScale(dtype, static_cast<float>(value)));
+    rounded.push_back(RoundTo(dtype, static_cast<float>(value)));
     exact_activations_.push_back(value);
     kernel_activations_.push_back(static_cast<double>(rounded.back()));
   }
@@ -105,7 +105,7 @@ Status GemmTruth::AddBias() {
                      "the bias of the source has another size");
   }
   for (const double value : exact_bias_) {
-    kernel_bias_.push_back(static_cast<double>(RoundScale(part->dtype, static_cast<float>(value))));
+    kernel_bias_.push_back(static_cast<double>(RoundTo(part->dtype, static_cast<float>(value))));
   }
   return {};
 }

@@ -2,11 +2,9 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
 #include <string_view>
 
 #include "base/float_convert.h"
-#include "layouts/parameters.h"
 
 namespace prepack {
 namespace {
@@ -37,15 +35,6 @@ constexpr std::array kRoundings = {
     RoundingRow{"plain/bf16", WeightRounding::kDequantized},
 };
 
-float ToBF16(float value) {
-  return BF16ToF32(F32ToBF16(value));
-}
-
-// As the instruction of AVX-512 does it.
-float ToBF16Flushed(float value) {
-  return std::abs(value) < std::numeric_limits<float>::min() ? 0.0F : ToBF16(value);
-}
-
 // What vLLM's FP8 kernel takes an e4m3 number for: zeros and subnormals, m · 2^-9 with m of 0 to 7,
 // become (1 + m / 8) · 2^-7.
 float ReadAsNormal(float value) {
@@ -61,18 +50,16 @@ double Operand(WeightRounding rounding, DType activation, float step, float scal
     case WeightRounding::kToF32:
       return static_cast<double>(step * scale);
     case WeightRounding::kToActivation:
-      if (activation == DType::kF16) {
-        return static_cast<double>(F16ToF32(F32ToF16(step * scale)));
-      }
-      return static_cast<double>(ToBF16Flushed(step * scale));
+      return static_cast<double>(
+          RoundByInstruction(activation == DType::kF16 ? DType::kF16 : DType::kBF16, step * scale));
     case WeightRounding::kToBF16:
-      return static_cast<double>(ToBF16Flushed(step * scale));
+      return static_cast<double>(RoundByInstruction(DType::kBF16, step * scale));
     case WeightRounding::kFp8:
       return static_cast<double>(ReadAsNormal(step)) * static_cast<double>(scale);
     case WeightRounding::kFp8ToBF16:
-      return static_cast<double>(ToBF16Flushed(ReadAsNormal(step) * scale));
+      return static_cast<double>(RoundByInstruction(DType::kBF16, ReadAsNormal(step) * scale));
     case WeightRounding::kDequantized:
-      return static_cast<double>(ToBF16(step * scale));
+      return static_cast<double>(RoundTo(DType::kBF16, step * scale));
   }
   return 0;
 }
@@ -96,7 +83,7 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
   const bool rounds_scale = layout.scale_form != nullptr;
   const DType scale_dtype = rounds_scale ? layout.scale_form(request).value : DType::kF32;
   for (size_t i = 0; i < operands.size(); ++i) {
-    const float scale = RoundScale(scale_dtype, static_cast<float>(decoded.scales[i]));
+    const float scale = RoundTo(scale_dtype, static_cast<float>(decoded.scales[i]));
     operands[i] = Operand(rounding, request.activation_dtype, decoded.steps[i], scale);
   }
 }

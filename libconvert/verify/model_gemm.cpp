@@ -12,10 +12,10 @@
 
 #include "base/cancellation.h"
 #include "base/checked.h"
+#include "base/float_convert.h"
 #include "canonical/panel_shape.h"
 #include "gemm/kernel_model.h"
 #include "layouts/onednn_w8a8.h"
-#include "layouts/parameters.h"
 
 namespace prepack {
 namespace {
@@ -126,7 +126,7 @@ void ModelOperands::Finish(std::span<float> y) const {
   for (uint64_t i = 0; i < y.size(); ++i) {
     const uint64_t n = i % scales.size();
     const float sum = y[i] * scales[n] + (bias.empty() ? 0.0F : bias[n]);
-    y[i] = RoundScale(packed_.request().activation_dtype, sum);
+    y[i] = RoundTo(packed_.request().activation_dtype, sum);
   }
 }
 

@@ -9,10 +9,11 @@
 
 #include "base/cancellation.h"
 #include "base/checked.h"
+#include "base/float_convert.h"
 #include "base/parallel.h"
 #include "canonical/panel_shape.h"
+#include "convert/module_packer.h"
 #include "convert/small_parts.h"
-#include "layouts/parameters.h"
 #include "layouts/weight_sums.h"
 
 namespace prepack {
@@ -92,13 +93,8 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
   const PanelRange tile = grid_.At(index);
   Status status = packed_.ReadTile(tile, buffers.packed);
   if (!status.ok()) return status;
-  if (layout_.codes_need_zero_points) {
-    buffers.expected_zeros.resize(tile.rows * weights_.groups());
-    status = weights_.ReadZeroPoints(tile.n0, tile.rows, buffers.expected_zeros);
-    if (!status.ok()) return status;
-  } else {
-    buffers.expected_zeros.clear();
-  }
+  status = ReadZeroPointsForCodes(layout_, weights_, tile, buffers.expected_zeros);
+  if (!status.ok()) return status;
   buffers.repacked.resize(layout_.weight_has_extras ? buffers.packed.size() : 0);
   const uint64_t codes_before = differences.codes;
   status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
@@ -144,7 +140,7 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   for (size_t i = 0; i < count; ++i) {
     const float found = buffers.found_scales[i];
     const float expected = buffers.expected_scales[i];
-    const float rounded = RoundScale(dtype, expected);
+    const float rounded = RoundTo(dtype, expected);
     if (std::bit_cast<uint32_t>(found) != std::bit_cast<uint32_t>(rounded)) ++differences.scales;
     if (expected != 0) {
       const double difference = std::abs((static_cast<double>(found) - expected) / expected);

@@ -111,16 +111,11 @@ Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
                                 std::vector<std::byte>& packed) const {
   packed.resize(PlacedBytes(placement));
   std::span<std::byte> left = packed;
-  for (const Runs& runs : placement) {
-    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
-    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
-    for (uint64_t run = 0; run < (dense ? 1 : runs.count); ++run) {
-      Status status = ReadPart(role, runs.offset + run * runs.stride, left.first(bytes));
-      if (!status.ok()) return status;
-      left = left.subspan(bytes);
-    }
-  }
-  return {};
+  return ForPieces(placement, [&](uint64_t offset, uint64_t bytes) {
+    Status status = ReadPart(role, offset, left.first(bytes));
+    left = left.subspan(bytes);
+    return status;
+  });
 }
 
 Status PackedModule::ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const {

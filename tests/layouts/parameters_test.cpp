@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/float_convert.h"
 #include "catch.h"
 
 namespace prepack {
@@ -87,9 +88,9 @@ TEST_CASE("zero points are nibbles or bytes") {
 }
 
 TEST_CASE("rounding alone leaves f32 as it is") {
-  CHECK(RoundScale(DType::kBF16, 1.00390625F) == 1.0F);
-  CHECK(RoundScale(DType::kF16, 1.00390625F) == 1.00390625F);
-  CHECK(RoundScale(DType::kF32, 1.000000119F) == 1.000000119F);
+  CHECK(RoundTo(DType::kBF16, 1.00390625F) == 1.0F);
+  CHECK(RoundTo(DType::kF16, 1.00390625F) == 1.00390625F);
+  CHECK(RoundTo(DType::kF32, 1.000000119F) == 1.000000119F);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Properties of packing and unpacking that hold for every layout in the table.
 
+#include "base/float_convert.h"
 #include "base/isa.h"
 #include "catch.h"
 #include "layouts/parameters.h"
@@ -197,7 +198,7 @@ TEST_CASE("scales and zero points come back") {
         std::vector<float> unpacked(probe.scales.size());
         layout.unpack_scales(request, request.n, packed.span(), unpacked);
         const DType dtype = layout.scale_form(request).value;
-        for (float& scale : probe.scales) scale = RoundScale(dtype, scale);
+        for (float& scale : probe.scales) scale = RoundTo(dtype, scale);
         CHECK(unpacked == probe.scales);
       }
       if (FindPart(layout.parts(request), PartRole::kZeroPoint) == nullptr) continue;

@@ -47,8 +47,8 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   command
       ->add_option(
           "--engine", options->engine,
-          "Who multiplies: onednn, where it has a kernel for the layout and else a model of the "
-          "consumer's; or reference, the model for every layout")
+          "Who multiplies 4-bit weights with 16-bit activations: onednn, or reference, the "
+          "model of the consumer's kernel that multiplies all others")
       ->check(CLI::IsMember({"onednn", "reference"}))
       ->capture_default_str()
       ->type_name("ENGINE");

@@ -52,15 +52,15 @@ bool EngineTakes(const PackRequest& request) {
          request.scheme.activations.type == ActivationType::kNone;
 }
 
-Result<GemmFigures> MultiplyByEngine(const PackedModule& packed, const SecondDecoder& source,
-                                     GemmEngine& engine, std::mutex& engine_mutex,
-                                     Progress& progress) {
+Result<GemmSums> MultiplyByEngine(const PackedModule& packed, const SecondDecoder& source,
+                                  GemmEngine& engine, std::mutex& engine_mutex,
+                                  Progress& progress) {
   const PackRequest& request = packed.request();
   Result<GemmTruth> truth = GemmTruth::Make(packed, source, DType::kBF16);
   if (!truth.ok()) return truth.status();
   const uint64_t step =
       PanelRowsFor(request.scheme.code, request.k, packed.layout().cut(request).rows);
-  GemmFigures figures;
+  GemmSums figures;
   Buffers buffers;
   for (uint64_t n0 = 0; n0 < request.n; n0 += step) {
     if (CancellationRequested()) return Interrupted(packed.name());

@@ -20,9 +20,8 @@ bool EngineTakes(const PackRequest& request);
 
 // Requires EngineTakes. Uses the engine under the mutex: it has threads of its own. The bias is
 // left out. kMalformed and kUnsupported as in model_gemm.h.
-Result<GemmFigures> MultiplyByEngine(const PackedModule& packed, const SecondDecoder& source,
-                                     GemmEngine& engine, std::mutex& engine_mutex,
-                                     Progress& progress);
+Result<GemmSums> MultiplyByEngine(const PackedModule& packed, const SecondDecoder& source,
+                                  GemmEngine& engine, std::mutex& engine_mutex, Progress& progress);
 
 }  // namespace prepack
 

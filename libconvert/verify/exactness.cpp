@@ -131,7 +131,7 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
                                    const QuantizedModel& model, Isa isa, unsigned threads,
                                    Progress& progress,
                                    std::map<std::string, ModuleVerification>& figures) {
-  LevelResult result{.state = LevelState::kPassed, .reason = "", .problems = {}};
+  LevelResult result{.state = LevelState::kPassed};
   progress.Begin("exactness", 2 * source.total_bytes());  // compared, then hashed
   for (const auto& [name, record] : folder.manifest().modules) {
     const std::string where = fmt::format("module {}", name);

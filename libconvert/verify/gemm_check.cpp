@@ -11,7 +11,6 @@
 #include "base/parallel.h"
 #include "verify/engine_gemm.h"
 #include "verify/model_gemm.h"
-#include "verify/verify.h"
 
 namespace prepack {
 namespace {
@@ -19,7 +18,7 @@ namespace {
 // What became of one module.
 struct Outcome {
   Status status;  // kUnsupported: it could not be multiplied; kMalformed: it cannot be right
-  GemmFigures figures;
+  GemmSums sums;
 };
 
 bool IsOfTheModule(const Status& status) {
@@ -32,8 +31,9 @@ bool Judge(const std::string& where, std::string_view figure, double decibel, do
            LevelResult& result) {
   if (std::isnan(decibel)) {
     result.problems.push_back(
-        {where, fmt::format("the {} SQNR proves nothing: the expected output is zero or not finite",
-                            figure)});
+        {"", where,
+         fmt::format("the {} SQNR proves nothing: the expected output is zero or not finite",
+                     figure)});
     return false;
   }
   if (decibel < bar) {
@@ -53,21 +53,41 @@ bool Report(const Outcome& outcome, const GemmBars& bars, const ModuleRecord& re
       result.Fail(where, fmt::format("it cannot be multiplied: {}", outcome.status.ToString()));
     } else {
       result.problems.push_back(
-          {where, fmt::format("not multiplied: {}", outcome.status.ToString())});
+          {"", where, fmt::format("not multiplied: {}", outcome.status.ToString())});
     }
     return false;
   }
-  module.kernel_sqnr_db = outcome.figures.kernel.Decibel();
-  module.end_to_end_sqnr_db = outcome.figures.end_to_end.Decibel();
-  module.gemm_implementation = outcome.figures.implementation;
-  module.gemm_activations = outcome.figures.activations;
   const double bar = bars.end_to_end_db.value_or(DefaultEndToEndBar(record.scheme.activations));
-  const bool kernel = Judge(where, "kernel", *module.kernel_sqnr_db, bars.kernel_db, result);
-  const bool end_to_end = Judge(where, "end-to-end", *module.end_to_end_sqnr_db, bar, result);
+  const double kernel_db = outcome.sums.kernel.Decibel();
+  const double end_to_end_db = outcome.sums.end_to_end.Decibel();
+  module.gemm = GemmFigures{.implementation = outcome.sums.implementation,
+                            .activations = outcome.sums.activations,
+                            .inputs = {{.input = "gaussian",
+                                        .rows = kGemmRows,
+                                        .kernel = {.sqnr_db = kernel_db},
+                                        .end_to_end = {.sqnr_db = end_to_end_db},
+                                        .kernel_bar_db = bars.kernel_db,
+                                        .end_to_end_bar_db = bar}},
+                            .second_implementation = {},
+                            .agreement_db = {}};
+  const bool kernel = Judge(where, "kernel", kernel_db, bars.kernel_db, result);
+  const bool end_to_end = Judge(where, "end-to-end", end_to_end_db, bar, result);
   return kernel && end_to_end;
 }
 
 }  // namespace
+
+double DefaultEndToEndBar(const ActivationScheme& activations) {
+  switch (activations.type) {
+    case ActivationType::kNone:
+      return kMinEndToEndSqnrDb;
+    case ActivationType::kInt:
+      return kMinEndToEndInt8SqnrDb;
+    case ActivationType::kFloat:
+      return kMinEndToEndFp8SqnrDb;
+  }
+  return kMinEndToEndSqnrDb;
+}
 
 bool HasModuleForEngine(const Manifest& manifest) {
   return std::ranges::any_of(manifest.modules, [&](const auto& module) {
@@ -94,18 +114,18 @@ Result<LevelResult> CheckGemm(const PackedFolder& folder, const SecondDecoder& s
   std::vector<Outcome> outcomes(modules.size());
   Status status = ParallelFor(modules.size(), threads, [&](size_t index, unsigned) -> Status {
     const PackedModule& packed = modules[index];
-    Result<GemmFigures> multiplied =
+    Result<GemmSums> multiplied =
         engine != nullptr && EngineTakes(packed.request())
             ? MultiplyByEngine(packed, source, *engine, engine_mutex, progress)
             : MultiplyByModel(packed, source, progress);
     if (!IsOfTheModule(multiplied.status())) return multiplied.status();
     outcomes[index].status = multiplied.status();
-    if (multiplied.ok()) outcomes[index].figures = *std::move(multiplied);
+    if (multiplied.ok()) outcomes[index].sums = *std::move(multiplied);
     return {};
   });
   if (!status.ok()) return status;
 
-  LevelResult result{.state = LevelState::kPassed, .reason = "", .problems = {}};
+  LevelResult result{.state = LevelState::kPassed};
   bool all_prove_something = !modules.empty();
   for (size_t i = 0; i < modules.size(); ++i) {
     const std::string& name = modules[i].name();

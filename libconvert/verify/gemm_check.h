@@ -8,14 +8,27 @@
 #include "base/isa.h"
 #include "base/progress.h"
 #include "base/result.h"
+#include "canonical/scheme.h"
 #include "gemm/engine.h"
 #include "verify/packed_folder.h"
 #include "verify/report.h"
 #include "verify/second_decoder.h"
+#include "verify/verify.h"
 
 namespace prepack {
 
-// The bars of the two figures.
+// The bars of the two figures. The kernel figure is limited by the rounding of the output to bf16,
+// which leaves 52 dB and more, and 50 dB where it is rounded twice; 48 keeps a margin. End to end,
+// rounding Gaussian activations, scales and weights to bf16 leaves 50 dB and more; rounding
+// activations to integers of 8 bits leaves 40, to FP8 31.
+inline constexpr double kMinKernelSqnrDb = 48.0;
+inline constexpr double kMinEndToEndSqnrDb = 40.0;
+inline constexpr double kMinEndToEndInt8SqnrDb = 35.0;
+inline constexpr double kMinEndToEndFp8SqnrDb = 28.0;
+
+// The bar of a module whose kernel has such activations.
+double DefaultEndToEndBar(const ActivationScheme& activations);
+
 struct GemmBars {
   double kernel_db = 0;
   std::optional<double> end_to_end_db;  // none: by the activations, see DefaultEndToEndBar

@@ -111,7 +111,7 @@ Status GemmTruth::AddBias() {
 }
 
 Status GemmTruth::Compare(WeightRounding rounding, uint64_t n0, std::span<const float> y,
-                          GemmFigures& figures) {
+                          GemmSums& figures) {
   const PackRequest& request = packed_->request();
   const uint64_t rows = y.size() / kGemmRows;
   Status status = source_->Decode(packed_->name(), request.k, n0, rows, decoded_);

@@ -21,7 +21,7 @@ namespace prepack {
 inline constexpr uint64_t kGemmRows = 16;
 
 // What a GEMM on one module gave.
-struct GemmFigures {
+struct GemmSums {
   SqnrAccumulator kernel;
   SqnrAccumulator end_to_end;
   std::string implementation;
@@ -45,8 +45,7 @@ class GemmTruth {
   Status AddBias();
 
   // Adds what y [M, rows], of output channels from n0 on, is worth.
-  Status Compare(WeightRounding rounding, uint64_t n0, std::span<const float> y,
-                 GemmFigures& figures);
+  Status Compare(WeightRounding rounding, uint64_t n0, std::span<const float> y, GemmSums& figures);
 
  private:
   GemmTruth(const PackedModule& packed, const SecondDecoder& source)

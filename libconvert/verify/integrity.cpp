@@ -61,12 +61,13 @@ size_t CheckTensors(const PackedFolder& folder, const std::string& file,
     const Result<std::string> hash = HashTensorRecord(folder, *owned.tensor);
     if (!hash.ok()) {
       problems.push_back(
-          {owned.owner, fmt::format("cannot be read: {}", hash.status().ToString())});
+          {"", owned.owner, fmt::format("cannot be read: {}", hash.status().ToString())});
       ++damaged;
     } else if (*hash != owned.tensor->xxh3_128) {
-      problems.push_back({owned.owner, fmt::format("its bytes in {} are not what was written (xxh3 "
-                                                   "found {}, expected {})",
-                                                   file, *hash, owned.tensor->xxh3_128)});
+      problems.push_back({"", owned.owner,
+                          fmt::format("its bytes in {} are not what was written (xxh3 "
+                                      "found {}, expected {})",
+                                      file, *hash, owned.tensor->xxh3_128)});
       ++damaged;
     }
   }
@@ -82,20 +83,22 @@ void LocateDamage(const PackedFolder& folder, const std::string& file,
   std::vector<std::string> owners;
   owners.reserve(tensors.size());
   for (const OwnedTensor& owned : tensors) owners.push_back(owned.owner);
-  problems.push_back({file, tensors.empty()
-                                ? std::string("its bytes are not what was written")
-                                : fmt::format("its header is not what was written; it holds {}",
-                                              fmt::join(owners, ", "))});
+  problems.push_back({"", file,
+                      tensors.empty()
+                          ? std::string("its bytes are not what was written")
+                          : fmt::format("its header is not what was written; it holds {}",
+                                        fmt::join(owners, ", "))});
 }
 
 Status CheckFileBytes(const PackedFolder& folder, const std::string& name, const FileRecord& record,
                       Progress& progress, std::vector<Problem>& problems) {
   const File* file = folder.FindFile(name);
   if (file == nullptr) {
-    problems.push_back({name, "the file is missing"});
+    problems.push_back({"", name, "the file is missing"});
   } else if (file->size() != record.bytes) {
-    problems.push_back({name, fmt::format("its size is wrong (found {} bytes, expected {})",
-                                          file->size(), record.bytes)});
+    problems.push_back({"", name,
+                        fmt::format("its size is wrong (found {} bytes, expected {})", file->size(),
+                                    record.bytes)});
     LocateDamage(folder, name, problems);
   } else {
     const Result<FileRecord> hashed = HashFile(*file, progress);
@@ -204,7 +207,7 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned
   });
   if (!status.ok()) return status;
 
-  LevelResult result{.state = LevelState::kPassed, .reason = "", .problems = {}};
+  LevelResult result{.state = LevelState::kPassed};
   for (size_t i = 0; i < names.size(); ++i) {
     for (Problem& problem : problems[i]) {
       result.Fail(std::move(problem.where), std::move(problem.message));

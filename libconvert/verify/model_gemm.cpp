@@ -182,8 +182,8 @@ std::string NameOfActivations(const PackedModule& packed) {
 
 }  // namespace
 
-Result<GemmFigures> MultiplyByModel(const PackedModule& packed, const SecondDecoder& source,
-                                    Progress& progress) {
+Result<GemmSums> MultiplyByModel(const PackedModule& packed, const SecondDecoder& source,
+                                 Progress& progress) {
   const PackRequest& request = packed.request();
   const std::optional<WeightRounding> rounding = WeightRoundingOf(packed.layout(), request);
   if (!rounding || !IsModelledForm(request)) {
@@ -198,7 +198,7 @@ Result<GemmFigures> MultiplyByModel(const PackedModule& packed, const SecondDeco
   if (status.ok()) status = Multiply(packed, *truth, y);
   if (!status.ok()) return status;
 
-  GemmFigures figures;
+  GemmSums figures;
   figures.implementation = fmt::format("model of {}", packed.layout().id);
   figures.activations = NameOfActivations(packed);
   const uint64_t step =

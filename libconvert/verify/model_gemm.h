@@ -18,8 +18,8 @@ namespace prepack {
 //
 // kUnsupported when there is no model for such a module; kMalformed when the module, or the source
 // by the second path, cannot be right.
-Result<GemmFigures> MultiplyByModel(const PackedModule& packed, const SecondDecoder& source,
-                                    Progress& progress);
+Result<GemmSums> MultiplyByModel(const PackedModule& packed, const SecondDecoder& source,
+                                 Progress& progress);
 
 }  // namespace prepack
 

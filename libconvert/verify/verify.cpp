@@ -1,6 +1,6 @@
 #include "verify/verify.h"
 
-#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <utility>
@@ -33,16 +33,7 @@ std::map<std::string, ModuleVerification> EmptyFigures(const Manifest& manifest)
 }
 
 LevelResult NotRun(std::string reason) {
-  return {.state = LevelState::kNotRun, .reason = std::move(reason), .problems = {}};
-}
-
-// The lowest bar of the modules.
-double LowestBar(const VerifyOptions& options, const Manifest& manifest) {
-  double lowest = kMinEndToEndSqnrDb;
-  for (const auto& [name, record] : manifest.modules) {
-    lowest = std::min(lowest, DefaultEndToEndBar(record.scheme.activations));
-  }
-  return options.min_end_to_end_sqnr_db.value_or(lowest);
+  return {.state = LevelState::kNotRun, .reason = std::move(reason)};
 }
 
 // The GEMM level, or why it cannot run here.
@@ -60,10 +51,12 @@ Result<LevelResult> RunGemmLevel(const VerifyOptions& options, const PackedFolde
       SecondDecoder::Make(source, folder.manifest().source_format);
   if (!decoder.ok()) return NotRun(decoder.status().ToString());
   engine_name = engine ? engine->name() : "reference";
-  Result<LevelResult> result =
-      CheckGemm(folder, *decoder, engine.get(),
-                {.kernel_db = kMinKernelSqnrDb, .end_to_end_db = options.min_end_to_end_sqnr_db},
-                isa, ThreadCount(options.jobs), progress, figures);
+  Result<LevelResult> result = CheckGemm(
+      folder, *decoder, engine.get(),
+      {.kernel_db = kMinKernelSqnrDb,
+       .end_to_end_db = options.min_sqnr.empty() ? std::nullopt
+                                                 : std::optional(options.min_sqnr.back().decibel)},
+      isa, ThreadCount(options.jobs), progress, figures);
   // An engine that gives up half-way is no fault of the folder.
   if (!result.ok() && result.status().kind() == ErrorKind::kUnavailable) {
     return NotRun(result.status().ToString());
@@ -82,31 +75,33 @@ Status RunSourceLevels(const VerifyOptions& options, const PackedFolder& folder,
   Result<LevelResult> exactness =
       CheckExactness(folder, *source, *model, isa, ThreadCount(options.jobs), progress, figures);
   if (!exactness.ok()) return exactness.status();
-  report.exactness = *std::move(exactness);
+  report.level(Level::kExactness) = *std::move(exactness);
   for (const auto& [name, figure] : figures) {
     if (figure.exact.has_value()) continue;
-    report.gemm = NotRun("the source does not hold the modules of this folder");
+    report.level(Level::kGemm) = NotRun("the source does not hold the modules of this folder");
     return {};
   }
   Result<LevelResult> gemm =
       RunGemmLevel(options, folder, *source, isa, progress, figures, report.engine);
   if (!gemm.ok()) return gemm.status();
-  report.gemm = *std::move(gemm);
+  report.level(Level::kGemm) = *std::move(gemm);
   return {};
 }
 
 }  // namespace
 
-double DefaultEndToEndBar(const ActivationScheme& activations) {
-  switch (activations.type) {
-    case ActivationType::kNone:
-      return kMinEndToEndSqnrDb;
-    case ActivationType::kInt:
-      return kMinEndToEndInt8SqnrDb;
-    case ActivationType::kFloat:
-      return kMinEndToEndFp8SqnrDb;
-  }
-  return kMinEndToEndSqnrDb;
+Result<SqnrBar> ParseSqnrBar(std::string_view text) {
+  const size_t equals = text.rfind('=');
+  const std::string number(equals == std::string_view::npos ? text : text.substr(equals + 1));
+  SqnrBar bar;
+  if (equals != std::string_view::npos) bar.pattern = text.substr(0, equals);
+  char* end = nullptr;
+  bar.decibel = std::strtod(number.c_str(), &end);
+  const bool whole = !number.empty() && end == number.c_str() + number.size();
+  // Not !(…): with NaN no figure would be too low.
+  if (whole && bar.decibel >= 0 && bar.decibel <= 200) return bar;
+  return Usage("--min-sqnr", "not a number of dB from 0 to 200, or PATTERN=DB")
+      .Found(std::string(text));
 }
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
@@ -118,29 +113,31 @@ Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   VerifyReport report;
   report.folder = options.folder.string();
   report.target = folder->manifest().target;
-  report.min_kernel_sqnr_db = kMinKernelSqnrDb;
-  report.min_end_to_end_sqnr_db = LowestBar(options, folder->manifest());
-  report.exactness = NotRun(kNoSource);
-  report.gemm = NotRun(kNoSource);
+  report.level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");
+  report.level(Level::kQuality).asked = false;
+  report.level(Level::kExactness) = NotRun(kNoSource);
+  report.level(Level::kGemm) = NotRun(kNoSource);
   std::map<std::string, ModuleVerification> figures = EmptyFigures(folder->manifest());
 
   Result<LevelResult> integrity =
       CheckIntegrity(*folder, *isa, ThreadCount(options.jobs), progress);
   if (!integrity.ok()) return integrity.status();
-  report.integrity = *std::move(integrity);
+  report.level(Level::kIntegrity) = *std::move(integrity);
   if (options.source) {
     report.source = options.source->string();
     Status status = RunSourceLevels(options, *folder, *isa, progress, report, figures);
     // A folder that is damaged so badly that it cannot be unpacked has failed already.
     const bool of_the_folder = !status.ok() && (status.kind() == ErrorKind::kMalformed ||
                                                 status.kind() == ErrorKind::kUnsupported);
-    if (!status.ok() && (report.integrity.state != LevelState::kFailed || !of_the_folder)) {
+    if (!status.ok() &&
+        (report.level(Level::kIntegrity).state != LevelState::kFailed || !of_the_folder)) {
       return status;
     }
     if (!status.ok()) {
       const std::string reason = "the folder is damaged: " + status.ToString();
-      if (report.exactness.reason == kNoSource) report.exactness = NotRun(reason);
-      report.gemm = NotRun(reason);
+      if (report.level(Level::kExactness).reason == kNoSource)
+        report.level(Level::kExactness) = NotRun(reason);
+      report.level(Level::kGemm) = NotRun(reason);
     }
   }
   for (auto& [name, figure] : figures) report.modules.push_back(std::move(figure));

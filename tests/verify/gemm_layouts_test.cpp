@@ -35,9 +35,9 @@ VerifyReport VerifyAll(const std::filesystem::path& output, const std::filesyste
 
 // What is left of a product that differs from the truth by the rounding of its output alone.
 double RoundingOf(const ModuleVerification& module, const PackedExample& example) {
-  if (module.gemm_activations == "bf16" && module.layout == "vllm-cpu/fp8-vnni")
+  if (module.gemm->activations == "bf16" && module.layout == "vllm-cpu/fp8-vnni")
     return 52;  // twice
-  if (module.gemm_activations == "bf16" || example.activations == DType::kBF16) return 55;
+  if (module.gemm->activations == "bf16" || example.activations == DType::kBF16) return 55;
   return example.activations == DType::kF16 ? 73 : 140;
 }
 
@@ -47,16 +47,18 @@ void CheckPasses(const std::filesystem::path& source, const PackedExample& examp
   TempFolder temp;
   CHECK(Pack(source, example, temp / "out").layouts == layouts);
   const VerifyReport report = VerifyAll(temp / "out", source);
-  for (const LevelResult* level : {&report.integrity, &report.exactness, &report.gemm}) {
-    for (const Problem& problem : level->problems)
+  for (const LevelResult& level : report.levels) {
+    for (const Problem& problem : level.problems)
       FAIL_CHECK(problem.where << ": " << problem.message);
   }
   CHECK(report.Verdict() == LevelState::kPassed);
   for (const ModuleVerification& module : report.modules) {
     INFO(module.module);
-    CHECK(module.gemm_implementation == "model of " + module.layout);
-    CHECK(module.kernel_sqnr_db.value_or(0) >= RoundingOf(module, example));
-    CHECK(module.end_to_end_sqnr_db.value_or(0) >= report.min_end_to_end_sqnr_db);
+    REQUIRE(module.gemm);
+    CHECK(module.gemm->implementation == "model of " + module.layout);
+    const InputFigures& gaussian = module.gemm->inputs.front();
+    CHECK(gaussian.kernel.sqnr_db >= RoundingOf(module, example));
+    CHECK(gaussian.end_to_end.sqnr_db >= gaussian.end_to_end_bar_db.value_or(1000));
   }
 }
 
@@ -320,10 +322,11 @@ TEST_CASE("a module of zeros proves nothing") {
   checkpoint.Write(temp / "source");
   Pack(temp / "source", {.target = "zentorch"}, temp / "out");
   const VerifyReport report = VerifyAll(temp / "out", temp / "source");
-  CHECK(report.exactness.state == LevelState::kPassed);
-  CHECK(report.gemm.state == LevelState::kNotRun);
-  REQUIRE(report.gemm.problems.size() == 2);
-  CHECK(report.gemm.problems[0].message.starts_with("the kernel SQNR proves nothing"));
+  CHECK(report.level(Level::kExactness).state == LevelState::kPassed);
+  CHECK(report.level(Level::kGemm).state == LevelState::kNotRun);
+  REQUIRE(report.level(Level::kGemm).problems.size() == 2);
+  CHECK(
+      report.level(Level::kGemm).problems[0].message.starts_with("the kernel SQNR proves nothing"));
 }
 
 TEST_CASE("the bar end to end follows the activations, unless one is given") {
@@ -336,15 +339,16 @@ TEST_CASE("the bar end to end follows the activations, unless one is given") {
   Progress progress;
   const VerifyReport report = Value(Verify(options, progress));
   CHECK(report.Verdict() == LevelState::kPassed);
-  CHECK(report.min_end_to_end_sqnr_db == 35);
+  CHECK(report.modules[0].gemm->inputs[0].end_to_end_bar_db == 35);
   CHECK(report.engine == "reference");  // no real kernel is asked for such modules
-  options.min_end_to_end_sqnr_db = 43;
+  options.min_sqnr = {{.pattern = "", .decibel = 43}};
   const VerifyReport strict = Value(Verify(options, progress));
-  CHECK(strict.gemm.state == LevelState::kFailed);
-  CHECK(strict.min_end_to_end_sqnr_db == 43);
-  REQUIRE_FALSE(strict.gemm.problems.empty());
-  CHECK(strict.gemm.problems[0].message.find("expected at least 43.0 dB") != std::string::npos);
-  CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 25);
+  CHECK(strict.level(Level::kGemm).state == LevelState::kFailed);
+  CHECK(strict.modules[0].gemm->inputs[0].end_to_end_bar_db == 43);
+  REQUIRE_FALSE(strict.level(Level::kGemm).problems.empty());
+  CHECK(strict.level(Level::kGemm).problems[0].message.find("expected at least 43.0 dB") !=
+        std::string::npos);
+  CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 28);
   CHECK(DefaultEndToEndBar({}) == 40);
 }
 

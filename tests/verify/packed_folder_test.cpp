@@ -118,9 +118,9 @@ TEST_CASE("a manifest of another layout version is noticed, and nothing is said 
   const VerifyReport report =
       VerifyEdited([](Manifest& m) { m.layouts.at("vllm-cpu/wna16").version = 2; });
   CHECK(report.Verdict() == LevelState::kFailed);
-  CHECK(report.integrity.state == LevelState::kFailed);
-  CHECK(report.exactness.state == LevelState::kNotRun);
-  CHECK(report.gemm.state == LevelState::kNotRun);
+  CHECK(report.level(Level::kIntegrity).state == LevelState::kFailed);
+  CHECK(report.level(Level::kExactness).state == LevelState::kNotRun);
+  CHECK(report.level(Level::kGemm).state == LevelState::kNotRun);
 }
 
 }  // namespace

@@ -7,9 +7,10 @@ namespace {
 
 VerifyReport ReportOf(LevelState integrity, LevelState exactness, LevelState gemm) {
   VerifyReport report;
-  report.integrity.state = integrity;
-  report.exactness.state = exactness;
-  report.gemm.state = gemm;
+  report.level(Level::kIntegrity).state = integrity;
+  report.level(Level::kExactness).state = exactness;
+  report.level(Level::kGemm).state = gemm;
+  report.level(Level::kQuality).asked = false;
   return report;
 }
 
@@ -20,11 +21,11 @@ TEST_CASE("a verdict is passed only when every level ran and passed") {
   CHECK(ReportOf(kPassed, kNotRun, kNotRun).Verdict() == kNotRun);
   CHECK(ReportOf(kNotRun, kPassed, kFailed).Verdict() == kFailed);
   CHECK(ReportOf(kFailed, kNotRun, kNotRun).Verdict() == kFailed);
-  CHECK(VerifyReport().Verdict() == kNotRun);  // nothing was looked at
+  CHECK(VerifyReport{}.Verdict() == kNotRun);  // nothing was looked at
 }
 
 TEST_CASE("a problem fails its level") {
-  LevelResult level{.state = LevelState::kPassed, .reason = "", .problems = {}};
+  LevelResult level{.state = LevelState::kPassed};
   level.Fail("module a", "wrong");
   CHECK(level.state == LevelState::kFailed);
   CHECK(level.problems.size() == 1);

@@ -15,16 +15,20 @@ struct VerifyCommand {
   std::string folder;
   std::string source;
   std::string engine = "onednn";
-  std::optional<double> min_sqnr;
+  std::vector<std::string> min_sqnr;
   unsigned jobs = 0;
 };
 
-VerifyOptions ToOptions(const VerifyCommand& command) {
+Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   VerifyOptions options;
   options.folder = command.folder;
   if (!command.source.empty()) options.source = command.source;
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
-  options.min_end_to_end_sqnr_db = command.min_sqnr;
+  for (const std::string& text : command.min_sqnr) {
+    Result<SqnrBar> bar = ParseSqnrBar(text);
+    if (!bar.ok()) return bar.status();
+    options.min_sqnr.push_back(*std::move(bar));
+  }
   options.jobs = command.jobs;
   return options;
 }
@@ -56,22 +60,14 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
       ->add_option("--min-sqnr", options->min_sqnr,
                    "Bar of the end-to-end signal-to-quantization-noise ratio, in dB (default: 40, "
                    "with 8-bit integer activations 35, with FP8 activations 25)")
-      ->check(CLI::Validator(
-          [](const std::string& text) {
-            // CLI::Range lets "nan" through, with which no figure is too low.
-            double value = 0;
-            const bool number = CLI::detail::lexical_cast(text, value);
-            return number && value >= 0 && value <= 200
-                       ? std::string()
-                       : text + " is not a number of dB from 0 to 200";
-          },
-          "", "0 - 200"))
       ->type_name("DB");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
-  command->callback(
-      [options, &exit_code] { exit_code = VerifyAndPrint(ToOptions(*options), options->common); });
+  command->callback([options, &exit_code] {
+    const Result<VerifyOptions> verify = ToOptions(*options);
+    exit_code = verify.ok() ? VerifyAndPrint(*verify, options->common) : Fail(verify.status());
+  });
 }
 
 }  // namespace prepack::cli

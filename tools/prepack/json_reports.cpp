@@ -234,22 +234,30 @@ Json VerifyJson(const VerifyReport& report) {
   json["target"] = report.target;
   json["engine"] = report.engine.empty() ? Json(nullptr) : Json(report.engine);
   json["verdict"] = LevelStateName(report.Verdict());
-  json["min_kernel_sqnr_db"] = report.min_kernel_sqnr_db;
-  json["min_end_to_end_sqnr_db"] = report.min_end_to_end_sqnr_db;
-  json["levels"] = {{"integrity", LevelJson(report.integrity)},
-                    {"exactness", LevelJson(report.exactness)},
-                    {"gemm", LevelJson(report.gemm)}};
+  Json& levels = json["levels"] = Json::object();
+  for (const Level level : kLevels) levels[LevelName(level)] = LevelJson(report.level(level));
   Json& modules = json["modules"] = Json::array();
   for (const ModuleVerification& module : report.modules) {
+    Json gemm = nullptr;
+    if (module.gemm) {
+      gemm = {{"implementation", module.gemm->implementation},
+              {"activations", module.gemm->activations},
+              {"inputs", Json::array()}};
+      for (const InputFigures& input : module.gemm->inputs) {
+        gemm["inputs"].push_back({{"input", input.input},
+                                  {"rows", input.rows},
+                                  {"kernel_sqnr_db", Number(input.kernel.sqnr_db)},
+                                  {"end_to_end_sqnr_db", Number(input.end_to_end.sqnr_db)},
+                                  {"kernel_bar_db", input.kernel_bar_db},
+                                  {"end_to_end_bar_db", Number(input.end_to_end_bar_db)}});
+      }
+    }
     modules.push_back({{"module", module.module},
                        {"layout", module.layout},
                        {"shape", {module.n, module.k}},
                        {"exact", module.exact ? Json(*module.exact) : Json(nullptr)},
                        {"max_scale_difference", Number(module.max_scale_difference)},
-                       {"kernel_sqnr_db", Number(module.kernel_sqnr_db)},
-                       {"end_to_end_sqnr_db", Number(module.end_to_end_sqnr_db)},
-                       {"gemm_implementation", module.gemm_implementation},
-                       {"gemm_activations", module.gemm_activations}});
+                       {"gemm", std::move(gemm)}});
   }
   return json;
 }

@@ -38,17 +38,34 @@ std::string ModulesText(const VerifyReport& report) {
     table.AddRow(
         {Printable(module.module), Printable(module.layout), ExactText(module),
          module.max_scale_difference ? fmt::format("{:.1e}", *module.max_scale_difference) : "-",
-         DecibelText(module.kernel_sqnr_db), DecibelText(module.end_to_end_sqnr_db),
-         module.gemm_implementation.empty()
-             ? "-"
-             : fmt::format("{}, x {}", module.gemm_implementation, module.gemm_activations)});
+         module.gemm ? DecibelText(module.gemm->inputs.front().kernel.sqnr_db) : "-",
+         module.gemm ? DecibelText(module.gemm->inputs.front().end_to_end.sqnr_db) : "-",
+         module.gemm
+             ? fmt::format("{}, x {}", module.gemm->implementation, module.gemm->activations)
+             : "-"});
   }
   return table.Render();
 }
 
-std::string LevelText(std::string_view name, std::string_view what, const LevelResult& level) {
-  std::string text = fmt::format("{:<10} {:<8} {}\n", name, LevelStateName(level.state),
-                                 level.state == LevelState::kNotRun ? level.reason : what);
+// What has been looked at.
+std::string_view Summary(Level level) {
+  switch (level) {
+    case Level::kIntegrity:
+      return "sizes, hashes, headers and packing fingerprints";
+    case Level::kExactness:
+      return "codes, zero points, scales and all other tensors as in the source";
+    case Level::kGemm:
+      return "products of the packed weights";
+    case Level::kQuality:
+      return "against the unquantized model";
+  }
+  return "";
+}
+
+std::string LevelText(Level which, const LevelResult& level) {
+  std::string text =
+      fmt::format("{:<10} {:<8} {}\n", LevelName(which), LevelStateName(level.state),
+                  level.state == LevelState::kNotRun ? level.reason : Summary(which));
   for (size_t i = 0; i < std::min(level.problems.size(), kMaxProblems); ++i) {
     text += fmt::format("  {}: {}\n", Printable(level.problems[i].where),
                         Printable(level.problems[i].message, 1000));
@@ -62,16 +79,9 @@ std::string LevelText(std::string_view name, std::string_view what, const LevelR
 
 std::string VerifyText(const VerifyReport& report) {
   std::string text = ModulesText(report) + "\n";
-  text +=
-      LevelText("integrity", "sizes, hashes, headers and packing fingerprints", report.integrity);
-  text +=
-      LevelText("exactness", "codes, zero points, scales and all other tensors as in the source",
-                report.exactness);
-  text += LevelText(
-      "GEMM",
-      fmt::format("{}: kernel at least {:.0f} dB, end to end at least {:.0f} dB", report.engine,
-                  report.min_kernel_sqnr_db, report.min_end_to_end_sqnr_db),
-      report.gemm);
+  for (const Level level : kLevels) {
+    if (report.level(level).asked) text += LevelText(level, report.level(level));
+  }
   return text;
 }
 

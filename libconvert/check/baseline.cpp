@@ -10,6 +10,7 @@
 #include "canonical/dequantize.h"
 #include "check/config_shapes.h"
 #include "check/finding_list.h"
+#include "check/model_layout.h"
 #include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
 
@@ -36,25 +37,25 @@ std::optional<double> BaselineSums::SqnrDb() const {
   return 10 * std::log10(signal / noise);
 }
 
-const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const QuantizedLinear& linear,
+const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const BaselineModule& module,
                                        std::vector<Finding>& findings) {
-  const StoredTensor* weight = baseline.Find(linear.module() + ".weight");
+  const StoredTensor* weight = baseline.Find(std::string(module.name) + ".weight");
   if (weight == nullptr || !IsReadableFloat(weight->dtype)) {
     findings.push_back(MakeFinding(
-        "baseline-missing", linear.module(),
+        "baseline-missing", module.name,
         weight == nullptr ? "the baseline has no weight of this module"
                           : fmt::format("the baseline stores this weight as {}, not as BF16, F16 "
                                         "or F32",
                                         DTypeName(weight->dtype))));
     return nullptr;
   }
-  const bool fits = weight->shape.size() == 2 && weight->shape[0] == linear.n() &&
-                    weight->shape[1] <= linear.k() &&
-                    linear.k() - weight->shape[1] <= kMaxPadding && weight->shape[1] != 0;
+  const bool fits = weight->shape.size() == 2 && weight->shape[0] == module.n &&
+                    weight->shape[1] <= module.k && module.k - weight->shape[1] <= kMaxPadding &&
+                    weight->shape[1] != 0;
   if (fits) return weight;
-  findings.push_back(MakeFinding("baseline-shape", linear.module(),
-                                 fmt::format("[{}, {}], but {} in the baseline", linear.n(),
-                                             linear.k(), ShowShape(weight->shape))));
+  findings.push_back(MakeFinding("baseline-shape", module.name,
+                                 fmt::format("[{}, {}], but {} in the baseline", module.n, module.k,
+                                             ShowShape(weight->shape))));
   return nullptr;
 }
 
@@ -79,6 +80,10 @@ Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& base
     }
   }
   return {};
+}
+
+std::string PeersOf(std::string_view module, const Scheme& scheme) {
+  return RoleOf(module) + " " + DescribeScheme(scheme);
 }
 
 void MarkOutliers(std::vector<PeerFigure>& figures) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "canonical/quantized_linear.h"
@@ -44,15 +45,25 @@ struct BaselineSums {
   std::optional<double> SqnrDb() const;
 };
 
+// A module that is looked for in the baseline.
+struct BaselineModule {
+  std::string_view name;
+  uint64_t n = 0;
+  uint64_t k = 0;
+};
+
 // The float weight [N, K] of a module in the baseline. nullptr, with a finding, when there is none
 // that can be compared. K of the module may be larger by padding; then the common part counts.
-const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const QuantizedLinear& linear,
+const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const BaselineModule& module,
                                        std::vector<Finding>& findings);
 
 // Adds channels [n0, n0 + rows) to `sums`. Errors are those of the readers.
 Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& baseline,
                            const StoredTensor& weight, uint64_t n0, uint64_t rows,
                            BaselineSums& sums);
+
+// What modules have in common that are peers: their role and their scheme.
+std::string PeersOf(std::string_view module, const Scheme& scheme);
 
 // One module's figure, for finding outliers.
 struct PeerFigure {

@@ -76,7 +76,11 @@ class DataCheck {
     weights_.resize(model_.modules.size(), nullptr);
     if (baseline_ == nullptr) return;
     for (size_t i = 0; i < weights_.size(); ++i) {
-      weights_[i] = FindBaselineWeight(*baseline_, *model_.modules[i], report_.modules[i].findings);
+      weights_[i] = FindBaselineWeight(*baseline_,
+                                       {.name = model_.modules[i]->module(),
+                                        .n = model_.modules[i]->n(),
+                                        .k = model_.modules[i]->k()},
+                                       report_.modules[i].findings);
     }
   }
 
@@ -137,7 +141,7 @@ class DataCheck {
     std::vector<ModuleCheck*> checks;
     for (ModuleCheck& check : report_.modules) {
       if (!check.sqnr_db) continue;
-      figures.push_back({.peers = RoleOf(check.module) + " " + DescribeScheme(check.scheme),
+      figures.push_back({.peers = PeersOf(check.module, check.scheme),
                          .sqnr_db = *check.sqnr_db,
                          .outlier_below_db = {}});
       checks.push_back(&check);

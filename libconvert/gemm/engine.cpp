@@ -19,26 +19,13 @@ Status CheckSize(std::string_view operand, size_t found, std::optional<uint64_t>
 
 }  // namespace
 
-Status CheckProblem(const W4A16Problem& problem, std::span<const float> y) {
+Status CheckProblem(const FloatProblem& problem, std::span<const float> y) {
   if (problem.m == 0 || problem.n == 0 || problem.k == 0) {
     return Usage("GEMM", "M, N and K must not be zero")
         .Found(fmt::format("{} x {} x {}", problem.m, problem.n, problem.k));
   }
-  if (problem.group_size == 0 || problem.k % 2 != 0 || problem.k % problem.group_size != 0) {
-    return Usage("GEMM", "K must be even, and the group size must divide it")
-        .Found(fmt::format("group size {}, K = {}", problem.group_size, problem.k));
-  }
-  const uint64_t groups = problem.k / problem.group_size;
   Status status = CheckSize("x", problem.x.size(), CheckedMul(problem.m, problem.k));
-  if (status.ok()) {
-    status = CheckSize("codes", problem.codes.size(), CheckedMul(problem.n, problem.k / 2));
-  }
-  if (status.ok()) {
-    status = CheckSize("scales", problem.scales.size(), CheckedMul(problem.n, groups));
-  }
-  if (status.ok() && !problem.zero_points.empty()) {
-    status = CheckSize("zero points", problem.zero_points.size(), problem.scales.size());
-  }
+  if (status.ok()) status = CheckSize("w", problem.w.size(), CheckedMul(problem.n, problem.k));
   if (status.ok()) status = CheckSize("y", y.size(), CheckedMul(problem.m, problem.n));
   return status;
 }

@@ -18,8 +18,6 @@ namespace {
 
 using dnnl::memory;
 
-constexpr int kPerTensor = 0;
-constexpr int kPerOutputChannel = 2;
 constexpr std::string_view kOtherForms =
     "--onednn-form blocked and --onednn-form plain write a form without asking oneDNN";
 
@@ -37,41 +35,43 @@ memory::data_type ResultType(const PackRequest& request) {
 }
 
 OneDnnFields Ask(const dnnl::engine& engine, const PackRequest& request, bool zero_points) {
-  dnnl::primitive_attr attributes;
-  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  attributes.set_scales_mask(DNNL_ARG_WEIGHTS, kPerOutputChannel);
-  if (!request.scheme.activations.dynamic) attributes.set_scales_mask(DNNL_ARG_SRC, kPerTensor);
-  if (zero_points) attributes.set_zero_points_mask(DNNL_ARG_SRC, kPerTensor);
-  const auto m = static_cast<memory::dim>(kOneDnnProbeRows);
-  const auto n = static_cast<memory::dim>(request.n);
-  const auto k = static_cast<memory::dim>(request.k);
-  const dnnl::matmul::primitive_desc primitive(
-      engine, memory::desc({m, k}, memory::data_type::s8, memory::format_tag::ab),
-      memory::desc({k, n}, memory::data_type::s8, memory::format_tag::any),
-      memory::desc({m, n}, ResultType(request), memory::format_tag::ab), attributes);
+  const dnnl::matmul::primitive_desc primitive = DescribeW8A8(engine, request,
+                                                              {.m = kOneDnnProbeRows,
+                                                               .weights = AnyW8A8Weights(request),
+                                                               .result = ResultType(request),
+                                                               .zero_points = zero_points});
   OneDnnFields fields = FieldsOf(primitive.weights_desc());
   fields.implementation = primitive.impl_info_str();
   return fields;
 }
 
-OneDnnOrigin OriginOf(const OneDnnFields& fields) {
+OneDnnOrigin OriginOf(const std::string& implementation) {
   const dnnl_version_t& version = *dnnl_version();
   return {.version = fmt::format("{}.{}.{}", version.major, version.minor, version.patch),
           .hash = version.hash,
           .isa = fmt::format("{:#x}", static_cast<unsigned>(dnnl_get_effective_cpu_isa())),
-          .implementation = fields.implementation};
+          .implementation = implementation};
 }
+
+}  // namespace
+
+Result<BlockedDesc> WantedW8A8Weights(const dnnl::engine& engine, const PackRequest& request,
+                                      std::string& implementation) {
+  const bool zero_points = HasStaticZeroPoint(request);
+  const OneDnnFields fields = Ask(engine, request, zero_points);
+  implementation = fields.implementation;
+  if (!zero_points) return WeightsDescOf(fields, request.k, request.n);
+  return WeightsDescOf(fields, Ask(engine, request, false), request.k, request.n);
+}
+
+namespace {
 
 Result<OneDnnAnswer> AskOrThrow(const PackRequest& request) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-  const ActivationScheme& activations = request.scheme.activations;
-  const bool zero_points = !activations.dynamic && !activations.symmetric;
-  const OneDnnFields fields = Ask(engine, request, zero_points);
-  const Result<BlockedDesc> desc =
-      zero_points ? WeightsDescOf(fields, Ask(engine, request, false), request.k, request.n)
-                  : WeightsDescOf(fields, request.k, request.n);
+  std::string implementation;
+  const Result<BlockedDesc> desc = WantedW8A8Weights(engine, request, implementation);
   if (!desc.ok()) return desc.status();
-  return OneDnnAnswer{.weights_desc = *desc, .origin = OriginOf(fields)};
+  return OneDnnAnswer{.weights_desc = *desc, .origin = OriginOf(implementation)};
 }
 
 }  // namespace

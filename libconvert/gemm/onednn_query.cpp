@@ -1,11 +1,19 @@
 #include "gemm/onednn_query.h"
 
 namespace prepack {
+namespace {
 
-OneDnnFields FieldsOf(const dnnl::memory::desc& desc) {
+using dnnl::memory;
+
+constexpr int kPerTensor = 0;
+constexpr int kPerOutputChannel = 2;
+
+}  // namespace
+
+OneDnnFields FieldsOf(const memory::desc& desc) {
   OneDnnFields fields;
-  fields.blocked = desc.get_format_kind() == dnnl::memory::format_kind::blocked;
-  fields.s8 = desc.get_data_type() == dnnl::memory::data_type::s8;
+  fields.blocked = desc.get_format_kind() == memory::format_kind::blocked;
+  fields.s8 = desc.get_data_type() == memory::data_type::s8;
   fields.dims = desc.get_dims();
   fields.bytes = desc.get_size();
   if (!fields.blocked) return fields;  // has none of the others
@@ -15,6 +23,28 @@ OneDnnFields FieldsOf(const dnnl::memory::desc& desc) {
   fields.inner_sizes = desc.get_inner_blks();
   fields.inner_dims = desc.get_inner_idxs();
   return fields;
+}
+
+dnnl::matmul::primitive_desc DescribeW8A8(const dnnl::engine& engine, const PackRequest& request,
+                                          const W8A8Form& form) {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_scales_mask(DNNL_ARG_WEIGHTS, kPerOutputChannel);
+  if (!request.scheme.activations.dynamic) attributes.set_scales_mask(DNNL_ARG_SRC, kPerTensor);
+  if (form.zero_points) attributes.set_zero_points_mask(DNNL_ARG_SRC, kPerTensor);
+  return {
+      engine,
+      memory::desc({Dim(form.m), Dim(request.k)}, memory::data_type::s8, memory::format_tag::ab),
+      form.weights,
+      memory::desc({Dim(form.m), Dim(request.n)}, form.result, memory::format_tag::ab), attributes};
+}
+
+memory::desc AnyW8A8Weights(const PackRequest& request) {
+  return {{Dim(request.k), Dim(request.n)}, memory::data_type::s8, memory::format_tag::any};
+}
+
+bool HasStaticZeroPoint(const PackRequest& request) {
+  return !request.scheme.activations.dynamic && !request.scheme.activations.symmetric;
 }
 
 }  // namespace prepack

@@ -3,14 +3,47 @@
 
 // Part of the module with oneDNN: see onednn_module.h.
 
+#include <cstdint>
 #include <dnnl.hpp>
+#include <string>
 
+#include "base/result.h"
 #include "gemm/onednn_fields.h"
+#include "layouts/blocked_desc.h"
+#include "layouts/layout.h"
 
 namespace prepack {
 
 // All that the public queries say of a descriptor.
 OneDnnFields FieldsOf(const dnnl::memory::desc& desc);
+
+constexpr dnnl::memory::dim Dim(uint64_t value) {
+  return static_cast<dnnl::memory::dim>(value);
+}
+
+// The int8 matmul that vLLM's handler describes for a module of onednn/w8a8 (vLLM 0.32.0,
+// csrc/cpu/dnnl_helper.cpp, W8A8MatMulPrimitiveHandler), for `m` rows of activations.
+// `zero_points`: the activations have one. Throws what oneDNN throws when there is no such
+// primitive.
+struct W8A8Form {
+  uint64_t m = 0;
+  dnnl::memory::desc weights;  // of format `any` to ask what it wants
+  dnnl::memory::data_type result = dnnl::memory::data_type::f32;
+  bool zero_points = false;
+};
+dnnl::matmul::primitive_desc DescribeW8A8(const dnnl::engine& engine, const PackRequest& request,
+                                          const W8A8Form& form);
+
+// Weights [K, N] in whatever form the primitive likes best.
+dnnl::memory::desc AnyW8A8Weights(const PackRequest& request);
+
+// The form that it likes best, asked as vLLM asks, and by which implementation; kUnsupported when a
+// BlockedDesc cannot say it. Throws what oneDNN throws.
+Result<BlockedDesc> WantedW8A8Weights(const dnnl::engine& engine, const PackRequest& request,
+                                      std::string& implementation);
+
+// Are the activations of the module quantized with a zero point that the primitive takes off?
+bool HasStaticZeroPoint(const PackRequest& request);
 
 }  // namespace prepack
 

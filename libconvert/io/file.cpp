@@ -136,7 +136,8 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   });
 }
 
-Status File::VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work) const {
+Status File::VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work,
+                     VisitThreads threads) const {
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
@@ -151,7 +152,7 @@ Status File::VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work) c
     if (error != 0) return SystemError(path_.string(), "cannot map it", error);
     mapping = mapping_->mapping.get();
   }
-  if (mapping->Visit(offset, work)) return {};
+  if (mapping->Visit(offset, work, threads)) return {};
   return Malformed(path_.string(), "the file lost bytes while it was read")
       .Hint("It was truncated or replaced, or the disk failed");
 }

@@ -20,14 +20,24 @@ struct VisitUnderWay {
 };
 thread_local VisitUnderWay visit_under_way;
 
+// The visit whose bytes any thread may read. Set before such threads begin and cleared after they
+// have ended, so that the handler never reads it while it changes.
+std::mutex shared_visit_mutex;
+VisitUnderWay shared_visit;
+std::atomic<bool> has_shared_visit = false;
+
 struct sigaction previous_action = {};
+
+bool Covers(const VisitUnderWay& visit, const std::byte* address) {
+  return visit.broken != nullptr && address >= visit.begin && address < visit.end;
+}
 
 // Async-signal-safe: it only compares addresses, maps memory and stores flags.
 void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
-  const VisitUnderWay visit = visit_under_way;
-  if (signal == SIGBUS && visit.broken != nullptr && address >= visit.begin &&
-      address < visit.end) {
+  VisitUnderWay visit = visit_under_way;
+  if (!Covers(visit, address) && has_shared_visit.load()) visit = shared_visit;
+  if (signal == SIGBUS && Covers(visit, address)) {
     const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const auto offset = static_cast<size_t>(address - visit.begin);
     void* page = visit.begin + offset / page_bytes * page_bytes;
@@ -67,7 +77,7 @@ Mapping::~Mapping() {
   munmap(begin_, bytes_);
 }
 
-bool Mapping::Visit(uint64_t offset, const ByteVisitor& work) const {
+bool Mapping::VisitByThisThread(uint64_t offset, const ByteVisitor& work) const {
   // Pages that were lost once read as zeros from then on: no second signal would tell.
   if (broken_.load()) return false;
   const VisitUnderWay outer = visit_under_way;
@@ -77,6 +87,16 @@ bool Mapping::Visit(uint64_t offset, const ByteVisitor& work) const {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   visit_under_way = outer;
   return !broken_.load();
+}
+
+bool Mapping::Visit(uint64_t offset, const ByteVisitor& work, VisitThreads threads) const {
+  if (threads == VisitThreads::kThisOne) return VisitByThisThread(offset, work);
+  const std::lock_guard lock(shared_visit_mutex);
+  shared_visit = {.begin = begin_, .end = begin_ + bytes_, .broken = &broken_};
+  has_shared_visit.store(true);
+  const bool whole = VisitByThisThread(offset, work);
+  has_shared_visit.store(false);
+  return whole;
 }
 
 }  // namespace prepack

@@ -21,6 +21,10 @@ namespace prepack {
 // to, and must be treated as untrusted: what was checked may differ when it is read again.
 using ByteVisitor = std::function<void(const std::byte* bytes)>;
 
+// Which threads may read the bytes until the work returns. Visits of kAny wait for each other: one
+// goes on at a time in the process.
+enum class VisitThreads : uint8_t { kThisOne, kAny };
+
 // `runs` runs of `run_bytes` bytes, `stride` apart, the first at `offset`.
 struct ByteRuns {
   uint64_t offset = 0;
@@ -41,9 +45,12 @@ class Mapping {
   // Calls `work` with the bytes from `offset` on, which lies inside the mapping; it may read up to
   // the end. False when the file has lost some of what was read: then nothing that came out of it
   // is to be used. Safe from any thread.
-  bool Visit(uint64_t offset, const ByteVisitor& work) const;
+  bool Visit(uint64_t offset, const ByteVisitor& work,
+             VisitThreads threads = VisitThreads::kThisOne) const;
 
  private:
+  bool VisitByThisThread(uint64_t offset, const ByteVisitor& work) const;
+
   Mapping(std::byte* begin, uint64_t bytes) : begin_(begin), bytes_(bytes) {}
 
   std::byte* begin_;

@@ -2,31 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include <algorithm>
 
 #include "base/float_convert.h"
-#include "base/random.h"
+#include "gemm/reference.h"
 
 namespace prepack {
 namespace {
-
-uint64_t SeedOf(std::string_view module) {
-  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets activations of its own
-  for (const char c : module) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return hash;
-}
-
-// Of a normal distribution.
-struct Distribution {
-  double mean = 0;
-  double deviation = 1;
-};
-
-// Values of 8 bits reach four deviations: as much as the checkpoint saw, and what is cut off is no
-// more than what is rounded.
-Distribution DistributionOf(const DecodedInput& input) {
-  return {.mean = (-0.5 - input.zero_point) * input.scale, .deviation = 127.5 / 4 * input.scale};
-}
 
 void AddRows(std::span<const double> bias, std::span<double> y) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
@@ -34,74 +16,31 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 
 }  // namespace
 
-Result<GemmTruth> GemmTruth::Make(const PackedModule& packed, const SecondDecoder& source,
-                                  DType dtype) {
-  GemmTruth truth(packed, source);
-  Status status = truth.ReadOrder();
-  if (status.ok()) status = truth.Draw(dtype);
-  if (!status.ok()) return status;
-  return truth;
-}
-
-Status GemmTruth::ReadOrder() {
-  const uint64_t k = packed_->request().k;
-  order_.resize(k);
-  for (uint64_t j = 0; j < k; ++j) order_[j] = j;
-  if (FindPart(packed_->parts(), PartRole::kInputOrder) == nullptr) return {};
-  std::vector<int32_t> stored(k);
-  Status status =
-      packed_->ReadPart(PartRole::kInputOrder, 0, std::as_writable_bytes(std::span(stored)));
-  if (!status.ok()) return status;
-  std::vector<bool> seen(k);
-  for (uint64_t j = 0; j < k; ++j) {
-    const bool inside = stored[j] >= 0 && static_cast<uint64_t>(stored[j]) < k;
-    if (!inside || seen[static_cast<uint64_t>(stored[j])]) {
-      return Malformed(fmt::format("module {}", packed_->name()),
-                       "the order of inputs does not name each input channel once")
-          .Found(fmt::format("{} at [{}]", stored[j], j));
+GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
+                     const GemmInputs& inputs, std::span<const double> activations, Isa isa)
+    : packed_(packed), source_(source), inputs_(inputs), isa_(isa) {
+  const uint64_t k = inputs.k();
+  const std::span<const uint64_t> order = inputs.order();
+  kernel_dense_.resize(inputs.dense_rows() * k);
+  for (uint64_t row = 0; row < inputs.dense_rows(); ++row) {
+    for (uint64_t j = 0; j < k; ++j) kernel_dense_[row * k + order[j]] = activations[row * k + j];
+  }
+  kernel_hot_.resize(inputs.hot().size());
+  for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
+    const std::span line = activations.subspan((inputs.dense_rows() + row) * k, k);
+    for (uint64_t j = 0; j < k; ++j) {
+      if (line[j] != 0) kernel_hot_[row].push_back({.k = order[j], .value = line[j]});
     }
-    order_[j] = static_cast<uint64_t>(stored[j]);
-    seen[order_[j]] = true;
-  }
-  return {};
-}
-
-Status GemmTruth::Draw(DType dtype) {
-  const uint64_t k = packed_->request().k;
-  Distribution distribution;
-  if (!packed_->request().scheme.activations.dynamic) {
-    const Result<DecodedInput> input = source_->ReadInput(packed_->name());
-    if (!input.ok()) return input.status();
-    distribution = DistributionOf(*input);
-  }
-  SplitMix64 random(SeedOf(packed_->name()));
-  std::vector<float> rounded;
-  for (uint64_t i = 0; i < kGemmRows * k; ++i) {
-    const double value = distribution.mean + distribution.deviation * random.Gaussian();
-    rounded.push_back(RoundTo(dtype, static_cast<float>(value)));
-    exact_activations_.push_back(value);
-    kernel_activations_.push_back(static_cast<double>(rounded.back()));
-  }
-  for (uint64_t i = 0; i < rounded.size(); ++i) {
-    input_.push_back(rounded[i / k * k + order_[i % k]]);
-  }
-  return {};
-}
-
-void GemmTruth::SetKernelActivations(std::span<const double> packed_order) {
-  const uint64_t k = order_.size();
-  for (uint64_t i = 0; i < packed_order.size(); ++i) {
-    kernel_activations_[i / k * k + order_[i % k]] = packed_order[i];
   }
 }
 
 Status GemmTruth::AddBias() {
-  const PartSpec* part = FindPart(packed_->parts(), PartRole::kBias);
+  const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
   if (part == nullptr) return {};
-  Status status = source_->ReadBias(packed_->name(), exact_bias_);
+  Status status = source_.ReadBias(packed_.name(), exact_bias_);
   if (!status.ok()) return status;
-  if (exact_bias_.size() != packed_->request().n) {
-    return Malformed(fmt::format("module {}", packed_->name()),
+  if (exact_bias_.size() != packed_.request().n) {
+    return Malformed(fmt::format("module {}", packed_.name()),
                      "the bias of the source has another size");
   }
   for (const double value : exact_bias_) {
@@ -110,23 +49,37 @@ Status GemmTruth::AddBias() {
   return {};
 }
 
-Status GemmTruth::Compare(WeightRounding rounding, uint64_t n0, std::span<const float> y,
-                          GemmSums& figures) {
-  const PackRequest& request = packed_->request();
-  const uint64_t rows = y.size() / kGemmRows;
-  Status status = source_->Decode(packed_->name(), request.k, n0, rows, decoded_);
+Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
+                          TruthPanel& panel) const {
+  const PackRequest& request = packed_.request();
+  Status status = source_.Decode(packed_.name(), request.k, n0, channels, panel.decoded);
   if (!status.ok()) return status;
-  weights_.resize(rows * request.k);
-  y_.resize(y.size());
-  FillExactWeights(decoded_, weights_);
-  ReferenceGemm(kGemmRows, rows, request.k, exact_activations_, weights_, y_);
-  if (!exact_bias_.empty()) AddRows(std::span(exact_bias_).subspan(n0, rows), y_);
-  figures.end_to_end.Add(y_, y);
-  FillKernelWeights(rounding, packed_->layout(), request, decoded_, weights_);
-  ReferenceGemm(kGemmRows, rows, request.k, kernel_activations_, weights_, y_);
-  if (!kernel_bias_.empty()) AddRows(std::span(kernel_bias_).subspan(n0, rows), y_);
-  figures.kernel.Add(y_, y);
+  panel.weights.resize(channels * request.k);
+  panel.kernel.resize(inputs_.rows() * channels);
+  panel.exact.resize(panel.kernel.size());
+
+  FillKernelWeights(rounding, packed_.layout(), request, panel.decoded, panel.weights);
+  Multiply({kernel_dense_, kernel_hot_}, panel.weights, channels, panel.kernel);
+  FillExactWeights(panel.decoded, panel.weights);
+  Multiply({inputs_.exact(), inputs_.hot()}, panel.weights, channels, panel.exact);
+  if (exact_bias_.empty()) return {};
+  AddRows(std::span(kernel_bias_).subspan(n0, channels), panel.kernel);
+  AddRows(std::span(exact_bias_).subspan(n0, channels), panel.exact);
   return {};
+}
+
+void GemmTruth::Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
+                         std::span<double> y) const {
+  const uint64_t k = inputs_.k();
+  const uint64_t dense = inputs_.dense_rows();
+  ReferenceGemm(dense, channels, k, rows.dense, weights, y.first(dense * channels));
+  for (uint64_t row = 0; row < rows.hot.size(); ++row) {
+    for (uint64_t n = 0; n < channels; ++n) {
+      double sum = 0;
+      for (const HotInput& hot : rows.hot[row]) sum += weights[n * k + hot.k] * hot.value;
+      y[(dense + row) * channels + n] = sum;
+    }
+  }
 }
 
 }  // namespace prepack

@@ -1,70 +1,62 @@
 #ifndef PREPACK_VERIFY_GEMM_TRUTH_H_
 #define PREPACK_VERIFY_GEMM_TRUTH_H_
 
-// What a GEMM on one packed module is fed with, and what it should give: both in f64, from the
-// source, decoded by the second path.
+// What a GEMM on one packed module should give: in f64, from the source, decoded by the second
+// path.
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
+#include "base/isa.h"
 #include "base/result.h"
-#include "gemm/reference.h"
+#include "verify/gemm_inputs.h"
 #include "verify/kernel_weights.h"
 #include "verify/packed_folder.h"
 #include "verify/second_decoder.h"
 
 namespace prepack {
 
-// Rows of activations per module: enough for the figures to be stable to about 0.1 dB.
-inline constexpr uint64_t kGemmRows = 16;
+// Outputs of a panel of output channels, and memory to compute them in; one per thread.
+struct TruthPanel {
+  std::vector<double> exact;   // [rows of the inputs, channels]: nothing rounded
+  std::vector<double> kernel;  // activations, scales and weights as the kernel multiplies them
+  DecodedRows decoded;
+  std::vector<double> weights;  // [channels, K]; after Compute those of `exact`
+};
 
-// What a GEMM on one module gave.
-struct GemmSums {
-  SqnrAccumulator kernel;
-  SqnrAccumulator end_to_end;
-  std::string implementation;
-  std::string activations;
+// y[M, N] = x · Wᵀ for dense rows of x, then for rows that are zero but for a few channels.
+struct TruthRows {
+  std::span<const double> dense;  // [dense rows, K]
+  std::span<const std::vector<HotInput>> hot;
 };
 
 class GemmTruth {
  public:
-  // Draws the activations of the module: seeded by its name, Gaussian; where the checkpoint
-  // quantizes them statically, as wide as the range that it chose. `dtype`: what the kernel is
-  // given. Both arguments must outlive the truth.
-  static Result<GemmTruth> Make(const PackedModule& packed, const SecondDecoder& source,
-                                DType dtype);
+  // The arguments must outlive the truth. `activations`: the inputs as the kernel multiplies them,
+  // in packed order, [rows, K].
+  GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
+            std::span<const double> activations, Isa isa);
 
-  // Rounded, and in the order of inputs of the packed module, [M, K].
-  std::span<const float> input() const { return input_; }
-  // The same numbers as the kernel multiplies them, in the same order; without it, those of
-  // input().
-  void SetKernelActivations(std::span<const double> packed_order);
-  // A kernel that adds the bias; without it, y has none.
+  // Of kernels that add the bias; without it, y has none.
   Status AddBias();
 
-  // Adds what y [M, rows], of output channels from n0 on, is worth.
-  Status Compare(WeightRounding rounding, uint64_t n0, std::span<const float> y, GemmSums& figures);
+  // Output channels [n0, n0 + channels). Safe from any thread. The errors are those of the second
+  // decoder.
+  Status Compute(WeightRounding rounding, uint64_t n0, uint64_t channels, TruthPanel& panel) const;
 
  private:
-  GemmTruth(const PackedModule& packed, const SecondDecoder& source)
-      : packed_(&packed), source_(&source) {}
-  Status ReadOrder();
-  Status Draw(DType dtype);
+  void Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
+                std::span<double> y) const;
 
-  const PackedModule* packed_;
-  const SecondDecoder* source_;
-  std::vector<uint64_t> order_;             // [K]: packed input j is input order_[j] of the model
-  std::vector<float> input_;                // [M, K], packed order
-  std::vector<double> exact_activations_;   // [M, K], the model's order, here and below
-  std::vector<double> kernel_activations_;  // [M, K]
-  std::vector<double> exact_bias_;          // [N], or none
-  std::vector<double> kernel_bias_;         // the same, rounded as the part is
-  // Scratch memory of Compare.
-  DecodedRows decoded_;
-  std::vector<double> weights_;
-  std::vector<double> y_;
+  const PackedModule& packed_;
+  const SecondDecoder& source_;
+  const GemmInputs& inputs_;
+  Isa isa_;
+  std::vector<double> kernel_dense_;  // [dense rows, K], the model's order
+  std::vector<std::vector<HotInput>> kernel_hot_;
+  std::vector<double> exact_bias_;   // [N], or none
+  std::vector<double> kernel_bias_;  // the same, rounded as the part is
 };
 
 }  // namespace prepack

@@ -44,10 +44,11 @@ Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
   return file->ReadAt(tensor.offset + offset, out);
 }
 
-Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work) const {
+Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
+                           VisitThreads threads) const {
   const File* file = FindFile(tensor.file);
   if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
-  return file->VisitAt(tensor.offset, tensor.bytes(), work);
+  return file->VisitAt(tensor.offset, tensor.bytes(), work, threads);
 }
 
 Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
@@ -129,10 +130,15 @@ Status PackedModule::ReadWholePart(PartRole role, std::vector<std::byte>& out) c
   return ReadPart(role, 0, out);
 }
 
-Status PackedModule::VisitWeight(
-    const std::function<void(std::span<const std::byte> bytes)>& work) const {
+Status PackedModule::VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
+                                 VisitThreads threads) const {
   const TensorRecord& weight = *parts_.at(PartRole::kWeight);
-  return folder_->Visit(weight, [&](const std::byte* bytes) { work({bytes, weight.bytes()}); });
+  return folder_->Visit(
+      weight,
+      [&](const std::byte* bytes) {
+        work({bytes, weight.bytes()});
+      },
+      threads);
 }
 
 Status PackedModule::ReadTile(const PanelRange& tile, std::vector<std::byte>& packed) const {

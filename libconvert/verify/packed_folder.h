@@ -32,7 +32,7 @@ class PackedFolder {
   // Fills `out` from byte `offset` of the tensor.
   Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
   // Calls `work` with the bytes of the tensor, mapped into memory; see File::VisitAt.
-  Status Visit(const TensorRecord& tensor, const ByteVisitor& work) const;
+  Status Visit(const TensorRecord& tensor, const ByteVisitor& work, VisitThreads threads) const;
 
  private:
   PackedFolder() = default;
@@ -74,7 +74,8 @@ class PackedModule {
   // All bytes of a part; none when the module has no such part.
   Status ReadWholePart(PartRole role, std::vector<std::byte>& out) const;
   // Calls `work` with all bytes of the weight, mapped into memory; see File::VisitAt.
-  Status VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work) const;
+  Status VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
+                     VisitThreads threads = VisitThreads::kThisOne) const;
 
  private:
   PackedModule() = default;

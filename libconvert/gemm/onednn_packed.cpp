@@ -1,0 +1,309 @@
+// How each layout is given to the primitive (oneDNN 3.8 or newer):
+//
+//   w4a16  x bf16, weights s4 or u4 [K, N] `ab` with scales and u4 zero points [G, N] as packed,
+//          fpmath_mode bf16 for integers. A CPU without a bf16 kernel multiplies the same bf16
+//          values in f32.
+//   w4a8   x s8 with one scale per token, the same weights
+//   w8a8   x s8, weights in the stored descriptor, scales [N]; what vLLM's handler does to the
+//          result itself (scales of tokens, zero points by weight_sum) is done here as well
+//
+// The primitives write f32; bias and the rounding to the type of y follow here, so that y is
+// rounded once.
+
+#include "gemm/onednn_packed.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/float_convert.h"
+#include "gemm/activation_quantizers.h"
+#include "gemm/model_operands.h"
+#include "gemm/onednn_query.h"
+#include "layouts/blocked_desc.h"
+
+namespace prepack {
+namespace {
+
+using dnnl::memory;
+using Arguments = std::unordered_map<int, memory>;
+using Type = memory::data_type;
+using Tag = memory::format_tag;
+
+constexpr int kBothDims = 3;  // scales and zero points vary along both dimensions
+
+// oneDNN takes pointers without const; it does not write to inputs.
+void* Pointer(std::span<const std::byte> bytes) {
+  return const_cast<void*>(static_cast<const void*>(bytes.data()));
+}
+template <typename T>
+void* Pointer(const std::vector<T>& values) {
+  return const_cast<void*>(static_cast<const void*>(values.data()));
+}
+
+bool IsW8A8(const PackedProblem& problem) {
+  return problem.layout == "onednn/w8a8";
+}
+
+bool IsW4A8(const PackedProblem& problem) {
+  return problem.layout == "onednn/w4a8";
+}
+
+Type TypeOf(DType dtype) {
+  return dtype == DType::kBF16 ? Type::bf16 : dtype == DType::kF16 ? Type::f16 : Type::f32;
+}
+
+memory::desc RowMajor(uint64_t rows, uint64_t columns, Type type) {
+  return {{Dim(rows), Dim(columns)}, type, Tag::ab};
+}
+
+// --- W4A16 and W4A8
+
+std::optional<dnnl::matmul::primitive_desc> DescribeW4(const dnnl::engine& engine,
+                                                       const PackedProblem& problem, Type x) {
+  const PackedOperands& packed = problem.packed;
+  const bool symmetric = packed.zero_point.empty();
+  const memory::dims groups = {Dim(packed.group_size), 1};
+  dnnl::primitive_attr attributes;
+  attributes.set_scales(DNNL_ARG_WEIGHTS, kBothDims, groups, TypeOf(packed.scale_dtype));
+  if (!symmetric) attributes.set_zero_points(DNNL_ARG_WEIGHTS, kBothDims, groups, Type::u4);
+  if (x == Type::s8) {
+    attributes.set_scales(DNNL_ARG_SRC, kBothDims, {1, Dim(packed.k)}, Type::f32);
+  } else {
+    const bool bf16 = x == Type::bf16;
+    attributes.set_fpmath_mode(bf16 ? dnnl::fpmath_mode::bf16 : dnnl::fpmath_mode::strict, true);
+  }
+  dnnl::matmul::primitive_desc primitive(
+      engine, RowMajor(problem.input.m, packed.k, x),
+      RowMajor(packed.k, packed.n, symmetric ? Type::s4 : Type::u4),
+      RowMajor(problem.input.m, packed.n, Type::f32), attributes, /*allow_empty=*/true);
+  if (!primitive) return std::nullopt;
+  return primitive;
+}
+
+Result<PackedPlan> PlanW4(const dnnl::engine& engine, const PackedProblem& problem) {
+  PackedPlan plan;
+  std::optional<dnnl::matmul::primitive_desc> primitive;
+  if (IsW4A8(problem)) {
+    primitive = DescribeW4(engine, problem, Type::s8);
+    plan.info.activation_type = "s8 per token";
+  } else if ((primitive = DescribeW4(engine, problem, Type::bf16))) {
+    plan.info.activation_type = "bf16";
+    plan.info.rounds_weights_to_bf16 = true;
+  } else {
+    primitive = DescribeW4(engine, problem, Type::f32);
+    plan.info.activation_type = "f32 (bf16 values)";
+  }
+  if (!primitive) {
+    return Unavailable("oneDNN", fmt::format("it has no matmul for {} here", problem.layout))
+        .Found(fmt::format("M = {}, N = {}, K = {}, groups of {}", problem.input.m,
+                           problem.packed.n, problem.packed.k, problem.packed.group_size));
+  }
+  plan.primitive = *primitive;
+  return plan;
+}
+
+// --- W8A8
+
+// A descriptor for messages: its name, and which sums follow.
+std::string NameOf(const BlockedDesc& desc) {
+  return fmt::format("{}{}{}", desc.Name(), desc.s8s8_compensation ? " with sums for s8" : "",
+                     desc.zero_point_compensation ? " with sums for zero points" : "");
+}
+
+Result<PackedPlan> PlanW8A8(const dnnl::engine& engine, const PackedProblem& problem) {
+  const PackRequest& request = problem.request;
+  PackedPlan plan;
+  const Result<BlockedDesc> wanted = WantedW8A8Weights(engine, request, plan.info.implementation);
+  if (!wanted.ok()) return wanted.status();
+  const BlockedDesc packed = *request.weights_desc;
+  plan.repacks = *wanted != packed;
+  if (plan.repacks && !problem.repack) {
+    const dnnl_version_t& version = *dnnl_version();
+    return Unsupported(fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch),
+                       "on this CPU it wants the weights in another form than they are packed in")
+        .Found(NameOf(packed))
+        .Expected(NameOf(*wanted))
+        .Hint("Convert again here with --onednn-form native, or verify with --repack");
+  }
+  const bool zero_points = HasStaticZeroPoint(request);
+  const memory::desc weights =
+      DescribeW8A8(
+          engine, request,
+          {.m = problem.input.m, .weights = AnyW8A8Weights(request), .zero_points = zero_points})
+          .weights_desc();
+  plan.primitive = DescribeW8A8(
+      engine, request, {.m = problem.input.m, .weights = weights, .zero_points = zero_points});
+  plan.info.activation_type = "s8";
+  return plan;
+}
+
+QuantizedRows QuantizeW8A8(const PackedProblem& problem) {
+  const ActivationScheme& activations = problem.request.scheme.activations;
+  const PackedOperands& packed = problem.packed;
+  if (!activations.dynamic) {
+    return QuantizeStatic(problem.input.x, packed.k, packed.input_scale,
+                          activations.symmetric ? 0 : packed.input_zero_point);
+  }
+  return activations.symmetric ? QuantizeDynamic(problem.input.x, packed.k)
+                               : QuantizeDynamicAsymmetric(problem.input.x, packed.k);
+}
+
+// What vLLM's handler does to sums that the primitive has multiplied with the weights' scales.
+void FinishDynamic(const PackedProblem& problem, const QuantizedRows& x, std::span<float> y) {
+  const bool symmetric = problem.request.scheme.activations.symmetric;
+  const uint64_t n = problem.packed.n;
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    const float token_scale = x.scales[i / n];
+    y[i] *= token_scale;
+    if (symmetric) continue;
+    const auto weight_sum = Load<float>(problem.packed.weight_sum, i % n);
+    y[i] -= weight_sum * (token_scale * static_cast<float>(x.zero_points[i / n]));
+  }
+}
+
+// The weights [K, N] row-major, out of their blocks.
+std::vector<int8_t> PlainWeights(const PackedProblem& problem) {
+  const BlockedDesc& desc = *problem.request.weights_desc;
+  std::vector<int8_t> plain(problem.packed.k * problem.packed.n);
+  for (uint64_t k = 0; k < problem.packed.k; ++k) {
+    for (uint64_t n = 0; n < problem.packed.n; ++n) {
+      plain[k * problem.packed.n + n] =
+          static_cast<int8_t>(LoadS8(problem.packed.weight, desc.Element(k, n)));
+    }
+  }
+  return plain;
+}
+
+memory Repacked(const dnnl::engine& engine, dnnl::stream& stream, const memory::desc& wanted,
+                const PackedProblem& problem) {
+  const std::vector<int8_t> plain = PlainWeights(problem);
+  memory from(RowMajor(problem.packed.k, problem.packed.n, Type::s8), engine, Pointer(plain));
+  memory to(wanted, engine);
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  return to;
+}
+
+// --- all
+
+struct Feed {
+  QuantizedRows quantized;
+  std::vector<int8_t> s8;
+  std::vector<uint16_t> bf16;
+  const void* x = nullptr;
+};
+
+Feed FeedOf(const PackedPlan& plan, const PackedProblem& problem) {
+  Feed feed;
+  const Type type = plan.primitive.src_desc().get_data_type();
+  if (type == Type::s8) {
+    feed.quantized = IsW8A8(problem) ? QuantizeW8A8(problem)
+                                     : QuantizeDynamic(problem.input.x, problem.packed.k);
+    for (const int16_t value : feed.quantized.values) {
+      feed.s8.push_back(static_cast<int8_t>(value));
+    }
+    feed.x = feed.s8.data();
+  } else if (type == Type::bf16) {
+    for (const float value : problem.input.x) feed.bf16.push_back(F32ToBF16(value));
+    feed.x = feed.bf16.data();
+  } else {
+    feed.x = problem.input.x.data();
+  }
+  return feed;
+}
+
+void AddW4Arguments(const dnnl::engine& engine, const PackedProblem& problem, const Feed& feed,
+                    Arguments& arguments) {
+  const PackedOperands& packed = problem.packed;
+  const uint64_t groups = packed.k / packed.group_size;
+  arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS] =
+      memory(RowMajor(groups, packed.n, TypeOf(packed.scale_dtype)), engine, Pointer(packed.scale));
+  if (!packed.zero_point.empty()) {
+    arguments[DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_WEIGHTS] =
+        memory(RowMajor(groups, packed.n, Type::u4), engine, Pointer(packed.zero_point));
+  }
+  if (IsW4A8(problem)) {
+    arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC] =
+        memory(RowMajor(problem.input.m, 1, Type::f32), engine, Pointer(feed.quantized.scales));
+  }
+}
+
+// Static scale and zero point of the activations, for the time that the primitive runs.
+struct StaticInput {
+  std::vector<float> scale;
+  std::vector<int32_t> zero_point;
+};
+
+void AddW8A8Arguments(const dnnl::engine& engine, const PackedProblem& problem,
+                      const StaticInput& input, Arguments& arguments) {
+  const PackRequest& request = problem.request;
+  arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_WEIGHTS] =
+      memory({{Dim(request.n)}, Type::f32, Tag::a}, engine, Pointer(problem.packed.scale));
+  if (request.scheme.activations.dynamic) return;
+  arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC] =
+      memory({{1}, Type::f32, Tag::a}, engine, Pointer(input.scale));
+  if (HasStaticZeroPoint(request)) {
+    arguments[DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC] =
+        memory({{1}, Type::s32, Tag::a}, engine, Pointer(input.zero_point));
+  }
+}
+
+void AddBiasAndRound(const PackedProblem& problem, std::span<float> y) {
+  const std::vector<float> bias = LoadFloats(problem.packed.bias_dtype, problem.packed.bias);
+  for (uint64_t i = 0; i < y.size(); ++i) {
+    y[i] = RoundTo(problem.input.dtype, y[i] + BiasOf(bias, i % problem.packed.n));
+  }
+}
+
+}  // namespace
+
+Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& problem) {
+  Result<PackedPlan> plan = IsW8A8(problem) ? PlanW8A8(engine, problem) : PlanW4(engine, problem);
+  if (!plan.ok()) return plan;
+  plan->info.implementation = plan->primitive.impl_info_str();
+  plan->info.is_reference = plan->info.implementation.starts_with("ref");
+  return plan;
+}
+
+Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedPlan& plan,
+                 const PackedProblem& problem, std::span<float> y) {
+  const Feed feed = FeedOf(plan, problem);
+  const memory::desc weights = plan.primitive.weights_desc();
+  // Sums behind the elements are not looked at when the elements are taken out of their blocks.
+  const uint64_t bytes =
+      plan.repacks ? problem.request.weights_desc->Elements() : weights.get_size();
+  const uint64_t found = problem.packed.weight.size();
+  if (found < bytes || (found > bytes && !plan.repacks)) {
+    return Malformed("weight", "it has another size than oneDNN's descriptor of it")
+        .Found(fmt::format("{} bytes", found))
+        .Expected(fmt::format("{}", bytes));
+  }
+  const StaticInput input{.scale = {problem.packed.input_scale},
+                          .zero_point = {problem.packed.input_zero_point}};
+  Arguments arguments = {
+      {DNNL_ARG_SRC, memory(plan.primitive.src_desc(), engine, const_cast<void*>(feed.x))},
+      {DNNL_ARG_WEIGHTS, plan.repacks ? Repacked(engine, stream, weights, problem)
+                                      : memory(weights, engine, Pointer(problem.packed.weight))},
+      {DNNL_ARG_DST, memory(plan.primitive.dst_desc(), engine, y.data())},
+      {DNNL_ARG_SCRATCHPAD, memory(plan.primitive.scratchpad_desc(), engine)}};
+  if (IsW8A8(problem)) {
+    AddW8A8Arguments(engine, problem, input, arguments);
+  } else {
+    AddW4Arguments(engine, problem, feed, arguments);
+  }
+  dnnl::matmul(plan.primitive).execute(stream, arguments);
+  stream.wait();
+  if (IsW8A8(problem) && problem.request.scheme.activations.dynamic) {
+    FinishDynamic(problem, feed.quantized, y);
+  }
+  AddBiasAndRound(problem, y);
+  return {};
+}
+
+}  // namespace prepack

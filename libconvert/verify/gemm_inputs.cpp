@@ -1,0 +1,174 @@
+#include "verify/gemm_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "base/float_convert.h"
+#include "base/random.h"
+#include "formats/stored_linear.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kOutlierRows = 8;
+constexpr uint64_t kOutlierEvery = 256;  // channels
+constexpr double kOutlierFactor = 20;
+constexpr uint64_t kMaxHotRows = 64;
+// A module with fewer groups is reached in as many places.
+constexpr uint64_t kMinHotRows = 16;
+
+uint64_t SeedOf(std::string_view module) {
+  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets activations of its own
+  for (const char c : module) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+// Of a normal distribution.
+struct Distribution {
+  double mean = 0;
+  double deviation = 1;
+};
+
+// Values of 8 bits reach four deviations: as much as the checkpoint saw, and what is cut off is no
+// more than what is rounded.
+Distribution DistributionOf(const DecodedInput& input) {
+  return {.mean = (-0.5 - input.zero_point) * input.scale, .deviation = 127.5 / 4 * input.scale};
+}
+
+// What the checkpoint says of the module's activations.
+Result<Distribution> FindDistribution(const PackedModule& packed, const SecondDecoder& source) {
+  if (packed.request().scheme.activations.dynamic) return Distribution{};
+  const Result<DecodedInput> input = source.ReadInput(packed.name());
+  if (!input.ok()) return input.status();
+  return DistributionOf(*input);
+}
+
+void AppendGaussianRow(const Distribution& distribution, uint64_t k, SplitMix64& random,
+                       std::vector<double>& rows) {
+  for (uint64_t i = 0; i < k; ++i) {
+    rows.push_back(distribution.mean + distribution.deviation * random.Gaussian());
+  }
+}
+
+// One channel of each group that the row reaches.
+std::vector<HotInput> HotRow(uint64_t row, uint64_t groups, uint64_t k, double value,
+                             SplitMix64& random) {
+  std::vector<HotInput> hot;
+  for (uint64_t group = row; group < groups; group += kMaxHotRows) {
+    const uint64_t begin = group * k / groups;
+    const uint64_t end = (group + 1) * k / groups;
+    hot.push_back({.k = begin + random.Below(end - begin), .value = value});
+  }
+  return hot;
+}
+
+}  // namespace
+
+Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDecoder& source,
+                                    DType dtype, const Checkpoint* recorded) {
+  GemmInputs inputs;
+  inputs.k_ = packed.request().k;
+  Status status = inputs.ReadOrder(packed);
+  if (!status.ok()) return status;
+  const Result<Distribution> distribution = FindDistribution(packed, source);
+  if (!distribution.ok()) return distribution.status();
+
+  SplitMix64 random(SeedOf(packed.name()));
+  for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
+    AppendGaussianRow(*distribution, inputs.k_, random, inputs.exact_);
+  }
+  const std::span outliers = std::span(inputs.exact_).subspan(kGaussianRows * inputs.k_);
+  for (uint64_t k = random.Below(std::min(kOutlierEvery, inputs.k_)); k < inputs.k_;
+       k += kOutlierEvery) {
+    for (uint64_t row = 0; row < kOutlierRows; ++row) {
+      outliers[row * inputs.k_ + k] *= kOutlierFactor;
+    }
+  }
+  inputs.dense_rows_ = kGaussianRows + kOutlierRows;
+  inputs.batches_ = {{"gaussian", 0, 1},
+                     {"gaussian", 0, 8},
+                     {"gaussian", 0, kGaussianRows},
+                     {"outliers", kGaussianRows, kOutlierRows}};
+  if (recorded != nullptr) status = inputs.AddRecorded(packed, *recorded);
+  if (!status.ok()) return status;
+
+  const uint64_t reached = std::min(inputs.k_, std::max(packed.request().groups(), kMinHotRows));
+  const double value = distribution->mean + 2 * distribution->deviation;
+  for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
+    inputs.hot_.push_back(HotRow(row, reached, inputs.k_, value, random));
+  }
+  inputs.batches_.push_back({"one-hot", inputs.dense_rows_, inputs.hot_.size()});
+  inputs.Give(dtype);
+  return inputs;
+}
+
+void GemmInputs::Give(DType dtype) {
+  given_.resize(rows() * k_);
+  for (uint64_t row = 0; row < dense_rows_; ++row) {
+    for (uint64_t j = 0; j < k_; ++j) {
+      given_[row * k_ + j] = RoundTo(dtype, static_cast<float>(exact_[row * k_ + order_[j]]));
+    }
+  }
+  std::vector<uint64_t> place(k_);  // of each channel of the model
+  for (uint64_t j = 0; j < k_; ++j) place[order_[j]] = j;
+  for (uint64_t row = 0; row < hot_.size(); ++row) {
+    for (const HotInput& hot : hot_[row]) {
+      given_[(dense_rows_ + row) * k_ + place[hot.k]] =
+          RoundTo(dtype, static_cast<float>(hot.value));
+    }
+  }
+}
+
+Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& recorded) {
+  const StoredTensor* tensor = recorded.Find(packed.name());
+  if (tensor == nullptr) return {};
+  const bool is_float =
+      tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16 || tensor->dtype == DType::kF32;
+  if (!is_float || tensor->shape.empty() || tensor->shape.back() != k_ || tensor->bytes == 0) {
+    return Malformed(recorded.Where(*tensor), "recorded activations do not fit the module")
+        .Found(fmt::format("{} with {} channels", DTypeName(tensor->dtype),
+                           tensor->shape.empty() ? 0 : tensor->shape.back()))
+        .Expected(fmt::format("BF16, F16 or F32 [M, {}]", k_));
+  }
+  const uint64_t stored_rows = tensor->bytes * 8 / DTypeBits(tensor->dtype) / k_;
+  const uint64_t rows = std::min(stored_rows, kMaxRecordedRows);
+  std::vector<float> values(rows * k_);
+  Status status = ReadFloats(recorded, *tensor, 0, values);
+  if (!status.ok()) return status;
+  for (const float value : values) {
+    if (!std::isfinite(value)) {
+      return Malformed(recorded.Where(*tensor), "a recorded activation is not a finite number");
+    }
+    exact_.push_back(static_cast<double>(value));
+  }
+  batches_.push_back({"recorded", dense_rows_, rows});
+  dense_rows_ += rows;
+  return {};
+}
+
+Status GemmInputs::ReadOrder(const PackedModule& packed) {
+  order_.resize(k_);
+  for (uint64_t j = 0; j < k_; ++j) order_[j] = j;
+  if (FindPart(packed.parts(), PartRole::kInputOrder) == nullptr) return {};
+  std::vector<int32_t> stored(k_);
+  Status status =
+      packed.ReadPart(PartRole::kInputOrder, 0, std::as_writable_bytes(std::span(stored)));
+  if (!status.ok()) return status;
+  std::vector<bool> seen(k_);
+  for (uint64_t j = 0; j < k_; ++j) {
+    const bool inside = stored[j] >= 0 && static_cast<uint64_t>(stored[j]) < k_;
+    if (!inside || seen[static_cast<uint64_t>(stored[j])]) {
+      return Malformed(fmt::format("module {}", packed.name()),
+                       "the order of inputs does not name each input channel once")
+          .Found(fmt::format("{} at [{}]", stored[j], j));
+    }
+    order_[j] = static_cast<uint64_t>(stored[j]);
+    seen[order_[j]] = true;
+  }
+  return {};
+}
+
+}  // namespace prepack

@@ -1,0 +1,408 @@
+#include "verify/module_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/cancellation.h"
+#include "base/checked.h"
+#include "base/parallel.h"
+#include "canonical/scheme.h"
+#include "gemm/kernel_model.h"
+#include "gemm/model_operands.h"
+#include "layouts/onednn_w8a8.h"
+#include "verify/baseline_product.h"
+#include "verify/figure_sums.h"
+#include "verify/gemm_inputs.h"
+#include "verify/gemm_truth.h"
+#include "verify/kernel_weights.h"
+#include "verify/packed_operands.h"
+#include "verify/unpacked_weights.h"
+
+namespace prepack {
+namespace {
+
+// A reference implementation of oneDNN runs some 2^28 products per second; what would take longer
+// than that is left to the model.
+constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
+// Weights of a panel: some MiB of f64.
+constexpr uint64_t kPanelWeights = uint64_t{1} << 19;
+
+// The models know two forms of onednn/w8a8.
+bool IsModelledForm(const PackRequest& request) {
+  if (!request.weights_desc) return true;
+  return *request.weights_desc == DefaultW8A8Desc(request) ||
+         *request.weights_desc == PlainDesc(request.k, request.n);
+}
+
+bool IsOneDnnLayout(const Layout& layout) {
+  return layout.id.starts_with("onednn/");
+}
+
+// Output channels of a panel: a multiple of what the layout, its strips and the models want.
+uint64_t PanelChannels(const PackedModule& packed) {
+  const TileCut cut = packed.layout().cut(packed.request());
+  uint64_t channels = kModelBlock;
+  while (channels % cut.rows != 0 || channels % cut.strip_rows != 0) channels += kModelBlock;
+  return std::max<uint64_t>(1, kPanelWeights / packed.request().k / channels) * channels;
+}
+
+std::string NameOfActivations(const PackedModule& packed) {
+  const ActivationScheme& activations = packed.request().scheme.activations;
+  if (activations.type != ActivationType::kNone) return DescribeActivations(activations);
+  const DType dtype = InputDType(packed);
+  if (dtype == DType::kBF16) return "bf16";
+  return dtype == DType::kF16 ? "f16" : "f32";
+}
+
+// What one panel adds to the figures.
+struct PanelSums {
+  std::vector<FigureSums> kernel;      // by batch
+  std::vector<FigureSums> end_to_end;  // by batch
+  FigureSums agreement;
+  BaselineProductSums baseline;
+};
+
+// Memory of one thread.
+struct Scratch {
+  TruthPanel truth;
+  UnpackBuffers unpack;
+  std::vector<float> model;   // [rows, channels]
+  std::vector<float> second;  // [Gaussian rows, channels]
+  std::vector<float> columns;
+  std::vector<double> signal;
+  BaselineProductBuffers baseline;
+};
+
+class ModuleMultiplication {
+ public:
+  ModuleMultiplication(const PackedModule& packed, const SecondDecoder& source,
+                       const ProductOptions& options)
+      : packed_(packed), source_(source), options_(options), channels_(PanelChannels(packed)) {}
+
+  Status Prepare();
+  Status RunPrimitive();
+  Status RunPanels(Progress& progress);
+  ModuleProducts Collect() const;
+
+ private:
+  Status MakeModel();
+  Status RunBatches(const PackedProblem& whole);
+  Status RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch, PanelSums& sums);
+  Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
+  Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
+  void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
+  // Outputs of a batch for a panel: by the primitive, and by whoever is first.
+  std::span<const float> Columns(size_t batch, uint64_t n0, uint64_t channels,
+                                 Scratch& scratch) const;
+  std::span<const float> First(size_t batch, uint64_t n0, uint64_t channels,
+                               Scratch& scratch) const;
+  bool primitive_is_first() const { return primitive_y_.size() == inputs_->batches().size(); }
+
+  const PackedModule& packed_;
+  const SecondDecoder& source_;
+  const ProductOptions& options_;
+  uint64_t channels_;
+  std::optional<GemmInputs> inputs_;
+  std::optional<LoadedOperands> operands_;
+  std::optional<GemmTruth> truth_;
+  std::optional<BaselineProduct> baseline_;
+  std::string no_quality_;
+  bool modelled_ = true;
+  std::unique_ptr<KernelModel> model_;
+  WeightRounding rounding_ = WeightRounding::kNone;
+  std::vector<float> activations_;  // Gaussian rows as the kernel multiplies them, packed order
+  std::vector<float> bias_;
+  // What the primitive gave, by batch, [rows, N]; only the first ones where it is slow.
+  std::vector<std::vector<float>> primitive_y_;
+  GemmInfo primitive_;
+  Status form_;
+  std::string second_name_;
+  std::vector<PanelSums> sums_;
+};
+
+Status ModuleMultiplication::Prepare() {
+  const PackRequest& request = packed_.request();
+  const std::optional<WeightRounding> rounding = WeightRoundingOf(packed_.layout(), request);
+  modelled_ = IsModelledForm(request);
+  if (!rounding || (!modelled_ && options_.engine == nullptr)) {
+    return Unsupported(fmt::format("module {}", packed_.name()),
+                       "no model computes what a kernel makes of this form of the weights")
+        .Found(packed_.layout().id);
+  }
+  rounding_ = *rounding;
+  Result<GemmInputs> inputs =
+      GemmInputs::Make(packed_, source_, InputDType(packed_), options_.recorded);
+  if (!inputs.ok()) return inputs.status();
+  inputs_ = *std::move(inputs);
+  Result<LoadedOperands> operands = LoadedOperands::Load(packed_);
+  if (!operands.ok()) return operands.status();
+  operands_ = *std::move(operands);
+  Status status = MakeModel();
+  if (!status.ok()) return status;
+
+  const std::vector<double> activations = model_->Activations();
+  truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
+  status = truth_->AddBias();
+  if (!status.ok()) return status;
+  std::ranges::transform(std::span(activations).first(kGaussianRows * request.k),
+                         std::back_inserter(activations_),
+                         [](double x) { return static_cast<float>(x); });
+  std::vector<std::byte> bias;
+  status = packed_.ReadWholePart(PartRole::kBias, bias);
+  const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
+  if (part != nullptr) bias_ = LoadFloats(part->dtype, bias);
+  if (status.ok() && options_.baseline != nullptr) {
+    Result<BaselineProduct> baseline =
+        BaselineProduct::Find(*options_.baseline, packed_, *inputs_, options_.isa);
+    if (baseline.ok()) {
+      baseline_ = *std::move(baseline);
+    } else if (baseline.status().kind() == ErrorKind::kUnsupported) {
+      no_quality_ = baseline.status().ToString();
+    } else {
+      status = baseline.status();
+    }
+  }
+  return status;
+}
+
+// The operands of the model point into the mapped file, which is only touched inside a visit.
+Status ModuleMultiplication::MakeModel() {
+  const ModelInput input{.m = inputs_->rows(), .dtype = InputDType(packed_), .x = inputs_->given()};
+  Status made;
+  Status status = packed_.VisitWeight([&](std::span<const std::byte> weight) {
+    const PackRequest& request = packed_.request();
+    // Of a form that no model knows the activations alone are asked for, which are those of the
+    // plain one. Blocks are never smaller than what they hold.
+    Result<std::unique_ptr<KernelModel>> model =
+        modelled_ ? MakeKernelModel(packed_.layout().id, operands_->With(weight), input)
+                  : MakeKernelModel("vllm-cpu/int8-plain",
+                                    operands_->With(weight.first(request.n * request.k)), input);
+    if (model.ok()) {
+      model_ = *std::move(model);
+    } else {
+      made = model.status();
+    }
+  });
+  if (!status.ok()) return status;
+  // The layout took the module; what its model does not take is a limit of the model.
+  if (!made.ok()) return Unsupported(fmt::format("module {}", packed_.name()), made.ToString());
+  return {};
+}
+
+Status ModuleMultiplication::RunPrimitive() {
+  if (options_.engine == nullptr || !IsOneDnnLayout(packed_.layout())) return {};
+  PackRequest request = packed_.request();
+  if (packed_.layout().id == "onednn/w8a8" && !request.weights_desc) {
+    request.weights_desc = DefaultW8A8Desc(request);
+  }
+  Status ran;
+  Status status = packed_.VisitWeight(
+      [&](std::span<const std::byte> weight) {
+        const PackedOperands packed = operands_->With(weight);
+        ran = RunBatches({.layout = packed_.layout().id,
+                          .request = request,
+                          .packed = packed,
+                          .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
+                          .repack = options_.repack});
+      },
+      VisitThreads::kAny);
+  if (!status.ok() || ran.ok()) return status;
+  if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
+    if (!modelled_) return ran;
+    form_ = ran;
+    primitive_y_.clear();
+    return {};
+  }
+  return ran;
+}
+
+Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
+  const uint64_t k = packed_.request().k;
+  for (const InputBatch& batch : inputs_->batches()) {
+    PackedProblem problem = whole;
+    problem.input.m = batch.rows;
+    problem.input.x = inputs_->given().subspan(batch.first * k, batch.rows * k);
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    const Result<GemmInfo> described = options_.engine->DescribePacked(problem);
+    if (!described.ok()) return described.status();
+    const uint64_t products = batch.rows * packed_.request().n * k;
+    if (described->is_reference && products > kMaxReferenceProducts) {
+      return modelled_ ? Status()
+                       : Unsupported(fmt::format("module {}", packed_.name()),
+                                     "oneDNN multiplies it by a reference implementation alone, "
+                                     "which takes too long");
+    }
+    std::vector<float> y(batch.rows * packed_.request().n);
+    Result<GemmInfo> info = options_.engine->MultiplyPacked(problem, y);
+    if (!info.ok()) return info.status();
+    primitive_ = *std::move(info);
+    primitive_y_.push_back(std::move(y));
+  }
+  // What is first decides what the kernel's weights are.
+  if (rounding_ == WeightRounding::kToBF16 && !primitive_.rounds_weights_to_bf16) {
+    rounding_ = WeightRounding::kToF32;
+  }
+  return {};
+}
+
+Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
+  scratch.model.resize(inputs_->rows() * channels);
+  Status ran;
+  Status status = packed_.VisitWeight(
+      [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); });
+  if (!status.ok()) return status;
+  operands_->Finish(n0, channels, scratch.model);
+  return ran;
+}
+
+// By oneDNN, on unpacked weights.
+Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
+  Status status = UnpackWeights(packed_, rounding_, n0, channels, scratch.unpack);
+  if (!status.ok()) return status;
+  scratch.second.resize(kGaussianRows * channels);
+  Result<GemmInfo> info = options_.engine->MultiplyFloats({.m = kGaussianRows,
+                                                           .n = channels,
+                                                           .k = packed_.request().k,
+                                                           .x = activations_,
+                                                           .w = scratch.unpack.weights},
+                                                          scratch.second);
+  if (!info.ok()) return info.status();
+  for (uint64_t i = 0; i < scratch.second.size(); ++i) {
+    scratch.second[i] += BiasOf(bias_, n0 + i % channels);
+  }
+  // The report names what multiplied the first panel.
+  if (n0 == 0) second_name_ = fmt::format("{}, unpacked weights as f32", info->implementation);
+  return {};
+}
+
+std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, uint64_t channels,
+                                                     Scratch& scratch) const {
+  const std::vector<float>& y = primitive_y_[batch];
+  const uint64_t n = packed_.request().n;
+  scratch.columns.resize(y.size() / n * channels);
+  for (uint64_t row = 0; row < y.size() / n; ++row) {
+    std::copy_n(y.data() + row * n + n0, channels, scratch.columns.data() + row * channels);
+  }
+  return scratch.columns;
+}
+
+std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t n0, uint64_t channels,
+                                                   Scratch& scratch) const {
+  if (primitive_is_first()) return Columns(batch, n0, channels, scratch);
+  const InputBatch& rows = inputs_->batches()[batch];
+  return std::span(scratch.model).subspan(rows.first * channels, rows.rows * channels);
+}
+
+Status ModuleMultiplication::RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch,
+                                      PanelSums& sums) {
+  Status status = truth_->Compute(rounding_, n0, channels, scratch.truth);
+  if (status.ok() && modelled_) status = RunModel(n0, channels, scratch);
+  const bool unpack = options_.engine != nullptr && primitive_y_.empty();
+  if (status.ok() && unpack) status = RunSecond(n0, channels, scratch);
+  if (!status.ok()) return status;
+
+  const std::vector<InputBatch>& batches = inputs_->batches();
+  sums.kernel.resize(batches.size());
+  sums.end_to_end.resize(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
+    const uint64_t first = batches[i].first * channels;
+    const std::span<const float> y = First(i, n0, channels, scratch);
+    sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
+    sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
+    if (baseline_ && i == baseline_->batch()) {
+      status = baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline);
+      if (!status.ok()) return status;
+    }
+  }
+  AddAgreement(n0, channels, scratch, sums.agreement);
+  return {};
+}
+
+// How near the two implementations are, on as many Gaussian rows as both have multiplied.
+void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch,
+                                        FigureSums& sums) const {
+  if (options_.engine == nullptr || !modelled_) return;
+  std::span<const float> second = scratch.second;
+  if (!primitive_y_.empty()) {
+    const size_t batch = std::min(primitive_y_.size() - 1, kAllGaussianRows);
+    second = Columns(batch, n0, channels, scratch);
+  }
+  const uint64_t rows = second.size() / channels;
+  const std::span model = std::span(scratch.model).first(second.size());
+  scratch.signal.assign(model.begin(), model.end());
+  sums.Add({.n0 = n0, .rows = rows, .channels = channels}, scratch.signal, second);
+}
+
+Status ModuleMultiplication::RunPanels(Progress& progress) {
+  const uint64_t n = packed_.request().n;
+  const uint64_t panels = CeilDiv(n, channels_);
+  const auto threads = static_cast<unsigned>(std::min<uint64_t>(options_.threads, panels));
+  std::vector<Scratch> scratch(threads);
+  sums_.resize(panels);
+  return ParallelFor(panels, threads, [&](size_t panel, unsigned worker) -> Status {
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    const uint64_t n0 = panel * channels_;
+    const uint64_t channels = std::min(channels_, n - n0);
+    Status status = RunPanel(n0, channels, scratch[worker], sums_[panel]);
+    if (status.ok()) progress.Add(channels * packed_.request().k);
+    return status;
+  });
+}
+
+// Panels are merged in their order, so that the figures do not depend on the threads.
+ModuleProducts ModuleMultiplication::Collect() const {
+  ModuleProducts products;
+  products.form = form_;
+  GemmFigures& gemm = products.gemm;
+  const std::string model = fmt::format("model of {}", packed_.layout().id);
+  gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
+  gemm.activations = primitive_is_first() ? primitive_.activation_type : NameOfActivations(packed_);
+  for (size_t i = 0; i < inputs_->batches().size(); ++i) {
+    FigureSums kernel;
+    FigureSums end_to_end;
+    for (const PanelSums& panel : sums_) {
+      kernel.Merge(panel.kernel[i]);
+      end_to_end.Merge(panel.end_to_end[i]);
+    }
+    gemm.inputs.push_back({.input = std::string(inputs_->batches()[i].name),
+                           .rows = inputs_->batches()[i].rows,
+                           .kernel = kernel.Result(),
+                           .end_to_end = end_to_end.Result(),
+                           .kernel_bar_db = 0,
+                           .end_to_end_bar_db = {}});
+  }
+  if (options_.engine != nullptr && modelled_) {
+    FigureSums agreement;
+    for (const PanelSums& panel : sums_) agreement.Merge(panel.agreement);
+    gemm.agreement_db = agreement.Result().sqnr_db;
+    gemm.second_implementation = primitive_is_first()   ? model
+                                 : primitive_y_.empty() ? second_name_
+                                                        : primitive_.implementation;
+  }
+  if (baseline_) {
+    BaselineProductSums sums;
+    for (const PanelSums& panel : sums_) sums.Merge(panel.baseline);
+    products.quality = sums.Figures();
+  }
+  products.no_quality = no_quality_;
+  return products;
+}
+
+}  // namespace
+
+Result<ModuleProducts> MultiplyModule(const PackedModule& packed, const SecondDecoder& source,
+                                      const ProductOptions& options, Progress& progress) {
+  ModuleMultiplication multiplication(packed, source, options);
+  Status status = multiplication.Prepare();
+  if (status.ok()) status = multiplication.RunPrimitive();
+  if (status.ok()) status = multiplication.RunPanels(progress);
+  if (!status.ok()) return status;
+  return multiplication.Collect();
+}
+
+}  // namespace prepack

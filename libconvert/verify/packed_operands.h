@@ -1,0 +1,52 @@
+#ifndef PREPACK_VERIFY_PACKED_OPERANDS_H_
+#define PREPACK_VERIFY_PACKED_OPERANDS_H_
+
+// The parts of a packed module as its consumer hands them to the kernel.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "gemm/kernel_model.h"
+#include "verify/packed_folder.h"
+
+namespace prepack {
+
+// The dtype of x and y. oneDNN's W4A16 computes in bf16 whatever it is given.
+DType InputDType(const PackedModule& packed);
+
+// All parts but the weight, copied out of the folder.
+class LoadedOperands {
+ public:
+  // The module must outlive the object.
+  static Result<LoadedOperands> Load(const PackedModule& packed);
+
+  // `weight` must outlive the result, and so must this object.
+  PackedOperands With(std::span<const std::byte> weight) const;
+  // What the consumer does to y [M, channels], of output channels from n0 on, after the op.
+  void Finish(uint64_t n0, uint64_t channels, std::span<float> y) const;
+
+ private:
+  explicit LoadedOperands(const PackedModule& packed);
+  Status Read();
+
+  const PackedModule* packed_;
+  bool consumer_scales_;
+  std::vector<std::byte> scale_;
+  std::vector<std::byte> zero_point_;
+  std::vector<std::byte> bias_;
+  std::vector<std::byte> weight_sum_;
+  // Where the consumer multiplies with the scales: those that the op gets, and the real ones.
+  std::vector<float> ones_;
+  std::vector<float> consumer_scale_;
+  std::vector<float> consumer_bias_;
+  float input_scale_ = 0;
+  int32_t input_zero_point_ = 0;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_PACKED_OPERANDS_H_

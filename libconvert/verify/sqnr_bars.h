@@ -1,0 +1,59 @@
+#ifndef PREPACK_VERIFY_SQNR_BARS_H_
+#define PREPACK_VERIFY_SQNR_BARS_H_
+
+// What a product must reach.
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "canonical/scheme.h"
+#include "formats/module_regex.h"
+#include "verify/verify.h"
+
+namespace prepack {
+
+// The kernel figure, and the agreement of two implementations, are limited by the rounding of the
+// output. To bf16 it leaves 52 dB and more, and 50 dB where it is rounded twice; 48 keeps a margin,
+// and a kernel that truncates (46 dB) stays below. To f16 it leaves 73, to f32 140 dB.
+inline constexpr double kMinKernelBF16Db = 48.0;
+inline constexpr double kMinKernelF16Db = 65.0;
+inline constexpr double kMinKernelF32Db = 110.0;
+// What a kernel reaches that truncates to bf16 instead of rounding.
+inline constexpr double kTruncatingKernelDb = 46.0;
+
+// End to end, rounding Gaussian activations, scales and weights to bf16 leaves 50 dB and more;
+// rounding activations to integers of 8 bits leaves 40, to FP8 31.
+inline constexpr double kMinEndToEndDb = 40.0;
+inline constexpr double kMinEndToEndInt8Db = 35.0;
+inline constexpr double kMinEndToEndFp8Db = 28.0;
+
+double KernelBar(DType output);
+// On Gaussian activations.
+double DefaultEndToEndBar(const ActivationScheme& activations);
+
+// The --min-sqnr options together: the last one that speaks of a module decides.
+class SqnrBars {
+ public:
+  static Result<SqnrBars> Make(std::span<const SqnrBar> bars);
+
+  // nullopt when none speaks of the module.
+  Result<std::optional<double>> Of(std::string_view module);
+  // kUsage when a pattern was found in no module.
+  Status CheckAllWereUsed() const;
+
+ private:
+  struct Rule {
+    SqnrBar bar;
+    std::optional<ModuleRegex> regex;
+    bool used = false;
+  };
+  std::vector<Rule> rules_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SQNR_BARS_H_

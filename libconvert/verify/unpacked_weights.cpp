@@ -1,0 +1,74 @@
+#include "verify/unpacked_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "base/float_convert.h"
+#include "canonical/dequantize.h"
+#include "canonical/panel.h"
+
+namespace prepack {
+namespace {
+
+// One row of codes as numbers, zero points not subtracted.
+void FillValues(CodeType code, std::span<const std::byte> row, std::span<float> values) {
+  const std::array<float, 256>& table = CodeValues(code);
+  if (code == CodeType::kBF16) {
+    for (size_t k = 0; k < values.size(); ++k) {
+      uint16_t bits = 0;
+      std::memcpy(&bits, &row[k * sizeof bits], sizeof bits);
+      values[k] = BF16ToF32(bits);
+    }
+  } else if (IsNibble(code)) {
+    for (size_t k = 0; k < values.size(); ++k) {
+      const auto byte = std::to_integer<unsigned>(row[k / 2]);
+      values[k] = table[k % 2 == 0 ? byte & 15U : byte >> 4];
+    }
+  } else {
+    for (size_t k = 0; k < values.size(); ++k) values[k] = table[std::to_integer<uint8_t>(row[k])];
+  }
+}
+
+}  // namespace
+
+Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64_t n0,
+                     uint64_t channels, UnpackBuffers& buffers) {
+  const PackRequest& request = packed.request();
+  const CodeType code = request.scheme.code;
+  const uint64_t k = request.k;
+  const uint64_t groups = request.groups();
+  buffers.codes.resize(PanelBytes(code, {.n0 = n0, .rows = channels, .k0 = 0, .cols = k}));
+  buffers.scales.resize(channels * groups);
+  buffers.zero_points.resize(channels * groups);
+  Status status = packed.ReadCodes(n0, channels, buffers.packed, buffers.codes);
+  if (status.ok()) status = packed.ReadScales(n0, channels, buffers.packed, buffers.scales);
+  if (status.ok()) {
+    status = packed.ReadZeroPoints(n0, channels, buffers.packed, buffers.zero_points);
+  }
+  if (!status.ok()) return status;
+
+  DecodedRows& decoded = buffers.decoded;
+  decoded.steps.resize(channels * k);
+  decoded.scales.resize(channels * k);
+  for (uint64_t row = 0; row < channels; ++row) {
+    const std::span steps = std::span(decoded.steps).subspan(row * k, k);
+    FillValues(
+        code,
+        std::span(buffers.codes).subspan(row * PanelRowBytes(code, k), PanelRowBytes(code, k)),
+        steps);
+    for (uint64_t j = 0; j < k; ++j) {
+      const uint64_t group = row * groups + j / request.scheme.group_size;
+      steps[j] -= static_cast<float>(buffers.zero_points[group]);
+      decoded.scales[row * k + j] = static_cast<double>(buffers.scales[group]);
+    }
+  }
+  buffers.operands.resize(channels * k);
+  buffers.weights.resize(channels * k);
+  FillKernelWeights(rounding, packed.layout(), request, decoded, buffers.operands);
+  std::ranges::transform(buffers.operands, buffers.weights.begin(),
+                         [](double weight) { return static_cast<float>(weight); });
+  return {};
+}
+
+}  // namespace prepack

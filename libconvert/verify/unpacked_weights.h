@@ -1,0 +1,36 @@
+#ifndef PREPACK_VERIFY_UNPACKED_WEIGHTS_H_
+#define PREPACK_VERIFY_UNPACKED_WEIGHTS_H_
+
+// The weights of a packed module by unpacking, where the model of its kernel walks the packed
+// bytes by itself: what a second engine multiplies.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "verify/kernel_weights.h"
+#include "verify/packed_folder.h"
+
+namespace prepack {
+
+// Memory of one thread.
+struct UnpackBuffers {
+  std::vector<std::byte> packed;
+  std::vector<std::byte> codes;
+  std::vector<float> scales;
+  std::vector<uint8_t> zero_points;
+  DecodedRows decoded;
+  std::vector<double> operands;
+  std::vector<float> weights;  // [channels, K], in packed order
+};
+
+// Fills buffers.weights with output channels [n0, n0 + channels), rounded as the kernel does. n0 is
+// a multiple of the layout's cut().rows and strip_rows.
+Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64_t n0,
+                     uint64_t channels, UnpackBuffers& buffers);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_UNPACKED_WEIGHTS_H_

@@ -1,0 +1,140 @@
+// The products of packed modules: who multiplies, and what the figures say.
+
+#include "verify/module_products.h"
+
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "convert/output_shards.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+#include "verify/packed_example.h"
+
+namespace prepack {
+namespace {
+
+using testing::Fixture;
+using testing::Pack;
+using testing::PackedExample;
+using testing::TempFolder;
+using testing::Value;
+
+const std::string kModule = "model.layers.0.self_attn.q_proj";
+
+// One module of a folder that is packed for the test.
+struct Example {
+  TempFolder temp;
+  std::filesystem::path source;
+
+  Example(const char* checkpoint, const PackedExample& example)
+      : source(Fixture(std::string("checkpoints/") + checkpoint)) {
+    Pack(source, example, temp / "out");
+  }
+
+  Result<ModuleProducts> Multiply(const ProductOptions& options) const {
+    const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
+    const PackedModule packed = Value(
+        PackedModule::Open(folder, kModule, folder.manifest().modules.at(kModule), Isa::kScalar));
+    const Checkpoint checkpoint = Value(Checkpoint::Open(source));
+    const SecondDecoder decoder =
+        Value(SecondDecoder::Make(checkpoint, folder.manifest().source_format));
+    Progress progress;
+    return MultiplyModule(packed, decoder, options, progress);
+  }
+};
+
+TEST_CASE("every kind of activations makes its figures") {
+  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const ModuleProducts products = Value(example.Multiply({}));
+  const std::vector<InputFigures>& inputs = products.gemm.inputs;
+  REQUIRE(inputs.size() == 5);
+  const std::vector<std::pair<std::string, uint64_t>> expected = {
+      {"gaussian", 1}, {"gaussian", 8}, {"gaussian", 64}, {"outliers", 8}, {"one-hot", 16}};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CHECK(inputs[i].input == expected[i].first);
+    CHECK(inputs[i].rows == expected[i].second);
+    CHECK(inputs[i].kernel.sqnr_db >= 53);
+    CHECK(inputs[i].kernel.worst_channel < 384);
+    CHECK(inputs[i].kernel.cosine > 0.99999);
+  }
+  // One weight of 16 bits is not rounded once more.
+  CHECK(std::isinf(inputs[4].kernel.sqnr_db));
+  CHECK_FALSE(products.gemm.agreement_db);
+  CHECK_FALSE(products.quality);
+}
+
+TEST_CASE("the figures do not depend on the number of threads") {
+  const Example example("ct-w4a16-g32-asym", {.target = "zentorch"});
+  const GemmFigures one = Value(example.Multiply({.threads = 1})).gemm;
+  const GemmFigures four = Value(example.Multiply({.threads = 4})).gemm;
+  for (size_t i = 0; i < one.inputs.size(); ++i) {
+    CHECK(one.inputs[i].kernel.sqnr_db == four.inputs[i].kernel.sqnr_db);
+    CHECK(one.inputs[i].end_to_end.cosine == four.inputs[i].end_to_end.cosine);
+    CHECK(one.inputs[i].kernel.worst_channel == four.inputs[i].kernel.worst_channel);
+  }
+}
+
+// Activations of a file, as a user records them.
+std::filesystem::path Record(const TempFolder& temp, const std::string& dtype,
+                             const std::string& shape, size_t bytes) {
+  const std::string header = R"({")" + kModule + R"(":{"dtype":")" + dtype + R"(","shape":)" +
+                             shape + R"(,"data_offsets":[0,)" + std::to_string(bytes) + "]}}";
+  std::ofstream file(temp / "x.safetensors", std::ios::binary);
+  const uint64_t length = header.size();
+  file.write(reinterpret_cast<const char*>(&length), sizeof length);
+  file << header;
+  for (size_t i = 0; i < bytes / 4; ++i) {
+    const float value = static_cast<float>(i % 7) - 3;
+    file.write(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  return temp / "x.safetensors";
+}
+
+TEST_CASE("recorded activations make figures of their own") {
+  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const Checkpoint recorded =
+      Value(Checkpoint::Open(Record(example.temp, "F32", "[1,5,384]", 5 * 384 * 4)));
+  const ModuleProducts products = Value(example.Multiply({.recorded = &recorded}));
+  REQUIRE(products.gemm.inputs.size() == 6);
+  CHECK(products.gemm.inputs[4].input == "recorded");
+  CHECK(products.gemm.inputs[4].rows == 5);
+  CHECK(products.gemm.inputs[4].kernel.sqnr_db >= 53);
+}
+
+TEST_CASE("recorded activations that do not fit are malformed") {
+  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const auto fails = [&](const char* dtype, const char* shape, size_t bytes) {
+    const Checkpoint recorded = Value(Checkpoint::Open(Record(example.temp, dtype, shape, bytes)));
+    testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kMalformed,
+                        "recorded activations do not fit the module");
+  };
+  fails("F32", "[5,383]", 5 * 383 * 4);
+  fails("I32", "[5,384]", 5 * 384 * 4);
+  fails("F32", "[0,384]", 0);
+}
+
+TEST_CASE("the unquantized model gives weight and output SQNR") {
+  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const Checkpoint baseline = Value(Checkpoint::Open(Fixture("float-bf16")));
+  const ModuleProducts products = Value(example.Multiply({.baseline = &baseline}));
+  REQUIRE(products.quality);
+  CHECK(std::abs(products.quality->weight_sqnr_db.value_or(0) - 18.5) < 2);
+  // Gaussian activations weigh all weights alike.
+  CHECK(std::abs(products.quality->output_sqnr_db.value_or(0) -
+                 products.quality->weight_sqnr_db.value_or(0)) < 1);
+}
+
+TEST_CASE("a module that the unquantized model lacks has no quality, with the reason") {
+  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const Checkpoint baseline =
+      Value(Checkpoint::Open(Fixture("checkpoints/ct-w4a16-g128-sym")));  // has packed ones only
+  const ModuleProducts products = Value(example.Multiply({.baseline = &baseline}));
+  CHECK_FALSE(products.quality);
+  CHECK(products.no_quality.find("the baseline has no weight of this module") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace prepack

@@ -1,0 +1,63 @@
+#include "verify/sqnr_bars.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "status_matchers.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::RequireOk;
+using testing::Value;
+
+TEST_CASE("a bar is a number of dB, for all modules or for those of a pattern") {
+  CHECK(Value(ParseSqnrBar("40")).decibel == 40);
+  CHECK(Value(ParseSqnrBar("40")).pattern.empty());
+  CHECK(Value(ParseSqnrBar("0")).decibel == 0);
+  const SqnrBar bar = Value(ParseSqnrBar("layers\\.0\\..*=x|down_proj=38.5"));
+  CHECK(bar.decibel == 38.5);
+  CHECK(bar.pattern == "layers\\.0\\..*=x|down_proj");
+}
+
+TEST_CASE("what is no bar is refused") {
+  for (const char* text : {"", "high", "40dB", "nan", "inf", "-1", "201", "down_proj=", "a=nan"}) {
+    CAPTURE(text);
+    CheckError(ParseSqnrBar(text).status(), ErrorKind::kUsage, "--min-sqnr: not a number of dB");
+  }
+  CheckError(ParseSqnrBar("=40").status(), ErrorKind::kUsage, "no pattern in front");
+}
+
+TEST_CASE("the last bar that speaks of a module decides") {
+  SqnrBars bars = Value(
+      SqnrBars::Make(std::vector<SqnrBar>{{"", 40}, {"down_proj", 38}, {"layers\\.1\\.", 30}}));
+  CHECK(Value(bars.Of("model.layers.0.mlp.up_proj")) == 40);
+  CHECK(Value(bars.Of("model.layers.0.mlp.down_proj")) == 38);
+  CHECK(Value(bars.Of("model.layers.1.mlp.down_proj")) == 30);
+  RequireOk(bars.CheckAllWereUsed());
+  SqnrBars none = Value(SqnrBars::Make({}));
+  CHECK(Value(none.Of("a")) == std::nullopt);
+}
+
+TEST_CASE("a pattern that is for no module, or is none, is an error") {
+  SqnrBars bars = Value(SqnrBars::Make(std::vector<SqnrBar>{{"experts", 38}}));
+  CHECK(Value(bars.Of("model.layers.0.mlp.up_proj")) == std::nullopt);
+  CheckError(bars.CheckAllWereUsed(), ErrorKind::kUsage,
+             "--min-sqnr 'experts=38': its pattern is found in no packed module");
+  CheckError(SqnrBars::Make(std::vector<SqnrBar>{{"(", 38}}).status(), ErrorKind::kUsage, "'(=38'");
+}
+
+TEST_CASE("bars follow what the kernel computes in") {
+  CHECK(KernelBar(DType::kBF16) == 48);
+  CHECK(KernelBar(DType::kF16) == 65);
+  CHECK(KernelBar(DType::kF32) == 110);
+  CHECK(DefaultEndToEndBar({}) == 40);
+  CHECK(DefaultEndToEndBar({.type = ActivationType::kInt}) == 35);
+  CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 28);
+}
+
+}  // namespace
+}  // namespace prepack

@@ -120,7 +120,7 @@ Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
   std::map<std::string, ModuleVerification> figures = EmptyFigures(folder->manifest());
 
   Result<LevelResult> integrity =
-      CheckIntegrity(*folder, *isa, ThreadCount(options.jobs), progress);
+      CheckIntegrity(*folder, *isa, ThreadCount(options.jobs), progress, figures);
   if (!integrity.ok()) return integrity.status();
   report.level(Level::kIntegrity) = *std::move(integrity);
   if (options.source) {

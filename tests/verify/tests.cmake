@@ -1,6 +1,7 @@
 prepack_add_tests(verify
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
+  integrity_test.cpp
   kernel_weights_test.cpp
   packed_folder_test.cpp
   report_test.cpp

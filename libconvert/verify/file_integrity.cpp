@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "base/hash.h"
 #include "container/safetensors.h"
@@ -31,6 +33,7 @@ class FileCheck {
     Fail(what);
     FailModules(what);
   }
+  Status HashAll(const File& file, Progress& progress);
   size_t CheckTensors();
   void CheckHeader(const SafetensorsHeader& header);
 
@@ -39,6 +42,11 @@ class FileCheck {
   const FileRecord& record_;
   const std::vector<OwnedTensor>& tensors_;
   std::vector<Problem>& problems_;
+
+  std::string file_hash_;
+  // Of the tensors that the header speaks of, by offset in the file and size.
+  std::map<std::pair<uint64_t, uint64_t>, std::string> hashes_;
+  std::optional<Result<SafetensorsHeader>> header_;  // of a shard
 };
 
 Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRecord& tensor) {
@@ -65,11 +73,35 @@ void FileCheck::FailModules(const std::string& what) {
   }
 }
 
-// Hashes every tensor; returns how many are not what the manifest says.
+// Reads the file once: for its own hash and those of its tensors, where its header can be read.
+Status FileCheck::HashAll(const File& file, Progress& progress) {
+  if (IsShard(name_)) header_.emplace(ReadSafetensorsHeader(file));
+  if (!header_ || !header_->ok()) {
+    const Result<FileRecord> hashed = HashFile(file, progress);
+    if (hashed.ok()) file_hash_ = hashed->xxh3_128;
+    return hashed.status();
+  }
+  const SafetensorsHeader& header = **header_;
+  Result<ShardHashes> hashed = HashShard(file, header, progress);
+  if (!hashed.ok()) return hashed.status();
+  file_hash_ = hashed->file.xxh3_128;
+  for (size_t i = 0; i < header.tensors.size(); ++i) {
+    const TensorInfo& tensor = header.tensors[i];
+    hashes_.emplace(std::pair(header.data_start + tensor.begin, tensor.bytes()),
+                    std::move(hashed->tensors[i]));
+  }
+  return {};
+}
+
+// Returns how many tensors are not what the manifest says. Those whose place the header does not
+// know, or that it could not tell, are read once more.
 size_t FileCheck::CheckTensors() {
   size_t damaged = 0;
   for (const OwnedTensor& owned : tensors_) {
-    const Result<std::string> hash = HashTensorRecord(folder_, *owned.tensor);
+    const auto known = hashes_.find({owned.tensor->offset, owned.tensor->bytes()});
+    const Result<std::string> hash = known != hashes_.end()
+                                         ? Result<std::string>(known->second)
+                                         : HashTensorRecord(folder_, *owned.tensor);
     if (!hash.ok()) {
       FailTensor(owned, fmt::format("cannot be read: {}", hash.status().ToString()));
       ++damaged;
@@ -120,11 +152,10 @@ Status FileCheck::Run(Progress& progress) {
     if (CheckTensors() == 0) FailModules(what);
     return {};
   }
-  const Result<FileRecord> hashed = HashFile(*file, progress);
-  if (!hashed.ok()) return hashed.status();
+  if (Status status = HashAll(*file, progress); !status.ok()) return status;
   // Consumers rely on the hashes of tensors: they must be right in a sound file, too.
   if (CheckTensors() != 0) return {};
-  if (hashed->xxh3_128 != record_.xxh3_128) {
+  if (file_hash_ != record_.xxh3_128) {
     FailFile(tensors_.empty() ? "its bytes are not what was written"
                               : "its header is not what was written");
     return {};
@@ -133,11 +164,10 @@ Status FileCheck::Run(Progress& progress) {
     if (!tensors_.empty()) FailFile("it is no shard of weights");
     return {};
   }
-  const Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
-  if (header.ok()) {
-    CheckHeader(*header);
+  if (header_->ok()) {
+    CheckHeader(**header_);
   } else {
-    FailFile(header.status().ToString());
+    FailFile(header_->status().ToString());
   }
   return {};
 }

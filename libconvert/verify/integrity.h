@@ -10,10 +10,10 @@
 
 namespace prepack {
 
-// Level 1: is the folder what was written? Sizes and hashes of all files; the tensors that a
-// damaged file holds are hashed one by one, so that the report names the modules; headers against
-// the manifest; packing fingerprints recomputed with today's code. Sets the states of the modules
-// in `figures`. Fails only when a check cannot be carried out at all.
+// Level 1: is the folder what was written? Sizes and hashes of all files and of all tensors in
+// them, from one pass; headers against the manifest; packing fingerprints recomputed with today's
+// code. Sets the states of the modules in `figures`. Fails only when a check cannot be carried out
+// at all.
 Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned threads,
                                    Progress& progress, ModuleFigures& figures);
 

@@ -18,7 +18,8 @@
 namespace prepack {
 namespace {
 
-constexpr char kNoSource[] = "the source checkpoint is needed: give it with --source";
+constexpr char kNoSource[] =
+    "the source checkpoint is needed, and is not where the manifest says: give it with --source";
 
 std::map<std::string, ModuleVerification> EmptyFigures(const Manifest& manifest) {
   std::map<std::string, ModuleVerification> figures;
@@ -104,13 +105,18 @@ Result<SqnrBar> ParseSqnrBar(std::string_view text) {
       .Found(std::string(text));
 }
 
-Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
+Result<VerifyReport> Verify(const VerifyOptions& given, Progress& progress) {
+  VerifyOptions options = given;
   const Result<Isa> isa = ChooseIsa();
   if (!isa.ok()) return isa.status();
   const Result<PackedFolder> folder = PackedFolder::Open(options.folder);
   if (!folder.ok()) return folder.status();
 
   VerifyReport report;
+  if (!options.source) {
+    options.source = RecordedSource(*folder);
+    report.source_found = options.source.has_value();
+  }
   report.folder = options.folder.string();
   report.target = folder->manifest().target;
   report.level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");
@@ -129,12 +135,14 @@ Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
     // A folder that is damaged so badly that it cannot be unpacked has failed already.
     const bool of_the_folder = !status.ok() && (status.kind() == ErrorKind::kMalformed ||
                                                 status.kind() == ErrorKind::kUnsupported);
-    if (!status.ok() &&
-        (report.level(Level::kIntegrity).state != LevelState::kFailed || !of_the_folder)) {
-      return status;
-    }
+    const bool damaged = report.level(Level::kIntegrity).state == LevelState::kFailed;
+    // Nor need a checkpoint that nobody named be one that can be read.
+    if (!status.ok() && (!of_the_folder || !(damaged || report.source_found))) return status;
     if (!status.ok()) {
-      const std::string reason = "the folder is damaged: " + status.ToString();
+      const std::string reason =
+          (damaged ? "the folder is damaged: "
+                   : "the source was found where the manifest says, but cannot be read: ") +
+          status.ToString();
       if (report.level(Level::kExactness).reason == kNoSource)
         report.level(Level::kExactness) = NotRun(reason);
       report.level(Level::kGemm) = NotRun(reason);

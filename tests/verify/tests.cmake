@@ -4,6 +4,7 @@ prepack_add_tests(verify
   integrity_test.cpp
   kernel_weights_test.cpp
   packed_folder_test.cpp
+  recorded_source_test.cpp
   report_test.cpp
   second_decoder_test.cpp
   second_truth_test.cpp)

@@ -3,6 +3,8 @@ prepack_add_tests(verify
   gemm_layouts_test.cpp
   integrity_test.cpp
   kernel_weights_test.cpp
+  mutation_test.cpp
+  mutations.cpp
   packed_folder_test.cpp
   recorded_source_test.cpp
   report_test.cpp

@@ -252,6 +252,7 @@ Status Conversion::WriteManifest() {
   manifest_.exact_scales = options_.plan.exact_scales;
   manifest_.source_format = model_.format;
   manifest_.source_fingerprint = SourceFingerprint(checkpoint_, source_hashes_);
+  manifest_.source_path = PathToSource(options_.source, options_.output);
   for (size_t i = 0; i < writers_.size(); ++i) {
     manifest_.files[shards_.names[i]] = shard_hashes_[i].file;
   }

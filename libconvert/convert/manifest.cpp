@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/hash.h"
+#include "base/status.h"
 #include "convert/manifest_text.h"
 #include "convert/scheme_json.h"
 
@@ -44,6 +45,7 @@ Json ManifestJson(const Manifest& manifest) {
                 {{"format", manifest.source_format},
                  {"fingerprint", manifest.source_fingerprint},
                  {"quantization_config", manifest.source_quantization_config}}}};
+  if (!manifest.source_path.empty()) json["source"]["path"] = manifest.source_path;
   Json& layouts = json["layouts"] = Json::object();
   for (const auto& [id, layout] : manifest.layouts) {
     layouts[id] = {{"version", layout.version}, {"fingerprint", layout.fingerprint}};
@@ -78,6 +80,11 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
   // The dtype in the source does not matter any more, only that there was a bias.
   if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
   return request;
+}
+
+bool IsSourcePath(const std::string& path) {
+  return !path.empty() && path.front() != '/' && path.size() <= kMaxSourcePathBytes &&
+         Printable(path, kMaxSourcePathBytes) == path;
 }
 
 std::string ManifestText(const Manifest& manifest) {

@@ -23,6 +23,7 @@ namespace prepack {
 
 inline constexpr int kManifestVersion = 1;
 inline constexpr uint64_t kMaxManifestBytes = 1ULL << 30;
+inline constexpr size_t kMaxSourcePathBytes = 4096;  // longer ones cannot be opened (PATH_MAX)
 
 // A tensor of the output and its bytes.
 struct TensorRecord {
@@ -68,6 +69,9 @@ struct Manifest {
   bool exact_scales = false;  // see PackRequest
   std::string source_format;
   std::string source_fingerprint;  // of all tensors of the source
+  // From the packed folder to the source when it was packed, relative; empty: unknown. Only a hint
+  // where to look: what the source is, the fingerprint says.
+  std::string source_path;
   Json source_quantization_config;
   std::map<std::string, LayoutRecord> layouts;
   std::map<std::string, ModuleRecord> modules;
@@ -79,6 +83,9 @@ struct Manifest {
 
 // The request that a module was packed by.
 PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record);
+
+// May this be the source path of a manifest: relative, in UTF-8, without control characters?
+bool IsSourcePath(const std::string& path);
 
 // The text of prepack.json. Its last member is the hash of everything before it.
 std::string ManifestText(const Manifest& manifest);

@@ -241,6 +241,15 @@ Status CheckRanges(const Manifest& manifest, std::string_view where) {
   return {};
 }
 
+Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
+  if (!source.contains("path")) return std::string();  // not known when it was packed
+  Result<std::string> path = StringField(source, "path", where);
+  if (!path.ok() || IsSourcePath(*path)) return path;
+  return Malformed(where, "field \"path\" of the source is no relative path")
+      .Found(Printable(*path))
+      .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes));
+}
+
 Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
   const Result<uint64_t> version = UintField(json, "manifest_version", where);
   if (!version.ok()) return version.status();
@@ -271,6 +280,8 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
   if (!fingerprint.ok()) return fingerprint.status();
   const Result<const Json*> config = ObjectField(**source, "quantization_config", where);
   if (!config.ok()) return config.status();
+  Result<std::string> path = ReadSourcePath(**source, where);
+  if (!path.ok()) return path.status();
 
   manifest.prepack_version = *std::move(tool);
   manifest.target = *std::move(target);
@@ -279,6 +290,7 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
   manifest.source_format = *std::move(format);
   manifest.source_fingerprint = *std::move(fingerprint);
   manifest.source_quantization_config = **config;
+  manifest.source_path = *std::move(path);
   return {};
 }
 

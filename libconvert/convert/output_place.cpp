@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "convert/manifest.h"
+
 namespace prepack {
 namespace {
 
@@ -30,6 +32,11 @@ Status CheckOutputPlace(const std::filesystem::path& source, const std::filesyst
   return Usage(output.string(), "the output may not be the source, lie inside it or contain it")
       .Found(fmt::format("source {}", from.string()))
       .Hint("Choose a folder beside the source");
+}
+
+std::string PathToSource(const std::filesystem::path& source, const std::filesystem::path& output) {
+  std::string path = Resolve(source).lexically_relative(Resolve(output)).string();
+  return IsSourcePath(path) ? path : std::string();
 }
 
 Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "base/status.h"
 
@@ -10,6 +11,10 @@ namespace prepack {
 
 // The output may not be the source, lie inside it, or contain it: the source is never touched.
 Status CheckOutputPlace(const std::filesystem::path& source, const std::filesystem::path& output);
+
+// The path from the output, where it will be in the end, to the source, for the manifest; empty
+// when there is none that a manifest can hold.
+std::string PathToSource(const std::filesystem::path& source, const std::filesystem::path& output);
 
 // Is there room for `bytes` more on the file system of `folder`? Asked before the first byte is
 // written, so that a conversion of hours does not end in a full disk.

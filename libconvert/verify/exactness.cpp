@@ -69,16 +69,15 @@ Status CheckProvenance(const Manifest& manifest, const Checkpoint& source,
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end()) continue;
-    const std::string where = fmt::format("module {}", linear->module());
     const ModuleRecord& module = record->second;
     if (SourceHash(source, hashes, ReplacedTensors(*linear, module.parts.contains("bias"))) !=
         module.source_xxh3_128) {
-      result.Fail(where, "the manifest has another hash of its source tensors");
+      result.FailModule(record->first, "the manifest has another hash of its source tensors");
     }
     const Layout* layout = FindLayout(module.layout);
     if (module.stored_scale_dtype != linear->stored_scale_dtype() || layout == nullptr ||
         module.scale_rounding != ScaleRounding(*layout, RequestOf(manifest, module))) {
-      result.Fail(where, "the manifest names another rounding of its scales");
+      result.FailModule(record->first, "the manifest names another rounding of its scales");
     }
   }
   return {};
@@ -110,6 +109,7 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
 void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
                            const QuantizedModel& model, LevelResult& result) {
   std::set<std::string> accounted;
+  std::map<std::string, std::string> modules;  // by the tensors that belong to them
   for (const TensorRecord& tensor : manifest.tensors) accounted.insert(tensor.tensor);
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
@@ -117,11 +117,17 @@ void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
     for (std::string& name : ReplacedTensors(*linear, record->second.parts.contains("bias"))) {
       accounted.insert(std::move(name));
     }
+    for (std::string& name : ReplacedTensors(*linear, true)) {
+      modules.emplace(std::move(name), linear->module());
+    }
   }
   for (const auto& [name, tensor] : source.tensors()) {
-    if (!accounted.contains(name)) {
-      result.Fail(fmt::format("tensor {}", name), "the source has it, the packed folder does not");
-    }
+    if (accounted.contains(name)) continue;
+    const auto module = modules.find(name);
+    result.state = LevelState::kFailed;
+    result.problems.push_back({module == modules.end() ? "" : module->second,
+                               fmt::format("tensor {}", name),
+                               "the source has it, the packed folder does not"});
   }
 }
 
@@ -129,15 +135,13 @@ void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
 
 Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint& source,
                                    const QuantizedModel& model, Isa isa, unsigned threads,
-                                   Progress& progress,
-                                   std::map<std::string, ModuleVerification>& figures) {
+                                   Progress& progress, ModuleFigures& figures) {
   LevelResult result{.state = LevelState::kPassed};
   progress.Begin("exactness", 2 * source.total_bytes());  // compared, then hashed
   for (const auto& [name, record] : folder.manifest().modules) {
-    const std::string where = fmt::format("module {}", name);
     const QuantizedLinear* linear = model.Find(name);
     if (linear == nullptr) {
-      result.Fail(where, "the source has no such quantized module");
+      result.FailModule(name, "the source has no such quantized module");
       continue;
     }
     const std::unique_ptr<QuantizedLinear> dequantized =
@@ -146,7 +150,7 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
     Scheme scheme = weights.scheme();
     scheme.activations = record.scheme.activations;  // the user chooses them
     if (linear->n() != record.n || linear->k() != record.k || scheme != record.scheme) {
-      result.Fail(where, "the source has another shape or scheme than the manifest");
+      result.FailModule(name, "the source has another shape or scheme than the manifest");
       continue;
     }
     const Result<PackedModule> packed = PackedModule::Open(folder, name, record, isa);
@@ -157,7 +161,7 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
     ModuleVerification& figure = figures.at(name);
     figure.exact = differences->none();
     figure.max_scale_difference = differences->max_scale_difference;
-    if (!differences->none()) result.Fail(where, differences->Describe());
+    if (!differences->none()) result.FailModule(name, differences->Describe());
   }
   for (const TensorRecord& tensor : folder.manifest().tensors) {
     Status status = CompareTensor(folder, tensor, source, result);
@@ -168,6 +172,7 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
   Status status = CheckProvenance(folder.manifest(), source, model, threads, progress, result);
   if (status.ok()) status = CheckSideFiles(folder, source, progress, result);
   if (!status.ok()) return status;
+  SetModuleStates(Level::kExactness, result, nullptr, figures);
   return result;
 }
 

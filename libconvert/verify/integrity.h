@@ -4,17 +4,18 @@
 #include "base/isa.h"
 #include "base/progress.h"
 #include "base/result.h"
+#include "verify/module_states.h"
 #include "verify/packed_folder.h"
 #include "verify/report.h"
 
 namespace prepack {
 
-// Level 1: is the folder what was written? Sizes and hashes of all files; the tensors that a
-// damaged file holds are hashed one by one, so that the report names the modules; headers against
-// the manifest; packing fingerprints recomputed with today's code. Fails only when a check cannot
-// be carried out at all.
+// Level 1: is the folder what was written? Sizes and hashes of all files and of all tensors in
+// them, from one pass; headers against the manifest; packing fingerprints recomputed with today's
+// code. Sets the states of the modules in `figures`. Fails only when a check cannot be carried out
+// at all.
 Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned threads,
-                                   Progress& progress);
+                                   Progress& progress, ModuleFigures& figures);
 
 }  // namespace prepack
 

@@ -51,6 +51,15 @@ Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
   return file->VisitAt(tensor.offset, tensor.bytes(), work, threads);
 }
 
+std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) {
+  const std::string& recorded = folder.manifest().source_path;
+  if (recorded.empty()) return std::nullopt;
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(folder.path() / recorded, error);
+  if (error || !std::filesystem::is_regular_file(path / "config.json", error)) return std::nullopt;
+  return path;
+}
+
 Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
                                         const ModuleRecord& record, Isa isa) {
   const std::string where = fmt::format("module {}", name);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,10 @@ class PackedFolder {
   Manifest manifest_;
   std::map<std::string, File> files_;
 };
+
+// Where the manifest says that the source lies, if a checkpoint is there now. It need not be the
+// one that the folder was made from.
+std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder);
 
 // One packed module, unpacked row by row into the canonical layout.
 class PackedModule {

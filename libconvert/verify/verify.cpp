@@ -82,7 +82,9 @@ void Verification::Begin() {
   report_.folder = options_.folder.string();
   report_.target = folder_.manifest().target;
   for (const Level level : kLevels) {
-    report_.level(level) = NotRun("the source checkpoint is needed: give it with --source");
+    report_.level(level) = NotRun(
+        "the source checkpoint is needed, and is not where the manifest says: give it with "
+        "--source");
   }
   if (!options_.baseline) {
     level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");
@@ -100,7 +102,7 @@ void Verification::Begin() {
 }
 
 Status Verification::RunIntegrity() {
-  Result<LevelResult> integrity = CheckIntegrity(folder_, isa_, threads(), progress_);
+  Result<LevelResult> integrity = CheckIntegrity(folder_, isa_, threads(), progress_, figures_);
   if (!integrity.ok()) return integrity.status();
   level(Level::kIntegrity) = *std::move(integrity);
   return {};
@@ -108,7 +110,11 @@ Status Verification::RunIntegrity() {
 
 // What the user names must be there, whatever becomes of the levels.
 Status Verification::OpenOthers() {
-  if (options_.source) source_ = *options_.source;
+  source_ = options_.source;
+  if (!source_) {
+    source_ = RecordedSource(folder_);
+    report_.source_found = source_.has_value();
+  }
   if (source_) report_.source = source_->string();
   if (options_.baseline) {
     report_.baseline = options_.baseline->string();
@@ -211,13 +217,19 @@ Status Verification::Run() {
   if (!status.ok() || !source_) return status;
   status = RunSourceLevels();
   if (status.ok()) return {};
-  // A folder that is damaged so badly that it cannot be unpacked has failed already.
+  // A folder that is damaged so badly that it cannot be unpacked has failed already. Nor need a
+  // checkpoint that nobody named be one that can be read.
   const bool of_the_folder =
       status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
-  if (level(Level::kIntegrity).state != LevelState::kFailed || !of_the_folder) return status;
+  const bool damaged = level(Level::kIntegrity).state == LevelState::kFailed;
+  if (!of_the_folder || !(damaged || report_.source_found)) return status;
+  const std::string reason =
+      (damaged ? "the folder is damaged: "
+               : "the source was found where the manifest says, but cannot be read: ") +
+      status.ToString();
   for (const Level which : kLevels) {
     if (level(which).state == LevelState::kNotRun && level(which).asked && Runs(which)) {
-      level(which) = NotRun("the folder is damaged: " + status.ToString());
+      level(which) = NotRun(reason);
     }
   }
   return {};

@@ -352,15 +352,21 @@ class RealCheckpoints(harness.ToolTest):
 
 
 class Verify(harness.ToolTest):
+    def convert_and_lose_source(self, name, target):
+        """A packed folder whose source is no longer where the manifest says."""
+        source = self.copy_checkpoint(name)
+        out = self.convert(source, target)
+        shutil.rmtree(source)
+        return out
+
     def flip(self, path, offset, bit):
         data = bytearray(path.read_bytes())
         data[offset] ^= 1 << bit
         path.write_bytes(data)
 
     def test_any_flipped_bit_is_found_and_named(self):
-        source = CHECKPOINTS / "ct-w4a16-g32-asym"
         for target in TARGETS:
-            clean = self.convert(source, target)
+            clean = self.convert_and_lose_source("ct-w4a16-g32-asym", target)
             header, start = harness.read_header(clean / "model.safetensors")
             size = (clean / "model.safetensors").stat().st_size
             manifest = json.loads((clean / "prepack.json").read_text())
@@ -404,8 +410,7 @@ class Verify(harness.ToolTest):
             self.assertEqual([m for m, e in exact.items() if not e], [name])
 
     def test_not_run_is_not_passed(self):
-        source = CHECKPOINTS / "ct-w4a16-g128-sym"
-        out = self.convert(source, "vllm-cpu")
+        out = self.convert_and_lose_source("ct-w4a16-g128-sym", "vllm-cpu")
         result = self.run_tool("verify", out, "--json")
         self.assertEqual(result.returncode, 6, result.stderr)
         report = self.checked_json(result.stdout, "verify")
@@ -413,6 +418,15 @@ class Verify(harness.ToolTest):
         self.assertEqual(report["levels"]["integrity"]["state"], "passed")
         self.assertEqual(report["levels"]["gemm"]["state"], "not run")
         self.assertIn("--source", report["levels"]["gemm"]["reason"])
+
+    def test_source_is_found_where_it_lay(self):
+        source = self.copy_checkpoint()
+        out = self.convert(source, "vllm-cpu")
+        manifest = json.loads((out / "prepack.json").read_text())
+        self.assertEqual(manifest["source"]["path"], f"../{source.name}")
+        result = self.run_ok("verify", out, "--json")
+        report = self.checked_json(result.stdout, "verify")
+        self.assertEqual(report["verdict"], "passed")
 
     def test_without_the_module_of_the_engine(self):
         alone = self.scratch / "alone"

@@ -23,6 +23,7 @@ Manifest SmallManifest() {
   manifest.target = "vllm-cpu";
   manifest.source_format = "compressed-tensors";
   manifest.source_fingerprint = std::string(32, 'a');
+  manifest.source_path = "../source";
   manifest.source_quantization_config = {{"quant_method", "compressed-tensors"}};
   manifest.layouts["vllm-cpu/wna16"] = {1, std::string(32, 'b')};
   ModuleRecord module;
@@ -74,7 +75,16 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(read->modules.at("a.b").scheme == SmallManifest().modules.at("a.b").scheme);
   CHECK(read->modules.at("a.b").parts.at("weight").offset == 4096);
   CHECK(read->tensors.at(0).shape == std::vector<uint64_t>{8});
+  CHECK(read->source_path == "../source");
   CHECK(Read(Edited([](Json&) {})).ok());  // the builder of the cases below is sound
+}
+
+TEST_CASE("a manifest need not know where its source lay") {
+  const Result<Manifest> read = Read(Edited([](Json& json) { json["source"].erase("path"); }));
+  REQUIRE(read.ok());
+  CHECK(read->source_path.empty());
+  CHECK(ManifestText(*read).find("\"path\"") == std::string::npos);
+  CHECK(Read(Edited([](Json& json) { json["source"]["path"] = std::string(4096, 'a'); })).ok());
 }
 
 TEST_CASE("schemes of every kind and memory descriptors come back from a manifest") {
@@ -131,6 +141,16 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [](Json& json) { json.erase("manifest_version"); }},
       {"field \"target\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["target"] = 5; }},
+      {"field \"path\" has the wrong type", ErrorKind::kMalformed,
+       [](Json& json) { json["source"]["path"] = 5; }},
+      {"field \"path\" of the source is no relative path", ErrorKind::kMalformed,
+       [](Json& json) { json["source"]["path"] = ""; }},
+      {"is no relative path (found /etc, expected 1 to 4096 bytes", ErrorKind::kMalformed,
+       [](Json& json) { json["source"]["path"] = "/etc"; }},
+      {"field \"path\" of the source is no relative path", ErrorKind::kMalformed,
+       [](Json& json) { json["source"]["path"] = std::string(4097, 'a'); }},
+      {"is no relative path (found a\\x00b", ErrorKind::kMalformed,
+       [](Json& json) { json["source"]["path"] = std::string("a\0b", 3); }},
       {"field \"modules\" is missing", ErrorKind::kMalformed,
        [](Json& json) { json.erase("modules"); }},
       {"not listed under \"layouts\"", ErrorKind::kMalformed,

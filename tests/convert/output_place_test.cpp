@@ -26,6 +26,21 @@ TEST_CASE("the output may not overlap the source") {
   CHECK(kind(temp.path()) == 2);           // contains the source
 }
 
+TEST_CASE("the way from the output to the source goes through no symbolic link") {
+  TempFolder temp;
+  std::filesystem::create_directories(temp / "models/source");
+  std::filesystem::create_directories(temp / "deep/er");
+  std::filesystem::create_directory_symlink(temp / "models/source", temp / "link");
+  std::filesystem::create_directory_symlink(temp / "deep/er", temp / "out");
+  CHECK(PathToSource(temp / "models/source", temp / "packed") == "../models/source");
+  CHECK(PathToSource(temp / "models/source/", temp / "models/packed/") == "../source");
+  CHECK(PathToSource(temp / "link", temp / "packed") == "../models/source");
+  CHECK(PathToSource(temp / "link", temp / "out/packed") == "../../../models/source");
+  CHECK(PathToSource(temp / "caf\xC3\xA9", temp / "packed") == "../caf\xC3\xA9");
+  CHECK(PathToSource(temp / "caf\xE9", temp / "packed").empty());  // JSON could not hold it
+  CHECK(PathToSource(temp / "a\nb", temp / "packed").empty());
+}
+
 TEST_CASE("an output that cannot fit is refused with both numbers") {
   TempFolder temp;
   CHECK(CheckFreeSpace(temp.path(), 0).ok());

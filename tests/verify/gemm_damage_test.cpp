@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "io/output_folder.h"
 #include "layouts/blocked_desc.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
 namespace prepack {
@@ -18,33 +18,17 @@ using testing::Fixture;
 using testing::GemmResult;
 using testing::Pack;
 using testing::PackedExample;
+using testing::ReadBytes;
 using testing::RunModels;
 using testing::TempFolder;
 using testing::Value;
+using testing::WriteBytes;
 
 const std::string kModule = "model.layers.0.self_attn.q_proj";  // 384 x 384
 
 // Where a part of the module lies.
 TensorRecord PartOf(const std::filesystem::path& folder, const std::string& part) {
-  return Value(ReadManifest(folder)).modules.at(kModule).parts.at(part);
-}
-
-std::vector<char> ReadBytes(const std::filesystem::path& folder, const TensorRecord& part,
-                            uint64_t offset, size_t count) {
-  std::ifstream file(folder / part.file, std::ios::binary);
-  file.seekg(static_cast<std::streamoff>(part.offset + offset));
-  std::vector<char> bytes(count);
-  file.read(bytes.data(), static_cast<std::streamsize>(count));
-  REQUIRE(file.good());
-  return bytes;
-}
-
-void WriteBytes(const std::filesystem::path& folder, const TensorRecord& part, uint64_t offset,
-                const std::vector<char>& bytes) {
-  std::fstream file(folder / part.file, std::ios::binary | std::ios::in | std::ios::out);
-  file.seekp(static_cast<std::streamoff>(part.offset + offset));
-  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  REQUIRE(file.good());
+  return testing::PartOf(folder, kModule, part);
 }
 
 // Flips bits of one byte; a negative offset counts from the end of the part.
@@ -58,9 +42,7 @@ void Apply(const std::filesystem::path& folder, const Damage& damage) {
   const TensorRecord part = PartOf(folder, damage.part);
   const int64_t end = damage.offset < 0 ? static_cast<int64_t>(part.bytes()) : 0;
   const auto offset = static_cast<uint64_t>(end + damage.offset);
-  std::vector<char> byte = ReadBytes(folder, part, offset, 1);
-  byte[0] = static_cast<char>(byte[0] ^ damage.mask);
-  WriteBytes(folder, part, offset, byte);
+  testing::FlipBits(folder, part, offset, damage.mask);
 }
 
 // The module fails because of its kernel figure, and no other does.
@@ -198,8 +180,7 @@ TEST_CASE("a blocked form that no model knows is not multiplied") {
   desc.s8s8_compensation = true;
   desc.strides = {uint64_t{64} * 32, uint64_t{384} * 32};
   manifest.modules.at(kModule).weights_desc = desc;
-  std::filesystem::remove(temp / "out" / kManifestName);
-  testing::RequireOk(WriteTextFile(temp / "out" / kManifestName, ManifestText(manifest)));
+  testing::WriteManifest(temp / "out", manifest);
   const GemmResult result = RunModels(temp / "out", source);
   CHECK(result.level.state == LevelState::kNotRun);
   REQUIRE(result.level.problems.size() == 1);

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "convert/convert.h"
-#include "io/output_folder.h"
 #include "layouts/table.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/folder_damage.h"
 #include "verify/verify.h"
 
 namespace prepack {
@@ -85,10 +85,7 @@ TEST_CASE("reads stay inside a part") {
 VerifyReport VerifyEdited(const std::function<void(Manifest&)>& edit) {
   TempFolder temp;
   ConvertTo(temp / "out");
-  Manifest manifest = Value(ReadManifest(temp / "out"));
-  edit(manifest);
-  std::filesystem::remove(temp / "out" / kManifestName);
-  testing::RequireOk(WriteTextFile(temp / "out" / kManifestName, ManifestText(manifest)));
+  testing::EditManifest(temp / "out", edit);
   VerifyOptions options;
   options.folder = temp / "out";
   options.source = Fixture("checkpoints/ct-w4a16-g32-asym");

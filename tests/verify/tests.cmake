@@ -1,8 +1,12 @@
 prepack_add_tests(verify
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
+  integrity_test.cpp
   kernel_weights_test.cpp
+  mutation_test.cpp
+  mutations.cpp
   packed_folder_test.cpp
+  recorded_source_test.cpp
   report_test.cpp
   second_decoder_test.cpp
   second_truth_test.cpp)

@@ -1,0 +1,235 @@
+// What level 1 says of damaged folders, and of which modules.
+
+#include "verify/integrity.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "convert/convert.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+#include "verify/folder_damage.h"
+
+namespace prepack {
+namespace {
+
+using testing::Fixture;
+using testing::PartOf;
+using testing::TempFolder;
+using testing::Value;
+
+const std::string kModule = "model.layers.0.mlp.down_proj";
+
+// Three shards.
+void ConvertTo(const std::filesystem::path& output) {
+  ConvertOptions options;
+  options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
+  options.output = output;
+  options.plan.target = "vllm-cpu";
+  options.shard_bytes = 600'000;
+  Progress progress;
+  REQUIRE(Value(Convert(options, progress)).shards == 3);
+}
+
+struct Checked {
+  LevelResult level;
+  ModuleFigures figures;
+
+  std::set<std::string> failed() const {
+    std::set<std::string> names;
+    for (const auto& [name, figure] : figures) {
+      CHECK(figure.looked_at);
+      if (figure.state(Level::kIntegrity) == LevelState::kFailed) names.insert(name);
+    }
+    return names;
+  }
+};
+
+Checked Check(const std::filesystem::path& path) {
+  const PackedFolder folder = Value(PackedFolder::Open(path));
+  Checked checked;
+  for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
+  Progress progress;
+  checked.level = Value(CheckIntegrity(folder, Isa::kScalar, 2, progress, checked.figures));
+  return checked;
+}
+
+std::set<std::string> ModulesOf(const std::filesystem::path& folder, const std::string& file) {
+  std::set<std::string> modules;
+  for (const auto& [name, record] : Value(ReadManifest(folder)).modules) {
+    for (const auto& [part, tensor] : record.parts) {
+      if (tensor.file == file) modules.insert(name);
+    }
+  }
+  return modules;
+}
+
+// One problem of the file, and one of each module that lies in it.
+void CheckWholeFile(const Checked& checked, const std::string& file,
+                    const std::set<std::string>& modules, const std::string& text) {
+  CHECK(checked.level.state == LevelState::kFailed);
+  CHECK(checked.failed() == modules);
+  REQUIRE(checked.level.problems.size() == modules.size() + 1);
+  CHECK(checked.level.problems[0].where == file);
+  CHECK(checked.level.problems[0].module.empty());
+  CHECK(checked.level.problems[0].message == text);
+  std::set<std::string> named;
+  for (size_t i = 1; i < checked.level.problems.size(); ++i) {
+    const Problem& problem = checked.level.problems[i];
+    CHECK(problem.where == "module " + problem.module);
+    CHECK(problem.message == "parts of it are in " + file + ": " + text);
+    named.insert(problem.module);
+  }
+  CHECK(named == modules);
+}
+
+TEST_CASE("a sound folder passes in all of its modules") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const Checked checked = Check(temp / "out");
+  CHECK(checked.level.state == LevelState::kPassed);
+  CHECK(checked.level.problems.empty());
+  CHECK(checked.figures.size() == 7);
+  for (const auto& [name, figure] : checked.figures) {
+    CHECK(figure.state(Level::kIntegrity) == LevelState::kPassed);
+  }
+}
+
+TEST_CASE("damage is told of the module and the part") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  testing::FlipBits(temp / "out", PartOf(temp / "out", kModule, "weight"), 7, 1);
+  const Checked checked = Check(temp / "out");
+  CHECK(checked.failed() == std::set{kModule});
+  REQUIRE(checked.level.problems.size() == 1);
+  CHECK(checked.level.problems[0].module == kModule);
+  CHECK(checked.level.problems[0].where == "module " + kModule + ": part weight");
+  CHECK(checked.level.problems[0].message.find("are not what was written (xxh3 found ") !=
+        std::string::npos);
+}
+
+TEST_CASE("damage of a tensor that passed through is of no module") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const Manifest manifest = Value(ReadManifest(temp / "out"));
+  testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 0x80);
+  const Checked checked = Check(temp / "out");
+  CHECK(checked.failed().empty());
+  REQUIRE(checked.level.problems.size() == 1);
+  CHECK(checked.level.problems[0].module.empty());
+  CHECK(checked.level.problems[0].where == "tensor " + manifest.tensors.front().tensor);
+}
+
+TEST_CASE("a shard that is missing, cut, grown or has another header is told of each module") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const std::string shard = PartOf(temp / "out", kModule, "weight").file;
+  const std::filesystem::path path = temp / "out" / shard;
+  const std::set<std::string> modules = ModulesOf(temp / "out", shard);
+  const uint64_t size = std::filesystem::file_size(path);
+  CHECK(modules.size() >= 2);
+  CHECK(modules.size() < 7);
+  const std::string sizes = std::to_string(size + 5) + " bytes, expected " + std::to_string(size);
+  std::filesystem::copy(path, temp / "sound");
+  const auto restore = std::filesystem::copy_options::overwrite_existing;
+
+  std::filesystem::resize_file(path, size + 5);
+  CheckWholeFile(Check(temp / "out"), shard, modules, "its size is wrong (found " + sizes + ")");
+
+  std::filesystem::copy_file(temp / "sound", path, restore);
+  TensorRecord header = PartOf(temp / "out", kModule, "weight");
+  header.offset = 0;
+  testing::FlipBits(temp / "out", header, 40, 1);
+  CheckWholeFile(Check(temp / "out"), shard, modules, "its header is not what was written");
+
+  std::filesystem::remove(path);
+  CheckWholeFile(Check(temp / "out"), shard, modules, "the file is missing");
+
+  std::filesystem::copy_file(temp / "sound", path);
+  CHECK(Check(temp / "out").level.state == LevelState::kPassed);
+}
+
+TEST_CASE("of a shard that was cut the lost parts are told") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const TensorRecord part = PartOf(temp / "out", kModule, "weight");
+  const auto lost = [&](const TensorRecord& tensor) {
+    return tensor.file == part.file && tensor.offset + tensor.bytes() > part.offset + 100;
+  };
+  std::set<std::string> modules;
+  size_t tensors = 0;
+  const Manifest manifest = Value(ReadManifest(temp / "out"));
+  for (const auto& [name, record] : manifest.modules) {
+    for (const auto& [unused, tensor] : record.parts) {
+      if (lost(tensor)) modules.insert(name);
+      tensors += lost(tensor) ? 1U : 0U;
+    }
+  }
+  tensors += static_cast<size_t>(std::ranges::count_if(manifest.tensors, lost));
+  std::filesystem::resize_file(temp / "out" / part.file, part.offset + 100);
+  const Checked checked = Check(temp / "out");
+  CHECK(checked.failed() == modules);
+  REQUIRE(checked.level.problems.size() == tensors + 1);
+  CHECK(checked.level.problems[0].where == part.file);
+  CHECK(checked.level.problems[0].message.starts_with("its size is wrong (found "));
+  CHECK(checked.level.problems[1].message.starts_with("cannot be read: "));
+}
+
+TEST_CASE("a layout that is made otherwise today fails with its modules") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  testing::EditManifest(temp / "out", [](Manifest& manifest) {
+    manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
+  });
+  const Checked checked = Check(temp / "out");
+  CHECK(checked.failed().size() == 7);
+  REQUIRE(checked.level.problems.size() == 8);
+  CHECK(checked.level.problems[0].where == "layout vllm-cpu/wna16");
+  CHECK(checked.level.problems[1].message ==
+        "its layout vllm-cpu/wna16 is not what this version of prepack makes");
+}
+
+TEST_CASE("a header that the manifest contradicts is told of the part") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const auto problems = [&](const std::function<void(Manifest&)>& edit) {
+    const Manifest good = Value(ReadManifest(temp / "out"));
+    testing::EditManifest(temp / "out", edit);
+    const std::vector<Problem> found = Check(temp / "out").level.problems;
+    testing::WriteManifest(temp / "out", good);
+    return found;
+  };
+  const std::vector<Problem> type =
+      problems([](Manifest& m) { m.modules.at(kModule).parts.at("weight").dtype = DType::kU32; });
+  REQUIRE_FALSE(type.empty());
+  CHECK(type[0].module == kModule);
+  CHECK(type[0].message.find("another dtype, shape or offset") != std::string::npos);
+
+  const std::vector<Problem> name =
+      problems([](Manifest& m) { m.modules.at(kModule).parts.at("weight").tensor = "other"; });
+  REQUIRE(name.size() >= 2);
+  CHECK(name[0].module.empty());
+  CHECK(name[0].message == "tensor " + kModule + ".weight is not in the manifest");
+  CHECK(name[1].module == kModule);
+  CHECK(name[1].message.find("does not have it") != std::string::npos);
+}
+
+TEST_CASE("a part that lies in no shard fails, as no loader would find it") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  testing::EditManifest(temp / "out", [&](Manifest& manifest) {
+    TensorRecord& part = manifest.modules.at(kModule).parts.at("weight");
+    std::filesystem::copy(temp / "out" / part.file, temp / "out" / "weights.bin");
+    manifest.files["weights.bin"] = manifest.files.at(part.file);
+    part.file = "weights.bin";
+  });
+  const Checked checked = Check(temp / "out");
+  CHECK(checked.failed() == std::set{kModule});
+  const auto problem = std::ranges::find(checked.level.problems, "weights.bin", &Problem::where);
+  REQUIRE(problem != checked.level.problems.end());
+  CHECK(problem->message == "it is no shard of weights");
+}
+
+}  // namespace
+}  // namespace prepack

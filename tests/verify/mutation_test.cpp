@@ -1,0 +1,288 @@
+// Every mistake that packing could make, made on purpose in every layout: which level of verify
+// catches it? The hashes of the folder are made to fit, so that integrity cannot.
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/float_convert.h"
+#include "base/random.h"
+#include "formats/checkpoint_builder.h"
+#include "io/file.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+#include "verify/integrity.h"
+#include "verify/mutations.h"
+#include "verify/packed_example.h"
+
+namespace prepack {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::AllMutations;
+using testing::Fixture;
+using testing::Mutant;
+using testing::Mutation;
+using testing::Pack;
+using testing::PackedExample;
+using testing::TempFolder;
+using testing::TestCheckpoint;
+using testing::Value;
+
+const std::string kAttention = "model.layers.0.self_attn.";
+
+// Two modules of one shape.
+struct Pair {
+  std::string module;
+  std::string other;
+};
+
+// Two modules of a real checkpoint, one with a bias, and a tensor that is not quantized.
+void WriteSource(const fs::path& checkpoint, const Pair& pair, const fs::path& folder) {
+  const Checkpoint source = Value(Checkpoint::Open(checkpoint));
+  TestCheckpoint small;
+  small.config = source.config();
+  uint64_t n = 0;
+  for (const auto& [name, tensor] : source.tensors()) {
+    if (!name.starts_with(pair.module + ".") && !name.starts_with(pair.other + ".") &&
+        name != "model.norm.weight") {
+      continue;
+    }
+    std::vector<std::byte> bytes(tensor.bytes);
+    testing::RequireOk(source.Read(tensor, 0, bytes));
+    small.tensors.push_back(
+        {name, std::string(DTypeName(tensor.dtype)), tensor.shape, std::move(bytes)});
+  }
+  const QuantizedModel model = Value(ReadQuantizedModel(source));
+  n = model.Find(pair.module)->n();
+  SplitMix64 random(1);
+  std::vector<std::byte> bias;
+  for (uint64_t i = 0; i < n; ++i) {
+    const uint16_t bits = F32ToBF16(static_cast<float>(random.Gaussian()));
+    bias.push_back(static_cast<std::byte>(bits & 0xFFU));
+    bias.push_back(static_cast<std::byte>(bits >> 8));
+  }
+  small.tensors.push_back({pair.module + ".bias", "BF16", {n}, std::move(bias)});
+  small.Write(folder);
+}
+
+struct Example {
+  const char* name = "";  // for the table below: the layout, and what is special
+  const char* checkpoint = "";
+  PackedExample packed;
+  Pair pair = {kAttention + "k_proj", kAttention + "v_proj"};  // 128 x 384
+};
+
+std::vector<Example> Examples() {
+  using enum WantedScheme;
+  const Pair large = {kAttention + "q_proj", kAttention + "o_proj"};  // 384 x 384
+  return {
+      {"vllm-cpu/wna16", "ct-w4a16-g128-sym", {"vllm-cpu"}},
+      {"vllm-cpu/wna16 asymmetric", "ct-w4a16-g32-asym", {"vllm-cpu"}},
+      {"vllm-cpu/wna16 reordered", "gptqmodel-w4-actorder-g128", {"vllm-cpu"}},
+      {"vllm-cpu/int4-w4a8", "ct-w4a8", {"vllm-cpu"}},
+      {"vllm-cpu/int4-w4a8 asymmetric", "ct-w4a16-g32-asym", {"vllm-cpu", kW4A8}},
+      {"vllm-cpu/int4-w4a8 of f16 scales", "awq-gemm-g128", {"vllm-cpu", kW4A8}},
+      {"vllm-cpu/int8-vnni", "ct-w8a8-dynamic", {"vllm-cpu"}},
+      {"vllm-cpu/int8-plain", "ct-w8a8-asym-act", {"vllm-cpu"}},
+      {"vllm-cpu/int8-plain static", "ct-w8a8-static", {"vllm-cpu"}},
+      {"vllm-cpu/fp8-vnni", "ct-fp8-dynamic", {"vllm-cpu"}},
+      {"vllm-cpu/fp8-vnni one row of blocks", "ct-fp8-block", {"vllm-cpu"}},
+      {"vllm-cpu/fp8-vnni blocks", "ct-fp8-block", {"vllm-cpu"}, large},
+      {"vllm-cpu/fp8-w8a8-vnni4", "ct-fp8-dynamic", {"vllm-cpu", kW8A8}},
+      {"vllm-cpu/bf16-vnni", "ct-w8a16-g128-sym", {"vllm-cpu"}},
+      {"zentorch/woq", "ct-w4a16-g128-sym", {"zentorch"}},
+      {"zentorch/woq asymmetric", "awq-gemm-g128", {"zentorch"}},
+      {"zentorch/da8w4", "ct-w4a8", {"zentorch"}},
+      {"zentorch/int8", "ct-w8a8-dynamic", {"zentorch"}},
+      {"onednn/w4a16 asymmetric", "gptqmodel-w4-asym-v1", {"onednn"}},
+      {"onednn/w4a16 reordered", "gptqmodel-w4-actorder-g128", {"onednn"}},
+      {"onednn/w4a8 asymmetric", "ct-w4a16-g32-asym", {"onednn", kW4A8}},
+      {"onednn/w8a8", "ct-w8a8-dynamic", {"onednn"}},
+      {"onednn/w8a8 asymmetric activations", "ct-w8a8-asym-act", {"onednn"}},
+      {"plain/bf16", "ct-w8a16-g128-sym", {"onednn"}},
+  };
+}
+
+// Which levels catch a mutation once the hashes fit.
+enum class Caught : uint8_t {
+  kExactness,
+  kExactnessAndGemm,
+  kIntegrityAndExactness,  // the parts are not what the layout makes of such a module
+  kRefused,                // nothing can make the manifest agree
+};
+
+struct Expected {
+  const char* mutation = "";
+  size_t examples = 0;  // that have something to change in this way
+  Caught caught = Caught::kExactnessAndGemm;
+  std::map<std::string, Caught> otherwise = {};  // by example
+};
+
+std::vector<Expected> ExpectedTable() {
+  using enum Caught;
+  return {
+      {"nibbles swapped in every byte", 12, kExactnessAndGemm},
+      {"nibbles swapped in one byte",
+       12,
+       kExactnessAndGemm,
+       {{"zentorch/woq", kExactness},
+        {"zentorch/woq asymmetric", kExactness},
+        {"zentorch/da8w4", kExactness}}},
+      {"one code off by one", 24, kExactness, {{"vllm-cpu/int4-w4a8", kExactnessAndGemm}}},
+      {"every zero point off by one", 7, kExactnessAndGemm},
+      {"one zero point off by one", 7, kExactnessAndGemm},
+      {"scales shifted by one channel", 20, kExactnessAndGemm},
+      {"scales of groups twice as large", 14, kExactnessAndGemm},
+      {"scales truncated", 3, kExactness},
+      {"scales of another module", 22, kExactnessAndGemm},
+      {"two blocks of channels exchanged", 24, kExactnessAndGemm},
+      {"one sum beside the codes off by one",
+       6,
+       kExactness,
+       {{"vllm-cpu/int4-w4a8", kExactnessAndGemm}}},
+      {"sums beside the codes dropped", 6, kExactnessAndGemm},
+      {"one sum of a channel off in its last bit", 2, kExactness},
+      {"sums of the channels dropped", 2, kExactnessAndGemm},
+      {"order of inputs replaced by none", 2, kExactnessAndGemm},
+      {"order of inputs dropped", 2, kExactnessAndGemm},
+      {"order of inputs made up", 22, kExactnessAndGemm},
+      {"bias shifted by one channel", 24, kExactnessAndGemm},
+      {"bias dropped", 24, kExactness},
+      {"static scale of activations doubled", 1, kExactness},
+      {"weight of another module", 24, kExactnessAndGemm},
+      {"last quarter of the weight lost", 24, kExactnessAndGemm},
+      {"file cut", 24, kRefused},
+      {"group size halved in the manifest", 12, kIntegrityAndExactness},
+      {"one scale for all claimed in the manifest", 7, kExactness},
+      {"a tensor that passes through changed", 24, kExactness},
+      {"one code of the source changed", 24, kExactness},
+  };
+}
+
+std::string Describe(Caught caught) {
+  switch (caught) {
+    case Caught::kExactness:
+      return "exactness";
+    case Caught::kExactnessAndGemm:
+      return "exactness gemm";
+    case Caught::kIntegrityAndExactness:
+      return "integrity exactness";
+    case Caught::kRefused:
+      return "refused";
+  }
+  return "";
+}
+
+// The names of the levels that failed, or "refused" where the folder could not be verified at all.
+std::string Catchers(const fs::path& folder, const fs::path& source) {
+  VerifyOptions options;
+  options.folder = folder;
+  options.source = source;
+  options.engine = EngineChoice::kReference;
+  options.jobs = 1;
+  Progress progress;
+  const Result<VerifyReport> report = Verify(options, progress);
+  if (!report.ok()) {
+    testing::CheckError(report.status(), ErrorKind::kMalformed, "");
+    return "refused";
+  }
+  std::string catchers;
+  for (const Level level : kLevels) {
+    if (report->level(level).state != LevelState::kFailed) continue;
+    catchers += (catchers.empty() ? "" : " ") + std::string(LevelName(level));
+  }
+  CHECK((report->Verdict() == LevelState::kPassed) == catchers.empty());
+  return catchers;
+}
+
+bool PassesIntegrity(const fs::path& path) {
+  const Result<PackedFolder> folder = PackedFolder::Open(path);
+  if (!folder.ok()) return false;  // the manifest is not what was written
+  ModuleFigures figures;
+  Progress progress;
+  return Value(CheckIntegrity(*folder, Isa::kScalar, 1, progress, figures)).state ==
+         LevelState::kPassed;
+}
+
+// Applies one mutation to a copy of folder and source; what caught it, or empty when there was
+// nothing to change.
+std::string CatchersOf(const Mutation& mutation, const Example& example, const TempFolder& temp) {
+  const TempFolder copy;
+  fs::copy(temp / "out", copy / "out");
+  fs::copy(temp / "source", copy / "source");
+  Mutant mutant(copy / "out", copy / "source", example.pair.module, example.pair.other);
+  if (!mutation.apply(mutant)) return "";
+  // With the hashes as they were.
+  CHECK(PassesIntegrity(copy / "out") ==
+        std::string_view(mutation.name).ends_with("source changed"));
+  mutant.Rehash();
+  const std::string catchers = Catchers(copy / "out", copy / "source");
+  return catchers.empty() ? "nothing" : catchers;
+}
+
+TEST_CASE("every mistake in packing is caught, by the levels that the table says") {
+  const std::vector<Expected> table = ExpectedTable();
+  std::vector<size_t> examples(table.size());
+  REQUIRE(table.size() == AllMutations().size());
+  for (const Example& example : Examples()) {
+    const TempFolder temp;
+    WriteSource(Fixture(std::string("checkpoints/") + example.checkpoint), example.pair,
+                temp / "source");
+    const ConvertReport packed = Pack(temp / "source", example.packed, temp / "out");
+    const std::string name = example.name;
+    CAPTURE(name);
+    CHECK(packed.layouts == std::map<std::string, size_t>{{name.substr(0, name.find(' ')), 2}});
+    CHECK(Catchers(temp / "out", temp / "source").empty());
+    for (size_t i = 0; i < table.size(); ++i) {
+      const Mutation& mutation = AllMutations()[i];
+      CAPTURE(mutation.name);
+      CHECK(std::string(mutation.name) == table[i].mutation);
+      const std::string caught = CatchersOf(mutation, example, temp);
+      if (caught.empty()) continue;
+      ++examples[i];
+      const auto otherwise = table[i].otherwise.find(name);
+      CHECK(caught ==
+            Describe(otherwise == table[i].otherwise.end() ? table[i].caught : otherwise->second));
+    }
+  }
+  for (size_t i = 0; i < table.size(); ++i) {
+    CAPTURE(table[i].mutation);
+    CHECK(examples[i] == table[i].examples);
+  }
+}
+
+// The columns of docs/verify.md.
+std::string DocsRow(const Expected& expected) {
+  const std::string name = std::string("| ") + expected.mutation + " | ";
+  switch (expected.caught) {
+    case Caught::kExactness:
+      return name + (expected.otherwise.empty() ? "no | yes | no |"
+                                                : "no | yes | where it weighs enough |");
+    case Caught::kExactnessAndGemm:
+      return name + (expected.otherwise.empty() ? "no | yes | yes |"
+                                                : "no | yes | where it weighs enough |");
+    case Caught::kIntegrityAndExactness:
+      return name + "yes | yes | not run |";
+    case Caught::kRefused:
+      return name + "refused | not run | not run |";
+  }
+  return name;
+}
+
+TEST_CASE("the docs say of every mistake what the table says") {
+  const std::string docs = Value(ReadTextFile(Fixture("../docs/verify.md"), 1 << 20));
+  size_t rows = 0;
+  for (const Expected& expected : ExpectedTable()) {
+    CAPTURE(DocsRow(expected));
+    CHECK(docs.find("\n" + DocsRow(expected) + "\n") != std::string::npos);
+    ++rows;
+  }
+  CHECK(rows == AllMutations().size());
+}
+
+}  // namespace
+}  // namespace prepack

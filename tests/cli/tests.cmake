@@ -1,7 +1,9 @@
 prepack_add_tests(cli
+  output_paths_test.cpp
   progress_line_test.cpp
   table_test.cpp
-  units_test.cpp)
+  units_test.cpp
+  verify_text_test.cpp)
 target_link_libraries(test_cli PRIVATE prepack_cli)
 
 # The tool as a whole, from Python: it needs jsonschema, numpy and safetensors, which tools/setup

@@ -55,15 +55,16 @@ struct VerifyCommand {
   bool repack = false;
   std::vector<std::string> min_sqnr;
   std::string sample;
-  uint64_t seed = 0;
+  std::string seed;
   std::string tolerance;
   VerifyOutputs outputs;
   unsigned jobs = 0;
 };
 
-// A whole decimal number, and nothing else.
-std::optional<double> ParseNumber(const std::string& text) {
-  double value = 0;
+// A whole decimal number, and nothing else. CLI11 itself takes -1 for the largest number there is.
+template <typename Number>
+std::optional<Number> ParseNumber(const std::string& text) {
+  Number value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
@@ -90,15 +91,20 @@ Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
 }
 
 Result<SampleChoice> ParseSample(const VerifyCommand& command) {
-  const std::optional<double> fraction = ParseNumber(command.sample);
-  if (fraction && *fraction > 0 && *fraction <= 1) {
-    return SampleChoice{.fraction = *fraction, .seed = command.seed};
+  const std::optional<double> fraction = ParseNumber<double>(command.sample);
+  if (!fraction || !(*fraction > 0 && *fraction <= 1)) {
+    return Usage("--sample", "not a fraction above 0 and at most 1").Found(command.sample);
   }
-  return Usage("--sample", "not a fraction above 0 and at most 1").Found(command.sample);
+  SampleChoice sample{.fraction = *fraction};
+  if (command.seed.empty()) return sample;
+  const std::optional<uint64_t> seed = ParseNumber<uint64_t>(command.seed);
+  if (!seed) return Usage("--seed", "not a whole number from 0 to 2^64 - 1").Found(command.seed);
+  sample.seed = *seed;
+  return sample;
 }
 
 Result<double> ParseTolerance(const std::string& text) {
-  const std::optional<double> decibel = ParseNumber(text);
+  const std::optional<double> decibel = ParseNumber<double>(text);
   if (decibel && *decibel >= 0 && *decibel <= 200) return *decibel;
   return Usage("--tolerance", "not a number of dB from 0 to 200").Found(text);
 }

@@ -5,7 +5,6 @@
 // whole and one per quantized module. Errors are failures, and so are warnings when `strict`; a
 // module whose data was not looked at is skipped, not passed.
 
-#include <filesystem>
 #include <string>
 
 #include "check/check.h"
@@ -13,10 +12,6 @@
 namespace prepack {
 
 std::string CheckJUnit(const CheckReport& report, bool strict);
-
-// Writes a file that appears whole or not at all, and replaces an existing one: through a sibling
-// `.NAME.prepack-partial` and a rename.
-Status WriteFileAtomically(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace prepack
 

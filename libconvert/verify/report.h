@@ -23,7 +23,8 @@ inline constexpr std::array kLevels = {Level::kIntegrity, Level::kExactness, Lev
                                        Level::kQuality};
 std::string_view LevelName(Level level);  // "integrity", "exactness", "gemm", "quality"
 
-enum class LevelState : uint8_t { kPassed, kFailed, kNotRun };
+// What nobody has set is the first one: not run.
+enum class LevelState : uint8_t { kNotRun, kPassed, kFailed };
 std::string_view LevelStateName(LevelState state);  // "passed", "failed", "not run"
 
 // One thing that is wrong, could not be checked, or should be known.

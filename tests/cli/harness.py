@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -50,6 +51,29 @@ def safetensors_bytes(tensors):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
+
+
+def gaussian(module):
+    """The figures of a verified module with Gaussian activations."""
+    return next(i for i in module["gemm"]["inputs"] if i["input"] == "gaussian")
+
+
+def sqnr_db(module, what):
+    """SQNR of a verified module with Gaussian activations; `what` is kernel or end_to_end."""
+    figure = gaussian(module)[what]["sqnr_db"]
+    return math.inf if figure == "infinite" else figure
+
+
+def flip(path, offset, bit):
+    data = bytearray(path.read_bytes())
+    data[offset] ^= 1 << bit
+    path.write_bytes(data)
+
+
+def flip_weight(folder, module):
+    """Flips a bit of the first byte of a packed module's weight."""
+    header, start = read_header(folder / "model.safetensors")
+    flip(folder / "model.safetensors", start + header[module + ".weight"]["data_offsets"][0], 3)
 
 
 def snapshot(folder):

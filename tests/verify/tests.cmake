@@ -7,6 +7,12 @@ prepack_add_tests(verify
   mutations.cpp
   packed_folder_test.cpp
   recorded_source_test.cpp
+  regression_test.cpp
+  report_html_test.cpp
+  report_json_test.cpp
+  report_junit_test.cpp
+  report_markdown_test.cpp
+  report_summary_test.cpp
   report_test.cpp
   second_decoder_test.cpp
   second_truth_test.cpp)

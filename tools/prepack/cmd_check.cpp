@@ -12,6 +12,7 @@
 #include "check/check.h"
 #include "check/junit.h"
 #include "command.h"
+#include "io/atomic_file.h"
 #include "json_reports.h"
 #include "progress_line.h"
 #include "table.h"

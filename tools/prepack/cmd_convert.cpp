@@ -78,7 +78,7 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   verify.source = options.source;
   verify.jobs = options.jobs;
   // stdout holds one JSON document: that of convert. The verdict is the exit code.
-  return VerifyAndPrint(verify,
+  return VerifyAndPrint(verify, {},
                         {.json = false, .quiet = options.common.json || options.common.quiet});
 }
 

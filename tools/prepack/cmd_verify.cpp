@@ -1,73 +1,241 @@
 // prepack verify: is a packed folder still the model, and does a GEMM compute with it what it
 // should?
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "base/suggest.h"
 #include "command.h"
 #include "verify_output.h"
 
 namespace prepack::cli {
 namespace {
 
+constexpr char kFooter[] =
+    "Levels\n"
+    "  integrity  every file and tensor has the bytes that were written\n"
+    "  exactness  every code, zero point, scale and other tensor is that of the source\n"
+    "  gemm       products of the packed weights are those of the source\n"
+    "  quality    weights and products against the unquantized model, with --baseline\n"
+    "A level that cannot run, or proves nothing, is \"not run\", never \"passed\".\n"
+    "\n"
+    "Exit codes: 0 all that was asked for passed; 1 something failed; 6 nothing failed, but\n"
+    "something asked for was not run; 2 usage; 3 a manifest or report is malformed; 4 the system\n"
+    "failed; 5 not supported. The files of --junit, --html and --markdown are written with 0, 1\n"
+    "and 6, each whole or not at all.\n"
+    "\n"
+    "Examples:\n"
+    "  prepack verify packed/ --source Llama-3-8B-W4A16\n"
+    "      everything, against the checkpoint that the folder was made from\n"
+    "  prepack verify packed/ --skip exactness,gemm\n"
+    "      are the bytes intact? No source needed\n"
+    "  prepack verify packed/ --source SRC --sample 0.1 --junit verify.xml --markdown summary.md\n"
+    "      a tenth of the modules, for CI\n"
+    "  prepack verify packed/ --source SRC --json > verify.json\n"
+    "  prepack verify packed/ --source SRC --against verify.json --tolerance 0.2\n"
+    "      fails when a figure is more than 0.2 dB below the earlier one\n"
+    "  prepack verify packed/ --source SRC --min-sqnr 35 --min-sqnr 'mlp\\.down_proj=30'\n"
+    "      lower bars, the lowest for what is known to be hard";
+
 struct VerifyCommand {
   CommonOptions common;
   std::string folder;
   std::string source;
+  std::string baseline;
+  std::string activations;
+  std::vector<std::string> skip;
   std::string engine = "onednn";
+  bool repack = false;
   std::vector<std::string> min_sqnr;
+  std::string sample;
+  std::string seed;
+  std::string tolerance;
+  VerifyOutputs outputs;
   unsigned jobs = 0;
 };
+
+// A whole decimal number, and nothing else. CLI11 itself takes -1 for the largest number there is.
+template <typename Number>
+std::optional<Number> ParseNumber(const std::string& text) {
+  Number value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
+}
+
+// Names of levels, divided by commas.
+Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
+  std::vector<std::string> known;
+  for (const Level level : kLevels) known.emplace_back(LevelName(level));
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string_view name = text.substr(0, comma);
+    const auto level = std::ranges::find(kLevels, name, LevelName);
+    if (level == kLevels.end()) {
+      return Usage("--skip", "unknown level")
+          .Found(name)
+          .Expected("integrity, exactness, gemm or quality")
+          .Hint(DidYouMean(name, known));
+    }
+    if (std::ranges::find(levels, *level) == levels.end()) levels.push_back(*level);
+    if (comma == std::string_view::npos) return {};
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<SampleChoice> ParseSample(const VerifyCommand& command) {
+  const std::optional<double> fraction = ParseNumber<double>(command.sample);
+  if (!fraction || !(*fraction > 0 && *fraction <= 1)) {
+    return Usage("--sample", "not a fraction above 0 and at most 1").Found(command.sample);
+  }
+  SampleChoice sample{.fraction = *fraction};
+  if (command.seed.empty()) return sample;
+  const std::optional<uint64_t> seed = ParseNumber<uint64_t>(command.seed);
+  if (!seed) return Usage("--seed", "not a whole number from 0 to 2^64 - 1").Found(command.seed);
+  sample.seed = *seed;
+  return sample;
+}
+
+Result<double> ParseTolerance(const std::string& text) {
+  const std::optional<double> decibel = ParseNumber<double>(text);
+  if (decibel && *decibel >= 0 && *decibel <= 200) return *decibel;
+  return Usage("--tolerance", "not a number of dB from 0 to 200").Found(text);
+}
 
 Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   VerifyOptions options;
   options.folder = command.folder;
   if (!command.source.empty()) options.source = command.source;
+  if (!command.baseline.empty()) options.baseline = command.baseline;
+  if (!command.activations.empty()) options.activations = command.activations;
+  for (const std::string& text : command.skip) {
+    if (Status status = ParseLevels(text, options.skip); !status.ok()) return status;
+  }
+  if (options.skip.size() == kLevels.size()) {
+    return Usage("--skip", "nothing is left to verify");
+  }
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
+  options.repack = command.repack;
   for (const std::string& text : command.min_sqnr) {
     Result<SqnrBar> bar = ParseSqnrBar(text);
     if (!bar.ok()) return bar.status();
     options.min_sqnr.push_back(*std::move(bar));
   }
+  if (!command.sample.empty()) {
+    const Result<SampleChoice> sample = ParseSample(command);
+    if (!sample.ok()) return sample.status();
+    options.sample = *sample;
+  }
   options.jobs = command.jobs;
   return options;
+}
+
+ExitCodeValue RunVerify(const VerifyCommand& command) {
+  const Result<VerifyOptions> options = ToOptions(command);
+  if (!options.ok()) return Fail(options.status());
+  VerifyOutputs outputs = command.outputs;
+  if (!command.tolerance.empty()) {
+    const Result<double> tolerance = ParseTolerance(command.tolerance);
+    if (!tolerance.ok()) return Fail(tolerance.status());
+    outputs.tolerance_db = *tolerance;
+  }
+  return VerifyAndPrint(*options, outputs, command.common);
+}
+
+void AddInputs(CLI::App& command, VerifyCommand& options) {
+  command.add_option("OUT", options.folder, "Packed folder")->required();
+  command
+      .add_option("--source", options.source,
+                  "The checkpoint that the folder was made from (default: where the manifest says, "
+                  "if it is there)")
+      ->type_name("SRC");
+  command
+      .add_option("--baseline", options.baseline,
+                  "The unquantized checkpoint: asks for the level quality")
+      ->type_name("FLOAT");
+  command
+      .add_option("--activations", options.activations,
+                  "Recorded activations to multiply with as well: a .safetensors file of x [M, K] "
+                  "by name of module")
+      ->type_name("FILE");
+}
+
+void AddLevels(CLI::App& command, VerifyCommand& options) {
+  command
+      .add_option("--skip", options.skip,
+                  "Levels that nobody asks for: integrity, exactness, gemm, quality")
+      ->type_name("LEVEL[,LEVEL...]")
+      ->allow_extra_args(false);
+  command
+      .add_option("--engine", options.engine,
+                  "Who multiplies: onednn, with a model of the consumer's kernel for what oneDNN "
+                  "has no primitive for; or reference, the models alone")
+      ->check(CLI::IsMember({"onednn", "reference"}))
+      ->capture_default_str()
+      ->type_name("ENGINE");
+  command.add_flag("--repack", options.repack,
+                   "Let oneDNN reorder weights whose form its primitive does not want on this CPU");
+  command
+      .add_option("--min-sqnr", options.min_sqnr,
+                  "Bar of the end-to-end signal-to-quantization-noise ratio in dB, of all modules "
+                  "or those that the regular expression is found in; may be repeated, the last one "
+                  "that fits decides (default: 40, with 8-bit integer activations 35, with FP8 "
+                  "activations 28)")
+      ->type_name("[PATTERN=]DB")
+      ->allow_extra_args(false);
+  CLI::Option* sample =
+      command
+          .add_option("--sample", options.sample,
+                      "Look at this fraction of the modules only, some of every kind; the report "
+                      "says so")
+          ->type_name("FRACTION");
+  command.add_option("--seed", options.seed, "Which modules --sample takes (default: 0)")
+      ->needs(sample)
+      ->type_name("N");
+}
+
+void AddReports(CLI::App& command, VerifyOutputs& outputs, std::string& tolerance) {
+  command.add_option("--junit", outputs.junit, "Write the report as JUnit XML")->type_name("FILE");
+  command.add_option("--html", outputs.html, "Write the report as one self-contained page")
+      ->type_name("FILE");
+  command
+      .add_option("--markdown", outputs.markdown,
+                  "Write a summary as GitHub-flavoured Markdown, at most 1 MiB")
+      ->type_name("FILE");
+  CLI::Option* against =
+      command
+          .add_option("--against", outputs.against,
+                      "An earlier report of --json: fail when a figure fell, or something that "
+                      "passed then does not now")
+          ->type_name("REPORT.json");
+  command
+      .add_option("--tolerance", tolerance,
+                  "How far a figure may fall below that of --against, in dB (default: 0.5)")
+      ->needs(against)
+      ->type_name("DB");
 }
 
 }  // namespace
 
 void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<VerifyCommand>();
-  CLI::App* command = AddCommand(
-      app, "verify", "Prove that a packed folder holds the model and computes like it",
-      options->common,
-      "Levels: integrity (hashes), exactness (against the source), GEMM (on the packed weights).\n"
-      "A level that cannot run is \"not run\", never \"passed\": the exit code is then 6.\n"
-      "Examples:\n"
-      "  prepack verify packed/ --source Llama-3-8B-W4A16\n"
-      "  prepack verify packed/ --source Llama-3-8B-W4A16 --json | jq .verdict");
-  command->add_option("OUT", options->folder, "Packed folder")->required();
-  command->add_option("--source", options->source, "The checkpoint that the folder was made from")
-      ->type_name("SRC");
-  command
-      ->add_option(
-          "--engine", options->engine,
-          "Who multiplies 4-bit weights with 16-bit activations: onednn, or reference, the "
-          "model of the consumer's kernel that multiplies all others")
-      ->check(CLI::IsMember({"onednn", "reference"}))
-      ->capture_default_str()
-      ->type_name("ENGINE");
-  command
-      ->add_option("--min-sqnr", options->min_sqnr,
-                   "Bar of the end-to-end signal-to-quantization-noise ratio, in dB (default: 40, "
-                   "with 8-bit integer activations 35, with FP8 activations 25)")
-      ->type_name("DB");
+  CLI::App* command =
+      AddCommand(app, "verify", "Prove that a packed folder holds the model and computes like it",
+                 options->common, kFooter);
+  AddInputs(*command, *options);
+  AddLevels(*command, *options);
+  AddReports(*command, options->outputs, options->tolerance);
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
-  command->callback([options, &exit_code] {
-    const Result<VerifyOptions> verify = ToOptions(*options);
-    exit_code = verify.ok() ? VerifyAndPrint(*verify, options->common) : Fail(verify.status());
-  });
+  command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }
 
 }  // namespace prepack::cli

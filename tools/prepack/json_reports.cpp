@@ -86,16 +86,6 @@ Json Number(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
 }
 
-Json LevelJson(const LevelResult& level) {
-  Json problems = Json::array();
-  for (const Problem& problem : level.problems) {
-    problems.push_back({{"where", problem.where}, {"message", problem.message}});
-  }
-  return {{"state", LevelStateName(level.state)},
-          {"reason", level.reason},
-          {"problems", std::move(problems)}};
-}
-
 Json StatisticsJson(const ModuleCheck& module) {
   if (!module.statistics) return nullptr;
   const ModuleStatistics& statistics = *module.statistics;
@@ -224,41 +214,6 @@ Json InspectJson(const InspectReport& report) {
                        {"bytes", tensor.bytes}});
   }
   json["findings"] = FindingsJson(report.findings);
-  return json;
-}
-
-Json VerifyJson(const VerifyReport& report) {
-  Json json = Document("prepack-verify");
-  json["folder"] = report.folder;
-  json["source"] = report.source.empty() ? Json(nullptr) : Json(report.source);
-  json["target"] = report.target;
-  json["engine"] = report.engine.empty() ? Json(nullptr) : Json(report.engine);
-  json["verdict"] = LevelStateName(report.Verdict());
-  Json& levels = json["levels"] = Json::object();
-  for (const Level level : kLevels) levels[LevelName(level)] = LevelJson(report.level(level));
-  Json& modules = json["modules"] = Json::array();
-  for (const ModuleVerification& module : report.modules) {
-    Json gemm = nullptr;
-    if (module.gemm) {
-      gemm = {{"implementation", module.gemm->implementation},
-              {"activations", module.gemm->activations},
-              {"inputs", Json::array()}};
-      for (const InputFigures& input : module.gemm->inputs) {
-        gemm["inputs"].push_back({{"input", input.input},
-                                  {"rows", input.rows},
-                                  {"kernel_sqnr_db", Number(input.kernel.sqnr_db)},
-                                  {"end_to_end_sqnr_db", Number(input.end_to_end.sqnr_db)},
-                                  {"kernel_bar_db", input.kernel_bar_db},
-                                  {"end_to_end_bar_db", Number(input.end_to_end_bar_db)}});
-      }
-    }
-    modules.push_back({{"module", module.module},
-                       {"layout", module.layout},
-                       {"shape", {module.n, module.k}},
-                       {"exact", module.exact ? Json(*module.exact) : Json(nullptr)},
-                       {"max_scale_difference", Number(module.max_scale_difference)},
-                       {"gemm", std::move(gemm)}});
-  }
   return json;
 }
 

@@ -1,8 +1,9 @@
 #ifndef PREPACK_TOOLS_JSON_REPORTS_H_
 #define PREPACK_TOOLS_JSON_REPORTS_H_
 
-// The --json form of every result. Each document names its kind and version, and has a schema of
-// the same name in schemas/.
+// The --json form of every result but that of verify, which the library reads back
+// (verify/report_json.h). Each document names its kind and version, and has a schema of the same
+// name in schemas/.
 
 #include "check/check.h"
 #include "container/json_strict.h"
@@ -10,14 +11,12 @@
 #include "convert/plan.h"
 #include "diff/diff.h"
 #include "inspect/inspect.h"
-#include "verify/report.h"
 
 namespace prepack::cli {
 
 Json ConvertJson(const ConvertReport& report, const std::string& source, const std::string& output);
 Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source);
 Json InspectJson(const InspectReport& report);
-Json VerifyJson(const VerifyReport& report);
 // `strict` decides the exit code that the document states.
 Json CheckJson(const CheckReport& report, bool strict);
 Json DiffJson(const DiffReport& report);

@@ -1,118 +1,111 @@
 #include "verify_output.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
 #include <optional>
+#include <string_view>
 
-#include "json_reports.h"
+#include "io/atomic_file.h"
+#include "output_paths.h"
 #include "progress_line.h"
-#include "table.h"
-#include "units.h"
+#include "verify/report_html.h"
+#include "verify/report_json.h"
+#include "verify/report_junit.h"
+#include "verify/report_markdown.h"
+#include "verify/report_reader.h"
+#include "verify_text.h"
 
 namespace prepack::cli {
 namespace {
 
-constexpr size_t kMaxProblems = 20;  // per level; --json has all of them
-
-std::string DecibelText(const std::optional<double>& value) {
-  if (!value) return "-";
-  return std::isfinite(*value) ? fmt::format("{:.1f}", *value) : fmt::format("{}", *value);
+Status CheckPaths(const VerifyOptions& options, const VerifyOutputs& outputs) {
+  OutputPaths paths;
+  paths.ProtectFolder(options.folder, "the packed folder");
+  if (options.source) paths.ProtectFolder(*options.source, "the source");
+  if (options.baseline) paths.ProtectFolder(*options.baseline, "the baseline");
+  if (options.activations) paths.ProtectFile(*options.activations, "--activations");
+  if (!outputs.against.empty()) paths.ProtectFile(outputs.against, "--against");
+  Status status;
+  for (const auto& [option, path] : {std::pair("--junit", outputs.junit),
+                                     {"--html", outputs.html},
+                                     {"--markdown", outputs.markdown}}) {
+    if (status.ok() && !path.empty()) status = paths.Add(option, path);
+  }
+  return status;
 }
 
-std::string ExactText(const ModuleVerification& module) {
-  if (!module.exact) return "-";
-  return *module.exact ? "yes" : "NO";
+Status WriteFiles(const VerifyReport& report, const VerifyOutputs& outputs) {
+  Status status;
+  if (!outputs.junit.empty()) status = WriteFileAtomically(outputs.junit, VerifyJUnit(report));
+  if (status.ok() && !outputs.html.empty()) {
+    status = WriteFileAtomically(outputs.html, VerifyHtml(report));
+  }
+  if (status.ok() && !outputs.markdown.empty()) {
+    status = WriteFileAtomically(outputs.markdown, VerifyMarkdown(report));
+  }
+  return status;
 }
 
-std::string ModulesText(const VerifyReport& report) {
-  Table table({{"module"},
-               {"layout"},
-               {"exact"},
-               {"scale diff", Align::kRight},
-               {"kernel dB", Align::kRight},
-               {"end-to-end dB", Align::kRight},
-               {"GEMM"}});
-  for (const ModuleVerification& module : report.modules) {
-    table.AddRow(
-        {Printable(module.module), Printable(module.layout), ExactText(module),
-         module.max_scale_difference ? fmt::format("{:.1e}", *module.max_scale_difference) : "-",
-         module.gemm ? DecibelText(module.gemm->inputs.front().kernel.sqnr_db) : "-",
-         module.gemm ? DecibelText(module.gemm->inputs.front().end_to_end.sqnr_db) : "-",
-         module.gemm
-             ? fmt::format("{}, x {}", module.gemm->implementation, module.gemm->activations)
-             : "-"});
+// With -q, the one line that says why the exit code is not 0.
+void PrintVerdict(const VerifyReport& report) {
+  switch (report.Verdict()) {
+    case LevelState::kPassed:
+      break;
+    case LevelState::kFailed:
+      Fail(CheckFailed(report.folder, "the verification failed"));
+      break;
+    case LevelState::kNotRun:
+      Fail(Unavailable(report.folder, "not all of the verification could run")
+               .Hint("Run `prepack verify` without -q to see why"));
+      break;
   }
-  return table.Render();
 }
 
-// What has been looked at.
-std::string_view Summary(Level level) {
-  switch (level) {
-    case Level::kIntegrity:
-      return "sizes, hashes, headers and packing fingerprints";
-    case Level::kExactness:
-      return "codes, zero points, scales and all other tensors as in the source";
-    case Level::kGemm:
-      return "products of the packed weights";
-    case Level::kQuality:
-      return "against the unquantized model";
+ExitCodeValue ExitCodeOf(LevelState verdict) {
+  switch (verdict) {
+    case LevelState::kPassed:
+      return kExitDone;
+    case LevelState::kFailed:
+      return kExitCheckFailed;
+    case LevelState::kNotRun:
+      return kExitNotRun;
   }
-  return "";
+  return kExitNotRun;
 }
 
-std::string LevelText(Level which, const LevelResult& level) {
-  std::string text =
-      fmt::format("{:<10} {:<8} {}\n", LevelName(which), LevelStateName(level.state),
-                  level.state == LevelState::kNotRun ? level.reason : Summary(which));
-  for (size_t i = 0; i < std::min(level.problems.size(), kMaxProblems); ++i) {
-    text += fmt::format("  {}: {}\n", Printable(level.problems[i].where),
-                        Printable(level.problems[i].message, 1000));
+// The report, compared with the earlier one if there is one. That is read first: a mistake in its
+// name must not cost the time of a verification.
+Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutputs& outputs,
+                                bool show_progress) {
+  std::optional<VerifyReport> earlier;
+  if (!outputs.against.empty()) {
+    Result<VerifyReport> read = ReadVerifyReport(outputs.against);
+    if (!read.ok()) return read.status();
+    earlier = *std::move(read);
   }
-  if (level.problems.size() > kMaxProblems) {
-    text +=
-        fmt::format("  … and {} more (--json lists all)\n", level.problems.size() - kMaxProblems);
+  Progress progress;
+  const ProgressLine line(progress, show_progress);
+  Result<VerifyReport> report = Verify(options, progress);
+  if (report.ok() && earlier) {
+    report->against = outputs.against;
+    CompareWithEarlier(*earlier, outputs.tolerance_db, *report);
   }
-  return text;
-}
-
-std::string VerifyText(const VerifyReport& report) {
-  std::string text = ModulesText(report) + "\n";
-  for (const Level level : kLevels) {
-    if (report.level(level).asked) text += LevelText(level, report.level(level));
-  }
-  return text;
+  return report;
 }
 
 }  // namespace
 
-ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const CommonOptions& common) {
-  Progress progress;
-  std::optional<ProgressLine> line;
-  line.emplace(progress, !common.quiet);
-  const Result<VerifyReport> report = Verify(options, progress);
-  line.reset();
+ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
+                             const CommonOptions& common) {
+  if (const Status paths = CheckPaths(options, outputs); !paths.ok()) return Fail(paths);
+  const Result<VerifyReport> report = MakeReport(options, outputs, !common.quiet);
   if (!report.ok()) return Fail(report.status());
   if (common.json) {
-    PrintJson(VerifyJson(*report));
+    PrintJson(VerifyReportJson(*report));
   } else if (!common.quiet) {
     Print(VerifyText(*report));
   }
-  switch (report->Verdict()) {
-    case LevelState::kPassed:
-      break;
-    case LevelState::kFailed:
-      if (common.quiet) Fail(CheckFailed(report->folder, "the verification failed"));
-      return kExitCheckFailed;
-    case LevelState::kNotRun:
-      if (common.quiet) {
-        Fail(Unavailable(report->folder, "not all of the verification could run")
-                 .Hint("Run `prepack verify` without -q to see why"));
-      }
-      return kExitNotRun;
-  }
-  return kExitDone;
+  if (const Status written = WriteFiles(*report, outputs); !written.ok()) return Fail(written);
+  if (common.quiet) PrintVerdict(*report);
+  return ExitCodeOf(report->Verdict());
 }
 
 }  // namespace prepack::cli

@@ -1,14 +1,29 @@
 #ifndef PREPACK_TOOLS_VERIFY_OUTPUT_H_
 #define PREPACK_TOOLS_VERIFY_OUTPUT_H_
 
+#include <optional>
+#include <string>
+
 #include "command.h"
+#include "verify/regression.h"
 #include "verify/verify.h"
 
 namespace prepack::cli {
 
-// Runs verify with a progress line and gives the report as text or JSON; the exit code says passed
-// (0), failed (1) or not all of it run (6).
-ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const CommonOptions& common);
+// Where the report goes besides stdout, and what it is compared with. Empty: not asked for.
+struct VerifyOutputs {
+  std::string junit;
+  std::string html;
+  std::string markdown;
+  std::string against;
+  double tolerance_db = kDefaultToleranceDb;
+};
+
+// Runs verify with a progress line and gives the report as text or JSON, and in every file that was
+// asked for, whatever the verdict; the exit code says passed (0), failed (1) or not all of it run
+// (6). When verification itself fails, nothing is written.
+ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
+                             const CommonOptions& common);
 
 }  // namespace prepack::cli
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/checked.h"
-#include "base/parallel.h"
 #include "gemm/model_operands.h"
 
 namespace prepack {
@@ -39,25 +37,22 @@ FloatModel::Sums FloatModel::MultiplyRow(uint64_t m, uint64_t n0, uint64_t rows,
   return sums;
 }
 
-Status FloatModel::Run(std::span<float> y, unsigned jobs) const {
-  Status status = CheckOutput(y, m_, packed_.n);
+Status FloatModel::Run(uint64_t n0, std::span<float> y) const {
+  Status status = CheckOutput(y, m_, n0, packed_.n);
   if (!status.ok()) return status;
-  const uint64_t blocks = CeilDiv(packed_.n, kBlock);
-  const auto threads = static_cast<unsigned>(std::min<uint64_t>(ThreadCount(jobs), blocks));
-  std::vector<std::vector<float>> weights(threads);  // by worker
-  return ParallelFor(blocks, threads, [&](size_t block, unsigned worker) -> Status {
-    const uint64_t n0 = block * kBlock;
-    const uint64_t rows = std::min(kBlock, packed_.n - n0);
-    std::vector<float>& w = weights[worker];
-    w.assign(packed_.k * kBlock, 0);
-    DecodeBlock(n0, rows, w.data());
+  const uint64_t width = y.size() / m_;
+  std::vector<float> w(packed_.k * kBlock);
+  for (uint64_t first = 0; first < width; first += kBlock) {
+    const uint64_t rows = std::min(kBlock, width - first);
+    std::ranges::fill(w, 0.0F);
+    DecodeBlock(n0 + first, rows, w.data());
     for (uint64_t m = 0; m < m_; ++m) {
-      const Sums sums = MultiplyRow(m, n0, rows, w.data());
+      const Sums sums = MultiplyRow(m, n0 + first, rows, w.data());
       for (uint64_t i = 0; i < rows; ++i)
-        y[m * packed_.n + n0 + i] = RoundByInstruction(dtype_, sums[i]);
+        y[m * width + first + i] = RoundByInstruction(dtype_, sums[i]);
     }
-    return {};
-  });
+  }
+  return {};
 }
 
 void FloatModel::Weights(uint64_t n0, std::span<double> w) const {

@@ -18,7 +18,7 @@ class FloatModel : public KernelModel {
   // `x` as the kernel multiplies it.
   FloatModel(const PackedOperands& packed, const ModelInput& input, std::vector<float> x);
 
-  Status Run(std::span<float> y, unsigned jobs) const final;
+  Status Run(uint64_t n0, std::span<float> y) const final;
   std::vector<double> Activations() const override { return {x_.begin(), x_.end()}; }
   void Weights(uint64_t n0, std::span<double> w) const final;
 

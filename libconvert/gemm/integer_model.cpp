@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/checked.h"
-#include "base/parallel.h"
 #include "gemm/model_operands.h"
 
 namespace prepack {
@@ -64,31 +62,27 @@ float IntegerModel::Round(DType dtype, float value) const {
   return RoundByInstruction(dtype, value);
 }
 
-Status IntegerModel::Run(std::span<float> y, unsigned jobs) const {
-  Status status = CheckOutput(y, m_, packed_.n);
+Status IntegerModel::Run(uint64_t n0, std::span<float> y) const {
+  Status status = CheckOutput(y, m_, n0, packed_.n);
   if (!status.ok()) return status;
-  const uint64_t blocks = CeilDiv(packed_.n, kBlock);
-  const auto threads = static_cast<unsigned>(std::min<uint64_t>(ThreadCount(jobs), blocks));
-  std::vector<std::vector<int16_t>> weights(threads);  // by worker
-  std::vector<std::vector<int32_t>> sums(threads);     // by worker
-  return ParallelFor(blocks, threads, [&](size_t block, unsigned worker) -> Status {
-    const uint64_t n0 = block * kBlock;
-    const uint64_t rows = std::min(kBlock, packed_.n - n0);
-    weights[worker].resize(kBlock * packed_.k);
-    sums[worker].resize(packed_.k / segment_);
-    DecodeRows(n0, rows, weights[worker].data());
+  const uint64_t width = y.size() / m_;
+  std::vector<int16_t> weights(kBlock * packed_.k);
+  std::vector<int32_t> sums(packed_.k / segment_);
+  for (uint64_t first = 0; first < width; first += kBlock) {
+    const uint64_t rows = std::min(kBlock, width - first);
+    DecodeRows(n0 + first, rows, weights.data());
     for (uint64_t m = 0; m < m_; ++m) {
       const int16_t* x = x_.values.data() + m * packed_.k;
       for (uint64_t row = 0; row < rows; ++row) {
-        const int16_t* w = weights[worker].data() + row * packed_.k;
-        for (uint64_t i = 0; i < sums[worker].size(); ++i) {
-          sums[worker][i] = Sum(x + i * segment_, w + i * segment_, segment_);
+        const int16_t* w = weights.data() + row * packed_.k;
+        for (uint64_t i = 0; i < sums.size(); ++i) {
+          sums[i] = Sum(x + i * segment_, w + i * segment_, segment_);
         }
-        y[m * packed_.n + n0 + row] = Round(dtype_, Finish(m, n0 + row, sums[worker]));
+        y[m * width + first + row] = Round(dtype_, Finish(m, n0 + first + row, sums));
       }
     }
-    return {};
-  });
+  }
+  return {};
 }
 
 std::vector<double> IntegerModel::Activations() const {

@@ -19,7 +19,7 @@ class IntegerModel : public KernelModel {
   IntegerModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x,
                uint64_t segment);
 
-  Status Run(std::span<float> y, unsigned jobs) const final;
+  Status Run(uint64_t n0, std::span<float> y) const final;
   std::vector<double> Activations() const final;
   void Weights(uint64_t n0, std::span<double> w) const final;
 

@@ -58,6 +58,10 @@ struct ModelInput {
   std::span<const float> x;
 };
 
+// Output channels that every model can start at a multiple of. Models work on as many at a time, so
+// that calls for whole multiples are the fastest.
+inline constexpr uint64_t kModelBlock = 64;
+
 // One layer with one input.
 class KernelModel {
  public:
@@ -66,9 +70,11 @@ class KernelModel {
   KernelModel& operator=(const KernelModel&) = delete;
   virtual ~KernelModel() = default;
 
-  // y [M, N] as the op stores it, widened to f32; kUsage when y has another size. `jobs`: threads,
-  // 0 for one per CPU; the result does not depend on it.
-  virtual Status Run(std::span<float> y, unsigned jobs) const = 0;
+  // Output channels [n0, n0 + rows) of what the op stores, widened to f32: y is [M, rows]. kUsage
+  // when n0 is no multiple of kModelBlock, or when y is empty, not M rows, or goes beyond N. The
+  // result does not depend on how the channels are divided. Works on the calling thread; several
+  // threads may call it at once.
+  virtual Status Run(uint64_t n0, std::span<float> y) const = 0;
 
   // The operands as the kernel multiplies them, after it has decoded, quantized and rounded them.
   // Multiplied in f64 they give what the kernel would compute without rounding its sums; what it

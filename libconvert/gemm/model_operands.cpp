@@ -47,11 +47,16 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
   return {};
 }
 
-Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n) {
-  if (y.size() == m * n) return {};
+Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n0, uint64_t n) {
+  if (n0 % kModelBlock != 0 || n0 >= n) {
+    return Usage("GEMM: y", "a model cannot start at this output channel")
+        .Found(fmt::format("{}", n0))
+        .Expected(fmt::format("a multiple of {} below {}", kModelBlock, n));
+  }
+  if (!y.empty() && y.size() % m == 0 && y.size() / m <= n - n0) return {};
   return Usage("GEMM: y", "the size does not fit the shape")
       .Found(fmt::format("{} elements", y.size()))
-      .Expected(fmt::format("{}", m * n));
+      .Expected(fmt::format("a multiple of {}, at most {}", m, m * (n - n0)));
 }
 
 void OperandCheck::Fail(Status status) {

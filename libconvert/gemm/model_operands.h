@@ -22,8 +22,8 @@ namespace prepack {
 // Sums of a few sizes cannot overflow after this; products still can.
 Status CheckModelInput(const PackedOperands& packed, const ModelInput& input);
 
-// y has M * N elements.
-Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n);
+// See KernelModel::Run.
+Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n0, uint64_t n);
 
 // The checks of one layout, in order; what counts is the first that fails.
 class OperandCheck {

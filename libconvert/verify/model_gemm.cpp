@@ -138,7 +138,7 @@ Status RunModel(const PackedModule& packed, const PackedOperands& operands,
       packed.layout().id, operands, {.m = kGemmRows, .dtype = InputDType(packed), .x = input});
   if (!model.ok()) return model.status();
   activations = (*model)->Activations();
-  return (*model)->Run(y, /*jobs=*/1);
+  return (*model)->Run(/*n0=*/0, y);
 }
 
 // Feeds the module, and finds out what its kernel makes of that.

@@ -226,8 +226,23 @@ TEST_CASE("an output of another size is refused") {
     const KernelModelFile golden(GoldenPath(name));
     const auto model =
         testing::Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
-    std::vector<float> y(golden.y.size() + 1);
-    CheckError(model->Run(y, 1), ErrorKind::kUsage, "GEMM: y: the size does not fit the shape");
+    for (const size_t size : {golden.y.size() + 1, golden.y.size() + golden.input.m, size_t{0}}) {
+      std::vector<float> y(size);
+      CheckError(model->Run(0, y), ErrorKind::kUsage, "GEMM: y: the size does not fit the shape");
+    }
+  }
+}
+
+TEST_CASE("an output that starts where no model can start is refused") {
+  for (const char* name : {"zentorch_int8_n3-k7", "zentorch_woq_n7-k40-perchannel"}) {
+    const KernelModelFile golden(GoldenPath(name));
+    const auto model =
+        testing::Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
+    std::vector<float> y(golden.input.m);
+    for (const uint64_t n0 : {uint64_t{1}, kModelBlock, ~uint64_t{0} / 64 * 64}) {
+      CheckError(model->Run(n0, y), ErrorKind::kUsage,
+                 "GEMM: y: a model cannot start at this output channel");
+    }
   }
 }
 

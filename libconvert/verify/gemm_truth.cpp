@@ -36,7 +36,10 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 
 Result<GemmTruth> GemmTruth::Make(const PackedModule& packed, const SecondDecoder& source,
                                   DType dtype) {
+  const Result<Isa> isa = ChooseIsa();
+  if (!isa.ok()) return isa.status();
   GemmTruth truth(packed, source);
+  truth.isa_ = *isa;
   Status status = truth.ReadOrder();
   if (status.ok()) status = truth.Draw(dtype);
   if (!status.ok()) return status;
@@ -119,11 +122,11 @@ Status GemmTruth::Compare(WeightRounding rounding, uint64_t n0, std::span<const 
   weights_.resize(rows * request.k);
   y_.resize(y.size());
   FillExactWeights(decoded_, weights_);
-  ReferenceGemm(kGemmRows, rows, request.k, exact_activations_, weights_, y_);
+  ReferenceGemm(isa_, kGemmRows, rows, request.k, exact_activations_, weights_, y_);
   if (!exact_bias_.empty()) AddRows(std::span(exact_bias_).subspan(n0, rows), y_);
   figures.end_to_end.Add(y_, y);
   FillKernelWeights(rounding, packed_->layout(), request, decoded_, weights_);
-  ReferenceGemm(kGemmRows, rows, request.k, kernel_activations_, weights_, y_);
+  ReferenceGemm(isa_, kGemmRows, rows, request.k, kernel_activations_, weights_, y_);
   if (!kernel_bias_.empty()) AddRows(std::span(kernel_bias_).subspan(n0, rows), y_);
   figures.kernel.Add(y_, y);
   return {};

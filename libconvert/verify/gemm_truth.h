@@ -55,6 +55,7 @@ class GemmTruth {
 
   const PackedModule* packed_;
   const SecondDecoder* source_;
+  Isa isa_ = Isa::kScalar;
   std::vector<uint64_t> order_;             // [K]: packed input j is input order_[j] of the model
   std::vector<float> input_;                // [M, K], packed order
   std::vector<double> exact_activations_;   // [M, K], the model's order, here and below

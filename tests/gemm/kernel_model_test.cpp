@@ -405,7 +405,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
     std::vector<double> w(n * k);
     model->Weights(0, w);
     std::vector<double> y(golden.y.size());
-    ReferenceGemm(golden.input.m, n, k, model->Activations(), w, y);
+    ReferenceGemm(Isa::kScalar, golden.input.m, n, k, model->Activations(), w, y);
     if (golden.file.Has("bias")) {
       const std::vector<float> bias = golden.file.Values<float>("bias");
       for (size_t i = 0; i < y.size(); ++i) y[i] += static_cast<double>(bias[i % n]);

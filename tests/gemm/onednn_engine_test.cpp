@@ -67,7 +67,7 @@ TEST_CASE("the oneDNN engine is as near to f64 as bf16 results allow") {
     CAPTURE(golden.name);
     const std::vector<double> x(golden.x.begin(), golden.x.end());
     std::vector<double> truth(golden.m * golden.n);
-    ReferenceGemm(golden.m, golden.n, golden.k, x, golden.Weights(), truth);
+    ReferenceGemm(Isa::kScalar, golden.m, golden.n, golden.k, x, golden.Weights(), truth);
     SqnrAccumulator sqnr;
     sqnr.Add(truth, Run(*engine, golden.Problem()));
     CHECK(sqnr.Decibel() >= 45);

@@ -36,6 +36,7 @@ class GemmTruth {
   static Result<GemmTruth> Make(const PackedModule& packed, const SecondDecoder& source,
                                 DType dtype);
 
+  Isa isa() const { return isa_; }
   // Rounded, and in the order of inputs of the packed module, [M, K].
   std::span<const float> input() const { return input_; }
   // The same numbers as the kernel multiplies them, in the same order; without it, those of

@@ -131,11 +131,12 @@ void ModelOperands::Finish(std::span<float> y) const {
 }
 
 // y [M, N], and the activations as the kernel multiplies them.
-Status RunModel(const PackedModule& packed, const PackedOperands& operands,
+Status RunModel(const PackedModule& packed, const PackedOperands& operands, Isa isa,
                 std::span<const float> input, std::span<float> y,
                 std::vector<double>& activations) {
-  Result<std::unique_ptr<KernelModel>> model = MakeKernelModel(
-      packed.layout().id, operands, {.m = kGemmRows, .dtype = InputDType(packed), .x = input});
+  Result<std::unique_ptr<KernelModel>> model =
+      MakeKernelModel(packed.layout().id, operands,
+                      {.m = kGemmRows, .dtype = InputDType(packed), .x = input, .isa = isa});
   if (!model.ok()) return model.status();
   activations = (*model)->Activations();
   return (*model)->Run(/*n0=*/0, y);
@@ -149,7 +150,7 @@ Status Multiply(const PackedModule& packed, GemmTruth& truth, std::span<float> y
   Status ran;
   std::vector<double> activations;
   status = packed.VisitWeight([&](std::span<const std::byte> weight) {
-    ran = RunModel(packed, operands.With(weight), truth.input(), y, activations);
+    ran = RunModel(packed, operands.With(weight), truth.isa(), truth.input(), y, activations);
   });
   if (!status.ok()) return status;
   if (!ran.ok()) {

@@ -24,6 +24,7 @@
 #include "canonical/panel_shape.h"
 #include "formats/format.h"
 #include "sample_checkpoint.h"
+#include "scratch_folder.h"
 
 namespace {
 
@@ -68,26 +69,6 @@ std::array<double, kCount> BestRates(uint64_t bytes,
   return best;
 }
 
-// A folder that is gone at the end.
-class Scratch {
- public:
-  Scratch() {
-    std::string name = (std::filesystem::temp_directory_path() / "prepack-bench-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::exit(4);
-    path_ = name;
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 [[noreturn]] void Fail(const Status& status) {
   fmt::print(stderr, "error: {}\n", status.ToString());
   std::exit(prepack::ExitCode(status));
@@ -116,8 +97,8 @@ void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
 }
 
 void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k) {
-  const Scratch scratch;
-  if (Status status = format.write(scratch.path(), n, k); !status.ok()) Fail(status);
+  const prepack::bench::ScratchFolder scratch;
+  if (Status status = format.write(scratch.path(), n, k, 1); !status.ok()) Fail(status);
   const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
   const QuantizedModel model = Value(prepack::ReadQuantizedModel(checkpoint));
   const QuantizedLinear& linear = *model.modules.front();

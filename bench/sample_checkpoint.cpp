@@ -1,5 +1,7 @@
 #include "sample_checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -15,7 +17,6 @@ namespace prepack::bench {
 namespace {
 
 constexpr uint64_t kGroup = 128;
-constexpr std::string_view kModule = "model.layers.0.mlp.down_proj.";
 using Bytes = std::vector<std::byte>;
 
 struct Tensor {
@@ -63,19 +64,22 @@ std::vector<int32_t> ShuffledGroups(uint64_t k) {
   return groups;
 }
 
-Status Write(const std::filesystem::path& folder, const Json& quantization,
-             std::vector<Tensor> tensors) {
+// Every module has the same tensors, each module its own copy.
+Status Write(const std::filesystem::path& folder, uint64_t modules, const Json& quantization,
+             const std::vector<Tensor>& tensors) {
   const Json config = {{"quantization_config", quantization}};
   Status status = WriteTextFile(folder / "config.json", config.dump());
   if (!status.ok()) return status;
   Json header = Json::object();
   uint64_t begin = 0;
-  for (const Tensor& tensor : tensors) {
-    header[std::string(kModule) + tensor.suffix] = {
-        {"dtype", tensor.dtype},
-        {"shape", tensor.shape},
-        {"data_offsets", {begin, begin + tensor.bytes.size()}}};
-    begin += tensor.bytes.size();
+  for (uint64_t layer = 0; layer < modules; ++layer) {
+    for (const Tensor& tensor : tensors) {
+      header[fmt::format("model.layers.{}.mlp.down_proj.{}", layer, tensor.suffix)] = {
+          {"dtype", tensor.dtype},
+          {"shape", tensor.shape},
+          {"data_offsets", {begin, begin + tensor.bytes.size()}}};
+      begin += tensor.bytes.size();
+    }
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
@@ -83,9 +87,11 @@ Status Write(const std::filesystem::path& folder, const Json& quantization,
   std::ofstream out(folder / "model.safetensors", std::ios::binary);
   out.write(reinterpret_cast<const char*>(&length), 8);
   out << text;
-  for (const Tensor& tensor : tensors) {
-    out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
-              static_cast<std::streamsize>(tensor.bytes.size()));
+  for (uint64_t layer = 0; layer < modules; ++layer) {
+    for (const Tensor& tensor : tensors) {
+      out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
+                static_cast<std::streamsize>(tensor.bytes.size()));
+    }
   }
   out.close();
   return out ? Status() : SystemError(folder.string(), "cannot write the sample", EIO);
@@ -102,16 +108,18 @@ Json CtConfig(std::string_view format, const Json& weights, const Json& activati
 }
 
 template <uint32_t kBits>
-Status WriteCtPacked(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
-  return Write(folder,
+Status WriteCtPacked(const std::filesystem::path& folder, uint64_t n, uint64_t k,
+                     uint64_t modules) {
+  return Write(folder, modules,
                CtConfig("pack-quantized", {{"num_bits", kBits}, {"group_size", kGroup}}, nullptr),
                {{"weight_packed", "I32", {n, k * kBits / 32}, RandomBytes(n * k * kBits / 8)},
                 {"weight_scale", "BF16", {n, k / kGroup}, Repeated(kBF16One, n * k / kGroup)},
                 {"weight_shape", "I64", {2}, Raw(std::vector<uint64_t>{n, k})}});
 }
 
-Status WriteCtActOrder(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
-  return Write(folder,
+Status WriteCtActOrder(const std::filesystem::path& folder, uint64_t n, uint64_t k,
+                       uint64_t modules) {
+  return Write(folder, modules,
                CtConfig("pack-quantized",
                         {{"num_bits", 4}, {"group_size", kGroup}, {"actorder", "group"}}, nullptr),
                {{"weight_packed", "I32", {n, k / 8}, RandomBytes(n * k / 2)},
@@ -122,36 +130,36 @@ Status WriteCtActOrder(const std::filesystem::path& folder, uint64_t n, uint64_t
 
 const Json kPerToken = {{"num_bits", 8}, {"strategy", "token"}, {"dynamic", true}};
 
-Status WriteCtInt8(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
-  return Write(folder,
+Status WriteCtInt8(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
+  return Write(folder, modules,
                CtConfig("int-quantized", {{"num_bits", 8}, {"strategy", "channel"}}, kPerToken),
                {{"weight", "I8", {n, k}, RandomBytes(n * k)},
                 {"weight_scale", "BF16", {n, 1}, Repeated(kBF16One, n)}});
 }
 
 // Four bits in a byte each: −8 … 7.
-Status WriteCtW4A8(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
+Status WriteCtW4A8(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
   Bytes codes = RandomBytes(n * k);
   for (std::byte& code : codes) {
     code = static_cast<std::byte>((std::to_integer<unsigned>(code) & 15U) - 8U);
   }
-  return Write(folder,
+  return Write(folder, modules,
                CtConfig("int-quantized", {{"num_bits", 4}, {"group_size", kGroup}}, kPerToken),
                {{"weight", "I8", {n, k}, std::move(codes)},
                 {"weight_scale", "BF16", {n, k / kGroup}, Repeated(kBF16One, n * k / kGroup)}});
 }
 
-Status WriteFp8(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
+Status WriteFp8(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
   Bytes codes = RandomBytes(n * k);
   for (std::byte& code : codes) code &= std::byte{0xBF};  // no NaN
   return Write(
-      folder, {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}},
+      folder, modules, {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}},
       {{"weight", "F8_E4M3", {n, k}, std::move(codes)},
        {"weight_scale_inv", "F32", {n / 128, k / 128}, Repeated(1.0F, n * k / 128 / 128)}});
 }
 
-Status WriteGptqTensors(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint32_t bits,
-                        bool act_order) {
+Status WriteGptqTensors(const std::filesystem::path& folder, uint64_t n, uint64_t k,
+                        uint64_t modules, uint32_t bits, bool act_order) {
   const uint64_t groups = k / kGroup;
   std::vector<Tensor> tensors = {
       {"qweight", "I32", {k * bits / 32, n}, RandomBytes(n * k * bits / 8)},
@@ -163,7 +171,7 @@ Status WriteGptqTensors(const std::filesystem::path& folder, uint64_t n, uint64_
   }
   tensors.push_back({"qzeros", "I32", {groups, n * bits / 32}, std::move(zeros)});
   if (act_order) tensors.push_back({"g_idx", "I32", {k}, Raw(ShuffledGroups(k))});
-  return Write(folder,
+  return Write(folder, modules,
                {{"quant_method", "gptq"},
                 {"bits", bits},
                 {"group_size", kGroup},
@@ -174,8 +182,8 @@ Status WriteGptqTensors(const std::filesystem::path& folder, uint64_t n, uint64_
 }
 
 template <uint32_t kBits, bool kActOrder>
-Status WriteGptq(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
-  return WriteGptqTensors(folder, n, k, kBits, kActOrder);
+Status WriteGptq(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
+  return WriteGptqTensors(folder, n, k, modules, kBits, kActOrder);
 }
 
 Json AwqConfig(std::string_view version) {
@@ -186,26 +194,27 @@ Json AwqConfig(std::string_view version) {
           {"version", version}};
 }
 
-Status WriteAwqGemm(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
+Status WriteAwqGemm(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
   const uint64_t groups = k / kGroup;
-  return Write(folder, AwqConfig("gemm"),
+  return Write(folder, modules, AwqConfig("gemm"),
                {{"qweight", "I32", {k, n / 8}, RandomBytes(n * k / 2)},
                 {"qzeros", "I32", {groups, n / 8}, RandomBytes(groups * n / 2)},
                 {"scales", "F16", {groups, n}, Repeated(kF16One, groups * n)}});
 }
 
-Status WriteAwqGemv(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
+Status WriteAwqGemv(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
   const uint64_t words = k / kGroup / 8;  // exact for the sizes that are measured
-  return Write(folder, AwqConfig("gemv"),
+  return Write(folder, modules, AwqConfig("gemv"),
                {{"qweight", "I32", {n, k / 8}, RandomBytes(n * k / 2)},
                 {"qzeros", "I32", {n, words}, RandomBytes(n * words * 4)},
                 {"scales", "F16", {n, words * 8}, Repeated(kF16One, n * words * 8)}});
 }
 
-Status WriteAwqGemvFast(const std::filesystem::path& folder, uint64_t n, uint64_t k) {
+Status WriteAwqGemvFast(const std::filesystem::path& folder, uint64_t n, uint64_t k,
+                        uint64_t modules) {
   const uint64_t groups = k / kGroup;
   constexpr uint16_t kMinusEight = 0xC800;  // −scale · 8 in F16
-  return Write(folder, AwqConfig("gemv_fast"),
+  return Write(folder, modules, AwqConfig("gemv_fast"),
                {{"qweight", "I16", {n / 4, k}, RandomBytes(n * k / 2)},
                 {"qzeros", "F16", {groups, n}, Repeated(kMinusEight, groups * n)},
                 {"scales", "F16", {groups, n}, Repeated(kF16One, groups * n)}});

@@ -1,7 +1,7 @@
 #ifndef PREPACK_BENCH_SAMPLE_CHECKPOINT_H_
 #define PREPACK_BENCH_SAMPLE_CHECKPOINT_H_
 
-// Checkpoints of one module with random codes, as each quantizer would store it, for benchmarks.
+// Checkpoints of a few modules with random codes, as each quantizer would store it, for benchmarks.
 
 #include <cstdint>
 #include <filesystem>
@@ -16,8 +16,8 @@ namespace prepack::bench {
 struct SampleFormat {
   std::string name;  // "gptq 4-bit act-order"
   uint32_t bits = 4;
-  // Writes config.json and model.safetensors of a module [n, k] into the folder.
-  Status (*write)(const std::filesystem::path& folder, uint64_t n, uint64_t k);
+  // Writes config.json and model.safetensors of modules [n, k] into the folder.
+  Status (*write)(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules);
 };
 
 // All that are read, most common first.

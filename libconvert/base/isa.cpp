@@ -15,9 +15,14 @@ struct IsaRow {
   bool (*supported)();
 };
 
+// kAvx2 stands for AVX2 and FMA: no CPU to speak of has one without the other.
+bool HasAvx2() {
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+}
+
 constexpr std::array kIsas = {
     IsaRow{Isa::kScalar, "scalar", [] { return true; }},
-    IsaRow{Isa::kAvx2, "avx2", [] { return __builtin_cpu_supports("avx2") != 0; }},
+    IsaRow{Isa::kAvx2, "avx2", HasAvx2},
 };
 
 }  // namespace

@@ -9,52 +9,49 @@
 #include <vector>
 
 #include "gemm/activation_quantizers.h"
-#include "gemm/kernel_model.h"
+#include "gemm/strip_model.h"
 
 namespace prepack {
 
-class IntegerModel : public KernelModel {
+class IntegerModel : public StripModel<int16_t, int32_t> {
  public:
-  // `segment`: input channels that the kernel sums before it scales; divides K.
   IntegerModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x,
                uint64_t segment);
 
-  Status Run(uint64_t n0, std::span<float> y) const final;
   std::vector<double> Activations() const final;
-  void Weights(uint64_t n0, std::span<double> w) const final;
 
  protected:
-  // Decodes output channels [n0, n0 + rows) into w [rows, K], zero points subtracted.
-  virtual void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const = 0;
-  // y[m, n], before it is rounded, from the sum of the products of each segment.
-  virtual float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const = 0;
-  // To the type of the output; here by the instruction, see RoundByInstruction.
-  virtual float Round(DType dtype, float value) const;
-  // By what Finish multiplies the products of input channel k with output channel n.
-  virtual double WeightScale(uint64_t n, uint64_t k) const = 0;
-
-  uint64_t n() const { return packed_.n; }
-  uint64_t k() const { return packed_.k; }
-  uint64_t segment() const { return segment_; }
-  const PackedOperands& packed() const { return packed_; }
-  const QuantizedRows& x() const { return x_; }
-  const std::vector<float>& scales() const { return scales_; }  // in stored order
-  bool has_bias() const { return !bias_.empty(); }
-  float Bias(uint64_t n) const;
+  const std::vector<float>& token_scales() const { return token_scales_; }  // [M]
+  const std::vector<int64_t>& token_zeros() const { return token_zeros_; }  // [M]
   // Of scales stored [G, N]: the one of input channel k and output channel n.
   double GroupScale(uint64_t n, uint64_t k) const;
-  // The sum over groups, ascending, of (sum · token scale) · group scale; then the bias.
-  float SumScaledGroups(uint64_t m, uint64_t n, std::span<const int32_t> sums) const;
+  // Fold for segments that are groups with such scales: adds (sum · token scale) · group scale, and
+  // the bias in the end.
+  void FoldGroup(const ModelPiece& group, const int32_t* sums, float* results) const;
 
  private:
-  PackedOperands packed_;
-  uint64_t m_;
-  DType dtype_;
-  QuantizedRows x_;
-  uint64_t segment_;
-  std::vector<float> scales_;
-  std::vector<float> bias_;
+  std::vector<float> token_scales_;
+  std::vector<int64_t> token_zeros_;
 };
+
+// Kernels with one scale per output channel.
+class ChannelModel : public IntegerModel {
+ public:
+  ChannelModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x);
+
+ protected:
+  double WeightFactor(uint64_t n, uint64_t /*k*/) const final;
+
+ private:
+  // y[m, n], before it is rounded, from the sum over all input channels.
+  virtual float Finish(uint64_t m, uint64_t n, int32_t sum) const = 0;
+
+  void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const final;
+};
+
+// Decodes signed bytes that lie in fours of input channels: value (i, j) of the piece at
+// j / 4 * stride + 4 * i + j % 4. The last four must be whole.
+void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w);
 
 // a + b in the int32 arithmetic of the kernels, which wraps.
 constexpr int32_t WrappingAdd(int32_t a, int32_t b) {

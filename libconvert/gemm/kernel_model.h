@@ -7,6 +7,9 @@
 // each other. Tests hold every model against outputs of the real ops, to the bit where there are
 // any.
 //
+// Rows of x that are nearly all zero cost little: a model skips what is zero, which adds exactly
+// nothing as long as weights are finite.
+//
 // What the kernels leave open, and the models decide: sums of floats run over ascending k. A kernel
 // that sums in another order may differ in the last bit of a few outputs.
 
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/isa.h"
 #include "base/result.h"
 
 namespace prepack {
@@ -56,6 +60,7 @@ struct ModelInput {
   uint64_t m = 0;
   DType dtype = DType::kBF16;
   std::span<const float> x;
+  Isa isa = Isa::kScalar;  // of this machine; it decides how fast a model is, never what it says
 };
 
 // Output channels that every model can start at a multiple of. Models work on as many at a time, so

@@ -3,6 +3,7 @@
 // input channels is scaled when there are groups, the whole sum otherwise.
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -29,10 +30,14 @@ class Fp8W8A8Model final : public FloatModel {
   // `pack`: neighbouring input channels of one output channel, 4 or 1.
   Fp8W8A8Model(const PackedOperands& packed, const ModelInput& input, std::vector<float> x,
                std::vector<float> x_scales, uint64_t pack)
-      : FloatModel(packed, input, std::move(x)),
+      : FloatModel(packed, input, std::move(x), SegmentOf(packed)),
         x_scales_(std::move(x_scales)),
         block_k_(BlockK(packed.group_size, packed.k)),
-        pack_(pack) {}
+        pack_(pack) {
+    for (size_t code = 0; code < values_.size(); ++code) {
+      values_[code] = F8E4M3ToF32(static_cast<uint8_t>(code));
+    }
+  }
 
   std::vector<double> Activations() const override {
     std::vector<double> x = FloatModel::Activations();
@@ -41,6 +46,9 @@ class Fp8W8A8Model final : public FloatModel {
   }
 
  private:
+  static uint64_t SegmentOf(const PackedOperands& packed) {
+    return packed.group_size == packed.k ? packed.k : BlockK(packed.group_size, packed.k);
+  }
   uint64_t groups() const { return k() / packed().group_size; }
 
   float ScaleOf(uint64_t n, uint64_t in_k) const {  // [N / 32, G, 32]
@@ -48,35 +56,38 @@ class Fp8W8A8Model final : public FloatModel {
     return scales()[(n / kChannels * groups() + group) * kChannels + n % kChannels];
   }
 
-  void DecodeBlock(uint64_t n0, uint64_t rows, float* w) const override {
+  void Decode(const ModelPiece& piece, float* w) const override {
     const uint64_t block_bytes = kChannels * block_k_;
-    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
+    const uint64_t row_of_blocks = piece.n0 / kChannels * (k() / block_k_);
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t in_k = piece.k0 + j;
       const uint64_t in_block = in_k % block_k_;
-      const uint64_t start = (n0 / kChannels * (k() / block_k_) + in_k / block_k_) * block_bytes +
-                             in_block / pack_ * kChannels * pack_ + in_block % pack_;
-      for (uint64_t i = 0; i < rows; ++i) {
-        const uint64_t index = start + (n0 + i) % kChannels * pack_;
-        w[in_k * kBlock + i] = F8E4M3ToF32(Load<uint8_t>(packed().weight, index));
+      const uint64_t start = (row_of_blocks + in_k / block_k_) * block_bytes +
+                             (in_block / pack_ * kChannels + piece.n0 % kChannels) * pack_ +
+                             in_block % pack_;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        w[j * kStripChannels + i] = values_[Load<uint8_t>(packed().weight, start + i * pack_)];
       }
     }
   }
 
-  Sums MultiplyRow(uint64_t m, uint64_t n0, uint64_t rows, const float* w) const override {
-    Sums results{};
-    if (groups() == 1) {
-      AddProducts(m, 0, k(), w, results);
-      for (uint64_t i = 0; i < rows; ++i) {
-        results[i] = results[i] * x_scales_[m] * ScaleOf(n0 + i, 0) + Bias(n0 + i);
+  void Fold(const ModelPiece& segment, const float* sums, float* results) const override {
+    BlockOfFloats scale{};
+    for (uint64_t i = 0; i < segment.rows; ++i) scale[i] = ScaleOf(segment.n0 + i, segment.k0);
+    const bool last = segment.k0 + segment.inputs == k();
+    for (uint64_t row = 0; row < m(); ++row) {
+      const float* from = sums + row * kModelBlock;
+      float* to = results + row * kModelBlock;
+      for (uint64_t i = 0; i < segment.rows; ++i) {
+        // One scale: it comes after that of the token. Groups: before.
+        if (groups() == 1) {
+          to[i] = from[i] * x_scales_[row] * scale[i] + Bias(segment.n0 + i);
+          continue;
+        }
+        to[i] += from[i] * scale[i];
+        if (last) to[i] = to[i] * x_scales_[row] + Bias(segment.n0 + i);
       }
-      return results;
     }
-    for (uint64_t begin = 0; begin < k(); begin += block_k_) {
-      Sums sums{};
-      AddProducts(m, begin, begin + block_k_, w, sums);
-      for (uint64_t i = 0; i < rows; ++i) results[i] += sums[i] * ScaleOf(n0 + i, begin);
-    }
-    for (uint64_t i = 0; i < rows; ++i) results[i] = results[i] * x_scales_[m] + Bias(n0 + i);
-    return results;
   }
 
   double WeightFactor(uint64_t n, uint64_t in_k) const override { return ScaleOf(n, in_k); }
@@ -84,6 +95,7 @@ class Fp8W8A8Model final : public FloatModel {
   std::vector<float> x_scales_;  // [M]
   uint64_t block_k_;
   uint64_t pack_;
+  std::array<float, 256> values_{};  // by code
 };
 
 Result<std::unique_ptr<KernelModel>> MakeFp8W8A8Model(const PackedOperands& packed,

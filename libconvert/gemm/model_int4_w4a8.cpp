@@ -3,7 +3,7 @@
 // of each block.
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -36,38 +36,57 @@ class Int4W4A8Model final : public IntegerModel {
     return (n / kChannels * groups + in_k / packed().group_size) * kChannels + n % kChannels;
   }
 
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t n = n0; n < n0 + rows; ++n) {
-      const int shift = n / 8 % 2 == 0 ? 0 : 4;
-      for (uint64_t block = 0; block < k() / segment(); ++block) {
-        const int zero = LoadS8(packed().zero_point, Parameter(n, block * segment()));
-        const std::byte* codes =
-            packed().weight.data() + BlockStart(n, block) + n % 32 / 16 * 32 + n % 8 * 4;
-        for (uint64_t in_k = 0; in_k < segment(); ++in_k) {
-          const int code = std::to_integer<int>(codes[in_k / 4 * 64 + in_k % 4]) >> shift & 15;
-          *w++ = static_cast<int16_t>(code - zero);
-        }
+  // A run of input channels is a block.
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    static_assert(kStripChannels == 16 && kMaxBlockK <= kRunInputs);
+    const uint64_t block = piece.k0 / segment();
+    const std::byte* codes =
+        packed().weight.data() + BlockStart(piece.n0, block) + piece.n0 % kChannels * 2;
+    std::array<int16_t, kStripChannels> zeros{};
+    for (uint64_t i = 0; i < kStripChannels; ++i) {
+      const uint64_t parameter = Parameter(piece.n0 + i, piece.k0);
+      zeros[i] = static_cast<int16_t>(LoadS8(packed().zero_point, parameter));
+    }
+    // Four input channels of eight output channels in the low halves of 32 bytes, of the next eight
+    // in the high ones.
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      for (uint64_t i = 0; i < 8; ++i) {
+        const int both = std::to_integer<int>(codes[j / 4 * 64 + i * 4 + j % 4]);
+        int16_t* to = w + (j / 2 * kStripChannels + i) * 2 + j % 2;
+        to[0] = static_cast<int16_t>((both & 15) - zeros[i]);
+        to[16] = static_cast<int16_t>((both >> 4) - zeros[i + 8]);
       }
     }
   }
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    float result = Bias(n);
-    for (uint64_t block = 0; block < sums.size(); ++block) {
-      const uint64_t behind_codes = BlockStart(n, block) + segment() * kChannels / 2;
-      const auto compensation = Load<int32_t>(packed().weight.subspan(behind_codes), n % kChannels);
-      const int32_t sum = WrappingAdd(sums[block], WrappingMul(-128, compensation));
-      result = std::fma(static_cast<float>(sum) * x().scales[m],
-                        scales()[Parameter(n, block * segment())], result);
+  void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {
+    BlockOfFloats scale{};
+    std::array<int32_t, kModelBlock> shift{};
+    for (uint64_t i = 0; i < segment.rows; ++i) {
+      const uint64_t n = segment.n0 + i;
+      const uint64_t behind_codes =
+          BlockStart(n, segment.k0 / segment.inputs) + segment.inputs * kChannels / 2;
+      shift[i] =
+          WrappingMul(-128, Load<int32_t>(packed().weight.subspan(behind_codes), n % kChannels));
+      scale[i] = scales()[Parameter(n, segment.k0)];
     }
-    return result;
+    BlockOfFloats scaled{};
+    for (uint64_t row = 0; row < m(); ++row) {
+      float* to = results + row * kModelBlock;
+      for (uint64_t i = 0; i < segment.rows; ++i) {
+        if (segment.k0 == 0) to[i] = Bias(segment.n0 + i);
+        const int32_t sum = WrappingAdd(sums[row * kModelBlock + i], shift[i]);
+        scaled[i] = static_cast<float>(sum) * token_scales()[row];
+      }
+      products().fuse(scaled.data(), scale.data(), segment.rows, to);
+    }
   }
 
   // This kernel rounds by bit arithmetic: subnormals stay.
   float Round(DType dtype, float value) const override { return RoundTo(dtype, value); }
 
-  double WeightScale(uint64_t n, uint64_t in_k) const override {
-    return scales()[Parameter(n, in_k)];
+  double WeightFactor(uint64_t n, uint64_t in_k) const override {
+    return static_cast<double>(scales()[Parameter(n, in_k)]);
   }
 };
 

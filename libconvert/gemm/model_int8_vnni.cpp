@@ -14,33 +14,28 @@ namespace {
 
 constexpr uint64_t kChannels = 32;  // of a block
 
-class Int8VnniModel final : public IntegerModel {
+class Int8VnniModel final : public ChannelModel {
  public:
-  using IntegerModel::IntegerModel;
+  using ChannelModel::ChannelModel;
 
  private:
   uint64_t BlockStart(uint64_t n) const {
     return n / kChannels * kChannels * (k() + sizeof(int32_t));
   }
 
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t n = n0; n < n0 + rows; ++n) {
-      const uint64_t start = BlockStart(n) + n % kChannels * 4;
-      for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-        *w++ = static_cast<int16_t>(LoadS8(packed().weight, start + in_k / 4 * 128 + in_k % 4));
-      }
-    }
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    const uint64_t start = BlockStart(piece.n0) + piece.n0 % kChannels * 4;
+    constexpr uint64_t kStride = kChannels * 4;
+    DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * kStride, kStride, piece, w);
   }
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+  float Finish(uint64_t m, uint64_t n, int32_t sum) const override {
     const uint64_t behind_values = BlockStart(n) + kChannels * k();
     const auto compensation = Load<int32_t>(packed().weight.subspan(behind_values), n % kChannels);
-    const int32_t sum = WrappingAdd(sums[0], WrappingMul(-1, compensation));
-    const float scaled = static_cast<float>(sum) * x().scales[m];
+    const int32_t corrected = WrappingAdd(sum, WrappingMul(-1, compensation));
+    const float scaled = static_cast<float>(corrected) * token_scales()[m];
     return has_bias() ? std::fma(scaled, scales()[n], Bias(n)) : scaled * scales()[n];
   }
-
-  double WeightScale(uint64_t n, uint64_t /*in_k*/) const override { return scales()[n]; }
 };
 
 }  // namespace
@@ -59,7 +54,7 @@ Result<std::unique_ptr<KernelModel>> MakeInt8VnniModel(const PackedOperands& pac
   check.Bias(packed, {DType::kF32});
   if (!check.status().ok()) return check.status();
   return std::unique_ptr<KernelModel>(std::make_unique<Int8VnniModel>(
-      packed, input, QuantizeSgl(input.x, packed.k, Halfway::kToEven), packed.k));
+      packed, input, QuantizeSgl(input.x, packed.k, Halfway::kToEven)));
 }
 
 }  // namespace prepack

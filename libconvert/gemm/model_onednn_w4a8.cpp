@@ -3,6 +3,7 @@
 // quantizer that vLLM has for oneDNN. The group sums are exact; oneDNN does not say in which order
 // it scales them, here it is as in zentorch's kernel: (d * s_a) * s_w, groups ascending.
 
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -18,24 +19,29 @@ class OneDnnW4A8Model final : public IntegerModel {
   using IntegerModel::IntegerModel;
 
  private:
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-      const uint64_t parameter = in_k / packed().group_size * n();
-      for (uint64_t i = 0; i < rows; ++i) {
-        const int nibble = LoadNibble(packed().weight, in_k * n() + n0 + i);
-        const int value = packed().zero_point.empty()
-                              ? SignedNibble(nibble)
-                              : nibble - LoadNibble(packed().zero_point, parameter + n0 + i);
-        w[i * k() + in_k] = static_cast<int16_t>(value);
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    const uint64_t parameter = piece.k0 / packed().group_size * n() + piece.n0;
+    std::array<int, kStripChannels> zeros{};
+    for (uint64_t i = 0; i < piece.rows && !packed().zero_point.empty(); ++i) {
+      zeros[i] = LoadNibble(packed().zero_point, parameter + i);
+    }
+    // Without zero points, nibbles are two's complement; see SignedNibble.
+    const int flip = packed().zero_point.empty() ? 8 : 0;
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t start = (piece.k0 + j) * n() + piece.n0;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        const int nibble = LoadNibble(packed().weight, start + i);
+        w[(j / 2 * kStripChannels + i) * 2 + j % 2] =
+            static_cast<int16_t>((nibble ^ flip) - flip - zeros[i]);
       }
     }
   }
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    return SumScaledGroups(m, n, sums);
+  void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {
+    FoldGroup(segment, sums, results);
   }
 
-  double WeightScale(uint64_t n, uint64_t in_k) const override { return GroupScale(n, in_k); }
+  double WeightFactor(uint64_t n, uint64_t in_k) const override { return GroupScale(n, in_k); }
 };
 
 }  // namespace

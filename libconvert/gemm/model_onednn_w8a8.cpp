@@ -38,31 +38,28 @@ QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input)
 
 // The part after the integer sums. With static activations the sums come without the zero point;
 // with dynamic ones it is taken off here, by means of weight_sum.
-class OneDnnW8A8Model : public IntegerModel {
+class OneDnnW8A8Model : public ChannelModel {
  protected:
   // `shift`: what the form of the weights adds to the quantized activations.
   OneDnnW8A8Model(const PackedOperands& packed, const ModelInput& input, int shift)
-      : IntegerModel(packed, input, Shifted(QuantizeFor(packed, input), shift), packed.k),
-        shift_(shift) {}
+      : ChannelModel(packed, input, Shifted(QuantizeFor(packed, input), shift)), shift_(shift) {}
 
  private:
   // Takes off what `shift` adds to the sum of channel n, and a static zero point.
   virtual int32_t Correct(uint64_t n, int32_t sum) const = 0;
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    const auto sum = static_cast<float>(Correct(n, sums[0]));
-    const float token_scale = x().scales[m];
+  float Finish(uint64_t m, uint64_t n, int32_t exact) const override {
+    const auto sum = static_cast<float>(Correct(n, exact));
+    const float token_scale = token_scales()[m];
     if (IsStatic(packed().activations)) return sum * (token_scale * scales()[n]) + Bias(n);
     const float scaled = sum * scales()[n];
     if (packed().activations == ActivationQuantizer::kDynamicAsymmetric) {
-      const auto zero_point = static_cast<float>(x().zero_points[m] - shift_);
+      const auto zero_point = static_cast<float>(token_zeros()[m] - shift_);
       const auto weight_sum = Load<float>(packed().weight_sum, n);
       return scaled * token_scale - weight_sum * (token_scale * zero_point) + Bias(n);
     }
     return has_bias() ? std::fma(scaled, token_scale, Bias(n)) : scaled * token_scale;
   }
-
-  double WeightScale(uint64_t n, uint64_t /*in_k*/) const override { return scales()[n]; }
 
   int shift_;
 };
@@ -83,11 +80,12 @@ class PlainModel final : public OneDnnW8A8Model {
  private:
   int32_t Correct(uint64_t /*n*/, int32_t sum) const override { return sum; }
 
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-      for (uint64_t i = 0; i < rows; ++i) {
-        w[i * k() + in_k] =
-            static_cast<int16_t>(LoadS8(packed().weight, (n0 + i) * n_stride_ + in_k * k_stride_));
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    const uint64_t start = piece.n0 * n_stride_ + piece.k0 * k_stride_;
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        w[(j / 2 * kStripChannels + i) * 2 + j % 2] =
+            static_cast<int16_t>(LoadS8(packed().weight, start + i * n_stride_ + j * k_stride_));
       }
     }
   }
@@ -121,16 +119,11 @@ class BlockedModel final : public OneDnnW8A8Model {
     return corrected;
   }
 
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t n = n0; n < n0 + rows; ++n) {
-      const uint64_t first_tile = n / kTile * (Padded(k()) / kTile);
-      for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-        const uint64_t tile = first_tile + in_k / kTile;
-        *w++ = static_cast<int16_t>(
-            LoadS8(packed().weight,
-                   tile * kTile * kTile + in_k % kTile / 4 * 256 + n % kTile * 4 + in_k % 4));
-      }
-    }
+  // A strip lies in one row of tiles; each tile has kTile / 4 lines of fours.
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    const uint64_t start = piece.n0 / kTile * kTile * Padded(k()) + piece.n0 % kTile * 4;
+    constexpr uint64_t kStride = kTile * 4;
+    DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * kStride, kStride, piece, w);
   }
 };
 

@@ -14,12 +14,15 @@ class PlainBf16Model final : public FloatModel {
   using FloatModel::FloatModel;
 
  private:
-  void DecodeBlock(uint64_t n0, uint64_t rows, float* w) const override {
-    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-      for (uint64_t i = 0; i < rows; ++i) {
-        w[in_k * kBlock + i] = BF16ToF32(Load<uint16_t>(packed().weight, (n0 + i) * k() + in_k));
+  void Decode(const ModelPiece& piece, float* w) const override {
+    FloatLines lines;
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
+      for (uint64_t j = 0; j < piece.inputs; ++j) {
+        lines[i * kRunInputs + j] = BF16ToF32(Load<uint16_t>(packed().weight, start + j));
       }
     }
+    LinesToStrip(lines, piece, w);
   }
 };
 
@@ -33,8 +36,7 @@ Result<std::unique_ptr<KernelModel>> MakePlainBf16Model(const PackedOperands& pa
   check.Absent("weight_zero_point", packed.zero_point);
   check.Bias(packed, {input.dtype});
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<PlainBf16Model>(
-      packed, input, std::vector<float>(input.x.begin(), input.x.end())));
+  return std::unique_ptr<KernelModel>(std::make_unique<PlainBf16Model>(packed, input));
 }
 
 }  // namespace prepack

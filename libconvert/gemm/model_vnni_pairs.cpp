@@ -19,11 +19,16 @@ namespace {
 constexpr uint64_t kChannels = 32;  // of a block; the last may have fewer
 constexpr uint64_t kBlockK = 128;   // input channels per FP8 scale
 
-// Where element (n, k) lies, counted in elements.
-uint64_t PairOrder(uint64_t channels, uint64_t inputs, uint64_t n, uint64_t k) {
+// Where element (n, k) lies, counted in elements, and how far it is to the next pair.
+struct PairPlace {
+  uint64_t start;
+  uint64_t stride;
+};
+PairPlace PlaceOfPair(uint64_t channels, uint64_t inputs, uint64_t n, uint64_t k) {
   const uint64_t block = n / kChannels;
   const uint64_t height = std::min(kChannels, channels - kChannels * block);
-  return block * kChannels * inputs + k / 2 * 2 * height + n % kChannels * 2 + k % 2;
+  return {.start = block * kChannels * inputs + k / 2 * 2 * height + n % kChannels * 2,
+          .stride = 2 * height};
 }
 
 class Bf16VnniModel final : public FloatModel {
@@ -31,11 +36,12 @@ class Bf16VnniModel final : public FloatModel {
   using FloatModel::FloatModel;
 
  private:
-  void DecodeBlock(uint64_t n0, uint64_t rows, float* w) const override {
-    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-      for (uint64_t i = 0; i < rows; ++i) {
-        const uint64_t index = PairOrder(n(), k(), n0 + i, in_k);
-        w[in_k * kBlock + i] = BF16ToF32(Load<uint16_t>(packed().weight, index));
+  void Decode(const ModelPiece& piece, float* w) const override {
+    const PairPlace place = PlaceOfPair(n(), k(), piece.n0, piece.k0);
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t start = place.start + j / 2 * place.stride + j % 2;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        w[j * kStripChannels + i] = BF16ToF32(Load<uint16_t>(packed().weight, start + 2 * i));
       }
     }
   }
@@ -51,8 +57,9 @@ float DecodeLikeKernel(uint8_t code) {
 
 class Fp8VnniModel final : public FloatModel {
  public:
-  Fp8VnniModel(const PackedOperands& packed, const ModelInput& input, std::vector<float> x)
-      : FloatModel(packed, input, std::move(x)) {
+  Fp8VnniModel(const PackedOperands& packed, const ModelInput& input)
+      : FloatModel(packed, input, {input.x.begin(), input.x.end()},
+                   ScalesSums(input.m) ? kBlockK : packed.k) {
     for (size_t code = 0; code < values_.size(); ++code) {
       values_[code] = DecodeLikeKernel(static_cast<uint8_t>(code));
     }
@@ -61,39 +68,44 @@ class Fp8VnniModel final : public FloatModel {
  private:
   static constexpr uint64_t kRowsByVector = 4;  // more than these are multiplied as one bf16 GEMM
 
-  bool ScalesSums() const { return m() <= kRowsByVector; }
+  static bool ScalesSums(uint64_t m) { return m <= kRowsByVector; }
 
   float ScaleOf(uint64_t n, uint64_t in_k) const {
     return scales()[n / packed().block_rows * CeilDiv(k(), kBlockK) + in_k / kBlockK];
   }
 
-  void DecodeBlock(uint64_t n0, uint64_t rows, float* w) const override {
-    for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-      for (uint64_t i = 0; i < rows; ++i) {
-        const uint64_t index = PairOrder(n(), k(), n0 + i, in_k);
-        const float value = values_[Load<uint8_t>(packed().weight, index)];
-        w[in_k * kBlock + i] =
-            ScalesSums() ? value : RoundByInstruction(DType::kBF16, value * ScaleOf(n0, in_k));
+  // A run has one scale: none crosses a block of kBlockK, nor a strip one of output channels.
+  void Decode(const ModelPiece& piece, float* w) const override {
+    static_assert(kRunInputs == kBlockK);
+    std::array<float, 256> table = values_;
+    const float scale = ScaleOf(piece.n0, piece.k0);
+    for (float& value : table) {
+      if (!ScalesSums(m())) value = RoundByInstruction(DType::kBF16, value * scale);
+    }
+    const PairPlace place = PlaceOfPair(n(), k(), piece.n0, piece.k0);
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t start = place.start + j / 2 * place.stride + j % 2;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        w[j * kStripChannels + i] = table[Load<uint8_t>(packed().weight, start + 2 * i)];
       }
     }
   }
 
-  Sums MultiplyRow(uint64_t m, uint64_t n0, uint64_t rows, const float* w) const override {
-    if (!ScalesSums()) return FloatModel::MultiplyRow(m, n0, rows, w);
-    Sums results{};
-    for (uint64_t i = 0; i < rows; ++i) results[i] = Bias(n0 + i);
-    for (uint64_t begin = 0; begin < k(); begin += kBlockK) {
-      Sums sums{};
-      AddProducts(m, begin, std::min(k(), begin + kBlockK), w, sums);
-      for (uint64_t i = 0; i < rows; ++i) {
-        results[i] = std::fma(sums[i], ScaleOf(n0, begin), results[i]);
+  void Fold(const ModelPiece& segment, const float* sums, float* results) const override {
+    if (!ScalesSums(m())) return FloatModel::Fold(segment, sums, results);
+    BlockOfFloats scale{};
+    for (uint64_t i = 0; i < segment.rows; ++i) scale[i] = ScaleOf(segment.n0 + i, segment.k0);
+    for (uint64_t row = 0; row < m(); ++row) {
+      float* to = results + row * kModelBlock;
+      if (segment.k0 == 0) {
+        for (uint64_t i = 0; i < segment.rows; ++i) to[i] = Bias(segment.n0 + i);
       }
+      products().fuse(sums + row * kModelBlock, scale.data(), segment.rows, to);
     }
-    return results;
   }
 
   double WeightFactor(uint64_t n, uint64_t in_k) const override {
-    return ScalesSums() ? static_cast<double>(ScaleOf(n, in_k)) : 1.0;
+    return ScalesSums(m()) ? static_cast<double>(ScaleOf(n, in_k)) : 1.0;
   }
 
   std::array<float, 256> values_{};  // by code
@@ -112,8 +124,7 @@ Result<std::unique_ptr<KernelModel>> MakeBf16VnniModel(const PackedOperands& pac
   check.Absent("weight_zero_point", packed.zero_point);
   check.Bias(packed, {DType::kF32});
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<Bf16VnniModel>(
-      packed, input, std::vector<float>(input.x.begin(), input.x.end())));
+  return std::unique_ptr<KernelModel>(std::make_unique<Bf16VnniModel>(packed, input));
 }
 
 Result<std::unique_ptr<KernelModel>> MakeFp8VnniModel(const PackedOperands& packed,
@@ -131,8 +142,7 @@ Result<std::unique_ptr<KernelModel>> MakeFp8VnniModel(const PackedOperands& pack
   check.Absent("weight_zero_point", packed.zero_point);
   check.Bias(packed, {DType::kF32});
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<Fp8VnniModel>(
-      packed, input, std::vector<float>(input.x.begin(), input.x.end())));
+  return std::unique_ptr<KernelModel>(std::make_unique<Fp8VnniModel>(packed, input));
 }
 
 }  // namespace prepack

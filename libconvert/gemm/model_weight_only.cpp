@@ -3,6 +3,7 @@
 // f32, rounded to bf16 with subnormals to zero; f32 sums; the bias in f32; rounded to bf16.
 // They differ in the order of the codes and in how they store zero points.
 
+#include <array>
 #include <memory>
 
 #include "gemm/float_model.h"
@@ -16,48 +17,74 @@ class WeightOnlyModel : public FloatModel {
  public:
   using FloatModel::FloatModel;
 
+ protected:
+  // What each code of a channel stands for in one group. Zero points lie in the order of scales.
+  using Table = std::array<float, 16>;
+  Table TableOf(uint64_t out_n, uint64_t in_k) const {
+    const uint64_t parameter = in_k / packed().group_size * n() + out_n;
+    const float scale = scales()[parameter];
+    const bool symmetric = packed().zero_point.empty();
+    const int zero = symmetric ? 0 : ZeroPoint(parameter);
+    Table table;
+    for (int nibble = 0; nibble < 16; ++nibble) {
+      const int value = symmetric ? SignedNibble(nibble) : nibble - zero;
+      table[static_cast<size_t>(nibble)] =
+          RoundByInstruction(DType::kBF16, static_cast<float>(value) * scale);
+    }
+    return table;
+  }
+
  private:
-  // Where code (n, k) lies, counted in nibbles.
-  virtual uint64_t NibbleOf(uint64_t n, uint64_t in_k) const = 0;
   // Zero point `index` of [G, N].
   virtual int ZeroPoint(uint64_t index) const = 0;
-
-  void DecodeBlock(uint64_t n0, uint64_t rows, float* w) const override {
-    const bool symmetric = packed().zero_point.empty();
-    for (uint64_t k0 = 0; k0 < k(); k0 += packed().group_size) {
-      for (uint64_t i = 0; i < rows; ++i) {
-        const uint64_t parameter = k0 / packed().group_size * n() + n0 + i;
-        const float scale = scales()[parameter];
-        const int zero = symmetric ? 0 : ZeroPoint(parameter);
-        for (uint64_t in_k = k0; in_k < k0 + packed().group_size; ++in_k) {
-          const int nibble = LoadNibble(packed().weight, NibbleOf(n0 + i, in_k));
-          const int value = symmetric ? SignedNibble(nibble) : nibble - zero;
-          w[in_k * kBlock + i] =
-              RoundByInstruction(DType::kBF16, static_cast<float>(value) * scale);
-        }
-      }
-    }
-  }
 };
 
+// Codes [N, K], two in a byte.
 class ZentorchWoqModel final : public WeightOnlyModel {
  public:
   using WeightOnlyModel::WeightOnlyModel;
 
  private:
-  uint64_t NibbleOf(uint64_t n, uint64_t in_k) const override { return n * k() + in_k; }
   int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
+
+  void Decode(const ModelPiece& piece, float* w) const override {
+    FloatLines lines;
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
+      Table table{};
+      for (uint64_t j = 0; j < piece.inputs; ++j) {
+        const uint64_t in_k = piece.k0 + j;
+        if (j == 0 || in_k % packed().group_size == 0) table = TableOf(piece.n0 + i, in_k);
+        const int nibble = LoadNibble(packed().weight, start + j);
+        lines[i * kRunInputs + j] = table[static_cast<size_t>(nibble)];
+      }
+    }
+    LinesToStrip(lines, piece, w);
+  }
 };
 
+// Codes [K, N], two in a byte.
 class OneDnnW4A16Model final : public WeightOnlyModel {
  public:
   using WeightOnlyModel::WeightOnlyModel;
 
  private:
-  uint64_t NibbleOf(uint64_t n, uint64_t in_k) const override {
-    return in_k * WeightOnlyModel::n() + n;
-  }
   int ZeroPoint(uint64_t index) const override { return LoadNibble(packed().zero_point, index); }
+
+  void Decode(const ModelPiece& piece, float* w) const override {
+    std::array<Table, kStripChannels> tables{};
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t in_k = piece.k0 + j;
+      if (j == 0 || in_k % packed().group_size == 0) {
+        for (uint64_t i = 0; i < piece.rows; ++i) tables[i] = TableOf(piece.n0 + i, in_k);
+      }
+      const uint64_t start = in_k * n() + piece.n0;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        const int nibble = LoadNibble(packed().weight, start + i);
+        w[j * kStripChannels + i] = tables[i][static_cast<size_t>(nibble)];
+      }
+    }
+  }
 };
 
 // What the two have in common.
@@ -82,8 +109,7 @@ Result<std::unique_ptr<KernelModel>> MakeZentorchWoqModel(const PackedOperands& 
   }
   CheckWeightOnly(packed, input, check);
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<ZentorchWoqModel>(
-      packed, input, std::vector<float>(input.x.begin(), input.x.end())));
+  return std::unique_ptr<KernelModel>(std::make_unique<ZentorchWoqModel>(packed, input));
 }
 
 Result<std::unique_ptr<KernelModel>> MakeOneDnnW4A16Model(const PackedOperands& packed,
@@ -98,8 +124,7 @@ Result<std::unique_ptr<KernelModel>> MakeOneDnnW4A16Model(const PackedOperands& 
   }
   CheckWeightOnly(packed, input, check);
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<OneDnnW4A16Model>(
-      packed, input, std::vector<float>(input.x.begin(), input.x.end())));
+  return std::unique_ptr<KernelModel>(std::make_unique<OneDnnW4A16Model>(packed, input));
 }
 
 }  // namespace prepack

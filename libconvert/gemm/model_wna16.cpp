@@ -4,6 +4,7 @@
 //
 // A product of two 16-bit floats is exact in f32, so a fused multiply-add gives the same.
 
+#include <array>
 #include <memory>
 
 #include "gemm/float_model.h"
@@ -20,24 +21,33 @@ class Wna16Model final : public FloatModel {
   using FloatModel::FloatModel;
 
  private:
-  // One 64-bit word holds the codes of 16 output channels for one k, the first lowest.
-  void DecodeBlock(uint64_t n0, uint64_t rows, float* w) const override {
-    for (uint64_t k0 = 0; k0 < k(); k0 += packed().group_size) {
-      const uint64_t parameter = k0 / packed().group_size * n() + n0;
-      Sums scale{};
-      Sums zero{};
-      for (uint64_t i = 0; i < rows; ++i) {
-        scale[i] = scales()[parameter + i];
-        zero[i] = static_cast<float>(packed().zero_point.empty()
-                                         ? kSymmetricZero
-                                         : LoadNibble(packed().zero_point, parameter + i));
+  // What each code of each channel of a strip stands for in one group.
+  using Table = std::array<std::array<float, 16>, kStripChannels>;
+
+  void FillTable(uint64_t n0, uint64_t in_k, Table& table) const {
+    const uint64_t parameter = in_k / packed().group_size * n() + n0;
+    for (uint64_t i = 0; i < kStripChannels; ++i) {
+      const float scale = scales()[parameter + i];
+      const int zero = packed().zero_point.empty() ? kSymmetricZero
+                                                   : LoadNibble(packed().zero_point, parameter + i);
+      for (int code = 0; code < 16; ++code) {
+        table[i][static_cast<size_t>(code)] =
+            RoundByInstruction(dtype(), static_cast<float>(code - zero) * scale);
       }
-      for (uint64_t in_k = k0; in_k < k0 + packed().group_size; ++in_k) {
-        const auto word = Load<uint64_t>(packed().weight, n0 / kBlock * k() + in_k);
-        for (uint64_t i = 0; i < kBlock; ++i) {
-          const auto code = static_cast<float>(static_cast<int>(word >> (4 * i) & 15U));
-          w[in_k * kBlock + i] = RoundByInstruction(dtype(), (code - zero[i]) * scale[i]);
-        }
+    }
+  }
+
+  // One 64-bit word holds the codes of 16 output channels for one k, the first lowest.
+  void Decode(const ModelPiece& piece, float* w) const override {
+    static_assert(kStripChannels == 16);
+    const uint64_t start = piece.n0 / kStripChannels * k() + piece.k0;
+    Table table;
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t in_k = piece.k0 + j;
+      if (j == 0 || in_k % packed().group_size == 0) FillTable(piece.n0, in_k, table);
+      const auto word = Load<uint64_t>(packed().weight, start + j);
+      for (uint64_t i = 0; i < kStripChannels; ++i) {
+        w[j * kStripChannels + i] = table[i][word >> (4 * i) & 15U];
       }
     }
   }
@@ -62,8 +72,7 @@ Result<std::unique_ptr<KernelModel>> MakeWna16Model(const PackedOperands& packed
   }
   check.Bias(packed, {input.dtype});
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(std::make_unique<Wna16Model>(
-      packed, input, std::vector<float>(input.x.begin(), input.x.end())));
+  return std::unique_ptr<KernelModel>(std::make_unique<Wna16Model>(packed, input));
 }
 
 }  // namespace prepack

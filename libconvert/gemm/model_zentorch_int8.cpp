@@ -25,42 +25,49 @@ class ZentorchDa8W4Model final : public IntegerModel {
       : IntegerModel(packed, input, QuantizeFor(packed, input), packed.group_size) {}
 
  private:
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t nibble = n0 * k(); nibble < (n0 + rows) * k(); ++nibble) {
-      *w++ = static_cast<int16_t>(SignedNibble(LoadNibble(packed().weight, nibble)));
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    PairLines lines;
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
+      for (uint64_t j = 0; j < piece.inputs; ++j) {
+        lines[i * kRunInputs + j] =
+            static_cast<int16_t>(SignedNibble(LoadNibble(packed().weight, start + j)));
+      }
     }
+    LinesToStrip(lines, piece, w);
   }
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    return SumScaledGroups(m, n, sums);
+  void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {
+    FoldGroup(segment, sums, results);
   }
 
-  double WeightScale(uint64_t n, uint64_t in_k) const override { return GroupScale(n, in_k); }
+  double WeightFactor(uint64_t n, uint64_t in_k) const override { return GroupScale(n, in_k); }
 };
 
 // One scale per channel; y = (d * s_w) * s_a + bias.
-class ZentorchInt8Model : public IntegerModel {
+class ZentorchInt8Model : public ChannelModel {
  public:
   ZentorchInt8Model(const PackedOperands& packed, const ModelInput& input, QuantizedRows x)
-      : IntegerModel(packed, input, std::move(x), packed.k) {}
+      : ChannelModel(packed, input, std::move(x)) {}
 
  protected:
   float Scaled(uint64_t m, uint64_t n, int32_t sum) const {
-    return static_cast<float>(sum) * scales()[n] * x().scales[m] + Bias(n);
+    return static_cast<float>(sum) * scales()[n] * token_scales()[m] + Bias(n);
   }
 
  private:
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t i = n0 * k(); i < (n0 + rows) * k(); ++i) {
-      *w++ = static_cast<int16_t>(LoadS8(packed().weight, i));
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    PairLines lines;
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
+      for (uint64_t j = 0; j < piece.inputs; ++j) {
+        lines[i * kRunInputs + j] = static_cast<int16_t>(LoadS8(packed().weight, start + j));
+      }
     }
+    LinesToStrip(lines, piece, w);
   }
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
-    return Scaled(m, n, sums[0]);
-  }
-
-  double WeightScale(uint64_t n, uint64_t /*in_k*/) const override { return scales()[n]; }
+  float Finish(uint64_t m, uint64_t n, int32_t sum) const override { return Scaled(m, n, sum); }
 };
 
 // Activations are moved to u8 by 128 for the instruction; what that adds is taken off by the
@@ -98,20 +105,17 @@ class ZentorchInt8DlpModel final : public ZentorchInt8Model {
     return {.start = sixteens, .width = 16};
   }
 
-  void DecodeRows(uint64_t n0, uint64_t rows, int16_t* w) const override {
-    for (uint64_t n = n0; n < n0 + rows; ++n) {
-      const Panel panel = PanelOf(n);
-      const uint64_t start = panel.start * shape_.k4 + (n - panel.start) * 4;
-      for (uint64_t in_k = 0; in_k < k(); ++in_k) {
-        *w++ = static_cast<int16_t>(
-            LoadS8(packed().weight, start + in_k / 4 * 4 * panel.width + in_k % 4));
-      }
-    }
+  // A strip lies in one panel: both begin at multiples of 16.
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
+    const Panel panel = PanelOf(piece.n0);
+    const uint64_t start = panel.start * shape_.k4 + (piece.n0 - panel.start) * 4;
+    const uint64_t stride = panel.width * 4;
+    DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * stride, stride, piece, w);
   }
 
-  float Finish(uint64_t m, uint64_t n, std::span<const int32_t> sums) const override {
+  float Finish(uint64_t m, uint64_t n, int32_t sum) const override {
     const auto compensation = Load<int32_t>(packed().weight.subspan(shape_.n16 * shape_.k4), n);
-    return Scaled(m, n, WrappingAdd(sums[0], WrappingMul(-1, compensation)));
+    return Scaled(m, n, WrappingAdd(sum, WrappingMul(-1, compensation)));
   }
 
   DlpShape shape_;

@@ -1,21 +1,21 @@
 #include "gemm/reference.h"
 
-#include <Eigen/Core>
 #include <cmath>
 #include <limits>
 
+#include "gemm/reference_avx2.h"
+#include "gemm/reference_product.h"
+
 namespace prepack {
 
-void ReferenceGemm(uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
+void ReferenceGemm(Isa isa, uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
                    std::span<const double> w, std::span<double> y) {
-  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-  const auto rows = static_cast<Eigen::Index>(m);
-  const auto columns = static_cast<Eigen::Index>(n);
-  const auto inner = static_cast<Eigen::Index>(k);
-  const Eigen::Map<const Matrix> x_matrix(x.data(), rows, inner);
-  const Eigen::Map<const Matrix> w_matrix(w.data(), columns, inner);
-  Eigen::Map<Matrix> y_matrix(y.data(), rows, columns);
-  y_matrix.noalias() = x_matrix * w_matrix.transpose();
+  switch (isa) {
+    case Isa::kScalar:
+      return Product(m, n, k, x.data(), w.data(), y.data());
+    case Isa::kAvx2:
+      return ReferenceProductAvx2(m, n, k, x.data(), w.data(), y.data());
+  }
 }
 
 void SqnrAccumulator::Add(std::span<const double> signal, std::span<const float> value) {

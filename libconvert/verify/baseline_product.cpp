@@ -70,7 +70,7 @@ Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> qu
   }
   buffers.y.resize(block.rows * block.channels);
   const InputBatch& rows = inputs_->batches()[batch_];
-  ReferenceGemm(block.rows, block.channels, k,
+  ReferenceGemm(isa_, block.rows, block.channels, k,
                 inputs_->exact().subspan(rows.first * k, rows.rows * k), buffers.weights,
                 buffers.y);
   for (size_t i = 0; i < buffers.y.size() && !bias_.empty(); ++i) {

@@ -72,7 +72,7 @@ void GemmTruth::Multiply(const TruthRows& rows, std::span<const double> weights,
                          std::span<double> y) const {
   const uint64_t k = inputs_.k();
   const uint64_t dense = inputs_.dense_rows();
-  ReferenceGemm(dense, channels, k, rows.dense, weights, y.first(dense * channels));
+  ReferenceGemm(isa_, dense, channels, k, rows.dense, weights, y.first(dense * channels));
   for (uint64_t row = 0; row < rows.hot.size(); ++row) {
     for (uint64_t n = 0; n < channels; ++n) {
       double sum = 0;

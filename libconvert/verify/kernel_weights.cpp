@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <vector>
 
 #include "base/float_convert.h"
 
@@ -43,17 +44,18 @@ float ReadAsNormal(float value) {
   return std::copysign(0x1p-7F * (1 + magnitude * 0x1p9F / 8), value);
 }
 
-double Operand(WeightRounding rounding, DType activation, float step, float scale) {
-  switch (rounding) {
+// kToActivation stands for f16 here: where it means bf16, it is the same as kToBF16.
+template <WeightRounding kRounding>
+double Operand(float step, float scale) {
+  switch (kRounding) {
     case WeightRounding::kNone:
       return static_cast<double>(step) * static_cast<double>(scale);
     case WeightRounding::kToF32:
       return static_cast<double>(step * scale);
-    case WeightRounding::kToActivation:
-      return static_cast<double>(
-          RoundByInstruction(activation == DType::kF16 ? DType::kF16 : DType::kBF16, step * scale));
     case WeightRounding::kToBF16:
       return static_cast<double>(RoundByInstruction(DType::kBF16, step * scale));
+    case WeightRounding::kToActivation:
+      return static_cast<double>(RoundByInstruction(DType::kF16, step * scale));
     case WeightRounding::kFp8:
       return static_cast<double>(ReadAsNormal(step)) * static_cast<double>(scale);
     case WeightRounding::kFp8ToBF16:
@@ -62,6 +64,22 @@ double Operand(WeightRounding rounding, DType activation, float step, float scal
       return static_cast<double>(RoundTo(DType::kBF16, step * scale));
   }
   return 0;
+}
+
+// All operands, with scales [rows, groups] as the layout stores them. The choice of the rounding is
+// made here and not for every weight.
+template <WeightRounding kRounding>
+void FillOperands(const DecodedRows& decoded, std::span<const float> scales,
+                  std::span<double> operands) {
+  const uint64_t inputs = decoded.inputs();
+  for (uint64_t row = 0; row < decoded.rows(); ++row) {
+    const float* steps = &decoded.steps[row * inputs];
+    const float* of_row = &scales[row * decoded.groups()];
+    double* to = &operands[row * inputs];
+    for (uint64_t k = 0; k < inputs; ++k) {
+      to[k] = Operand<kRounding>(steps[k], of_row[decoded.group_of[k]]);
+    }
+  }
 }
 
 }  // namespace
@@ -82,15 +100,39 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
                        const DecodedRows& decoded, std::span<double> operands) {
   const bool rounds_scale = layout.scale_form != nullptr;
   const DType scale_dtype = rounds_scale ? layout.scale_form(request).value : DType::kF32;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const float scale = RoundTo(scale_dtype, static_cast<float>(decoded.scales[i]));
-    operands[i] = Operand(rounding, request.activation_dtype, decoded.steps[i], scale);
+  std::vector<float> scales(decoded.scales.size());
+  for (size_t i = 0; i < scales.size(); ++i) {
+    scales[i] = RoundTo(scale_dtype, static_cast<float>(decoded.scales[i]));
+  }
+  const bool to_f16 = request.activation_dtype == DType::kF16;
+  switch (rounding) {
+    case WeightRounding::kNone:
+      return FillOperands<WeightRounding::kNone>(decoded, scales, operands);
+    case WeightRounding::kToF32:
+      return FillOperands<WeightRounding::kToF32>(decoded, scales, operands);
+    case WeightRounding::kToBF16:
+      return FillOperands<WeightRounding::kToBF16>(decoded, scales, operands);
+    case WeightRounding::kToActivation:
+      if (!to_f16) return FillOperands<WeightRounding::kToBF16>(decoded, scales, operands);
+      return FillOperands<WeightRounding::kToActivation>(decoded, scales, operands);
+    case WeightRounding::kFp8:
+      return FillOperands<WeightRounding::kFp8>(decoded, scales, operands);
+    case WeightRounding::kFp8ToBF16:
+      return FillOperands<WeightRounding::kFp8ToBF16>(decoded, scales, operands);
+    case WeightRounding::kDequantized:
+      return FillOperands<WeightRounding::kDequantized>(decoded, scales, operands);
   }
 }
 
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
-  for (size_t i = 0; i < weights.size(); ++i) {
-    weights[i] = static_cast<double>(decoded.steps[i]) * decoded.scales[i];
+  const uint64_t inputs = decoded.inputs();
+  for (uint64_t row = 0; row < decoded.rows(); ++row) {
+    const float* steps = &decoded.steps[row * inputs];
+    const double* scales = &decoded.scales[row * decoded.groups()];
+    double* to = &weights[row * inputs];
+    for (uint64_t k = 0; k < inputs; ++k) {
+      to[k] = static_cast<double>(steps[k]) * scales[decoded.group_of[k]];
+    }
   }
 }
 

@@ -175,8 +175,8 @@ Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffer
 
 Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const QuantizedLinear& linear,
                                            Buffers& buffers, ModuleDifferences& differences) const {
-  // Which parts there are is the manifest's word: an order that is lost, or made up, leaves all that
-  // remains as the source has it.
+  // Which parts there are is the manifest's word: an order that is lost, or made up, leaves all
+  // that remains as the source has it.
   if (request_.reordered == weights_.k_order().empty()) {
     differences.parts.emplace_back("input_order");
     return {};

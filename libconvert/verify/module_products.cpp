@@ -171,7 +171,10 @@ Status ModuleMultiplication::Prepare() {
 
 // The operands of the model point into the mapped file, which is only touched inside a visit.
 Status ModuleMultiplication::MakeModel() {
-  const ModelInput input{.m = inputs_->rows(), .dtype = InputDType(packed_), .x = inputs_->given()};
+  const ModelInput input{.m = inputs_->rows(),
+                         .dtype = InputDType(packed_),
+                         .x = inputs_->given(),
+                         .isa = options_.isa};
   Status made;
   Status status = packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();

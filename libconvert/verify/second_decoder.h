@@ -19,8 +19,13 @@ namespace prepack {
 // Weights of output channels [n0, n0 + rows), W[n, k] = step · scale, with k in the order of the
 // checkpoint whatever order the groups are in. The two are apart because kernels round the scale.
 struct DecodedRows {
-  std::vector<float> steps;    // [rows, K]: code − zero point, or what an FP8 code stands for
-  std::vector<double> scales;  // [rows, K]: that of each weight
+  std::vector<float> steps;        // [rows, K]: code − zero point, or what an FP8 code stands for
+  std::vector<double> scales;      // [rows, groups], groups is at least 1
+  std::vector<uint64_t> group_of;  // [K]: which of them
+
+  uint64_t inputs() const { return group_of.size(); }
+  uint64_t rows() const { return steps.size() / inputs(); }
+  uint64_t groups() const { return scales.size() / rows(); }
 };
 
 // How a checkpoint quantizes the activations of a module.

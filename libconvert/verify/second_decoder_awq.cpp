@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
 #include <vector>
 
 #include "verify/second_decoder_formats.h"
+#include "verify/second_groups.h"
 #include "verify/second_tensors.h"
 
 namespace prepack {
@@ -23,44 +25,50 @@ Status WrongShapes(const Checkpoint& source, const Tensors& tensors) {
                    "shapes of codes, scales and zero points disagree");
 }
 
-void Prepare(const SecondRows& wanted, DecodedRows& out) {
+// Groups follow each other.
+void Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows& out) {
   out.steps.resize(wanted.rows * wanted.k);
-  out.scales.resize(wanted.rows * wanted.k);
+  out.group_of.resize(wanted.k);
+  for (uint64_t k = 0; k < wanted.k; ++k) out.group_of[k] = k / (wanted.k / groups);
 }
+
+// Input channels that are unpacked of every row before the next ones are, so that what is read and
+// written stays in the cache.
+constexpr uint64_t kInputsAtOnce = 16;
 
 // qweight [K, N/8], qzeros [G, N/8], scales [G, N].
 Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const SecondRows& wanted,
                   DecodedRows& out) {
   const uint64_t groups = tensors.scales->shape[0];
   if (groups == 0 || wanted.k % groups != 0) return WrongShapes(source, tensors);
-  Prepare(wanted, out);
+  Prepare(wanted, groups, out);
   const uint64_t word0 = wanted.n0 / 8;
   const uint64_t words = (wanted.n0 + wanted.rows - 1) / 8 - word0 + 1;
-  std::vector<uint32_t> line;
-  const auto field = [&](uint64_t row) {
-    const uint64_t n = wanted.n0 + row;
-    return static_cast<int>(line[n / 8 - word0] >> kShift[n % 8] & 15U);
-  };
-  std::vector<int> zeros(wanted.rows, 8);
+  std::vector<uint32_t> codes;
+  std::vector<uint32_t> zeros;
   std::vector<double> scales;
-  const uint64_t group_size = wanted.k / groups;
-  for (uint64_t k = 0; k < wanted.k; ++k) {
-    Status status;
-    const uint64_t g = k / group_size;
-    if (k % group_size == 0) {
-      if (tensors.zeros != nullptr) {
-        status = ReadSecond(source, *tensors.zeros, {g, 1, word0, words}, line);
-        if (!status.ok()) return status;
-        for (uint64_t row = 0; row < wanted.rows; ++row) zeros[row] = field(row);
-      }
-      status = ReadSecondFloats(source, *tensors.scales, {g, 1, wanted.n0, wanted.rows}, scales);
-      if (!status.ok()) return status;
-    }
-    status = ReadSecond(source, *tensors.codes, {k, 1, word0, words}, line);
-    if (!status.ok()) return status;
+  Status status = ReadSecond(source, *tensors.codes, {0, wanted.k, word0, words}, codes);
+  if (status.ok() && tensors.zeros != nullptr) {
+    status = ReadSecond(source, *tensors.zeros, {0, groups, word0, words}, zeros);
+  }
+  if (status.ok()) {
+    status = ReadSecondFloats(source, *tensors.scales, {0, groups, wanted.n0, wanted.rows}, scales);
+  }
+  if (!status.ok()) return status;
+  TransposeScales(scales, wanted.rows, out.scales);
+  for (uint64_t first = 0; first < wanted.k; first += kInputsAtOnce) {
+    const uint64_t end = std::min(wanted.k, first + kInputsAtOnce);
     for (uint64_t row = 0; row < wanted.rows; ++row) {
-      out.steps[row * wanted.k + k] = static_cast<float>(field(row) - zeros[row]);
-      out.scales[row * wanted.k + k] = scales[row];
+      const uint64_t n = wanted.n0 + row;
+      const uint64_t word = n / 8 - word0;
+      const unsigned shift = kShift[n % 8];
+      for (uint64_t k = first; k < end; ++k) {
+        const uint32_t code = codes[k * words + word] >> shift & 15U;
+        const uint32_t zero =
+            zeros.empty() ? 8U : zeros[out.group_of[k] * words + word] >> shift & 15U;
+        out.steps[row * wanted.k + k] =
+            static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
+      }
     }
   }
   return {};
@@ -86,10 +94,9 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
   if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % 8 != 0) {
     return WrongShapes(source, tensors);
   }
-  Prepare(wanted, out);
+  Prepare(wanted, *groups, out);
   std::vector<uint32_t> codes;
   std::vector<uint32_t> zeros;
-  std::vector<double> scales;
   const uint64_t zero_words = (*groups + 7) / 8;
   Status status =
       ReadSecond(source, *tensors.codes, {wanted.n0, wanted.rows, 0, wanted.k / 8}, codes);
@@ -98,18 +105,24 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
   }
   if (status.ok()) {
     status =
-        ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, scales);
+        ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, out.scales);
   }
   if (!status.ok()) return status;
-  for (uint64_t i = 0; i < out.steps.size(); ++i) {
-    const uint64_t row = i / wanted.k;
-    const uint64_t g = i % wanted.k / (wanted.k / *groups);
-    const uint32_t zero = zeros[row * zero_words + g / 8] >> (4 * (g % 8)) & 15U;
-    const uint32_t code = codes[i / 8] >> (4 * (i % 8)) & 15U;
-    out.steps[i] = static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
-    out.scales[i] = scales[row * *groups + g];
+  for (uint64_t row = 0; row < wanted.rows; ++row) {
+    for (uint64_t k = 0; k < wanted.k; ++k) {
+      const uint64_t g = out.group_of[k];
+      const uint64_t i = row * wanted.k + k;
+      const uint32_t zero = zeros[row * zero_words + g / 8] >> (4 * (g % 8)) & 15U;
+      const uint32_t code = codes[i / 8] >> (4 * (i % 8)) & 15U;
+      out.steps[i] = static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
+    }
   }
   return {};
+}
+
+// Where the field of weight (n, k) lies in its line of gemv_fast.
+uint64_t ColumnOf(uint64_t n, uint64_t k) {
+  return k / 64 * 64 + n % 4 * 16 + k / 32 % 2 * 8 + k % 8;
 }
 
 // qweight I16 [N/4, K]: four channels and 64 inputs in turns; qzeros and scales [P, N], the former
@@ -117,11 +130,16 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
 Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const SecondRows& wanted,
                       DecodedRows& out) {
   const std::optional<uint64_t> groups = ConfiguredGroups(source, wanted.k);
-  if (!groups || *groups == 0 || tensors.zeros == nullptr) return WrongShapes(source, tensors);
-  Prepare(wanted, out);
+  // Turns are of 64 inputs.
+  if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % 64 != 0) {
+    return WrongShapes(source, tensors);
+  }
+  Prepare(wanted, *groups, out);
+  out.scales.clear();
   std::vector<uint16_t> codes;
   std::vector<double> scale;
   std::vector<double> product;
+  std::vector<float> zeros;
   for (uint64_t row = 0; row < wanted.rows; ++row) {
     const uint64_t n = wanted.n0 + row;
     Status status = ReadSecond(source, *tensors.codes, {n / 4, 1, 0, wanted.k}, codes);
@@ -132,15 +150,16 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
       status = ReadSecondFloats(source, *tensors.zeros, {0, *groups, n, 1}, product);
     }
     if (!status.ok()) return status;
-    for (uint64_t k = 0; k < wanted.k; ++k) {
-      const uint64_t g = k / (wanted.k / *groups);
-      const uint64_t column = k / 64 * 64 + n % 4 * 16 + k / 32 % 2 * 8 + k % 8;
-      if (column >= codes.size()) return WrongShapes(source, tensors);
-      const int code = codes[column] >> (k % 32 / 8 * 4) & 15;
+    zeros.clear();
+    for (uint64_t g = 0; g < *groups; ++g) {
       const double zero = scale[g] == 0 ? 0 : std::round(-product[g] / scale[g]);
       if (!(zero >= 0 && zero <= 15)) return WrongShapes(source, tensors);
-      out.steps[row * wanted.k + k] = static_cast<float>(code) - static_cast<float>(zero);
-      out.scales[row * wanted.k + k] = scale[g];
+      zeros.push_back(static_cast<float>(zero));
+      out.scales.push_back(scale[g]);
+    }
+    for (uint64_t k = 0; k < wanted.k; ++k) {
+      const int code = codes[ColumnOf(n, k)] >> (k % 32 / 8 * 4) & 15;
+      out.steps[row * wanted.k + k] = static_cast<float>(code) - zeros[out.group_of[k]];
     }
   }
   return {};

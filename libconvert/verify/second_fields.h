@@ -25,14 +25,12 @@ struct SecondFields {
   // Field `index` of words that lie `stride` apart, the first of which is word `skipped`.
   uint32_t At(std::span<const uint32_t> words, uint64_t index, uint64_t stride = 1,
               uint64_t skipped = 0) const {
-    uint32_t field = 0;
     const uint64_t first =
         whole_words ? index / PerWord() * 32 + index % PerWord() * bits : index * bits;
-    for (uint32_t b = 0; b < bits; ++b) {
-      const uint64_t bit = first + b;
-      field |= (words[(bit / 32 - skipped) * stride] >> (bit % 32) & 1U) << b;
-    }
-    return field;
+    const uint64_t word = (first / 32 - skipped) * stride;
+    uint64_t both = words[word];
+    if (first % 32 + bits > 32) both |= uint64_t{words[word + stride]} << 32;
+    return static_cast<uint32_t>(both >> first % 32) & ((1U << bits) - 1);
   }
 
  private:

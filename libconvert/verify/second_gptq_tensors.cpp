@@ -1,6 +1,8 @@
 #include "verify/second_gptq_tensors.h"
 
+#include <algorithm>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -54,6 +56,28 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
   return k;
 }
 
+// Input channels that are unpacked of every row before the next ones are: whole words of any width,
+// and few enough for what is read and written to stay in the cache.
+constexpr uint64_t kInputsAtOnce = 32;
+
+// Steps [rows, K] of codes whose words lie as qweight [words, rows] and zero points [groups, rows].
+void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<const int> zeros,
+            uint64_t rows, DecodedRows& out) {
+  const uint64_t inputs = out.inputs();
+  out.steps.resize(rows * inputs);
+  for (uint64_t first = 0; first < inputs; first += kInputsAtOnce) {
+    const uint64_t end = std::min(inputs, first + kInputsAtOnce);
+    for (uint64_t row = 0; row < rows; ++row) {
+      const auto column = packed.subspan(row);
+      for (uint64_t k = first; k < end; ++k) {
+        const auto code = static_cast<int>(fields.At(column, k, rows));
+        const int zero = zeros[out.group_of[k] * rows + row];
+        out.steps[row * inputs + k] = static_cast<float>(code - zero);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
@@ -88,18 +112,10 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
     status = ReadZeros(source, wanted, meaning, width, groups, zeros);
     if (!status.ok()) return status;
   }
-  const SecondFields fields{.bits = width};
-  out.steps.resize(wanted.rows * wanted.k);
-  out.scales.resize(wanted.rows * wanted.k);
-  for (uint64_t row = 0; row < wanted.rows; ++row) {
-    const auto column = std::span(packed).subspan(row);
-    for (uint64_t k = 0; k < wanted.k; ++k) {
-      const uint64_t parameter = group_of[k] * wanted.rows + row;
-      const auto code = static_cast<int>(fields.At(column, k, wanted.rows));
-      out.steps[row * wanted.k + k] = static_cast<float>(code - zeros[parameter]);
-      out.scales[row * wanted.k + k] = columns[parameter];
-    }
-  }
+  group_of.resize(wanted.k);
+  out.group_of = std::move(group_of);
+  TransposeScales(columns, wanted.rows, out.scales);
+  Unpack({.bits = width}, packed, zeros, wanted.rows, out);
   return {};
 }
 

@@ -69,4 +69,11 @@ Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name,
   return {};
 }
 
+void TransposeScales(const std::vector<double>& columns, uint64_t rows,
+                     std::vector<double>& scales) {
+  const uint64_t groups = columns.size() / rows;
+  scales.resize(columns.size());
+  for (uint64_t i = 0; i < columns.size(); ++i) scales[i % rows * groups + i / rows] = columns[i];
+}
+
 }  // namespace prepack

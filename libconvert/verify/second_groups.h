@@ -19,6 +19,10 @@ namespace prepack {
 Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
                         uint64_t groups, std::vector<uint64_t>& group_of);
 
+// Scales [rows, groups] from scales [groups, rows].
+void TransposeScales(const std::vector<double>& columns, uint64_t rows,
+                     std::vector<double>& scales);
+
 }  // namespace prepack
 
 #endif  // PREPACK_VERIFY_SECOND_GROUPS_H_

@@ -12,6 +12,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/checked.h"
@@ -176,16 +177,19 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
   Status status =
       packed ? ReadSecond(source_, zeros, range, words) : ReadSecond(source_, zeros, range, bytes);
   if (!status.ok()) return status;
+  std::vector<float> of_group(columns);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t n = wanted_.n0 + row;
-    for (uint64_t k = 0; k < wanted_.k; ++k) {
-      const uint64_t group = grid_.group_of[k];
+    for (uint64_t group = 0; group < columns; ++group) {
       const int zero =
           packed
               ? static_cast<int>(fields_.At(std::span(words).subspan(group), n, columns, first)) -
                     (1 << (fields_.bits - 1))
               : bytes[(grid_.RowOf(n) - first) * columns + group];
-      steps[row * wanted_.k + k] -= static_cast<float>(zero);
+      of_group[group] = static_cast<float>(zero);
+    }
+    for (uint64_t k = 0; k < wanted_.k; ++k) {
+      steps[row * wanted_.k + k] -= of_group[grid_.group_of[k]];
     }
   }
   return {};
@@ -194,14 +198,13 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
 Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& scales) const {
   const uint64_t first = grid_.RowOf(wanted_.n0);
   const uint64_t rows = grid_.RowOf(wanted_.n0 + wanted_.rows - 1) - first + 1;
+  const uint64_t columns = grid_.shape.columns;
   std::vector<double> stored;
-  Status status = ReadSecondFloats(source_, scale, {first, rows, 0, grid_.shape.columns}, stored);
+  Status status = ReadSecondFloats(source_, scale, {first, rows, 0, columns}, stored);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
-    const uint64_t line = (grid_.RowOf(wanted_.n0 + row) - first) * grid_.shape.columns;
-    for (uint64_t k = 0; k < wanted_.k; ++k) {
-      scales[row * wanted_.k + k] = stored[line + grid_.group_of[k]];
-    }
+    const uint64_t line = grid_.RowOf(wanted_.n0 + row) - first;
+    for (uint64_t g = 0; g < columns; ++g) scales.push_back(stored[line * columns + g]);
   }
   return {};
 }
@@ -219,7 +222,7 @@ Status RowTensors::Decode(DecodedRows& out) {
   }
   if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);
   out.steps.resize(wanted_.rows * wanted_.k);
-  out.scales.resize(wanted_.rows * wanted_.k);
+  out.scales.clear();
   Status status =
       packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);
   if (status.ok()) status = FindGrid(*codes, *scale);
@@ -228,7 +231,9 @@ Status RowTensors::Decode(DecodedRows& out) {
     status = SubtractZeros(*zeros, out.steps);
     if (!status.ok()) return status;
   }
-  return ReadScales(*scale, out.scales);
+  status = ReadScales(*scale, out.scales);
+  out.group_of = std::move(grid_.group_of);
+  return status;
 }
 
 }  // namespace

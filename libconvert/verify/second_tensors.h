@@ -48,18 +48,11 @@ Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const Se
     return Malformed(source.Where(tensor), "not a matrix of the expected size");
   }
   out.resize(range.rows * range.columns);
-  if (range.columns == shape->columns) {
-    return source.Read(tensor, range.row * range.columns * sizeof(T),
-                       std::as_writable_bytes(std::span(out)));
-  }
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    const uint64_t first = (range.row + row) * shape->columns + range.column;
-    Status status = source.Read(
-        tensor, first * sizeof(T),
-        std::as_writable_bytes(std::span(out).subspan(row * range.columns, range.columns)));
-    if (!status.ok()) return status;
-  }
-  return {};
+  const ByteRuns lines{.offset = (range.row * shape->columns + range.column) * sizeof(T),
+                       .run_bytes = range.columns * sizeof(T),
+                       .stride = shape->columns * sizeof(T),
+                       .runs = range.rows};
+  return source.ReadRuns(tensor, lines, std::as_writable_bytes(std::span(out)));
 }
 
 // The same for floats of 16 or 32 bits.

@@ -50,7 +50,9 @@ Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64
 
   DecodedRows& decoded = buffers.decoded;
   decoded.steps.resize(channels * k);
-  decoded.scales.resize(channels * k);
+  decoded.scales.assign(buffers.scales.begin(), buffers.scales.end());
+  decoded.group_of.resize(k);
+  for (uint64_t j = 0; j < k; ++j) decoded.group_of[j] = j / request.scheme.group_size;
   for (uint64_t row = 0; row < channels; ++row) {
     const std::span steps = std::span(decoded.steps).subspan(row * k, k);
     FillValues(
@@ -58,9 +60,7 @@ Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64
         std::span(buffers.codes).subspan(row * PanelRowBytes(code, k), PanelRowBytes(code, k)),
         steps);
     for (uint64_t j = 0; j < k; ++j) {
-      const uint64_t group = row * groups + j / request.scheme.group_size;
-      steps[j] -= static_cast<float>(buffers.zero_points[group]);
-      decoded.scales[row * k + j] = static_cast<double>(buffers.scales[group]);
+      steps[j] -= static_cast<float>(buffers.zero_points[row * groups + decoded.group_of[j]]);
     }
   }
   buffers.operands.resize(channels * k);

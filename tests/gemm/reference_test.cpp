@@ -26,18 +26,22 @@ TEST_CASE("ReferenceGemm multiplies x with the transpose of w") {
                                  0,  1,   0,  //
                                  1,  1,   1,  //
                                  -1, 0.5, 2};
-  std::vector<double> y(8, 99);
-  ReferenceGemm(2, 4, 3, x, w, y);
-  CHECK(y == std::vector<double>{1, 2, 6, 6,  //
-                                 4, 5, 15, 10.5});
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<double> y(8, 99);
+    ReferenceGemm(isa, 2, 4, 3, x, w, y);
+    CHECK(y == std::vector<double>{1, 2, 6, 6,  //
+                                   4, 5, 15, 10.5});
+  }
 }
 
 TEST_CASE("ReferenceGemm keeps what f32 would lose") {
   const std::vector<double> x = {1, 1, -1};
   const std::vector<double> w = {1e8, 0.125, 1e8};
-  std::vector<double> y(1);
-  ReferenceGemm(1, 1, 3, x, w, y);
-  CHECK(y[0] == 0.125);
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<double> y(1);
+    ReferenceGemm(isa, 1, 1, 3, x, w, y);
+    CHECK(y[0] == 0.125);
+  }
 }
 
 TEST_CASE("ReferenceGemm agrees with three plain loops on odd sizes") {
@@ -49,17 +53,19 @@ TEST_CASE("ReferenceGemm agrees with three plain loops on odd sizes") {
   std::vector<double> w(kN * kK);
   for (double& value : x) value = random.Gaussian();
   for (double& value : w) value = random.Gaussian();
-  std::vector<double> y(kM * kN);
-  ReferenceGemm(kM, kN, kK, x, w, y);
-  double worst = 0;
-  for (uint64_t m = 0; m < kM; ++m) {
-    for (uint64_t n = 0; n < kN; ++n) {
-      double sum = 0;
-      for (uint64_t k = 0; k < kK; ++k) sum += x[m * kK + k] * w[n * kK + k];
-      worst = std::max(worst, std::abs(sum - y[m * kN + n]));
+  for (const Isa isa : SupportedIsas()) {
+    std::vector<double> y(kM * kN);
+    ReferenceGemm(isa, kM, kN, kK, x, w, y);
+    double worst = 0;
+    for (uint64_t m = 0; m < kM; ++m) {
+      for (uint64_t n = 0; n < kN; ++n) {
+        double sum = 0;
+        for (uint64_t k = 0; k < kK; ++k) sum += x[m * kK + k] * w[n * kK + k];
+        worst = std::max(worst, std::abs(sum - y[m * kN + n]));
+      }
     }
+    CHECK(worst < 1e-11);
   }
-  CHECK(worst < 1e-11);
 }
 
 TEST_CASE("SQNR of numbers worked out by hand") {

@@ -11,6 +11,7 @@ prepack_add_tests(gemm
   engine_test.cpp
   kernel_model_errors_test.cpp
   kernel_model_test.cpp
+  model_rows_test.cpp
   onednn_fields_test.cpp
   reference_test.cpp
   ${onednn_test})

@@ -6,4 +6,5 @@ prepack_add_tests(kernels
   nibble_pairs_test.cpp
   nibble_transpose_test.cpp
   row_sums_test.cpp
+  strip_products_test.cpp
   unit_transpose_test.cpp)

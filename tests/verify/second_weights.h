@@ -16,8 +16,8 @@ inline std::vector<float> SecondWeights(const SecondDecoder& decoder, const std:
   RequireOk(decoder.Decode(module, k, n0, rows, decoded));
   std::vector<float> weights;
   for (size_t i = 0; i < decoded.steps.size(); ++i) {
-    weights.push_back(
-        static_cast<float>(static_cast<double>(decoded.steps[i]) * decoded.scales[i]));
+    const double scale = decoded.scales[i / k * decoded.groups() + decoded.group_of[i % k]];
+    weights.push_back(static_cast<float>(static_cast<double>(decoded.steps[i]) * scale));
   }
   return weights;
 }

@@ -1,0 +1,17 @@
+#ifndef PREPACK_BENCH_MODEL_RATES_H_
+#define PREPACK_BENCH_MODEL_RATES_H_
+
+// How fast the bricks of verify's GEMM level are, on one thread: the f64 reference and the models
+// of the kernels.
+
+namespace prepack::bench {
+
+// Per instruction set and panel of output channels: GFLOP/s.
+void PrintReferenceRates();
+// Per layout and instruction set: G multiply-adds/s with 64 rows of activations, and with one, of
+// which most is the decoding of weights.
+void PrintModelRates();
+
+}  // namespace prepack::bench
+
+#endif  // PREPACK_BENCH_MODEL_RATES_H_

@@ -1,0 +1,223 @@
+#include "gemm/strip_model.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "base/checked.h"
+#include "gemm/model_operands.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kStripSize = kRunInputs * kStripChannels;
+
+// Products with a strip of floats, and with one of pairs.
+void Multiply(const StripProducts& products, std::span<const FloatStripRow> rows, const float* w,
+              uint64_t inputs) {
+  products.floats(rows, w, inputs);
+}
+
+void Multiply(const StripProducts& products, std::span<const PairStripRow> rows, const int16_t* w,
+              uint64_t inputs) {
+  products.pairs(rows, w, CeilDiv(inputs, 2));
+}
+
+// The same for a single number, at input channel j of the strip.
+void MultiplyOne(const StripProducts& products, float x, uint64_t j, const float* w, float* sums) {
+  const FloatStripRow row{.x = &x, .sums = sums};
+  products.floats({&row, 1}, w + j * kStripChannels, 1);
+}
+
+void MultiplyOne(const StripProducts& products, int16_t x, uint64_t j, const int16_t* w,
+                 int32_t* sums) {
+  std::array<int16_t, 2> pair{};
+  pair[j % 2] = x;
+  const PairStripRow row{.x = pair.data(), .sums = sums};
+  products.pairs({&row, 1}, w + j / 2 * 2 * kStripChannels, 1);
+}
+
+// Weight (j, i) of a strip.
+double At(const float* w, uint64_t j, uint64_t i) {
+  return static_cast<double>(w[j * kStripChannels + i]);
+}
+
+double At(const int16_t* w, uint64_t j, uint64_t i) {
+  return w[(j / 2 * kStripChannels + i) * 2 + j % 2];
+}
+
+// Makes weights of the input channel behind an odd number of them.
+void Complete(float* /*w*/, uint64_t /*inputs*/) {}
+
+void Complete(int16_t* w, uint64_t inputs) {
+  if (inputs % 2 == 0) return;
+  for (uint64_t i = 0; i < kStripChannels; ++i) w[((inputs - 1) * kStripChannels) + 2 * i + 1] = 0;
+}
+
+// sums += base · columns; floats are sparse around 0 only.
+void AddBase(float /*base*/, std::span<const float> /*columns*/, float* /*sums*/) {}
+
+void AddBase(int16_t base, std::span<const int32_t> columns, int32_t* sums) {
+  for (uint64_t i = 0; i < columns.size(); ++i) {
+    sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) +
+                                   static_cast<uint32_t>(base) * static_cast<uint32_t>(columns[i]));
+  }
+}
+
+}  // namespace
+
+// The memory of one call: small, so that it costs next to nothing to allocate.
+template <typename X, typename Sum>
+struct StripModel<X, Sum>::Scratch {
+  std::vector<X> w;                     // a run of each strip
+  std::vector<Sum> sums;                // [M, kModelBlock]
+  std::vector<StripRow<X, Sum>> dense;  // of one strip
+};
+
+template <typename X, typename Sum>
+StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& input,
+                               std::vector<X> x, std::span<const X> base, uint64_t segment)
+    : packed_(packed),
+      m_(input.m),
+      dtype_(input.dtype),
+      products_(StripProductsFor(input.isa)),
+      x_(std::move(x)),
+      rows_(DivideRows<X>(x_, packed.k, base)),
+      segment_(segment),
+      scales_(LoadFloats(packed.scale_dtype, packed.scale)),
+      bias_(LoadFloats(packed.bias_dtype, packed.bias)) {
+  x_.push_back(0);
+}
+
+template <typename X, typename Sum>
+float StripModel<X, Sum>::Bias(uint64_t n) const {
+  return BiasOf(bias_, n);
+}
+
+template <typename X, typename Sum>
+float StripModel<X, Sum>::Round(DType dtype, float value) const {
+  return RoundByInstruction(dtype, value);
+}
+
+// How many input channels there are in the run that begins at k0.
+template <typename X, typename Sum>
+uint64_t StripModel<X, Sum>::InputsFrom(uint64_t k0) const {
+  const uint64_t segment_end = std::min(packed_.k, (k0 / segment_ + 1) * segment_);
+  return std::min(kRunInputs, segment_end - k0);
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::MultiplyDense(const ModelPiece& strip, uint64_t column,
+                                       Scratch& scratch) const {
+  for (uint64_t j = 0; j < rows_.dense.size(); ++j) {
+    const uint64_t m = rows_.dense[j];
+    scratch.dense[j] = {.x = &x_[m * packed_.k + strip.k0],
+                        .sums = &scratch.sums[m * kModelBlock + column]};
+  }
+  Multiply(products_, scratch.dense, scratch.w.data(), strip.inputs);
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
+                                        Scratch& scratch) const {
+  if (rows_.sparse.empty()) return;
+  std::array<Sum, kStripChannels> columns{};  // sums of weights
+  if constexpr (std::is_integral_v<X>) {
+    std::array<X, kRunInputs> ones;
+    ones.fill(1);
+    const StripRow<X, Sum> row{.x = ones.data(), .sums = columns.data()};
+    Multiply(products_, {&row, 1}, scratch.w.data(), strip.inputs);
+  }
+  for (const SparseModelRow<X>& row : rows_.sparse) {
+    Sum* sums = &scratch.sums[row.m * kModelBlock + column];
+    AddBase(row.base, columns, sums);
+    for (const ModelEntry<X>& entry : row.Between(strip.k0, strip.k0 + strip.inputs)) {
+      const auto x = static_cast<X>(entry.x - row.base);
+      MultiplyOne(products_, x, entry.k - strip.k0, scratch.w.data(), sums);
+    }
+  }
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
+  for (uint64_t i = 0; i < run.rows; i += kStripChannels) {
+    const ModelPiece strip{.n0 = run.n0 + i,
+                           .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
+                           .k0 = run.k0,
+                           .inputs = run.inputs};
+    Decode(strip, scratch.w.data());
+    Complete(scratch.w.data(), strip.inputs);
+    MultiplyDense(strip, i, scratch);
+    MultiplySparse(strip, i, scratch);
+  }
+}
+
+template <typename X, typename Sum>
+Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
+  Status status = CheckOutput(y, m_, n0, packed_.n);
+  if (!status.ok()) return status;
+  const uint64_t width = y.size() / m_;
+  Scratch scratch{.w = std::vector<X>(kStripSize),
+                  .sums = std::vector<Sum>(m_ * kModelBlock),
+                  .dense = std::vector<StripRow<X, Sum>>(rows_.dense.size())};
+  std::vector<float> results(m_ * kModelBlock);
+  for (uint64_t first = 0; first < width; first += kModelBlock) {
+    ModelPiece run{.n0 = n0 + first, .rows = std::min(kModelBlock, width - first)};
+    std::ranges::fill(results, 0.0F);
+    for (run.k0 = 0; run.k0 < packed_.k; run.k0 += run.inputs) {
+      run.inputs = InputsFrom(run.k0);
+      AddRun(run, scratch);
+      const uint64_t end = run.k0 + run.inputs;
+      if (end % segment_ != 0 && end < packed_.k) continue;
+      const uint64_t begin = run.k0 / segment_ * segment_;
+      Fold({.n0 = run.n0, .rows = run.rows, .k0 = begin, .inputs = end - begin},
+           scratch.sums.data(), results.data());
+      std::ranges::fill(scratch.sums, Sum{0});
+    }
+    for (uint64_t m = 0; m < m_; ++m) {
+      for (uint64_t i = 0; i < run.rows; ++i) {
+        y[m * width + first + i] = Round(dtype_, results[m * kModelBlock + i]);
+      }
+    }
+  }
+  return {};
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::Weights(uint64_t n0, std::span<double> w) const {
+  const uint64_t end = n0 + w.size() / packed_.k;
+  std::vector<X> decoded(kStripSize);
+  ModelPiece strip{.n0 = n0 / kStripChannels * kStripChannels};
+  for (; strip.n0 < end; strip.n0 += kStripChannels) {
+    strip.rows = std::min<uint64_t>(kStripChannels, packed_.n - strip.n0);
+    for (strip.k0 = 0; strip.k0 < packed_.k; strip.k0 += strip.inputs) {
+      strip.inputs = InputsFrom(strip.k0);
+      Decode(strip, decoded.data());
+      for (uint64_t n = std::max(n0, strip.n0); n < std::min(end, strip.n0 + strip.rows); ++n) {
+        for (uint64_t k = strip.k0; k < strip.k0 + strip.inputs; ++k) {
+          w[(n - n0) * packed_.k + k] =
+              At(decoded.data(), k - strip.k0, n - strip.n0) * WeightFactor(n, k);
+        }
+      }
+    }
+  }
+}
+
+void LinesToStrip(const FloatLines& lines, const ModelPiece& piece, float* w) {
+  for (uint64_t j = 0; j < piece.inputs; ++j) {
+    for (uint64_t i = 0; i < piece.rows; ++i) w[j * kStripChannels + i] = lines[i * kRunInputs + j];
+  }
+}
+
+void LinesToStrip(const PairLines& lines, const ModelPiece& piece, int16_t* w) {
+  for (uint64_t j = 0; j < piece.inputs; j += 2) {
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      std::copy_n(&lines[i * kRunInputs + j], 2, w + (j / 2 * kStripChannels + i) * 2);
+    }
+  }
+}
+
+template class StripModel<float, float>;
+template class StripModel<int16_t, int32_t>;
+
+}  // namespace prepack

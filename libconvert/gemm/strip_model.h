@@ -1,0 +1,102 @@
+#ifndef PREPACK_GEMM_STRIP_MODEL_H_
+#define PREPACK_GEMM_STRIP_MODEL_H_
+
+// The part that is common to all models. They go through blocks of kModelBlock output channels, and
+// through each by runs of input channels, so that decoded weights stay in the cache while all
+// activations are multiplied with them. What a model is made of is how it decodes weights, and what
+// it makes of sums.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "gemm/kernel_model.h"
+#include "gemm/model_rows.h"
+#include "kernels/strip_products.h"
+
+namespace prepack {
+
+// Input channels of a run, at most.
+inline constexpr uint64_t kRunInputs = 128;
+
+// Output channels [n0, n0 + rows) and input channels [k0, k0 + inputs).
+struct ModelPiece {
+  uint64_t n0 = 0;
+  uint64_t rows = 0;
+  uint64_t k0 = 0;
+  uint64_t inputs = 0;
+};
+
+// One number for each output channel of a block.
+using BlockOfFloats = std::array<float, kModelBlock>;
+
+// X is float, with float for Sum; or int16_t, with int32_t, whose sums wrap around.
+template <typename X, typename Sum>
+class StripModel : public KernelModel {
+ public:
+  // x [M, K] as the kernel multiplies it; base[m]: what zero became in row m. `segment`: input
+  // channels that the kernel sums before it scales; the last may have fewer.
+  StripModel(const PackedOperands& packed, const ModelInput& input, std::vector<X> x,
+             std::span<const X> base, uint64_t segment);
+
+  Status Run(uint64_t n0, std::span<float> y) const final;
+  void Weights(uint64_t n0, std::span<double> w) const final;
+
+ protected:
+  // Decodes into w: floats [inputs, kStripChannels], or pairs [inputs / 2, kStripChannels, 2]. n0
+  // is a multiple of kStripChannels, rows at most that; k0 begins a segment, or lies a multiple of
+  // kRunInputs behind that. Columns from `rows` on may be anything, and so may the second half of
+  // the last pair when `inputs` is odd.
+  virtual void Decode(const ModelPiece& piece, X* w) const = 0;
+  // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
+  // in ascending order.
+  virtual void Fold(const ModelPiece& segment, const Sum* sums, float* results) const = 0;
+  // By what Fold multiplies the products of input channel k with output channel n.
+  virtual double WeightFactor(uint64_t n, uint64_t k) const = 0;
+  // A result to the type of the output; here by the instruction, see RoundByInstruction.
+  virtual float Round(DType dtype, float value) const;
+
+  uint64_t m() const { return m_; }
+  uint64_t n() const { return packed_.n; }
+  uint64_t k() const { return packed_.k; }
+  uint64_t segment() const { return segment_; }
+  const PackedOperands& packed() const { return packed_; }
+  DType dtype() const { return dtype_; }
+  const StripProducts& products() const { return products_; }
+  std::span<const X> values() const { return std::span(x_).first(m_ * packed_.k); }
+  const std::vector<float>& scales() const { return scales_; }  // in stored order
+  bool has_bias() const { return !bias_.empty(); }
+  float Bias(uint64_t n) const;
+
+ private:
+  struct Scratch;
+
+  uint64_t InputsFrom(uint64_t k0) const;
+  void AddRun(const ModelPiece& run, Scratch& scratch) const;
+  void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+
+  PackedOperands packed_;
+  uint64_t m_;
+  DType dtype_;
+  const StripProducts& products_;
+  std::vector<X> x_;  // and one more, behind an odd K
+  ModelRows<X> rows_;
+  uint64_t segment_;
+  std::vector<float> scales_;
+  std::vector<float> bias_;
+};
+
+// Turns lines [rows, kRunInputs], each an output channel, into a strip.
+using FloatLines = std::array<float, kStripChannels * kRunInputs>;
+using PairLines = std::array<int16_t, kStripChannels * kRunInputs>;
+void LinesToStrip(const FloatLines& lines, const ModelPiece& piece, float* w);
+void LinesToStrip(const PairLines& lines, const ModelPiece& piece, int16_t* w);
+
+extern template class StripModel<float, float>;
+extern template class StripModel<int16_t, int32_t>;
+
+}  // namespace prepack
+
+#endif  // PREPACK_GEMM_STRIP_MODEL_H_

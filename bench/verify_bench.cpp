@@ -124,5 +124,7 @@ int main(int argc, char** argv) {
   prepack::bench::PrintReferenceRates();
   fmt::print("\n");
   prepack::bench::PrintModelRates();
+  fmt::print("\n");
+  prepack::bench::PrintTruthRates();
   return 0;
 }

@@ -49,28 +49,22 @@ class ZentorchWoqModel final : public WeightOnlyModel {
   int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
 
   void Decode(const ModelPiece& piece, float* w) const override {
-    FloatLines lines;
     for (uint64_t i = 0; i < piece.rows; ++i) {
       uint64_t inputs = 0;  // of the same group
       for (uint64_t j = 0; j < piece.inputs; j += inputs) {
         inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
-        DecodeLine(piece.n0 + i, piece.k0 + j, inputs, &lines[i * kRunInputs + j]);
+        DecodeLine(piece.n0 + i, piece.k0 + j, inputs, w + j * kStripChannels + i);
       }
     }
-    LinesToStrip(lines, piece, w);
   }
 
-  void DecodeLine(uint64_t out_n, uint64_t in_k, uint64_t inputs, float* line) const {
+  // Input channels of one group and one output channel, into a column of a strip.
+  void DecodeLine(uint64_t out_n, uint64_t in_k, uint64_t inputs, float* column) const {
     const Table table = TableOf(out_n, in_k);
-    const uint64_t start = out_n * k() + in_k;
-    uint64_t j = 0;
-    if (start % 2 != 0) line[j++] = table[static_cast<size_t>(LoadNibble(packed().weight, start))];
-    for (; j + 2 <= inputs; j += 2) {
-      const auto both = std::to_integer<uint32_t>(packed().weight[(start + j) / 2]);
-      line[j] = table[both & 15U];
-      line[j + 1] = table[both >> 4];
+    const uint64_t end = out_n * k() + in_k + inputs;
+    for (uint64_t nibble = end - inputs; nibble < end; ++nibble, column += kStripChannels) {
+      *column = table[static_cast<size_t>(LoadNibble(packed().weight, nibble))];
     }
-    if (j < inputs) line[j] = table[static_cast<size_t>(LoadNibble(packed().weight, start + j))];
   }
 };
 

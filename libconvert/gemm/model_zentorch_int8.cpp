@@ -26,18 +26,16 @@ class ZentorchDa8W4Model final : public IntegerModel {
 
  private:
   void Decode(const ModelPiece& piece, int16_t* w) const override {
-    PairLines lines;
     for (uint64_t i = 0; i < piece.rows; ++i) {
       // K and the group size are even.
       const std::byte* bytes = packed().weight.data() + ((piece.n0 + i) * k() + piece.k0) / 2;
-      int16_t* line = &lines[i * kRunInputs];
-      for (uint64_t j = 0; j < piece.inputs; j += 2) {
-        const int both = std::to_integer<int>(bytes[j / 2]);
-        line[j] = static_cast<int16_t>(SignedNibble(both & 15));
-        line[j + 1] = static_cast<int16_t>(SignedNibble(both >> 4));
+      for (uint64_t j = 0; j < piece.inputs / 2; ++j) {
+        const int both = std::to_integer<int>(bytes[j]);
+        int16_t* pair = w + (j * kStripChannels + i) * 2;
+        pair[0] = static_cast<int16_t>(SignedNibble(both & 15));
+        pair[1] = static_cast<int16_t>(SignedNibble(both >> 4));
       }
     }
-    LinesToStrip(lines, piece, w);
   }
 
   void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {

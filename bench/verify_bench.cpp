@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -104,6 +105,7 @@ void Measure(const std::string& program, const SampleFormat& format, uint64_t mo
     fmt::print("{:<25}{:<10}{:>8}{:>11.3f}{:>11.3f}{:>8.1f}{:>9.0f}{:>9.0f}\n", format.name, target,
                modules, convert.seconds, verify.seconds, verify.seconds / convert.seconds,
                convert.mebibytes, verify.mebibytes);
+    std::fflush(stdout);
   }
 }
 

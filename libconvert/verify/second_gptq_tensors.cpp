@@ -65,6 +65,11 @@ constexpr uint64_t kInputsAtOnce = 32;
 void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<const int> zeros,
             uint64_t rows, DecodedRows& out) {
   const uint64_t inputs = out.inputs();
+  const uint64_t groups = zeros.size() / rows;
+  std::vector<float> zeros_by_row(zeros.size());
+  for (uint64_t i = 0; i < zeros.size(); ++i) {
+    zeros_by_row[i % rows * groups + i / rows] = static_cast<float>(zeros[i]);
+  }
   out.steps.resize(rows * inputs);
   std::array<uint32_t, 8> words{};  // one per bit of a code
   for (uint64_t first = 0; first < inputs; first += kInputsAtOnce) {
@@ -75,9 +80,8 @@ void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<con
       }
       const auto steps = std::span(out.steps).subspan(row * inputs + first, count);
       fields.Unpack(words, 0, steps);
-      for (uint64_t i = 0; i < count; ++i) {
-        steps[i] -= static_cast<float>(zeros[out.group_of[first + i] * rows + row]);
-      }
+      const float* zeros_of_row = &zeros_by_row[row * groups];
+      for (uint64_t i = 0; i < count; ++i) steps[i] -= zeros_of_row[out.group_of[first + i]];
     }
   }
 }

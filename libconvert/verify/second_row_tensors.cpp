@@ -111,11 +111,12 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
   std::vector<uint8_t> bytes;
   Status status = ReadSecond(source_, weight, {wanted_.n0, wanted_.rows, 0, wanted_.k}, bytes);
   if (!status.ok()) return status;
-  if (fp8) {
-    std::ranges::transform(bytes, steps.begin(), F8E4M3ToF32);
-  } else {
-    for (size_t i = 0; i < bytes.size(); ++i) steps[i] = static_cast<int8_t>(bytes[i]);
+  std::array<float, 256> values{};  // by byte
+  for (size_t byte = 0; byte < values.size(); ++byte) {
+    const auto code = static_cast<uint8_t>(byte);
+    values[byte] = fp8 ? F8E4M3ToF32(code) : static_cast<float>(static_cast<int8_t>(code));
   }
+  for (size_t i = 0; i < bytes.size(); ++i) steps[i] = values[bytes[i]];
   return {};
 }
 

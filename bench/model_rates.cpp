@@ -161,7 +161,7 @@ void PrintReferenceRates() {
   fmt::print("f64 reference, {} rows, K = {}\n{:<9}{:>9}{:>10}\n", kRows, kInputs, "isa",
              "channels", "GFLOP/s");
   for (const Isa isa : SupportedIsas()) {
-    for (const uint64_t n : {32, 64, 128, 256}) {
+    for (const uint64_t n : std::array<uint64_t, 4>{32, 64, 128, 256}) {
       const double flops = 2.0 * static_cast<double>(kRows * n * kInputs);
       fmt::print("{:<9}{:>9}{:>10.1f}\n", IsaName(isa), n,
                  flops / ReferenceSeconds(isa, kRows, n) / 1e9);

@@ -1,21 +1,28 @@
 #include "model_rates.h"
 
 #include <fmt/format.h>
-#include <time.h>
+#include <ctime>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/float_convert.h"
 #include "base/random.h"
+#include "container/checkpoint.h"
+#include "formats/format.h"
 #include "gemm/kernel_model.h"
 #include "gemm/reference.h"
 #include "layouts/probes.h"
 #include "layouts/table.h"
+#include "sample_checkpoint.h"
+#include "scratch_folder.h"
+#include "verify/kernel_weights.h"
+#include "verify/second_decoder.h"
 
 namespace prepack::bench {
 namespace {
@@ -115,6 +122,38 @@ double ModelRate(const Layout& layout, const PackedOperands& operands, Isa isa, 
   return static_cast<double>(m * kChannels * kInputs) / best / 1e9;
 }
 
+// Nanoseconds per weight.
+struct TruthCost {
+  double decode = 0;
+  double exact = 0;
+  double kernel = 0;
+};
+
+TruthCost CostOf(const SecondDecoder& decoder, const std::string& module) {
+  PackRequest request;
+  request.n = kChannels;
+  request.k = kInputs;
+  DecodedRows decoded;
+  std::vector<double> weights(kChannels * kInputs);
+  TruthCost best{.decode = 1e9, .exact = 1e9, .kernel = 1e9};
+  for (int run = 0; run < kRuns; ++run) {
+    const double begin = SecondsOfThread();
+    if (!decoder.Decode(module, kInputs, 0, kChannels, decoded).ok()) std::exit(4);
+    const double exact = SecondsOfThread();
+    FillExactWeights(decoded, weights);
+    const double kernel = SecondsOfThread();
+    FillKernelWeights(WeightRounding::kToBF16, Layout{}, request, decoded, weights);
+    const double end = SecondsOfThread();
+    best.decode = std::min(best.decode, exact - begin);
+    best.exact = std::min(best.exact, kernel - exact);
+    best.kernel = std::min(best.kernel, end - kernel);
+  }
+  const double per_weight = 1e9 / static_cast<double>(weights.size());
+  return {.decode = best.decode * per_weight,
+          .exact = best.exact * per_weight,
+          .kernel = best.kernel * per_weight};
+}
+
 }  // namespace
 
 void PrintReferenceRates() {
@@ -122,7 +161,7 @@ void PrintReferenceRates() {
   fmt::print("f64 reference, {} rows, K = {}\n{:<9}{:>9}{:>10}\n", kRows, kInputs, "isa",
              "channels", "GFLOP/s");
   for (const Isa isa : SupportedIsas()) {
-    for (const uint64_t n : {32, 64, 128, 256}) {
+    for (const uint64_t n : std::array<uint64_t, 4>{32, 64, 128, 256}) {
       const double flops = 2.0 * static_cast<double>(kRows * n * kInputs);
       fmt::print("{:<9}{:>9}{:>10.1f}\n", IsaName(isa), n,
                  flops / ReferenceSeconds(isa, kRows, n) / 1e9);
@@ -142,6 +181,24 @@ void PrintModelRates() {
       if (many == 0 || one == 0) continue;
       fmt::print("{:<25}{:<9}{:>15.1f}{:>20.2f}\n", layout.id, IsaName(isa), many, 1 / one);
     }
+  }
+}
+
+void PrintTruthRates() {
+  fmt::print("{:<26}{:>9}{:>13}{:>17}\n", "ns/weight", "decoding", "exact to f64",
+             "as bf16 to f64");
+  for (const SampleFormat& format : SampleFormats()) {
+    const ScratchFolder scratch;
+    if (!format.write(scratch.path(), kChannels, kInputs, 1).ok()) std::exit(4);
+    const Result<Checkpoint> source = Checkpoint::Open(scratch.path());
+    if (!source.ok()) std::exit(4);
+    const Result<QuantizedModel> model = ReadQuantizedModel(*source);
+    if (!model.ok()) std::exit(4);
+    const Result<SecondDecoder> decoder = SecondDecoder::Make(*source, model->format);
+    if (!decoder.ok()) std::exit(4);
+    const TruthCost cost = CostOf(*decoder, model->modules.front()->module());
+    fmt::print("{:<26}{:>9.2f}{:>13.2f}{:>17.2f}\n", format.name, cost.decode, cost.exact,
+               cost.kernel);
   }
 }
 

@@ -11,6 +11,9 @@ void PrintReferenceRates();
 // Per layout and instruction set: G multiply-adds/s with 64 rows of activations, and with one, of
 // which most is the decoding of weights.
 void PrintModelRates();
+// Per format: what it takes to decode the source by the second path and to bring the weights to
+// f64, in ns per weight.
+void PrintTruthRates();
 
 }  // namespace prepack::bench
 

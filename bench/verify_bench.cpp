@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -101,9 +102,10 @@ void Measure(const std::string& program, const SampleFormat& format, uint64_t mo
     }
     const Cost convert = Summarize(converts);
     const Cost verify = Summarize(verifies);
-    fmt::print("{:<25}{:<10}{:>8}{:>11.3f}{:>11.3f}{:>8.1f}{:>9.0f}{:>9.0f}\n", format.name, target,
+    fmt::print("{:<28}{:<10}{:>8}{:>11.3f}{:>11.3f}{:>8.1f}{:>9.0f}{:>9.0f}\n", format.name, target,
                modules, convert.seconds, verify.seconds, verify.seconds / convert.seconds,
                convert.mebibytes, verify.mebibytes);
+    std::fflush(stdout);
   }
 }
 
@@ -114,7 +116,7 @@ int main(int argc, char** argv) {
   if (runs < 1) Fail("RUNS must be a number above 0");
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
   const std::string program = (self.parent_path() / "prepack").string();
-  fmt::print("{:<25}{:<10}{:>8}{:>11}{:>11}{:>8}{:>9}{:>9}\n",
+  fmt::print("{:<28}{:<10}{:>8}{:>11}{:>11}{:>8}{:>9}{:>9}\n",
              fmt::format("{} x {}, median of {}", kOutputs, kInputs, runs), "target", "modules",
              "convert s", "verify s", "ratio", "MiB", "MiB");
   for (const uint64_t modules : kModules) {
@@ -124,5 +126,7 @@ int main(int argc, char** argv) {
   prepack::bench::PrintReferenceRates();
   fmt::print("\n");
   prepack::bench::PrintModelRates();
+  fmt::print("\n");
+  prepack::bench::PrintTruthRates();
   return 0;
 }

@@ -25,6 +25,11 @@ class FloatModel : public StripModel<float, float> {
   // Where there is one segment: its sums and the bias.
   void Fold(const ModelPiece& segment, const float* sums, float* results) const override;
   double WeightFactor(uint64_t /*n*/, uint64_t /*k*/) const override { return 1; }
+
+  // How many input channels from in_k on have the same group of `group_size`.
+  uint64_t InputsOfGroup(uint64_t in_k) const {
+    return packed().group_size - in_k % packed().group_size;
+  }
 };
 
 }  // namespace prepack

@@ -85,4 +85,18 @@ void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piec
   }
 }
 
+void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w) {
+  for (uint64_t i = 0; i < piece.rows; ++i) {
+    const auto* row = reinterpret_cast<const int8_t*>(packed.weight.data()) +
+                      (piece.n0 + i) * packed.k + piece.k0;
+    uint64_t j = 0;
+    for (; j + 2 <= piece.inputs; j += 2) {
+      int16_t* pair = w + j * kStripChannels + 2 * i;
+      pair[0] = row[j];
+      pair[1] = row[j + 1];
+    }
+    if (j < piece.inputs) w[j * kStripChannels + 2 * i] = row[j];
+  }
+}
+
 }  // namespace prepack

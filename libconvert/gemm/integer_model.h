@@ -53,6 +53,9 @@ class ChannelModel : public IntegerModel {
 // j / 4 * stride + 4 * i + j % 4. The last four must be whole.
 void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w);
 
+// Decodes signed bytes [N, K].
+void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w);
+
 // a + b in the int32 arithmetic of the kernels, which wraps.
 constexpr int32_t WrappingAdd(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));

@@ -56,17 +56,17 @@ class Fp8W8A8Model final : public FloatModel {
     return scales()[(n / kChannels * groups() + group) * kChannels + n % kChannels];
   }
 
+  // A run of input channels begins with a block.
   void Decode(const ModelPiece& piece, float* w) const override {
-    const uint64_t block_bytes = kChannels * block_k_;
-    const uint64_t row_of_blocks = piece.n0 / kChannels * (k() / block_k_);
-    for (uint64_t j = 0; j < piece.inputs; ++j) {
-      const uint64_t in_k = piece.k0 + j;
-      const uint64_t in_block = in_k % block_k_;
-      const uint64_t start = (row_of_blocks + in_k / block_k_) * block_bytes +
-                             (in_block / pack_ * kChannels + piece.n0 % kChannels) * pack_ +
-                             in_block % pack_;
-      for (uint64_t i = 0; i < piece.rows; ++i) {
-        w[j * kStripChannels + i] = values_[Load<uint8_t>(packed().weight, start + i * pack_)];
+    const uint64_t lines = pack_ * kChannels;
+    uint64_t start = piece.n0 / kChannels * kChannels * k() + piece.k0 * kChannels +
+                     piece.n0 % kChannels * pack_;
+    for (uint64_t j = 0; j < piece.inputs; j += pack_, start += lines) {
+      for (uint64_t in_pack = 0; in_pack < pack_; ++in_pack) {
+        float* to = w + (j + in_pack) * kStripChannels;
+        for (uint64_t i = 0; i < piece.rows; ++i) {
+          to[i] = values_[Load<uint8_t>(packed().weight, start + in_pack + i * pack_)];
+        }
       }
     }
   }

@@ -28,11 +28,12 @@ class OneDnnW4A8Model final : public IntegerModel {
     // Without zero points, nibbles are two's complement; see SignedNibble.
     const int flip = packed().zero_point.empty() ? 8 : 0;
     for (uint64_t j = 0; j < piece.inputs; ++j) {
-      const uint64_t start = (piece.k0 + j) * n() + piece.n0;
-      for (uint64_t i = 0; i < piece.rows; ++i) {
-        const int nibble = LoadNibble(packed().weight, start + i);
-        w[(j / 2 * kStripChannels + i) * 2 + j % 2] =
-            static_cast<int16_t>((nibble ^ flip) - flip - zeros[i]);
+      const uint64_t start = ((piece.k0 + j) * n() + piece.n0) / 2;  // both are even
+      const uint64_t word = LoadNibbles(packed().weight, start, piece.rows);
+      int16_t* to = w + j / 2 * 2 * kStripChannels + j % 2;
+      for (uint64_t i = 0; i < kStripChannels; ++i) {
+        const int nibble = static_cast<int>(word >> (4 * i) & 15U);
+        to[2 * i] = static_cast<int16_t>((nibble ^ flip) - flip - zeros[i]);
       }
     }
   }

@@ -65,33 +65,45 @@ class OneDnnW8A8Model : public ChannelModel {
 };
 
 // Weights without compensation: a static zero point is taken off the activations instead.
-class PlainModel final : public OneDnnW8A8Model {
- public:
-  // Value (n, k) lies at n * n_stride + k * k_stride.
-  PlainModel(const PackedOperands& packed, const ModelInput& input, uint64_t n_stride,
-             uint64_t k_stride)
+class PlainModel : public OneDnnW8A8Model {
+ protected:
+  PlainModel(const PackedOperands& packed, const ModelInput& input)
       : OneDnnW8A8Model(packed, input,
                         packed.activations == ActivationQuantizer::kStaticAsymmetric
                             ? -packed.input_zero_point
-                            : 0),
-        n_stride_(n_stride),
-        k_stride_(k_stride) {}
+                            : 0) {}
 
  private:
   int32_t Correct(uint64_t /*n*/, int32_t sum) const override { return sum; }
+};
 
+// Weights [N, K].
+class PlainRowsModel final : public PlainModel {
+ public:
+  PlainRowsModel(const PackedOperands& packed, const ModelInput& input)
+      : PlainModel(packed, input) {}
+
+ private:
   void Decode(const ModelPiece& piece, int16_t* w) const override {
-    const uint64_t start = piece.n0 * n_stride_ + piece.k0 * k_stride_;
+    DecodeRowsOfBytes(packed(), piece, w);
+  }
+};
+
+// Weights [K, N].
+class PlainColumnsModel final : public PlainModel {
+ public:
+  PlainColumnsModel(const PackedOperands& packed, const ModelInput& input)
+      : PlainModel(packed, input) {}
+
+ private:
+  void Decode(const ModelPiece& piece, int16_t* w) const override {
     for (uint64_t j = 0; j < piece.inputs; ++j) {
-      for (uint64_t i = 0; i < piece.rows; ++i) {
-        w[(j / 2 * kStripChannels + i) * 2 + j % 2] =
-            static_cast<int16_t>(LoadS8(packed().weight, start + i * n_stride_ + j * k_stride_));
-      }
+      const auto* line = reinterpret_cast<const int8_t*>(packed().weight.data()) +
+                         (piece.k0 + j) * packed().n + piece.n0;
+      int16_t* to = w + j / 2 * 2 * kStripChannels + j % 2;
+      for (uint64_t i = 0; i < piece.rows; ++i) to[2 * i] = line[i];
     }
   }
-
-  uint64_t n_stride_;
-  uint64_t k_stride_;
 };
 
 constexpr uint64_t kTile = 64;  // channels and inputs of a block of BA16a64b4a
@@ -163,8 +175,7 @@ Result<std::unique_ptr<KernelModel>> MakeOneDnnW8A8Model(const PackedOperands& p
   if (!plain) {
     return std::unique_ptr<KernelModel>(std::make_unique<BlockedModel>(packed, input));
   }
-  return std::unique_ptr<KernelModel>(
-      std::make_unique<PlainModel>(packed, input, /*n_stride=*/1, /*k_stride=*/packed.n));
+  return std::unique_ptr<KernelModel>(std::make_unique<PlainColumnsModel>(packed, input));
 }
 
 Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands& packed,
@@ -173,8 +184,7 @@ Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands
   check.Bytes("weight", packed.weight, {packed.n, packed.k});
   CheckW8A8(packed, check, input.dtype);
   if (!check.status().ok()) return check.status();
-  return std::unique_ptr<KernelModel>(
-      std::make_unique<PlainModel>(packed, input, /*n_stride=*/packed.k, /*k_stride=*/1));
+  return std::unique_ptr<KernelModel>(std::make_unique<PlainRowsModel>(packed, input));
 }
 
 }  // namespace prepack

@@ -62,6 +62,17 @@ inline int LoadNibble(std::span<const std::byte> bytes, uint64_t index) {
   return (std::to_integer<int>(bytes[index / 2]) >> (index % 2 * 4)) & 15;
 }
 
+// Up to 16 nibbles from byte `first` on, the first lowest.
+inline uint64_t LoadNibbles(std::span<const std::byte> bytes, uint64_t first, uint64_t count) {
+  uint64_t word = 0;
+  if (count == 16) {  // by far the most frequent; a copy of a known size is one instruction
+    std::memcpy(&word, bytes.data() + first, sizeof(word));
+  } else {
+    std::memcpy(&word, bytes.data() + first, (count + 1) / 2);
+  }
+  return word;
+}
+
 // A nibble read as two's complement.
 constexpr int SignedNibble(int nibble) {
   return (nibble ^ 8) - 8;

@@ -15,14 +15,12 @@ class PlainBf16Model final : public FloatModel {
 
  private:
   void Decode(const ModelPiece& piece, float* w) const override {
-    FloatLines lines;
     for (uint64_t i = 0; i < piece.rows; ++i) {
       const uint64_t start = (piece.n0 + i) * k() + piece.k0;
       for (uint64_t j = 0; j < piece.inputs; ++j) {
-        lines[i * kRunInputs + j] = BF16ToF32(Load<uint16_t>(packed().weight, start + j));
+        w[j * kStripChannels + i] = BF16ToF32(Load<uint16_t>(packed().weight, start + j));
       }
     }
-    LinesToStrip(lines, piece, w);
   }
 };
 

@@ -3,6 +3,7 @@
 // f32, rounded to bf16 with subnormals to zero; f32 sums; the bias in f32; rounded to bf16.
 // They differ in the order of the codes and in how they store zero points.
 
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -48,18 +49,22 @@ class ZentorchWoqModel final : public WeightOnlyModel {
   int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
 
   void Decode(const ModelPiece& piece, float* w) const override {
-    FloatLines lines;
     for (uint64_t i = 0; i < piece.rows; ++i) {
-      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
-      Table table{};
-      for (uint64_t j = 0; j < piece.inputs; ++j) {
-        const uint64_t in_k = piece.k0 + j;
-        if (j == 0 || in_k % packed().group_size == 0) table = TableOf(piece.n0 + i, in_k);
-        const int nibble = LoadNibble(packed().weight, start + j);
-        lines[i * kRunInputs + j] = table[static_cast<size_t>(nibble)];
+      uint64_t inputs = 0;  // of the same group
+      for (uint64_t j = 0; j < piece.inputs; j += inputs) {
+        inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+        DecodeLine(piece.n0 + i, piece.k0 + j, inputs, w + j * kStripChannels + i);
       }
     }
-    LinesToStrip(lines, piece, w);
+  }
+
+  // Input channels of one group and one output channel, into a column of a strip.
+  void DecodeLine(uint64_t out_n, uint64_t in_k, uint64_t inputs, float* column) const {
+    const Table table = TableOf(out_n, in_k);
+    const uint64_t end = out_n * k() + in_k + inputs;
+    for (uint64_t nibble = end - inputs; nibble < end; ++nibble, column += kStripChannels) {
+      *column = table[static_cast<size_t>(LoadNibble(packed().weight, nibble))];
+    }
   }
 };
 
@@ -73,15 +78,18 @@ class OneDnnW4A16Model final : public WeightOnlyModel {
 
   void Decode(const ModelPiece& piece, float* w) const override {
     std::array<Table, kStripChannels> tables{};
-    for (uint64_t j = 0; j < piece.inputs; ++j) {
-      const uint64_t in_k = piece.k0 + j;
-      if (j == 0 || in_k % packed().group_size == 0) {
-        for (uint64_t i = 0; i < piece.rows; ++i) tables[i] = TableOf(piece.n0 + i, in_k);
-      }
-      const uint64_t start = in_k * n() + piece.n0;
+    uint64_t inputs = 0;  // of the same group
+    for (uint64_t j0 = 0; j0 < piece.inputs; j0 += inputs) {
+      inputs = std::min(piece.inputs - j0, InputsOfGroup(piece.k0 + j0));
       for (uint64_t i = 0; i < piece.rows; ++i) {
-        const int nibble = LoadNibble(packed().weight, start + i);
-        w[j * kStripChannels + i] = tables[i][static_cast<size_t>(nibble)];
+        tables[i] = TableOf(piece.n0 + i, piece.k0 + j0);
+      }
+      for (uint64_t j = j0; j < j0 + inputs; ++j) {
+        const uint64_t start = ((piece.k0 + j) * n() + piece.n0) / 2;  // both are even
+        const uint64_t word = LoadNibbles(packed().weight, start, piece.rows);
+        for (uint64_t i = 0; i < kStripChannels; ++i) {
+          w[j * kStripChannels + i] = tables[i][word >> (4 * i) & 15U];
+        }
       }
     }
   }

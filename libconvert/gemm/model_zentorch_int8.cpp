@@ -26,15 +26,16 @@ class ZentorchDa8W4Model final : public IntegerModel {
 
  private:
   void Decode(const ModelPiece& piece, int16_t* w) const override {
-    PairLines lines;
     for (uint64_t i = 0; i < piece.rows; ++i) {
-      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
-      for (uint64_t j = 0; j < piece.inputs; ++j) {
-        lines[i * kRunInputs + j] =
-            static_cast<int16_t>(SignedNibble(LoadNibble(packed().weight, start + j)));
+      // K and the group size are even.
+      const std::byte* bytes = packed().weight.data() + ((piece.n0 + i) * k() + piece.k0) / 2;
+      for (uint64_t j = 0; j < piece.inputs / 2; ++j) {
+        const int both = std::to_integer<int>(bytes[j]);
+        int16_t* pair = w + (j * kStripChannels + i) * 2;
+        pair[0] = static_cast<int16_t>(SignedNibble(both & 15));
+        pair[1] = static_cast<int16_t>(SignedNibble(both >> 4));
       }
     }
-    LinesToStrip(lines, piece, w);
   }
 
   void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const override {
@@ -57,14 +58,7 @@ class ZentorchInt8Model : public ChannelModel {
 
  private:
   void Decode(const ModelPiece& piece, int16_t* w) const override {
-    PairLines lines;
-    for (uint64_t i = 0; i < piece.rows; ++i) {
-      const uint64_t start = (piece.n0 + i) * k() + piece.k0;
-      for (uint64_t j = 0; j < piece.inputs; ++j) {
-        lines[i * kRunInputs + j] = static_cast<int16_t>(LoadS8(packed().weight, start + j));
-      }
-    }
-    LinesToStrip(lines, piece, w);
+    DecodeRowsOfBytes(packed(), piece, w);
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override { return Scaled(m, n, sum); }

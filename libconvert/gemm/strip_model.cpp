@@ -203,20 +203,6 @@ void StripModel<X, Sum>::Weights(uint64_t n0, std::span<double> w) const {
   }
 }
 
-void LinesToStrip(const FloatLines& lines, const ModelPiece& piece, float* w) {
-  for (uint64_t j = 0; j < piece.inputs; ++j) {
-    for (uint64_t i = 0; i < piece.rows; ++i) w[j * kStripChannels + i] = lines[i * kRunInputs + j];
-  }
-}
-
-void LinesToStrip(const PairLines& lines, const ModelPiece& piece, int16_t* w) {
-  for (uint64_t j = 0; j < piece.inputs; j += 2) {
-    for (uint64_t i = 0; i < piece.rows; ++i) {
-      std::copy_n(&lines[i * kRunInputs + j], 2, w + (j / 2 * kStripChannels + i) * 2);
-    }
-  }
-}
-
 template class StripModel<float, float>;
 template class StripModel<int16_t, int32_t>;
 

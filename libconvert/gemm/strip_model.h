@@ -88,12 +88,6 @@ class StripModel : public KernelModel {
   std::vector<float> bias_;
 };
 
-// Turns lines [rows, kRunInputs], each an output channel, into a strip.
-using FloatLines = std::array<float, kStripChannels * kRunInputs>;
-using PairLines = std::array<int16_t, kStripChannels * kRunInputs>;
-void LinesToStrip(const FloatLines& lines, const ModelPiece& piece, float* w);
-void LinesToStrip(const PairLines& lines, const ModelPiece& piece, int16_t* w);
-
 extern template class StripModel<float, float>;
 extern template class StripModel<int16_t, int32_t>;
 

@@ -66,18 +66,29 @@ double Operand(float step, float scale) {
   return 0;
 }
 
-// All operands, with scales [rows, groups] as the layout stores them. The choice of the rounding is
-// made here and not for every weight.
+// Ends of the runs of input channels that follow each other and have the same group.
+std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
+  std::vector<uint64_t> ends;
+  for (uint64_t k = 1; k <= group_of.size(); ++k) {
+    if (k == group_of.size() || group_of[k] != group_of[k - 1]) ends.push_back(k);
+  }
+  return ends;
+}
+
+// All operands, with scales [rows, groups] as the layout stores them. With the rounding and the
+// scale of a run fixed, the loop over its weights takes several at a time.
 template <WeightRounding kRounding>
 void FillOperands(const DecodedRows& decoded, std::span<const float> scales,
                   std::span<double> operands) {
   const uint64_t inputs = decoded.inputs();
+  const std::vector<uint64_t> runs = RunsOf(decoded.group_of);
   for (uint64_t row = 0; row < decoded.rows(); ++row) {
     const float* steps = &decoded.steps[row * inputs];
-    const float* of_row = &scales[row * decoded.groups()];
     double* to = &operands[row * inputs];
-    for (uint64_t k = 0; k < inputs; ++k) {
-      to[k] = Operand<kRounding>(steps[k], of_row[decoded.group_of[k]]);
+    uint64_t k = 0;
+    for (const uint64_t end : runs) {
+      const float scale = scales[row * decoded.groups() + decoded.group_of[k]];
+      for (; k < end; ++k) to[k] = Operand<kRounding>(steps[k], scale);
     }
   }
 }
@@ -126,12 +137,14 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
 
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {
   const uint64_t inputs = decoded.inputs();
+  const std::vector<uint64_t> runs = RunsOf(decoded.group_of);
   for (uint64_t row = 0; row < decoded.rows(); ++row) {
     const float* steps = &decoded.steps[row * inputs];
-    const double* scales = &decoded.scales[row * decoded.groups()];
     double* to = &weights[row * inputs];
-    for (uint64_t k = 0; k < inputs; ++k) {
-      to[k] = static_cast<double>(steps[k]) * scales[decoded.group_of[k]];
+    uint64_t k = 0;
+    for (const uint64_t end : runs) {
+      const double scale = decoded.scales[row * decoded.groups() + decoded.group_of[k]];
+      for (; k < end; ++k) to[k] = static_cast<double>(steps[k]) * scale;
     }
   }
 }

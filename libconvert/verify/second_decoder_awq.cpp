@@ -2,9 +2,11 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "verify/second_decoder_formats.h"
+#include "verify/second_fields.h"
 #include "verify/second_groups.h"
 #include "verify/second_tensors.h"
 
@@ -108,14 +110,13 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
         ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, out.scales);
   }
   if (!status.ok()) return status;
+  const SecondFields fields{.bits = 4};
+  std::vector<float> zeros_of_row(*groups);
   for (uint64_t row = 0; row < wanted.rows; ++row) {
-    for (uint64_t k = 0; k < wanted.k; ++k) {
-      const uint64_t g = out.group_of[k];
-      const uint64_t i = row * wanted.k + k;
-      const uint32_t zero = zeros[row * zero_words + g / 8] >> (4 * (g % 8)) & 15U;
-      const uint32_t code = codes[i / 8] >> (4 * (i % 8)) & 15U;
-      out.steps[i] = static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
-    }
+    fields.Unpack(std::span(zeros).subspan(row * zero_words), 0, zeros_of_row);
+    const auto steps = std::span(out.steps).subspan(row * wanted.k, wanted.k);
+    fields.Unpack(std::span(codes).subspan(row * wanted.k / 8), 0, steps);
+    for (uint64_t k = 0; k < wanted.k; ++k) steps[k] -= zeros_of_row[out.group_of[k]];
   }
   return {};
 }

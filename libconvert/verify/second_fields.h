@@ -3,6 +3,7 @@
 
 // Small unsigned numbers packed into 32-bit words, bit by bit.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -31,6 +32,24 @@ struct SecondFields {
     uint64_t both = words[word];
     if (first % 32 + bits > 32) both |= uint64_t{words[word + stride]} << 32;
     return static_cast<uint32_t>(both >> first % 32) & ((1U << bits) - 1);
+  }
+
+  // Fields [0, out.size()) of words that lie side by side, less `offset`.
+  void Unpack(std::span<const uint32_t> words, int offset, std::span<float> out) const {
+    if (32 % bits != 0) {
+      for (uint64_t i = 0; i < out.size(); ++i) {
+        out[i] = static_cast<float>(static_cast<int>(At(words, i)) - offset);
+      }
+      return;
+    }
+    const uint32_t mask = (1U << bits) - 1;
+    for (uint64_t first = 0; first < out.size(); first += PerWord()) {
+      uint32_t word = words[first / PerWord()];
+      for (uint64_t i = first; i < std::min<uint64_t>(out.size(), first + PerWord()); ++i) {
+        out[i] = static_cast<float>(static_cast<int>(word & mask) - offset);
+        word >>= bits;
+      }
+    }
   }
 
  private:

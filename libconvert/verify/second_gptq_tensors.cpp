@@ -1,6 +1,7 @@
 #include "verify/second_gptq_tensors.h"
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 #include <vector>
@@ -56,24 +57,31 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
   return k;
 }
 
-// Input channels that are unpacked of every row before the next ones are: whole words of any width,
-// and few enough for what is read and written to stay in the cache.
+// Input channels that are unpacked of every row before the next ones are: whole words, whatever the
+// width, and few enough for what is read and written to stay in the cache.
 constexpr uint64_t kInputsAtOnce = 32;
 
 // Steps [rows, K] of codes whose words lie as qweight [words, rows] and zero points [groups, rows].
 void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<const int> zeros,
             uint64_t rows, DecodedRows& out) {
   const uint64_t inputs = out.inputs();
+  const uint64_t groups = zeros.size() / rows;
+  std::vector<float> zeros_by_row(zeros.size());
+  for (uint64_t i = 0; i < zeros.size(); ++i) {
+    zeros_by_row[i % rows * groups + i / rows] = static_cast<float>(zeros[i]);
+  }
   out.steps.resize(rows * inputs);
+  std::array<uint32_t, 8> words{};  // one per bit of a code
   for (uint64_t first = 0; first < inputs; first += kInputsAtOnce) {
-    const uint64_t end = std::min(inputs, first + kInputsAtOnce);
+    const uint64_t count = std::min(inputs - first, kInputsAtOnce);
     for (uint64_t row = 0; row < rows; ++row) {
-      const auto column = packed.subspan(row);
-      for (uint64_t k = first; k < end; ++k) {
-        const auto code = static_cast<int>(fields.At(column, k, rows));
-        const int zero = zeros[out.group_of[k] * rows + row];
-        out.steps[row * inputs + k] = static_cast<float>(code - zero);
+      for (uint64_t i = 0; i < fields.Words(count); ++i) {
+        words[i] = packed[(fields.FirstWord(first) + i) * rows + row];
       }
+      const auto steps = std::span(out.steps).subspan(row * inputs + first, count);
+      fields.Unpack(words, 0, steps);
+      const float* zeros_of_row = &zeros_by_row[row * groups];
+      for (uint64_t i = 0; i < count; ++i) steps[i] -= zeros_of_row[out.group_of[first + i]];
     }
   }
 }

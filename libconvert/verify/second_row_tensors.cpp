@@ -96,11 +96,8 @@ Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& st
   if (!status.ok()) return status;
   const int offset = 1 << (fields_.bits - 1);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
-    const auto line = std::span(words).subspan(row * columns, columns);
-    for (uint64_t k = 0; k < wanted_.k; ++k) {
-      steps[row * wanted_.k + k] =
-          static_cast<float>(static_cast<int>(fields_.At(line, k)) - offset);
-    }
+    fields_.Unpack(std::span(words).subspan(row * columns, columns), offset,
+                   std::span(steps).subspan(row * wanted_.k, wanted_.k));
   }
   return {};
 }
@@ -114,9 +111,12 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
   std::vector<uint8_t> bytes;
   Status status = ReadSecond(source_, weight, {wanted_.n0, wanted_.rows, 0, wanted_.k}, bytes);
   if (!status.ok()) return status;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    steps[i] = fp8 ? F8E4M3ToF32(bytes[i]) : static_cast<float>(static_cast<int8_t>(bytes[i]));
+  std::array<float, 256> values{};  // by byte
+  for (size_t byte = 0; byte < values.size(); ++byte) {
+    const auto code = static_cast<uint8_t>(byte);
+    values[byte] = fp8 ? F8E4M3ToF32(code) : static_cast<float>(static_cast<int8_t>(code));
   }
+  for (size_t i = 0; i < bytes.size(); ++i) steps[i] = values[bytes[i]];
   return {};
 }
 

@@ -6,7 +6,7 @@ namespace prepack {
 namespace {
 
 TEST_CASE("a row is sparse when less than an eighth of it differs from its base") {
-  std::vector<int16_t> x(4 * 16, 0);
+  std::vector<int16_t> x(64, 0);                          // four rows of 16
   x[3] = 5;                                               // row 0: one of sixteen
   x[16] = x[31] = -1;                                     // row 1: two
   std::fill(x.begin() + 32, x.begin() + 48, int16_t{7});  // row 2: all, if its base were 0

@@ -230,5 +230,17 @@ TEST_CASE("what the second decoder of GPTQ cannot decode is an error") {
              "not a matrix of the expected size");
 }
 
+TEST_CASE("codes of gemv_fast that do not come in whole turns of 64 inputs are refused") {
+  using Bytes = std::vector<std::byte>;
+  const auto with = [](uint64_t k) {
+    return Example({{"group_size", 32}},
+                   {{"qweight", "I16", {1, k}, Bytes(2 * k)},
+                    {"scales", "F16", {k / 32, 4}, Bytes(k / 32 * 8, std::byte{0x3C})},
+                    {"qzeros", "F16", {k / 32, 4}, Bytes(k / 32 * 8)}});
+  };
+  CHECK(StatusOf(with(64), "awq", 64).ok());
+  CheckError(StatusOf(with(32), "awq", 32), ErrorKind::kMalformed, "disagree");
+}
+
 }  // namespace
 }  // namespace prepack

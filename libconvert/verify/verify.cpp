@@ -73,8 +73,8 @@ Status RunSourceLevels(const VerifyOptions& options, const PackedFolder& folder,
   if (!source.ok()) return source.status();
   const Result<QuantizedModel> model = ReadQuantizedModel(*source);
   if (!model.ok()) return model.status();
-  Result<LevelResult> exactness =
-      CheckExactness(folder, *source, *model, isa, ThreadCount(options.jobs), progress, figures);
+  Result<LevelResult> exactness = CheckExactness(folder, *source, *model, nullptr, isa,
+                                                 ThreadCount(options.jobs), progress, figures);
   if (!exactness.ok()) return exactness.status();
   report.level(Level::kExactness) = *std::move(exactness);
   for (const auto& [name, figure] : figures) {
@@ -126,7 +126,7 @@ Result<VerifyReport> Verify(const VerifyOptions& given, Progress& progress) {
   std::map<std::string, ModuleVerification> figures = EmptyFigures(folder->manifest());
 
   Result<LevelResult> integrity =
-      CheckIntegrity(*folder, *isa, ThreadCount(options.jobs), progress, figures);
+      CheckIntegrity(*folder, nullptr, *isa, ThreadCount(options.jobs), progress, figures);
   if (!integrity.ok()) return integrity.status();
   report.level(Level::kIntegrity) = *std::move(integrity);
   if (options.source) {

@@ -204,7 +204,7 @@ bool PassesIntegrity(const fs::path& path) {
   if (!folder.ok()) return false;  // the manifest is not what was written
   ModuleFigures figures;
   Progress progress;
-  return Value(CheckIntegrity(*folder, Isa::kScalar, 1, progress, figures)).state ==
+  return Value(CheckIntegrity(*folder, nullptr, Isa::kScalar, 1, progress, figures)).state ==
          LevelState::kPassed;
 }
 

@@ -2,6 +2,8 @@
 
 #include "verify/integrity.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -77,7 +79,7 @@ void CheckWholeFile(const Checked& checked, const std::string& file,
   for (size_t i = 1; i < checked.level.problems.size(); ++i) {
     const Problem& problem = checked.level.problems[i];
     CHECK(problem.where == "module " + problem.module);
-    CHECK(problem.message == "parts of it are in " + file + ": " + text);
+    CHECK(problem.message == fmt::format("parts of it are in {}: {}", file, text));
     named.insert(problem.module);
   }
   CHECK(named == modules);
@@ -196,7 +198,7 @@ TEST_CASE("a header that the manifest contradicts is told of the part") {
   const auto problems = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
     testing::EditManifest(temp / "out", edit);
-    const std::vector<Problem> found = Check(temp / "out").level.problems;
+    std::vector<Problem> found = Check(temp / "out").level.problems;
     testing::WriteManifest(temp / "out", good);
     return found;
   };
@@ -275,7 +277,7 @@ TEST_CASE("with a sample sizes, headers, side files and fingerprints are all che
     const std::filesystem::path copy = temp / "copy";
     std::filesystem::copy(temp / "out", copy);
     damage(copy);
-    const Checked checked = Check(copy, &sample);
+    Checked checked = Check(copy, &sample);
     std::filesystem::remove_all(copy);
     return checked;
   };

@@ -257,7 +257,7 @@ TEST_CASE("every mistake in packing is caught, by the levels that the table says
 
 // The columns of docs/verify.md.
 std::string DocsRow(const Expected& expected) {
-  const std::string name = std::string("| ") + expected.mutation + " | ";
+  std::string name = std::string("| ") + expected.mutation + " | ";
   switch (expected.caught) {
     case Caught::kExactness:
       return name + (expected.otherwise.empty() ? "no | yes | no |"

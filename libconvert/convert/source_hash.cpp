@@ -36,14 +36,8 @@ std::string Line(const StoredTensor& tensor, const std::string& hash) {
                      fmt::join(tensor.shape, ","), hash);
 }
 
-}  // namespace
-
-Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
-                   TensorHashes& hashes) {
-  std::vector<const StoredTensor*> missing;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!hashes.contains(name)) missing.push_back(&tensor);
-  }
+Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*> missing,
+                   unsigned threads, Progress& progress, TensorHashes& hashes) {
   // The largest first, so that no thread is left alone with one at the end.
   std::ranges::stable_sort(missing, std::greater<>(), &StoredTensor::bytes);
 
@@ -58,6 +52,27 @@ Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& pro
   if (!status.ok()) return status;
   for (size_t i = 0; i < missing.size(); ++i) hashes[missing[i]->name] = std::move(results[i]);
   return {};
+}
+
+}  // namespace
+
+Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
+                   TensorHashes& hashes) {
+  std::vector<const StoredTensor*> missing;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    if (!hashes.contains(name)) missing.push_back(&tensor);
+  }
+  return HashMissing(checkpoint, std::move(missing), threads, progress, hashes);
+}
+
+Status HashTensors(const Checkpoint& checkpoint, const std::set<std::string>& names,
+                   unsigned threads, Progress& progress, TensorHashes& hashes) {
+  std::vector<const StoredTensor*> missing;
+  for (const std::string& name : names) {
+    const StoredTensor* tensor = checkpoint.Find(name);
+    if (tensor != nullptr && !hashes.contains(name)) missing.push_back(tensor);
+  }
+  return HashMissing(checkpoint, std::move(missing), threads, progress, hashes);
 }
 
 std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,

@@ -9,6 +9,7 @@
 // in ascending order of the names.
 
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 
@@ -21,9 +22,12 @@ namespace prepack {
 // Tensor name → xxh3-128 of its bytes.
 using TensorHashes = std::map<std::string, std::string, std::less<>>;
 
-// Hashes the tensors that `hashes` does not have yet, on `threads` threads.
+// Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
+// or those of `names` that it has.
 Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
                    TensorHashes& hashes);
+Status HashTensors(const Checkpoint& checkpoint, const std::set<std::string>& names,
+                   unsigned threads, Progress& progress, TensorHashes& hashes);
 
 // Identity of some tensors (names in any order), or of all of the checkpoint. `hashes` must hold
 // each of them.

@@ -4,175 +4,169 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
+#include "base/cancellation.h"
 #include "base/hash.h"
+#include "base/parallel.h"
 #include "canonical/dequantized_linear.h"
-#include "convert/output_config.h"
-#include "convert/output_hash.h"
-#include "convert/small_parts.h"
 #include "convert/source_hash.h"
-#include "layouts/table.h"
 #include "verify/module_exactness.h"
+#include "verify/provenance.h"
 
 namespace prepack {
 namespace {
 
-// Compares a tensor that passed through with the source.
-Status CompareTensor(const PackedFolder& folder, const TensorRecord& record,
-                     const Checkpoint& source, LevelResult& result) {
-  constexpr uint64_t kChunkBytes = 1 << 20;
-  std::vector<std::byte> found_bytes;
-  std::vector<std::byte> expected_bytes;
-  const std::string where = fmt::format("tensor {}", record.tensor);
+// A tensor that passed through, compared with the source.
+struct Comparison {
+  std::string problem;      // empty: equal
+  std::string source_hash;  // of all bytes of the source's; empty: not read to the end
+};
+
+// Compares dtype and shape; the tensor of the source, or null when they differ.
+const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& record,
+                             std::string& problem) {
   const StoredTensor* tensor = source.Find(record.tensor);
   if (tensor == nullptr) {
-    result.Fail(where, "the source has no such tensor");
-    return {};
+    problem = "the source has no such tensor";
+    return nullptr;
   }
-  if (tensor->dtype != record.dtype || tensor->shape != record.shape) {
-    result.Fail(where, "the source has it with another dtype or shape");
-    return {};
-  }
-  for (uint64_t offset = 0; offset < tensor->bytes; offset += kChunkBytes) {
-    const uint64_t count = std::min(kChunkBytes, tensor->bytes - offset);
-    found_bytes.resize(count);
-    expected_bytes.resize(count);
-    Status status = folder.Read(record, offset, found_bytes);
-    if (status.ok()) status = source.Read(*tensor, offset, expected_bytes);
+  if (tensor->dtype == record.dtype && tensor->shape == record.shape) return tensor;
+  problem = "the source has it with another dtype or shape";
+  return nullptr;
+}
+
+// Compares all bytes, and hashes those of the source while they are in the cache.
+Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
+                    const Checkpoint& source, const StoredTensor& tensor, Progress& progress,
+                    Comparison& comparison) {
+  constexpr uint64_t kChunkBytes = 1 << 18;
+  std::vector<std::byte> buffer(2 * std::min(kChunkBytes, tensor.bytes));
+  Xxh3Hasher hasher;
+  for (uint64_t offset = 0; offset < tensor.bytes; offset += kChunkBytes) {
+    if (CancellationRequested()) return Interrupted(source.Where(tensor));
+    const uint64_t count = std::min(kChunkBytes, tensor.bytes - offset);
+    const std::span<std::byte> found = std::span(buffer).first(count);
+    const std::span<std::byte> expected = std::span(buffer).last(count);
+    Status status = folder.Read(record, offset, found);
+    if (status.ok()) status = source.Read(tensor, offset, expected);
     if (!status.ok()) return status;
-    const auto [found, expected] = std::ranges::mismatch(found_bytes, expected_bytes);
-    if (found != found_bytes.end()) {
-      result.Fail(where, fmt::format("it differs from the source at byte {}",
-                                     offset + static_cast<uint64_t>(found - found_bytes.begin())));
-      return {};
-    }
+    hasher.Update(expected);
+    progress.Add(2 * count);
+    if (!comparison.problem.empty() || SameBytes(found, expected)) continue;
+    const auto [at, unused] = std::ranges::mismatch(found, expected);
+    comparison.problem = fmt::format("it differs from the source at byte {}",
+                                     offset + static_cast<uint64_t>(at - found.begin()));
   }
+  comparison.source_hash = hasher.HexDigest();
   return {};
 }
 
-// The manifest must name this source, and the roundings that were made.
-Status CheckProvenance(const Manifest& manifest, const Checkpoint& source,
-                       const QuantizedModel& model, unsigned threads, Progress& progress,
-                       LevelResult& result) {
-  TensorHashes hashes;
-  Status status = HashTensors(source, threads, progress, hashes);
+// Compares the tensors that pass through; with a sample, their dtypes and shapes only.
+Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
+                      const ModuleSample* sample, unsigned threads, Progress& progress,
+                      TensorHashes& hashes, LevelResult& result) {
+  const std::vector<TensorRecord>& records = folder.manifest().tensors;
+  std::vector<Comparison> comparisons(records.size());
+  Status status = ParallelFor(records.size(), threads, [&](size_t index, unsigned) -> Status {
+    const StoredTensor* tensor = FindSame(source, records[index], comparisons[index].problem);
+    if (tensor == nullptr || sample != nullptr) return {};
+    return CompareBytes(folder, records[index], source, *tensor, progress, comparisons[index]);
+  });
   if (!status.ok()) return status;
-  if (SourceFingerprint(source, hashes) != manifest.source_fingerprint) {
-    result.Fail("source",
-                fmt::format("it is not the one that the folder was made from "
-                            "(fingerprint found {}, expected {})",
-                            SourceFingerprint(source, hashes), manifest.source_fingerprint));
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < records.size(); ++i) {
+    Comparison& comparison = comparisons[i];
+    bytes += records[i].bytes();
+    if (!comparison.problem.empty()) {
+      result.Fail(fmt::format("tensor {}", records[i].tensor), std::move(comparison.problem));
+    }
+    if (!comparison.source_hash.empty()) {
+      hashes.emplace(records[i].tensor, std::move(comparison.source_hash));
+    }
   }
-  for (const auto& linear : model.modules) {
-    const auto record = manifest.modules.find(linear->module());
-    if (record == manifest.modules.end()) continue;
-    const ModuleRecord& module = record->second;
-    if (SourceHash(source, hashes, ReplacedTensors(*linear, module.parts.contains("bias"))) !=
-        module.source_xxh3_128) {
-      result.FailModule(record->first, "the manifest has another hash of its source tensors");
-    }
-    const Layout* layout = FindLayout(module.layout);
-    if (module.stored_scale_dtype != linear->stored_scale_dtype() || layout == nullptr ||
-        module.scale_rounding != ScaleRounding(*layout, RequestOf(manifest, module))) {
-      result.FailModule(record->first, "the manifest names another rounding of its scales");
-    }
+  if (sample != nullptr) {
+    result.notes.push_back({"", "sample",
+                            fmt::format("{} tensors that pass through, {} bytes in all, were "
+                                        "compared by dtype and shape only",
+                                        records.size(), bytes)});
   }
   return {};
 }
 
-// config.json must be what convert makes of the source's, and side files must be the source's.
-Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
-                      LevelResult& result) {
-  const std::string expected = OutputConfig(source.config(), folder.manifest()).dump(2) + "\n";
-  const auto config = folder.manifest().files.find("config.json");
-  if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
-    result.Fail("config.json",
-                "it is not the source's with the quantization_config of this folder");
+// Compares one module. `figure` says what was found; so does `result`, when something differs.
+Status CompareWithSource(const PackedFolder& folder, const std::string& name,
+                         const ModuleRecord& record, const Checkpoint& source,
+                         const QuantizedModel& model, const ModuleSample* sample, Isa isa,
+                         unsigned threads, Progress& progress, ModuleVerification& figure,
+                         LevelResult& result) {
+  const QuantizedLinear* linear = model.Find(name);
+  if (linear == nullptr) {
+    result.FailModule(name, "the source has no such quantized module");
+    return {};
   }
-  for (const std::string& name : source.side_files()) {
-    const Result<File> file = File::OpenForRead(source.path() / name);
-    if (!file.ok()) return file.status();
-    const Result<FileRecord> record = HashFile(*file, progress);
-    if (!record.ok()) return record.status();
-    const auto packed = folder.manifest().files.find(name);
-    if (packed == folder.manifest().files.end() || packed->second.xxh3_128 != record->xxh3_128) {
-      result.Fail(name, "it differs from the file of the source");
-    }
+  const std::unique_ptr<QuantizedLinear> dequantized =
+      record.scheme.code == CodeType::kBF16 ? Dequantized(*linear) : nullptr;
+  const QuantizedLinear& weights = dequantized ? *dequantized : *linear;
+  Scheme scheme = weights.scheme();
+  scheme.activations = record.scheme.activations;  // the user chooses them
+  if (linear->n() != record.n || linear->k() != record.k || scheme != record.scheme) {
+    result.FailModule(name, "the source has another shape or scheme than the manifest");
+    return {};
   }
+  if (!InSample(sample, name)) return {};
+  const Result<PackedModule> packed = PackedModule::Open(folder, name, record, isa);
+  if (!packed.ok()) return packed.status();
+  const Result<ModuleDifferences> differences =
+      CompareModule(*packed, source, *linear, weights, isa, threads, progress);
+  if (!differences.ok()) return differences.status();
+  figure.exact = differences->none();
+  figure.max_scale_difference = differences->max_scale_difference;
+  if (!differences->none()) result.FailModule(name, differences->Describe());
   return {};
 }
 
-// Every module and tensor of the source must be somewhere in the output.
-void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
-                           const QuantizedModel& model, LevelResult& result) {
-  std::set<std::string> accounted;
-  std::map<std::string, std::string> modules;  // by the tensors that belong to them
-  for (const TensorRecord& tensor : manifest.tensors) accounted.insert(tensor.tensor);
+// Of the source that is compared, then hashed.
+uint64_t BytesToRead(const Checkpoint& source, const QuantizedModel& model,
+                     const ModuleSample* sample) {
+  if (sample == nullptr) return 2 * source.total_bytes();
+  uint64_t bytes = 0;
   for (const auto& linear : model.modules) {
-    const auto record = manifest.modules.find(linear->module());
-    if (record == manifest.modules.end()) continue;
-    for (std::string& name : ReplacedTensors(*linear, record->second.parts.contains("bias"))) {
-      accounted.insert(std::move(name));
-    }
-    for (std::string& name : ReplacedTensors(*linear, true)) {
-      modules.emplace(std::move(name), linear->module());
-    }
+    if (sample->contains(linear->module())) bytes += 2 * linear->source_bytes();
   }
-  for (const auto& [name, tensor] : source.tensors()) {
-    if (accounted.contains(name)) continue;
-    const auto module = modules.find(name);
-    result.state = LevelState::kFailed;
-    result.problems.push_back({module == modules.end() ? "" : module->second,
-                               fmt::format("tensor {}", name),
-                               "the source has it, the packed folder does not"});
-  }
+  return bytes;
 }
 
 }  // namespace
 
 Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint& source,
-                                   const QuantizedModel& model, Isa isa, unsigned threads,
-                                   Progress& progress, ModuleFigures& figures) {
+                                   const QuantizedModel& model, const ModuleSample* sample, Isa isa,
+                                   unsigned threads, Progress& progress, ModuleFigures& figures) {
+  const Manifest& manifest = folder.manifest();
   LevelResult result{.state = LevelState::kPassed};
-  progress.Begin("exactness", 2 * source.total_bytes());  // compared, then hashed
-  for (const auto& [name, record] : folder.manifest().modules) {
-    const QuantizedLinear* linear = model.Find(name);
-    if (linear == nullptr) {
-      result.FailModule(name, "the source has no such quantized module");
-      continue;
-    }
-    const std::unique_ptr<QuantizedLinear> dequantized =
-        record.scheme.code == CodeType::kBF16 ? Dequantized(*linear) : nullptr;
-    const QuantizedLinear& weights = dequantized ? *dequantized : *linear;
-    Scheme scheme = weights.scheme();
-    scheme.activations = record.scheme.activations;  // the user chooses them
-    if (linear->n() != record.n || linear->k() != record.k || scheme != record.scheme) {
-      result.FailModule(name, "the source has another shape or scheme than the manifest");
-      continue;
-    }
-    const Result<PackedModule> packed = PackedModule::Open(folder, name, record, isa);
-    if (!packed.ok()) return packed.status();
-    const Result<ModuleDifferences> differences =
-        CompareModule(*packed, source, *linear, weights, isa, threads, progress);
-    if (!differences.ok()) return differences.status();
-    ModuleVerification& figure = figures.at(name);
-    figure.exact = differences->none();
-    figure.max_scale_difference = differences->max_scale_difference;
-    if (!differences->none()) result.FailModule(name, differences->Describe());
-  }
-  for (const TensorRecord& tensor : folder.manifest().tensors) {
-    Status status = CompareTensor(folder, tensor, source, result);
+  progress.Begin("exactness", BytesToRead(source, model, sample));
+  size_t skipped = 0;
+  for (const auto& [name, record] : manifest.modules) {
+    Status status = CompareWithSource(folder, name, record, source, model, sample, isa, threads,
+                                      progress, figures.at(name), result);
     if (!status.ok()) return status;
-    progress.Add(tensor.bytes());
+    skipped += InSample(sample, name) ? 0U : 1U;
   }
-  CheckNothingIsMissing(folder.manifest(), source, model, result);
-  Status status = CheckProvenance(folder.manifest(), source, model, threads, progress, result);
-  if (status.ok()) status = CheckSideFiles(folder, source, progress, result);
+  if (sample != nullptr) {
+    result.notes.push_back({"", "sample",
+                            fmt::format("{} of {} modules were compared by shape, scheme and "
+                                        "rounding only",
+                                        skipped, manifest.modules.size())});
+  }
+  TensorHashes hashes;
+  Status status = CompareTensors(folder, source, sample, threads, progress, hashes, result);
+  if (status.ok()) {
+    status = CheckProvenance(folder, source, model, sample, threads, progress, hashes, result);
+  }
   if (!status.ok()) return status;
-  SetModuleStates(Level::kExactness, result, nullptr, figures);
+  SetModuleStates(Level::kExactness, result, sample, figures);
   return result;
 }
 

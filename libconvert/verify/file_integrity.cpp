@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/cancellation.h"
 #include "base/hash.h"
 #include "container/safetensors.h"
 #include "convert/output_hash.h"
@@ -18,10 +19,17 @@ namespace {
 class FileCheck {
  public:
   FileCheck(const PackedFolder& folder, const std::string& name, const FileRecord& record,
-            const std::vector<OwnedTensor>& tensors, std::vector<Problem>& problems)
-      : folder_(folder), name_(name), record_(record), tensors_(tensors), problems_(problems) {}
+            const std::vector<OwnedTensor>& tensors, const ModuleSample* sample, Progress& progress,
+            std::vector<Problem>& problems)
+      : folder_(folder),
+        name_(name),
+        record_(record),
+        tensors_(tensors),
+        sample_(sample),
+        progress_(progress),
+        problems_(problems) {}
 
-  Status Run(Progress& progress);
+  Status Run();
 
  private:
   void Fail(std::string message) { problems_.push_back({"", name_, std::move(message)}); }
@@ -33,7 +41,7 @@ class FileCheck {
     Fail(what);
     FailModules(what);
   }
-  Status HashAll(const File& file, Progress& progress);
+  Status HashAll(const File& file);
   size_t CheckTensors();
   void CheckHeader(const SafetensorsHeader& header);
 
@@ -41,6 +49,8 @@ class FileCheck {
   const std::string& name_;
   const FileRecord& record_;
   const std::vector<OwnedTensor>& tensors_;
+  const ModuleSample* sample_;
+  Progress& progress_;
   std::vector<Problem>& problems_;
 
   std::string file_hash_;
@@ -54,6 +64,7 @@ Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRec
   std::vector<std::byte> buffer(std::min(kChunkBytes, tensor.bytes()));
   Xxh3Hasher hasher;
   for (uint64_t offset = 0; offset < tensor.bytes(); offset += kChunkBytes) {
+    if (CancellationRequested()) return Interrupted(tensor.file);
     const auto chunk = std::span(buffer).first(std::min(kChunkBytes, tensor.bytes() - offset));
     if (Status status = folder.Read(tensor, offset, chunk); !status.ok()) return status;
     hasher.Update(chunk);
@@ -74,15 +85,20 @@ void FileCheck::FailModules(const std::string& what) {
 }
 
 // Reads the file once: for its own hash and those of its tensors, where its header can be read.
-Status FileCheck::HashAll(const File& file, Progress& progress) {
+// With a sample, of a shard only the header.
+Status FileCheck::HashAll(const File& file) {
   if (IsShard(name_)) header_.emplace(ReadSafetensorsHeader(file));
+  if (IsShard(name_) && sample_ != nullptr) {
+    file_hash_ = record_.xxh3_128;
+    return {};
+  }
   if (!header_ || !header_->ok()) {
-    const Result<FileRecord> hashed = HashFile(file, progress);
+    const Result<FileRecord> hashed = HashFile(file, progress_);
     if (hashed.ok()) file_hash_ = hashed->xxh3_128;
     return hashed.status();
   }
   const SafetensorsHeader& header = **header_;
-  Result<ShardHashes> hashed = HashShard(file, header, progress);
+  Result<ShardHashes> hashed = HashShard(file, header, progress_);
   if (!hashed.ok()) return hashed.status();
   file_hash_ = hashed->file.xxh3_128;
   for (size_t i = 0; i < header.tensors.size(); ++i) {
@@ -98,10 +114,12 @@ Status FileCheck::HashAll(const File& file, Progress& progress) {
 size_t FileCheck::CheckTensors() {
   size_t damaged = 0;
   for (const OwnedTensor& owned : tensors_) {
+    if (!IsHashed(owned, sample_)) continue;
     const auto known = hashes_.find({owned.tensor->offset, owned.tensor->bytes()});
     const Result<std::string> hash = known != hashes_.end()
                                          ? Result<std::string>(known->second)
                                          : HashTensorRecord(folder_, *owned.tensor);
+    if (sample_ != nullptr) progress_.Add(owned.tensor->bytes());
     if (!hash.ok()) {
       FailTensor(owned, fmt::format("cannot be read: {}", hash.status().ToString()));
       ++damaged;
@@ -139,7 +157,7 @@ void FileCheck::CheckHeader(const SafetensorsHeader& header) {
   }
 }
 
-Status FileCheck::Run(Progress& progress) {
+Status FileCheck::Run() {
   const File* file = folder_.FindFile(name_);
   if (file == nullptr) {
     FailFile("the file is missing");
@@ -149,10 +167,10 @@ Status FileCheck::Run(Progress& progress) {
     const std::string what =
         fmt::format("its size is wrong (found {} bytes, expected {})", file->size(), record_.bytes);
     Fail(what);
-    if (CheckTensors() == 0) FailModules(what);
+    if (sample_ != nullptr || CheckTensors() == 0) FailModules(what);
     return {};
   }
-  if (Status status = HashAll(*file, progress); !status.ok()) return status;
+  if (Status status = HashAll(*file); !status.ok()) return status;
   // Consumers rely on the hashes of tensors: they must be right in a sound file, too.
   if (CheckTensors() != 0) return {};
   if (file_hash_ != record_.xxh3_128) {
@@ -192,9 +210,9 @@ bool IsShard(const std::string& name) {
 }
 
 Status CheckFile(const PackedFolder& folder, const std::string& name, const FileRecord& record,
-                 const std::vector<OwnedTensor>& tensors, Progress& progress,
-                 std::vector<Problem>& problems) {
-  return FileCheck(folder, name, record, tensors, problems).Run(progress);
+                 const std::vector<OwnedTensor>& tensors, const ModuleSample* sample,
+                 Progress& progress, std::vector<Problem>& problems) {
+  return FileCheck(folder, name, record, tensors, sample, progress, problems).Run();
 }
 
 }  // namespace prepack

@@ -9,6 +9,7 @@
 
 #include "base/progress.h"
 #include "base/status.h"
+#include "verify/module_states.h"
 #include "verify/packed_folder.h"
 #include "verify/report.h"
 
@@ -31,10 +32,16 @@ bool IsShard(const std::string& name);
 // Checks size and hash of a file, and the hashes of all tensors in it; of a shard, the header
 // against the manifest, too. Adds a problem for each tensor that is damaged; when the file is
 // missing or its header is damaged, one for the file and one for each module that it holds a part
-// of. Fails only when it cannot be read at all.
+// of. With a sample, of a shard only the parts of its modules are hashed. Fails only when it cannot
+// be read at all.
 Status CheckFile(const PackedFolder& folder, const std::string& name, const FileRecord& record,
-                 const std::vector<OwnedTensor>& tensors, Progress& progress,
-                 std::vector<Problem>& problems);
+                 const std::vector<OwnedTensor>& tensors, const ModuleSample* sample,
+                 Progress& progress, std::vector<Problem>& problems);
+
+// Are the bytes of the tensor hashed with that sample?
+inline bool IsHashed(const OwnedTensor& owned, const ModuleSample* sample) {
+  return sample == nullptr || sample->contains(owned.module);
+}
 
 }  // namespace prepack
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "container/checkpoint.h"
@@ -73,27 +74,73 @@ void CheckModules(const PackedFolder& folder, const std::set<std::string>& unkno
   }
 }
 
+// What is hashed, and what is not.
+struct Coverage {
+  uint64_t hashed_bytes = 0;
+  uint64_t skipped_bytes = 0;
+  uint64_t skipped_tensors = 0;  // that pass through
+  uint64_t shards = 0;
+};
+
+Coverage CoverageOf(const Manifest& manifest, const TensorsByFile& tensors,
+                    const ModuleSample* sample) {
+  Coverage coverage;
+  const auto add = [](uint64_t& sum, uint64_t bytes) {
+    sum = CheckedAdd(sum, bytes).value_or(UINT64_MAX);
+  };
+  for (const auto& [name, record] : manifest.files) {
+    coverage.shards += IsShard(name) ? 1U : 0U;
+    if (sample == nullptr || !IsShard(name)) add(coverage.hashed_bytes, record.bytes);
+  }
+  if (sample == nullptr) return coverage;
+  for (const auto& [file, owned_tensors] : tensors) {
+    for (const OwnedTensor& owned : owned_tensors) {
+      const bool hashed = IsHashed(owned, sample);
+      add(hashed ? coverage.hashed_bytes : coverage.skipped_bytes, owned.tensor->bytes());
+      coverage.skipped_tensors += owned.module.empty() ? 1U : 0U;
+    }
+  }
+  return coverage;
+}
+
+void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSample& sample,
+              LevelResult& result) {
+  const auto skipped = std::ranges::count_if(
+      manifest.modules, [&](const auto& module) { return !sample.contains(module.first); });
+  result.notes.push_back(
+      {"", "sample",
+       fmt::format("the parts of {} of {} modules and {} tensors that pass through, {} bytes in "
+                   "all, were not hashed",
+                   skipped, manifest.modules.size(), coverage.skipped_tensors,
+                   coverage.skipped_bytes)});
+  result.notes.push_back(
+      {"", "sample",
+       fmt::format("of {} shards the size and what the header says were compared, but no hash of "
+                   "the whole file",
+                   coverage.shards)});
+}
+
 }  // namespace
 
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned threads,
-                                   Progress& progress, ModuleFigures& figures) {
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample, Isa isa,
+                                   unsigned threads, Progress& progress, ModuleFigures& figures) {
   const Manifest& manifest = folder.manifest();
+  TensorsByFile tensors = GroupByFile(manifest);
   std::vector<std::string> names;
-  uint64_t total = 0;
   for (const auto& [name, record] : manifest.files) {
     names.push_back(name);
-    total = CheckedAdd(total, record.bytes).value_or(UINT64_MAX);
+    tensors[name];  // of files that hold none, too
   }
-  progress.Begin("integrity", total);
-  TensorsByFile tensors = GroupByFile(manifest);
-  for (const std::string& name : names) tensors[name];  // of files that hold none, too
+  const Coverage coverage = CoverageOf(manifest, tensors, sample);
+  progress.Begin("integrity", coverage.hashed_bytes);
   std::vector<std::vector<Problem>> problems(names.size());
   Status status = ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
     const std::string& name = names[index];
-    return CheckFile(folder, name, manifest.files.at(name), tensors.at(name), progress,
+    return CheckFile(folder, name, manifest.files.at(name), tensors.at(name), sample, progress,
                      problems[index]);
   });
   if (!status.ok()) return status;
+  if (CancellationRequested()) return Interrupted(folder.path().string());
 
   LevelResult result{.state = LevelState::kPassed};
   for (std::vector<Problem>& of_file : problems) {
@@ -102,7 +149,8 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, Isa isa, unsigned
   }
   CheckStrayShards(folder, result);
   CheckModules(folder, CheckFingerprints(manifest, isa, result), isa, result);
-  SetModuleStates(Level::kIntegrity, result, nullptr, figures);
+  if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
+  SetModuleStates(Level::kIntegrity, result, sample, figures);
   return result;
 }
 

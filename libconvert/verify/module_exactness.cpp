@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/bytes.h"
 #include "base/cancellation.h"
 #include "base/checked.h"
 #include "base/float_convert.h"
@@ -34,7 +35,7 @@ struct Buffers {
 // Counts what differs in a panel.
 void ComparePanel(CodeType code, const PanelRange& range, const Buffers& buffers,
                   ModuleDifferences& differences) {
-  if (buffers.found_codes == buffers.expected_codes) return;
+  if (SameBytes(buffers.found_codes, buffers.expected_codes)) return;
   for (uint64_t row = 0; row < range.rows; ++row) {
     for (uint64_t k = 0; k < range.cols; ++k) {
       const unsigned found = PanelBits(code, buffers.found_codes, range.cols, row, k);
@@ -114,7 +115,7 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
     return {};
   });
   if (layout_.weight_has_extras && differences.codes == codes_before &&
-      buffers.repacked != buffers.packed) {
+      !SameBytes(buffers.repacked, buffers.packed)) {
     ++differences.extra_tiles;
   }
   return status;
@@ -186,7 +187,7 @@ Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const Quant
     Status status = SmallPartBytes(source, linear, part, buffers.repacked);
     if (status.ok()) status = packed_.ReadWholePart(part.role, buffers.packed);
     if (!status.ok()) return status;
-    if (buffers.packed != buffers.repacked) differences.parts.emplace_back(part.name);
+    if (!SameBytes(buffers.packed, buffers.repacked)) differences.parts.emplace_back(part.name);
   }
   return {};
 }

@@ -6,7 +6,7 @@ void SetModuleStates(Level level, const LevelResult& result, const ModuleSample*
                      ModuleFigures& figures) {
   for (auto& [name, figure] : figures) {
     figure.looked_at = InSample(sample, name);
-    if (figure.looked_at) figure.state(level) = LevelState::kPassed;
+    figure.state(level) = figure.looked_at ? LevelState::kPassed : LevelState::kNotRun;
   }
   for (const Problem& problem : result.problems) {
     const auto figure = figures.find(problem.module);

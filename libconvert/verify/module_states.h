@@ -19,7 +19,8 @@ inline bool InSample(const ModuleSample* sample, const std::string& module) {
 }
 
 // What a level that ran says of each module: failed where a problem names it, else passed, if it is
-// in the sample. A problem that is of no module is the level's alone.
+// in the sample; what is not, is not looked at. A problem that is of no module is the level's
+// alone.
 void SetModuleStates(Level level, const LevelResult& result, const ModuleSample* sample,
                      ModuleFigures& figures);
 

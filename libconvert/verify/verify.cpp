@@ -102,7 +102,8 @@ void Verification::Begin() {
 }
 
 Status Verification::RunIntegrity() {
-  Result<LevelResult> integrity = CheckIntegrity(folder_, isa_, threads(), progress_, figures_);
+  Result<LevelResult> integrity =
+      CheckIntegrity(folder_, sample(), isa_, threads(), progress_, figures_);
   if (!integrity.ok()) return integrity.status();
   level(Level::kIntegrity) = *std::move(integrity);
   return {};
@@ -140,7 +141,7 @@ Status Verification::RunExactness(const Checkpoint& source) {
   const Result<QuantizedModel> model = ReadQuantizedModel(source);
   if (!model.ok()) return model.status();
   Result<LevelResult> exactness =
-      CheckExactness(folder_, source, *model, isa_, threads(), progress_, figures_);
+      CheckExactness(folder_, source, *model, sample(), isa_, threads(), progress_, figures_);
   if (!exactness.ok()) return exactness.status();
   level(Level::kExactness) = *std::move(exactness);
   return {};

@@ -2,6 +2,8 @@
 
 #include "verify/integrity.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <string>
@@ -39,19 +41,18 @@ struct Checked {
   std::set<std::string> failed() const {
     std::set<std::string> names;
     for (const auto& [name, figure] : figures) {
-      CHECK(figure.looked_at);
       if (figure.state(Level::kIntegrity) == LevelState::kFailed) names.insert(name);
     }
     return names;
   }
 };
 
-Checked Check(const std::filesystem::path& path) {
+Checked Check(const std::filesystem::path& path, const ModuleSample* sample = nullptr) {
   const PackedFolder folder = Value(PackedFolder::Open(path));
   Checked checked;
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
-  checked.level = Value(CheckIntegrity(folder, Isa::kScalar, 2, progress, checked.figures));
+  checked.level = Value(CheckIntegrity(folder, sample, Isa::kScalar, 2, progress, checked.figures));
   return checked;
 }
 
@@ -78,7 +79,7 @@ void CheckWholeFile(const Checked& checked, const std::string& file,
   for (size_t i = 1; i < checked.level.problems.size(); ++i) {
     const Problem& problem = checked.level.problems[i];
     CHECK(problem.where == "module " + problem.module);
-    CHECK(problem.message == "parts of it are in " + file + ": " + text);
+    CHECK(problem.message == fmt::format("parts of it are in {}: {}", file, text));
     named.insert(problem.module);
   }
   CHECK(named == modules);
@@ -92,6 +93,7 @@ TEST_CASE("a sound folder passes in all of its modules") {
   CHECK(checked.level.problems.empty());
   CHECK(checked.figures.size() == 7);
   for (const auto& [name, figure] : checked.figures) {
+    CHECK(figure.looked_at);
     CHECK(figure.state(Level::kIntegrity) == LevelState::kPassed);
   }
 }
@@ -196,7 +198,7 @@ TEST_CASE("a header that the manifest contradicts is told of the part") {
   const auto problems = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
     testing::EditManifest(temp / "out", edit);
-    const std::vector<Problem> found = Check(temp / "out").level.problems;
+    std::vector<Problem> found = Check(temp / "out").level.problems;
     testing::WriteManifest(temp / "out", good);
     return found;
   };
@@ -229,6 +231,79 @@ TEST_CASE("a part that lies in no shard fails, as no loader would find it") {
   const auto problem = std::ranges::find(checked.level.problems, "weights.bin", &Problem::where);
   REQUIRE(problem != checked.level.problems.end());
   CHECK(problem->message == "it is no shard of weights");
+}
+
+TEST_CASE("with a sample only the parts of its modules are hashed") {
+  const ModuleSample sample = {kModule};
+  const std::string other = "model.layers.0.self_attn.k_proj";
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const Manifest manifest = Value(ReadManifest(temp / "out"));
+  const TensorRecord& of_other = manifest.modules.at(other).parts.at("weight");
+  const TensorRecord& passed_through = manifest.tensors.front();
+  testing::FlipBits(temp / "out", of_other, 0, 1);
+  testing::FlipBits(temp / "out", passed_through, 0, 1);
+  const Checked checked = Check(temp / "out", &sample);
+  CHECK(checked.level.state == LevelState::kPassed);
+  for (const auto& [name, figure] : checked.figures) {
+    CHECK(figure.looked_at == (name == kModule));
+    CHECK(figure.state(Level::kIntegrity) ==
+          (name == kModule ? LevelState::kPassed : LevelState::kNotRun));
+  }
+  uint64_t skipped = 0;
+  for (const auto& [name, record] : manifest.modules) {
+    if (name == kModule) continue;
+    for (const auto& [part, tensor] : record.parts) skipped += tensor.bytes();
+  }
+  for (const TensorRecord& tensor : manifest.tensors) skipped += tensor.bytes();
+  REQUIRE(checked.level.notes.size() == 2);
+  CHECK(checked.level.notes[0].message ==
+        "the parts of 6 of 7 modules and " + std::to_string(manifest.tensors.size()) +
+            " tensors that pass through, " + std::to_string(skipped) +
+            " bytes in all, were not hashed");
+  CHECK(checked.level.notes[1].message.starts_with("of 3 shards the size and what the header"));
+
+  testing::FlipBits(temp / "out", manifest.modules.at(kModule).parts.at("weight"), 0, 1);
+  CHECK(Check(temp / "out", &sample).failed() == std::set{kModule});
+}
+
+TEST_CASE("with a sample sizes, headers, side files and fingerprints are all checked still") {
+  const ModuleSample sample = {kModule};
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  const std::string shard = PartOf(temp / "out", "model.layers.0.self_attn.k_proj", "weight").file;
+  REQUIRE(shard != PartOf(temp / "out", kModule, "weight").file);
+  const auto state = [&](const std::function<void(const std::filesystem::path& folder)>& damage) {
+    const std::filesystem::path copy = temp / "copy";
+    std::filesystem::copy(temp / "out", copy);
+    damage(copy);
+    Checked checked = Check(copy, &sample);
+    std::filesystem::remove_all(copy);
+    return checked;
+  };
+  CHECK(state([](const auto&) {}).level.state == LevelState::kPassed);
+  const Checked grown = state([&](const auto& copy) {
+    std::filesystem::resize_file(copy / shard, std::filesystem::file_size(copy / shard) + 1);
+  });
+  CHECK(grown.failed() == ModulesOf(temp / "out", shard));
+  const Checked missing = state([&](const auto& copy) { std::filesystem::remove(copy / shard); });
+  CHECK(missing.failed() == ModulesOf(temp / "out", shard));
+  const Checked header = state([&](const auto& copy) {
+    TensorRecord begin = PartOf(copy, kModule, "weight");
+    begin.file = shard;
+    begin.offset = 0;
+    testing::FlipBits(copy, begin, 0, 1);  // its length
+  });
+  CHECK(header.failed() == ModulesOf(temp / "out", shard));
+  const Checked side =
+      state([](const auto& copy) { std::ofstream(copy / "config.json", std::ios::app) << ' '; });
+  CHECK(side.level.state == LevelState::kFailed);
+  const Checked layout = state([](const auto& copy) {
+    testing::EditManifest(copy, [](Manifest& manifest) {
+      manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
+    });
+  });
+  CHECK(layout.failed().size() == 7);
 }
 
 }  // namespace

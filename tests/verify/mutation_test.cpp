@@ -204,7 +204,7 @@ bool PassesIntegrity(const fs::path& path) {
   if (!folder.ok()) return false;  // the manifest is not what was written
   ModuleFigures figures;
   Progress progress;
-  return Value(CheckIntegrity(*folder, Isa::kScalar, 1, progress, figures)).state ==
+  return Value(CheckIntegrity(*folder, nullptr, Isa::kScalar, 1, progress, figures)).state ==
          LevelState::kPassed;
 }
 
@@ -257,7 +257,7 @@ TEST_CASE("every mistake in packing is caught, by the levels that the table says
 
 // The columns of docs/verify.md.
 std::string DocsRow(const Expected& expected) {
-  const std::string name = std::string("| ") + expected.mutation + " | ";
+  std::string name = std::string("| ") + expected.mutation + " | ";
   switch (expected.caught) {
     case Caught::kExactness:
       return name + (expected.otherwise.empty() ? "no | yes | no |"

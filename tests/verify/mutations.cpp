@@ -308,7 +308,7 @@ bool ShiftScalesByOneChannel(Mutant& mutant) {
   if (!mutant.Has(PartRole::kScale)) return false;
   std::vector<float> scales = mutant.Scales();
   const auto row = static_cast<std::ptrdiff_t>(mutant.request().groups());
-  std::ranges::rotate(scales, scales.end() - row);
+  std::rotate(scales.begin(), scales.end() - row, scales.end());
   return mutant.SetScales(scales);
 }
 
@@ -414,7 +414,7 @@ bool DropOrder(Mutant& mutant) {
 bool ShiftBias(Mutant& mutant) {
   Bytes bias = mutant.Part(PartRole::kBias);
   const auto channel = static_cast<std::ptrdiff_t>(bias.size() / mutant.request().n);
-  std::ranges::rotate(bias, bias.end() - channel);
+  std::rotate(bias.begin(), bias.end() - channel, bias.end());
   return mutant.SetPart(PartRole::kBias, bias);
 }
 

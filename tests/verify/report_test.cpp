@@ -33,5 +33,9 @@ TEST_CASE("a problem fails its level") {
   CHECK(LevelStateName(LevelState::kNotRun) == "not run");
 }
 
+TEST_CASE("a module has passed no level before it was looked at") {
+  for (const Level level : kLevels) CHECK(ModuleVerification().state(level) == LevelState::kNotRun);
+}
+
 }  // namespace
 }  // namespace prepack

@@ -1,4 +1,5 @@
 prepack_add_tests(verify
+  exactness_test.cpp
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
   integrity_test.cpp

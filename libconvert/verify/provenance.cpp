@@ -1,0 +1,135 @@
+#include "verify/provenance.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/hash.h"
+#include "convert/output_config.h"
+#include "convert/output_hash.h"
+#include "convert/small_parts.h"
+#include "layouts/table.h"
+
+namespace prepack {
+namespace {
+
+// The source tensors that a packed module stands for.
+std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRecord& record) {
+  return ReplacedTensors(linear, record.parts.contains("bias"));
+}
+
+void CheckFingerprint(const Manifest& manifest, const Checkpoint& source,
+                      const TensorHashes& hashes, LevelResult& result) {
+  const std::string found = SourceFingerprint(source, hashes);
+  if (found == manifest.source_fingerprint) return;
+  result.Fail("source", fmt::format("it is not the one that the folder was made from (fingerprint "
+                                    "found {}, expected {})",
+                                    found, manifest.source_fingerprint));
+}
+
+// Fingerprint of the whole source, or hashes of the source tensors of the sample.
+Status HashSource(const Manifest& manifest, const Checkpoint& source, const QuantizedModel& model,
+                  const ModuleSample* sample, unsigned threads, Progress& progress,
+                  TensorHashes& hashes, LevelResult& result) {
+  if (sample == nullptr) {
+    Status status = HashTensors(source, threads, progress, hashes);
+    if (status.ok()) CheckFingerprint(manifest, source, hashes, result);
+    return status;
+  }
+  std::set<std::string> names;
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end() || !sample->contains(record->first)) continue;
+    for (std::string& name : TensorsOf(*linear, record->second)) names.insert(std::move(name));
+  }
+  result.notes.push_back(
+      {"", "sample",
+       fmt::format("the fingerprint of the source was not computed: of its {} tensors only the {} "
+                   "of the sample were hashed",
+                   source.tensors().size(), names.size())});
+  return HashTensors(source, names, threads, progress, hashes);
+}
+
+void CheckModules(const Manifest& manifest, const Checkpoint& source, const QuantizedModel& model,
+                  const ModuleSample* sample, const TensorHashes& hashes, LevelResult& result) {
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end()) continue;
+    const ModuleRecord& module = record->second;
+    if (InSample(sample, record->first) &&
+        SourceHash(source, hashes, TensorsOf(*linear, module)) != module.source_xxh3_128) {
+      result.FailModule(record->first, "the manifest has another hash of its source tensors");
+    }
+    const Layout* layout = FindLayout(module.layout);
+    if (module.stored_scale_dtype != linear->stored_scale_dtype() || layout == nullptr ||
+        module.scale_rounding != ScaleRounding(*layout, RequestOf(manifest, module))) {
+      result.FailModule(record->first, "the manifest names another rounding of its scales");
+    }
+  }
+}
+
+// config.json must be what convert makes of the source's, and side files must be the source's.
+Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
+                      LevelResult& result) {
+  const std::string expected = OutputConfig(source.config(), folder.manifest()).dump(2) + "\n";
+  const auto config = folder.manifest().files.find("config.json");
+  if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
+    result.Fail("config.json",
+                "it is not the source's with the quantization_config of this folder");
+  }
+  for (const std::string& name : source.side_files()) {
+    const Result<File> file = File::OpenForRead(source.path() / name);
+    if (!file.ok()) return file.status();
+    const Result<FileRecord> record = HashFile(*file, progress);
+    if (!record.ok()) return record.status();
+    const auto packed = folder.manifest().files.find(name);
+    if (packed == folder.manifest().files.end() || packed->second.xxh3_128 != record->xxh3_128) {
+      result.Fail(name, "it differs from the file of the source");
+    }
+  }
+  return {};
+}
+
+// Every module and tensor of the source must be somewhere in the output.
+void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
+                           const QuantizedModel& model, LevelResult& result) {
+  std::set<std::string> accounted;
+  std::map<std::string, std::string> modules;  // by the tensors that belong to them
+  for (const TensorRecord& tensor : manifest.tensors) accounted.insert(tensor.tensor);
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end()) continue;
+    for (std::string& name : TensorsOf(*linear, record->second)) {
+      accounted.insert(std::move(name));
+    }
+    for (std::string& name : ReplacedTensors(*linear, true)) {
+      modules.emplace(std::move(name), linear->module());
+    }
+  }
+  for (const auto& [name, tensor] : source.tensors()) {
+    if (accounted.contains(name)) continue;
+    const auto module = modules.find(name);
+    result.state = LevelState::kFailed;
+    result.problems.push_back({module == modules.end() ? "" : module->second,
+                               fmt::format("tensor {}", name),
+                               "the source has it, the packed folder does not"});
+  }
+}
+
+}  // namespace
+
+Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
+                       const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
+                       Progress& progress, TensorHashes& hashes, LevelResult& result) {
+  const Manifest& manifest = folder.manifest();
+  CheckNothingIsMissing(manifest, source, model, result);
+  Status status = HashSource(manifest, source, model, sample, threads, progress, hashes, result);
+  if (!status.ok()) return status;
+  CheckModules(manifest, source, model, sample, hashes, result);
+  return CheckSideFiles(folder, source, progress, result);
+}
+
+}  // namespace prepack

@@ -1,0 +1,187 @@
+// What level 2 says of folders that are not their source any more, and of which modules.
+
+#include "verify/exactness.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+
+#include "status_matchers.h"
+#include "temp_folder.h"
+#include "verify/folder_damage.h"
+#include "verify/packed_example.h"
+
+namespace prepack {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::Fixture;
+using testing::PartOf;
+using testing::TempFolder;
+using testing::Value;
+
+const std::string kModule = "model.layers.0.mlp.down_proj";
+const std::string kOther = "model.layers.0.self_attn.k_proj";
+
+struct Checked {
+  LevelResult level;
+  ModuleFigures figures;
+
+  std::set<std::string> failed() const {
+    std::set<std::string> names;
+    for (const auto& [name, figure] : figures) {
+      if (figure.state(Level::kExactness) == LevelState::kFailed) names.insert(name);
+    }
+    return names;
+  }
+};
+
+Checked Check(const fs::path& path, const fs::path& from, const ModuleSample* sample = nullptr) {
+  const PackedFolder folder = Value(PackedFolder::Open(path));
+  const Checkpoint source = Value(Checkpoint::Open(from));
+  const QuantizedModel model = Value(ReadQuantizedModel(source));
+  Checked checked;
+  for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
+  Progress progress;
+  checked.level = Value(
+      CheckExactness(folder, source, model, sample, Isa::kScalar, 2, progress, checked.figures));
+  return checked;
+}
+
+// A checkpoint of 7 modules in temp / "source", packed in temp / "out".
+void MakeBoth(const TempFolder& temp) {
+  fs::copy(Fixture("checkpoints/ct-w4a16-g32-asym"), temp / "source");
+  testing::Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
+}
+
+// Flips the lowest bit of the first byte of a source tensor.
+void FlipSource(const fs::path& folder, const std::string& name) {
+  const Checkpoint source = Value(Checkpoint::Open(folder));
+  const StoredTensor& tensor = *source.Find(name);
+  TensorRecord record;
+  record.file = source.files()[tensor.file].name;
+  record.offset = tensor.offset;
+  testing::FlipBits(folder, record, 0, 1);
+}
+
+TEST_CASE("a folder that is its source passes in all of its modules") {
+  TempFolder temp;
+  MakeBoth(temp);
+  const Checked checked = Check(temp / "out", temp / "source");
+  CHECK(checked.level.state == LevelState::kPassed);
+  CHECK(checked.level.notes.empty());
+  CHECK(checked.figures.size() == 7);
+  for (const auto& [name, figure] : checked.figures) {
+    CHECK(figure.looked_at);
+    CHECK(figure.exact == true);
+    CHECK(figure.state(Level::kExactness) == LevelState::kPassed);
+  }
+}
+
+TEST_CASE("what differs is told of its module") {
+  TempFolder temp;
+  MakeBoth(temp);
+  testing::FlipBits(temp / "out", PartOf(temp / "out", kModule, "weight_scale"), 0, 1);
+  const Checked checked = Check(temp / "out", temp / "source");
+  CHECK(checked.failed() == std::set{kModule});
+  REQUIRE(checked.level.problems.size() == 1);
+  CHECK(checked.level.problems[0].module == kModule);
+  CHECK(checked.level.problems[0].where == "module " + kModule);
+  CHECK(checked.level.problems[0].message.starts_with("1 scales differ from the source"));
+}
+
+TEST_CASE("a changed source is told of the module that it changes, and as a whole") {
+  TempFolder temp;
+  MakeBoth(temp);
+  FlipSource(temp / "source", kModule + ".weight_packed");
+  const Checked checked = Check(temp / "out", temp / "source");
+  CHECK(checked.failed() == std::set{kModule});
+  REQUIRE(checked.level.problems.size() == 3);
+  CHECK(checked.level.problems[0].message.starts_with("1 codes differ from the source"));
+  CHECK(checked.level.problems[1].module.empty());
+  CHECK(checked.level.problems[1].where == "source");
+  CHECK(checked.level.problems[2].module == kModule);
+  CHECK(checked.level.problems[2].message == "the manifest has another hash of its source tensors");
+}
+
+TEST_CASE("a tensor that passed through is compared to its last byte") {
+  TempFolder temp;
+  MakeBoth(temp);
+  // More than one piece of those that are compared at a time.
+  const std::string name = "model.embed_tokens.weight";
+  const Manifest manifest = Value(ReadManifest(temp / "out"));
+  const auto record = std::ranges::find(manifest.tensors, name, &TensorRecord::tensor);
+  REQUIRE(record != manifest.tensors.end());
+  const uint64_t last = record->bytes() - 1;
+  REQUIRE(last > 1 << 18);
+  testing::FlipBits(temp / "out", *record, last, 0x10);
+  const Checked checked = Check(temp / "out", temp / "source");
+  CHECK(checked.failed().empty());
+  REQUIRE(checked.level.problems.size() == 1);
+  CHECK(checked.level.problems[0].module.empty());
+  CHECK(checked.level.problems[0].where == "tensor " + name);
+  CHECK(checked.level.problems[0].message ==
+        "it differs from the source at byte " + std::to_string(last));
+}
+
+TEST_CASE("with a sample only its modules are compared") {
+  const ModuleSample sample = {kModule};
+  TempFolder temp;
+  MakeBoth(temp);
+  const Manifest manifest = Value(ReadManifest(temp / "out"));
+  testing::FlipBits(temp / "out", PartOf(temp / "out", kOther, "weight"), 0, 1);
+  testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 1);
+  FlipSource(temp / "source", kOther + ".weight_packed");
+  const Checked checked = Check(temp / "out", temp / "source", &sample);
+  CHECK(checked.level.state == LevelState::kPassed);
+  for (const auto& [name, figure] : checked.figures) {
+    CHECK(figure.looked_at == (name == kModule));
+    CHECK(figure.exact.has_value() == (name == kModule));
+    CHECK(figure.state(Level::kExactness) ==
+          (name == kModule ? LevelState::kPassed : LevelState::kNotRun));
+  }
+  REQUIRE(checked.level.notes.size() == 3);
+  CHECK(checked.level.notes[0].message ==
+        "6 of 7 modules were compared by shape, scheme and rounding only");
+  uint64_t bytes = 0;
+  for (const TensorRecord& tensor : manifest.tensors) bytes += tensor.bytes();
+  CHECK(checked.level.notes[1].message ==
+        std::to_string(manifest.tensors.size()) + " tensors that pass through, " +
+            std::to_string(bytes) + " bytes in all, were compared by dtype and shape only");
+  CHECK(checked.level.notes[2].message.starts_with("the fingerprint of the source was not "));
+  CHECK(checked.level.notes[2].message.ends_with("only the 4 of the sample were hashed"));
+
+  FlipSource(temp / "source", kModule + ".weight_scale");
+  const Checked stale = Check(temp / "out", temp / "source", &sample);
+  CHECK(stale.failed() == std::set{kModule});
+  REQUIRE(stale.level.problems.size() == 2);
+  CHECK(stale.level.problems[1].message == "the manifest has another hash of its source tensors");
+}
+
+TEST_CASE("with a sample the manifest must be true of all modules still") {
+  const ModuleSample sample = {kModule};
+  TempFolder temp;
+  MakeBoth(temp);
+  const auto failed = [&](const std::function<void(Manifest&)>& edit) {
+    const Manifest good = Value(ReadManifest(temp / "out"));
+    testing::EditManifest(temp / "out", edit);
+    const Checked checked = Check(temp / "out", temp / "source", &sample);
+    testing::WriteManifest(temp / "out", good);
+    return std::pair(checked.level.state, checked.failed());
+  };
+  using Failed = std::pair<LevelState, std::set<std::string>>;
+  CHECK(failed([](Manifest& m) { m.modules.at(kOther).n = 256; }) ==
+        Failed{LevelState::kFailed, {kOther}});
+  CHECK(failed([](Manifest& m) { m.modules.at(kOther).scale_rounding = "F32 to BF16"; }) ==
+        Failed{LevelState::kFailed, {kOther}});
+  CHECK(failed([](Manifest& m) { m.tensors.front().shape = {1}; }) ==
+        Failed{LevelState::kFailed, {}});
+  CHECK(failed([](Manifest& m) { m.tensors.pop_back(); }) == Failed{LevelState::kFailed, {}});
+  CHECK(failed([](Manifest& m) { m.files.erase("config.json"); }) ==
+        Failed{LevelState::kFailed, {}});
+}
+
+}  // namespace
+}  // namespace prepack

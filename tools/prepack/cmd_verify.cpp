@@ -73,6 +73,7 @@ std::optional<Number> ParseNumber(const std::string& text) {
 // Names of levels, divided by commas.
 Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
   std::vector<std::string> known;
+  known.reserve(kLevels.size());
   for (const Level level : kLevels) known.emplace_back(LevelName(level));
   while (true) {
     const size_t comma = text.find(',');

@@ -94,6 +94,10 @@ void ModuleComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
                      then.activations, now.activations));
     return;
   }
+  if (then.implementation != now.implementation) {
+    Note(
+        fmt::format("it was multiplied by {}, now by {}", then.implementation, now.implementation));
+  }
   for (const InputFigures& input : then.inputs) {
     const auto same = std::ranges::find(now.inputs, input.input, &InputFigures::input);
     if (same == now.inputs.end()) {

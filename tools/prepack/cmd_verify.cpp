@@ -91,6 +91,14 @@ Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
   }
 }
 
+// Is a level asked for that is not skipped?
+bool AnythingLeft(const VerifyOptions& options) {
+  return std::ranges::any_of(kLevels, [&](Level level) {
+    const bool asked = level != Level::kQuality || options.baseline.has_value();
+    return asked && std::ranges::find(options.skip, level) == options.skip.end();
+  });
+}
+
 Result<SampleChoice> ParseSample(const VerifyCommand& command) {
   const std::optional<double> fraction = ParseNumber<double>(command.sample);
   if (!fraction || !(*fraction > 0 && *fraction <= 1)) {
@@ -119,9 +127,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   for (const std::string& text : command.skip) {
     if (Status status = ParseLevels(text, options.skip); !status.ok()) return status;
   }
-  if (options.skip.size() == kLevels.size()) {
-    return Usage("--skip", "nothing is left to verify");
-  }
+  if (!AnythingLeft(options)) return Usage("--skip", "nothing is left to verify");
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
   options.repack = command.repack;
   for (const std::string& text : command.min_sqnr) {

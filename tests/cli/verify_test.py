@@ -69,11 +69,12 @@ class Verify(harness.ToolTest):
         ]
         for name, target, layout, bar in cases:
             with self.subTest(checkpoint=name, target=target):
-                report = self.report(name, self.pack(name, target))
+                report = self.report(name, self.pack(name, target), "--engine", "reference")
                 self.assertEqual(report["verdict"], "passed")
                 self.assertEqual(report["engine"], "reference")
                 for module in report["modules"]:
                     self.assertEqual(module["layout"], layout)
+                    self.assertEqual(module["gemm"]["implementation"], f"model of {layout}")
                     self.assertEqual(harness.gaussian(module)["end_to_end_bar_db"], bar)
                     self.assertGreaterEqual(harness.sqnr_db(module, "kernel"), 52)
 
@@ -323,7 +324,7 @@ class Against(PackedTest):
         self.save()
         regression = self.compare(1)
         self.assertEqual([p["module"] for p in regression["problems"]], [self.document["modules"][0]["module"]])
-        self.assertIn("the kernel SQNR with gaussian x fell from", regression["problems"][0]["message"])
+        self.assertIn("the kernel SQNR on gaussian activations fell from", regression["problems"][0]["message"])
         self.compare(0, "--tolerance", "3.1")
         junit = self.scratch / "v.xml"
         self.compare(1, "--junit", junit)

@@ -78,7 +78,7 @@ void ModuleComparison::One(std::string_view what, double then, double now) {
 
 void ModuleComparison::Inputs(const InputFigures& then, const InputFigures& now) {
   const auto name = [&then](std::string_view what) {
-    return fmt::format("{} SQNR with {} x", what, then.input);
+    return fmt::format("{} SQNR on {} activations", what, then.input);
   };
   One(name("kernel"), then.kernel.sqnr_db, now.kernel.sqnr_db);
   One(name("worst-channel kernel"), then.kernel.worst_channel_sqnr_db,
@@ -94,12 +94,16 @@ void ModuleComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
                      then.activations, now.activations));
     return;
   }
+  if (then.implementation != now.implementation) {
+    Note(
+        fmt::format("it was multiplied by {}, now by {}", then.implementation, now.implementation));
+  }
   for (const InputFigures& input : then.inputs) {
     const auto same = std::ranges::find(now.inputs, input.input, &InputFigures::input);
     if (same == now.inputs.end()) {
-      Fail(fmt::format("it was multiplied with {} x then and is not now", input.input));
+      Fail(fmt::format("it was multiplied with {} activations then and is not now", input.input));
     } else if (same->rows != input.rows) {
-      Note(fmt::format("the products with {} x are not comparable: {} rows then, {} now",
+      Note(fmt::format("the products with {} activations are not comparable: {} rows then, {} now",
                        input.input, input.rows, same->rows));
     } else {
       Inputs(input, *same);

@@ -12,9 +12,10 @@
 //   - a figure, a level or a module that was there and is not now, unless the module is not in the
 //     sample,
 //   - a level that passed, of the folder or of a module, and does not now.
-// Modules that are new, or now have another layout, shape or target, are noted. Figures for other
-// activations (bf16 then, int8 now) say nothing about each other: that is noted, too. Activations
-// that the machine only multiplied in f32, "f32 (bf16 values)", are the same as bf16.
+// Modules that are new, or now have another layout, shape, target or implementation of the product,
+// are noted. Figures for other activations (bf16 then, int8 now) say nothing about each other: that
+// is noted, too. Activations that the machine only multiplied in f32, "f32 (bf16 values)", are the
+// same as bf16.
 //
 // When no figure was compared and nothing failed, the comparison did not run.
 

@@ -41,18 +41,18 @@ void LevelResult::FailModule(const std::string& module, std::string message) {
 }
 
 LevelState VerifyReport::Verdict() const {
-  LevelState verdict = LevelState::kPassed;
-  const auto judge = [&verdict](const LevelResult& level) {
-    if (level.state == LevelState::kFailed) {
-      verdict = LevelState::kFailed;
-    } else if (level.state == LevelState::kNotRun && level.asked &&
-               verdict != LevelState::kFailed) {
-      verdict = LevelState::kNotRun;
-    }
+  bool any_failed = false;
+  bool any_passed = false;
+  bool any_missing = false;
+  const auto judge = [&](const LevelResult& level) {
+    any_failed = any_failed || level.state == LevelState::kFailed;
+    any_passed = any_passed || level.state == LevelState::kPassed;
+    any_missing = any_missing || (level.state == LevelState::kNotRun && level.asked);
   };
   for (const LevelResult& level : levels) judge(level);
   judge(regression);
-  return verdict;
+  if (any_failed) return LevelState::kFailed;
+  return any_passed && !any_missing ? LevelState::kPassed : LevelState::kNotRun;
 }
 
 }  // namespace prepack

@@ -124,8 +124,8 @@ struct VerifyReport {
 
   LevelResult& level(Level level) { return levels[static_cast<size_t>(level)]; }
   const LevelResult& level(Level level) const { return levels[static_cast<size_t>(level)]; }
-  // kFailed when a level failed, else kNotRun when one that was asked for did not run, else
-  // kPassed.
+  // kFailed when a level failed, else kNotRun when one that was asked for did not run, or none
+  // did, else kPassed.
   LevelState Verdict() const;
 };
 

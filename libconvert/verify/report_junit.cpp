@@ -26,6 +26,7 @@ ProblemsByModule ByModule(const std::vector<Problem>& problems) {
 
 std::vector<const Problem*> Pointers(const std::vector<Problem>& problems) {
   std::vector<const Problem*> pointers;
+  pointers.reserve(problems.size());
   for (const Problem& problem : problems) pointers.push_back(&problem);
   return pointers;
 }

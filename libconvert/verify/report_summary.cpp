@@ -67,10 +67,11 @@ std::vector<std::string> GemmLines(const GemmFigures& gemm) {
   std::vector<std::string> lines = {
       fmt::format("GEMM: {}, x {}", gemm.implementation, gemm.activations)};
   for (const InputFigures& input : gemm.inputs) {
-    lines.push_back(fmt::format("{} x, {} rows: kernel{}: {}", input.input, input.rows,
+    lines.push_back(fmt::format("{} activations, {} rows: kernel{}: {}", input.input, input.rows,
                                 BarText(input.kernel_bar_db), FigureText(input.kernel)));
-    lines.push_back(fmt::format("{} x, {} rows: end to end{}: {}", input.input, input.rows,
-                                BarText(input.end_to_end_bar_db), FigureText(input.end_to_end)));
+    lines.push_back(fmt::format("{} activations, {} rows: end to end{}: {}", input.input,
+                                input.rows, BarText(input.end_to_end_bar_db),
+                                FigureText(input.end_to_end)));
   }
   if (!gemm.second_implementation.empty()) {
     lines.push_back(fmt::format("agreement with {}: {} dB", gemm.second_implementation,
@@ -121,7 +122,7 @@ std::string GemmSentence(const VerifyReport& report) {
   }
   std::string text =
       fmt::format("{}: {} module{}", report.engine, multiplied, multiplied == 1 ? "" : "s");
-  if (!inputs.empty()) text += fmt::format(", {} x", fmt::join(inputs, ", "));
+  if (!inputs.empty()) text += fmt::format(", {} activations", fmt::join(inputs, ", "));
   if (kernel.any) text += "; closest to the bar: " + kernel.Text("kernel");
   if (end_to_end.any) text += ", " + end_to_end.Text("end to end");
   return text;

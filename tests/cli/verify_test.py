@@ -1,6 +1,7 @@
 """prepack verify on packed folders of every kind of kernel, as a user calls it."""
 
 import json
+import shutil
 import unittest
 import xml.etree.ElementTree
 
@@ -68,11 +69,12 @@ class Verify(harness.ToolTest):
         ]
         for name, target, layout, bar in cases:
             with self.subTest(checkpoint=name, target=target):
-                report = self.report(name, self.pack(name, target))
+                report = self.report(name, self.pack(name, target), "--engine", "reference")
                 self.assertEqual(report["verdict"], "passed")
                 self.assertEqual(report["engine"], "reference")
                 for module in report["modules"]:
                     self.assertEqual(module["layout"], layout)
+                    self.assertEqual(module["gemm"]["implementation"], f"model of {layout}")
                     self.assertEqual(harness.gaussian(module)["end_to_end_bar_db"], bar)
                     self.assertGreaterEqual(harness.sqnr_db(module, "kernel"), 52)
 
@@ -167,12 +169,14 @@ class Reports(PackedTest):
         self.assertTrue(markdown.read_text().startswith("## ❌ failed prepack verify "))
         self.assertEqual(list(self.scratch.glob(".*")), [])
 
-    def test_not_run_is_skipped(self):
+    def lose_source(self):
+        """A packed folder whose source is no longer there."""
         source = self.copy_checkpoint()
         self.out = self.convert(source, "vllm-cpu", name="orphan")
-        for path in source.iterdir():
-            path.unlink()
-        source.rmdir()
+        shutil.rmtree(source)
+
+    def test_not_run_is_skipped(self):
+        self.lose_source()
         (junit, _, markdown), options = self.files()
         result = self.run_tool("verify", self.out, *options)
         self.assertEqual(result.returncode, 6, result.stderr)
@@ -186,6 +190,38 @@ class Reports(PackedTest):
         self.assertIn(
             "not all of the verification could run", self.run_tool("verify", self.out, "-q").stderr
         )
+
+    def test_levels_that_are_skipped_are_not_asked_for(self):
+        self.lose_source()
+        result = self.run_ok("verify", self.out, "--skip", "exactness,gemm", "--json")
+        report = self.checked_json(result.stdout, "verify")
+        self.assertEqual(report["verdict"], "passed")
+        for level in ("exactness", "gemm"):
+            self.assertEqual(report["levels"][level]["state"], "not run")
+            self.assertIs(report["levels"][level]["asked"], False)
+        result = self.run_ok("verify", self.out, "--skip", "exactness", "--skip", "gemm")
+        self.assertIn("gemm        not run  skipped on request (--skip gemm)\n", result.stdout)
+        self.assertTrue(result.stdout.endswith("\npassed\n"))
+
+    def test_a_sample_says_so_everywhere(self):
+        (junit, html, markdown), options = self.files()
+        sample = ["--sample", "0.3", "--seed", "5"]
+        report = self.checked_json(self.verify(0, "--json", *sample, *options).stdout, "verify")
+        looked_at = [m["module"] for m in report["modules"] if m["looked_at"]]
+        self.assertEqual(report["sample"], {"fraction": 0.3, "seed": 5, "modules": len(looked_at)})
+        self.assertTrue(0 < len(looked_at) < 7)
+        sentence = f"looked at {len(looked_at)} of 7 modules (--sample 0.3, seed 5)"
+        text = self.verify(0, *sample).stdout
+        self.assertIn(sentence + "\n", text)
+        self.assertEqual(text.count("vllm-cpu/wna16"), len(looked_at))
+        for page in (html, markdown):
+            self.assertIn(sentence, page.read_text())
+        skipped = {
+            case.get("name") for case in read_junit(junit).iter("testcase")
+            if case.find("skipped") is not None
+            and case.find("skipped").get("message") == "not in the sample"
+        }
+        self.assertEqual(skipped, {m["module"] for m in report["modules"]} - set(looked_at))
 
     def test_nothing_is_written_when_verify_itself_fails(self):
         paths, options = self.files()
@@ -230,6 +266,7 @@ class Reports(PackedTest):
             (["--skip", "gem"], ["--skip", "unknown level", "Did you mean gemm?"]),
             (["--skip", "gemm,"], ["--skip", "unknown level"]),
             (["--skip", "integrity,exactness", "--skip", "gemm,quality"], ["nothing is left"]),
+            (["--skip", "integrity,exactness,gemm"], ["nothing is left"]),
             (["--sample", "0"], ["--sample", "above 0"]),
             (["--sample", "1.5"], ["--sample", "found 1.5"]),
             (["--sample", "nan"], ["--sample"]),
@@ -287,7 +324,7 @@ class Against(PackedTest):
         self.save()
         regression = self.compare(1)
         self.assertEqual([p["module"] for p in regression["problems"]], [self.document["modules"][0]["module"]])
-        self.assertIn("the kernel SQNR with gaussian x fell from", regression["problems"][0]["message"])
+        self.assertIn("the kernel SQNR on gaussian activations fell from", regression["problems"][0]["message"])
         self.compare(0, "--tolerance", "3.1")
         junit = self.scratch / "v.xml"
         self.compare(1, "--junit", junit)

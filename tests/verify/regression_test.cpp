@@ -45,7 +45,7 @@ TEST_CASE("a figure may fall by the tolerance and no more") {
   CHECK(Compare(earlier, now).state == LevelState::kPassed);
   now.modules[0].gemm->inputs[0].kernel.sqnr_db = 54.9;
   CHECK(OnlyProblem(Compare(earlier, now)) ==
-        "the kernel SQNR with gaussian x fell from 55.5 dB to 54.9 dB (tolerance 0.5 dB)");
+        "the kernel SQNR on gaussian activations fell from 55.5 dB to 54.9 dB (tolerance 0.5 dB)");
   CHECK(now.regression.problems[0].module == "a");
   CHECK(now.regression.problems[0].where == "module a");
   CHECK(Compare(earlier, now, 0.7).state == LevelState::kPassed);
@@ -58,16 +58,17 @@ TEST_CASE("every kind of figure is compared") {
   CHECK(OnlyProblem(AfterChange([](ModuleVerification& module) {
           module.gemm->inputs[0].kernel.worst_channel_sqnr_db = 50;
         })) ==
-        "the worst-channel kernel SQNR with gaussian x fell from 51.5 dB to 50.0 dB (tolerance "
+        "the worst-channel kernel SQNR on gaussian activations fell from 51.5 dB to 50.0 dB "
+        "(tolerance "
         "0.5 dB)");
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs[1].end_to_end.sqnr_db = 50;
                  })),
-                 "the end-to-end SQNR with one-hot x fell from 60.0 dB to 50.0 dB"));
+                 "the end-to-end SQNR on one-hot activations fell from 60.0 dB to 50.0 dB"));
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs[1].end_to_end.worst_channel_sqnr_db = 50;
                  })),
-                 "the worst-channel end-to-end SQNR with one-hot x"));
+                 "the worst-channel end-to-end SQNR on one-hot activations"));
   CHECK(Contains(
       OnlyProblem(AfterChange([](ModuleVerification& module) { module.gemm->agreement_db = 90; })),
       "the agreement with model of vllm-cpu/wna16 fell from inf dB to 90.0 dB"));
@@ -80,10 +81,10 @@ TEST_CASE("no error at all is above every number, and what proves nothing is bel
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs[1].kernel.sqnr_db = 200;
                  })),
-                 "the kernel SQNR with one-hot x fell from inf dB to 200.0 dB"));
+                 "the kernel SQNR on one-hot activations fell from inf dB to 200.0 dB"));
   CHECK(OnlyProblem(AfterChange([](ModuleVerification& module) {
           module.gemm->inputs[0].kernel.sqnr_db = kNan;
-        })) == "the kernel SQNR with gaussian x was 55.5 dB and proves nothing now");
+        })) == "the kernel SQNR on gaussian activations was 55.5 dB and proves nothing now");
   // What proved nothing then may be anything now.
   CHECK(AfterChange([](ModuleVerification& module) {
           module.gemm->inputs[2].kernel.sqnr_db = -kInfinity;
@@ -94,7 +95,7 @@ TEST_CASE("what was measured then and is not now is a regression") {
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs.erase(module.gemm->inputs.begin());
                  })),
-                 "it was multiplied with gaussian x then and is not now"));
+                 "it was multiplied with gaussian activations then and is not now"));
   CHECK(Contains(OnlyProblem(AfterChange(
                      [](ModuleVerification& module) { module.quality->weight_sqnr_db.reset(); })),
                  "the weight SQNR was measured then and is not now"));
@@ -132,14 +133,17 @@ TEST_CASE("what is new or different is noted") {
   now.target = "zentorch";
   now.modules[0].layout = "zentorch/woq";
   now.modules[0].n = 64;
+  now.modules[0].gemm->implementation = "model of zentorch/woq";
   const LevelResult& result = Compare(earlier, now);
   CHECK(result.state == LevelState::kPassed);
-  REQUIRE(result.notes.size() == 4);
+  REQUIRE(result.notes.size() == 5);
   CHECK(result.notes[0].message == "it was vllm-cpu, now zentorch");
   CHECK(result.notes[1].message == "its layout was vllm-cpu/wna16, now zentorch/woq");
   CHECK(result.notes[2].message == "its shape was [128, 384], now [64, 384]");
-  CHECK(result.notes[3].message == "it is new: nothing to compare it with");
-  CHECK(result.notes[3].module == "b");
+  CHECK(result.notes[3].message ==
+        "it was multiplied by brg_matmul:avx2, now by model of zentorch/woq");
+  CHECK(result.notes[4].message == "it is new: nothing to compare it with");
+  CHECK(result.notes[4].module == "b");
 }
 
 TEST_CASE("figures of other activations or rows are not compared") {
@@ -162,7 +166,7 @@ TEST_CASE("figures of other activations or rows are not compared") {
   now.modules[0].gemm->inputs[0].rows = 8;
   CHECK(Compare(earlier, now).state == LevelState::kNotRun);
   CHECK(now.regression.notes[0].message ==
-        "the products with gaussian x are not comparable: 16 rows then, 8 now");
+        "the products with gaussian activations are not comparable: 16 rows then, 8 now");
 }
 
 TEST_CASE("an agreement of other implementations is not compared") {

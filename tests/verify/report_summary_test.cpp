@@ -59,7 +59,8 @@ TEST_CASE("levels are shown when somebody asked for them, with what was looked a
   REQUIRE(shown.size() == 3);
   CHECK(shown[2].name == "gemm");
   CHECK(shown[2].sentence ==
-        "onednn 3.13.2: 2 modules, gaussian x; closest to the bar: kernel 55.5 dB (at least 48.0), "
+        "onednn 3.13.2: 2 modules, gaussian activations; closest to the bar: kernel 55.5 dB (at "
+        "least 48.0), "
         "end to end 52.2 dB (at least 40.0)");
   const VerifyReport full = FullReport();
   shown = ShownLevels(full);

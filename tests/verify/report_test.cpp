@@ -24,6 +24,18 @@ TEST_CASE("a verdict is passed only when every level ran and passed") {
   CHECK(VerifyReport{}.Verdict() == kNotRun);  // nothing was looked at
 }
 
+TEST_CASE("levels that nobody asked for do not decide, but something must have passed") {
+  using enum LevelState;
+  VerifyReport report = ReportOf(kPassed, kNotRun, kNotRun);
+  report.level(Level::kExactness).asked = report.level(Level::kGemm).asked = false;
+  CHECK(report.Verdict() == kPassed);
+  report.regression.asked = true;
+  CHECK(report.Verdict() == kNotRun);
+  report = {};
+  for (LevelResult& level : report.levels) level.asked = false;
+  CHECK(report.Verdict() == kNotRun);
+}
+
 TEST_CASE("a problem fails its level") {
   LevelResult level{.state = LevelState::kPassed};
   level.Fail("module a", "wrong");

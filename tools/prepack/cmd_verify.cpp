@@ -73,6 +73,7 @@ std::optional<Number> ParseNumber(const std::string& text) {
 // Names of levels, divided by commas.
 Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
   std::vector<std::string> known;
+  known.reserve(kLevels.size());
   for (const Level level : kLevels) known.emplace_back(LevelName(level));
   while (true) {
     const size_t comma = text.find(',');
@@ -88,6 +89,14 @@ Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
     if (comma == std::string_view::npos) return {};
     text.remove_prefix(comma + 1);
   }
+}
+
+// Is a level asked for that is not skipped?
+bool AnythingLeft(const VerifyOptions& options) {
+  return std::ranges::any_of(kLevels, [&](Level level) {
+    const bool asked = level != Level::kQuality || options.baseline.has_value();
+    return asked && std::ranges::find(options.skip, level) == options.skip.end();
+  });
 }
 
 Result<SampleChoice> ParseSample(const VerifyCommand& command) {
@@ -118,9 +127,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   for (const std::string& text : command.skip) {
     if (Status status = ParseLevels(text, options.skip); !status.ok()) return status;
   }
-  if (options.skip.size() == kLevels.size()) {
-    return Usage("--skip", "nothing is left to verify");
-  }
+  if (!AnythingLeft(options)) return Usage("--skip", "nothing is left to verify");
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
   options.repack = command.repack;
   for (const std::string& text : command.min_sqnr) {

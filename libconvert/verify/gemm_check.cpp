@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "verify/kernel_weights.h"
 #include "verify/module_judgement.h"
 #include "verify/packed_operands.h"
 #include "verify/quality_judgement.h"
@@ -107,8 +108,11 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
     return {};
   }
   if (check_.judge_gemm) {
+    const double kernel_db = KernelBar(InputDType(packed));
+    const bool twice = ConsumerScales(packed.layout(), packed.request());
     const ModuleBars bars{
-        .kernel_db = KernelBar(InputDType(packed)),
+        .kernel_db = kernel_db,
+        .channel_db = kernel_db - (twice ? kRoundedTwiceDb : 0),
         .end_to_end_db = wanted->value_or(DefaultEndToEndBar(record.scheme.activations)),
         .recorded_db = *wanted};
     module.gemm = std::move(products->gemm);

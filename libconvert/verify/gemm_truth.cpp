@@ -35,8 +35,10 @@ GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
 }
 
 Status GemmTruth::AddBias() {
+  if (!source_.HasBias(packed_.name())) return {};
+  // A packed module that has lost its bias misses it in y.
   const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
-  if (part == nullptr) return {};
+  const DType dtype = part == nullptr ? DType::kF32 : part->dtype;
   Status status = source_.ReadBias(packed_.name(), exact_bias_);
   if (!status.ok()) return status;
   if (exact_bias_.size() != packed_.request().n) {
@@ -44,7 +46,7 @@ Status GemmTruth::AddBias() {
                      "the bias of the source has another size");
   }
   for (const double value : exact_bias_) {
-    kernel_bias_.push_back(static_cast<double>(RoundTo(part->dtype, static_cast<float>(value))));
+    kernel_bias_.push_back(static_cast<double>(RoundTo(dtype, static_cast<float>(value))));
   }
   return {};
 }

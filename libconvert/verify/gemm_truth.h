@@ -38,7 +38,7 @@ class GemmTruth {
   GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
             std::span<const double> activations, Isa isa);
 
-  // Of kernels that add the bias; without it, y has none.
+  // Adds the bias that the source gives the module, if any; without it, y has none.
   Status AddBias();
 
   // Output channels [n0, n0 + channels). Safe from any thread. The errors are those of the second

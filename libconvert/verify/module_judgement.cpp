@@ -19,7 +19,7 @@ class Judge {
  public:
   Judge(ModuleVerification& module, LevelResult& result) : module_(module), result_(result) {}
 
-  void ProductOf(const InputFigures& input);
+  void ProductOf(const InputFigures& input, double channel_bar);
   void Agreement(double decibel, double bar);
 
   LevelState state() const { return state_; }
@@ -27,7 +27,7 @@ class Judge {
  private:
   // `what` is judged on `input`.
   void Compare(std::string_view what, const InputFigures& input, double decibel, double bar);
-  void WorstChannel(const InputFigures& input);
+  void WorstChannel(const InputFigures& input, double bar);
   void Fail(std::string message) {
     result_.FailModule(module_.module, std::move(message));
     state_ = LevelState::kFailed;
@@ -62,19 +62,19 @@ void Judge::Compare(std::string_view what, const InputFigures& input, double dec
   }
 }
 
-void Judge::WorstChannel(const InputFigures& input) {
+void Judge::WorstChannel(const InputFigures& input, double bar) {
   const double decibel = input.kernel.worst_channel_sqnr_db;
-  if (input.rows < kMinRowsOfChannel || decibel >= input.kernel_bar_db) return;
-  Fail(fmt::format(
-      "the kernel SQNR of output channel {} is too low on {} activations, M = {} "
-      "(found {:.1f} dB, expected at least {:.1f} dB)",
-      input.kernel.worst_channel, input.input, input.rows, decibel, input.kernel_bar_db));
+  if (input.rows < kMinRowsOfChannel || decibel >= bar) return;
+  Fail(
+      fmt::format("the kernel SQNR of output channel {} is too low on {} activations, M = {} "
+                  "(found {:.1f} dB, expected at least {:.1f} dB)",
+                  input.kernel.worst_channel, input.input, input.rows, decibel, bar));
 }
 
-void Judge::ProductOf(const InputFigures& input) {
+void Judge::ProductOf(const InputFigures& input, double channel_bar) {
   const LevelState before = state_;
   Compare("kernel", input, input.kernel.sqnr_db, input.kernel_bar_db);
-  if (state_ == before) WorstChannel(input);
+  if (state_ == before) WorstChannel(input, channel_bar);
   if (input.end_to_end_bar_db) {
     Compare("end-to-end", input, input.end_to_end.sqnr_db, *input.end_to_end_bar_db);
   }
@@ -103,7 +103,7 @@ void JudgeProducts(const ModuleBars& bars, ModuleVerification& module, LevelResu
   for (InputFigures& input : module.gemm->inputs) {
     input.kernel_bar_db = bars.kernel_db;
     input.end_to_end_bar_db = EndToEndBar(bars, input);
-    judge.ProductOf(input);
+    judge.ProductOf(input, bars.channel_db);
   }
   if (module.gemm->agreement_db) judge.Agreement(*module.gemm->agreement_db, bars.kernel_db);
   module.state(Level::kGemm) = judge.state();

@@ -29,7 +29,7 @@ namespace {
 // than that is left to the model.
 constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
 // Weights of a panel: some MiB of f64.
-constexpr uint64_t kPanelWeights = uint64_t{1} << 19;
+constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
 
 // The models know two forms of onednn/w8a8.
 bool IsModelledForm(const PackRequest& request) {
@@ -206,11 +206,12 @@ Status ModuleMultiplication::RunPrimitive() {
   Status status = packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {
         const PackedOperands packed = operands_->With(weight);
-        ran = RunBatches({.layout = packed_.layout().id,
-                          .request = request,
-                          .packed = packed,
-                          .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
-                          .repack = options_.repack});
+        ran = RunBatches(
+            {.layout = packed_.layout().id,
+             .request = request,
+             .packed = packed,
+             .input = {.m = 0, .dtype = InputDType(packed_), .x = {}, .isa = options_.isa},
+             .repack = options_.repack});
       },
       VisitThreads::kAny);
   if (!status.ok() || ran.ok()) return status;

@@ -53,6 +53,10 @@ Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0,
   return decode_(*source_, {.module = module, .k = k, .n0 = n0, .rows = rows}, out);
 }
 
+bool SecondDecoder::HasBias(const std::string& module) const {
+  return source_->Find(module + ".bias") != nullptr;
+}
+
 Status SecondDecoder::ReadBias(const std::string& module, std::vector<double>& bias) const {
   const Result<const StoredTensor*> tensor = SecondTensor(*source_, module + ".bias");
   if (!tensor.ok()) return tensor.status();

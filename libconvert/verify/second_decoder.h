@@ -46,6 +46,8 @@ class SecondDecoder {
   // module is stored in a way that this path does not know is kUnsupported.
   Status Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
                 DecodedRows& out) const;
+  // Does the source give the module a bias?
+  bool HasBias(const std::string& module) const;
   // The bias of the module, one number per output channel.
   Status ReadBias(const std::string& module, std::vector<double>& bias) const;
   // Static quantization of its activations; kUnsupported when the checkpoint does not say.

@@ -25,6 +25,10 @@ inline constexpr double kMinKernelF32Db = 110.0;
 // What a kernel reaches that truncates to bf16 instead of rounding.
 inline constexpr double kTruncatingKernelDb = 46.0;
 
+// One channel of a kernel that rounds once is never worse than that: no bf16 number is further than
+// 48.2 dB from what it was rounded from. Where the consumer rounds again, a channel may fall lower.
+inline constexpr double kRoundedTwiceDb = 3.0;
+
 // End to end, rounding Gaussian activations, scales and weights to bf16 leaves 50 dB and more;
 // rounding activations to integers of 8 bits leaves 40, to FP8 31.
 inline constexpr double kMinEndToEndDb = 40.0;

@@ -92,7 +92,6 @@ void Verification::Begin() {
   }
   for (const Level skipped : options_.skip) {
     level(skipped).reason = fmt::format("skipped on request (--skip {})", LevelName(skipped));
-    level(skipped).asked = false;
   }
   if (!options_.sample) return;
   sample_ = ChooseSample(folder_.manifest(), *options_.sample);

@@ -35,7 +35,7 @@ struct VerifyOptions {
   std::optional<std::filesystem::path> source;
   std::optional<std::filesystem::path> baseline;     // the unquantized checkpoint
   std::optional<std::filesystem::path> activations;  // .safetensors: MODULE → x [M, K]
-  std::vector<Level> skip;                           // levels not to run; nobody then asks for them
+  std::vector<Level> skip;                           // levels not to run; they are then "not run"
   EngineChoice engine = EngineChoice::kOneDnn;
   // Let oneDNN reorder weights whose form is not what its primitive wants here.
   bool repack = false;

@@ -168,18 +168,19 @@ TEST_CASE("weights in a form that oneDNN does not want here are not multiplied")
   const std::vector<std::byte> weight(uint64_t{64} * 128 + 256);
   const std::vector<float> scale(64, 1);
   const std::vector<float> x(128, 1);
-  const PackedOperands packed{.n = 64,
-                              .k = 128,
-                              .group_size = 128,
-                              .weight = weight,
-                              .scale = std::as_bytes(std::span(scale))};
+  PackedOperands packed;
+  packed.n = 64;
+  packed.k = 128;
+  packed.group_size = 128;
+  packed.weight = weight;
+  packed.scale = std::as_bytes(std::span(scale));
   const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
   std::vector<float> y(64);
   forms.request.weights_desc = forms.other;
   PackedProblem problem{.layout = "onednn/w8a8",
                         .request = forms.request,
                         .packed = packed,
-                        .input = {.m = 1, .dtype = DType::kBF16, .x = x}};
+                        .input = {.m = 1, .dtype = DType::kBF16, .x = x, .isa = Isa::kScalar}};
   const Status status = engine->MultiplyPacked(problem, y).status();
   CheckError(status, ErrorKind::kUnsupported, "it wants the weights in another form");
   CHECK(status.ToString().find("found " + forms.other.Name()) != std::string::npos);
@@ -194,21 +195,23 @@ TEST_CASE("weights of another size than their descriptor are malformed") {
   const std::vector<std::byte> weight(100);
   const std::vector<float> scale(64, 1);
   const std::vector<float> x(128, 1);
-  const PackedOperands packed{.n = 64,
-                              .k = 128,
-                              .group_size = 128,
-                              .weight = weight,
-                              .scale = std::as_bytes(std::span(scale))};
+  PackedOperands packed;
+  packed.n = 64;
+  packed.k = 128;
+  packed.group_size = 128;
+  packed.weight = weight;
+  packed.scale = std::as_bytes(std::span(scale));
   forms.request.weights_desc = forms.wanted;
   std::vector<float> y(64);
-  CheckError(Value(MakeOneDnnEngine())
-                 ->MultiplyPacked({.layout = "onednn/w8a8",
-                                   .request = forms.request,
-                                   .packed = packed,
-                                   .input = {.m = 1, .dtype = DType::kBF16, .x = x}},
-                                  y)
-                 .status(),
-             ErrorKind::kMalformed, "another size than oneDNN's descriptor");
+  CheckError(
+      Value(MakeOneDnnEngine())
+          ->MultiplyPacked({.layout = "onednn/w8a8",
+                            .request = forms.request,
+                            .packed = packed,
+                            .input = {.m = 1, .dtype = DType::kBF16, .x = x, .isa = Isa::kScalar}},
+                           y)
+          .status(),
+      ErrorKind::kMalformed, "another size than oneDNN's descriptor");
 }
 
 }  // namespace

@@ -54,8 +54,10 @@ inline GemmResult RunModels(const std::filesystem::path& output,
     result.modules[name].layout = record.layout;
   }
   Progress progress;
-  result.level = Value(CheckGemm(folder, decoder, nullptr, GemmBars{kMinKernelSqnrDb, std::nullopt},
-                                 Isa::kScalar, 1, progress, result.modules));
+  SqnrBars bars = Value(SqnrBars::Make({}));
+  GemmCheck check;
+  check.products.isa = Value(ChooseIsa());
+  result.level = Value(CheckGemm(folder, decoder, check, bars, progress, result.modules)).gemm;
   return result;
 }
 

@@ -1,9 +1,11 @@
 prepack_add_tests(verify
   exactness_test.cpp
+  figure_sums_test.cpp
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
   integrity_test.cpp
   kernel_weights_test.cpp
+  module_products_test.cpp
   mutation_test.cpp
   mutations.cpp
   packed_folder_test.cpp
@@ -15,5 +17,7 @@ prepack_add_tests(verify
   report_markdown_test.cpp
   report_summary_test.cpp
   report_test.cpp
+  sample_test.cpp
   second_decoder_test.cpp
-  second_truth_test.cpp)
+  second_truth_test.cpp
+  sqnr_bars_test.cpp)

@@ -78,7 +78,7 @@ void ModuleComparison::One(std::string_view what, double then, double now) {
 
 void ModuleComparison::Inputs(const InputFigures& then, const InputFigures& now) {
   const auto name = [&then](std::string_view what) {
-    return fmt::format("{} SQNR on {} activations", what, then.input);
+    return fmt::format("{} SQNR on {} activations (M = {})", what, then.input, then.rows);
   };
   One(name("kernel"), then.kernel.sqnr_db, now.kernel.sqnr_db);
   One(name("worst-channel kernel"), then.kernel.worst_channel_sqnr_db,
@@ -99,14 +99,17 @@ void ModuleComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
         fmt::format("it was multiplied by {}, now by {}", then.implementation, now.implementation));
   }
   for (const InputFigures& input : then.inputs) {
-    const auto same = std::ranges::find(now.inputs, input.input, &InputFigures::input);
-    if (same == now.inputs.end()) {
+    const auto same_rows = std::ranges::find_if(now.inputs, [&](const InputFigures& other) {
+      return other.input == input.input && other.rows == input.rows;
+    });
+    const auto same_name = std::ranges::find(now.inputs, input.input, &InputFigures::input);
+    if (same_rows != now.inputs.end()) {
+      Inputs(input, *same_rows);
+    } else if (same_name == now.inputs.end()) {
       Fail(fmt::format("it was multiplied with {} activations then and is not now", input.input));
-    } else if (same->rows != input.rows) {
-      Note(fmt::format("the products with {} activations are not comparable: {} rows then, {} now",
-                       input.input, input.rows, same->rows));
     } else {
-      Inputs(input, *same);
+      Note(fmt::format("the products with {} activations are not comparable: M = {} then, {} now",
+                       input.input, input.rows, same_name->rows));
     }
   }
   if (then.agreement_db && now.agreement_db &&

@@ -31,11 +31,14 @@ const InputFigures* WorstChannel(const GemmFigures& gemm) {
   return worst == gemm.inputs.end() ? nullptr : &*worst;
 }
 
-// Gaussian activations say what a user gets; others are made to find mistakes.
+// Gaussian activations say what a user gets; others are made to find mistakes. Of several, those
+// with the most rows: their figure is the most certain.
 const InputFigures* Gaussian(const GemmFigures& gemm) {
-  const auto gaussian = std::ranges::find(gemm.inputs, "gaussian", &InputFigures::input);
-  if (gaussian != gemm.inputs.end()) return &*gaussian;
-  return gemm.inputs.empty() ? nullptr : &gemm.inputs.front();
+  const InputFigures* best = nullptr;
+  for (const InputFigures& input : gemm.inputs) {
+    if (input.input == "gaussian" && (best == nullptr || input.rows > best->rows)) best = &input;
+  }
+  return best != nullptr || gemm.inputs.empty() ? best : &gemm.inputs.front();
 }
 
 std::string ChannelText(const Figure& figure) {

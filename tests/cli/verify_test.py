@@ -324,7 +324,7 @@ class Against(PackedTest):
         self.save()
         regression = self.compare(1)
         self.assertEqual([p["module"] for p in regression["problems"]], [self.document["modules"][0]["module"]])
-        self.assertIn("the kernel SQNR on gaussian activations fell from", regression["problems"][0]["message"])
+        self.assertIn("the kernel SQNR on gaussian activations (M = 64) fell from", regression["problems"][0]["message"])
         self.compare(0, "--tolerance", "3.1")
         junit = self.scratch / "v.xml"
         self.compare(1, "--junit", junit)

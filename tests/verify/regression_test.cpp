@@ -1,6 +1,7 @@
 #include "verify/regression.h"
 
 #include <string>
+#include <vector>
 
 #include "catch.h"
 #include "example_report.h"
@@ -45,7 +46,8 @@ TEST_CASE("a figure may fall by the tolerance and no more") {
   CHECK(Compare(earlier, now).state == LevelState::kPassed);
   now.modules[0].gemm->inputs[0].kernel.sqnr_db = 54.9;
   CHECK(OnlyProblem(Compare(earlier, now)) ==
-        "the kernel SQNR on gaussian activations fell from 55.5 dB to 54.9 dB (tolerance 0.5 dB)");
+        "the kernel SQNR on gaussian activations (M = 16) fell from 55.5 dB to 54.9 dB (tolerance "
+        "0.5 dB)");
   CHECK(now.regression.problems[0].module == "a");
   CHECK(now.regression.problems[0].where == "module a");
   CHECK(Compare(earlier, now, 0.7).state == LevelState::kPassed);
@@ -55,20 +57,22 @@ TEST_CASE("a figure may fall by the tolerance and no more") {
 }
 
 TEST_CASE("every kind of figure is compared") {
-  CHECK(OnlyProblem(AfterChange([](ModuleVerification& module) {
-          module.gemm->inputs[0].kernel.worst_channel_sqnr_db = 50;
-        })) ==
-        "the worst-channel kernel SQNR on gaussian activations fell from 51.5 dB to 50.0 dB "
-        "(tolerance "
-        "0.5 dB)");
-  CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
-                   module.gemm->inputs[1].end_to_end.sqnr_db = 50;
-                 })),
-                 "the end-to-end SQNR on one-hot activations fell from 60.0 dB to 50.0 dB"));
+  CHECK(
+      OnlyProblem(AfterChange([](ModuleVerification& module) {
+        module.gemm->inputs[0].kernel.worst_channel_sqnr_db = 50;
+      })) ==
+      "the worst-channel kernel SQNR on gaussian activations (M = 16) fell from 51.5 dB to 50.0 dB "
+      "(tolerance "
+      "0.5 dB)");
+  CHECK(
+      Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
+                 module.gemm->inputs[1].end_to_end.sqnr_db = 50;
+               })),
+               "the end-to-end SQNR on one-hot activations (M = 16) fell from 60.0 dB to 50.0 dB"));
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs[1].end_to_end.worst_channel_sqnr_db = 50;
                  })),
-                 "the worst-channel end-to-end SQNR on one-hot activations"));
+                 "the worst-channel end-to-end SQNR on one-hot activations (M = 16)"));
   CHECK(Contains(
       OnlyProblem(AfterChange([](ModuleVerification& module) { module.gemm->agreement_db = 90; })),
       "the agreement with model of vllm-cpu/wna16 fell from inf dB to 90.0 dB"));
@@ -81,10 +85,10 @@ TEST_CASE("no error at all is above every number, and what proves nothing is bel
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs[1].kernel.sqnr_db = 200;
                  })),
-                 "the kernel SQNR on one-hot activations fell from inf dB to 200.0 dB"));
-  CHECK(OnlyProblem(AfterChange([](ModuleVerification& module) {
-          module.gemm->inputs[0].kernel.sqnr_db = kNan;
-        })) == "the kernel SQNR on gaussian activations was 55.5 dB and proves nothing now");
+                 "the kernel SQNR on one-hot activations (M = 16) fell from inf dB to 200.0 dB"));
+  CHECK(OnlyProblem(AfterChange(
+            [](ModuleVerification& module) { module.gemm->inputs[0].kernel.sqnr_db = kNan; })) ==
+        "the kernel SQNR on gaussian activations (M = 16) was 55.5 dB and proves nothing now");
   // What proved nothing then may be anything now.
   CHECK(AfterChange([](ModuleVerification& module) {
           module.gemm->inputs[2].kernel.sqnr_db = -kInfinity;
@@ -166,7 +170,21 @@ TEST_CASE("figures of other activations or rows are not compared") {
   now.modules[0].gemm->inputs[0].rows = 8;
   CHECK(Compare(earlier, now).state == LevelState::kNotRun);
   CHECK(now.regression.notes[0].message ==
-        "the products with gaussian activations are not comparable: 16 rows then, 8 now");
+        "the products with gaussian activations are not comparable: M = 16 then, 8 now");
+}
+
+TEST_CASE("products with as many rows are compared with each other") {
+  VerifyReport earlier = ExampleReport(1);
+  std::vector<InputFigures>& inputs = earlier.modules[0].gemm->inputs;
+  inputs.push_back(ExampleInput("gaussian", {.kernel_db = 70, .end_to_end_db = 60}));
+  inputs[1].rows = 64;
+  VerifyReport now = earlier;
+  CHECK(Compare(earlier, now, 0).state == LevelState::kPassed);
+  CHECK(now.regression.notes.empty());
+  now.modules[0].gemm->inputs[1].kernel.sqnr_db = 60;
+  CHECK(OnlyProblem(Compare(earlier, now)) ==
+        "the kernel SQNR on gaussian activations (M = 64) fell from 70.0 dB to 60.0 dB (tolerance "
+        "0.5 dB)");
 }
 
 TEST_CASE("an agreement of other implementations is not compared") {

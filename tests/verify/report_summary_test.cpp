@@ -37,6 +37,9 @@ TEST_CASE("a row has the lowest kernel figure, the Gaussian end to end and the w
   module.gemm->inputs[0].kernel.worst_channel = 11;
   CHECK(ModuleCells(module, false) == Cells{"m", "vllm-cpu/wna16", "yes", "0.0e+00", "53.0", "52.2",
                                             "n 11: 49.0", "brg_matmul:avx2, x f32 (bf16 values)"});
+  module.gemm->inputs.push_back(ExampleInput("gaussian", {.kernel_db = 56, .end_to_end_db = 51}));
+  module.gemm->inputs.back().rows = 64;
+  CHECK(ModuleCells(module, false)[5] == "51.0");
   module.exact = false;
   module.gemm->inputs[1].kernel.sqnr_db = kNan;
   CHECK(ModuleCells(module, false)[2] == "NO");

@@ -16,9 +16,11 @@ bool IsInside(const std::filesystem::path& inner, const std::filesystem::path& o
 }
 
 std::filesystem::path Resolve(const std::filesystem::path& path) {
+  // Of a relative path that does not exist yet, weakly_canonical makes no absolute one.
   std::error_code error;
-  std::filesystem::path resolved = std::filesystem::weakly_canonical(path, error);
-  if (error) resolved = std::filesystem::absolute(path, error);
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);
+  if (error) resolved = absolute;
   // "folder/" ends in an empty component, which would not match.
   return resolved.has_filename() ? resolved : resolved.parent_path();
 }

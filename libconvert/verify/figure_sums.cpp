@@ -56,7 +56,7 @@ void FigureSums::Merge(const FigureSums& other) {
 }
 
 Figure FigureSums::Result() const {
-  const double lengths = std::sqrt(signal_.Value()) * std::sqrt(value_.Value());
+  const double lengths = std::sqrt(signal_.Value() * value_.Value());
   return {.sqnr_db = Decibel(signal_.Value(), noise_.Value()),
           .cosine = dot_.Value() / lengths,
           .max_abs_error = max_error_,

@@ -18,15 +18,16 @@ class CompensatedSum {
  public:
   void Add(double value) {
     const double sum = sum_ + value;
-    error_ += std::abs(sum_) >= std::abs(value) ? (sum_ - sum) + value : (value - sum) + sum_;
+    if (std::isfinite(sum)) {
+      error_ += std::abs(sum_) >= std::abs(value) ? (sum_ - sum) + value : (value - sum) + sum_;
+    }
     sum_ = sum;
   }
   void Add(const CompensatedSum& other) {
     Add(other.sum_);
     Add(other.error_);
   }
-  // An infinite sum has no error that could be told.
-  double Value() const { return std::isfinite(sum_) ? sum_ + error_ : sum_; }
+  double Value() const { return sum_ + error_; }
 
  private:
   double sum_ = 0;

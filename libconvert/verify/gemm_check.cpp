@@ -108,11 +108,9 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
     return {};
   }
   if (check_.judge_gemm) {
-    const double kernel_db = KernelBar(InputDType(packed));
-    const bool twice = ConsumerScales(packed.layout(), packed.request());
     const ModuleBars bars{
-        .kernel_db = kernel_db,
-        .channel_db = kernel_db - (twice ? kRoundedTwiceDb : 0),
+        .kernel_db = KernelBar(InputDType(packed)),
+        .rounded_twice = ConsumerScales(packed.layout(), packed.request()),
         .end_to_end_db = wanted->value_or(DefaultEndToEndBar(record.scheme.activations)),
         .recorded_db = *wanted};
     module.gemm = std::move(products->gemm);

@@ -60,7 +60,7 @@ Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channel
   panel.kernel.resize(inputs_.rows() * channels);
   panel.exact.resize(panel.kernel.size());
 
-  FillKernelWeights(rounding, packed_.layout(), request, panel.decoded, panel.weights);
+  FillKernelWeights(rounding, packed_.layout(), request, panel.decoded, std::span(panel.weights));
   Multiply({kernel_dense_, kernel_hot_}, panel.weights, channels, panel.kernel);
   FillExactWeights(panel.decoded, panel.weights);
   Multiply({inputs_.exact(), inputs_.hot()}, panel.weights, channels, panel.exact);

@@ -77,38 +77,25 @@ std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
 
 // All operands, with scales [rows, groups] as the layout stores them. With the rounding and the
 // scale of a run fixed, the loop over its weights takes several at a time.
-template <WeightRounding kRounding>
+template <WeightRounding kRounding, typename T>
 void FillOperands(const DecodedRows& decoded, std::span<const float> scales,
-                  std::span<double> operands) {
+                  std::span<T> operands) {
   const uint64_t inputs = decoded.inputs();
   const std::vector<uint64_t> runs = RunsOf(decoded.group_of);
   for (uint64_t row = 0; row < decoded.rows(); ++row) {
     const float* steps = &decoded.steps[row * inputs];
-    double* to = &operands[row * inputs];
+    T* to = &operands[row * inputs];
     uint64_t k = 0;
     for (const uint64_t end : runs) {
       const float scale = scales[row * decoded.groups() + decoded.group_of[k]];
-      for (; k < end; ++k) to[k] = Operand<kRounding>(steps[k], scale);
+      for (; k < end; ++k) to[k] = static_cast<T>(Operand<kRounding>(steps[k], scale));
     }
   }
 }
 
-}  // namespace
-
-bool ConsumerScales(const Layout& layout, const PackRequest& request) {
-  return layout.id == kFp8Vnni && request.scheme.granularity == Granularity::kChannel;
-}
-
-std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request) {
-  if (ConsumerScales(layout, request)) return WeightRounding::kFp8;
-  for (const RoundingRow& row : kRoundings) {
-    if (row.layout == layout.id) return row.rounding;
-  }
-  return std::nullopt;
-}
-
-void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
-                       const DecodedRows& decoded, std::span<double> operands) {
+template <typename T>
+void FillAs(WeightRounding rounding, const Layout& layout, const PackRequest& request,
+            const DecodedRows& decoded, std::span<T> operands) {
   const bool rounds_scale = layout.scale_form != nullptr;
   const DType scale_dtype = rounds_scale ? layout.scale_form(request).value : DType::kF32;
   std::vector<float> scales(decoded.scales.size());
@@ -133,6 +120,30 @@ void FillKernelWeights(WeightRounding rounding, const Layout& layout, const Pack
     case WeightRounding::kDequantized:
       return FillOperands<WeightRounding::kDequantized>(decoded, scales, operands);
   }
+}
+
+}  // namespace
+
+bool ConsumerScales(const Layout& layout, const PackRequest& request) {
+  return layout.id == kFp8Vnni && request.scheme.granularity == Granularity::kChannel;
+}
+
+std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request) {
+  if (ConsumerScales(layout, request)) return WeightRounding::kFp8;
+  for (const RoundingRow& row : kRoundings) {
+    if (row.layout == layout.id) return row.rounding;
+  }
+  return std::nullopt;
+}
+
+void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
+                       const DecodedRows& decoded, std::span<double> operands) {
+  FillAs(rounding, layout, request, decoded, operands);
+}
+
+void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
+                       const DecodedRows& decoded, std::span<float> operands) {
+  FillAs(rounding, layout, request, decoded, operands);
 }
 
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights) {

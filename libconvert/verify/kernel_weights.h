@@ -33,6 +33,9 @@ bool ConsumerScales(const Layout& layout, const PackRequest& request);
 // per weight.
 void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
                        const DecodedRows& decoded, std::span<double> operands);
+// The same, rounded to f32 in the end.
+void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
+                       const DecodedRows& decoded, std::span<float> operands);
 void FillExactWeights(const DecodedRows& decoded, std::span<double> weights);
 
 }  // namespace prepack

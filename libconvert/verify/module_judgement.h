@@ -13,7 +13,7 @@ namespace prepack {
 
 struct ModuleBars {
   double kernel_db = 0;
-  double channel_db = 0;              // of the worst output channel
+  bool rounded_twice = false;         // the output, see sqnr_bars.h
   double end_to_end_db = 0;           // on Gaussian activations
   std::optional<double> recorded_db;  // on recorded ones; none: reported only
 };

@@ -31,6 +31,10 @@ constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
 // Weights of a panel: some MiB of f64.
 constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
 
+// Rows that the second implementation multiplies unpacked weights with: weights are what it is
+// asked about, and few rows tell.
+constexpr uint64_t kSecondRows = 8;
+
 // The models know two forms of onednn/w8a8.
 bool IsModelledForm(const PackRequest& request) {
   if (!request.weights_desc) return true;
@@ -71,7 +75,7 @@ struct Scratch {
   TruthPanel truth;
   UnpackBuffers unpack;
   std::vector<float> model;   // [rows, channels]
-  std::vector<float> second;  // [Gaussian rows, channels]
+  std::vector<float> second;  // [kSecondRows, channels]
   std::vector<float> columns;
   std::vector<double> signal;
   BaselineProductBuffers baseline;
@@ -89,7 +93,8 @@ class ModuleMultiplication {
   ModuleProducts Collect() const;
 
  private:
-  Status MakeModel();
+  // The model of the first rows of the inputs.
+  Status MakeModel(uint64_t rows);
   Status RunBatches(const PackedProblem& whole);
   Status RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch, PanelSums& sums);
   Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
@@ -113,8 +118,9 @@ class ModuleMultiplication {
   std::string no_quality_;
   bool modelled_ = true;
   std::unique_ptr<KernelModel> model_;
+  uint64_t model_rows_ = 0;
   WeightRounding rounding_ = WeightRounding::kNone;
-  std::vector<float> activations_;  // Gaussian rows as the kernel multiplies them, packed order
+  std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
   // What the primitive gave, by batch, [rows, N]; only the first ones where it is slow.
   std::vector<std::vector<float>> primitive_y_;
@@ -141,14 +147,14 @@ Status ModuleMultiplication::Prepare() {
   Result<LoadedOperands> operands = LoadedOperands::Load(packed_);
   if (!operands.ok()) return operands.status();
   operands_ = *std::move(operands);
-  Status status = MakeModel();
+  Status status = MakeModel(inputs_->rows());
   if (!status.ok()) return status;
 
   const std::vector<double> activations = model_->Activations();
   truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
   status = truth_->AddBias();
   if (!status.ok()) return status;
-  std::ranges::transform(std::span(activations).first(kGaussianRows * request.k),
+  std::ranges::transform(std::span(activations).first(kSecondRows * request.k),
                          std::back_inserter(activations_),
                          [](double x) { return static_cast<float>(x); });
   std::vector<std::byte> bias;
@@ -170,10 +176,10 @@ Status ModuleMultiplication::Prepare() {
 }
 
 // The operands of the model point into the mapped file, which is only touched inside a visit.
-Status ModuleMultiplication::MakeModel() {
-  const ModelInput input{.m = inputs_->rows(),
+Status ModuleMultiplication::MakeModel(uint64_t rows) {
+  const ModelInput input{.m = rows,
                          .dtype = InputDType(packed_),
-                         .x = inputs_->given(),
+                         .x = inputs_->given().first(rows * inputs_->k()),
                          .isa = options_.isa};
   Status made;
   Status status = packed_.VisitWeight([&](std::span<const std::byte> weight) {
@@ -186,6 +192,7 @@ Status ModuleMultiplication::MakeModel() {
                                     operands_->With(weight.first(request.n * request.k)), input);
     if (model.ok()) {
       model_ = *std::move(model);
+      model_rows_ = rows;
     } else {
       made = model.status();
     }
@@ -214,6 +221,8 @@ Status ModuleMultiplication::RunPrimitive() {
              .repack = options_.repack});
       },
       VisitThreads::kAny);
+  // What the primitive has multiplied need not be multiplied again in full.
+  if (status.ok() && primitive_is_first() && modelled_) return MakeModel(kSecondRows);
   if (!status.ok() || ran.ok()) return status;
   if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
     if (!modelled_) return ran;
@@ -254,7 +263,7 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
 }
 
 Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
-  scratch.model.resize(inputs_->rows() * channels);
+  scratch.model.resize(model_rows_ * channels);
   Status ran;
   Status status = packed_.VisitWeight(
       [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); });
@@ -267,8 +276,8 @@ Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& s
 Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
   Status status = UnpackWeights(packed_, rounding_, n0, channels, scratch.unpack);
   if (!status.ok()) return status;
-  scratch.second.resize(kGaussianRows * channels);
-  Result<GemmInfo> info = options_.engine->MultiplyFloats({.m = kGaussianRows,
+  scratch.second.resize(kSecondRows * channels);
+  Result<GemmInfo> info = options_.engine->MultiplyFloats({.m = kSecondRows,
                                                            .n = channels,
                                                            .k = packed_.request().k,
                                                            .x = activations_,
@@ -335,6 +344,7 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch&
   if (!primitive_y_.empty()) {
     const size_t batch = std::min(primitive_y_.size() - 1, kAllGaussianRows);
     second = Columns(batch, n0, channels, scratch);
+    second = second.first(std::min(second.size(), scratch.model.size()));
   }
   const uint64_t rows = second.size() / channels;
   const std::span model = std::span(scratch.model).first(second.size());
@@ -365,7 +375,10 @@ ModuleProducts ModuleMultiplication::Collect() const {
   GemmFigures& gemm = products.gemm;
   const std::string model = fmt::format("model of {}", packed_.layout().id);
   gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
-  gemm.activations = primitive_is_first() ? primitive_.activation_type : NameOfActivations(packed_);
+  // Of quantized activations both say the same, in other words.
+  const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
+  gemm.activations =
+      primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
   for (size_t i = 0; i < inputs_->batches().size(); ++i) {
     FigureSums kernel;
     FigureSums end_to_end;

@@ -26,7 +26,8 @@ inline constexpr double kMinKernelF32Db = 110.0;
 inline constexpr double kTruncatingKernelDb = 46.0;
 
 // One channel of a kernel that rounds once is never worse than that: no bf16 number is further than
-// 48.2 dB from what it was rounded from. Where the consumer rounds again, a channel may fall lower.
+// 48.2 dB from what it was rounded from. Where the consumer rounds again, a channel may fall lower,
+// and few rows tell little of it.
 inline constexpr double kRoundedTwiceDb = 3.0;
 
 // End to end, rounding Gaussian activations, scales and weights to bf16 leaves 50 dB and more;

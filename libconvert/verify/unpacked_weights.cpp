@@ -13,7 +13,6 @@ namespace {
 
 // One row of codes as numbers, zero points not subtracted.
 void FillValues(CodeType code, std::span<const std::byte> row, std::span<float> values) {
-  const std::array<float, 256>& table = CodeValues(code);
   if (code == CodeType::kBF16) {
     for (size_t k = 0; k < values.size(); ++k) {
       uint16_t bits = 0;
@@ -21,11 +20,13 @@ void FillValues(CodeType code, std::span<const std::byte> row, std::span<float> 
       values[k] = BF16ToF32(bits);
     }
   } else if (IsNibble(code)) {
-    for (size_t k = 0; k < values.size(); ++k) {
-      const auto byte = std::to_integer<unsigned>(row[k / 2]);
-      values[k] = table[k % 2 == 0 ? byte & 15U : byte >> 4];
+    for (size_t pair = 0; pair < values.size() / 2; ++pair) {
+      const auto byte = std::to_integer<int>(row[pair]);
+      values[2 * pair] = static_cast<float>(byte & 15);
+      values[2 * pair + 1] = static_cast<float>(byte >> 4);
     }
   } else {
+    const std::array<float, 256>& table = CodeValues(code);
     for (size_t k = 0; k < values.size(); ++k) values[k] = table[std::to_integer<uint8_t>(row[k])];
   }
 }
@@ -59,15 +60,15 @@ Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64
         code,
         std::span(buffers.codes).subspan(row * PanelRowBytes(code, k), PanelRowBytes(code, k)),
         steps);
-    for (uint64_t j = 0; j < k; ++j) {
-      steps[j] -= static_cast<float>(buffers.zero_points[row * groups + decoded.group_of[j]]);
+    for (uint64_t group = 0; group < groups; ++group) {
+      const uint64_t begin = group * request.scheme.group_size;
+      const uint64_t end = std::min(begin + request.scheme.group_size, k);
+      const auto zero_point = static_cast<float>(buffers.zero_points[row * groups + group]);
+      for (uint64_t j = begin; j < end; ++j) steps[j] -= zero_point;
     }
   }
-  buffers.operands.resize(channels * k);
   buffers.weights.resize(channels * k);
-  FillKernelWeights(rounding, packed.layout(), request, decoded, buffers.operands);
-  std::ranges::transform(buffers.operands, buffers.weights.begin(),
-                         [](double weight) { return static_cast<float>(weight); });
+  FillKernelWeights(rounding, packed.layout(), request, decoded, std::span(buffers.weights));
   return {};
 }
 

@@ -22,7 +22,6 @@ struct UnpackBuffers {
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   DecodedRows decoded;
-  std::vector<double> operands;
   std::vector<float> weights;  // [channels, K], in packed order
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <future>
 #include <map>
 #include <memory>
 #include <set>
@@ -57,7 +58,8 @@ class Verification {
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
   Status RunProducts(const Checkpoint& source);
-  std::unique_ptr<GemmEngine> MakeEngine();
+  void StartEngine();
+  std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   unsigned threads() const { return ThreadCount(options_.jobs); }
   // The modules to look at; null: all.
@@ -74,6 +76,7 @@ class Verification {
   std::optional<std::filesystem::path> source_;
   std::optional<Checkpoint> baseline_;
   std::optional<Checkpoint> recorded_;
+  std::future<Result<std::unique_ptr<GemmEngine>>> engine_;
 };
 
 // What every level says until it has run.
@@ -147,11 +150,18 @@ Status Verification::RunExactness(const Checkpoint& source) {
   return {};
 }
 
+// oneDNN takes as long to start as the levels before it take for a large module: it starts beside
+// them.
+void Verification::StartEngine() {
+  if (!source_ || !Runs(Level::kGemm) || options_.engine == EngineChoice::kReference) return;
+  engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
+}
+
 // Null when models alone multiply: because that was asked for, or because the GEMM level does not
 // run, whose reason it then sets.
-std::unique_ptr<GemmEngine> Verification::MakeEngine() {
-  if (!Runs(Level::kGemm) || options_.engine == EngineChoice::kReference) return nullptr;
-  Result<std::unique_ptr<GemmEngine>> engine = MakeOneDnnEngine();
+std::unique_ptr<GemmEngine> Verification::TakeEngine() {
+  if (!engine_.valid()) return nullptr;
+  Result<std::unique_ptr<GemmEngine>> engine = engine_.get();
   if (engine.ok()) return *std::move(engine);
   level(Level::kGemm).reason = engine.status().ToString();
   return nullptr;
@@ -169,7 +179,7 @@ Status Verification::RunProducts(const Checkpoint& source) {
     if (quality) level(Level::kQuality).reason = decoder.status().ToString();
     return {};
   }
-  const std::unique_ptr<GemmEngine> engine = MakeEngine();
+  const std::unique_ptr<GemmEngine> engine = TakeEngine();
   const bool gemm = Runs(Level::kGemm) && (engine || options_.engine == EngineChoice::kReference);
   if (!gemm && !quality) return {};
   const GemmCheck check{.products = {.engine = engine.get(),
@@ -214,6 +224,7 @@ Status Verification::RunSourceLevels() {
 Status Verification::Run() {
   Begin();
   Status status = OpenOthers();
+  if (status.ok()) StartEngine();
   if (status.ok() && Runs(Level::kIntegrity)) status = RunIntegrity();
   if (!status.ok() || !source_) return status;
   status = RunSourceLevels();

@@ -21,24 +21,11 @@ using dnnl::memory;
 constexpr std::string_view kOtherForms =
     "--onednn-form blocked and --onednn-form plain write a form without asking oneDNN";
 
-// Sums go to vLLM's own code as f32 when it applies the scales of the activations itself.
-memory::data_type ResultType(const PackRequest& request) {
-  if (request.scheme.activations.dynamic) return memory::data_type::f32;
-  switch (request.activation_dtype) {
-    case DType::kBF16:
-      return memory::data_type::bf16;
-    case DType::kF16:
-      return memory::data_type::f16;
-    default:
-      return memory::data_type::f32;
-  }
-}
-
 OneDnnFields Ask(const dnnl::engine& engine, const PackRequest& request, bool zero_points) {
   const dnnl::matmul::primitive_desc primitive = DescribeW8A8(engine, request,
                                                               {.m = kOneDnnProbeRows,
                                                                .weights = AnyW8A8Weights(request),
-                                                               .result = ResultType(request),
+                                                               .result = W8A8ResultType(request),
                                                                .zero_points = zero_points});
   OneDnnFields fields = FieldsOf(primitive.weights_desc());
   fields.implementation = primitive.impl_info_str();

@@ -8,13 +8,13 @@
 //          result itself (scales of tokens, zero points by weight_sum) is done here as well
 //
 // The primitives write f32; bias and the rounding to the type of y follow here, so that y is
-// rounded once.
+// rounded once. With static activations of w8a8 the primitive does both, as in vLLM.
 
 #include "gemm/onednn_packed.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <string>
@@ -52,10 +52,6 @@ bool IsW8A8(const PackedProblem& problem) {
 
 bool IsW4A8(const PackedProblem& problem) {
   return problem.layout == "onednn/w4a8";
-}
-
-Type TypeOf(DType dtype) {
-  return dtype == DType::kBF16 ? Type::bf16 : dtype == DType::kF16 ? Type::f16 : Type::f32;
 }
 
 memory::desc RowMajor(uint64_t rows, uint64_t columns, Type type) {
@@ -116,6 +112,44 @@ std::string NameOf(const BlockedDesc& desc) {
                      desc.zero_point_compensation ? " with sums for zero points" : "");
 }
 
+// With static activations the primitive adds the bias, and rounds.
+bool AddsBias(const PackedProblem& problem) {
+  return IsW8A8(problem) && !problem.request.scheme.activations.dynamic &&
+         !problem.packed.bias.empty();
+}
+
+// CPUs without VNNI add pairs of int8 products in 16 bits, which saturate: 127 · 127 twice is too
+// much for them. oneDNN documents it, and uses these instructions all the same.
+constexpr uint64_t kSaturationInputs = 64;
+
+float SumOfLargestProducts(const dnnl::engine& engine) {
+  const std::vector<int8_t> ones(kSaturationInputs, 127);
+  std::vector<float> sum(1);
+  const dnnl::matmul::primitive_desc primitive(engine, RowMajor(1, kSaturationInputs, Type::s8),
+                                               RowMajor(kSaturationInputs, 1, Type::s8),
+                                               RowMajor(1, 1, Type::f32));
+  dnnl::stream stream(engine);
+  dnnl::matmul(primitive).execute(
+      stream, {{DNNL_ARG_SRC, memory(primitive.src_desc(), engine, Pointer(ones))},
+               {DNNL_ARG_WEIGHTS, memory(primitive.weights_desc(), engine, Pointer(ones))},
+               {DNNL_ARG_DST, memory(primitive.dst_desc(), engine, sum.data())}});
+  stream.wait();
+  return sum[0];
+}
+
+// OK when int8 products are summed exactly on this CPU.
+Status CheckExactSums(const dnnl::engine& engine) {
+  static const float found = SumOfLargestProducts(engine);
+  constexpr float kExpected = kSaturationInputs * 127 * 127;
+  if (found == kExpected) return {};
+  return Unavailable("oneDNN",
+                     "on this CPU its int8 matmul saturates at 16 bits, so it computes "
+                     "wrong sums of right weights")
+      .Found(fmt::format("{} for {} times 127 * 127", found, kSaturationInputs))
+      .Expected(fmt::format("{}", kExpected))
+      .Hint("Serve int8 weights with oneDNN on CPUs with VNNI only");
+}
+
 Result<PackedPlan> PlanW8A8(const dnnl::engine& engine, const PackedProblem& problem) {
   const PackRequest& request = problem.request;
   PackedPlan plan;
@@ -131,14 +165,13 @@ Result<PackedPlan> PlanW8A8(const dnnl::engine& engine, const PackedProblem& pro
         .Expected(NameOf(*wanted))
         .Hint("Convert again here with --onednn-form native, or verify with --repack");
   }
-  const bool zero_points = HasStaticZeroPoint(request);
-  const memory::desc weights =
-      DescribeW8A8(
-          engine, request,
-          {.m = problem.input.m, .weights = AnyW8A8Weights(request), .zero_points = zero_points})
-          .weights_desc();
-  plan.primitive = DescribeW8A8(
-      engine, request, {.m = problem.input.m, .weights = weights, .zero_points = zero_points});
+  W8A8Form form{.m = problem.input.m,
+                .weights = AnyW8A8Weights(request),
+                .result = W8A8ResultType(request),
+                .zero_points = HasStaticZeroPoint(request)};
+  form.weights = DescribeW8A8(engine, request, form).weights_desc();
+  if (AddsBias(problem)) form.bias = TypeOf(problem.packed.bias_dtype);
+  plan.primitive = DescribeW8A8(engine, request, form);
   plan.info.activation_type = "s8";
   return plan;
 }
@@ -248,6 +281,10 @@ void AddW8A8Arguments(const dnnl::engine& engine, const PackedProblem& problem,
   if (request.scheme.activations.dynamic) return;
   arguments[DNNL_ARG_ATTR_SCALES | DNNL_ARG_SRC] =
       memory({{1}, Type::f32, Tag::a}, engine, Pointer(input.scale));
+  if (AddsBias(problem)) {
+    arguments[DNNL_ARG_BIAS] = memory(RowMajor(1, request.n, TypeOf(problem.packed.bias_dtype)),
+                                      engine, Pointer(problem.packed.bias));
+  }
   if (HasStaticZeroPoint(request)) {
     arguments[DNNL_ARG_ATTR_ZERO_POINTS | DNNL_ARG_SRC] =
         memory({{1}, Type::s32, Tag::a}, engine, Pointer(input.zero_point));
@@ -255,10 +292,18 @@ void AddW8A8Arguments(const dnnl::engine& engine, const PackedProblem& problem,
 }
 
 void AddBiasAndRound(const PackedProblem& problem, std::span<float> y) {
-  const std::vector<float> bias = LoadFloats(problem.packed.bias_dtype, problem.packed.bias);
+  const std::span<const std::byte> stored =
+      AddsBias(problem) ? std::span<const std::byte>() : problem.packed.bias;
+  const std::vector<float> bias = LoadFloats(problem.packed.bias_dtype, stored);
   for (uint64_t i = 0; i < y.size(); ++i) {
     y[i] = RoundTo(problem.input.dtype, y[i] + BiasOf(bias, i % problem.packed.n));
   }
+}
+
+DType ResultOf(const PackedPlan& plan) {
+  const Type type = plan.primitive.dst_desc().get_data_type();
+  if (type == Type::bf16) return DType::kBF16;
+  return type == Type::f16 ? DType::kF16 : DType::kF32;
 }
 
 }  // namespace
@@ -268,6 +313,10 @@ Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& p
   if (!plan.ok()) return plan;
   plan->info.implementation = plan->primitive.impl_info_str();
   plan->info.is_reference = plan->info.implementation.starts_with("ref");
+  if (IsW8A8(problem) && !plan->info.is_reference) {
+    Status exact = CheckExactSums(engine);
+    if (!exact.ok()) return exact;
+  }
   return plan;
 }
 
@@ -284,13 +333,16 @@ Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedP
         .Found(fmt::format("{} bytes", found))
         .Expected(fmt::format("{}", bytes));
   }
+  const DType result = ResultOf(plan);
+  std::vector<std::byte> stored(result == DType::kF32 ? 0 : y.size() * sizeof(uint16_t));
   const StaticInput input{.scale = {problem.packed.input_scale},
                           .zero_point = {problem.packed.input_zero_point}};
   Arguments arguments = {
       {DNNL_ARG_SRC, memory(plan.primitive.src_desc(), engine, const_cast<void*>(feed.x))},
       {DNNL_ARG_WEIGHTS, plan.repacks ? Repacked(engine, stream, weights, problem)
                                       : memory(weights, engine, Pointer(problem.packed.weight))},
-      {DNNL_ARG_DST, memory(plan.primitive.dst_desc(), engine, y.data())},
+      {DNNL_ARG_DST, memory(plan.primitive.dst_desc(), engine,
+                            stored.empty() ? static_cast<void*>(y.data()) : stored.data())},
       {DNNL_ARG_SCRATCHPAD, memory(plan.primitive.scratchpad_desc(), engine)}};
   if (IsW8A8(problem)) {
     AddW8A8Arguments(engine, problem, input, arguments);
@@ -299,6 +351,7 @@ Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedP
   }
   dnnl::matmul(plan.primitive).execute(stream, arguments);
   stream.wait();
+  if (!stored.empty()) std::ranges::copy(LoadFloats(result, stored), y.begin());
   if (IsW8A8(problem) && problem.request.scheme.activations.dynamic) {
     FinishDynamic(problem, feed.quantized, y);
   }

@@ -32,15 +32,26 @@ dnnl::matmul::primitive_desc DescribeW8A8(const dnnl::engine& engine, const Pack
   attributes.set_scales_mask(DNNL_ARG_WEIGHTS, kPerOutputChannel);
   if (!request.scheme.activations.dynamic) attributes.set_scales_mask(DNNL_ARG_SRC, kPerTensor);
   if (form.zero_points) attributes.set_zero_points_mask(DNNL_ARG_SRC, kPerTensor);
-  return {
-      engine,
-      memory::desc({Dim(form.m), Dim(request.k)}, memory::data_type::s8, memory::format_tag::ab),
-      form.weights,
-      memory::desc({Dim(form.m), Dim(request.n)}, form.result, memory::format_tag::ab), attributes};
+  const memory::desc x({Dim(form.m), Dim(request.k)}, memory::data_type::s8,
+                       memory::format_tag::ab);
+  const memory::desc y({Dim(form.m), Dim(request.n)}, form.result, memory::format_tag::ab);
+  if (!form.bias) return {engine, x, form.weights, y, attributes};
+  const memory::desc bias({1, Dim(request.n)}, *form.bias, memory::format_tag::ab);
+  return {engine, x, form.weights, bias, y, attributes};
 }
 
 memory::desc AnyW8A8Weights(const PackRequest& request) {
   return {{Dim(request.k), Dim(request.n)}, memory::data_type::s8, memory::format_tag::any};
+}
+
+memory::data_type W8A8ResultType(const PackRequest& request) {
+  return request.scheme.activations.dynamic ? memory::data_type::f32
+                                            : TypeOf(request.activation_dtype);
+}
+
+memory::data_type TypeOf(DType dtype) {
+  if (dtype == DType::kBF16) return memory::data_type::bf16;
+  return dtype == DType::kF16 ? memory::data_type::f16 : memory::data_type::f32;
 }
 
 bool HasStaticZeroPoint(const PackRequest& request) {

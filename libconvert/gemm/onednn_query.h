@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <dnnl.hpp>
+#include <optional>
 #include <string>
 
+#include "base/dtype.h"
 #include "base/result.h"
 #include "gemm/onednn_fields.h"
 #include "layouts/blocked_desc.h"
@@ -30,6 +32,7 @@ struct W8A8Form {
   dnnl::memory::desc weights;  // of format `any` to ask what it wants
   dnnl::memory::data_type result = dnnl::memory::data_type::f32;
   bool zero_points = false;
+  std::optional<dnnl::memory::data_type> bias = {};  // [N] of this type; none: no bias
 };
 dnnl::matmul::primitive_desc DescribeW8A8(const dnnl::engine& engine, const PackRequest& request,
                                           const W8A8Form& form);
@@ -41,6 +44,11 @@ dnnl::memory::desc AnyW8A8Weights(const PackRequest& request);
 // BlockedDesc cannot say it. Throws what oneDNN throws.
 Result<BlockedDesc> WantedW8A8Weights(const dnnl::engine& engine, const PackRequest& request,
                                       std::string& implementation);
+
+// Sums go to vLLM's own code as f32 when it applies the scales of the activations itself.
+dnnl::memory::data_type W8A8ResultType(const PackRequest& request);
+
+dnnl::memory::data_type TypeOf(DType dtype);  // F32, BF16 or F16
 
 // Are the activations of the module quantized with a zero point that the primitive takes off?
 bool HasStaticZeroPoint(const PackRequest& request);

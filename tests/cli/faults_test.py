@@ -109,7 +109,7 @@ class Killed(harness.ToolTest):
         self.assertTrue(hidden.exists())  # nothing could clean up: the next run does
         self.run_ok("convert", source, "-o", out, "-t", "vllm-cpu")
         self.assertEqual({p.name for p in self.scratch.iterdir()}, {"large", "out"})
-        self.assertEqual(self.run_tool("verify", out).returncode, 6)  # integrity passed
+        self.run_ok("verify", out)  # finds its source
 
     def test_interrupted_conversion_cleans_up(self):
         source = large_checkpoint(self.scratch / "large", layers=16)

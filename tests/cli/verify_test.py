@@ -213,7 +213,7 @@ class Reports(PackedTest):
         sentence = f"looked at {len(looked_at)} of 7 modules (--sample 0.3, seed 5)"
         text = self.verify(0, *sample).stdout
         self.assertIn(sentence + "\n", text)
-        self.assertEqual(text.count("vllm-cpu/wna16"), len(looked_at))
+        self.assertEqual(text.count("vllm-cpu/wna16  "), len(looked_at))
         for page in (html, markdown):
             self.assertIn(sentence, page.read_text())
         skipped = {

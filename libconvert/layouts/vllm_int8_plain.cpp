@@ -41,7 +41,9 @@ const Layout kVllmInt8Plain = {
         "w8a8 with dynamic or static, symmetric or asymmetric activations, symmetric "
         "weights, channel or tensor",
     .constraints = "any N and K",
-    .isa = "any; the handler reorders the weights for the CPU when it loads them",
+    .isa =
+        "any with VNNI (without, oneDNN's sums of dynamic activations saturate); the handler "
+        "reorders the weights for the CPU when it loads them",
     .address = "byte n · K + k",
     .notes = "",
     .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",

@@ -81,7 +81,7 @@ std::string ProblemsHtml(std::string_view title, const std::vector<ShownLevel>& 
                          std::vector<Problem> LevelResult::*problems) {
   std::string items;
   for (const ShownLevel& level : levels) {
-    for (const Problem& problem : level.result->*problems) {
+    for (const Problem& problem : Folded(level.result->*problems)) {
       items += fmt::format("<li>{}: {}</li>\n", level.name, EscapeXml(ProblemText(problem)));
     }
   }

@@ -117,11 +117,11 @@ std::string VerifyMarkdown(const VerifyReport& report) {
   const std::vector<ReportColumn> columns = ModuleColumns(with_quality);
   std::string text = HeadText(report) + LevelsText(levels);
   for (const ShownLevel& level : levels) {
-    text += ListText(fmt::format("Problems: {}", level.name), level.result->problems);
+    text += ListText(fmt::format("Problems: {}", level.name), Folded(level.result->problems));
   }
   text += WorstText(report, columns, with_quality);
   for (const ShownLevel& level : levels) {
-    text += ListText(fmt::format("Notes: {}", level.name), level.result->notes);
+    text += ListText(fmt::format("Notes: {}", level.name), Folded(level.result->notes));
   }
   return text + AllText(report, columns, with_quality);
 }

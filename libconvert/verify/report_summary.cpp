@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <span>
 
 namespace prepack {
@@ -21,14 +22,6 @@ const InputFigures* LowestKernel(const GemmFigures& gemm) {
   const auto lowest = std::ranges::min_element(
       gemm.inputs, {}, [](const InputFigures& input) { return Rank(input.kernel.sqnr_db); });
   return lowest == gemm.inputs.end() ? nullptr : &*lowest;
-}
-
-// The input that has the kernel's worst channel, or null.
-const InputFigures* WorstChannel(const GemmFigures& gemm) {
-  const auto worst = std::ranges::min_element(gemm.inputs, {}, [](const InputFigures& input) {
-    return Rank(input.kernel.worst_channel_sqnr_db);
-  });
-  return worst == gemm.inputs.end() ? nullptr : &*worst;
 }
 
 // Gaussian activations say what a user gets; others are made to find mistakes. Of several, those
@@ -186,7 +179,8 @@ std::vector<std::string> ModuleCells(const ModuleVerification& module, bool with
       module.max_scale_difference ? fmt::format("{:.1e}", *module.max_scale_difference) : "-"};
   const InputFigures* lowest = module.gemm ? LowestKernel(*module.gemm) : nullptr;
   const InputFigures* gaussian = module.gemm ? Gaussian(*module.gemm) : nullptr;
-  const InputFigures* worst = module.gemm ? WorstChannel(*module.gemm) : nullptr;
+  // In few rows the worst channel is one with a small output by chance.
+  const InputFigures* worst = module.gemm ? Gaussian(*module.gemm) : nullptr;
   cells.push_back(lowest != nullptr ? DecibelText(lowest->kernel.sqnr_db) : "-");
   cells.push_back(gaussian != nullptr ? DecibelText(gaussian->end_to_end.sqnr_db) : "-");
   cells.push_back(worst != nullptr ? ChannelText(worst->kernel) : "-");
@@ -286,6 +280,25 @@ std::set<std::string_view> ModulesWithProblems(const VerifyReport& report) {
     }
   }
   return names;
+}
+
+std::vector<Problem> Folded(const std::vector<Problem>& problems) {
+  std::vector<Problem> folded;
+  std::vector<size_t> more;
+  std::map<std::string_view, size_t> place;  // of each message that modules share
+  for (const Problem& problem : problems) {
+    const auto [found, is_new] = place.try_emplace(problem.message, folded.size());
+    if (is_new || problem.module.empty() || folded[found->second].module.empty()) {
+      folded.push_back(problem);
+      more.push_back(0);
+    } else {
+      ++more[found->second];
+    }
+  }
+  for (size_t i = 0; i < folded.size(); ++i) {
+    if (more[i] != 0) folded[i].where += fmt::format(" and {} more", more[i]);
+  }
+  return folded;
 }
 
 std::string ProblemText(const Problem& problem) {

@@ -54,6 +54,9 @@ std::vector<const ModuleVerification*> WorstModules(const VerifyReport& report, 
 // Names of modules that failed a level or have a problem; the views are into the report.
 std::set<std::string_view> ModulesWithProblems(const VerifyReport& report);
 
+// The list with what is said of several modules in the same words said once: "module a and 6 more".
+std::vector<Problem> Folded(const std::vector<Problem>& problems);
+
 // "module a.b: message", without saying the place twice.
 std::string ProblemText(const Problem& problem);
 

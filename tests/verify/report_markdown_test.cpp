@@ -49,10 +49,10 @@ TEST_CASE("every row of a table has as many cells as its head") {
 TEST_CASE("at most ten of the worst and fifty problems are listed") {
   VerifyReport report = ExampleReport(60);
   for (const ModuleVerification& module : ExampleReport(60).modules) {
-    report.level(Level::kGemm).FailModule(module.module, "too low");
+    report.level(Level::kGemm).FailModule(module.module, module.module + " is too low");
   }
   const std::string text = VerifyMarkdown(report);
-  CHECK(CountOf(text, "too low\n") == 50);
+  CHECK(CountOf(text, "is too low\n") == 50);
   CHECK(Contains(text, "- … and 10 more: the JSON report has all\n"));
   const std::string worst = Tail(text, "### Modules closest");
   CHECK(CountOf(worst.substr(0, worst.find("<details>")), "vllm-cpu/wna16") == 10);

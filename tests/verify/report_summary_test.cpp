@@ -27,7 +27,7 @@ TEST_CASE("a figure that is no number is a word") {
   CHECK(DecibelText(std::nullopt) == "-");
 }
 
-TEST_CASE("a row has the lowest kernel figure, the Gaussian end to end and the worst channel") {
+TEST_CASE("a row has the lowest kernel figure, and the rest of Gaussian activations") {
   using Cells = std::vector<std::string>;
   CHECK(Titles(false) == Cells{"module", "layout", "exact", "scale diff", "kernel dB",
                                "end-to-end dB", "worst channel", "GEMM"});
@@ -36,7 +36,7 @@ TEST_CASE("a row has the lowest kernel figure, the Gaussian end to end and the w
                              ExampleInput("one-hot", {.kernel_db = 53, .end_to_end_db = 44}));
   module.gemm->inputs[0].kernel.worst_channel = 11;
   CHECK(ModuleCells(module, false) == Cells{"m", "vllm-cpu/wna16", "yes", "0.0e+00", "53.0", "52.2",
-                                            "n 11: 49.0", "brg_matmul:avx2, x f32 (bf16 values)"});
+                                            "n 7: 51.5", "brg_matmul:avx2, x f32 (bf16 values)"});
   module.gemm->inputs.push_back(ExampleInput("gaussian", {.kernel_db = 56, .end_to_end_db = 51}));
   module.gemm->inputs.back().rows = 64;
   CHECK(ModuleCells(module, false)[5] == "51.0");
@@ -123,6 +123,18 @@ TEST_CASE("a problem does not say its place twice") {
   CHECK(ProblemText({"", "file x", "missing"}) == "file x: missing");
   CHECK(ProblemText({"", "file x", "file x: missing"}) == "file x: missing");
   CHECK(ProblemText({"", "", "missing"}) == "missing");
+}
+
+TEST_CASE("what is said of several modules in the same words is said once") {
+  const std::vector<Problem> folded = Folded({{"a", "module a", "wrong"},
+                                              {"", "file", "wrong"},
+                                              {"b", "module b", "wrong"},
+                                              {"c", "module c", "other"},
+                                              {"d", "module d", "wrong"}});
+  REQUIRE(folded.size() == 3);
+  CHECK(ProblemText(folded[0]) == "module a and 2 more: wrong");
+  CHECK(ProblemText(folded[1]) == "file: wrong");
+  CHECK(ProblemText(folded[2]) == "module c: other");
 }
 
 }  // namespace

@@ -84,7 +84,8 @@ std::string VerifyText(const VerifyReport& report) {
   for (const ShownLevel& level : ShownLevels(report)) {
     text += fmt::format("{:<10}  {:<7}  {}\n", level.name, LevelStateName(level.result->state),
                         Printable(level.sentence, 1000));
-    text += ListText("", level.result->problems) + ListText("note: ", level.result->notes);
+    text += ListText("", Folded(level.result->problems)) +
+            ListText("note: ", Folded(level.result->notes));
   }
   const std::string sample = SampleSentence(report);
   if (!sample.empty()) text += sample + "\n";

@@ -56,14 +56,11 @@ std::string SchemeChoice::Text() const {
 }
 
 Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
-  const size_t equals = text.rfind('=');
-  const bool has_pattern = equals != std::string_view::npos;
-  const std::string name(has_pattern ? text.substr(equals + 1) : text);
+  Result<PatternOption> option = SplitPatternOption("--scheme", text);
+  if (!option.ok()) return option.status();
   SchemeChoice choice;
-  if (has_pattern) choice.pattern = text.substr(0, equals);
-  if (has_pattern && choice.pattern.empty()) {
-    return Usage("--scheme", "there is no pattern in front of \"=\"").Found(text);
-  }
+  choice.pattern = std::move(option->pattern);
+  const std::string& name = option->value;
   const std::optional<WantedScheme> scheme = SchemeFromName(name);
   if (!scheme) {
     std::vector<std::string> known(kNames.size());
@@ -99,14 +96,9 @@ std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedSche
 Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices) {
   SchemeChooser chooser;
   for (const SchemeChoice& choice : choices) {
-    Rule rule{.choice = choice, .regex = std::nullopt};
-    if (!choice.pattern.empty()) {
-      Result<ModuleRegex> regex = ModuleRegex::Compile(choice.pattern, choice.Text());
-      // What a pattern of a file would make malformed is a mistake of the user here.
-      if (!regex.ok()) return Usage(choice.Text(), regex.status().ToString());
-      rule.regex = *std::move(regex);
-    }
-    chooser.rules_.push_back(std::move(rule));
+    Result<ModulePattern> modules = ModulePattern::Make(choice.pattern, choice.Text());
+    if (!modules.ok()) return modules.status();
+    chooser.rules_.push_back({.choice = choice, .modules = *std::move(modules)});
   }
   return chooser;
 }
@@ -115,11 +107,9 @@ Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
                                                       const Scheme& weights) {
   std::optional<ActivationScheme> chosen = ActivationsFor(weights, WantedScheme::kAuto);
   for (Rule& rule : rules_) {
-    if (rule.regex) {
-      const Result<bool> found = rule.regex->Search(module);
-      if (!found.ok()) return found.status();
-      if (!*found) continue;
-    }
+    const Result<bool> found = rule.modules.IsFor(module);
+    if (!found.ok()) return found.status();
+    if (!*found) continue;
     const std::optional<ActivationScheme> wanted = ActivationsFor(weights, rule.choice.scheme);
     if (!wanted) continue;
     rule.used = true;
@@ -133,7 +123,7 @@ Status SchemeChooser::CheckAllWereUsed() const {
     if (rule.used || rule.choice.scheme == WantedScheme::kAuto) continue;
     return Usage(rule.choice.Text(), "it is for no module of the checkpoint")
         .Expected(fmt::format("{}modules with weights of {} bits",
-                              rule.regex ? "a pattern that is found in " : "",
+                              rule.modules.is_for_all() ? "" : "a pattern that is found in ",
                               NameOf(rule.choice.scheme).starts_with("w4") ? 4 : 8))
         .Hint("`prepack inspect` lists the modules and their schemes");
   }

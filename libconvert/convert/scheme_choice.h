@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "canonical/scheme.h"
-#include "formats/module_regex.h"
+#include "formats/module_pattern.h"
 
 namespace prepack {
 
@@ -52,7 +52,7 @@ class SchemeChooser {
  private:
   struct Rule {
     SchemeChoice choice;
-    std::optional<ModuleRegex> regex;
+    ModulePattern modules;
     bool used = false;
   };
   std::vector<Rule> rules_;

@@ -18,14 +18,11 @@ std::string TextOf(const SqnrBar& bar) {
 }  // namespace
 
 Result<SqnrBar> ParseSqnrBar(std::string_view text) {
-  const size_t equals = text.rfind('=');
-  const bool has_pattern = equals != std::string_view::npos;
+  Result<PatternOption> option = SplitPatternOption("--min-sqnr", text);
+  if (!option.ok()) return option.status();
+  const std::string& number = option->value;
   SqnrBar bar;
-  if (has_pattern) bar.pattern = text.substr(0, equals);
-  if (has_pattern && bar.pattern.empty()) {
-    return Usage("--min-sqnr", "there is no pattern in front of \"=\"").Found(text);
-  }
-  const std::string number(has_pattern ? text.substr(equals + 1) : text);
+  bar.pattern = std::move(option->pattern);
   char* end = nullptr;
   bar.decibel = std::strtod(number.c_str(), &end);
   const bool whole = !number.empty() && end == number.c_str() + number.size();
@@ -56,14 +53,9 @@ double DefaultEndToEndBar(const ActivationScheme& activations) {
 Result<SqnrBars> SqnrBars::Make(std::span<const SqnrBar> bars) {
   SqnrBars made;
   for (const SqnrBar& bar : bars) {
-    Rule rule{.bar = bar, .regex = std::nullopt};
-    if (!bar.pattern.empty()) {
-      Result<ModuleRegex> regex = ModuleRegex::Compile(bar.pattern, TextOf(bar));
-      // What a pattern of a file would make malformed is a mistake of the user here.
-      if (!regex.ok()) return Usage(TextOf(bar), regex.status().ToString());
-      rule.regex = *std::move(regex);
-    }
-    made.rules_.push_back(std::move(rule));
+    Result<ModulePattern> modules = ModulePattern::Make(bar.pattern, TextOf(bar));
+    if (!modules.ok()) return modules.status();
+    made.rules_.push_back({.bar = bar, .modules = *std::move(modules)});
   }
   return made;
 }
@@ -71,11 +63,9 @@ Result<SqnrBars> SqnrBars::Make(std::span<const SqnrBar> bars) {
 Result<std::optional<double>> SqnrBars::Of(std::string_view module) {
   std::optional<double> bar;
   for (Rule& rule : rules_) {
-    if (rule.regex) {
-      const Result<bool> found = rule.regex->Search(module);
-      if (!found.ok()) return found.status();
-      if (!*found) continue;
-    }
+    const Result<bool> found = rule.modules.IsFor(module);
+    if (!found.ok()) return found.status();
+    if (!*found) continue;
     rule.used = true;
     bar = rule.bar.decibel;
   }

@@ -11,7 +11,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "canonical/scheme.h"
-#include "formats/module_regex.h"
+#include "formats/module_pattern.h"
 #include "verify/verify.h"
 
 namespace prepack {
@@ -53,7 +53,7 @@ class SqnrBars {
  private:
   struct Rule {
     SqnrBar bar;
-    std::optional<ModuleRegex> regex;
+    ModulePattern modules;
     bool used = false;
   };
   std::vector<Rule> rules_;

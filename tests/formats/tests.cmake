@@ -26,6 +26,7 @@ prepack_add_tests(formats
   gptq_truth_test.cpp
   json_fields_test.cpp
   module_match_test.cpp
+  module_pattern_test.cpp
   module_regex_test.cpp
   row_linear_test.cpp
   table_test.cpp

@@ -9,6 +9,7 @@
 
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/checked_level.h"
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using testing::CheckedLevel;
 using testing::Fixture;
 using testing::PartOf;
 using testing::TempFolder;
@@ -25,24 +27,12 @@ using testing::Value;
 const std::string kModule = "model.layers.0.mlp.down_proj";
 const std::string kOther = "model.layers.0.self_attn.k_proj";
 
-struct Checked {
-  LevelResult level;
-  ModuleFigures figures;
-
-  std::set<std::string> failed() const {
-    std::set<std::string> names;
-    for (const auto& [name, figure] : figures) {
-      if (figure.state(Level::kExactness) == LevelState::kFailed) names.insert(name);
-    }
-    return names;
-  }
-};
-
-Checked Check(const fs::path& path, const fs::path& from, const ModuleSample* sample = nullptr) {
+CheckedLevel Check(const fs::path& path, const fs::path& from,
+                   const ModuleSample* sample = nullptr) {
   const PackedFolder folder = Value(PackedFolder::Open(path));
   const Checkpoint source = Value(Checkpoint::Open(from));
   const QuantizedModel model = Value(ReadQuantizedModel(source));
-  Checked checked;
+  CheckedLevel checked{.which = Level::kExactness};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
   checked.level = Value(
@@ -69,7 +59,7 @@ void FlipSource(const fs::path& folder, const std::string& name) {
 TEST_CASE("a folder that is its source passes in all of its modules") {
   TempFolder temp;
   MakeBoth(temp);
-  const Checked checked = Check(temp / "out", temp / "source");
+  const CheckedLevel checked = Check(temp / "out", temp / "source");
   CHECK(checked.level.state == LevelState::kPassed);
   CHECK(checked.level.notes.empty());
   CHECK(checked.figures.size() == 7);
@@ -84,7 +74,7 @@ TEST_CASE("what differs is told of its module") {
   TempFolder temp;
   MakeBoth(temp);
   testing::FlipBits(temp / "out", PartOf(temp / "out", kModule, "weight_scale"), 0, 1);
-  const Checked checked = Check(temp / "out", temp / "source");
+  const CheckedLevel checked = Check(temp / "out", temp / "source");
   CHECK(checked.failed() == std::set{kModule});
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module == kModule);
@@ -96,7 +86,7 @@ TEST_CASE("a changed source is told of the module that it changes, and as a whol
   TempFolder temp;
   MakeBoth(temp);
   FlipSource(temp / "source", kModule + ".weight_packed");
-  const Checked checked = Check(temp / "out", temp / "source");
+  const CheckedLevel checked = Check(temp / "out", temp / "source");
   CHECK(checked.failed() == std::set{kModule});
   REQUIRE(checked.level.problems.size() == 3);
   CHECK(checked.level.problems[0].message.starts_with("1 codes differ from the source"));
@@ -117,7 +107,7 @@ TEST_CASE("a tensor that passed through is compared to its last byte") {
   const uint64_t last = record->bytes() - 1;
   REQUIRE(last > 1 << 18);
   testing::FlipBits(temp / "out", *record, last, 0x10);
-  const Checked checked = Check(temp / "out", temp / "source");
+  const CheckedLevel checked = Check(temp / "out", temp / "source");
   CHECK(checked.failed().empty());
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module.empty());
@@ -134,7 +124,7 @@ TEST_CASE("with a sample only its modules are compared") {
   testing::FlipBits(temp / "out", PartOf(temp / "out", kOther, "weight"), 0, 1);
   testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 1);
   FlipSource(temp / "source", kOther + ".weight_packed");
-  const Checked checked = Check(temp / "out", temp / "source", &sample);
+  const CheckedLevel checked = Check(temp / "out", temp / "source", &sample);
   CHECK(checked.level.state == LevelState::kPassed);
   for (const auto& [name, figure] : checked.figures) {
     CHECK(figure.looked_at == (name == kModule));
@@ -154,7 +144,7 @@ TEST_CASE("with a sample only its modules are compared") {
   CHECK(checked.level.notes[2].message.ends_with("only the 4 of the sample were hashed"));
 
   FlipSource(temp / "source", kModule + ".weight_scale");
-  const Checked stale = Check(temp / "out", temp / "source", &sample);
+  const CheckedLevel stale = Check(temp / "out", temp / "source", &sample);
   CHECK(stale.failed() == std::set{kModule});
   REQUIRE(stale.level.problems.size() == 2);
   CHECK(stale.level.problems[1].message == "the manifest has another hash of its source tensors");
@@ -167,7 +157,7 @@ TEST_CASE("with a sample the manifest must be true of all modules still") {
   const auto failed = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
     testing::EditManifest(temp / "out", edit);
-    const Checked checked = Check(temp / "out", temp / "source", &sample);
+    const CheckedLevel checked = Check(temp / "out", temp / "source", &sample);
     testing::WriteManifest(temp / "out", good);
     return std::pair(checked.level.state, checked.failed());
   };

@@ -11,11 +11,13 @@
 #include "convert/convert.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/checked_level.h"
 #include "verify/folder_damage.h"
 
 namespace prepack {
 namespace {
 
+using testing::CheckedLevel;
 using testing::Fixture;
 using testing::PartOf;
 using testing::TempFolder;
@@ -34,22 +36,9 @@ void ConvertTo(const std::filesystem::path& output) {
   REQUIRE(Value(Convert(options, progress)).shards == 3);
 }
 
-struct Checked {
-  LevelResult level;
-  ModuleFigures figures;
-
-  std::set<std::string> failed() const {
-    std::set<std::string> names;
-    for (const auto& [name, figure] : figures) {
-      if (figure.state(Level::kIntegrity) == LevelState::kFailed) names.insert(name);
-    }
-    return names;
-  }
-};
-
-Checked Check(const std::filesystem::path& path, const ModuleSample* sample = nullptr) {
+CheckedLevel Check(const std::filesystem::path& path, const ModuleSample* sample = nullptr) {
   const PackedFolder folder = Value(PackedFolder::Open(path));
-  Checked checked;
+  CheckedLevel checked{.which = Level::kIntegrity};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
   checked.level = Value(CheckIntegrity(folder, sample, Isa::kScalar, 2, progress, checked.figures));
@@ -67,7 +56,7 @@ std::set<std::string> ModulesOf(const std::filesystem::path& folder, const std::
 }
 
 // One problem of the file, and one of each module that lies in it.
-void CheckWholeFile(const Checked& checked, const std::string& file,
+void CheckWholeFile(const CheckedLevel& checked, const std::string& file,
                     const std::set<std::string>& modules, const std::string& text) {
   CHECK(checked.level.state == LevelState::kFailed);
   CHECK(checked.failed() == modules);
@@ -88,7 +77,7 @@ void CheckWholeFile(const Checked& checked, const std::string& file,
 TEST_CASE("a sound folder passes in all of its modules") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  const Checked checked = Check(temp / "out");
+  const CheckedLevel checked = Check(temp / "out");
   CHECK(checked.level.state == LevelState::kPassed);
   CHECK(checked.level.problems.empty());
   CHECK(checked.figures.size() == 7);
@@ -102,7 +91,7 @@ TEST_CASE("damage is told of the module and the part") {
   TempFolder temp;
   ConvertTo(temp / "out");
   testing::FlipBits(temp / "out", PartOf(temp / "out", kModule, "weight"), 7, 1);
-  const Checked checked = Check(temp / "out");
+  const CheckedLevel checked = Check(temp / "out");
   CHECK(checked.failed() == std::set{kModule});
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module == kModule);
@@ -116,7 +105,7 @@ TEST_CASE("damage of a tensor that passed through is of no module") {
   ConvertTo(temp / "out");
   const Manifest manifest = Value(ReadManifest(temp / "out"));
   testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 0x80);
-  const Checked checked = Check(temp / "out");
+  const CheckedLevel checked = Check(temp / "out");
   CHECK(checked.failed().empty());
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module.empty());
@@ -170,7 +159,7 @@ TEST_CASE("of a shard that was cut the lost parts are told") {
   }
   tensors += static_cast<size_t>(std::ranges::count_if(manifest.tensors, lost));
   std::filesystem::resize_file(temp / "out" / part.file, part.offset + 100);
-  const Checked checked = Check(temp / "out");
+  const CheckedLevel checked = Check(temp / "out");
   CHECK(checked.failed() == modules);
   REQUIRE(checked.level.problems.size() == tensors + 1);
   CHECK(checked.level.problems[0].where == part.file);
@@ -184,7 +173,7 @@ TEST_CASE("a layout that is made otherwise today fails with its modules") {
   testing::EditManifest(temp / "out", [](Manifest& manifest) {
     manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
   });
-  const Checked checked = Check(temp / "out");
+  const CheckedLevel checked = Check(temp / "out");
   CHECK(checked.failed().size() == 7);
   REQUIRE(checked.level.problems.size() == 8);
   CHECK(checked.level.problems[0].where == "layout vllm-cpu/wna16");
@@ -226,7 +215,7 @@ TEST_CASE("a part that lies in no shard fails, as no loader would find it") {
     manifest.files["weights.bin"] = manifest.files.at(part.file);
     part.file = "weights.bin";
   });
-  const Checked checked = Check(temp / "out");
+  const CheckedLevel checked = Check(temp / "out");
   CHECK(checked.failed() == std::set{kModule});
   const auto problem = std::ranges::find(checked.level.problems, "weights.bin", &Problem::where);
   REQUIRE(problem != checked.level.problems.end());
@@ -243,7 +232,7 @@ TEST_CASE("with a sample only the parts of its modules are hashed") {
   const TensorRecord& passed_through = manifest.tensors.front();
   testing::FlipBits(temp / "out", of_other, 0, 1);
   testing::FlipBits(temp / "out", passed_through, 0, 1);
-  const Checked checked = Check(temp / "out", &sample);
+  const CheckedLevel checked = Check(temp / "out", &sample);
   CHECK(checked.level.state == LevelState::kPassed);
   for (const auto& [name, figure] : checked.figures) {
     CHECK(figure.looked_at == (name == kModule));
@@ -277,28 +266,29 @@ TEST_CASE("with a sample sizes, headers, side files and fingerprints are all che
     const std::filesystem::path copy = temp / "copy";
     std::filesystem::copy(temp / "out", copy);
     damage(copy);
-    Checked checked = Check(copy, &sample);
+    CheckedLevel checked = Check(copy, &sample);
     std::filesystem::remove_all(copy);
     return checked;
   };
   CHECK(state([](const auto&) {}).level.state == LevelState::kPassed);
-  const Checked grown = state([&](const auto& copy) {
+  const CheckedLevel grown = state([&](const auto& copy) {
     std::filesystem::resize_file(copy / shard, std::filesystem::file_size(copy / shard) + 1);
   });
   CHECK(grown.failed() == ModulesOf(temp / "out", shard));
-  const Checked missing = state([&](const auto& copy) { std::filesystem::remove(copy / shard); });
+  const CheckedLevel missing =
+      state([&](const auto& copy) { std::filesystem::remove(copy / shard); });
   CHECK(missing.failed() == ModulesOf(temp / "out", shard));
-  const Checked header = state([&](const auto& copy) {
+  const CheckedLevel header = state([&](const auto& copy) {
     TensorRecord begin = PartOf(copy, kModule, "weight");
     begin.file = shard;
     begin.offset = 0;
     testing::FlipBits(copy, begin, 0, 1);  // its length
   });
   CHECK(header.failed() == ModulesOf(temp / "out", shard));
-  const Checked side =
+  const CheckedLevel side =
       state([](const auto& copy) { std::ofstream(copy / "config.json", std::ios::app) << ' '; });
   CHECK(side.level.state == LevelState::kFailed);
-  const Checked layout = state([](const auto& copy) {
+  const CheckedLevel layout = state([](const auto& copy) {
     testing::EditManifest(copy, [](Manifest& manifest) {
       manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
     });

@@ -26,8 +26,9 @@ constexpr char kFooter[] =
     "  quality    weights and products against the unquantized model, with --baseline\n"
     "A level that cannot run, or proves nothing, is \"not run\", never \"passed\".\n"
     "\n"
-    "Exit codes: 0 all that was asked for passed; 1 something failed; 6 nothing failed, but\n"
-    "something asked for was not run; 2 usage; 3 a manifest or report is malformed; 4 the system\n"
+    "Exit codes: 0 all that was asked for passed; 1 something failed; 6 nothing failed, but a\n"
+    "level could not run, or was skipped; 2 usage; 3 a manifest or report is malformed; 4 the "
+    "system\n"
     "failed; 5 not supported. The files of --junit, --html and --markdown are written with 0, 1\n"
     "and 6, each whole or not at all.\n"
     "\n"
@@ -35,7 +36,7 @@ constexpr char kFooter[] =
     "  prepack verify packed/ --source Llama-3-8B-W4A16\n"
     "      everything, against the checkpoint that the folder was made from\n"
     "  prepack verify packed/ --skip exactness,gemm\n"
-    "      are the bytes intact? No source needed\n"
+    "      are the bytes intact? No source needed; 6 when they are\n"
     "  prepack verify packed/ --source SRC --sample 0.1 --junit verify.xml --markdown summary.md\n"
     "      a tenth of the modules, for CI\n"
     "  prepack verify packed/ --source SRC --json > verify.json\n"
@@ -177,7 +178,8 @@ void AddInputs(CLI::App& command, VerifyCommand& options) {
 void AddLevels(CLI::App& command, VerifyCommand& options) {
   command
       .add_option("--skip", options.skip,
-                  "Levels that nobody asks for: integrity, exactness, gemm, quality")
+                  "Levels to leave out: integrity, exactness, gemm, quality. Without one of the "
+                  "first three the verdict is \"not run\" (6)")
       ->type_name("LEVEL[,LEVEL...]")
       ->allow_extra_args(false);
   command

@@ -2,14 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <fstream>
+#include <system_error>
+
 #include "io/file.h"
 #include "io/posix.h"
 
 namespace prepack {
 
-Status WriteFileAtomically(const std::filesystem::path& path, std::string_view text) {
+namespace {
+
+Status WriteToSpecialFile(const std::filesystem::path& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+  if (file) return {};
+  return SystemError(path.string(), "cannot write to it", EIO);
+}
+
+}  // namespace
+
+Status WriteFileAtomically(const std::filesystem::path& given, std::string_view text) {
+  if (!given.has_filename()) return Usage(given.string(), "not the name of a file");
+  std::error_code error;
+  const std::filesystem::file_status status_of_given = std::filesystem::status(given, error);
+  const bool exists = std::filesystem::exists(status_of_given);
+  if (exists && !std::filesystem::is_regular_file(status_of_given) &&
+      !std::filesystem::is_directory(status_of_given)) {
+    return WriteToSpecialFile(given, text);
+  }
+  const std::filesystem::path path = exists ? std::filesystem::canonical(given, error) : given;
   const std::filesystem::path name = path.filename();
-  if (name.empty()) return Usage(path.string(), "not the name of a file");
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const std::filesystem::path partial = folder / fmt::format(".{}.prepack-partial", name.string());
   int result = posix::RemoveTree(partial);

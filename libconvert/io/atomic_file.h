@@ -11,7 +11,8 @@
 namespace prepack {
 
 // Writes a file and replaces an existing one: through a sibling `.NAME.prepack-partial` and a
-// rename. A symbolic link of that name is replaced, not followed.
+// rename. A symbolic link is followed. What exists and is no regular file (/dev/stdout, a FIFO) is
+// written to and never replaced.
 Status WriteFileAtomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace prepack

@@ -1,6 +1,12 @@
 #include "io/atomic_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
 #include <filesystem>
+#include <string>
 
 #include "catch.h"
 #include "io/file.h"
@@ -25,13 +31,33 @@ TEST_CASE("A file is replaced whole") {
   CHECK(Entries(folder.path()) == 1);
 }
 
-TEST_CASE("A symbolic link is replaced, not followed") {
+TEST_CASE("A symbolic link is followed, and stays one") {
   const TempFolder folder;
-  RequireOk(WriteTextFile(folder / "precious", "mine"));
-  std::filesystem::create_symlink("precious", folder / "out.xml");
+  RequireOk(WriteTextFile(folder / "latest.xml", "old"));
+  std::filesystem::create_symlink("latest.xml", folder / "out.xml");
   RequireOk(WriteFileAtomically(folder / "out.xml", "report"));
-  CHECK(Value(ReadTextFile(folder / "precious", 100)) == "mine");
-  CHECK(Value(ReadTextFile(folder / "out.xml", 100)) == "report");
+  CHECK(std::filesystem::is_symlink(folder / "out.xml"));
+  CHECK(Value(ReadTextFile(folder / "latest.xml", 100)) == "report");
+  CHECK(Entries(folder.path()) == 2);
+}
+
+TEST_CASE("What is no regular file is written to, not replaced") {
+  const TempFolder folder;
+  REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  const int reader = ::open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  REQUIRE(reader >= 0);
+  RequireOk(WriteFileAtomically(folder / "pipe", "report"));
+  std::array<char, 16> text{};
+  CHECK(::read(reader, text.data(), text.size()) == 6);
+  CHECK(std::string(text.data()) == "report");
+  ::close(reader);
+  CHECK(std::filesystem::is_fifo(folder / "pipe"));
+}
+
+TEST_CASE("A device that takes nothing is an error, and is still there") {
+  CheckError(WriteFileAtomically("/dev/full", "report"), ErrorKind::kSystem,
+             "/dev/full: cannot write to it");
+  CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_CASE("A file that cannot be written leaves nothing behind") {

@@ -15,8 +15,11 @@ std::filesystem::path Canonical(const std::filesystem::path& folder) {
   return std::filesystem::canonical(folder.empty() ? "." : folder, error);
 }
 
-// Of the name itself a link is not followed: writing replaces it.
+// Links are followed, as they are when it is written.
 std::filesystem::path PlaceOf(const std::filesystem::path& file) {
+  std::error_code error;
+  std::filesystem::path existing = std::filesystem::canonical(file, error);
+  if (!error) return existing;
   const std::filesystem::path folder = Canonical(file.parent_path());
   return folder.empty() ? folder : folder / file.filename();
 }

@@ -120,32 +120,33 @@ bool AddsBias(const PackedProblem& problem) {
 
 // CPUs without VNNI add pairs of int8 products in 16 bits, which saturate: 127 · 127 twice is too
 // much for them. oneDNN documents it, and uses these instructions all the same.
-constexpr uint64_t kSaturationInputs = 64;
+constexpr uint64_t kProbeRows = 8;
+constexpr uint64_t kProbeSize = 64;  // N and K
 
 float SumOfLargestProducts(const dnnl::engine& engine) {
-  const std::vector<int8_t> ones(kSaturationInputs, 127);
-  std::vector<float> sum(1);
-  const dnnl::matmul::primitive_desc primitive(engine, RowMajor(1, kSaturationInputs, Type::s8),
-                                               RowMajor(kSaturationInputs, 1, Type::s8),
-                                               RowMajor(1, 1, Type::f32));
+  const std::vector<int8_t> largest(kProbeSize * kProbeSize, 127);
+  std::vector<float> sums(kProbeRows * kProbeSize);
+  const dnnl::matmul::primitive_desc primitive(engine, RowMajor(kProbeRows, kProbeSize, Type::s8),
+                                               RowMajor(kProbeSize, kProbeSize, Type::s8),
+                                               RowMajor(kProbeRows, kProbeSize, Type::f32));
   dnnl::stream stream(engine);
   dnnl::matmul(primitive).execute(
-      stream, {{DNNL_ARG_SRC, memory(primitive.src_desc(), engine, Pointer(ones))},
-               {DNNL_ARG_WEIGHTS, memory(primitive.weights_desc(), engine, Pointer(ones))},
-               {DNNL_ARG_DST, memory(primitive.dst_desc(), engine, sum.data())}});
+      stream, {{DNNL_ARG_SRC, memory(primitive.src_desc(), engine, Pointer(largest))},
+               {DNNL_ARG_WEIGHTS, memory(primitive.weights_desc(), engine, Pointer(largest))},
+               {DNNL_ARG_DST, memory(primitive.dst_desc(), engine, sums.data())}});
   stream.wait();
-  return sum[0];
+  return *std::ranges::min_element(sums);
 }
 
 // OK when int8 products are summed exactly on this CPU.
 Status CheckExactSums(const dnnl::engine& engine) {
   static const float found = SumOfLargestProducts(engine);
-  constexpr float kExpected = kSaturationInputs * 127 * 127;
+  constexpr float kExpected = kProbeSize * 127 * 127;
   if (found == kExpected) return {};
   return Unavailable("oneDNN",
                      "on this CPU its int8 matmul saturates at 16 bits, so it computes "
                      "wrong sums of right weights")
-      .Found(fmt::format("{} for {} times 127 * 127", found, kSaturationInputs))
+      .Found(fmt::format("{} for {} times 127 * 127", found, kProbeSize))
       .Expected(fmt::format("{}", kExpected))
       .Hint("Serve int8 weights with oneDNN on CPUs with VNNI only");
 }

@@ -199,7 +199,7 @@ const Layout kOneDnnW8A8 = {
     .constraints = "any N and K",
     .isa =
         "AVX-512 with VNNI, without AMX; other CPUs want other forms (--onednn-form), and without "
-        "VNNI oneDNN's sums of dynamic activations saturate",
+        "VNNI oneDNN's sums saturate",
     .address =
         "BA16a64b4a: byte ((n / 64) · (K64 / 64) + k / 64) · 4096 + (k % 64 / 4) · 256 + "
         "(n % 64) · 4 + k % 4, K64 = K rounded up to 64",

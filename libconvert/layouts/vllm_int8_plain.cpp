@@ -42,7 +42,7 @@ const Layout kVllmInt8Plain = {
         "weights, channel or tensor",
     .constraints = "any N and K",
     .isa =
-        "any with VNNI (without, oneDNN's sums of dynamic activations saturate); the handler "
+        "any with VNNI (without, oneDNN's sums saturate); the handler "
         "reorders the weights for the CPU when it loads them",
     .address = "byte n · K + k",
     .notes = "",

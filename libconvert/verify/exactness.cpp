@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/parallel.h"
 #include "canonical/dequantized_linear.h"
+#include "convert/scheme_choice.h"
 #include "convert/source_hash.h"
 #include "verify/module_exactness.h"
 #include "verify/provenance.h"
@@ -96,6 +97,15 @@ Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
   return {};
 }
 
+// Can convert give the module such activations? The user chooses them with --scheme.
+bool MayBeChosen(const QuantizedLinear& linear, const ActivationScheme& activations) {
+  using enum WantedScheme;
+  const auto wanted = {kAuto, kW4A16, kW4A8, kW8A8, kW8A16};
+  return std::ranges::any_of(wanted, [&](WantedScheme scheme) {
+    return ActivationsFor(linear.scheme(), scheme) == activations;
+  });
+}
+
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
@@ -111,7 +121,9 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
       record.scheme.code == CodeType::kBF16 ? Dequantized(*linear) : nullptr;
   const QuantizedLinear& weights = dequantized ? *dequantized : *linear;
   Scheme scheme = weights.scheme();
-  scheme.activations = record.scheme.activations;  // the user chooses them
+  if (MayBeChosen(*linear, record.scheme.activations)) {
+    scheme.activations = record.scheme.activations;
+  }
   if (linear->n() != record.n || linear->k() != record.k || scheme != record.scheme) {
     result.FailModule(name, "the source has another shape or scheme than the manifest");
     return {};

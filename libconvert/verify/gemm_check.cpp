@@ -23,9 +23,10 @@ bool IsOfTheModule(const Status& status) {
 }
 
 // Adds why a module was not multiplied.
-void ReportFailure(const Status& status, ModuleVerification& module, LevelResult& result) {
+void ReportFailure(const Status& status, Level level, ModuleVerification& module,
+                   LevelResult& result) {
   if (status.kind() == ErrorKind::kMalformed) {
-    module.state(Level::kGemm) = LevelState::kFailed;
+    module.state(level) = LevelState::kFailed;
     result.FailModule(module.module, fmt::format("it cannot be multiplied: {}", status.ToString()));
     return;
   }
@@ -104,13 +105,17 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
   Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);
   if (!products.ok()) {
     if (!IsOfTheModule(products.status())) return products.status();
-    ReportFailure(products.status(), module, check_.judge_gemm ? levels_.gemm : levels_.quality);
+    if (check_.judge_gemm) ReportFailure(products.status(), Level::kGemm, module, levels_.gemm);
+    if (check_.judge_quality) {
+      ReportFailure(products.status(), Level::kQuality, module, levels_.quality);
+    }
     return {};
   }
   if (check_.judge_gemm) {
     const ModuleBars bars{
         .kernel_db = KernelBar(InputDType(packed)),
         .rounded_twice = ConsumerScales(packed.layout(), packed.request()),
+        .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
         .end_to_end_db = wanted->value_or(DefaultEndToEndBar(record.scheme.activations)),
         .recorded_db = *wanted};
     module.gemm = std::move(products->gemm);
@@ -131,7 +136,6 @@ Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& so
                              std::map<std::string, ModuleVerification>& figures) {
   GemmPass pass(folder, source, check, bars);
   Status status = pass.Run(progress, figures);
-  if (status.ok()) status = bars.CheckAllWereUsed();
   if (!status.ok()) return status;
   return pass.TakeLevels();
 }

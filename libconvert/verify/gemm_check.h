@@ -39,8 +39,8 @@ struct GemmLevels {
 // activations, and so must the agreement of the two implementations; the end-to-end figure on
 // Gaussian ones.
 //
-// Quality: how far are the weights, and the outputs, from the unquantized model? A module that has
-// nothing to do with it fails; one that is far below its peers gets a note.
+// Quality: how far are the weights, and the outputs, from the unquantized model? A module that
+// seems to have nothing to do with it, or is far below its peers, gets a note.
 //
 // Sets figures and states of the modules in `figures` (by name).
 Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,

@@ -53,6 +53,13 @@ void AppendGaussianRow(const Distribution& distribution, uint64_t k, SplitMix64&
   }
 }
 
+// Far from zero on the side where there is more room: a zero point may lie anywhere.
+double HotValue(const Distribution& distribution) {
+  const double above = distribution.mean + 2 * distribution.deviation;
+  const double below = distribution.mean - 2 * distribution.deviation;
+  return std::abs(above) >= std::abs(below) ? above : below;
+}
+
 // One channel of each group that the row reaches.
 std::vector<HotInput> HotRow(uint64_t row, uint64_t groups, uint64_t k, double value,
                              SplitMix64& random) {
@@ -96,7 +103,7 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   if (!status.ok()) return status;
 
   const uint64_t reached = std::min(inputs.k_, std::max(packed.request().groups(), kMinHotRows));
-  const double value = distribution->mean + 2 * distribution->deviation;
+  const double value = HotValue(*distribution);
   for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
     inputs.hot_.push_back(HotRow(row, reached, inputs.k_, value, random));
   }
@@ -128,7 +135,7 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   const bool is_float =
       tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16 || tensor->dtype == DType::kF32;
   if (!is_float || tensor->shape.empty() || tensor->shape.back() != k_ || tensor->bytes == 0) {
-    return Malformed(recorded.Where(*tensor), "recorded activations do not fit the module")
+    return Usage(recorded.Where(*tensor), "recorded activations do not fit the module")
         .Found(fmt::format("{} with {} channels", DTypeName(tensor->dtype),
                            tensor->shape.empty() ? 0 : tensor->shape.back()))
         .Expected(fmt::format("BF16, F16 or F32 [M, {}]", k_));
@@ -140,7 +147,7 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   if (!status.ok()) return status;
   for (const float value : values) {
     if (!std::isfinite(value)) {
-      return Malformed(recorded.Where(*tensor), "a recorded activation is not a finite number");
+      return Usage(recorded.Where(*tensor), "a recorded activation is not a finite number");
     }
     exact_.push_back(static_cast<double>(value));
   }

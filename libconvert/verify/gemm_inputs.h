@@ -45,7 +45,7 @@ struct HotInput {
 class GemmInputs {
  public:
   // `dtype`: what the kernel is given. `recorded` may be null: the recorded activations, in which
-  // those of a module have its name. kMalformed when they do not fit the module.
+  // those of a module have its name. kUsage when they do not fit the module.
   static Result<GemmInputs> Make(const PackedModule& packed, const SecondDecoder& source,
                                  DType dtype, const Checkpoint* recorded);
 

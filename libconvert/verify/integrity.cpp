@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "container/checkpoint.h"
+#include "io/output_folder.h"
 #include "layouts/fingerprint.h"
 #include "layouts/table.h"
 #include "verify/file_integrity.h"
@@ -40,15 +41,17 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, Level
   return unknown;
 }
 
-// Loaders take every shard they see: one that the manifest does not know must not lie there.
-void CheckStrayShards(const PackedFolder& folder, LevelResult& result) {
+// Loaders take what they see: shards, templates, code, configs. What the manifest does not know
+// must not lie there, but for a README and what is hidden.
+void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
   std::error_code error;
   std::filesystem::directory_iterator entry(folder.path(), error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (entry->path().extension() == ".safetensors" && !folder.manifest().files.contains(name)) {
-      result.Fail(Printable(name), "the folder holds a shard that the manifest does not know");
-    }
+    const bool hidden = name.starts_with(".") && entry->path().extension() != ".safetensors";
+    if (hidden || name == kManifestName || name == "README.md") continue;
+    if (folder.manifest().files.contains(name)) continue;
+    result.Fail(Printable(name), "the folder holds a file that the manifest does not know");
   }
   if (error) result.Fail(folder.path().string(), "cannot list the folder: " + error.message());
 }
@@ -147,7 +150,7 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSampl
     if (!of_file.empty()) result.state = LevelState::kFailed;
     std::ranges::move(of_file, std::back_inserter(result.problems));
   }
-  CheckStrayShards(folder, result);
+  CheckStrayFiles(folder, result);
   CheckModules(folder, CheckFingerprints(manifest, isa, result), isa, result);
   if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
   SetModuleStates(Level::kIntegrity, result, sample, figures);

@@ -86,11 +86,52 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
     const Result<FileRecord> record = HashFile(*file, progress);
     if (!record.ok()) return record.status();
     const auto packed = folder.manifest().files.find(name);
-    if (packed == folder.manifest().files.end() || packed->second.xxh3_128 != record->xxh3_128) {
+    if (packed == folder.manifest().files.end()) {
+      result.Fail(name, "the source has this file, the packed folder does not");
+    } else if (packed->second.xxh3_128 != record->xxh3_128) {
       result.Fail(name, "it differs from the file of the source");
     }
   }
   return {};
+}
+
+// Files that convert does not make and the source does not have change what is served.
+void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, LevelResult& result) {
+  std::set<std::string> known = {"config.json", "model.safetensors.index.json"};
+  known.insert(source.side_files().begin(), source.side_files().end());
+  for (const TensorRecord& tensor : manifest.tensors) known.insert(tensor.file);
+  for (const auto& [name, module] : manifest.modules) {
+    for (const auto& [part, tensor] : module.parts) known.insert(tensor.file);
+  }
+  for (const auto& [name, file] : manifest.files) {
+    if (!known.contains(name)) result.Fail(name, "the source has no such file");
+  }
+}
+
+// What the manifest says became of modules must be what became of them: config.json is made of it.
+void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResult& result) {
+  if (manifest.source_quantization_config != model.quantization_config) {
+    result.Fail("prepack.json", "it holds another quantization config than the source");
+  }
+  for (const auto& linear : model.modules) {
+    const bool packed = manifest.modules.contains(linear->module());
+    if (packed == manifest.kept.contains(linear->module())) {
+      result.FailModule(linear->module(), packed ? "it is packed, but the manifest says it was kept"
+                                                 : "it is not packed, nor said to be kept");
+    }
+  }
+  for (const auto& [name, reason] : manifest.kept) {
+    if (model.Find(name) == nullptr) {
+      result.Fail(fmt::format("module {}", name),
+                  "it is said to be kept, but the source has no such quantized module");
+    }
+  }
+  for (const auto& [name, module] : manifest.modules) {
+    const bool dequantized = module.scheme.code == CodeType::kBF16;
+    if (dequantized != manifest.dequantized.contains(name)) {
+      result.FailModule(name, "the manifest is wrong about whether it was dequantized");
+    }
+  }
 }
 
 // Every module and tensor of the source must be somewhere in the output.
@@ -126,6 +167,8 @@ Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
                        Progress& progress, TensorHashes& hashes, LevelResult& result) {
   const Manifest& manifest = folder.manifest();
   CheckNothingIsMissing(manifest, source, model, result);
+  CheckNoFileIsAdded(manifest, source, result);
+  CheckFates(manifest, model, result);
   Status status = HashSource(manifest, source, model, sample, threads, progress, hashes, result);
   if (!status.ok()) return status;
   CheckModules(manifest, source, model, sample, hashes, result);

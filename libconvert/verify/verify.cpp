@@ -54,6 +54,7 @@ class Verification {
  private:
   void Begin();
   Status RunIntegrity();
+  Status ReadBars();
   Status OpenOthers();
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
@@ -73,6 +74,7 @@ class Verification {
   VerifyReport report_;
   std::map<std::string, ModuleVerification> figures_;
   std::optional<std::set<std::string>> sample_;
+  std::optional<SqnrBars> bars_;
   std::optional<std::filesystem::path> source_;
   std::optional<Checkpoint> baseline_;
   std::optional<Checkpoint> recorded_;
@@ -110,6 +112,18 @@ Status Verification::RunIntegrity() {
   if (!integrity.ok()) return integrity.status();
   level(Level::kIntegrity) = *std::move(integrity);
   return {};
+}
+
+// Whatever the sample is, and whichever levels run.
+Status Verification::ReadBars() {
+  Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr);
+  if (!bars.ok()) return bars.status();
+  bars_ = *std::move(bars);
+  for (const auto& [name, figure] : figures_) {
+    const Result<std::optional<double>> bar = bars_->Of(name);
+    if (!bar.ok()) return bar.status();
+  }
+  return bars_->CheckAllWereUsed();
 }
 
 // What the user names must be there, whatever becomes of the levels.
@@ -172,8 +186,6 @@ Status Verification::RunProducts(const Checkpoint& source) {
   if (!Runs(Level::kGemm) && !quality) return {};
   const Result<SecondDecoder> decoder =
       SecondDecoder::Make(source, folder_.manifest().source_format);
-  Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr);
-  if (!bars.ok()) return bars.status();
   if (!decoder.ok()) {
     if (Runs(Level::kGemm)) level(Level::kGemm).reason = decoder.status().ToString();
     if (quality) level(Level::kQuality).reason = decoder.status().ToString();
@@ -191,7 +203,7 @@ Status Verification::RunProducts(const Checkpoint& source) {
                         .judge_gemm = gemm,
                         .judge_quality = quality,
                         .sample = sample()};
-  Result<GemmLevels> levels = CheckGemm(folder_, *decoder, check, *bars, progress_, figures_);
+  Result<GemmLevels> levels = CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_);
   if (!levels.ok()) return levels.status();
   if (gemm) {
     level(Level::kGemm) = std::move(levels->gemm);
@@ -223,7 +235,8 @@ Status Verification::RunSourceLevels() {
 
 Status Verification::Run() {
   Begin();
-  Status status = OpenOthers();
+  Status status = ReadBars();
+  if (status.ok()) status = OpenOthers();
   if (status.ok()) StartEngine();
   if (status.ok() && Runs(Level::kIntegrity)) status = RunIntegrity();
   if (!status.ok() || !source_) return status;

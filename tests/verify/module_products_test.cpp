@@ -104,11 +104,11 @@ TEST_CASE("recorded activations make figures of their own") {
   CHECK(products.gemm.inputs[4].kernel.sqnr_db >= 53);
 }
 
-TEST_CASE("recorded activations that do not fit are malformed") {
+TEST_CASE("recorded activations that do not fit are refused") {
   const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const auto fails = [&](const char* dtype, const char* shape, size_t bytes) {
     const Checkpoint recorded = Value(Checkpoint::Open(Record(example.temp, dtype, shape, bytes)));
-    testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kMalformed,
+    testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kUsage,
                         "recorded activations do not fit the module");
   };
   fails("F32", "[5,383]", 5 * 383 * 4);

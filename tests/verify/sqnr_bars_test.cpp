@@ -53,7 +53,7 @@ TEST_CASE("a pattern that is for no module, or is none, is an error") {
 TEST_CASE("bars follow what the kernel computes in") {
   CHECK(KernelBar(DType::kBF16) == 48);
   CHECK(KernelBar(DType::kF16) == 65);
-  CHECK(KernelBar(DType::kF32) == 110);
+  CHECK(KernelBar(DType::kF32) == 95);
   CHECK(DefaultEndToEndBar({}) == 40);
   CHECK(DefaultEndToEndBar({.type = ActivationType::kInt}) == 35);
   CHECK(DefaultEndToEndBar({.type = ActivationType::kFloat}) == 28);

@@ -157,6 +157,11 @@ ExitCodeValue RunVerify(const VerifyCommand& command) {
   return VerifyAndPrint(*options, outputs, command.common);
 }
 
+// An empty value is a variable of a script that was never set: nothing it could mean is safe.
+CLI::Validator NotEmpty() {
+  return {[](const std::string& text) { return text.empty() ? "must not be empty" : ""; }, ""};
+}
+
 void AddInputs(CLI::App& command, VerifyCommand& options) {
   command.add_option("OUT", options.folder, "Packed folder")->required();
   command
@@ -241,6 +246,9 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   AddInputs(*command, *options);
   AddLevels(*command, *options);
   AddReports(*command, options->outputs, options->tolerance);
+  for (CLI::Option* option : command->get_options()) {
+    if (option->get_items_expected_max() > 0) option->check(NotEmpty());
+  }
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");

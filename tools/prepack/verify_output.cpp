@@ -1,11 +1,13 @@
 #include "verify_output.h"
 
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
 #include "io/atomic_file.h"
 #include "output_paths.h"
 #include "progress_line.h"
+#include "verify/packed_folder.h"
 #include "verify/report_html.h"
 #include "verify/report_json.h"
 #include "verify/report_junit.h"
@@ -19,9 +21,20 @@ namespace {
 Status CheckPaths(const VerifyOptions& options, const VerifyOutputs& outputs) {
   OutputPaths paths;
   paths.ProtectFolder(options.folder, "the packed folder");
-  if (options.source) paths.ProtectFolder(*options.source, "the source");
+  std::optional<std::filesystem::path> source = options.source;
+  if (!source) {
+    // A folder that cannot be opened is an error of the verification.
+    const Result<PackedFolder> folder = PackedFolder::Open(options.folder);
+    if (folder.ok()) source = RecordedSource(*folder);
+  }
+  if (source) paths.ProtectFolder(*source, "the source");
   if (options.baseline) paths.ProtectFolder(*options.baseline, "the baseline");
-  if (options.activations) paths.ProtectFile(*options.activations, "--activations");
+  if (options.activations) {
+    paths.ProtectFile(*options.activations, "--activations");
+    if (std::filesystem::is_directory(*options.activations)) {
+      paths.ProtectFolder(*options.activations, "--activations");
+    }
+  }
   if (!outputs.against.empty()) paths.ProtectFile(outputs.against, "--against");
   Status status;
   for (const auto& [option, path] : {std::pair("--junit", outputs.junit),

@@ -178,7 +178,7 @@ Status WriteGptqTensors(const std::filesystem::path& folder, uint64_t n, uint64_
                 {"desc_act", act_order},
                 {"sym", true},
                 {"checkpoint_format", "gptq"}},
-               std::move(tensors));
+               tensors);
 }
 
 template <uint32_t kBits, bool kActOrder>

@@ -77,10 +77,10 @@ void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piec
     const auto* quads = reinterpret_cast<const int8_t*>(bytes + j / 4 * stride);
     int16_t* first = w + j / 2 * kPairs;
     for (uint64_t i = 0; i < piece.rows; ++i) {
-      first[2 * i] = quads[4 * i];
-      first[2 * i + 1] = quads[4 * i + 1];
-      first[kPairs + 2 * i] = quads[4 * i + 2];
-      first[kPairs + 2 * i + 1] = quads[4 * i + 3];
+      first[2 * i] = Widened(quads[4 * i]);
+      first[2 * i + 1] = Widened(quads[4 * i + 1]);
+      first[kPairs + 2 * i] = Widened(quads[4 * i + 2]);
+      first[kPairs + 2 * i + 1] = Widened(quads[4 * i + 3]);
     }
   }
 }
@@ -92,10 +92,10 @@ void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, in
     uint64_t j = 0;
     for (; j + 2 <= piece.inputs; j += 2) {
       int16_t* pair = w + j * kStripChannels + 2 * i;
-      pair[0] = row[j];
-      pair[1] = row[j + 1];
+      pair[0] = Widened(row[j]);
+      pair[1] = Widened(row[j + 1]);
     }
-    if (j < piece.inputs) w[j * kStripChannels + 2 * i] = row[j];
+    if (j < piece.inputs) w[j * kStripChannels + 2 * i] = Widened(row[j]);
   }
 }
 

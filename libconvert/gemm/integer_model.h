@@ -49,6 +49,11 @@ class ChannelModel : public IntegerModel {
   void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const final;
 };
 
+// A byte that is read as two's complement.
+constexpr int16_t Widened(int8_t value) {
+  return static_cast<int16_t>(static_cast<int>(value));
+}
+
 // Decodes signed bytes that lie in fours of input channels: value (i, j) of the piece at
 // j / 4 * stride + 4 * i + j % 4. The last four must be whole.
 void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w);

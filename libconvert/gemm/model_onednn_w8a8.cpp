@@ -101,7 +101,7 @@ class PlainColumnsModel final : public PlainModel {
       const auto* line = reinterpret_cast<const int8_t*>(packed().weight.data()) +
                          (piece.k0 + j) * packed().n + piece.n0;
       int16_t* to = w + j / 2 * 2 * kStripChannels + j % 2;
-      for (uint64_t i = 0; i < piece.rows; ++i) to[2 * i] = line[i];
+      for (uint64_t i = 0; i < piece.rows; ++i) to[2 * i] = Widened(line[i]);
     }
   }
 };

@@ -16,8 +16,6 @@
 namespace prepack {
 namespace {
 
-using dnnl::memory;
-
 constexpr std::string_view kOtherForms =
     "--onednn-form blocked and --onednn-form plain write a form without asking oneDNN";
 

@@ -43,7 +43,8 @@ double At(const float* w, uint64_t j, uint64_t i) {
 }
 
 double At(const int16_t* w, uint64_t j, uint64_t i) {
-  return w[(j / 2 * kStripChannels + i) * 2 + j % 2];
+  const uint64_t pair = j / 2 * kStripChannels + i;
+  return w[pair * 2 + j % 2];
 }
 
 // Makes weights of the input channel behind an odd number of them.

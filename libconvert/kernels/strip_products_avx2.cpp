@@ -40,7 +40,7 @@ struct Pairs {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
   }
   static Vector Broadcast(const int16_t* x) {
-    int32_t pair;
+    int32_t pair = 0;
     std::memcpy(&pair, x, sizeof(pair));
     return _mm256_set1_epi32(pair);
   }

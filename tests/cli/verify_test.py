@@ -175,6 +175,41 @@ class Reports(PackedTest):
             "not all of the verification could run", self.run_tool("verify", self.out, "-q").stderr
         )
 
+    def test_reports_never_replace_what_is_verified(self):
+        """Not even a source that nobody has named."""
+        source = self.copy_checkpoint()
+        out = self.convert(source, "vllm-cpu", name="beside")
+        before = harness.snapshot(source)
+        self.assert_fails(
+            2, ["--html", "the source"], "verify", out, "--html", source / "model.safetensors"
+        )
+        folder = self.scratch / "activations"
+        folder.mkdir()
+        self.assert_fails(
+            2,
+            ["--junit", "--activations"],
+            "verify",
+            out,
+            "--activations",
+            folder,
+            "--junit",
+            folder / "model.safetensors",
+        )
+        self.assertEqual(harness.snapshot(source), before)
+
+    def test_empty_values_are_refused(self):
+        for option in ("--source", "--baseline", "--activations", "--against", "--junit", "--sample"):
+            with self.subTest(option=option):
+                self.assertEqual(self.run_tool("verify", self.out, option, "").returncode, 2)
+
+    def test_bars_for_no_module_are_noticed_whatever_the_sample(self):
+        options = ["--sample", "0.01", "--min-sqnr", "q_proj=30", "--min-sqnr", "up_proj=30"]
+        self.run_ok("verify", self.out, *options)
+        self.assert_fails(
+            2, ["experts=30", "no packed module"], "verify", self.out, "--skip", "gemm",
+            "--min-sqnr", "experts=30"
+        )
+
     def test_levels_that_are_skipped_are_not_run(self):
         self.lose_source()
         result = self.run_tool("verify", self.out, "--skip", "exactness,gemm", "--json")

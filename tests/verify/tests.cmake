@@ -5,10 +5,12 @@ prepack_add_tests(verify
   gemm_layouts_test.cpp
   integrity_test.cpp
   kernel_weights_test.cpp
+  module_judgement_test.cpp
   module_products_test.cpp
   mutation_test.cpp
   mutations.cpp
   packed_folder_test.cpp
+  provenance_test.cpp
   recorded_source_test.cpp
   regression_test.cpp
   report_html_test.cpp

@@ -116,6 +116,8 @@ void ModuleComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
       then.second_implementation == now.second_implementation &&
       then.implementation == now.implementation) {
     One("agreement with " + then.second_implementation, *then.agreement_db, *now.agreement_db);
+  } else if (then.agreement_db && !now.agreement_db) {
+    Note("a second implementation agreed then, and there is none now");
   }
 }
 
@@ -149,7 +151,10 @@ size_t CompareModule(const ModuleVerification& then, const ModuleVerification& n
   NoteDifferences(then, now, comparison);
   comparison.Levels(then, now, report);
   if (then.gemm && now.gemm) comparison.Gemm(*then.gemm, *now.gemm);
-  if (then.quality && now.quality) comparison.Quality(*then.quality, *now.quality);
+  // Without figures now they are all gone.
+  if (then.quality && now.looked_at) {
+    comparison.Quality(*then.quality, now.quality.value_or(QualityFigures()));
+  }
   return comparison.compared();
 }
 

@@ -59,6 +59,7 @@ class Verification {
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
   Status RunProducts(const Checkpoint& source);
+  void NoteUnusedActivations();
   void StartEngine();
   std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
@@ -145,6 +146,9 @@ Status Verification::OpenOthers() {
     Result<Checkpoint> recorded = Checkpoint::Open(*options_.activations);
     if (!recorded.ok()) return recorded.status();
     recorded_ = *std::move(recorded);
+    if (recorded_->tensors().empty()) {
+      return Usage(report_.activations, "it holds no recorded activations");
+    }
     for (const auto& [name, tensor] : recorded_->tensors()) {
       if (figures_.contains(name)) continue;
       return Usage(recorded_->Where(tensor), "the packed folder has no module of this name")
@@ -162,6 +166,20 @@ Status Verification::RunExactness(const Checkpoint& source) {
   if (!exactness.ok()) return exactness.status();
   level(Level::kExactness) = *std::move(exactness);
   return {};
+}
+
+// A sample may leave out the modules that activations were recorded for.
+void Verification::NoteUnusedActivations() {
+  if (!recorded_) return;
+  const auto unused = std::ranges::count_if(recorded_->tensors(), [&](const auto& tensor) {
+    return !figures_.at(tensor.first).looked_at;
+  });
+  if (unused == 0) return;
+  level(Level::kGemm)
+      .notes.push_back(
+          {"", report_.activations,
+           fmt::format("{} of its {} tensors are for modules that are not in the sample", unused,
+                       recorded_->tensors().size())});
 }
 
 // oneDNN takes as long to start as the levels before it take for a large module: it starts beside
@@ -210,6 +228,7 @@ Status Verification::RunProducts(const Checkpoint& source) {
     report_.engine = engine ? engine->name() : "reference";
   }
   if (quality) level(Level::kQuality) = std::move(levels->quality);
+  NoteUnusedActivations();
   return {};
 }
 

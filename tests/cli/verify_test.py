@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import unittest
 import xml.etree.ElementTree
 
@@ -196,6 +197,53 @@ class Reports(PackedTest):
             folder / "model.safetensors",
         )
         self.assertEqual(harness.snapshot(source), before)
+
+    def recorded(self, tensors):
+        path = self.scratch / "x.safetensors"
+        path.write_bytes(harness.safetensors_bytes(tensors))
+        return path
+
+    def test_recorded_activations(self):
+        x = struct.pack("<1152f", *[(i % 13) - 6 for i in range(1152)])
+        path = self.recorded({MODULE: ("F32", [3, 384], x)})
+        report = self.checked_json(
+            self.verify(0, "--activations", path, "--json").stdout, "verify"
+        )
+        recorded = {
+            module["module"]: [i for i in module["gemm"]["inputs"] if i["input"] == "recorded"]
+            for module in report["modules"]
+        }
+        self.assertEqual([i["rows"] for i in recorded.pop(MODULE)], [3])
+        self.assertTrue(all(inputs == [] for inputs in recorded.values()))
+        # Not everything that is recorded is in every sample.
+        for seed in range(8):
+            report = json.loads(
+                self.verify(
+                    0, "--activations", path, "--sample", "0.01", "--seed", seed, "--json"
+                ).stdout
+            )
+            looked_at = {m["module"] for m in report["modules"] if m["looked_at"]}
+            notes = [n["message"] for n in report["levels"]["gemm"]["notes"]]
+            self.assertEqual(
+                notes,
+                []
+                if MODULE in looked_at
+                else ["1 of its 1 tensors are for modules that are not in the sample"],
+            )
+
+    def test_recorded_activations_that_are_of_no_use(self):
+        nan = struct.pack("<384f", *[float("nan")] * 384)
+        for tensors, text in (
+            ({}, "holds no recorded activations"),
+            ({"lm_head": ("F32", [1, 384], nan)}, "no module of this name"),
+            ({MODULE: ("F32", [1, 384], nan)}, "not a finite number"),
+            ({MODULE: ("F32", [3, 128], nan)}, "do not fit the module"),
+        ):
+            with self.subTest(text=text):
+                self.assert_fails(
+                    2, [text], "verify", self.out, "--source", SOURCE, "--activations",
+                    self.recorded(tensors),
+                )
 
     def test_empty_values_are_refused(self):
         for option in ("--source", "--baseline", "--activations", "--against", "--junit", "--sample"):

@@ -214,5 +214,21 @@ TEST_CASE("reports that share no figure prove nothing") {
   CHECK(Compare(earlier, now).state == LevelState::kNotRun);
 }
 
+TEST_CASE("figures of quality that are gone fail, a second implementation that is gone is noted") {
+  VerifyReport earlier = ExampleReport(1);
+  earlier.modules[0].quality =
+      QualityFigures{.weight_sqnr_db = 20, .output_sqnr_db = 21, .below_peers_db = std::nullopt};
+  earlier.modules[0].gemm->agreement_db = 55;
+  VerifyReport now = ExampleReport(1);
+  now.modules[0].quality.reset();
+  now.modules[0].gemm->agreement_db.reset();
+  const LevelResult& result = Compare(earlier, now);
+  CHECK(result.state == LevelState::kFailed);
+  REQUIRE(result.problems.size() == 2);
+  CHECK(result.problems[0].message == "the weight SQNR was measured then and is not now");
+  REQUIRE(result.notes.size() == 1);
+  CHECK(result.notes[0].message == "a second implementation agreed then, and there is none now");
+}
+
 }  // namespace
 }  // namespace prepack::testing

@@ -16,9 +16,9 @@ using testing::RequireOk;
 
 // A sound problem whose parts the tests break one by one.
 struct Example {
-  std::vector<float> x = std::vector<float>(3 * 8, 1);
-  std::vector<float> w = std::vector<float>(5 * 8, 1);
-  std::vector<float> y = std::vector<float>(3 * 5);
+  std::vector<float> x = std::vector<float>(24, 1);
+  std::vector<float> w = std::vector<float>(40, 1);
+  std::vector<float> y = std::vector<float>(15);
   uint64_t m = 3;
   uint64_t n = 5;
   uint64_t k = 8;

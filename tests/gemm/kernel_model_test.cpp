@@ -453,7 +453,7 @@ TEST_CASE("the prediction does not depend on how the channels are divided") {
       if (golden.packed.n <= kModelBlock) continue;
       INFO("file " << golden.name);
       const std::vector<float> whole = Predict(coverage.layout, golden.packed, golden.input);
-      for (const uint64_t blocks : {1, 2}) {
+      for (const uint64_t blocks : {uint64_t{1}, uint64_t{2}}) {
         CHECK(whole == PredictInPieces(coverage.layout, golden.packed, golden.input, blocks));
       }
       ++divided;

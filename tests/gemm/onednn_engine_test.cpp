@@ -72,6 +72,7 @@ TEST_CASE("oneDNN engines of several threads do not disturb each other") {
   std::vector<std::vector<float>> results(4);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(results.size());
     for (std::vector<float>& y : results) {
       threads.emplace_back([&y, &example] {
         const Result<std::unique_ptr<GemmEngine>> engine = MakeOneDnnEngine();

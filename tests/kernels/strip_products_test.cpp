@@ -103,7 +103,7 @@ TEST_CASE("sums of pairs wrap around") {
 
 TEST_CASE("fused products are rounded once") {
   SplitMix64 random(43);
-  for (const size_t count : {0, 1, 7, 8, 9, 64}) {
+  for (const size_t count : std::vector<size_t>{0, 1, 7, 8, 9, 64}) {
     const std::vector<float> a = RandomFloats(count, random);
     const std::vector<float> b = RandomFloats(count, random);
     const std::vector<float> before = RandomFloats(count, random);

@@ -96,7 +96,7 @@ std::filesystem::path Record(const TempFolder& temp, const std::string& dtype,
 TEST_CASE("recorded activations make figures of their own") {
   const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const Checkpoint recorded =
-      Value(Checkpoint::Open(Record(example.temp, "F32", "[1,5,384]", 5 * 384 * 4)));
+      Value(Checkpoint::Open(Record(example.temp, "F32", "[1,5,384]", 7680)));
   const ModuleProducts products = Value(example.Multiply({.recorded = &recorded}));
   REQUIRE(products.gemm.inputs.size() == 6);
   CHECK(products.gemm.inputs[4].input == "recorded");
@@ -111,8 +111,8 @@ TEST_CASE("recorded activations that do not fit are refused") {
     testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kUsage,
                         "recorded activations do not fit the module");
   };
-  fails("F32", "[5,383]", 5 * 383 * 4);
-  fails("I32", "[5,384]", 5 * 384 * 4);
+  fails("F32", "[5,383]", 7660);
+  fails("I32", "[5,384]", 7680);
   fails("F32", "[0,384]", 0);
 }
 

@@ -15,21 +15,6 @@ namespace prepack {
 void ReferenceGemm(Isa isa, uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
                    std::span<const double> w, std::span<double> y);
 
-// Sums for a signal-to-quantization-noise ratio; add blocks in any order, then ask.
-class SqnrAccumulator {
- public:
-  // `signal` is the truth, `value` what is judged.
-  void Add(std::span<const double> signal, std::span<const float> value);
-  void Merge(const SqnrAccumulator& other);
-  // 10 · log10(Σ signal² / Σ (signal − value)²) in dB; +infinity when they are equal. NaN when the
-  // signal is zero throughout or anything is not finite: that proves nothing.
-  double Decibel() const;
-
- private:
-  double signal_ = 0;
-  double noise_ = 0;
-};
-
 }  // namespace prepack
 
 #endif  // PREPACK_GEMM_REFERENCE_H_

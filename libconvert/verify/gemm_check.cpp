@@ -50,36 +50,33 @@ void Conclude(const std::vector<const ModuleVerification*>& modules, Level level
 class GemmPass {
  public:
   GemmPass(const PackedFolder& folder, const SecondDecoder& source, const GemmCheck& check,
-           SqnrBars& bars)
+           const SqnrBars& bars)
       : folder_(folder), source_(source), check_(check), bars_(bars) {}
 
-  Status Run(Progress& progress, std::map<std::string, ModuleVerification>& figures);
+  Status Run(Progress& progress, ModuleFigures& figures);
   GemmLevels TakeLevels() { return std::move(levels_); }
 
  private:
   Status RunModule(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
                    ModuleVerification& module);
-  bool IsWanted(const std::string& name) const {
-    return check_.sample == nullptr || check_.sample->contains(name);
-  }
 
   const PackedFolder& folder_;
   const SecondDecoder& source_;
   const GemmCheck& check_;
-  SqnrBars& bars_;
+  const SqnrBars& bars_;
   GemmLevels levels_;
 };
 
-Status GemmPass::Run(Progress& progress, std::map<std::string, ModuleVerification>& figures) {
+Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
   const auto& records = folder_.manifest().modules;
   uint64_t total = 0;
   for (const auto& [name, record] : records) {
-    if (IsWanted(name)) total += record.n * record.k;
+    if (InSample(check_.sample, name)) total += record.n * record.k;
   }
   progress.Begin("GEMM", total);
   std::vector<const ModuleVerification*> modules;
   for (const auto& [name, record] : records) {
-    if (!IsWanted(name)) continue;
+    if (!InSample(check_.sample, name)) continue;
     Result<PackedModule> packed = PackedModule::Open(folder_, name, record, check_.products.isa);
     if (!packed.ok()) return packed.status();
     ModuleVerification& module = figures.at(name);
@@ -100,8 +97,7 @@ Status GemmPass::Run(Progress& progress, std::map<std::string, ModuleVerificatio
 
 Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& record,
                            Progress& progress, ModuleVerification& module) {
-  const Result<std::optional<double>> wanted = bars_.Of(module.module);
-  if (!wanted.ok()) return wanted.status();
+  const std::optional<double> wanted = bars_.Of(module.module);
   Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);
   if (!products.ok()) {
     if (!IsOfTheModule(products.status())) return products.status();
@@ -116,8 +112,8 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
         .kernel_db = KernelBar(InputDType(packed)),
         .rounded_twice = ConsumerScales(packed.layout(), packed.request()),
         .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
-        .end_to_end_db = wanted->value_or(DefaultEndToEndBar(record.scheme.activations)),
-        .recorded_db = *wanted};
+        .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
+        .recorded_db = wanted};
     module.gemm = std::move(products->gemm);
     JudgeProducts(bars, module, levels_.gemm);
     JudgeForm(products->form, record, module, levels_.gemm);
@@ -132,8 +128,8 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
 }  // namespace
 
 Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
-                             const GemmCheck& check, SqnrBars& bars, Progress& progress,
-                             std::map<std::string, ModuleVerification>& figures) {
+                             const GemmCheck& check, const SqnrBars& bars, Progress& progress,
+                             ModuleFigures& figures) {
   GemmPass pass(folder, source, check, bars);
   Status status = pass.Run(progress, figures);
   if (!status.ok()) return status;

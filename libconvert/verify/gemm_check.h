@@ -1,13 +1,10 @@
 #ifndef PREPACK_VERIFY_GEMM_CHECK_H_
 #define PREPACK_VERIFY_GEMM_CHECK_H_
 
-#include <map>
-#include <set>
-#include <string>
-
 #include "base/progress.h"
 #include "base/result.h"
 #include "verify/module_products.h"
+#include "verify/module_states.h"
 #include "verify/packed_folder.h"
 #include "verify/report.h"
 #include "verify/second_decoder.h"
@@ -18,8 +15,8 @@ namespace prepack {
 struct GemmCheck {
   ProductOptions products;
   bool judge_gemm = true;
-  bool judge_quality = false;                     // needs products.baseline
-  const std::set<std::string>* sample = nullptr;  // null: every module
+  bool judge_quality = false;            // needs products.baseline
+  const ModuleSample* sample = nullptr;  // null: every module
 };
 
 struct GemmLevels {
@@ -44,8 +41,8 @@ struct GemmLevels {
 //
 // Sets figures and states of the modules in `figures` (by name).
 Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
-                             const GemmCheck& check, SqnrBars& bars, Progress& progress,
-                             std::map<std::string, ModuleVerification>& figures);
+                             const GemmCheck& check, const SqnrBars& bars, Progress& progress,
+                             ModuleFigures& figures);
 
 }  // namespace prepack
 

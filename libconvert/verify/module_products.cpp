@@ -93,6 +93,7 @@ class ModuleMultiplication {
   ModuleProducts Collect() const;
 
  private:
+  Status FindBaseline();
   // The model of the first rows of the inputs.
   Status MakeModel(uint64_t rows);
   Status RunBatches(const PackedProblem& whole);
@@ -157,22 +158,21 @@ Status ModuleMultiplication::Prepare() {
   std::ranges::transform(std::span(activations).first(kSecondRows * request.k),
                          std::back_inserter(activations_),
                          [](double x) { return static_cast<float>(x); });
-  std::vector<std::byte> bias;
-  status = packed_.ReadWholePart(PartRole::kBias, bias);
-  const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
-  if (part != nullptr) bias_ = LoadFloats(part->dtype, bias);
-  if (status.ok() && options_.baseline != nullptr) {
-    Result<BaselineProduct> baseline =
-        BaselineProduct::Find(*options_.baseline, packed_, *inputs_, options_.isa);
-    if (baseline.ok()) {
-      baseline_ = *std::move(baseline);
-    } else if (baseline.status().kind() == ErrorKind::kUnsupported) {
-      no_quality_ = baseline.status().ToString();
-    } else {
-      status = baseline.status();
-    }
+  bias_ = operands_->Bias();
+  return FindBaseline();
+}
+
+Status ModuleMultiplication::FindBaseline() {
+  if (options_.baseline == nullptr) return {};
+  Result<BaselineProduct> baseline =
+      BaselineProduct::Find(*options_.baseline, packed_, *inputs_, options_.isa);
+  if (baseline.ok()) {
+    baseline_ = *std::move(baseline);
+    return {};
   }
-  return status;
+  if (baseline.status().kind() != ErrorKind::kUnsupported) return baseline.status();
+  no_quality_ = baseline.status().ToString();
+  return {};
 }
 
 // The operands of the model point into the mapped file, which is only touched inside a visit.

@@ -1,9 +1,8 @@
 #include "verify/packed_operands.h"
 
-#include <cstring>
-
 #include "base/checked.h"
 #include "base/float_convert.h"
+#include "gemm/model_operands.h"
 #include "verify/kernel_weights.h"
 
 namespace prepack {
@@ -21,12 +20,6 @@ ActivationQuantizer QuantizerOf(const ActivationScheme& activations) {
 DType DTypeOfPart(const PackedModule& packed, PartRole role) {
   const PartSpec* part = FindPart(packed.parts(), role);
   return part == nullptr ? DType::kF32 : part->dtype;
-}
-
-std::vector<float> AsFloats(std::span<const std::byte> bytes) {
-  std::vector<float> values(bytes.size() / sizeof(float));
-  std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
-  return values;
 }
 
 }  // namespace
@@ -63,8 +56,8 @@ Status LoadedOperands::Read() {
   constexpr uint64_t kInputsPerScale = 128;  // of the op that consumers give ones to
   if (status.ok() && consumer_scales_) {
     ones_.assign(CeilDiv(packed.request().k, kInputsPerScale), 1.0F);
-    consumer_scale_ = AsFloats(scale_);
-    consumer_bias_ = AsFloats(bias_);
+    consumer_scale_ = LoadFloats(DTypeOfPart(packed, PartRole::kScale), scale_);
+    consumer_bias_ = Bias();
   }
   return status;
 }
@@ -93,12 +86,16 @@ PackedOperands LoadedOperands::With(std::span<const std::byte> weight) const {
   return operands;
 }
 
+std::vector<float> LoadedOperands::Bias() const {
+  return LoadFloats(DTypeOfPart(*packed_, PartRole::kBias), bias_);
+}
+
 void LoadedOperands::Finish(uint64_t n0, uint64_t channels, std::span<float> y) const {
   if (!consumer_scales_) return;
   for (uint64_t i = 0; i < y.size(); ++i) {
     const uint64_t n = n0 + i % channels;
-    const float bias = consumer_bias_.empty() ? 0.0F : consumer_bias_[n];
-    y[i] = RoundTo(packed_->request().activation_dtype, y[i] * consumer_scale_[n] + bias);
+    y[i] = RoundTo(packed_->request().activation_dtype,
+                   y[i] * consumer_scale_[n] + BiasOf(consumer_bias_, n));
   }
 }
 

@@ -26,6 +26,8 @@ class LoadedOperands {
 
   // `weight` must outlive the result, and so must this object.
   PackedOperands With(std::span<const std::byte> weight) const;
+  // That of each output channel, or none.
+  std::vector<float> Bias() const;
   // What the consumer does to y [M, channels], of output channels from n0 on, after the op.
   void Finish(uint64_t n0, uint64_t channels, std::span<float> y) const;
 

@@ -16,7 +16,7 @@ namespace {
 using QualityFigure = std::optional<double> QualityFigures::*;
 
 void NoteOutliersOf(QualityFigure figure, const char* what, const Manifest& manifest,
-                    std::map<std::string, ModuleVerification>& modules, LevelResult& result) {
+                    ModuleFigures& modules, LevelResult& result) {
   std::vector<PeerFigure> peers;
   std::vector<ModuleVerification*> compared;
   for (auto& [name, module] : modules) {
@@ -67,8 +67,7 @@ void JudgeQuality(const std::string& missing, ModuleVerification& module, LevelR
            decibel, kUnrelatedDb)});
 }
 
-void NoteOutliers(const Manifest& manifest, std::map<std::string, ModuleVerification>& modules,
-                  LevelResult& result) {
+void NoteOutliers(const Manifest& manifest, ModuleFigures& modules, LevelResult& result) {
   NoteOutliersOf(&QualityFigures::weight_sqnr_db, "weight", manifest, modules, result);
   NoteOutliersOf(&QualityFigures::output_sqnr_db, "output", manifest, modules, result);
 }

@@ -3,10 +3,10 @@
 
 // What the comparison with the unquantized model says.
 
-#include <map>
 #include <string>
 
 #include "convert/manifest.h"
+#include "verify/module_states.h"
 #include "verify/report.h"
 
 namespace prepack {
@@ -16,8 +16,7 @@ void JudgeQuality(const std::string& missing, ModuleVerification& module, LevelR
 
 // Notes modules that are far below their peers (the same projection in other layers, packed alike),
 // by weights or by outputs, and sets below_peers_db.
-void NoteOutliers(const Manifest& manifest, std::map<std::string, ModuleVerification>& modules,
-                  LevelResult& result);
+void NoteOutliers(const Manifest& manifest, ModuleFigures& modules, LevelResult& result);
 
 }  // namespace prepack
 

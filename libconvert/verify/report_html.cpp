@@ -32,16 +32,9 @@ dt { font-weight: 600; } dd { margin: 0 0 .4rem; overflow-wrap: anywhere; }
 li { overflow-wrap: anywhere; }
 )";
 
+// A name without spaces.
 std::string_view StateClass(LevelState state) {
-  switch (state) {
-    case LevelState::kPassed:
-      return "passed";
-    case LevelState::kFailed:
-      return "failed";
-    case LevelState::kNotRun:
-      return "not-run";
-  }
-  return "";
+  return state == LevelState::kNotRun ? "not-run" : LevelStateName(state);
 }
 
 std::string StateCell(LevelState state) {

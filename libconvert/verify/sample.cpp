@@ -13,7 +13,7 @@
 
 namespace prepack {
 
-std::set<std::string> ChooseSample(const Manifest& manifest, const SampleChoice& choice) {
+ModuleSample ChooseSample(const Manifest& manifest, const SampleChoice& choice) {
   using Ticket = std::pair<std::string, const std::string*>;  // hash, name
   std::map<std::string, std::vector<Ticket>> kinds;
   for (const auto& [name, record] : manifest.modules) {
@@ -21,7 +21,7 @@ std::set<std::string> ChooseSample(const Manifest& manifest, const SampleChoice&
                                          DescribeScheme(record.scheme));
     kinds[kind].emplace_back(Xxh3Hex(fmt::format("{} {}", choice.seed, name)), &name);
   }
-  std::set<std::string> sample;
+  ModuleSample sample;
   for (auto& [kind, tickets] : kinds) {
     std::ranges::sort(tickets);
     const double wanted = std::ceil(choice.fraction * static_cast<double>(tickets.size()));

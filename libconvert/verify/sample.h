@@ -1,10 +1,8 @@
 #ifndef PREPACK_VERIFY_SAMPLE_H_
 #define PREPACK_VERIFY_SAMPLE_H_
 
-#include <set>
-#include <string>
-
 #include "convert/manifest.h"
+#include "verify/module_states.h"
 #include "verify/verify.h"
 
 namespace prepack {
@@ -12,7 +10,7 @@ namespace prepack {
 // Modules that stand for all: of every layout, shape and scheme a fraction, and at least one. The
 // same for the same seed, whatever else is in the folder: a module is taken by the hash of its
 // name.
-std::set<std::string> ChooseSample(const Manifest& manifest, const SampleChoice& choice);
+ModuleSample ChooseSample(const Manifest& manifest, const SampleChoice& choice);
 
 }  // namespace prepack
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "formats/module_pattern.h"
+
 namespace prepack {
 namespace {
 
@@ -50,35 +52,31 @@ double DefaultEndToEndBar(const ActivationScheme& activations) {
   return kMinEndToEndDb;
 }
 
-Result<SqnrBars> SqnrBars::Make(std::span<const SqnrBar> bars) {
+Result<SqnrBars> SqnrBars::Make(std::span<const SqnrBar> bars,
+                                std::span<const std::string> modules) {
   SqnrBars made;
   for (const SqnrBar& bar : bars) {
-    Result<ModulePattern> modules = ModulePattern::Make(bar.pattern, TextOf(bar));
-    if (!modules.ok()) return modules.status();
-    made.rules_.push_back({.bar = bar, .modules = *std::move(modules)});
+    const Result<ModulePattern> pattern = ModulePattern::Make(bar.pattern, TextOf(bar));
+    if (!pattern.ok()) return pattern.status();
+    bool used = false;
+    for (const std::string& module : modules) {
+      const Result<bool> found = pattern->IsFor(module);
+      if (!found.ok()) return found.status();
+      if (!*found) continue;
+      made.decibel_[module] = bar.decibel;
+      used = true;
+    }
+    if (!used) {
+      return Usage(TextOf(bar), "its pattern is found in no packed module")
+          .Hint("`prepack inspect` lists the modules");
+    }
   }
   return made;
 }
 
-Result<std::optional<double>> SqnrBars::Of(std::string_view module) {
-  std::optional<double> bar;
-  for (Rule& rule : rules_) {
-    const Result<bool> found = rule.modules.IsFor(module);
-    if (!found.ok()) return found.status();
-    if (!*found) continue;
-    rule.used = true;
-    bar = rule.bar.decibel;
-  }
-  return bar;
-}
-
-Status SqnrBars::CheckAllWereUsed() const {
-  for (const Rule& rule : rules_) {
-    if (rule.used) continue;
-    return Usage(TextOf(rule.bar), "its pattern is found in no packed module")
-        .Hint("`prepack inspect` lists the modules");
-  }
-  return {};
+std::optional<double> SqnrBars::Of(const std::string& module) const {
+  const auto found = decibel_.find(module);
+  return found == decibel_.end() ? std::nullopt : std::optional(found->second);
 }
 
 }  // namespace prepack

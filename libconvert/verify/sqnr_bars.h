@@ -3,15 +3,15 @@
 
 // What a product must reach.
 
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/dtype.h"
 #include "base/result.h"
 #include "canonical/scheme.h"
-#include "formats/module_pattern.h"
 #include "verify/verify.h"
 
 namespace prepack {
@@ -45,20 +45,15 @@ double DefaultEndToEndBar(const ActivationScheme& activations);
 // The --min-sqnr options together: the last one that speaks of a module decides.
 class SqnrBars {
  public:
-  static Result<SqnrBars> Make(std::span<const SqnrBar> bars);
+  // For the modules of these names. kUsage when a pattern is no regular expression, or is found in
+  // none of them.
+  static Result<SqnrBars> Make(std::span<const SqnrBar> bars, std::span<const std::string> modules);
 
-  // nullopt when none speaks of the module.
-  Result<std::optional<double>> Of(std::string_view module);
-  // kUsage when a pattern was found in no module.
-  Status CheckAllWereUsed() const;
+  // nullopt when no option speaks of the module.
+  std::optional<double> Of(const std::string& module) const;
 
  private:
-  struct Rule {
-    SqnrBar bar;
-    ModulePattern modules;
-    bool used = false;
-  };
-  std::vector<Rule> rules_;
+  std::map<std::string, double> decibel_;  // by module
 };
 
 }  // namespace prepack

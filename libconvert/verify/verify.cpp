@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <future>
-#include <map>
 #include <memory>
-#include <set>
 #include <utility>
+#include <vector>
 
 #include "base/isa.h"
 #include "base/parallel.h"
@@ -17,6 +16,7 @@
 #include "verify/exactness.h"
 #include "verify/gemm_check.h"
 #include "verify/integrity.h"
+#include "verify/module_states.h"
 #include "verify/packed_folder.h"
 #include "verify/sample.h"
 #include "verify/second_decoder.h"
@@ -25,8 +25,8 @@
 namespace prepack {
 namespace {
 
-std::map<std::string, ModuleVerification> EmptyFigures(const Manifest& manifest) {
-  std::map<std::string, ModuleVerification> figures;
+ModuleFigures EmptyFigures(const Manifest& manifest) {
+  ModuleFigures figures;
   for (const auto& [name, record] : manifest.modules) {
     ModuleVerification& figure = figures[name];
     figure.module = name;
@@ -65,7 +65,7 @@ class Verification {
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
   unsigned threads() const { return ThreadCount(options_.jobs); }
   // The modules to look at; null: all.
-  const std::set<std::string>* sample() const { return sample_ ? &*sample_ : nullptr; }
+  const ModuleSample* sample() const { return sample_ ? &*sample_ : nullptr; }
   LevelResult& level(Level level) { return report_.level(level); }
 
   const VerifyOptions& options_;
@@ -73,8 +73,8 @@ class Verification {
   Isa isa_;
   Progress& progress_;
   VerifyReport report_;
-  std::map<std::string, ModuleVerification> figures_;
-  std::optional<std::set<std::string>> sample_;
+  ModuleFigures figures_;
+  std::optional<ModuleSample> sample_;
   std::optional<SqnrBars> bars_;
   std::optional<std::filesystem::path> source_;
   std::optional<Checkpoint> baseline_;
@@ -117,14 +117,11 @@ Status Verification::RunIntegrity() {
 
 // Whatever the sample is, and whichever levels run.
 Status Verification::ReadBars() {
-  Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr);
-  if (!bars.ok()) return bars.status();
-  bars_ = *std::move(bars);
-  for (const auto& [name, figure] : figures_) {
-    const Result<std::optional<double>> bar = bars_->Of(name);
-    if (!bar.ok()) return bar.status();
-  }
-  return bars_->CheckAllWereUsed();
+  std::vector<std::string> names;
+  for (const auto& [name, figure] : figures_) names.push_back(name);
+  Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr, names);
+  if (bars.ok()) bars_ = *std::move(bars);
+  return bars.status();
 }
 
 // What the user names must be there, whatever becomes of the levels.

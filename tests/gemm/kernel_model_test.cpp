@@ -17,6 +17,7 @@
 #include "gemm/kernel_model_file.h"
 #include "gemm/reference.h"
 #include "status_matchers.h"
+#include "verify/figure_sums.h"
 
 namespace prepack {
 namespace {
@@ -415,9 +416,9 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
       const std::vector<float> bias = golden.file.Values<float>("bias");
       for (size_t i = 0; i < y.size(); ++i) y[i] += static_cast<double>(bias[i % n]);
     }
-    SqnrAccumulator sqnr;
-    sqnr.Add(y, golden.y);
-    CHECK(sqnr.Decibel() >= least_db.at(golden.input.dtype));
+    FigureSums sums;
+    sums.Add({.n0 = 0, .rows = golden.input.m, .channels = n}, y, golden.y);
+    CHECK(sums.Result().sqnr_db >= least_db.at(golden.input.dtype));
     ++files;
   }
   CHECK(files == 167);
@@ -497,9 +498,9 @@ TEST_CASE("rows that are nearly all zero are multiplied like others") {
       }
       std::vector<float> y(truth.size());
       RequireOk(model->Run(0, y));
-      SqnrAccumulator sqnr;
-      sqnr.Add(truth, y);
-      CHECK(sqnr.Decibel() >= 48);
+      FigureSums sums;
+      sums.Add({.n0 = 0, .rows = input.m, .channels = n}, truth, y);
+      CHECK(sums.Result().sqnr_db >= 48);
     }
     ++files;
   }

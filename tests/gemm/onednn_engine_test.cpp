@@ -1,5 +1,4 @@
 #include <array>
-#include <cmath>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "gemm/onednn_descriptor.h"
 #include "layouts/onednn_w8a8.h"
 #include "status_matchers.h"
+#include "verify/figure_sums.h"
 
 namespace prepack {
 namespace {
@@ -105,15 +105,10 @@ PackRequest RequestOfFile(const KernelModelFile& golden) {
 }
 
 double SqnrOf(const std::vector<float>& truth, const std::vector<float>& found) {
-  double signal = 0;
-  double noise = 0;
-  for (size_t i = 0; i < truth.size(); ++i) {
-    const auto value = static_cast<double>(truth[i]);
-    const double error = value - static_cast<double>(found[i]);
-    signal += value * value;
-    noise += error * error;
-  }
-  return 10 * std::log10(signal / noise);
+  FigureSums sums;
+  sums.Add({.n0 = 0, .rows = truth.size(), .channels = 1},
+           std::vector<double>(truth.begin(), truth.end()), found);
+  return sums.Result().sqnr_db;
 }
 
 // Random packed bytes of onednn/w4a16 and onednn/w4a8: any nibbles are codes and zero points.
@@ -236,6 +231,8 @@ TEST_CASE("with static activations the primitive adds the bias") {
 
 // A module with a blocked and a plain form, of which this CPU wants one.
 struct TwoForms {
+  const std::vector<float> scale = std::vector<float>(64, 1);
+  const std::vector<float> x = std::vector<float>(128, 1);
   PackRequest request;
   BlockedDesc wanted;
   BlockedDesc other;
@@ -252,27 +249,29 @@ struct TwoForms {
     other = PlainDesc(128, 64);
     if (wanted == other) other = DefaultW8A8Desc(request);
   }
+
+  PackedOperands Packed(std::span<const std::byte> weight) const {
+    PackedOperands packed;
+    packed.n = 64;
+    packed.k = 128;
+    packed.group_size = 128;
+    packed.weight = weight;
+    packed.scale = std::as_bytes(std::span(scale));
+    packed.input_scale = 1;
+    return packed;
+  }
+  ModelInput Input() const { return {.m = 1, .dtype = DType::kBF16, .x = x, .isa = Isa::kScalar}; }
 };
 
 TEST_CASE("weights in a form that oneDNN does not want here are not multiplied") {
   TwoForms forms;
   const std::vector<std::byte> weight(uint64_t{64} * 128 + 256);
-  const std::vector<float> scale(64, 1);
-  const std::vector<float> x(128, 1);
-  PackedOperands packed;
-  packed.n = 64;
-  packed.k = 128;
-  packed.group_size = 128;
-  packed.weight = weight;
-  packed.scale = std::as_bytes(std::span(scale));
-  packed.input_scale = 1;
+  const PackedOperands packed = forms.Packed(weight);
   const std::unique_ptr<GemmEngine> engine = Value(MakeOneDnnEngine());
   std::vector<float> y(64);
   forms.request.weights_desc = forms.other;
-  PackedProblem problem{.layout = "onednn/w8a8",
-                        .request = forms.request,
-                        .packed = packed,
-                        .input = {.m = 1, .dtype = DType::kBF16, .x = x, .isa = Isa::kScalar}};
+  PackedProblem problem{
+      .layout = "onednn/w8a8", .request = forms.request, .packed = packed, .input = forms.Input()};
   const Status status = engine->MultiplyPacked(problem, y).status();
   CheckError(status, ErrorKind::kUnsupported, "it wants the weights in another form");
   CHECK(status.ToString().find("found " + forms.other.Name()) != std::string::npos);
@@ -286,25 +285,17 @@ TEST_CASE("weights in a form that oneDNN does not want here are not multiplied")
 TEST_CASE("weights of another size than their descriptor are malformed") {
   TwoForms forms;
   const std::vector<std::byte> weight(100);
-  const std::vector<float> scale(64, 1);
-  const std::vector<float> x(128, 1);
-  PackedOperands packed;
-  packed.n = 64;
-  packed.k = 128;
-  packed.group_size = 128;
-  packed.weight = weight;
-  packed.scale = std::as_bytes(std::span(scale));
+  const PackedOperands packed = forms.Packed(weight);
   forms.request.weights_desc = forms.wanted;
   std::vector<float> y(64);
-  CheckError(
-      Value(MakeOneDnnEngine())
-          ->MultiplyPacked({.layout = "onednn/w8a8",
-                            .request = forms.request,
-                            .packed = packed,
-                            .input = {.m = 1, .dtype = DType::kBF16, .x = x, .isa = Isa::kScalar}},
-                           y)
-          .status(),
-      ErrorKind::kMalformed, "another size than oneDNN's descriptor");
+  CheckError(Value(MakeOneDnnEngine())
+                 ->MultiplyPacked({.layout = "onednn/w8a8",
+                                   .request = forms.request,
+                                   .packed = packed,
+                                   .input = forms.Input()},
+                                  y)
+                 .status(),
+             ErrorKind::kMalformed, "another size than oneDNN's descriptor");
 }
 
 }  // namespace

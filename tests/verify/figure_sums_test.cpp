@@ -120,5 +120,50 @@ TEST_CASE("a channel of zeros is right when it comes out as zeros, and only then
   CHECK(wrong.Result().worst_channel == 0);
 }
 
+FigureSums Sums(const std::vector<double>& signal, const std::vector<float>& value) {
+  FigureSums sums;
+  sums.Add({.n0 = 0, .rows = signal.size(), .channels = 1}, signal, value);
+  return sums;
+}
+
+double SqnrOf(const std::vector<double>& signal, const std::vector<float>& value) {
+  return Sums(signal, value).Result().sqnr_db;
+}
+
+TEST_CASE("SQNR of numbers worked out by hand") {
+  // 100 / 1 and 10000 / 0.01.
+  CHECK(std::abs(SqnrOf({10}, {9}) - 20) < 1e-12);
+  CHECK(std::abs(SqnrOf({6, 8}, {6, 9}) - 20) < 1e-12);
+  CHECK(std::abs(SqnrOf({60, 80, 0}, {60, 80, 0.125F}) - 10 * std::log10(10000 / 0.015625)) <
+        1e-12);
+  // Noise above the signal is a negative figure.
+  CHECK(std::abs(SqnrOf({1}, {11}) + 20) < 1e-12);
+  // All values lost: as much noise as signal.
+  CHECK(SqnrOf({3, 4}, {0, 0}) == 0);
+}
+
+TEST_CASE("SQNR of nothing, and of sums that overflow, proves nothing") {
+  CHECK(std::isnan(FigureSums().Result().sqnr_db));
+  CHECK(std::isnan(SqnrOf({0, 0}, {0, 0})));
+  CHECK(std::isnan(SqnrOf({0, 0}, {1, 0})));
+  CHECK(std::isnan(SqnrOf({1, static_cast<double>(kInfinity)}, {1, 2})));
+  CHECK(std::isnan(SqnrOf({1, static_cast<double>(kInfinity)}, {1, kInfinity})));
+  CHECK(std::isnan(SqnrOf({1, std::nan("")}, {1, 2})));
+  CHECK(std::isnan(SqnrOf({1e200, 1}, {1, 1})));
+}
+
+TEST_CASE("a value that is not finite cannot be outweighed later") {
+  FigureSums sums = Sums({1}, {std::nanf("")});
+  sums.Merge(Sums({1e6}, {1e6F}));
+  CHECK(sums.Result().sqnr_db == -std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("rows add up to the whole") {
+  FigureSums merged = Sums({6}, {6});
+  merged.Merge(Sums({8}, {9}));
+  merged.Merge(FigureSums());
+  CHECK(merged.Result().sqnr_db == SqnrOf({6, 8}, {6, 9}));
+}
+
 }  // namespace
 }  // namespace prepack

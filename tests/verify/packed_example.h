@@ -54,10 +54,10 @@ inline GemmResult RunModels(const std::filesystem::path& output,
     result.modules[name].layout = record.layout;
   }
   Progress progress;
-  SqnrBars bars = Value(SqnrBars::Make({}));
   GemmCheck check;
   check.products.isa = Value(ChooseIsa());
-  result.level = Value(CheckGemm(folder, decoder, check, bars, progress, result.modules)).gemm;
+  result.level =
+      Value(CheckGemm(folder, decoder, check, SqnrBars(), progress, result.modules)).gemm;
   return result;
 }
 

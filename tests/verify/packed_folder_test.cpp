@@ -9,6 +9,7 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
+#include "verify/packed_example.h"
 #include "verify/verify.h"
 
 namespace prepack {
@@ -16,23 +17,15 @@ namespace {
 
 using testing::CheckError;
 using testing::Fixture;
+using testing::Pack;
 using testing::TempFolder;
 using testing::Value;
 
 const std::string kModule = "model.layers.0.mlp.down_proj";
 
-void ConvertTo(const std::filesystem::path& output) {
-  ConvertOptions options;
-  options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
-  options.output = output;
-  options.plan.target = "vllm-cpu";
-  Progress progress;
-  testing::RequireOk(Convert(options, progress).status());
-}
-
 TEST_CASE("modules whose record does not fit their layout are refused") {
   TempFolder temp;
-  ConvertTo(temp / "out");
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
   const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
   struct Case {
     ErrorKind kind;
@@ -72,7 +65,7 @@ TEST_CASE("modules whose record does not fit their layout are refused") {
 
 TEST_CASE("reads stay inside a part") {
   TempFolder temp;
-  ConvertTo(temp / "out");
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
   const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
   const TensorRecord& part = folder.manifest().modules.at(kModule).parts.at("weight");
   std::vector<std::byte> buffer(16);
@@ -84,7 +77,7 @@ TEST_CASE("reads stay inside a part") {
 // Verifies a folder whose manifest was edited and hashed again.
 VerifyReport VerifyEdited(const std::function<void(Manifest&)>& edit) {
   TempFolder temp;
-  ConvertTo(temp / "out");
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
   testing::EditManifest(temp / "out", edit);
   VerifyOptions options;
   options.folder = temp / "out";

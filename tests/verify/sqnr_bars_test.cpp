@@ -11,7 +11,6 @@ namespace prepack {
 namespace {
 
 using testing::CheckError;
-using testing::RequireOk;
 using testing::Value;
 
 TEST_CASE("a bar is a number of dB, for all modules or for those of a pattern") {
@@ -31,23 +30,26 @@ TEST_CASE("what is no bar is refused") {
   CheckError(ParseSqnrBar("=40").status(), ErrorKind::kUsage, "no pattern in front");
 }
 
+const std::vector<std::string> kModules = {
+    "model.layers.0.mlp.up_proj", "model.layers.0.mlp.down_proj", "model.layers.1.mlp.down_proj"};
+
 TEST_CASE("the last bar that speaks of a module decides") {
-  SqnrBars bars = Value(
-      SqnrBars::Make(std::vector<SqnrBar>{{"", 40}, {"down_proj", 38}, {"layers\\.1\\.", 30}}));
-  CHECK(Value(bars.Of("model.layers.0.mlp.up_proj")) == 40);
-  CHECK(Value(bars.Of("model.layers.0.mlp.down_proj")) == 38);
-  CHECK(Value(bars.Of("model.layers.1.mlp.down_proj")) == 30);
-  RequireOk(bars.CheckAllWereUsed());
-  SqnrBars none = Value(SqnrBars::Make({}));
-  CHECK(Value(none.Of("a")) == std::nullopt);
+  const SqnrBars bars = Value(SqnrBars::Make(
+      std::vector<SqnrBar>{{"", 40}, {"down_proj", 38}, {"layers\\.1\\.", 30}}, kModules));
+  CHECK(bars.Of("model.layers.0.mlp.up_proj") == 40);
+  CHECK(bars.Of("model.layers.0.mlp.down_proj") == 38);
+  CHECK(bars.Of("model.layers.1.mlp.down_proj") == 30);
+  const SqnrBars some = Value(SqnrBars::Make(std::vector<SqnrBar>{{"down_proj", 38}}, kModules));
+  CHECK(some.Of("model.layers.0.mlp.up_proj") == std::nullopt);
+  CHECK(Value(SqnrBars::Make({}, kModules)).Of(kModules[0]) == std::nullopt);
 }
 
 TEST_CASE("a pattern that is for no module, or is none, is an error") {
-  SqnrBars bars = Value(SqnrBars::Make(std::vector<SqnrBar>{{"experts", 38}}));
-  CHECK(Value(bars.Of("model.layers.0.mlp.up_proj")) == std::nullopt);
-  CheckError(bars.CheckAllWereUsed(), ErrorKind::kUsage,
+  CheckError(SqnrBars::Make(std::vector<SqnrBar>{{"experts", 38}}, kModules).status(),
+             ErrorKind::kUsage,
              "--min-sqnr 'experts=38': its pattern is found in no packed module");
-  CheckError(SqnrBars::Make(std::vector<SqnrBar>{{"(", 38}}).status(), ErrorKind::kUsage, "'(=38'");
+  CheckError(SqnrBars::Make(std::vector<SqnrBar>{{"(", 38}}, kModules).status(), ErrorKind::kUsage,
+             "'(=38'");
 }
 
 TEST_CASE("bars follow what the kernel computes in") {

@@ -19,6 +19,7 @@ namespace prepack::cli {
 namespace {
 
 Status CheckPaths(const VerifyOptions& options, const VerifyOutputs& outputs) {
+  if (outputs.junit.empty() && outputs.html.empty() && outputs.markdown.empty()) return {};
   OutputPaths paths;
   paths.ProtectFolder(options.folder, "the packed folder");
   std::optional<std::filesystem::path> source = options.source;

@@ -10,6 +10,7 @@
 
 #include "base/checked.h"
 #include "container/json_strict.h"
+#include "io/posix.h"
 
 namespace prepack {
 namespace {
@@ -114,7 +115,9 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
 }
 
 SafetensorsWriter::SafetensorsWriter(File file, SafetensorsPlan plan)
-    : file_(std::move(file)), plan_(std::move(plan)) {}
+    : file_(std::move(file)),
+      plan_(std::move(plan)),
+      written_(std::make_unique<std::atomic<uint64_t>>(0)) {}
 
 Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path& path,
                                                     SafetensorsPlan plan) {
@@ -125,6 +128,29 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path&
   status = file->WriteAt(0, std::as_bytes(std::span(plan.header_bytes)));
   if (!status.ok()) return status;
   return SafetensorsWriter(*std::move(file), std::move(plan));
+}
+
+Result<SafetensorsWriter> SafetensorsWriter::Replace(const std::filesystem::path& path,
+                                                     SafetensorsPlan plan) {
+  const int result = posix::RemoveTree(path);
+  if (result < 0) return SystemError(path.string(), "cannot remove it", -result);
+  return Create(path, std::move(plan));
+}
+
+Result<std::optional<SafetensorsWriter>> SafetensorsWriter::Reopen(
+    const std::filesystem::path& path, const SafetensorsPlan& plan) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) {
+    return std::optional<SafetensorsWriter>();
+  }
+  Result<File> file = File::OpenForUpdate(path);
+  if (!file.ok()) return file.status();
+  if (file->size() != plan.file_bytes) return std::optional<SafetensorsWriter>();
+  std::string header(plan.header_bytes.size(), '\0');
+  Status status = file->ReadAt(0, std::as_writable_bytes(std::span(header)));
+  if (!status.ok()) return status;
+  if (header != plan.header_bytes) return std::optional<SafetensorsWriter>();
+  return std::optional(SafetensorsWriter(*std::move(file), plan));
 }
 
 Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {
@@ -140,7 +166,12 @@ Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const s
         .Found(fmt::format("{} bytes at {}", bytes.size(), offset))
         .Expected(fmt::format("at most {} bytes", tensor.bytes()));
   }
-  return file_.WriteAt(plan_.header.data_start + tensor.begin + offset, bytes);
+  Status status = file_.WriteAt(plan_.header.data_start + tensor.begin + offset, bytes);
+  const uint64_t before = written_->fetch_add(bytes.size(), std::memory_order_relaxed);
+  if (before / kWritebackBytes != (before + bytes.size()) / kWritebackBytes) {
+    file_.StartWriteback();
+  }
+  return status;
 }
 
 Status SafetensorsWriter::Sync() {

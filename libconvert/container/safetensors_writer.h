@@ -9,11 +9,15 @@
 // order) and the small odd ones last, largest power-of-two alignment first, so that each of them
 // is at least aligned to its element. The first odd tensor is aligned to 64 too.
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +26,7 @@
 namespace prepack {
 
 inline constexpr uint64_t kDataAlignment = 4096;  // a page: consumers map the data
+inline constexpr uint64_t kWritebackBytes = 8ULL * 1024 * 1024;
 inline constexpr uint64_t kTensorAlignment = 64;  // a cache line and an AVX-512 register
 
 // A tensor to write. `begin` and `end` of the result are set by PlanSafetensors.
@@ -39,12 +44,22 @@ class SafetensorsWriter {
  public:
   // Creates the file, reserves its space and writes the header.
   static Result<SafetensorsWriter> Create(const std::filesystem::path& path, SafetensorsPlan plan);
+  // The same where a file of that name may be left over, which goes.
+  static Result<SafetensorsWriter> Replace(const std::filesystem::path& path, SafetensorsPlan plan);
 
   const SafetensorsHeader& header() const { return plan_.header; }
+  // Opens a file that Create made in an earlier run, to go on with it; nothing where there is none
+  // of that size with that header.
+  static Result<std::optional<SafetensorsWriter>> Reopen(const std::filesystem::path& path,
+                                                         const SafetensorsPlan& plan);
+
+  // The length bytes, the JSON and its padding: all that is in front of the data.
+  std::string_view header_bytes() const { return plan_.header_bytes; }
   const File& file() const { return file_; }
 
   // Writes `bytes` at `offset` inside tensor `index` of header().tensors; the range is checked.
-  // Threads may write different ranges at the same time.
+  // Threads may write different ranges at the same time. Every kWritebackBytes the kernel is asked
+  // to begin flushing, so that the disk is at work from the start.
   Status Write(size_t index, uint64_t offset, std::span<const std::byte> bytes);
   // Flushes to the disk. That every byte was written is up to the caller.
   Status Sync();
@@ -54,6 +69,7 @@ class SafetensorsWriter {
 
   File file_;
   SafetensorsPlan plan_;
+  std::unique_ptr<std::atomic<uint64_t>> written_;
 };
 
 }  // namespace prepack

@@ -2,62 +2,64 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
-#include "base/cancellation.h"
 #include "base/isa.h"
 #include "base/parallel.h"
-#include "base/version.h"
+#include "convert/finish_folder.h"
+#include "convert/journal.h"
 #include "convert/manifest.h"
-#include "convert/module_packer.h"
-#include "convert/output_config.h"
-#include "convert/output_hash.h"
+#include "convert/manifest_maker.h"
 #include "convert/output_place.h"
+#include "convert/part_record.h"
+#include "convert/resume.h"
+#include "convert/shard_filler.h"
 #include "convert/source_hash.h"
-#include "convert/work_list.h"
+#include "convert/thread_choice.h"
+#include "io/file.h"
 #include "io/output_folder.h"
-#include "layouts/fingerprint.h"
 
 namespace prepack {
 namespace {
 
-enum class TaskKind : uint8_t { kTiles, kStrips, kSmallParts, kCopy };
-
-constexpr uint64_t kCopyBytes = 1 << 20;
+std::filesystem::path OutputOf(const ConvertOptions& options) {
+  return options.part.IsWhole() ? options.output : PartFolder(options.output, options.part);
+}
 
 // One conversion on its way. The steps are called in the order in which they stand here.
 class Conversion {
  public:
   Conversion(const ConvertOptions& options, const Checkpoint& checkpoint,
-             const QuantizedModel& model, const Plan& plan, Isa isa, Progress& progress)
+             const QuantizedModel& model, const Plan& plan, RunIdentity identity, Isa isa,
+             unsigned threads, Progress& progress)
       : options_(options),
         checkpoint_(checkpoint),
         model_(model),
         plan_(plan),
+        identity_(std::move(identity)),
         isa_(isa),
-        threads_(ThreadCount(options.jobs)),
+        threads_(threads),
         progress_(progress) {}
 
-  Status CreateShards(const std::filesystem::path& folder);
+  // Opens the shards, and with --resume finds what is in them already.
+  Status OpenShards(const OutputFolder& folder);
   Status FillShards();
-  Status HashEverything();
-  Status WriteSideFiles();
-  Status WriteManifest();
+  Status WriteRest();
   ConvertReport Report() const;
 
  private:
-  Status RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers);
-  Status CopyRange(const CopiedTensorOutput& copied, uint64_t begin, uint64_t end,
-                   std::vector<std::byte>& buffer);
-  TensorRecord RecordOf(const OutputSlot& slot) const;
-  void DescribeModules();
-  Status RecordFile(const std::string& name);
+  Status StartJournal(const OutputFolder& folder);
+  Status OpenShard(size_t index);
+  Status WriteWhole();
+  Status WritePart();
 
   const ConvertOptions& options_;
   const Checkpoint& checkpoint_;
   const QuantizedModel& model_;
   const Plan& plan_;
+  const RunIdentity identity_;
   const Isa isa_;
   const unsigned threads_;
   Progress& progress_;
@@ -65,215 +67,153 @@ class Conversion {
   std::filesystem::path folder_;
   OutputShards shards_;
   std::vector<SafetensorsWriter> writers_;
-  std::vector<ModulePacker> packers_;  // one per packed module
-  std::vector<ShardHashes> shard_hashes_;
-  TensorHashes source_hashes_;
+  std::set<size_t> created_;  // shards that were not there before
+  std::optional<Journal> journal_;
+  FinishedUnits finished_;  // by an earlier run
+  std::optional<ShardFiller> filler_;
   Manifest manifest_;
 };
 
-Status Conversion::CreateShards(const std::filesystem::path& folder) {
-  folder_ = folder;
-  Result<OutputShards> shards = PlanOutputShards(checkpoint_, plan_, options_.shard_bytes);
+Status Conversion::StartJournal(const OutputFolder& folder) {
+  const std::filesystem::path path = folder.journal_path();
+  const RunIdentity identity = IdentityHere(identity_, checkpoint_);
+  Result<std::optional<JournalContents>> earlier = FindEarlierRun(path, identity, options_.part);
+  if (!earlier.ok()) return earlier.status();
+  const bool goes_on = earlier->has_value();
+  Status status = RemoveAllBut(folder_, goes_on ? shards_.names : std::vector<std::string>());
+  if (!status.ok()) return status;
+  Result<Journal> journal = goes_on ? Journal::Continue(path, **earlier)
+                                    : Journal::Create(path, identity, options_.part);
+  if (!journal.ok()) return journal.status();
+  journal_.emplace(*std::move(journal));
+  if (goes_on) finished_ = std::move((*earlier)->units);
+  return {};
+}
+
+Status Conversion::OpenShard(size_t index) {
+  const std::filesystem::path path = folder_ / shards_.names[index];
+  Result<std::optional<SafetensorsWriter>> earlier =
+      SafetensorsWriter::Reopen(path, shards_.plans[index]);
+  if (!earlier.ok()) return earlier.status();
+  if (earlier->has_value()) {
+    writers_.push_back(**std::move(earlier));
+    return {};
+  }
+  created_.insert(index);
+  Result<SafetensorsWriter> writer =
+      SafetensorsWriter::Replace(path, std::move(shards_.plans[index]));
+  if (!writer.ok()) return writer.status();
+  writers_.push_back(*std::move(writer));
+  return {};
+}
+
+Status Conversion::OpenShards(const OutputFolder& folder) {
+  folder_ = folder.path();
+  Result<OutputShards> shards =
+      PlanOutputShards(checkpoint_, plan_, options_.shard_bytes, options_.part);
   if (!shards.ok()) return shards.status();
   shards_ = *std::move(shards);
-  if (Status status = CheckFreeSpace(folder, shards_.file_bytes); !status.ok()) return status;
+  if (Status status = StartJournal(folder); !status.ok()) return status;
+  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes); !status.ok()) return status;
   for (size_t i = 0; i < shards_.names.size(); ++i) {
-    Result<SafetensorsWriter> writer =
-        SafetensorsWriter::Create(folder / shards_.names[i], std::move(shards_.plans[i]));
-    if (!writer.ok()) return writer.status();
-    writers_.push_back(*std::move(writer));
+    if (Status status = OpenShard(i); !status.ok()) return status;
   }
-  return {};
+  return DropUnfinished(shards_, writers_, created_, threads_, finished_);
 }
 
 Status Conversion::FillShards() {
-  WorkList<TaskKind> work;
-  for (const PackedModuleOutput& output : shards_.packed) {
-    const ModulePacker& packer =
-        packers_.emplace_back(checkpoint_, plan_.modules[output.module], output, writers_, isa_);
-    const size_t unit = packers_.size() - 1;
-    work.Add(TaskKind::kTiles, unit, packer.tiles(), 1);
-    work.Add(TaskKind::kStrips, unit, packer.strips(), 1);
-    work.Add(TaskKind::kSmallParts, unit, 1, 1);
-  }
-  for (size_t i = 0; i < shards_.copied.size(); ++i) {
-    work.Add(TaskKind::kCopy, i, shards_.copied[i].source->bytes, kCopyBytes);
-  }
-
-  progress_.Begin("packing", plan_.source_bytes);
-  std::vector<PanelBuffers> buffers(threads_);
-  return ParallelFor(work.size(), threads_, [&](size_t index, unsigned worker) {
-    if (CancellationRequested()) return Interrupted(options_.output.string());
-    return RunTask(work.At(index), buffers[worker]);
-  });
+  filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
+  if (Status status = filler_->Run(threads_, options_.output.string()); !status.ok()) return status;
+  progress_.Begin("flushing", 0);
+  return ParallelFor(writers_.size(), threads_,
+                     [&](size_t index, unsigned) { return writers_[index].Sync(); });
 }
 
-Status Conversion::RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers) {
-  const uint64_t count = task.end - task.begin;
-  Status status;
-  switch (task.kind) {
-    case TaskKind::kTiles:
-      status = packers_[task.unit].PackTile(task.begin, buffers);
-      progress_.Add(buffers.packed.size());
-      break;
-    case TaskKind::kStrips:
-      status = packers_[task.unit].PackStrip(task.begin, buffers);
-      break;
-    case TaskKind::kSmallParts:
-      status = packers_[task.unit].PackSmallParts(buffers);
-      break;
-    case TaskKind::kCopy:
-      status = CopyRange(shards_.copied[task.unit], task.begin, task.end, buffers.panel);
-      progress_.Add(count);
-      break;
-  }
-  return status;
-}
-
-Status Conversion::CopyRange(const CopiedTensorOutput& copied, uint64_t begin, uint64_t end,
-                             std::vector<std::byte>& buffer) {
-  buffer.resize(end - begin);
-  if (Status status = checkpoint_.Read(*copied.source, begin, buffer); !status.ok()) return status;
-  return writers_[copied.slot.shard].Write(copied.slot.index, begin, buffer);
-}
-
-Status Conversion::HashEverything() {
-  progress_.Begin("hashing", shards_.file_bytes + plan_.source_bytes);
-  shard_hashes_.resize(writers_.size());
-  Status status = ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
-    if (Status synced = writers_[index].Sync(); !synced.ok()) return synced;
-    Result<ShardHashes> hashes =
-        HashShard(writers_[index].file(), writers_[index].header(), progress_);
-    if (!hashes.ok()) return hashes.status();
-    shard_hashes_[index] = *std::move(hashes);
-    return Status();
-  });
-  if (!status.ok()) return status;
-  return HashTensors(checkpoint_, threads_, progress_, source_hashes_);
-}
-
-TensorRecord Conversion::RecordOf(const OutputSlot& slot) const {
-  const SafetensorsHeader& header = writers_[slot.shard].header();
-  const TensorInfo& tensor = header.tensors[slot.index];
-  return {.tensor = tensor.name,
-          .file = shards_.names[slot.shard],
-          .offset = header.data_start + tensor.begin,
-          .dtype = tensor.dtype,
-          .shape = tensor.shape,
-          .xxh3_128 = shard_hashes_[slot.shard].tensors[slot.index]};
-}
-
-void Conversion::DescribeModules() {
-  for (size_t i = 0; i < shards_.packed.size(); ++i) {
-    const PackedModuleOutput& output = shards_.packed[i];
-    const ModulePlan& plan = plan_.modules[output.module];
-    ModuleRecord record;
-    record.layout = plan.chosen->id;
-    record.scheme = plan.request.scheme;
-    record.n = plan.request.n;
-    record.k = plan.request.k;
-    record.stored_scale_dtype = plan.request.stored_scale_dtype;
-    record.scale_rounding = ScaleRounding(*plan.chosen, plan.request);
-    record.rounded_scales = packers_[i].rounded_scales();
-    record.weights_desc = plan.request.weights_desc;
-    record.onednn = plan.onednn;
-    record.source_xxh3_128 = SourceHash(checkpoint_, source_hashes_, plan.ReplacedTensors());
-    for (size_t part = 0; part < plan.parts.size(); ++part) {
-      record.parts.emplace(plan.parts[part].name, RecordOf(output.slots[part]));
-    }
-    manifest_.modules.emplace(plan.linear->module(), std::move(record));
-    LayoutRecord& layout = manifest_.layouts[std::string(plan.chosen->id)];
-    layout = {plan.chosen->version, std::string(plan.chosen->fingerprint)};
-  }
-  for (const ModulePlan& module : plan_.modules) {
-    const std::string& name = module.linear->module();
-    if (module.chosen == nullptr) manifest_.kept.emplace(name, module.WhyRejected());
-    if (module.dequantized && module.chosen != nullptr) {
-      manifest_.dequantized.emplace(name, module.WhyRejected());
-    }
-  }
-  for (const CopiedTensorOutput& copied : shards_.copied) {
-    manifest_.tensors.push_back(RecordOf(copied.slot));
-  }
-  std::ranges::sort(manifest_.tensors, {}, &TensorRecord::tensor);
-}
-
-Status Conversion::RecordFile(const std::string& name) {
-  const Result<File> file = File::OpenForRead(folder_ / name);
-  if (!file.ok()) return file.status();
-  Result<FileRecord> record = HashFile(*file, progress_);
-  if (!record.ok()) return record.status();
-  manifest_.files[name] = *std::move(record);
-  return {};
-}
-
-Status Conversion::WriteSideFiles() {
-  std::vector<std::string> names;
-  for (const std::string& name : checkpoint_.side_files()) {
-    if (Printable(name, name.size() + 1) != name) {
-      return Malformed(fmt::format("file {}", name), "its name is no readable UTF-8")
-          .Hint("Rename it, or move it out of the checkpoint");
-    }
-    Status status = CopyFile(checkpoint_.path() / name, folder_ / name);
-    if (!status.ok()) return status;
-    names.push_back(name);
-  }
-  if (shards_.names.size() > 1) {
-    Json weight_map = Json::object();
-    uint64_t total = 0;
-    for (size_t shard = 0; shard < shards_.names.size(); ++shard) {
-      for (const TensorInfo& tensor : writers_[shard].header().tensors) {
-        weight_map[tensor.name] = shards_.names[shard];
-        total += tensor.bytes();
-      }
-    }
-    const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-    names.emplace_back("model.safetensors.index.json");
-    Status status = WriteTextFile(folder_ / names.back(), index.dump(2) + "\n");
-    if (!status.ok()) return status;
-  }
-  DescribeModules();
-  manifest_.source_quantization_config = model_.quantization_config;
-  manifest_.target = plan_.target->id;
-  names.emplace_back("config.json");
-  Status status = WriteTextFile(folder_ / names.back(),
-                                OutputConfig(checkpoint_.config(), manifest_).dump(2) + "\n");
-  if (!status.ok()) return status;
-  for (const std::string& name : names) {
-    status = RecordFile(name);
-    if (!status.ok()) return status;
-  }
-  return {};
-}
-
-Status Conversion::WriteManifest() {
-  manifest_.prepack_version = kVersion;
-  manifest_.activation_dtype = plan_.activation_dtype;
+Status Conversion::WriteRest() {
+  manifest_ = MakeManifest(checkpoint_, model_, plan_, shards_, writers_, *filler_);
   manifest_.exact_scales = options_.plan.exact_scales;
-  manifest_.source_format = model_.format;
-  manifest_.source_fingerprint = SourceFingerprint(checkpoint_, source_hashes_);
   manifest_.source_path = PathToSource(options_.source, options_.output);
+  return options_.part.IsWhole() ? WriteWhole() : WritePart();
+}
+
+Status Conversion::WriteWhole() {
+  Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
+  if (!names.ok()) return names.status();
+  manifest_.source_fingerprint = SourceFingerprint(checkpoint_, filler_->source_hashes());
+  std::vector<IndexedShard> indexed;
   for (size_t i = 0; i < writers_.size(); ++i) {
-    manifest_.files[shards_.names[i]] = shard_hashes_[i].file;
+    indexed.push_back({shards_.names[i], &writers_[i].header()});
   }
-  return WriteTextFile(folder_ / kManifestName, ManifestText(manifest_));
+  return FinishFolder(folder_, indexed, checkpoint_.config(), *names, progress_, manifest_);
+}
+
+Status Conversion::WritePart() {
+  PartRecord record{.identity = identity_,
+                    .part = options_.part,
+                    .source_config = checkpoint_.config(),
+                    .source_tensors = SourceLines(checkpoint_, filler_->source_hashes()),
+                    .all_source_tensors = checkpoint_.tensors().size(),
+                    .side_files = {}};
+  if (options_.part.index == 1) {
+    Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
+    if (!names.ok()) return names.status();
+    record.side_files = *std::move(names);
+  }
+  manifest_.source_fingerprint = FingerprintOfLines(record.source_tensors);
+  return WritePartRecord(folder_, record, manifest_);
+}
+
+// What the manifest says of a conversion, or of a part of one.
+ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& model, const Plan& plan,
+                       const Manifest& manifest) {
+  ConvertReport report;
+  report.output = OutputOf(options);
+  report.target = manifest.target;
+  report.format = manifest.source_format;
+  report.part = options.part;
+  report.packed_modules = manifest.modules.size();
+  for (const auto& [name, module] : manifest.modules) {
+    ++report.layouts[module.layout];
+    report.rounded_scales += module.rounded_scales;
+  }
+  report.kept = manifest.kept;
+  report.dequantized = manifest.dequantized;
+  report.copied_tensors = manifest.tensors.size();
+  report.source_bytes = plan.source_bytes;
+  for (const auto& [name, file] : manifest.files) {
+    if (!name.ends_with(".safetensors")) continue;
+    report.output_bytes += file.bytes;
+    ++report.shards;
+  }
+  report.source_fingerprint = manifest.source_fingerprint;
+  report.findings = model.findings;
+  return report;
 }
 
 ConvertReport Conversion::Report() const {
-  ConvertReport report;
-  report.target = manifest_.target;
-  report.format = manifest_.source_format;
-  report.packed_modules = shards_.packed.size();
-  for (const auto& [name, module] : manifest_.modules) ++report.layouts[module.layout];
-  report.kept = manifest_.kept;
-  report.dequantized = manifest_.dequantized;
-  for (const ModulePacker& packer : packers_) report.rounded_scales += packer.rounded_scales();
-  report.copied_tensors = shards_.copied.size();
-  report.source_bytes = plan_.source_bytes;
-  report.output_bytes = shards_.file_bytes;
-  report.shards = writers_.size();
-  report.source_fingerprint = manifest_.source_fingerprint;
-  report.findings = model_.findings;
+  ConvertReport report = ReportOf(options_, model_, plan_, manifest_);
+  report.resumed_units = finished_.size();
+  return report;
+}
+
+// Is this part there already, from an earlier run of the same conversion?
+Result<bool> IsPartDone(const std::filesystem::path& folder, const RunIdentity& identity,
+                        const Part& part) {
+  std::error_code error;
+  if (part.IsWhole() || !std::filesystem::exists(folder / kPartName, error)) return false;
+  const Result<PartRecord> record = ReadPartRecord(folder);
+  if (!record.ok()) return record.status();
+  Status status = CheckSameRun(record->identity, identity, folder.string());
+  if (!status.ok()) return std::move(status).Hint("--force replaces it");
+  return record->part == part;
+}
+
+Result<ConvertReport> ReportOfDonePart(const ConvertOptions& options, const QuantizedModel& model,
+                                       const Plan& plan) {
+  const Result<Manifest> manifest = ReadPartManifest(OutputOf(options));
+  if (!manifest.ok()) return manifest.status();
+  ConvertReport report = ReportOf(options, model, plan, *manifest);
+  report.was_done = true;
   return report;
 }
 
@@ -292,15 +232,24 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   const Result<Plan> plan = MakePlan(*checkpoint, *model, options.plan);
   if (!plan.ok()) return plan.status();
   if (Status status = CheckPlan(*plan); !status.ok()) return status;
+  const Result<unsigned> threads = ThreadsFor(*plan, options.jobs, options.memory_limit);
+  if (!threads.ok()) return threads.status();
 
-  Result<OutputFolder> folder = OutputFolder::Create(options.output, options.replace);
+  RunIdentity identity = IdentityOf(*checkpoint, *plan, options.plan, options.shard_bytes);
+  const std::filesystem::path output = OutputOf(options);
+  if (options.resume) {
+    const Result<bool> done = IsPartDone(output, identity, options.part);
+    if (!done.ok()) return done.status();
+    if (*done) return ReportOfDonePart(options, *model, *plan);
+  }
+  Result<OutputFolder> folder = OutputFolder::Create(
+      output, options.replace, options.resume ? Leftovers::kKeep : Leftovers::kRemove);
   if (!folder.ok()) return folder.status();
-  Conversion conversion(options, *checkpoint, *model, *plan, *isa, progress);
-  Status status = conversion.CreateShards(folder->path());
+  Conversion conversion(options, *checkpoint, *model, *plan, std::move(identity), *isa, *threads,
+                        progress);
+  Status status = conversion.OpenShards(*folder);
   if (status.ok()) status = conversion.FillShards();
-  if (status.ok()) status = conversion.HashEverything();
-  if (status.ok()) status = conversion.WriteSideFiles();
-  if (status.ok()) status = conversion.WriteManifest();
+  if (status.ok()) status = conversion.WriteRest();
   if (status.ok()) status = folder->Commit();
   if (!status.ok()) return status;
   return conversion.Report();

@@ -1,15 +1,16 @@
 #ifndef PREPACK_CONVERT_CONVERT_H_
 #define PREPACK_CONVERT_CONVERT_H_
 
-// The whole conversion: a quantized checkpoint goes in, a packed folder comes out.
+// The whole conversion: a quantized checkpoint goes in, a packed folder comes out, or a part of
+// one.
 //
 //   open, read, plan         from headers; nothing is written before the plan is known to be sound
 //   shards                   created at full size, so that a full disk is noticed at once
-//   panels                   reader → layout → output, on all threads, in any order
-//   hashes                   one pass over what was written, one over the source tensors
+//   units                    reader → layout → shard, and hashes, on all threads (shard_filler.h)
 //   side files, manifest     then the hidden folder is renamed
 //
-// Memory: threads × panel, and the headers. The source is opened read-only.
+// Memory: threads × panel, and the headers. The source is opened read-only. With `resume` an
+// interrupted run leaves what it has finished, and the next one goes on from there (journal.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -21,6 +22,7 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "convert/output_shards.h"
+#include "convert/part.h"
 #include "convert/plan.h"
 #include "formats/format.h"
 
@@ -30,15 +32,22 @@ struct ConvertOptions {
   std::filesystem::path source;
   std::filesystem::path output;
   PlanOptions plan;
-  unsigned jobs = 0;     // threads; 0: one per CPU
-  bool replace = false;  // an existing packed folder may be replaced
+  unsigned jobs = 0;          // threads; 0: one per CPU
+  uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
+  bool replace = false;       // an existing packed folder may be replaced
+  bool resume = false;        // go on where an interrupted run of the same conversion left off
+  Part part = {};             // of a conversion by many machines, see merge.h
   uint64_t shard_bytes = kDefaultShardBytes;
 };
 
 // What was done, for the user.
 struct ConvertReport {
+  std::filesystem::path output;  // what was made: the packed folder, or the part of one
   std::string target;
+  bool was_done = false;  // with `resume`: the part was there already, nothing was done
   std::string format;
+  Part part;
+  size_t resumed_units = 0;  // modules and tensors that an interrupted run had finished
   size_t packed_modules = 0;
   std::map<std::string, size_t> layouts;           // layout id → modules
   std::map<std::string, std::string> kept;         // module → why it was left as stored

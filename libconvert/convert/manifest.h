@@ -21,7 +21,7 @@
 
 namespace prepack {
 
-inline constexpr int kManifestVersion = 1;
+inline constexpr int kManifestVersion = 2;
 inline constexpr uint64_t kMaxManifestBytes = 1ULL << 30;
 inline constexpr size_t kMaxSourcePathBytes = 4096;  // longer ones cannot be opened (PATH_MAX)
 
@@ -59,7 +59,7 @@ struct LayoutRecord {
 
 struct FileRecord {
   uint64_t bytes = 0;
-  std::string xxh3_128;
+  std::string xxh3_128;  // of all bytes; of a shard: ShardHash in convert/output_hash.h
 };
 
 struct Manifest {
@@ -93,6 +93,11 @@ std::string ManifestText(const Manifest& manifest);
 // Reads and checks the manifest of a packed folder. kMalformed when it is damaged or not of the
 // form that the schema says; kUnsupported when a newer prepack wrote it.
 Result<Manifest> ReadManifest(const std::filesystem::path& folder);
+// The same for a manifest under any name.
+Result<Manifest> ReadManifestFile(const std::filesystem::path& path);
+
+// A plain name: no path can leave the folder.
+bool IsPlainFileName(const std::string& name);
 
 }  // namespace prepack
 

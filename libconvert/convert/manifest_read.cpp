@@ -30,11 +30,8 @@ Status CheckHash(std::string_view text, std::string_view where) {
       .Hint("It was edited or damaged: run `prepack convert` again");
 }
 
-// A plain name: no path can leave the folder.
 Status CheckFileName(const std::string& name, std::string_view where) {
-  if (!name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos) {
-    return {};
-  }
+  if (IsPlainFileName(name)) return {};
   return Malformed(where, "not a plain file name").Found(name);
 }
 
@@ -296,6 +293,10 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
 
 }  // namespace
 
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+}
+
 Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestName;
   std::error_code error;
@@ -304,6 +305,10 @@ Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
                  fmt::format("this is not a packed folder: it has no {}", kManifestName))
         .Hint("`prepack convert` makes one from a quantized checkpoint");
   }
+  return ReadManifestFile(path);
+}
+
+Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
   const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
   if (!text.ok()) return text.status();
   const std::string where = path.string();

@@ -19,8 +19,8 @@ Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weigh
 }
 
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
-                           const PackedModuleOutput& output,
-                           std::vector<SafetensorsWriter>& writers, Isa isa)
+                           const OutputUnit& output, std::vector<SafetensorsWriter>& writers,
+                           Isa isa)
     : checkpoint_(checkpoint),
       module_(module),
       output_(output),

@@ -27,6 +27,7 @@ struct PanelBuffers {
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   std::vector<int32_t> sums;
+  std::vector<std::byte> hashed;  // what is being hashed
 };
 
 // Fills zero points [tile.rows, G] for pack_codes of a tile, or empties them where the layout packs
@@ -37,8 +38,8 @@ Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weigh
 class ModulePacker {
  public:
   // The arguments must outlive the packer.
-  ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
-               const PackedModuleOutput& output, std::vector<SafetensorsWriter>& writers, Isa isa);
+  ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module, const OutputUnit& output,
+               std::vector<SafetensorsWriter>& writers, Isa isa);
 
   // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
   size_t tiles() const { return grid_.size(); }
@@ -63,7 +64,7 @@ class ModulePacker {
 
   const Checkpoint& checkpoint_;
   const ModulePlan& module_;
-  const PackedModuleOutput& output_;
+  const OutputUnit& output_;
   std::vector<SafetensorsWriter>& writers_;
   Isa isa_;
   TileShape shape_;

@@ -6,51 +6,62 @@
 #include "base/hash.h"
 
 namespace prepack {
-namespace {
 
-constexpr uint64_t kChunkBytes = 1 << 20;  // stays in the L2 cache between the two hashes
-
-// Reads [begin, end) of the file into both hashers; `inner` may be null.
-Status HashRange(const File& file, uint64_t begin, uint64_t end, std::vector<std::byte>& buffer,
-                 Xxh3Hasher& outer, Xxh3Hasher* inner, Progress& progress) {
-  for (uint64_t offset = begin; offset < end; offset += kChunkBytes) {
+Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end,
+                              std::vector<std::byte>& buffer, Progress& progress) {
+  buffer.resize(kHashedPieceBytes);
+  Xxh3Hasher hasher;
+  for (uint64_t offset = begin; offset < end; offset += kHashedPieceBytes) {
     if (CancellationRequested()) return Interrupted(file.path().string());
-    const auto chunk = std::span(buffer).first(std::min(kChunkBytes, end - offset));
-    if (Status status = file.ReadAt(offset, chunk); !status.ok()) return status;
-    outer.Update(chunk);
-    if (inner != nullptr) inner->Update(chunk);
-    progress.Add(chunk.size());
+    const auto piece = std::span(buffer).first(std::min(kHashedPieceBytes, end - offset));
+    if (Status status = file.ReadAt(offset, piece); !status.ok()) return status;
+    hasher.Update(piece);
+    progress.Add(piece.size());
   }
-  return {};
+  return hasher.HexDigest();
 }
 
-}  // namespace
+Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index,
+                             std::vector<std::byte>& buffer) {
+  const SafetensorsHeader& header = shard.header();
+  const TensorInfo& tensor = header.tensors[index];
+  Progress uncounted;
+  return HashRange(shard.file(), header.data_start + tensor.begin, header.data_start + tensor.end,
+                   buffer, uncounted);
+}
+
+std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes) {
+  Xxh3Hasher hasher;
+  hasher.Update(header_hash);
+  hasher.Update("\n");
+  for (const std::string& hash : tensor_hashes) {
+    hasher.Update(hash);
+    hasher.Update("\n");
+  }
+  return hasher.HexDigest();
+}
 
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
                               Progress& progress) {
-  std::vector<std::byte> buffer(kChunkBytes);
-  Xxh3Hasher whole;
-  Xxh3Hasher one;
-  Status status = HashRange(file, 0, header.data_start, buffer, whole, nullptr, progress);
-  if (!status.ok()) return status;
+  std::vector<std::byte> buffer;
+  const Result<std::string> of_header = HashRange(file, 0, header.data_start, buffer, progress);
+  if (!of_header.ok()) return of_header.status();
   ShardHashes hashes;
   for (const TensorInfo& tensor : header.tensors) {
-    one.Reset();
-    status = HashRange(file, header.data_start + tensor.begin, header.data_start + tensor.end,
-                       buffer, whole, &one, progress);
-    if (!status.ok()) return status;
-    hashes.tensors.push_back(one.HexDigest());
+    Result<std::string> hash = HashRange(file, header.data_start + tensor.begin,
+                                         header.data_start + tensor.end, buffer, progress);
+    if (!hash.ok()) return hash.status();
+    hashes.tensors.push_back(*std::move(hash));
   }
-  hashes.file = {file.size(), whole.HexDigest()};
+  hashes.file = {file.size(), ShardHash(*of_header, hashes.tensors)};
   return hashes;
 }
 
 Result<FileRecord> HashFile(const File& file, Progress& progress) {
-  std::vector<std::byte> buffer(kChunkBytes);
-  Xxh3Hasher whole;
-  Status status = HashRange(file, 0, file.size(), buffer, whole, nullptr, progress);
-  if (!status.ok()) return status;
-  return FileRecord{file.size(), whole.HexDigest()};
+  std::vector<std::byte> buffer;
+  Result<std::string> hash = HashRange(file, 0, file.size(), buffer, progress);
+  if (!hash.ok()) return hash.status();
+  return FileRecord{file.size(), *std::move(hash)};
 }
 
 }  // namespace prepack

@@ -1,19 +1,23 @@
 #ifndef PREPACK_CONVERT_OUTPUT_HASH_H_
 #define PREPACK_CONVERT_OUTPUT_HASH_H_
 
+#include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/safetensors.h"
+#include "container/safetensors_writer.h"
 #include "convert/manifest.h"
 #include "io/file.h"
 
 namespace prepack {
 
-// Hashes of one finished file and of each tensor in it, from one pass over what the file holds
-// (not over what was meant to be written).
+// Hashes of one finished shard, from one pass over what the file holds (not over what was meant to
+// be written). The hash of the file is that of ShardHash below.
 struct ShardHashes {
   FileRecord file;
   std::vector<std::string> tensors;  // in the order of header.tensors
@@ -21,7 +25,23 @@ struct ShardHashes {
 
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
                               Progress& progress);
-// The same for a file that is not a shard.
+
+// What the manifest calls the hash of a shard: xxh3-128 of the lines
+//
+//     XXH3_128\n        of the header (length, JSON and padding),
+//     XXH3_128\n        then of every tensor, in the order of the file
+//
+// Tensors lie back to back, so this says all that the file holds; and unlike a hash over its bytes
+// in one go, it can be made by many threads, or from what is known of the tensors already.
+std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes);
+
+// xxh3-128 of bytes [begin, end) of a file. `buffer` is scratch memory, of any size.
+Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end,
+                              std::vector<std::byte>& buffer, Progress& progress);
+// Of tensor `index` of a shard that is being written.
+Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index,
+                             std::vector<std::byte>& buffer);
+// Of a file that is no shard: all of its bytes.
 Result<FileRecord> HashFile(const File& file, Progress& progress);
 
 }  // namespace prepack

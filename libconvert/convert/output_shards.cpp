@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -83,9 +84,27 @@ std::vector<TensorInfo> TensorsOf(const Unit& unit) {
   return tensors;
 }
 
-std::string ShardName(size_t shard, size_t count) {
-  if (count == 1) return "model.safetensors";
-  return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
+uint64_t BytesOf(const std::vector<TensorInfo>& tensors) {
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : tensors) {
+    bytes += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
+  }
+  return bytes;
+}
+
+uint64_t BytesOf(const std::vector<Unit>& units) {
+  uint64_t bytes = 0;
+  for (const Unit& unit : units) bytes += BytesOf(TensorsOf(unit));
+  return bytes;
+}
+
+Status AddNames(const std::vector<TensorInfo>& tensors, std::set<std::string>& names) {
+  for (const TensorInfo& tensor : tensors) {
+    if (names.insert(tensor.name).second) continue;
+    return Malformed(fmt::format("tensor {}", tensor.name),
+                     "the packed module needs this name, but another tensor has it");
+  }
+  return {};
 }
 
 // Names → slots, once PlanSafetensors has put the tensors of every shard in their order.
@@ -102,28 +121,38 @@ std::unordered_map<std::string, OutputSlot> SlotsByName(const std::vector<Safete
 
 }  // namespace
 
+std::string ShardName(size_t shard, size_t count) {
+  if (count == 1) return "model.safetensors";
+  return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
+}
+
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
-                                      uint64_t shard_bytes) {
+                                      uint64_t shard_bytes, const Part& part) {
   const std::set<std::string> replaced = ReplacedTensors(plan);
   if (Status status = CheckKeptAreWhole(plan, replaced); !status.ok()) return status;
   const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
 
-  std::vector<std::vector<TensorInfo>> shards(1);
+  const uint64_t total = BytesOf(units);
+  std::vector<std::vector<TensorInfo>> shards;
+  if (part.IsWhole()) shards.emplace_back();  // there even when it is empty
   std::set<std::string> names;
+  std::vector<Unit> mine;
+  uint64_t start = 0;
   uint64_t bytes_in_shard = 0;
   for (const Unit& unit : units) {
-    if (bytes_in_shard >= shard_bytes) {
+    std::vector<TensorInfo> tensors = TensorsOf(unit);
+    if (Status status = AddNames(tensors, names); !status.ok()) return status;
+    const uint64_t bytes = BytesOf(tensors);
+    const bool is_mine = PartOf(start, bytes, total, part.count) == part.index;
+    start += bytes;
+    if (!is_mine) continue;
+    if (shards.empty() || bytes_in_shard >= shard_bytes) {
       shards.emplace_back();
       bytes_in_shard = 0;
     }
-    for (TensorInfo& tensor : TensorsOf(unit)) {
-      if (!names.insert(tensor.name).second) {
-        return Malformed(fmt::format("tensor {}", tensor.name),
-                         "the packed module needs this name, but another tensor has it");
-      }
-      bytes_in_shard += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
-      shards.back().push_back(std::move(tensor));
-    }
+    bytes_in_shard += bytes;
+    std::ranges::move(tensors, std::back_inserter(shards.back()));
+    mine.push_back(unit);
   }
 
   OutputShards output;
@@ -136,14 +165,10 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
   }
 
   const std::unordered_map<std::string, OutputSlot> slots = SlotsByName(output.plans);
-  for (const Unit& unit : units) {
-    if (unit.tensor != nullptr) {
-      output.copied.push_back({unit.tensor, slots.at(unit.tensor->name)});
-      continue;
-    }
-    PackedModuleOutput packed{.module = unit.module_index, .slots = {}};
-    for (const TensorInfo& tensor : TensorsOf(unit)) packed.slots.push_back(slots.at(tensor.name));
-    output.packed.push_back(std::move(packed));
+  for (const Unit& unit : mine) {
+    OutputUnit& written =
+        output.units.emplace_back(OutputUnit{unit.module_index, unit.tensor, /*slots=*/{}});
+    for (const TensorInfo& tensor : TensorsOf(unit)) written.slots.push_back(slots.at(tensor.name));
   }
   return output;
 }

@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "container/checkpoint.h"
 #include "container/safetensors_writer.h"
+#include "convert/part.h"
 #include "convert/plan.h"
 
 namespace prepack {
@@ -21,24 +22,18 @@ struct OutputSlot {
   size_t index = 0;
 };
 
-// A packed module: the slots of plan.modules[module].parts, in the same order.
-struct PackedModuleOutput {
-  size_t module = 0;
-  std::vector<OutputSlot> slots;
-};
-
-// A tensor that passes through bit for bit.
-struct CopiedTensorOutput {
-  const StoredTensor* source = nullptr;
-  OutputSlot slot;
+// What is written as one: a packed module, or a tensor that passes through bit for bit.
+struct OutputUnit {
+  size_t module = 0;                     // index into plan.modules, unless `copied` is set
+  const StoredTensor* copied = nullptr;  // null: a packed module
+  std::vector<OutputSlot> slots;         // of the module's parts, in their order; or of the tensor
 };
 
 struct OutputShards {
   std::vector<std::string> names;  // "model.safetensors", or "model-00001-of-00002.safetensors"…
   std::vector<SafetensorsPlan> plans;  // one per name
-  std::vector<PackedModuleOutput> packed;
-  std::vector<CopiedTensorOutput> copied;
-  uint64_t file_bytes = 0;  // all shards with their headers
+  std::vector<OutputUnit> units;       // in the order of the source
+  uint64_t file_bytes = 0;             // all shards with their headers
 };
 
 // A new shard is started when the current one has reached this size; a tensor is never split.
@@ -47,8 +42,14 @@ inline constexpr uint64_t kDefaultShardBytes = 4'000'000'000;
 // The order is that of the source (by file and offset), so that reading is sequential. A part name
 // that collides with a tensor that passes through is kMalformed; a module that is kept although
 // others in its tensor are packed is kUnsupported.
+//
+// Of a part, only its share is there, in shards of its own; it may have none at all.
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
-                                      uint64_t shard_bytes = kDefaultShardBytes);
+                                      uint64_t shard_bytes = kDefaultShardBytes,
+                                      const Part& part = {});
+
+// "model.safetensors", or "model-00002-of-00005.safetensors" for shard 1 (counted from 0) of 5.
+std::string ShardName(size_t shard, size_t count);
 
 }  // namespace prepack
 

@@ -7,33 +7,20 @@
 #include <set>
 #include <vector>
 
-#include "base/cancellation.h"
 #include "base/hash.h"
 #include "base/parallel.h"
+#include "convert/output_hash.h"
 
 namespace prepack {
 namespace {
 
-constexpr uint64_t kChunkBytes = 1 << 20;  // stays in the L2 cache between read and hash
-
-Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
-                               std::vector<std::byte>& buffer, Progress& progress) {
-  buffer.resize(kChunkBytes);
-  Xxh3Hasher hasher;
-  for (uint64_t offset = 0; offset < tensor.bytes; offset += kChunkBytes) {
-    if (CancellationRequested()) return Interrupted(checkpoint.Where(tensor));
-    const auto chunk =
-        std::span(buffer).first(std::min<uint64_t>(kChunkBytes, tensor.bytes - offset));
-    if (Status status = checkpoint.Read(tensor, offset, chunk); !status.ok()) return status;
-    hasher.Update(chunk);
-    progress.Add(chunk.size());
-  }
-  return hasher.HexDigest();
+// All of its line but the name.
+std::string RestOfLine(const StoredTensor& tensor, const std::string& hash) {
+  return fmt::format("{} [{}] {}", DTypeName(tensor.dtype), fmt::join(tensor.shape, ","), hash);
 }
 
-std::string Line(const StoredTensor& tensor, const std::string& hash) {
-  return fmt::format("{} {} [{}] {}\n", tensor.name, DTypeName(tensor.dtype),
-                     fmt::join(tensor.shape, ","), hash);
+std::string Line(std::string_view name, std::string_view rest) {
+  return fmt::format("{} {}\n", name, rest);
 }
 
 Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*> missing,
@@ -56,6 +43,12 @@ Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*
 
 }  // namespace
 
+Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                               std::vector<std::byte>& buffer, Progress& progress) {
+  return HashRange(checkpoint.files()[tensor.file].file, tensor.offset,
+                   tensor.offset + tensor.bytes, buffer, progress);
+}
+
 Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
                    TensorHashes& hashes) {
   std::vector<const StoredTensor*> missing;
@@ -75,6 +68,21 @@ Status HashTensors(const Checkpoint& checkpoint, const std::set<std::string>& na
   return HashMissing(checkpoint, std::move(missing), threads, progress, hashes);
 }
 
+SourceTensorLines SourceLines(const Checkpoint& checkpoint, const TensorHashes& hashes) {
+  SourceTensorLines lines;
+  for (const auto& [name, hash] : hashes) {
+    const StoredTensor* tensor = checkpoint.Find(name);
+    if (tensor != nullptr) lines.emplace(name, RestOfLine(*tensor, hash));
+  }
+  return lines;
+}
+
+std::string FingerprintOfLines(const SourceTensorLines& lines) {
+  Xxh3Hasher hasher;
+  for (const auto& [name, rest] : lines) hasher.Update(Line(name, rest));
+  return hasher.HexDigest();
+}
+
 std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,
                        std::span<const std::string> names) {
   Xxh3Hasher hasher;
@@ -82,7 +90,7 @@ std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,
     const StoredTensor* tensor = checkpoint.Find(name);
     const auto hash = hashes.find(name);
     if (tensor == nullptr || hash == hashes.end()) continue;
-    hasher.Update(Line(*tensor, hash->second));
+    hasher.Update(Line(name, RestOfLine(*tensor, hash->second)));
   }
   return hasher.HexDigest();
 }

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/progress.h"
 #include "base/result.h"
@@ -22,12 +23,24 @@ namespace prepack {
 // Tensor name → xxh3-128 of its bytes.
 using TensorHashes = std::map<std::string, std::string, std::less<>>;
 
+// xxh3-128 of the bytes of a tensor. `buffer` is scratch memory, of any size.
+Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                               std::vector<std::byte>& buffer, Progress& progress);
+
 // Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
 // or those of `names` that it has.
 Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
                    TensorHashes& hashes);
 Status HashTensors(const Checkpoint& checkpoint, const std::set<std::string>& names,
                    unsigned threads, Progress& progress, TensorHashes& hashes);
+
+// Tensor name → the rest of its line, "I32 [4,8] 0123…".
+using SourceTensorLines = std::map<std::string, std::string>;
+
+// The lines of the tensors that have a hash.
+SourceTensorLines SourceLines(const Checkpoint& checkpoint, const TensorHashes& hashes);
+// Identity of what the lines are about.
+std::string FingerprintOfLines(const SourceTensorLines& lines);
 
 // Identity of some tensors (names in any order), or of all of the checkpoint. `hashes` must hold
 // each of them.

@@ -23,11 +23,13 @@ class WorkList {
     uint64_t end;
   };
 
-  // Adds the range [0, total) of a unit, cut into tasks of `step`.
-  void Add(Kind kind, size_t unit, uint64_t total, uint64_t step) {
-    if (total == 0) return;
+  // Adds the range [0, total) of a unit, cut into tasks of `step`; returns how many.
+  size_t Add(Kind kind, size_t unit, uint64_t total, uint64_t step) {
+    if (total == 0) return 0;
     ranges_.push_back({kind, unit, total, step, size_});
-    size_ += static_cast<size_t>(CeilDiv(total, step));
+    const auto tasks = static_cast<size_t>(CeilDiv(total, step));
+    size_ += tasks;
+    return tasks;
   }
 
   size_t size() const { return size_; }

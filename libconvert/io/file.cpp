@@ -6,15 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/checked.h"
+#include "io/mapped_windows.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -22,7 +24,8 @@ namespace {
 
 // What off_t can say. A longer range can only come from a broken file or a caller's mistake.
 constexpr uint64_t kMaxOffset = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
-constexpr size_t kCopyBytes = size_t{1} << 20;
+std::atomic<uint64_t> next_number = 1;
+constexpr size_t kCopyBytes = size_t{128} << 10;  // stays in the L2 cache
 
 std::string_view KindName(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
@@ -49,36 +52,33 @@ Status OpenError(const std::filesystem::path& path, int errnum) {
 
 }  // namespace
 
-struct File::LazyMapping {
-  std::mutex mutex;
-  std::unique_ptr<Mapping> mapping;
-};
-
 File::File(int fd, std::filesystem::path path, uint64_t size)
-    : fd_(fd), path_(std::move(path)), size_(size), mapping_(std::make_shared<LazyMapping>()) {}
+    : fd_(fd), path_(std::move(path)), size_(size), number_(next_number.fetch_add(1)) {}
 
 File::File(File&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       path_(std::move(other.path_)),
       size_(other.size_),
-      mapping_(std::move(other.mapping_)) {}
+      number_(other.number_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(fd_, other.fd_);
   std::swap(path_, other.path_);
   std::swap(size_, other.size_);
-  std::swap(mapping_, other.mapping_);
+  std::swap(number_, other.number_);
   return *this;
 }
 
 File::~File() {
+  if (fd_ < 0) return;
+  MappedWindows::OfProcess().Forget(number_);
   // Nothing is lost when close fails: what must last has been through Sync.
-  if (fd_ >= 0) ::close(fd_);
+  ::close(fd_);
 }
 
-Result<File> File::OpenForRead(const std::filesystem::path& path) {
+Result<File> File::Open(const std::filesystem::path& path, int access) {
   // O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
-  const int fd = posix::Open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  const int fd = posix::Open(path, access | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return OpenError(path, -fd);
   File file(fd, path, 0);
   struct stat info {};
@@ -86,6 +86,14 @@ Result<File> File::OpenForRead(const std::filesystem::path& path) {
   if (!S_ISREG(info.st_mode)) return NotRegular(path.string(), KindName(info.st_mode));
   file.size_ = static_cast<uint64_t>(info.st_size);
   return file;
+}
+
+Result<File> File::OpenForRead(const std::filesystem::path& path) {
+  return Open(path, O_RDONLY);
+}
+
+Result<File> File::OpenForUpdate(const std::filesystem::path& path) {
+  return Open(path, O_RDWR);
 }
 
 Result<File> File::CreateNew(const std::filesystem::path& path) {
@@ -144,14 +152,10 @@ Status File::VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work,
         .Hint("It is truncated, or was changed while it was read");
   }
   if (bytes == 0) return {};
-  const Mapping* mapping = nullptr;
-  {
-    const std::lock_guard lock(mapping_->mutex);
-    int error = 0;
-    if (mapping_->mapping == nullptr) mapping_->mapping = Mapping::Map(fd_, size_, error);
-    if (error != 0) return SystemError(path_.string(), "cannot map it", error);
-    mapping = mapping_->mapping.get();
-  }
+  int error = 0;
+  const std::shared_ptr<const Mapping> mapping =
+      MappedWindows::OfProcess().Find(number_, fd_, size_, offset, bytes, error);
+  if (mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
   if (mapping->Visit(offset, work, threads)) return {};
   return Malformed(path_.string(), "the file lost bytes while it was read")
       .Hint("It was truncated or replaced, or the disk failed");
@@ -184,6 +188,17 @@ Status File::Allocate(uint64_t bytes) {
   }
   size_ = bytes;
   return {};
+}
+
+Status File::Resize(uint64_t bytes) {
+  const int result = bytes > kMaxOffset ? -EFBIG : posix::Resize(fd_, bytes);
+  if (result < 0) return SystemError(path_.string(), "cannot change its size", -result);
+  size_ = bytes;
+  return {};
+}
+
+void File::StartWriteback() {
+  posix::StartWriteback(fd_);
 }
 
 Status File::Sync() {

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +29,8 @@ class File {
   // Creates a new file for writing (and reading back), with the permissions that the umask leaves
   // of 0666; an existing file is an error.
   static Result<File> CreateNew(const std::filesystem::path& path);
+  // Opens an existing regular file for writing and reading back.
+  static Result<File> OpenForUpdate(const std::filesystem::path& path);
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -52,18 +53,22 @@ class File {
   // Reserves the space at once, so that a full disk is noticed before any work is done. Where the
   // file system cannot reserve, the file is only extended.
   Status Allocate(uint64_t bytes);
+  // Makes the file `bytes` long: cuts it, or adds zeros.
+  Status Resize(uint64_t bytes);
+  // Asks the kernel to begin flushing what was written so far, and goes on at once, so that Sync
+  // has little left to wait for. Nothing is promised: what fails, fails in Sync.
+  void StartWriteback();
   // Flushes to the disk (fdatasync).
   Status Sync();
 
  private:
   File(int fd, std::filesystem::path path, uint64_t size);
-
-  struct LazyMapping;  // made when first needed
+  static Result<File> Open(const std::filesystem::path& path, int access);
 
   int fd_ = -1;
   std::filesystem::path path_;
   uint64_t size_ = 0;
-  std::shared_ptr<LazyMapping> mapping_;
+  uint64_t number_ = 0;  // of this open file in the process, see io/mapped_windows.h
 };
 
 // A whole small file as text; larger than `max_bytes` is kMalformed.

@@ -65,12 +65,12 @@ void InstallHandler() {
 
 }  // namespace
 
-std::unique_ptr<Mapping> Mapping::Map(int fd, uint64_t bytes, int& error) {
+std::unique_ptr<Mapping> Mapping::Map(int fd, uint64_t offset, uint64_t bytes, int& error) {
   InstallHandler();
   void* begin = nullptr;
-  error = -posix::MapForRead(fd, bytes, begin);
+  error = -posix::MapForRead(fd, offset, bytes, begin);
   if (error != 0) return nullptr;
-  return std::unique_ptr<Mapping>(new Mapping(static_cast<std::byte*>(begin), bytes));
+  return std::unique_ptr<Mapping>(new Mapping(static_cast<std::byte*>(begin), offset, bytes));
 }
 
 Mapping::~Mapping() {
@@ -83,7 +83,7 @@ bool Mapping::VisitByThisThread(uint64_t offset, const ByteVisitor& work) const 
   const VisitUnderWay outer = visit_under_way;
   visit_under_way = {.begin = begin_, .end = begin_ + bytes_, .broken = &broken_};
   std::atomic_signal_fence(std::memory_order_seq_cst);
-  work(begin_ + offset);
+  work(begin_ + (offset - offset_));
   std::atomic_signal_fence(std::memory_order_seq_cst);
   visit_under_way = outer;
   return !broken_.load();

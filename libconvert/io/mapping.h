@@ -35,25 +35,32 @@ struct ByteRuns {
 
 class Mapping {
  public:
-  // Maps the first `bytes` > 0 bytes of a file for reading; null with errno in `error` when it
-  // cannot be.
-  static std::unique_ptr<Mapping> Map(int fd, uint64_t bytes, int& error);
+  // Maps bytes [offset, offset + bytes) of a file for reading; `offset` is a multiple of the page
+  // size, `bytes` > 0. Null with errno in `error` when it cannot be.
+  static std::unique_ptr<Mapping> Map(int fd, uint64_t offset, uint64_t bytes, int& error);
   ~Mapping();
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
 
-  // Calls `work` with the bytes from `offset` on, which lies inside the mapping; it may read up to
-  // the end. False when the file has lost some of what was read: then nothing that came out of it
-  // is to be used. Safe from any thread.
+  // Are bytes [offset, offset + bytes) of the file mapped?
+  bool Covers(uint64_t offset, uint64_t bytes) const {
+    return offset >= offset_ && offset - offset_ <= bytes_ && bytes <= bytes_ - (offset - offset_);
+  }
+
+  // Calls `work` with the bytes of the file from `offset` on, which lies inside the mapping; it may
+  // read up to the mapping's end. False when the file has lost some of what was read: then nothing
+  // that came out of it is to be used. Safe from any thread.
   bool Visit(uint64_t offset, const ByteVisitor& work,
              VisitThreads threads = VisitThreads::kThisOne) const;
 
  private:
   bool VisitByThisThread(uint64_t offset, const ByteVisitor& work) const;
 
-  Mapping(std::byte* begin, uint64_t bytes) : begin_(begin), bytes_(bytes) {}
+  Mapping(std::byte* begin, uint64_t offset, uint64_t bytes)
+      : begin_(begin), offset_(offset), bytes_(bytes) {}
 
   std::byte* begin_;
+  uint64_t offset_;  // of begin_ in the file
   uint64_t bytes_;
   mutable std::atomic<bool> broken_ = false;
 };

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "io/file.h"
 #include "io/posix.h"
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::string_view kPartialSuffix = "prepack-partial";
 constexpr std::string_view kLockSuffix = "prepack-lock";
+constexpr std::string_view kJournalSuffix = "prepack-journal";
 constexpr std::string_view kOldSuffix = "prepack-old";
 
 // What renameat2 answers where the file system does not know a flag.
@@ -68,7 +70,7 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
   if (!fs::is_directory(status)) {
     return Usage(path.string(), "exists and is not a folder").Hint("Choose another output folder");
   }
-  const bool is_packed = Exists(path / kManifestName);
+  const bool is_packed = Exists(path / kManifestName) || Exists(path / kPartName);
   const bool is_empty = !is_packed && fs::is_empty(path, error);
   if (error) return SystemError(path.string(), "cannot look into it", error.value());
   if (!is_packed && !is_empty) {
@@ -109,22 +111,25 @@ Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
 
 }  // namespace
 
-OutputFolder::OutputFolder(fs::path final_path, bool replace, int lock_fd)
+OutputFolder::OutputFolder(fs::path final_path, bool replace, Leftovers leftovers, int lock_fd)
     : final_path_(std::move(final_path)),
       partial_path_(Sibling(kPartialSuffix)),
       replace_(replace),
+      leftovers_(leftovers),
       lock_fd_(lock_fd) {}
 
 OutputFolder::OutputFolder(OutputFolder&& other) noexcept
     : final_path_(std::move(other.final_path_)),
       partial_path_(std::move(other.partial_path_)),
       replace_(other.replace_),
+      leftovers_(other.leftovers_),
       lock_fd_(std::exchange(other.lock_fd_, -1)) {}
 
 OutputFolder& OutputFolder::operator=(OutputFolder&& other) noexcept {
   std::swap(final_path_, other.final_path_);
   std::swap(partial_path_, other.partial_path_);
   std::swap(replace_, other.replace_);
+  std::swap(leftovers_, other.leftovers_);
   std::swap(lock_fd_, other.lock_fd_);
   return *this;
 }
@@ -133,11 +138,16 @@ OutputFolder::~OutputFolder() {
   Discard();
 }
 
+fs::path OutputFolder::journal_path() const {
+  return Sibling(kJournalSuffix);
+}
+
 fs::path OutputFolder::Sibling(std::string_view suffix) const {
   return final_path_.parent_path() / fmt::format(".{}.{}", final_path_.filename().string(), suffix);
 }
 
-Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool replace) {
+Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool replace,
+                                          Leftovers leftovers) {
   Result<fs::path> resolved = ResolveFinalPath(final_path);
   if (!resolved.ok()) return resolved.status();
   const fs::path lock_path =
@@ -145,12 +155,13 @@ Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool repla
   Result<int> lock = AcquireLock(lock_path, *resolved);
   if (!lock.ok()) return lock.status();
 
-  OutputFolder folder(*std::move(resolved), replace, *lock);
+  OutputFolder folder(*std::move(resolved), replace, leftovers, *lock);
   Status status = folder.RemoveLeftovers();
   if (!status.ok()) return status;
   status = CheckFinalPath(folder.final_path_, replace);
   if (!status.ok()) return status;
   const int result = posix::MakeFolder(folder.partial_path_);
+  if (result == -EEXIST && leftovers == Leftovers::kKeep) return folder;
   if (result < 0)
     return SystemError(folder.partial_path_.string(), "cannot create the folder", -result);
   return folder;
@@ -166,7 +177,11 @@ Status OutputFolder::RemoveLeftovers() {
                          -result);
     }
   }
-  for (const fs::path& path : {old_path, partial_path_}) {
+  // Notes without the folder that they are about mean nothing.
+  const bool keep = leftovers_ == Leftovers::kKeep && Exists(partial_path_);
+  std::vector<fs::path> unwanted = {old_path};
+  if (!keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
+  for (const fs::path& path : unwanted) {
     const int result = posix::RemoveTree(path);
     if (result < 0)
       return SystemError(path.string(), "cannot remove what an interrupted run left", -result);
@@ -183,7 +198,8 @@ Status OutputFolder::Commit() {
   status = SyncFolder(final_path_.parent_path());
   if (!status.ok())
     return std::move(status).Hint("The new output is in place, but not yet safe from power loss");
-  for (const fs::path& path : {partial_path_, Sibling(kOldSuffix)}) {
+  // The notes first: they must not outlive the folder that they are about.
+  for (const fs::path& path : {journal_path(), partial_path_, Sibling(kOldSuffix)}) {
     const int result = posix::RemoveTree(path);
     if (result < 0) {
       return SystemError(path.string(),
@@ -191,7 +207,7 @@ Status OutputFolder::Commit() {
                          -result);
     }
   }
-  Discard();
+  RemoveLock();
   return {};
 }
 
@@ -230,7 +246,14 @@ Status OutputFolder::ReplaceInTwoSteps() {
 void OutputFolder::Discard() noexcept {
   if (lock_fd_ < 0) return;
   // Nobody is left to tell about a failure here; the next Create removes what stays.
-  posix::RemoveTree(partial_path_);
+  if (leftovers_ == Leftovers::kRemove) {
+    posix::RemoveTree(journal_path());
+    posix::RemoveTree(partial_path_);
+  }
+  RemoveLock();
+}
+
+void OutputFolder::RemoveLock() noexcept {
   posix::RemoveTree(Sibling(kLockSuffix));
   ::close(std::exchange(lock_fd_, -1));
 }

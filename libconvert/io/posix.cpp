@@ -49,9 +49,9 @@ ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes) {
              [&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
 }
 
-int MapForRead(int fd, uint64_t bytes, void*& begin) {
+int MapForRead(int fd, uint64_t offset, uint64_t bytes, void*& begin) {
   return Run(Call::kMap, [&] {
-    begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
     return begin == MAP_FAILED ? -1 : 0;
   });
 }
@@ -68,6 +68,10 @@ int Resize(int fd, uint64_t bytes) {
 
 int SyncData(int fd) {
   return Run(Call::kSync, [&] { return ::fdatasync(fd); });
+}
+
+int StartWriteback(int fd) {
+  return Run(Call::kWriteback, [&] { return ::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); });
 }
 
 int SyncAll(int fd) {
@@ -96,6 +100,10 @@ int Exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
   return Run(Call::kExchange, [&] {
     return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
   });
+}
+
+int Link(const std::filesystem::path& from, const std::filesystem::path& to) {
+  return Run(Call::kLink, [&] { return ::link(from.c_str(), to.c_str()); });
 }
 
 int RemoveTree(const std::filesystem::path& path) {

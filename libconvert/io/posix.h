@@ -23,10 +23,12 @@ enum class Call {
   kReserve,
   kResize,
   kSync,
+  kWriteback,
   kLock,
   kMakeFolder,
   kRename,
   kExchange,
+  kLink,
   kRemove
 };
 
@@ -40,13 +42,15 @@ int Open(const std::filesystem::path& path, int flags, mode_t mode = 0);
 // Bytes read or written, perhaps fewer than asked for; 0 from ReadSome is the end of the file.
 ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out);
 ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes);
-// Maps [0, bytes) for reading; 0, and the address in `begin`, or -errno.
-int MapForRead(int fd, uint64_t bytes, void*& begin);
+// Maps [offset, offset + bytes) for reading; 0, and the address in `begin`, or -errno.
+int MapForRead(int fd, uint64_t offset, uint64_t bytes, void*& begin);
 // Reserves blocks for [0, bytes) and makes the file that long.
 int Reserve(int fd, uint64_t bytes);
 int Resize(int fd, uint64_t bytes);
 // Contents and size, to the disk.
 int SyncData(int fd);
+// Asks the kernel to start writing what is in memory of the file; returns at once.
+int StartWriteback(int fd);
 // Everything; for folders.
 int SyncAll(int fd);
 // An exclusive flock; -EWOULDBLOCK when another process, or another open file of this one, has it.
@@ -58,6 +62,8 @@ int RenameNew(const std::filesystem::path& from, const std::filesystem::path& to
 int Rename(const std::filesystem::path& from, const std::filesystem::path& to);
 // Swaps the two names in one step. -EINVAL or -ENOSYS: this file system cannot.
 int Exchange(const std::filesystem::path& a, const std::filesystem::path& b);
+// A second name for a file (a hard link).
+int Link(const std::filesystem::path& from, const std::filesystem::path& to);
 // A file, or a folder with everything in it; links are removed, never followed. Nothing there is
 // a success.
 int RemoveTree(const std::filesystem::path& path);

@@ -10,30 +10,10 @@ import sys
 import time
 import unittest
 
-import numpy
-
 import harness
 from harness import CHECKPOINTS, TOOL
 
 SOURCE = CHECKPOINTS / "ct-w4a16-g128-sym"
-
-
-def large_checkpoint(folder, layers, n=4096, k=4096):
-    """A sound W4A16 checkpoint of `layers` modules, large enough to be caught half-way."""
-    random = numpy.random.default_rng(7)
-    tensors = {}
-    for layer in range(layers):
-        module = f"model.layers.{layer}.mlp.up_proj"
-        codes = random.integers(0, 2**32, (n, k // 8), dtype=numpy.uint32)
-        scales = numpy.full((n, k // 128), 0x3C00, dtype=numpy.uint16)
-        shape = numpy.array([n, k], dtype=numpy.int64)
-        tensors[module + ".weight_packed"] = ("I32", [n, k // 8], codes.tobytes())
-        tensors[module + ".weight_scale"] = ("BF16", [n, k // 128], scales.tobytes())
-        tensors[module + ".weight_shape"] = ("I64", [2], shape.tobytes())
-    folder.mkdir()
-    shutil.copy(SOURCE / "config.json", folder)
-    (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
-    return folder
 
 
 class Existing(harness.ToolTest):
@@ -101,7 +81,7 @@ class Killed(harness.ToolTest):
         return process.returncode, stderr, hidden
 
     def test_killed_conversion_is_invisible_and_can_be_repeated(self):
-        source = large_checkpoint(self.scratch / "large", layers=16)
+        source = harness.large_checkpoint(self.scratch / "large", layers=16)
         out = self.scratch / "out"
         code, _, hidden = self.start_and_signal(source, out, signal.SIGKILL)
         self.assertEqual(code, -signal.SIGKILL)
@@ -112,7 +92,7 @@ class Killed(harness.ToolTest):
         self.run_ok("verify", out)  # finds its source
 
     def test_interrupted_conversion_cleans_up(self):
-        source = large_checkpoint(self.scratch / "large", layers=16)
+        source = harness.large_checkpoint(self.scratch / "large", layers=16)
         out = self.scratch / "out"
         for number in (signal.SIGINT, signal.SIGTERM):
             code, stderr, _ = self.start_and_signal(source, out, number)
@@ -167,7 +147,7 @@ class NoRoom(harness.ToolTest):
 
     def test_memory_limit(self):
         """A folder of 135 MB in weights converts inside 64 MiB + 8 MiB per thread over the start."""
-        source = large_checkpoint(self.scratch / "large", layers=16)
+        source = harness.large_checkpoint(self.scratch / "large", layers=16)
         peaks = {}
         for name, path in (("small", SOURCE), ("large", source)):
             out = self.scratch / f"out-{name}"

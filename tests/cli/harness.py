@@ -12,6 +12,7 @@ import tempfile
 import unittest
 
 import jsonschema
+import numpy
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
@@ -51,6 +52,62 @@ def safetensors_bytes(tensors):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
+
+
+def large_checkpoint(folder, layers, n=4096, k=4096):
+    """A sound W4A16 checkpoint of `layers` modules, large enough to be caught half-way."""
+    random = numpy.random.default_rng(7)
+    tensors = {}
+    for layer in range(layers):
+        module = f"model.layers.{layer}.mlp.up_proj"
+        codes = random.integers(0, 2**32, (n, k // 8), dtype=numpy.uint32)
+        scales = numpy.full((n, k // 128), 0x3C00, dtype=numpy.uint16)
+        shape = numpy.array([n, k], dtype=numpy.int64)
+        tensors[module + ".weight_packed"] = ("I32", [n, k // 8], codes.tobytes())
+        tensors[module + ".weight_scale"] = ("BF16", [n, k // 128], scales.tobytes())
+        tensors[module + ".weight_shape"] = ("I64", [2], shape.tobytes())
+    folder.mkdir()
+    shutil.copy(CHECKPOINTS / "ct-w4a16-g128-sym" / "config.json", folder)
+    (folder / "model.safetensors").write_bytes(safetensors_bytes(tensors))
+    return folder
+
+
+def sparse_checkpoint(folder, shards, layers, n, k):
+    """A W4A16 checkpoint whose codes are holes: `layers` modules in each shard, with one scale per
+    channel. It takes next to no disk, whatever its size."""
+    folder.mkdir()
+    shutil.copy(CHECKPOINTS / "ct-w4a16-channel-sym" / "config.json", folder)
+    scales = numpy.full(n, 0x3C00, dtype=numpy.uint16).tobytes()
+    shape = numpy.array([n, k], dtype=numpy.int64).tobytes()
+    weight_map = {}
+    for shard in range(shards):
+        name = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
+        header, small, offset = {}, [], 0
+        for layer in range(layers):
+            module = f"model.layers.{shard * layers + layer}.mlp.up_proj"
+            for part, dtype, dims, size, data in (
+                ("weight_packed", "I32", [n, k // 8], n * k // 2, None),
+                ("weight_scale", "BF16", [n, 1], len(scales), scales),
+                ("weight_shape", "I64", [2], len(shape), shape),
+            ):
+                tensor = f"{module}.{part}"
+                weight_map[tensor] = name
+                header[tensor] = {
+                    "dtype": dtype, "shape": dims, "data_offsets": [offset, offset + size]
+                }
+                if data is not None:
+                    small.append((offset, data))
+                offset += size
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        with open(folder / name, "wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            for at, data in small:
+                file.seek(8 + len(text) + at)
+                file.write(data)
+            file.truncate(8 + len(text) + offset)
+    index = {"metadata": {}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def gaussian(module):

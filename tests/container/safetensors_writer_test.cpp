@@ -216,6 +216,42 @@ TEST_CASE("a file that no disk can hold is refused before it is written") {
              "File too large");
 }
 
+SafetensorsPlan TwoTensors(std::string second = "b") {
+  return Value(PlanSafetensors(
+      {Tensor("a", DType::kU8, {64}), Tensor(std::move(second), DType::kU8, {64})}, {}));
+}
+
+TEST_CASE("a file is opened again only when it is the planned one") {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "file";
+  const auto reopens = [&](const SafetensorsPlan& plan) {
+    return Value(SafetensorsWriter::Reopen(path, plan)).has_value();
+  };
+  CHECK_FALSE(reopens(TwoTensors()));  // there is none
+  const std::vector<std::byte> first(64, std::byte{1});
+  const std::vector<std::byte> second(64, std::byte{2});
+  {
+    SafetensorsWriter writer = Value(SafetensorsWriter::Create(path, TwoTensors()));
+    RequireOk(writer.Write(0, 0, first));
+  }
+  CHECK_FALSE(reopens(TwoTensors("c")));  // another header of the same length
+  {
+    auto writer = Value(SafetensorsWriter::Reopen(path, TwoTensors()));
+    REQUIRE(writer.has_value());
+    RequireOk(writer->Write(1, 0, second));
+  }
+  const std::string whole = WholeFile(path);
+  CHECK(whole.substr(whole.size() - 128) == std::string(64, '\1') + std::string(64, '\2'));
+
+  std::filesystem::resize_file(path, whole.size() - 1);
+  CHECK_FALSE(reopens(TwoTensors()));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/zero", path);
+  CHECK_FALSE(reopens(TwoTensors()));
+  RequireOk(SafetensorsWriter::Replace(path, TwoTensors()).status());
+  CHECK(reopens(TwoTensors()));
+}
+
 TEST_CASE("writes stay inside their tensor") {
   const TempFolder folder;
   SafetensorsWriter writer = Value(SafetensorsWriter::Create(

@@ -136,7 +136,7 @@ TEST_CASE("manifests that lie are refused with the reason") {
   };
   const std::vector<Case> cases = {
       {"unknown manifest version", ErrorKind::kUnsupported,
-       [](Json& json) { json["manifest_version"] = 2; }},
+       [](Json& json) { json["manifest_version"] = 3; }},
       {"field \"manifest_version\" is missing", ErrorKind::kMalformed,
        [](Json& json) { json.erase("manifest_version"); }},
       {"field \"target\" has the wrong type", ErrorKind::kMalformed,

@@ -1,9 +1,11 @@
 #include "convert/output_shards.h"
 
+#include <algorithm>
 #include <set>
 
 #include "catch.h"
 #include "formats/ct_example.h"
+#include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack {
@@ -12,6 +14,7 @@ namespace {
 using testing::Fixture;
 using testing::TempFolder;
 using testing::TestCheckpoint;
+using testing::Value;
 
 struct Opened {
   Result<Checkpoint> checkpoint = Checkpoint::Open(Fixture("checkpoints/ct-w4a16-g32-asym"));
@@ -19,13 +22,17 @@ struct Opened {
   Result<Plan> plan = MakePlan(*checkpoint, *model, {.target = "zentorch", .activation_dtype = {}});
 };
 
+size_t CountPacked(const OutputShards& shards) {
+  return static_cast<size_t>(std::ranges::count(shards.units, nullptr, &OutputUnit::copied));
+}
+
 TEST_CASE("a small model goes into one file") {
   const Opened opened;
   const Result<OutputShards> shards = PlanOutputShards(*opened.checkpoint, *opened.plan);
   REQUIRE(shards.ok());
   CHECK(shards->names == std::vector<std::string>{"model.safetensors"});
-  CHECK(shards->packed.size() == 7);
-  CHECK(shards->copied.size() == 4);  // embedding and three norms
+  CHECK(CountPacked(*shards) == 7);
+  CHECK(shards->units.size() == 7 + 4);  // embedding and three norms
   CHECK(shards->file_bytes == shards->plans[0].file_bytes);
 }
 
@@ -46,17 +53,53 @@ TEST_CASE("shards hold every tensor once, and slots point at it") {
   const auto name_at = [&](const OutputSlot& slot) {
     return shards->plans[slot.shard].header.tensors[slot.index].name;
   };
-  for (const PackedModuleOutput& packed : shards->packed) {
-    const ModulePlan& module = opened.plan->modules[packed.module];
-    REQUIRE(packed.slots.size() == module.parts.size());
-    for (size_t i = 0; i < packed.slots.size(); ++i) {
-      CHECK(name_at(packed.slots[i]) ==
+  for (const OutputUnit& unit : shards->units) {
+    if (unit.copied != nullptr) {
+      CHECK(unit.slots.size() == 1);
+      CHECK(name_at(unit.slots[0]) == unit.copied->name);
+      continue;
+    }
+    const ModulePlan& module = opened.plan->modules[unit.module];
+    REQUIRE(unit.slots.size() == module.parts.size());
+    for (size_t i = 0; i < unit.slots.size(); ++i) {
+      CHECK(name_at(unit.slots[i]) ==
             module.linear->module() + "." + std::string(module.parts[i].name));
-      CHECK(packed.slots[i].shard == packed.slots[0].shard);  // a module is not torn apart
+      CHECK(unit.slots[i].shard == unit.slots[0].shard);  // a module is not torn apart
     }
   }
-  for (const CopiedTensorOutput& copied : shards->copied) {
-    CHECK(name_at(copied.slot) == copied.source->name);
+}
+
+// The names of all tensors of some shards.
+std::set<std::string> NamesOf(const OutputShards& shards) {
+  std::set<std::string> names;
+  for (const SafetensorsPlan& plan : shards.plans) {
+    for (const TensorInfo& tensor : plan.header.tensors) names.insert(tensor.name);
+  }
+  return names;
+}
+
+TEST_CASE("parts have every tensor once, and about the same size") {
+  const Opened opened;
+  const OutputShards whole = Value(PlanOutputShards(*opened.checkpoint, *opened.plan));
+  for (const uint32_t count : {2U, 3U, 5U, 40U}) {
+    std::set<std::string> names;
+    size_t units = 0;
+    size_t empty = 0;
+    for (uint32_t index = 1; index <= count; ++index) {
+      const OutputShards part = Value(
+          PlanOutputShards(*opened.checkpoint, *opened.plan, kDefaultShardBytes, {index, count}));
+      for (const std::string& name : NamesOf(part)) CHECK(names.insert(name).second);
+      units += part.units.size();
+      if (part.units.empty()) {
+        CHECK(part.names.empty());
+        ++empty;
+      }
+      // The largest unit is the embedding; no part is more than that above its share.
+      CHECK(part.file_bytes <= whole.file_bytes / count + 512 * 384 * 2 + 4096);
+    }
+    CHECK(names == NamesOf(whole));
+    CHECK(units == whole.units.size());
+    CHECK((empty > 0) == (count == 40));  // there are only 11 units
   }
 }
 
@@ -85,8 +128,8 @@ TEST_CASE("stacked experts are packed together or kept together") {
   REQUIRE(plan->modules.size() == 2);
   const Result<OutputShards> both = PlanOutputShards(*checkpoint, *plan);
   REQUIRE(both.ok());
-  CHECK(both->packed.size() == 2);
-  CHECK(both->copied.empty());
+  CHECK(CountPacked(*both) == 2);
+  CHECK(both->units.size() == 2);
 
   plan->modules[1].chosen = nullptr;
   const Status status = PlanOutputShards(*checkpoint, *plan).status();

@@ -1,8 +1,11 @@
 prepack_add_tests(convert
+  journal_test.cpp
   manifest_test.cpp
+  merge_test.cpp
   onednn_form_test.cpp
   output_place_test.cpp
   output_shards_test.cpp
+  part_test.cpp
   plan_table_test.cpp
   plan_test.cpp
   scheme_choice_test.cpp

@@ -1,5 +1,6 @@
 #include "io/mapping.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <limits>
@@ -8,6 +9,7 @@
 
 #include "catch.h"
 #include "io/file.h"
+#include "io/mapped_windows.h"
 #include "io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -81,6 +83,75 @@ TEST_CASE("a file that shrinks while it is mapped is an error, not a signal") {
   // Another file is not concerned.
   const TempFolder other;
   CheckRuns(Value(File::OpenForRead(WriteSample(other))), all);
+}
+
+// A large file of zeros with a few bytes that are not, most of it holes.
+std::filesystem::path WriteSparse(const TempFolder& folder, uint64_t bytes,
+                                  const std::vector<uint64_t>& marks) {
+  File file = Value(File::CreateNew(folder / "sparse"));
+  RequireOk(file.Resize(bytes));
+  for (const uint64_t mark : marks) {
+    const auto value = ByteAt(mark);
+    RequireOk(file.WriteAt(mark, {&value, 1}));
+  }
+  return folder / "sparse";
+}
+
+TEST_CASE("a file larger than a window is seen everywhere, across the edges of windows too") {
+  const TempFolder folder;
+  constexpr uint64_t kBytes = 3 * kWindowBytes + 12345;
+  const std::vector<uint64_t> marks = {0, kWindowBytes - 1, kWindowBytes, 2 * kWindowBytes + 77,
+                                       kBytes - 1};
+  const File file = Value(File::OpenForRead(WriteSparse(folder, kBytes, marks)));
+  for (int round = 0; round < 2; ++round) {
+    for (const uint64_t mark : marks) {
+      const uint64_t first = mark < 2 ? 0 : mark - 2;
+      const uint64_t bytes = std::min<uint64_t>(5, kBytes - first);
+      std::byte seen{};
+      RequireOk(file.VisitAt(first, bytes, [&](const std::byte* at) { seen = at[mark - first]; }));
+      CHECK(seen == ByteAt(mark));
+    }
+    // All at once: as large as it has to be.
+    size_t found = 0;
+    RequireOk(file.VisitAt(0, kBytes, [&](const std::byte* at) {
+      for (const uint64_t mark : marks) found += at[mark] == ByteAt(mark) ? 1 : 0;
+    }));
+    CHECK(found == marks.size());
+  }
+}
+
+TEST_CASE("only so many windows are kept, and those of a closed file go") {
+  const TempFolder folder;
+  constexpr uint64_t kWindows = kKeptWindows + 3;
+  const std::filesystem::path path = WriteSparse(folder, kWindows * kWindowBytes, {});
+  MappedWindows& windows = MappedWindows::OfProcess();
+  const size_t before = windows.size();
+  {
+    const File file = Value(File::OpenForRead(path));
+    for (uint64_t i = 0; i < kWindows; ++i) {
+      RequireOk(file.VisitAt(i * kWindowBytes, 1, [](const std::byte*) {}));
+      CHECK(windows.size() <= kKeptWindows);
+    }
+    CHECK(windows.size() == kKeptWindows);
+  }
+  CHECK(windows.size() <= before);
+}
+
+TEST_CASE("where the address space is full, windows are given up, and what is needed is mapped") {
+  const TempFolder folder;
+  const File file = Value(File::OpenForRead(WriteSparse(folder, 4 * kWindowBytes, {77})));
+  RequireOk(file.VisitAt(2 * kWindowBytes, 1, [](const std::byte*) {}));
+  static int refused = 0;
+  refused = 0;
+  posix::SetFaultHook(
+      [](posix::Call call) { return call == posix::Call::kMap && refused++ == 0 ? ENOMEM : 0; });
+  std::byte seen{};
+  const Status status = file.VisitAt(77, 1, [&](const std::byte* at) { seen = *at; });
+  posix::SetFaultHook(nullptr);
+  RequireOk(status);
+  CHECK(seen == ByteAt(77));
+  CHECK(refused == 2);
+  CHECK(MappedWindows::OfProcess().size() == 1);
 }
 
 TEST_CASE("a file that cannot be mapped is a system error") {

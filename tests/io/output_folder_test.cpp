@@ -255,6 +255,59 @@ TEST_CASE("what a killed run left is removed") {
   CHECK(Names(folder / "out") == Strings{"prepack.json"});
 }
 
+TEST_CASE("what an unfinished run leaves is kept when the next one wants it") {
+  const TempFolder folder;
+  const fs::path path = folder / "packed";
+  {
+    const OutputFolder output = Value(OutputFolder::Create(path, false, Leftovers::kKeep));
+    RequireOk(WriteTextFile(output.path() / "shard", "half"));
+    RequireOk(WriteTextFile(output.journal_path(), "notes"));
+    CHECK(output.journal_path() == folder / ".packed.prepack-journal");
+  }
+  CHECK(Names(folder.path()) == Strings{".packed.prepack-journal", ".packed.prepack-partial"});
+  {
+    const OutputFolder output = Value(OutputFolder::Create(path, false, Leftovers::kKeep));
+    CHECK(Value(ReadTextFile(output.path() / "shard", 100)) == "half");
+    CHECK(Value(ReadTextFile(output.journal_path(), 100)) == "notes");
+    CHECK_FALSE(OutputFolder::Create(path, false, Leftovers::kKeep).ok());  // it is locked
+  }
+  OutputFolder output = Value(OutputFolder::Create(path, false, Leftovers::kKeep));
+  RequireOk(output.Commit());
+  CHECK(Names(folder.path()) == Strings{"packed"});
+  CHECK(Names(path) == Strings{"shard"});
+}
+
+TEST_CASE("leftovers that nobody wants go, and so do notes without their folder") {
+  const TempFolder folder;
+  const fs::path path = folder / "packed";
+  const auto leave = [&] {
+    const OutputFolder output = Value(OutputFolder::Create(path, false, Leftovers::kKeep));
+    RequireOk(WriteTextFile(output.path() / "shard", "half"));
+    RequireOk(WriteTextFile(output.journal_path(), "notes"));
+  };
+  leave();
+  {
+    const OutputFolder output = Value(OutputFolder::Create(path, false));
+    CHECK(Names(output.path()).empty());
+    CHECK_FALSE(fs::exists(output.journal_path()));
+  }
+  CHECK(Names(folder.path()).empty());
+  leave();
+  fs::remove_all(folder / ".packed.prepack-partial");
+  const OutputFolder output = Value(OutputFolder::Create(path, false, Leftovers::kKeep));
+  CHECK_FALSE(fs::exists(output.journal_path()));
+}
+
+TEST_CASE("a part of an output is replaced like an output") {
+  const TempFolder folder;
+  const fs::path path = folder / "part";
+  REQUIRE(fs::create_directory(path));
+  RequireOk(WriteTextFile(path / kPartName, "{}"));
+  CheckError(OutputFolder::Create(path, false).status(), ErrorKind::kUsage, "exists already");
+  RequireOk(WriteOutput(path, true, "new"));
+  CHECK(Names(path) == Strings{std::string(kManifestName)});
+}
+
 TEST_CASE("a hidden name that is a link is removed, not followed") {
   const TempFolder folder;
   fs::create_directory(folder / "precious");

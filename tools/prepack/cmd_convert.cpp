@@ -23,14 +23,27 @@ struct ConvertCommand {
   std::string output;
   PlanFlags flags;
   unsigned jobs = 0;
+  uint64_t memory_limit = 0;
+  std::string part = "1/1";
+  bool resume = false;
   bool force = false;
   bool verify = false;
 };
 
-std::string ConvertText(const ConvertReport& report, const ConvertCommand& options) {
-  std::string text =
-      fmt::format("{}: packed {} of {} quantized modules for {}\n", options.output,
-                  report.packed_modules, report.packed_modules + report.kept.size(), report.target);
+std::string ConvertText(const ConvertReport& report) {
+  const std::string output = report.output.string();
+  if (report.was_done)
+    return fmt::format("{}: is there already, from the same conversion\n", output);
+  std::string text = report.part.IsWhole()
+                         ? fmt::format("{}: packed {} of {} quantized modules for {}\n", output,
+                                       report.packed_modules,
+                                       report.packed_modules + report.kept.size(), report.target)
+                         : fmt::format("{}: part {} with {} packed modules for {}\n", output,
+                                       report.part.Text(), report.packed_modules, report.target);
+  if (report.resumed_units != 0) {
+    text += fmt::format("  {} modules and tensors were there from the interrupted run\n",
+                        report.resumed_units);
+  }
   for (const auto& [layout, modules] : report.layouts) {
     text += fmt::format("  {:>5} × {}\n", modules, layout);
   }
@@ -59,7 +72,16 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   if (!plan.ok()) return Fail(plan.status());
   convert.plan = *std::move(plan);
   convert.jobs = options.jobs;
+  convert.memory_limit = options.memory_limit;
   convert.replace = options.force;
+  convert.resume = options.resume;
+  Result<Part> part = ParsePart(options.part);
+  if (!part.ok()) return Fail(part.status());
+  convert.part = *part;
+  if (options.verify && !part->IsWhole()) {
+    return Fail(Usage("--verify", "a part cannot be verified by itself")
+                    .Hint("Run `prepack verify` after `prepack merge`"));
+  }
 
   Progress progress;
   std::optional<ProgressLine> line;
@@ -68,9 +90,9 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   line.reset();
   if (!report.ok()) return Fail(report.status());
   if (options.common.json) {
-    PrintJson(ConvertJson(*report, options.source, options.output));
+    PrintJson(ConvertJson(*report, options.source));
   } else if (!options.common.quiet) {
-    Print(ConvertText(*report, options));
+    Print(ConvertText(*report));
   }
   if (!options.verify) return kExitDone;
   VerifyOptions verify;
@@ -91,7 +113,8 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                  "The source is never changed; the output appears whole or not at all.\n"
                  "Examples:\n"
                  "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
-                 "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force");
+                 "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
+                 "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16");
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
   command->add_option("-o,--output", options->output, "Folder to make")
       ->required()
@@ -100,6 +123,20 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  command
+      ->add_option("--memory-limit", options->memory_limit,
+                   "Use so few threads that the process stays below SIZE, such as 200MB or 1GiB; "
+                   "the page cache is not counted")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("SIZE");
+  command
+      ->add_option("--part", options->part,
+                   "Convert only share I of N, into OUT.part-0000I-of-0000N; `prepack merge` puts "
+                   "the parts together")
+      ->type_name("I/N");
+  command->add_flag("--resume", options->resume,
+                    "Keep what is finished when interrupted, and go on with what an interrupted "
+                    "run of the same conversion has finished");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
   command->add_flag("--verify", options->verify, "Verify the result against the source");
   command->callback([options, &exit_code] { exit_code = RunConvert(*options); });

@@ -43,6 +43,7 @@ int FinishPrinting();
 
 // One function per subcommand; `exit_code` is set when the subcommand was chosen and has run.
 void AddConvert(CLI::App& app, ExitCodeValue& exit_code);
+void AddMerge(CLI::App& app, ExitCodeValue& exit_code);
 void AddPlan(CLI::App& app, ExitCodeValue& exit_code);
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code);
 void AddVerify(CLI::App& app, ExitCodeValue& exit_code);

@@ -147,11 +147,13 @@ Json ModuleDiffJson(const ModuleDiff& diff) {
 
 }  // namespace
 
-Json ConvertJson(const ConvertReport& report, const std::string& source,
-                 const std::string& output) {
+Json ConvertJson(const ConvertReport& report, const std::string& source) {
   Json json = Document("prepack-convert");
   json["source"] = source;
-  json["output"] = output;
+  json["output"] = report.output.string();
+  json["part"] = report.part.Text();
+  json["was_done"] = report.was_done;
+  json["resumed_units"] = report.resumed_units;
   json["target"] = report.target;
   json["format"] = report.format;
   json["packed_modules"] = report.packed_modules;
@@ -165,6 +167,20 @@ Json ConvertJson(const ConvertReport& report, const std::string& source,
   json["shards"] = report.shards;
   json["source_fingerprint"] = report.source_fingerprint;
   json["findings"] = FindingsJson(report.findings);
+  return json;
+}
+
+Json MergeJson(const MergeReport& report, const std::string& output) {
+  Json json = Document("prepack-merge");
+  json["output"] = output;
+  json["target"] = report.target;
+  json["parts"] = report.parts;
+  json["packed_modules"] = report.packed_modules;
+  json["layouts"] = report.layouts.empty() ? Json::object() : Json(report.layouts);
+  json["copied_tensors"] = report.copied_tensors;
+  json["output_bytes"] = report.output_bytes;
+  json["shards"] = report.shards;
+  json["source_fingerprint"] = report.source_fingerprint;
   return json;
 }
 

@@ -8,13 +8,15 @@
 #include "check/check.h"
 #include "container/json_strict.h"
 #include "convert/convert.h"
+#include "convert/merge.h"
 #include "convert/plan.h"
 #include "diff/diff.h"
 #include "inspect/inspect.h"
 
 namespace prepack::cli {
 
-Json ConvertJson(const ConvertReport& report, const std::string& source, const std::string& output);
+Json ConvertJson(const ConvertReport& report, const std::string& source);
+Json MergeJson(const MergeReport& report, const std::string& output);
 Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source);
 Json InspectJson(const InspectReport& report);
 // `strict` decides the exit code that the document states.

@@ -59,6 +59,7 @@ ExitCodeValue Run(int argc, char** argv) {
 
   ExitCodeValue exit_code = prepack::cli::kExitDone;
   prepack::cli::AddConvert(app, exit_code);
+  prepack::cli::AddMerge(app, exit_code);
   prepack::cli::AddVerify(app, exit_code);
   prepack::cli::AddCheck(app, exit_code);
   prepack::cli::AddDiff(app, exit_code);

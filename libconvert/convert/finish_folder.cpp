@@ -1,0 +1,78 @@
+#include "convert/finish_folder.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "convert/output_config.h"
+#include "convert/output_hash.h"
+#include "io/file.h"
+#include "io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
+constexpr std::string_view kConfigName = "config.json";
+
+Status WriteIndex(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards) {
+  Json weight_map = Json::object();
+  uint64_t total = 0;
+  for (const IndexedShard& shard : shards) {
+    for (const TensorInfo& tensor : shard.header->tensors) {
+      weight_map[tensor.name] = shard.name;
+      total += tensor.bytes();
+    }
+  }
+  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
+  return WriteTextFile(folder / kIndexName, index.dump(2) + "\n");
+}
+
+// Notes size and hash of a file in the manifest.
+Status RecordFile(const std::filesystem::path& folder, const std::string& name, Progress& progress,
+                  Manifest& manifest) {
+  const Result<File> file = File::OpenForRead(folder / name);
+  if (!file.ok()) return file.status();
+  Result<FileRecord> record = HashFile(*file, progress);
+  if (!record.ok()) return record.status();
+  manifest.files[name] = *std::move(record);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
+                                               const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const std::string& name : checkpoint.side_files()) {
+    if (Printable(name, name.size() + 1) != name) {
+      return Malformed(fmt::format("file {}", name), "its name is no readable UTF-8")
+          .Hint("Rename it, or move it out of the checkpoint");
+    }
+    Status status = CopyFile(checkpoint.path() / name, folder / name);
+    if (!status.ok()) return status;
+    names.push_back(name);
+  }
+  return names;
+}
+
+Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
+                    const Json& source_config, const std::vector<std::string>& side_files,
+                    Progress& progress, Manifest& manifest) {
+  std::vector<std::string> names = side_files;
+  if (shards.size() > 1) {
+    if (Status status = WriteIndex(folder, shards); !status.ok()) return status;
+    names.emplace_back(kIndexName);
+  }
+  Status status =
+      WriteTextFile(folder / kConfigName, OutputConfig(source_config, manifest).dump(2) + "\n");
+  if (!status.ok()) return status;
+  names.emplace_back(kConfigName);
+  for (const std::string& name : names) {
+    status = RecordFile(folder, name, progress, manifest);
+    if (!status.ok()) return status;
+  }
+  return WriteTextFile(folder / kManifestName, ManifestText(manifest));
+}
+
+}  // namespace prepack

@@ -1,0 +1,39 @@
+#ifndef PREPACK_CONVERT_FINISH_FOLDER_H_
+#define PREPACK_CONVERT_FINISH_FOLDER_H_
+
+// The files of a packed folder that are neither shards nor carried over: written last, by convert
+// and by merge.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/result.h"
+#include "container/checkpoint.h"
+#include "container/json_strict.h"
+#include "container/safetensors.h"
+#include "convert/manifest.h"
+
+namespace prepack {
+
+// A shard as the index lists it.
+struct IndexedShard {
+  std::string name;
+  const SafetensorsHeader* header = nullptr;
+};
+
+// Copies the tokenizer and the like; returns the names. A name that is no readable UTF-8 is
+// kMalformed: the manifest could not say it.
+Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
+                                               const std::filesystem::path& folder);
+
+// Writes the index (of several shards), config.json and the manifest. `side_files` are in the
+// folder already; the manifest has all but the files that are no shards.
+Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
+                    const Json& source_config, const std::vector<std::string>& side_files,
+                    Progress& progress, Manifest& manifest);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_FINISH_FOLDER_H_

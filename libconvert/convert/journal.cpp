@@ -1,0 +1,130 @@
+#include "convert/journal.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/checked.h"
+#include "container/required_fields.h"
+#include "io/posix.h"
+
+namespace prepack {
+namespace {
+
+// Of a journal of ten million units.
+constexpr uint64_t kMaxJournalBytes = 4ULL << 30;
+
+std::string HeadLine(const RunIdentity& identity, const Part& part) {
+  Json json = IdentityJson(identity);
+  json["part"] = part.Text();
+  return json.dump() + "\n";
+}
+
+std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
+  const Json json = {{"unit", unit},
+                     {"rounded_scales", finished.rounded_scales},
+                     {"outputs", finished.outputs},
+                     {"sources", finished.sources}};
+  return json.dump() + "\n";
+}
+
+Result<std::vector<std::string>> HashesField(const Json& json, std::string_view key,
+                                             std::string_view where) {
+  const Result<const Json*> array = ArrayField(json, key, where);
+  if (!array.ok()) return array.status();
+  std::vector<std::string> hashes;
+  for (const Json& hash : **array) {
+    if (!hash.is_string()) return Malformed(where, fmt::format("\"{}\" is no list of texts", key));
+    hashes.push_back(hash.get<std::string>());
+  }
+  return hashes;
+}
+
+Status ReadHead(const Json& json, std::string_view where, JournalContents& contents) {
+  Result<RunIdentity> identity = ReadIdentity(json, where);
+  if (!identity.ok()) return identity.status();
+  const Result<std::string> part = StringField(json, "part", where);
+  if (!part.ok()) return part.status();
+  const Result<Part> parsed = ParsePart(*part);
+  if (!parsed.ok()) return parsed.status();
+  contents.identity = *std::move(identity);
+  contents.part = *parsed;
+  return {};
+}
+
+Status ReadUnit(const Json& json, std::string_view where, JournalContents& contents) {
+  const Result<uint64_t> unit = UintField(json, "unit", where);
+  if (!unit.ok()) return unit.status();
+  const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
+  if (!rounded.ok()) return rounded.status();
+  Result<std::vector<std::string>> outputs = HashesField(json, "outputs", where);
+  if (!outputs.ok()) return outputs.status();
+  Result<std::vector<std::string>> sources = HashesField(json, "sources", where);
+  if (!sources.ok()) return sources.status();
+  contents.units[*unit] = {*rounded, *std::move(outputs), *std::move(sources)};
+  return {};
+}
+
+Status ReadLine(std::string_view line, std::string_view where, bool is_head,
+                JournalContents& contents) {
+  const Result<Json> json = ParseJsonStrict(line, where);
+  if (!json.ok()) return json.status();
+  return is_head ? ReadHead(*json, where, contents) : ReadUnit(*json, where, contents);
+}
+
+}  // namespace
+
+Journal::Journal(File file, uint64_t end)
+    : file_(std::move(file)), end_(end), mutex_(std::make_unique<std::mutex>()) {}
+
+Result<Journal> Journal::Create(const std::filesystem::path& path, const RunIdentity& identity,
+                                const Part& part) {
+  const int removed = posix::RemoveTree(path);
+  if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  const std::string head = HeadLine(identity, part);
+  Status status = file->WriteAt(0, std::as_bytes(std::span(head)));
+  if (!status.ok()) return status;
+  return Journal(*std::move(file), head.size());
+}
+
+Result<Journal> Journal::Continue(const std::filesystem::path& path,
+                                  const JournalContents& contents) {
+  Result<File> file = File::OpenForUpdate(path);
+  if (!file.ok()) return file.status();
+  // Cuts half a line off: what comes must not be longer than what it replaces to be sound.
+  Status status = file->Resize(contents.bytes);
+  if (!status.ok()) return status;
+  return Journal(*std::move(file), contents.bytes);
+}
+
+Status Journal::Append(uint64_t unit, const FinishedUnit& finished) {
+  const std::string line = UnitLine(unit, finished);
+  const std::lock_guard lock(*mutex_);
+  Status status = file_.WriteAt(end_, std::as_bytes(std::span(line)));
+  if (status.ok()) end_ += line.size();
+  return status;
+}
+
+Result<std::optional<JournalContents>> ReadJournal(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::optional<JournalContents>();
+  const Result<std::string> text = ReadTextFile(path, kMaxJournalBytes);
+  if (!text.ok()) return text.status();
+
+  JournalContents contents;
+  for (size_t end = 0; (end = text->find('\n', contents.bytes)) != std::string::npos;) {
+    const std::string_view line(text->data() + contents.bytes, end - contents.bytes);
+    const std::string where = fmt::format("{}: byte {}", path.string(), contents.bytes);
+    Status status = ReadLine(line, where, contents.bytes == 0, contents);
+    if (!status.ok()) {
+      return std::move(status).Hint("Run without --resume to start from the beginning");
+    }
+    contents.bytes = end + 1;
+  }
+  if (contents.bytes == 0) return std::optional<JournalContents>();
+  return std::optional(std::move(contents));
+}
+
+}  // namespace prepack

@@ -1,0 +1,52 @@
+#include "convert/part.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/checked.h"
+
+namespace prepack {
+namespace {
+
+// Digits only, all of the text.
+bool ParseNumber(std::string_view text, uint32_t& number) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+}  // namespace
+
+std::string Part::Text() const {
+  return fmt::format("{}/{}", index, count);
+}
+
+Result<Part> ParsePart(std::string_view text) {
+  Part part;
+  const size_t slash = text.find('/');
+  const bool numbers = slash != std::string_view::npos &&
+                       ParseNumber(text.substr(0, slash), part.index) &&
+                       ParseNumber(text.substr(slash + 1), part.count);
+  if (numbers && part.index >= 1 && part.index <= part.count && part.count <= kMaxParts) {
+    return part;
+  }
+  return Usage("--part", "this is no part")
+      .Found(text)
+      .Expected(fmt::format("I/N with 1 <= I <= N <= {}, such as 3/8", kMaxParts));
+}
+
+std::filesystem::path PartFolder(const std::filesystem::path& output, const Part& part) {
+  std::filesystem::path folder = output;
+  while (!folder.has_filename() && folder.has_relative_path()) folder = folder.parent_path();
+  folder += fmt::format(".part-{:05}-of-{:05}", part.index, part.count);
+  return folder;
+}
+
+uint32_t PartOf(uint64_t start, uint64_t bytes, uint64_t total, uint32_t count) {
+  const uint64_t share = std::max<uint64_t>(1, CeilDiv(total, count));
+  return 1 + static_cast<uint32_t>(std::min<uint64_t>((start + bytes / 2) / share, count - 1));
+}
+
+}  // namespace prepack

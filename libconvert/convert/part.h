@@ -1,0 +1,40 @@
+#ifndef PREPACK_CONVERT_PART_H_
+#define PREPACK_CONVERT_PART_H_
+
+// A share of a conversion, for one of many machines: --part I/N.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace prepack {
+
+inline constexpr uint32_t kMaxParts = 99'999;  // what five digits can say
+
+struct Part {
+  uint32_t index = 1;  // 1 … count
+  uint32_t count = 1;
+
+  bool IsWhole() const { return count == 1; }
+  std::string Text() const;  // "3/8"
+
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+// "3/8"; kUsage for anything else.
+Result<Part> ParsePart(std::string_view text);
+
+// Where the part of an output goes: beside it, as "OUT.part-00003-of-00008".
+std::filesystem::path PartFolder(const std::filesystem::path& output, const Part& part);
+
+// Which part has what begins `start` bytes into an output of `total` bytes and is `bytes` long:
+// the one that its middle lies in. Parts are runs of about the same size, whatever order they are
+// made in.
+uint32_t PartOf(uint64_t start, uint64_t bytes, uint64_t total, uint32_t count);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_PART_H_

@@ -1,0 +1,99 @@
+#include "convert/part_record.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "container/required_fields.h"
+#include "io/file.h"
+#include "io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::string_view kPartManifestName = "prepack-part-manifest.json";
+
+Json RecordJson(const PartRecord& record) {
+  return {{"part", record.part.Text()},
+          {"run", IdentityJson(record.identity)},
+          {"source_config", record.source_config},
+          {"all_source_tensors", record.all_source_tensors},
+          {"source_tensors", record.source_tensors},
+          {"side_files", record.side_files}};
+}
+
+Status ReadSourceTensors(const Json& json, std::string_view where, PartRecord& record) {
+  const Result<const Json*> tensors = ObjectField(json, "source_tensors", where);
+  if (!tensors.ok()) return tensors.status();
+  for (const auto& [name, rest] : (*tensors)->items()) {
+    if (!rest.is_string()) return Malformed(where, "\"source_tensors\" has no text for a tensor");
+    record.source_tensors.emplace(name, rest.get<std::string>());
+  }
+  return {};
+}
+
+Status ReadSideFiles(const Json& json, std::string_view where, PartRecord& record) {
+  const Result<const Json*> files = ArrayField(json, "side_files", where);
+  if (!files.ok()) return files.status();
+  for (const Json& file : **files) {
+    if (!file.is_string() || !IsPlainFileName(file.get<std::string>())) {
+      return Malformed(where, "\"side_files\" has something else than a plain file name");
+    }
+    record.side_files.push_back(file.get<std::string>());
+  }
+  return {};
+}
+
+Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
+  const Result<std::string> part = StringField(json, "part", where);
+  if (!part.ok()) return part.status();
+  const Result<Part> parsed = ParsePart(*part);
+  if (!parsed.ok()) return Malformed(where, "field \"part\" is no part").Found(*part);
+  const Result<const Json*> run = ObjectField(json, "run", where);
+  if (!run.ok()) return run.status();
+  Result<RunIdentity> identity = ReadIdentity(**run, where);
+  if (!identity.ok()) return identity.status();
+  const Result<const Json*> config = ObjectField(json, "source_config", where);
+  if (!config.ok()) return config.status();
+  const Result<uint64_t> all = UintField(json, "all_source_tensors", where);
+  if (!all.ok()) return all.status();
+  record.part = *parsed;
+  record.identity = *std::move(identity);
+  record.source_config = **config;
+  record.all_source_tensors = *all;
+  return {};
+}
+
+}  // namespace
+
+Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,
+                       const Manifest& manifest) {
+  Status status = WriteTextFile(folder / kPartManifestName, ManifestText(manifest));
+  if (!status.ok()) return status;
+  return WriteTextFile(folder / kPartName, RecordJson(record).dump(2) + "\n");
+}
+
+Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kPartName;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return Usage(folder.string(), fmt::format("this is no part: it has no {}", kPartName))
+        .Hint("`prepack convert --part I/N` makes one");
+  }
+  const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
+  if (!text.ok()) return text.status();
+  const std::string where = path.string();
+  const Result<Json> json = ParseJsonStrict(*text, where);
+  if (!json.ok()) return json.status();
+  PartRecord record;
+  for (const auto read : {ReadHead, ReadSourceTensors, ReadSideFiles}) {
+    if (Status status = read(*json, where, record); !status.ok()) return status;
+  }
+  return record;
+}
+
+Result<Manifest> ReadPartManifest(const std::filesystem::path& folder) {
+  return ReadManifestFile(folder / kPartManifestName);
+}
+
+}  // namespace prepack

@@ -1,0 +1,41 @@
+#ifndef PREPACK_CONVERT_RUN_IDENTITY_H_
+#define PREPACK_CONVERT_RUN_IDENTITY_H_
+
+// What a conversion is bound to. Two runs with the same identity write the same bytes, so one may
+// continue what the other began (journal.h), and their parts belong together (part.h).
+
+#include <string>
+
+#include "base/result.h"
+#include "container/checkpoint.h"
+#include "container/json_strict.h"
+#include "convert/plan.h"
+
+namespace prepack {
+
+struct RunIdentity {
+  std::string tool;     // version of prepack
+  std::string source;   // hash of config.json and of the names, sizes and headers of all shards
+  std::string options;  // as text
+  std::string plan;     // hash of what every module becomes, and of what packs it
+
+  friend bool operator==(const RunIdentity&, const RunIdentity&) = default;
+};
+
+RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const PlanOptions& options,
+                       uint64_t shard_bytes);
+
+// The same for a run that only this machine can continue: bound to when the shards were changed,
+// too.
+RunIdentity IdentityHere(RunIdentity identity, const Checkpoint& checkpoint);
+
+// OK when they are equal; else kUsage: `where` is what belongs to `found`, and the first field that
+// differs is named.
+Status CheckSameRun(const RunIdentity& found, const RunIdentity& expected, std::string_view where);
+
+Json IdentityJson(const RunIdentity& identity);
+Result<RunIdentity> ReadIdentity(const Json& json, std::string_view where);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_RUN_IDENTITY_H_

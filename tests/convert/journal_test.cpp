@@ -1,0 +1,141 @@
+#include "convert/journal.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <utility>
+
+#include "catch.h"
+#include "convert/resume.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::RequireOk;
+using testing::TempFolder;
+using testing::Value;
+
+const RunIdentity kIdentity{
+    .tool = "1.2.3", .source = "s", .options = "--target \"x\"", .plan = "p"};
+const std::string kHash = std::string(32, 'a');
+
+std::string TextOf(const std::filesystem::path& path) {
+  return Value(ReadTextFile(path, 1 << 20));
+}
+
+void Append(const std::filesystem::path& path, std::string_view text) {
+  std::ofstream(path, std::ios::app) << text;
+}
+
+// A journal of two units.
+std::filesystem::path WriteSample(const TempFolder& folder) {
+  const std::filesystem::path path = folder / "journal";
+  Journal journal = Value(Journal::Create(path, kIdentity, {2, 3}));
+  RequireOk(journal.Append(7, {.rounded_scales = 5, .outputs = {kHash, "b"}, .sources = {"c"}}));
+  RequireOk(journal.Append(0, {.rounded_scales = 0, .outputs = {}, .sources = {}}));
+  return path;
+}
+
+TEST_CASE("a journal tells what it was told") {
+  const TempFolder folder;
+  const auto contents = Value(ReadJournal(WriteSample(folder)));
+  REQUIRE(contents.has_value());
+  CHECK(contents->identity == kIdentity);
+  CHECK(contents->part == Part{2, 3});
+  REQUIRE(contents->units.size() == 2);
+  CHECK(contents->units.at(7).rounded_scales == 5);
+  CHECK(contents->units.at(7).outputs == std::vector<std::string>{kHash, "b"});
+  CHECK(contents->units.at(7).sources == std::vector<std::string>{"c"});
+  CHECK(contents->units.at(0).outputs.empty());
+  CHECK(contents->bytes == std::filesystem::file_size(folder / "journal"));
+}
+
+TEST_CASE("no journal, or not even its first line, is no earlier run") {
+  const TempFolder folder;
+  CHECK_FALSE(Value(ReadJournal(folder / "none")).has_value());
+  Append(folder / "empty", "");
+  CHECK_FALSE(Value(ReadJournal(folder / "empty")).has_value());
+  Append(folder / "torn", "{\"prepack\":\"1.2");
+  CHECK_FALSE(Value(ReadJournal(folder / "torn")).has_value());
+}
+
+TEST_CASE("at every length a journal says what its whole lines say") {
+  const TempFolder folder;
+  const std::string text = TextOf(WriteSample(folder));
+  const size_t first = text.find('\n') + 1;
+  const size_t second = text.find('\n', first) + 1;
+  for (size_t length = 0; length <= text.size(); ++length) {
+    const std::filesystem::path path = folder / std::to_string(length);
+    Append(path, text.substr(0, length));
+    const auto contents = Value(ReadJournal(path));
+    INFO(length);
+    REQUIRE(contents.has_value() == (length >= first));
+    if (!contents) continue;
+    CHECK(contents->units.size() ==
+          (length >= second ? 1U : 0U) + (length == text.size() ? 1U : 0U));
+  }
+}
+
+TEST_CASE("a journal goes on behind its last whole line, and the later line counts") {
+  const TempFolder folder;
+  const std::filesystem::path path = WriteSample(folder);
+  const std::string before = TextOf(path);
+  Append(path, "{\"unit\":1,\"rounded_sca");
+  const auto found = Value(ReadJournal(path));
+  {
+    Journal journal = Value(Journal::Continue(path, *found));
+    RequireOk(journal.Append(7, {.rounded_scales = 6, .outputs = {kHash}, .sources = {}}));
+  }
+  CHECK(TextOf(path).substr(0, before.size()) == before);
+  const auto contents = Value(ReadJournal(path));
+  REQUIRE(contents.has_value());
+  CHECK(contents->units.size() == 2);
+  CHECK(contents->units.at(7).rounded_scales == 6);
+}
+
+TEST_CASE("a damaged journal is an error that says where and what to do") {
+  for (const std::string line :
+       {"{", "[]", "{}", R"({"unit":-1,"rounded_scales":0,"outputs":[],"sources":[]})",
+        R"({"unit":1,"rounded_scales":0,"outputs":[1],"sources":[]})",
+        R"({"unit":1,"rounded_scales":0,"outputs":{},"sources":[]})",
+        R"({"unit":1,"unit":1,"rounded_scales":0,"outputs":[],"sources":[]})"}) {
+    INFO(line);
+    const TempFolder folder;
+    const std::filesystem::path path = WriteSample(folder);
+    const auto at = std::filesystem::file_size(path);
+    Append(path, fmt::format("{}\n", line));
+    const auto contents = ReadJournal(path);
+    CheckError(contents.status(), ErrorKind::kMalformed, fmt::format("journal: byte {}", at));
+    CHECK_THAT(contents.status().ToString(), Catch::Contains("without --resume"));
+  }
+}
+
+// The identity with one field changed.
+RunIdentity Changed(std::string RunIdentity::*field, std::string value) {
+  RunIdentity identity = kIdentity;
+  identity.*field = std::move(value);
+  return identity;
+}
+
+TEST_CASE("an earlier run of something else is refused by name") {
+  const TempFolder folder;
+  const std::filesystem::path path = WriteSample(folder);
+  const auto check = [&](const RunIdentity& identity, const Part& part, std::string_view text) {
+    CheckError(FindEarlierRun(path, identity, part).status(), ErrorKind::kUsage, text);
+  };
+  CHECK(Value(FindEarlierRun(path, kIdentity, {2, 3})).has_value());
+  CHECK_FALSE(Value(FindEarlierRun(folder / "none", kIdentity, {2, 3})).has_value());
+
+  check(Changed(&RunIdentity::tool, "1.2.4"), {2, 3}, "another version of prepack");
+  check(Changed(&RunIdentity::source, "t"), {2, 3}, "another source");
+  check(Changed(&RunIdentity::options, "--target y"), {2, 3},
+        "other options (found --target \"x\", expected --target y)");
+  check(Changed(&RunIdentity::plan, "q"), {2, 3}, "a plan that packs other bytes");
+  check(kIdentity, {1, 3}, "it is of another part (found 2/3, expected 1/3)");
+}
+
+}  // namespace
+}  // namespace prepack

@@ -1,0 +1,100 @@
+#include "convert/merge.h"
+
+#include <cerrno>
+
+#include "catch.h"
+#include "convert/convert.h"
+#include "formats/ct_example.h"
+#include "io/output_folder.h"
+#include "io/posix.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+using testing::CheckError;
+using testing::Fixture;
+using testing::TempFolder;
+using testing::Value;
+
+// Fails one kind of call while it lives.
+class Refusal {
+ public:
+  Refusal(posix::Call call, int error) {
+    call_ = call;
+    error_ = error;
+    posix::SetFaultHook([](posix::Call asked) { return asked == call_ ? error_ : 0; });
+  }
+  ~Refusal() { posix::SetFaultHook(nullptr); }
+  Refusal(const Refusal&) = delete;
+  Refusal& operator=(const Refusal&) = delete;
+
+ private:
+  static inline posix::Call call_ = posix::Call::kLink;
+  static inline int error_ = 0;
+};
+
+// Two parts of a real checkpoint.
+void MakeParts(const std::filesystem::path& output) {
+  for (const uint32_t index : {1U, 2U}) {
+    ConvertOptions options;
+    options.source = Fixture("checkpoints/ct-w4a16-g128-sym");
+    options.output = output;
+    options.plan.target = "vllm-cpu";
+    options.part = {index, 2};
+    Progress progress;
+    Value(Convert(options, progress));
+  }
+}
+
+Result<MergeReport> MergeInto(const std::filesystem::path& output) {
+  MergeOptions options;
+  options.output = output;
+  Progress progress;
+  return Merge(options, progress);
+}
+
+TEST_CASE("where the file system has no hard links, shards are copied") {
+  for (const int error : {EXDEV, EPERM, EOPNOTSUPP, EMLINK}) {
+    const TempFolder folder;
+    MakeParts(folder / "out");
+    const Refusal refusal(posix::Call::kLink, error);
+    const MergeReport report = Value(MergeInto(folder / "out"));
+    CHECK(report.shards == 2);
+    CHECK(std::filesystem::exists(folder / "out" / "model-00002-of-00002.safetensors"));
+    CHECK_FALSE(std::filesystem::exists(folder / "out.part-00001-of-00002"));
+  }
+}
+
+TEST_CASE("a merge that fails leaves the parts and nothing else") {
+  const TempFolder folder;
+  MakeParts(folder / "out");
+  {
+    const Refusal refusal(posix::Call::kLink, EIO);
+    CheckError(MergeInto(folder / "out").status(), ErrorKind::kSystem, "cannot link");
+  }
+  {
+    const Refusal refusal(posix::Call::kSync, EIO);
+    CheckError(MergeInto(folder / "out").status(), ErrorKind::kSystem, "cannot flush");
+  }
+  CHECK_FALSE(std::filesystem::exists(folder / "out"));
+  CHECK(Value(MergeInto(folder / "out")).parts == 2);
+}
+
+TEST_CASE("a part that cannot be removed is said, with the output in place") {
+  const TempFolder folder;
+  MakeParts(folder / "out");
+  static int removals = 0;
+  removals = 0;
+  // What Create, Commit and the lock remove comes first.
+  posix::SetFaultHook(
+      [](posix::Call call) { return call == posix::Call::kRemove && ++removals > 7 ? EACCES : 0; });
+  const Status status = MergeInto(folder / "out").status();
+  posix::SetFaultHook(nullptr);
+  CheckError(status, ErrorKind::kSystem, "the packed folder is in place, but this part");
+  CHECK(std::filesystem::exists(folder / "out" / kManifestName));
+}
+
+}  // namespace
+}  // namespace prepack

@@ -1,0 +1,22 @@
+#ifndef PREPACK_TESTS_MEMORY_COUNTING_ALLOCATOR_H_
+#define PREPACK_TESTS_MEMORY_COUNTING_ALLOCATOR_H_
+
+// Counts what the program allocates by new, from all threads. Linking counting_allocator.cpp
+// switches it on.
+
+#include <cstdint>
+
+namespace prepack::testing {
+
+struct Allocated {
+  uint64_t now = 0;    // bytes, as the allocator rounds them
+  uint64_t peak = 0;   // most bytes at a time since StartCounting
+  uint64_t calls = 0;  // of new since StartCounting
+};
+
+void StartCounting() noexcept;
+Allocated AllocatedSoFar() noexcept;
+
+}  // namespace prepack::testing
+
+#endif  // PREPACK_TESTS_MEMORY_COUNTING_ALLOCATOR_H_

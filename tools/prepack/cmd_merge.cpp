@@ -1,0 +1,68 @@
+// prepack merge: the parts of a conversion become one packed folder.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "command.h"
+#include "convert/merge.h"
+#include "json_reports.h"
+#include "progress_line.h"
+#include "units.h"
+
+namespace prepack::cli {
+namespace {
+
+struct MergeCommand {
+  CommonOptions common;
+  MergeOptions merge;
+};
+
+std::string MergeText(const MergeReport& report, const std::string& output) {
+  std::string text = fmt::format("{}: {} parts, {} packed modules for {}\n", output, report.parts,
+                                 report.packed_modules, report.target);
+  for (const auto& [layout, modules] : report.layouts) {
+    text += fmt::format("  {:>5} × {}\n", modules, layout);
+  }
+  return text + fmt::format("  {} other tensors; {} in {} file{}\n", report.copied_tensors,
+                            HumanBytes(report.output_bytes), report.shards,
+                            report.shards == 1 ? "" : "s");
+}
+
+ExitCodeValue RunMerge(const MergeCommand& options) {
+  Progress progress;
+  std::optional<ProgressLine> line;
+  line.emplace(progress, !options.common.quiet);
+  const Result<MergeReport> report = Merge(options.merge, progress);
+  line.reset();
+  if (!report.ok()) return Fail(report.status());
+  const std::string output = options.merge.output.string();
+  if (options.common.json) {
+    PrintJson(MergeJson(*report, output));
+  } else if (!options.common.quiet) {
+    Print(MergeText(*report, output));
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void AddMerge(CLI::App& app, ExitCodeValue& exit_code) {
+  auto options = std::make_shared<MergeCommand>();
+  CLI::App* command =
+      AddCommand(app, "merge", "Put the parts of a conversion together", options->common,
+                 "The parts are those that `prepack convert -o OUT --part I/N` made: the folders\n"
+                 "OUT.part-00001-of-0000N and so on beside OUT. Nothing is copied where the file\n"
+                 "system has hard links; the source is not needed.\n"
+                 "Examples:\n"
+                 "  prepack convert big/ -o packed/ -t vllm-cpu --part 1/2    # one machine\n"
+                 "  prepack convert big/ -o packed/ -t vllm-cpu --part 2/2    # another one\n"
+                 "  prepack merge packed/");
+  command->add_option("OUT", options->merge.output, "Folder to make")->required();
+  command->add_flag("--force", options->merge.replace, "Replace an existing packed folder");
+  command->add_flag("--keep-parts", options->merge.keep_parts, "Leave the parts where they are");
+  command->callback([options, &exit_code] { exit_code = RunMerge(*options); });
+}
+
+}  // namespace prepack::cli

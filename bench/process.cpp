@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -12,9 +13,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
+
+#include "base/cancellation.h"
 
 namespace prepack::bench {
 namespace {
@@ -55,7 +58,8 @@ double WatchMemory(pid_t process) {
   if (descriptor < 0) Fail("this kernel has no pidfd_open (Linux 5.3)");
   pollfd end = {.fd = descriptor, .events = POLLIN, .revents = 0};
   double most = 0;
-  while (poll(&end, 1, kPollMilliseconds) == 0) most = std::max(most, AnonymousMemory(process));
+  // A signal is for the process as well, which then ends.
+  while (poll(&end, 1, kPollMilliseconds) <= 0) most = std::max(most, AnonymousMemory(process));
   close(descriptor);
   return most;
 }
@@ -74,9 +78,23 @@ double MedianOf(const std::vector<Cost>& costs, double Cost::*field) {
 
 }  // namespace
 
+int RunBenchmark(const std::function<void()>& benchmark) {
+  // The programs that are run start without the handler, and end at once.
+  struct sigaction action = {};
+  action.sa_handler = [](int) { RequestCancellation(); };
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaction(signal, &action, nullptr);
+  try {
+    benchmark();
+  } catch (const std::exception& error) {  // ours, and those of std::filesystem
+    const bool interrupted = CancellationRequested();
+    fmt::print(stderr, "error: {}\n", interrupted ? "interrupted" : error.what());
+    return interrupted ? 130 : 4;
+  }
+  return 0;
+}
+
 void Fail(const std::string& message) {
-  fmt::print(stderr, "error: {}\n", message);
-  std::exit(4);
+  throw std::runtime_error(message);
 }
 
 std::string ProgramBeside(const std::string& name) {
@@ -84,6 +102,7 @@ std::string ProgramBeside(const std::string& name) {
 }
 
 Cost Run(const std::vector<std::string>& command) {
+  if (CancellationRequested()) Fail("interrupted");
   const auto begin = std::chrono::steady_clock::now();
   const pid_t child = Spawn(command);
   const double anonymous = WatchMemory(child);

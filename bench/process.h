@@ -3,12 +3,17 @@
 
 // Whole programs, as a user runs them, and what they cost.
 
+#include <functional>
 #include <string>
 #include <vector>
 
 namespace prepack::bench {
 
-// Ends the program with an error.
+// Runs a benchmark to its end; a failure, Ctrl-C or a closed pipe (`| head`) leaves no scratch
+// folder behind either, and says why. The exit code of the program.
+int RunBenchmark(const std::function<void()>& benchmark);
+
+// Ends the benchmark with an error: throws.
 [[noreturn]] void Fail(const std::string& message);
 
 // A program that was built with this one.
@@ -24,7 +29,7 @@ struct Cost {
   double anonymous = 0;
 };
 
-// Runs a program without its output; found along PATH. A failure ends this program, too.
+// Runs a program without its output; found along PATH. Its failure ends the benchmark, too.
 //
 // `resident` is never less than what this program has in memory, which Linux counts for its
 // children: leave what needs much memory to programs of their own.

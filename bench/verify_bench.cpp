@@ -65,10 +65,7 @@ void Measure(const std::string& program, const SampleFormat& format, uint64_t mo
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const int runs = argc > 1 ? std::atoi(argv[1]) : 5;
+void MeasureAll(int runs) {
   if (runs < 1) Fail("RUNS must be a number above 0");
   const std::string program = prepack::bench::ProgramBeside("prepack");
   fmt::print("{:<28}{:<10}{:>8}{:>11}{:>11}{:>8}{:>9}{:>9}\n",
@@ -83,5 +80,11 @@ int main(int argc, char** argv) {
   prepack::bench::PrintModelRates();
   fmt::print("\n");
   prepack::bench::PrintTruthRates();
-  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int runs = argc > 1 ? std::atoi(argv[1]) : 5;
+  return prepack::bench::RunBenchmark([runs] { MeasureAll(runs); });
 }

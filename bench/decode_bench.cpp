@@ -98,7 +98,8 @@ void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
 
 void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k) {
   const prepack::bench::ScratchFolder scratch;
-  if (Status status = format.write(scratch.path(), n, k, 1); !status.ok()) Fail(status);
+  if (Status status = prepack::bench::WriteSample(scratch.path(), format, n, k, 1); !status.ok())
+    Fail(status);
   const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
   const QuantizedModel model = Value(prepack::ReadQuantizedModel(checkpoint));
   const QuantizedLinear& linear = *model.modules.front();

@@ -189,7 +189,7 @@ void PrintTruthRates() {
              "as bf16 to f64");
   for (const SampleFormat& format : SampleFormats()) {
     const ScratchFolder scratch;
-    if (!format.write(scratch.path(), kChannels, kInputs, 1).ok()) std::exit(4);
+    if (!WriteSample(scratch.path(), format, kChannels, kInputs, 1).ok()) std::exit(4);
     const Result<Checkpoint> source = Checkpoint::Open(scratch.path());
     if (!source.ok()) std::exit(4);
     const Result<QuantizedModel> model = ReadQuantizedModel(*source);

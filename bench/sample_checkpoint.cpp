@@ -3,245 +3,215 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <fstream>
-#include <numeric>
+#include <cerrno>
+#include <optional>
+#include <span>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
-#include "base/random.h"
-#include "container/json_strict.h"
-#include "container/safetensors_writer.h"
+#include "base/checked.h"
+#include "base/result.h"
+#include "container/safetensors.h"
 #include "io/file.h"
 
 namespace prepack::bench {
 namespace {
 
-constexpr uint64_t kGroup = 128;
-using Bytes = std::vector<std::byte>;
+// What is in memory at a time. Groups and shapes come in one piece: K is at most a quarter of it.
+constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
+constexpr uint64_t kMaxInputs = kPieceBytes / 4;
 
-struct Tensor {
-  std::string suffix;
-  std::string dtype;
-  std::vector<uint64_t> shape;
-  Bytes bytes;
+// A tensor to write.
+struct Item {
+  std::string name;
+  SampleTensor tensor;
+  uint64_t n = 0;
+  uint64_t k = 0;
+  uint64_t seed = 0;
+  uint64_t bytes = 0;
 };
 
-// Codes may be anything.
-Bytes RandomBytes(uint64_t count) {
-  SplitMix64 random(7);
-  Bytes bytes(count);
-  for (uint64_t i = 0; i + 8 <= count; i += 8) {
-    const uint64_t value = random.Next();
-    std::memcpy(bytes.data() + i, &value, 8);
+Status AddItem(Item item, std::vector<Item>& items) {
+  const std::optional<uint64_t> bytes = TensorBytes(item.tensor.dtype, item.tensor.shape);
+  if (!bytes) return Usage(item.name, "the tensor is too large");
+  item.bytes = *bytes;
+  items.push_back(std::move(item));
+  return {};
+}
+
+Status CheckModule(const SampleModule& module, const SampleFormat& format) {
+  if (module.n == 0 || module.k == 0 || module.n % kSampleGroup != 0 ||
+      module.k % format.k_multiple != 0 || module.k > kMaxInputs) {
+    return Usage(module.name, fmt::format("the shape does not suit {}", format.id))
+        .Found(fmt::format("[{}, {}]", module.n, module.k))
+        .Expected(fmt::format("N a multiple of {}, K one of {} up to {}", kSampleGroup,
+                              format.k_multiple, kMaxInputs));
   }
-  return bytes;
+  return {};
 }
 
-// The same little-endian value over and over: scales, zero points.
-template <typename T>
-Bytes Repeated(T value, uint64_t count) {
-  Bytes bytes(count * sizeof(T));
-  for (uint64_t i = 0; i < count; ++i) std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
-  return bytes;
+// Every module and plain tensor has a seed of its own, which only its place in the list decides.
+Result<std::vector<Item>> ListItems(const SampleCheckpoint& checkpoint) {
+  std::vector<Item> items;
+  SplitMix64 seeds(checkpoint.seed);
+  for (const SampleModule& module : checkpoint.modules) {
+    Status status = CheckModule(module, checkpoint.format);
+    if (!status.ok()) return status;
+    const uint64_t seed = seeds.Next();
+    for (const SampleTensor& tensor : checkpoint.format.tensors(module.n, module.k)) {
+      const std::string name = module.name + '.' + tensor.suffix;
+      status = AddItem({name, tensor, module.n, module.k, seed}, items);
+      if (!status.ok()) return status;
+    }
+  }
+  for (const PlainTensor& plain : checkpoint.plain) {
+    const SampleTensor tensor = {
+        .suffix = {}, .dtype = DType::kBF16, .shape = plain.shape, .content = plain.content};
+    Status status = AddItem({plain.name, tensor, 0, 0, seeds.Next()}, items);
+    if (!status.ok()) return status;
+  }
+  return items;
 }
 
-template <typename T>
-Bytes Raw(const std::vector<T>& values) {
-  Bytes bytes(values.size() * sizeof(T));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
+// Consecutive shards of about the same size, none of them empty.
+Result<std::vector<std::span<Item>>> Split(std::vector<Item>& items, uint64_t shards) {
+  if (shards == 0 || shards > items.size()) {
+    return Usage("shards", "there are not as many tensors")
+        .Found(fmt::format("{} shards, {} tensors", shards, items.size()));
+  }
+  uint64_t total = 0;
+  for (const Item& item : items) total += item.bytes;
+  const uint64_t share = CeilDiv(total, shards);
+  std::vector<std::span<Item>> parts;
+  size_t begin = 0;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    bytes += items[i].bytes;
+    const uint64_t after = shards - parts.size() - 1;  // shards that follow this one
+    const size_t left = items.size() - i - 1;
+    const bool full = bytes >= share * (parts.size() + 1);
+    if (left == after || (full && after != 0)) {
+      parts.push_back(std::span(items).subspan(begin, i + 1 - begin));
+      begin = i + 1;
+    }
+  }
+  return parts;
 }
 
-constexpr uint16_t kBF16One = 0x3F80;
-constexpr uint16_t kF16One = 0x3C00;
-
-// Groups over shuffled input channels, kGroup of them in each.
-std::vector<int32_t> ShuffledGroups(uint64_t k) {
-  std::vector<int32_t> groups(k);
-  for (uint64_t i = 0; i < k; ++i) groups[i] = static_cast<int32_t>(i / kGroup);
-  SplitMix64 random(8);
-  for (uint64_t i = k - 1; i > 0; --i) std::swap(groups[i], groups[random.Below(i + 1)]);
-  return groups;
+bool InFileBefore(const Item& a, const Item& b) {
+  const uint32_t a_bits = DTypeBits(a.tensor.dtype);
+  const uint32_t b_bits = DTypeBits(b.tensor.dtype);
+  return a_bits != b_bits ? a_bits > b_bits : a.name < b.name;
 }
 
-// Every module has the same tensors, each module its own copy.
-Status Write(const std::filesystem::path& folder, uint64_t modules, const Json& quantization,
-             const std::vector<Tensor>& tensors) {
-  const Json config = {{"quantization_config", quantization}};
-  Status status = WriteTextFile(folder / "config.json", config.dump());
-  if (!status.ok()) return status;
-  Json header = Json::object();
+// Eight bytes of length, the header, and blanks up to a multiple of eight.
+std::string HeaderBytes(std::span<const Item> items) {
+  std::string text = R"({"__metadata__":{"format":"pt"})";
   uint64_t begin = 0;
-  for (uint64_t layer = 0; layer < modules; ++layer) {
-    for (const Tensor& tensor : tensors) {
-      header[fmt::format("model.layers.{}.mlp.down_proj.{}", layer, tensor.suffix)] = {
-          {"dtype", tensor.dtype},
-          {"shape", tensor.shape},
-          {"data_offsets", {begin, begin + tensor.bytes.size()}}};
-      begin += tensor.bytes.size();
+  for (const Item& item : items) {
+    text += fmt::format(R"(,"{}":{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", item.name,
+                        DTypeName(item.tensor.dtype), fmt::join(item.tensor.shape, ","), begin,
+                        begin + item.bytes);
+    begin += item.bytes;
+  }
+  text += '}';
+  text.resize(*CheckedAlignUp(text.size(), 8), ' ');
+  std::string bytes;
+  for (size_t i = 0; i < 8; ++i) bytes += static_cast<char>(text.size() >> (8 * i) & 0xFF);
+  return bytes + text;
+}
+
+Status WriteTensor(const Item& item, uint64_t offset, File& file) {
+  std::vector<std::byte> piece(std::min(kPieceBytes, item.bytes));
+  ContentFiller filler(item.tensor, item.n, item.k, item.seed);
+  for (uint64_t at = 0; at < item.bytes; at += piece.size()) {
+    const auto part = std::span(piece).first(std::min<uint64_t>(piece.size(), item.bytes - at));
+    filler.Fill(part);
+    Status status = file.WriteAt(offset + at, part);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status WriteShard(const std::filesystem::path& path, std::span<Item> items, bool sparse) {
+  std::ranges::sort(items, InFileBefore);
+  const std::string header = HeaderBytes(items);
+  if (header.size() > kMaxHeaderBytes) {
+    return Usage(path.string(), "the header is longer than the format allows")
+        .Found(fmt::format("{} tensors", items.size()))
+        .Hint("Spread them over more shards");
+  }
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  Status status = file->WriteAt(0, std::as_bytes(std::span(header)));
+  if (!status.ok()) return status;
+  uint64_t offset = header.size();
+  for (const Item& item : items) {
+    if (!sparse || !IsBulk(item.tensor.content)) {
+      status = WriteTensor(item, offset, *file);
+      if (!status.ok()) return status;
+    }
+    offset += item.bytes;
+  }
+  // What was left out at the end is a hole, too.
+  std::error_code error;
+  std::filesystem::resize_file(path, offset, error);
+  if (error) return SystemError(path.string(), "cannot extend the file", error.value());
+  return {};
+}
+
+Status WriteIndex(const std::filesystem::path& folder, std::span<const std::span<Item>> shards,
+                  std::span<const std::string> names) {
+  uint64_t total = 0;
+  std::string map;
+  for (size_t shard = 0; shard < shards.size(); ++shard) {
+    for (const Item& item : shards[shard]) {
+      total += item.bytes;
+      map += fmt::format("{}\n    \"{}\": \"{}\"", map.empty() ? "" : ",", item.name, names[shard]);
     }
   }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  const uint64_t length = text.size();
-  std::ofstream out(folder / "model.safetensors", std::ios::binary);
-  out.write(reinterpret_cast<const char*>(&length), 8);
-  out << text;
-  for (uint64_t layer = 0; layer < modules; ++layer) {
-    for (const Tensor& tensor : tensors) {
-      out.write(reinterpret_cast<const char*>(tensor.bytes.data()),
-                static_cast<std::streamsize>(tensor.bytes.size()));
-    }
-  }
-  out.close();
-  return out ? Status() : SystemError(folder.string(), "cannot write the sample", EIO);
+  return WriteTextFile(
+      folder / "model.safetensors.index.json",
+      fmt::format("{{\n  \"metadata\": {{\"total_size\": {}}},\n  \"weight_map\": {{{}\n  }}\n}}\n",
+                  total, map));
 }
 
-Json CtConfig(std::string_view format, const Json& weights, const Json& activations) {
-  return {
-      {"quant_method", "compressed-tensors"},
-      {"format", format},
-      {"version", "0.19.0"},
-      {"config_groups",
-       {{"group_0",
-         {{"targets", {"Linear"}}, {"weights", weights}, {"input_activations", activations}}}}}};
-}
-
-template <uint32_t kBits>
-Status WriteCtPacked(const std::filesystem::path& folder, uint64_t n, uint64_t k,
-                     uint64_t modules) {
-  return Write(folder, modules,
-               CtConfig("pack-quantized", {{"num_bits", kBits}, {"group_size", kGroup}}, nullptr),
-               {{"weight_packed", "I32", {n, k * kBits / 32}, RandomBytes(n * k * kBits / 8)},
-                {"weight_scale", "BF16", {n, k / kGroup}, Repeated(kBF16One, n * k / kGroup)},
-                {"weight_shape", "I64", {2}, Raw(std::vector<uint64_t>{n, k})}});
-}
-
-Status WriteCtActOrder(const std::filesystem::path& folder, uint64_t n, uint64_t k,
-                       uint64_t modules) {
-  return Write(folder, modules,
-               CtConfig("pack-quantized",
-                        {{"num_bits", 4}, {"group_size", kGroup}, {"actorder", "group"}}, nullptr),
-               {{"weight_packed", "I32", {n, k / 8}, RandomBytes(n * k / 2)},
-                {"weight_scale", "BF16", {n, k / kGroup}, Repeated(kBF16One, n * k / kGroup)},
-                {"weight_shape", "I64", {2}, Raw(std::vector<uint64_t>{n, k})},
-                {"weight_g_idx", "I32", {k}, Raw(ShuffledGroups(k))}});
-}
-
-const Json kPerToken = {{"num_bits", 8}, {"strategy", "token"}, {"dynamic", true}};
-
-Status WriteCtInt8(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
-  return Write(folder, modules,
-               CtConfig("int-quantized", {{"num_bits", 8}, {"strategy", "channel"}}, kPerToken),
-               {{"weight", "I8", {n, k}, RandomBytes(n * k)},
-                {"weight_scale", "BF16", {n, 1}, Repeated(kBF16One, n)}});
-}
-
-// Four bits in a byte each: −8 … 7.
-Status WriteCtW4A8(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
-  Bytes codes = RandomBytes(n * k);
-  for (std::byte& code : codes) {
-    code = static_cast<std::byte>((std::to_integer<unsigned>(code) & 15U) - 8U);
-  }
-  return Write(folder, modules,
-               CtConfig("int-quantized", {{"num_bits", 4}, {"group_size", kGroup}}, kPerToken),
-               {{"weight", "I8", {n, k}, std::move(codes)},
-                {"weight_scale", "BF16", {n, k / kGroup}, Repeated(kBF16One, n * k / kGroup)}});
-}
-
-Status WriteFp8(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
-  Bytes codes = RandomBytes(n * k);
-  for (std::byte& code : codes) code &= std::byte{0xBF};  // no NaN
-  return Write(
-      folder, modules, {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}},
-      {{"weight", "F8_E4M3", {n, k}, std::move(codes)},
-       {"weight_scale_inv", "F32", {n / 128, k / 128}, Repeated(1.0F, n * k / 128 / 128)}});
-}
-
-Status WriteGptqTensors(const std::filesystem::path& folder, uint64_t n, uint64_t k,
-                        uint64_t modules, uint32_t bits, bool act_order) {
-  const uint64_t groups = k / kGroup;
-  std::vector<Tensor> tensors = {
-      {"qweight", "I32", {k * bits / 32, n}, RandomBytes(n * k * bits / 8)},
-      {"scales", "F16", {groups, n}, Repeated(kF16One, groups * n)}};
-  // Symmetric v1: 2^(b−1) − 1 in every field, low bits first.
-  Bytes zeros(groups * n * bits / 8);
-  for (uint64_t i = 0; i < zeros.size() * 8; ++i) {
-    if (i % bits != bits - 1) zeros[i / 8] |= static_cast<std::byte>(1U << (i % 8));
-  }
-  tensors.push_back({"qzeros", "I32", {groups, n * bits / 32}, std::move(zeros)});
-  if (act_order) tensors.push_back({"g_idx", "I32", {k}, Raw(ShuffledGroups(k))});
-  return Write(folder, modules,
-               {{"quant_method", "gptq"},
-                {"bits", bits},
-                {"group_size", kGroup},
-                {"desc_act", act_order},
-                {"sym", true},
-                {"checkpoint_format", "gptq"}},
-               tensors);
-}
-
-template <uint32_t kBits, bool kActOrder>
-Status WriteGptq(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
-  return WriteGptqTensors(folder, n, k, modules, kBits, kActOrder);
-}
-
-Json AwqConfig(std::string_view version) {
-  return {{"quant_method", "awq"},
-          {"bits", 4},
-          {"group_size", kGroup},
-          {"zero_point", true},
-          {"version", version}};
-}
-
-Status WriteAwqGemm(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
-  const uint64_t groups = k / kGroup;
-  return Write(folder, modules, AwqConfig("gemm"),
-               {{"qweight", "I32", {k, n / 8}, RandomBytes(n * k / 2)},
-                {"qzeros", "I32", {groups, n / 8}, RandomBytes(groups * n / 2)},
-                {"scales", "F16", {groups, n}, Repeated(kF16One, groups * n)}});
-}
-
-Status WriteAwqGemv(const std::filesystem::path& folder, uint64_t n, uint64_t k, uint64_t modules) {
-  const uint64_t words = k / kGroup / 8;  // exact for the sizes that are measured
-  return Write(folder, modules, AwqConfig("gemv"),
-               {{"qweight", "I32", {n, k / 8}, RandomBytes(n * k / 2)},
-                {"qzeros", "I32", {n, words}, RandomBytes(n * words * 4)},
-                {"scales", "F16", {n, words * 8}, Repeated(kF16One, n * words * 8)}});
-}
-
-Status WriteAwqGemvFast(const std::filesystem::path& folder, uint64_t n, uint64_t k,
-                        uint64_t modules) {
-  const uint64_t groups = k / kGroup;
-  constexpr uint16_t kMinusEight = 0xC800;  // −scale · 8 in F16
-  return Write(folder, modules, AwqConfig("gemv_fast"),
-               {{"qweight", "I16", {n / 4, k}, RandomBytes(n * k / 2)},
-                {"qzeros", "F16", {groups, n}, Repeated(kMinusEight, groups * n)},
-                {"scales", "F16", {groups, n}, Repeated(kF16One, groups * n)}});
+std::string ShardName(size_t shard, size_t count) {
+  return count == 1 ? "model.safetensors"
+                    : fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
 }
 
 }  // namespace
 
-const std::vector<SampleFormat>& SampleFormats() {
-  static const std::vector<SampleFormat> formats = {
-      {"ct pack-quantized 4-bit", 4, WriteCtPacked<4>},
-      {"ct pack-quantized 8-bit", 8, WriteCtPacked<8>},
-      {"ct pack-quantized 3-bit", 3, WriteCtPacked<3>},
-      {"ct pack-quantized 2-bit", 2, WriteCtPacked<2>},
-      {"ct act-order 4-bit", 4, WriteCtActOrder},
-      {"ct int-quantized 8-bit", 8, WriteCtInt8},
-      {"ct int-quantized 4-bit", 8, WriteCtW4A8},
-      {"fp8 blocks", 8, WriteFp8},
-      {"gptq 4-bit", 4, WriteGptq<4, false>},
-      {"gptq 8-bit", 8, WriteGptq<8, false>},
-      {"gptq 3-bit", 3, WriteGptq<3, false>},
-      {"gptq 2-bit", 2, WriteGptq<2, false>},
-      {"gptq 4-bit act-order", 4, WriteGptq<4, true>},
-      {"awq gemm", 4, WriteAwqGemm},
-      {"awq gemv", 4, WriteAwqGemv},
-      {"awq gemv_fast", 4, WriteAwqGemvFast},
-  };
-  return formats;
+Status WriteCheckpoint(const std::filesystem::path& folder, const SampleCheckpoint& checkpoint) {
+  Result<std::vector<Item>> items = ListItems(checkpoint);
+  if (!items.ok()) return items.status();
+  const Result<std::vector<std::span<Item>>> shards = Split(*items, checkpoint.shards);
+  if (!shards.ok()) return shards.status();
+  Json config = checkpoint.config;
+  Json& quantization = config["quantization_config"];
+  quantization = checkpoint.format.config();
+  if (quantization.contains("ignore")) quantization["ignore"] = checkpoint.ignored;
+  Status status = WriteTextFile(folder / "config.json", config.dump(2));
+  std::vector<std::string> names;
+  for (const std::span<Item> shard : *shards) {
+    if (!status.ok()) return status;
+    names.push_back(ShardName(names.size(), shards->size()));
+    status = WriteShard(folder / names.back(), shard, checkpoint.sparse);
+  }
+  if (!status.ok() || names.size() == 1) return status;
+  return WriteIndex(folder, *shards, names);
+}
+
+Status WriteSample(const std::filesystem::path& folder, const SampleFormat& format, uint64_t n,
+                   uint64_t k, uint64_t modules) {
+  SampleCheckpoint checkpoint;
+  checkpoint.format = format;
+  for (uint64_t layer = 0; layer < modules; ++layer) {
+    checkpoint.modules.push_back({fmt::format("model.layers.{}.mlp.down_proj", layer), n, k});
+  }
+  return WriteCheckpoint(folder, checkpoint);
 }
 
 }  // namespace prepack::bench

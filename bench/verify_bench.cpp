@@ -90,7 +90,9 @@ void Measure(const std::string& program, const SampleFormat& format, uint64_t mo
   const prepack::bench::ScratchFolder scratch;
   const std::filesystem::path source = scratch.path() / "source";
   std::filesystem::create_directory(source);
-  if (!format.write(source, kOutputs, kInputs, modules).ok()) Fail("cannot write the sample");
+  if (!prepack::bench::WriteSample(source, format, kOutputs, kInputs, modules).ok()) {
+    Fail("cannot write the sample");
+  }
   for (const char* target : kTargets) {
     const std::string packed = (scratch.path() / target).string();
     std::vector<Cost> converts;

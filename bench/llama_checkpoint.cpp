@@ -1,0 +1,94 @@
+#include "llama_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace prepack::bench {
+namespace {
+
+constexpr uint64_t kHeadSize = 128;
+constexpr uint64_t kQueriesPerKey = 4;
+constexpr uint64_t kTokens = 128256;
+
+uint64_t Heads(const LlamaShape& shape) {
+  return shape.hidden / kHeadSize;
+}
+
+uint64_t KeyHeads(const LlamaShape& shape) {
+  return std::max<uint64_t>(1, Heads(shape) / kQueriesPerKey);
+}
+
+Json Config(const LlamaShape& shape) {
+  Json config = {{"architectures", {"LlamaForCausalLM"}},
+                 {"model_type", "llama"},
+                 {"dtype", "bfloat16"},
+                 {"hidden_act", "silu"},
+                 {"hidden_size", shape.hidden},
+                 {"intermediate_size", shape.intermediate},
+                 {"num_hidden_layers", shape.layers},
+                 {"num_attention_heads", Heads(shape)},
+                 {"num_key_value_heads", KeyHeads(shape)},
+                 {"head_dim", kHeadSize},
+                 {"max_position_embeddings", 8192},
+                 {"rms_norm_eps", 1e-5},
+                 {"rope_theta", 500000.0},
+                 {"tie_word_embeddings", false},
+                 {"vocab_size", kTokens}};
+  if (shape.experts != 0) {
+    config["architectures"] = {"Qwen3MoeForCausalLM"};
+    config["model_type"] = "qwen3_moe";
+    config["num_experts"] = shape.experts;
+    config["num_experts_per_tok"] = std::min<uint64_t>(8, shape.experts);
+    config["moe_intermediate_size"] = shape.intermediate;
+  }
+  return config;
+}
+
+void AddMlp(const std::string& block, const LlamaShape& shape, SampleCheckpoint& checkpoint) {
+  for (const char* name : {"gate_proj", "up_proj"}) {
+    checkpoint.modules.push_back({block + '.' + name, shape.intermediate, shape.hidden});
+  }
+  checkpoint.modules.push_back({block + ".down_proj", shape.hidden, shape.intermediate});
+}
+
+void AddLayer(const std::string& layer, const LlamaShape& shape, SampleCheckpoint& checkpoint) {
+  const uint64_t keys = KeyHeads(shape) * kHeadSize;
+  const std::string attention = layer + ".self_attn";
+  checkpoint.modules.push_back({attention + ".q_proj", shape.hidden, shape.hidden});
+  checkpoint.modules.push_back({attention + ".k_proj", keys, shape.hidden});
+  checkpoint.modules.push_back({attention + ".v_proj", keys, shape.hidden});
+  checkpoint.modules.push_back({attention + ".o_proj", shape.hidden, shape.hidden});
+  if (shape.experts == 0) AddMlp(layer + ".mlp", shape, checkpoint);
+  for (uint64_t expert = 0; expert < shape.experts; ++expert) {
+    AddMlp(fmt::format("{}.mlp.experts.{}", layer, expert), shape, checkpoint);
+  }
+  if (shape.experts != 0) {
+    checkpoint.plain.push_back({layer + ".mlp.gate.weight", {shape.experts, shape.hidden}});
+    checkpoint.ignored.push_back(layer + ".mlp.gate");
+  }
+  for (const char* name : {"input_layernorm", "post_attention_layernorm"}) {
+    checkpoint.plain.push_back(
+        {fmt::format("{}.{}.weight", layer, name), {shape.hidden}, Content::kNorms});
+  }
+}
+
+}  // namespace
+
+SampleCheckpoint LlamaCheckpoint(const LlamaShape& shape) {
+  SampleCheckpoint checkpoint;
+  checkpoint.config = Config(shape);
+  for (uint64_t i = 0; i < shape.layers; ++i) {
+    AddLayer(fmt::format("model.layers.{}", i), shape, checkpoint);
+  }
+  checkpoint.plain.push_back({"model.norm.weight", {shape.hidden}, Content::kNorms});
+  if (shape.embeddings) {
+    checkpoint.plain.push_back({"model.embed_tokens.weight", {kTokens, shape.hidden}});
+    checkpoint.plain.push_back({"lm_head.weight", {kTokens, shape.hidden}});
+    checkpoint.ignored.emplace_back("lm_head");
+  }
+  return checkpoint;
+}
+
+}  // namespace prepack::bench

@@ -1,0 +1,26 @@
+#ifndef PREPACK_BENCH_LLAMA_CHECKPOINT_H_
+#define PREPACK_BENCH_LLAMA_CHECKPOINT_H_
+
+// Checkpoints in the shape of Llama-3-8B, or of any other size, for benchmarks.
+
+#include <cstdint>
+
+#include "sample_checkpoint.h"
+
+namespace prepack::bench {
+
+struct LlamaShape {
+  uint64_t layers = 4;
+  uint64_t hidden = 4096;  // heads of 128; a quarter of them has keys and values
+  uint64_t intermediate = 14336;
+  uint64_t experts = 0;     // of each layer, in place of its MLP
+  bool embeddings = false;  // and the head, of 128256 tokens
+};
+
+// Its modules, its other tensors and its config.json; format, seed and the like are left to the
+// caller.
+SampleCheckpoint LlamaCheckpoint(const LlamaShape& shape);
+
+}  // namespace prepack::bench
+
+#endif  // PREPACK_BENCH_LLAMA_CHECKPOINT_H_

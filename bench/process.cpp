@@ -1,0 +1,112 @@
+#include "process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace prepack::bench {
+namespace {
+
+constexpr int kPollMilliseconds = 4;
+constexpr double kKibibytes = 1024;  // in a MiB
+
+pid_t Spawn(const std::vector<std::string>& command) {
+  std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t quiet;
+  posix_spawn_file_actions_init(&quiet);
+  posix_spawn_file_actions_addopen(&quiet, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  if (posix_spawnp(&child, arguments[0], &quiet, nullptr, arguments.data(), environ) != 0) {
+    Fail(fmt::format("cannot run {}", command[0]));
+  }
+  posix_spawn_file_actions_destroy(&quiet);
+  return child;
+}
+
+// In MiB; zero when the process has ended.
+double AnonymousMemory(pid_t process) {
+  std::ifstream status(fmt::format("/proc/{}/status", process));
+  std::string word;
+  while (status >> word) {
+    double kibibytes = 0;
+    if (word == "RssAnon:" && status >> kibibytes) return kibibytes / kKibibytes;
+  }
+  return 0;
+}
+
+// Until the process ends; there is no delay when it does. The most that it had.
+double WatchMemory(pid_t process) {
+  const auto descriptor = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
+  if (descriptor < 0) Fail("this kernel has no pidfd_open (Linux 5.3)");
+  pollfd end = {.fd = descriptor, .events = POLLIN, .revents = 0};
+  double most = 0;
+  while (poll(&end, 1, kPollMilliseconds) == 0) most = std::max(most, AnonymousMemory(process));
+  close(descriptor);
+  return most;
+}
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
+double MedianOf(const std::vector<Cost>& costs, double Cost::*field) {
+  std::vector<double> values;
+  values.reserve(costs.size());
+  for (const Cost& cost : costs) values.push_back(cost.*field);
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+void Fail(const std::string& message) {
+  fmt::print(stderr, "error: {}\n", message);
+  std::exit(4);
+}
+
+std::string ProgramBeside(const std::string& name) {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / name).string();
+}
+
+Cost Run(const std::vector<std::string>& command) {
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t child = Spawn(command);
+  const double anonymous = WatchMemory(child);
+  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+  int status = 0;
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    Fail(fmt::format("failed: {}", fmt::join(command, " ")));
+  }
+  return {.seconds = time.count(),
+          .cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime),
+          .resident = static_cast<double>(usage.ru_maxrss) / kKibibytes,
+          .anonymous = anonymous};
+}
+
+Cost Summarize(const std::vector<Cost>& costs) {
+  Cost summary = {.seconds = MedianOf(costs, &Cost::seconds),
+                  .cpu_seconds = MedianOf(costs, &Cost::cpu_seconds)};
+  for (const Cost& cost : costs) {
+    summary.resident = std::max(summary.resident, cost.resident);
+    summary.anonymous = std::max(summary.anonymous, cost.anonymous);
+  }
+  return summary;
+}
+
+}  // namespace prepack::bench

@@ -1,0 +1,38 @@
+#ifndef PREPACK_BENCH_PROCESS_H_
+#define PREPACK_BENCH_PROCESS_H_
+
+// Whole programs, as a user runs them, and what they cost.
+
+#include <string>
+#include <vector>
+
+namespace prepack::bench {
+
+// Ends the program with an error.
+[[noreturn]] void Fail(const std::string& message);
+
+// A program that was built with this one.
+std::string ProgramBeside(const std::string& name);
+
+// One run of a program.
+struct Cost {
+  double seconds = 0;
+  double cpu_seconds = 0;  // of all its threads, in the program and in the kernel
+  // The most that it had in memory, in MiB: with pages of files that it mapped, and without. The
+  // latter is looked up every few milliseconds, and is less by what came and went between.
+  double resident = 0;
+  double anonymous = 0;
+};
+
+// Runs a program without its output; found along PATH. A failure ends this program, too.
+//
+// `resident` is never less than what this program has in memory, which Linux counts for its
+// children: leave what needs much memory to programs of their own.
+Cost Run(const std::vector<std::string>& command);
+
+// The median of times, and the most of memory. At least one.
+Cost Summarize(const std::vector<Cost>& costs);
+
+}  // namespace prepack::bench
+
+#endif  // PREPACK_BENCH_PROCESS_H_

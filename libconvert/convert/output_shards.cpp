@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 
 namespace prepack {
@@ -19,26 +17,36 @@ struct Unit {
   const StoredTensor* tensor = nullptr;
 };
 
-// What packed modules replace.
-std::set<std::string> ReplacedTensors(const Plan& plan) {
-  std::set<std::string> replaced;
+// A tensor's place among those of the checkpoint.
+size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
+}
+
+// By number: is the tensor one that packed modules replace?
+std::vector<bool> ReplacedTensors(const Checkpoint& checkpoint, const Plan& plan) {
+  std::vector<bool> replaced(checkpoint.tensors().size());
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen == nullptr) continue;
-    for (std::string& name : module.ReplacedTensors()) replaced.insert(std::move(name));
+    for (const std::string& name : module.ReplacedTensors()) {
+      const StoredTensor* tensor = checkpoint.Find(name);
+      if (tensor != nullptr) replaced[NumberOf(checkpoint, *tensor)] = true;
+    }
   }
   return replaced;
 }
 
 // Experts that are stacked share their tensors: they are packed together, or kept together.
-Status CheckKeptAreWhole(const Plan& plan, const std::set<std::string>& replaced) {
+Status CheckKeptAreWhole(const Checkpoint& checkpoint, const Plan& plan,
+                         const std::vector<bool>& replaced) {
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen != nullptr) continue;
-    for (const std::string& tensor : module.linear->source_tensors()) {
-      if (!replaced.contains(tensor)) continue;
+    for (const std::string_view name : module.linear->source_tensors()) {
+      const StoredTensor* tensor = checkpoint.Find(name);
+      if (tensor == nullptr || !replaced[NumberOf(checkpoint, *tensor)]) continue;
       return Unsupported(fmt::format("module {}", module.linear->module()),
                          fmt::format("it cannot stay as stored, because its tensor {} holds "
                                      "modules that are packed, too",
-                                     tensor))
+                                     name))
           .Hint(
               "--fallback dequantize packs it, too; a --scheme that fits all of them does as well");
     }
@@ -47,7 +55,7 @@ Status CheckKeptAreWhole(const Plan& plan, const std::set<std::string>& replaced
 }
 
 std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& plan,
-                                     const std::set<std::string>& replaced) {
+                                     const std::vector<bool>& replaced) {
   std::vector<Unit> units;
   for (size_t i = 0; i < plan.modules.size(); ++i) {
     const ModulePlan& module = plan.modules[i];
@@ -59,8 +67,8 @@ std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& p
     }
     units.push_back(unit);
   }
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (replaced.contains(name)) continue;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (replaced[NumberOf(checkpoint, tensor)]) continue;
     units.push_back({.place = {tensor.file, tensor.offset}, .tensor = &tensor});
   }
   // Stable, because empty tensors share an offset: these stay in the order of their names.
@@ -88,28 +96,10 @@ std::string ShardName(size_t shard, size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
 }
 
-// Names → slots, once PlanSafetensors has put the tensors of every shard in their order.
-std::unordered_map<std::string, OutputSlot> SlotsByName(const std::vector<SafetensorsPlan>& plans) {
-  std::unordered_map<std::string, OutputSlot> slots;
-  for (size_t shard = 0; shard < plans.size(); ++shard) {
-    const std::vector<TensorInfo>& tensors = plans[shard].header.tensors;
-    for (size_t index = 0; index < tensors.size(); ++index) {
-      slots.emplace(tensors[index].name, OutputSlot{shard, index});
-    }
-  }
-  return slots;
-}
-
-}  // namespace
-
-Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
-                                      uint64_t shard_bytes) {
-  const std::set<std::string> replaced = ReplacedTensors(plan);
-  if (Status status = CheckKeptAreWhole(plan, replaced); !status.ok()) return status;
-  const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
-
+// The tensors of every shard, whose names must differ from each other.
+Result<std::vector<std::vector<TensorInfo>>> DivideIntoShards(const std::vector<Unit>& units,
+                                                              uint64_t shard_bytes) {
   std::vector<std::vector<TensorInfo>> shards(1);
-  std::set<std::string> names;
   uint64_t bytes_in_shard = 0;
   for (const Unit& unit : units) {
     if (bytes_in_shard >= shard_bytes) {
@@ -117,32 +107,71 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
       bytes_in_shard = 0;
     }
     for (TensorInfo& tensor : TensorsOf(unit)) {
-      if (!names.insert(tensor.name).second) {
-        return Malformed(fmt::format("tensor {}", tensor.name),
-                         "the packed module needs this name, but another tensor has it");
-      }
       bytes_in_shard += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
       shards.back().push_back(std::move(tensor));
     }
   }
+  std::vector<std::string_view> names;
+  for (const auto& shard : shards) {
+    for (const TensorInfo& tensor : shard) names.emplace_back(tensor.name);
+  }
+  std::ranges::sort(names);
+  const auto twin = std::ranges::adjacent_find(names);
+  if (twin == names.end()) return shards;
+  return Malformed(fmt::format("tensor {}", *twin),
+                   "the packed module needs this name, but another tensor has it");
+}
+
+// Finds slots by name, once PlanSafetensors has put the tensors of every shard in their order.
+class SlotFinder {
+ public:
+  explicit SlotFinder(const std::vector<SafetensorsPlan>& plans) {
+    for (size_t shard = 0; shard < plans.size(); ++shard) {
+      const std::vector<TensorInfo>& tensors = plans[shard].header.tensors;
+      for (size_t index = 0; index < tensors.size(); ++index) {
+        slots_.emplace_back(tensors[index].name, OutputSlot{shard, index});
+      }
+    }
+    std::ranges::sort(slots_, {}, &NamedSlot::first);
+  }
+  // Of a tensor that there is.
+  OutputSlot Find(std::string_view name) const {
+    return std::ranges::lower_bound(slots_, name, {}, &NamedSlot::first)->second;
+  }
+
+ private:
+  using NamedSlot = std::pair<std::string_view, OutputSlot>;
+  std::vector<NamedSlot> slots_;
+};
+
+}  // namespace
+
+Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
+                                      uint64_t shard_bytes) {
+  const std::vector<bool> replaced = ReplacedTensors(checkpoint, plan);
+  if (Status status = CheckKeptAreWhole(checkpoint, plan, replaced); !status.ok()) return status;
+  const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
+  Result<std::vector<std::vector<TensorInfo>>> shards = DivideIntoShards(units, shard_bytes);
+  if (!shards.ok()) return shards.status();
 
   OutputShards output;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    Result<SafetensorsPlan> shard = PlanSafetensors(std::move(shards[i]), {{"format", "pt"}});
+  for (size_t i = 0; i < shards->size(); ++i) {
+    Result<SafetensorsPlan> shard = PlanSafetensors(std::move((*shards)[i]), {{"format", "pt"}});
     if (!shard.ok()) return shard.status();
     output.file_bytes += shard->file_bytes;
     output.plans.push_back(*std::move(shard));
-    output.names.push_back(ShardName(i, shards.size()));
+    output.names.push_back(ShardName(i, shards->size()));
   }
 
-  const std::unordered_map<std::string, OutputSlot> slots = SlotsByName(output.plans);
+  const SlotFinder slots(output.plans);
   for (const Unit& unit : units) {
     if (unit.tensor != nullptr) {
-      output.copied.push_back({unit.tensor, slots.at(unit.tensor->name)});
+      output.copied.push_back({unit.tensor, slots.Find(unit.tensor->name)});
       continue;
     }
     PackedModuleOutput packed{.module = unit.module_index, .slots = {}};
-    for (const TensorInfo& tensor : TensorsOf(unit)) packed.slots.push_back(slots.at(tensor.name));
+    for (const TensorInfo& tensor : TensorsOf(unit))
+      packed.slots.push_back(slots.Find(tensor.name));
     output.packed.push_back(std::move(packed));
   }
   return output;

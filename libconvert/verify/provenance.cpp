@@ -150,12 +150,12 @@ void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
       modules.emplace(std::move(name), linear->module());
     }
   }
-  for (const auto& [name, tensor] : source.tensors()) {
-    if (accounted.contains(name)) continue;
-    const auto module = modules.find(name);
+  for (const StoredTensor& tensor : source.tensors()) {
+    if (accounted.contains(tensor.name)) continue;
+    const auto module = modules.find(tensor.name);
     result.state = LevelState::kFailed;
     result.problems.push_back({module == modules.end() ? "" : module->second,
-                               fmt::format("tensor {}", name),
+                               fmt::format("tensor {}", tensor.name),
                                "the source has it, the packed folder does not"});
   }
 }

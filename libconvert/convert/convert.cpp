@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "base/cancellation.h"
 #include "base/isa.h"
 #include "base/parallel.h"
 #include "base/version.h"
+#include "container/json_writer.h"
 #include "convert/manifest.h"
 #include "convert/module_packer.h"
 #include "convert/output_config.h"
 #include "convert/output_hash.h"
 #include "convert/output_place.h"
 #include "convert/source_hash.h"
+#include "convert/text_file.h"
 #include "convert/work_list.h"
 #include "io/output_folder.h"
 #include "layouts/fingerprint.h"
@@ -27,7 +30,7 @@ enum class TaskKind : uint8_t { kTiles, kStrips, kSmallParts, kCopy };
 constexpr uint64_t kCopyBytes = 1 << 20;
 
 // One conversion on its way. The steps are called in the order in which they stand here.
-class Conversion {
+class Conversion : private ManifestRecords {
  public:
   Conversion(const ConvertOptions& options, const Checkpoint& checkpoint,
              const QuantizedModel& model, const Plan& plan, Isa isa, Progress& progress)
@@ -50,8 +53,13 @@ class Conversion {
   Status RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers);
   Status CopyRange(const CopiedTensorOutput& copied, uint64_t begin, uint64_t end,
                    std::vector<std::byte>& buffer);
+  // For the manifest.
+  void VisitModules(const ModuleVisitor& visit) const override;
+  void VisitTensors(const TensorVisitor& visit) const override;
   TensorRecord RecordOf(const OutputSlot& slot) const;
+  ModuleRecord RecordOf(const ModulePacker& packer, const PackedModuleOutput& output) const;
   void DescribeModules();
+  Status WriteIndex(const std::string& name);
   Status RecordFile(const std::string& name);
 
   const ConvertOptions& options_;
@@ -163,39 +171,82 @@ TensorRecord Conversion::RecordOf(const OutputSlot& slot) const {
           .xxh3_128 = shard_hashes_[slot.shard].tensors[slot.index]};
 }
 
-void Conversion::DescribeModules() {
-  for (size_t i = 0; i < shards_.packed.size(); ++i) {
-    const PackedModuleOutput& output = shards_.packed[i];
-    const ModulePlan& plan = plan_.modules[output.module];
-    ModuleRecord record;
-    record.layout = plan.chosen->id;
-    record.scheme = plan.request.scheme;
-    record.n = plan.request.n;
-    record.k = plan.request.k;
-    record.stored_scale_dtype = plan.request.stored_scale_dtype;
-    record.scale_rounding = ScaleRounding(*plan.chosen, plan.request);
-    record.rounded_scales = packers_[i].rounded_scales();
-    record.weights_desc = plan.request.weights_desc;
-    record.onednn = plan.onednn;
-    record.source_xxh3_128 = SourceHash(checkpoint_, source_hashes_, plan.ReplacedTensors());
-    for (size_t part = 0; part < plan.parts.size(); ++part) {
-      record.parts.emplace(plan.parts[part].name, RecordOf(output.slots[part]));
-    }
-    manifest_.modules.emplace(plan.linear->module(), std::move(record));
-    LayoutRecord& layout = manifest_.layouts[std::string(plan.chosen->id)];
-    layout = {plan.chosen->version, std::string(plan.chosen->fingerprint)};
+ModuleRecord Conversion::RecordOf(const ModulePacker& packer,
+                                  const PackedModuleOutput& output) const {
+  const ModulePlan& plan = plan_.modules[output.module];
+  ModuleRecord record;
+  record.layout = plan.chosen->id;
+  record.scheme = plan.request.scheme;
+  record.n = plan.request.n;
+  record.k = plan.request.k;
+  record.stored_scale_dtype = plan.request.stored_scale_dtype;
+  record.scale_rounding = ScaleRounding(*plan.chosen, plan.request);
+  record.rounded_scales = packer.rounded_scales();
+  record.weights_desc = plan.request.weights_desc;
+  record.onednn = plan.onednn;
+  record.source_xxh3_128 = SourceHash(checkpoint_, source_hashes_, plan.ReplacedTensors());
+  for (size_t part = 0; part < plan.parts.size(); ++part) {
+    record.parts.emplace(plan.parts[part].name, RecordOf(output.slots[part]));
   }
+  return record;
+}
+
+void Conversion::VisitModules(const ModuleVisitor& visit) const {
+  std::vector<size_t> order(shards_.packed.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // The modules of the plan are ascending by name.
+  std::ranges::sort(order, {}, [this](size_t i) { return shards_.packed[i].module; });
+  for (const size_t i : order) {
+    const PackedModuleOutput& output = shards_.packed[i];
+    visit(plan_.modules[output.module].linear->module(), RecordOf(packers_[i], output));
+  }
+}
+
+void Conversion::VisitTensors(const TensorVisitor& visit) const {
+  std::vector<const CopiedTensorOutput*> order;
+  for (const CopiedTensorOutput& copied : shards_.copied) order.push_back(&copied);
+  std::ranges::sort(order, {}, [](const CopiedTensorOutput* copied) -> const std::string& {
+    return copied->source->name;
+  });
+  for (const CopiedTensorOutput* copied : order) visit(RecordOf(copied->slot));
+}
+
+void Conversion::DescribeModules() {
   for (const ModulePlan& module : plan_.modules) {
     const std::string& name = module.linear->module();
-    if (module.chosen == nullptr) manifest_.kept.emplace(name, module.WhyRejected());
-    if (module.dequantized && module.chosen != nullptr) {
-      manifest_.dequantized.emplace(name, module.WhyRejected());
+    if (module.chosen == nullptr) {
+      manifest_.kept.emplace(name, module.WhyRejected());
+      continue;
+    }
+    manifest_.layouts.try_emplace(
+        std::string(module.chosen->id),
+        LayoutRecord{module.chosen->version, std::string(module.chosen->fingerprint)});
+    if (module.dequantized) manifest_.dequantized.emplace(name, module.WhyRejected());
+  }
+}
+
+Status Conversion::WriteIndex(const std::string& name) {
+  uint64_t total = 0;
+  for (const SafetensorsWriter& writer : writers_) {
+    for (const TensorInfo& tensor : writer.header().tensors) total += tensor.bytes();
+  }
+  Result<TextFile> file = TextFile::Create(folder_ / name);
+  if (!file.ok()) return file.status();
+  JsonWriter json([&file](std::string_view text) { file->Append(text); });
+  json.BeginObject();
+  json.Member("metadata", {{"total_size", total}});
+  json.Key("weight_map");
+  json.BeginObject();
+  for (size_t shard = 0; shard < shards_.names.size(); ++shard) {
+    for (const TensorInfo& tensor : writers_[shard].header().tensors) {
+      json.MemberText(tensor.name, shards_.names[shard]);
     }
   }
-  for (const CopiedTensorOutput& copied : shards_.copied) {
-    manifest_.tensors.push_back(RecordOf(copied.slot));
-  }
-  std::ranges::sort(manifest_.tensors, {}, &TensorRecord::tensor);
+  json.EndObject();
+  json.EndObject();
+  json.Flush();
+  file->Append("\n");
+  return file->Finish();
 }
 
 Status Conversion::RecordFile(const std::string& name) {
@@ -219,25 +270,20 @@ Status Conversion::WriteSideFiles() {
     names.push_back(name);
   }
   if (shards_.names.size() > 1) {
-    Json weight_map = Json::object();
-    uint64_t total = 0;
-    for (size_t shard = 0; shard < shards_.names.size(); ++shard) {
-      for (const TensorInfo& tensor : writers_[shard].header().tensors) {
-        weight_map[tensor.name] = shards_.names[shard];
-        total += tensor.bytes();
-      }
-    }
-    const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
     names.emplace_back("model.safetensors.index.json");
-    Status status = WriteTextFile(folder_ / names.back(), index.dump(2) + "\n");
-    if (!status.ok()) return status;
+    if (Status status = WriteIndex(names.back()); !status.ok()) return status;
   }
   DescribeModules();
   manifest_.source_quantization_config = model_.quantization_config;
   manifest_.target = plan_.target->id;
   names.emplace_back("config.json");
-  Status status = WriteTextFile(folder_ / names.back(),
-                                OutputConfig(checkpoint_.config(), manifest_).dump(2) + "\n");
+  std::vector<PackedScheme> packed;
+  for (const ModulePlan& module : plan_.modules) {
+    if (module.chosen == nullptr) continue;
+    packed.push_back({module.linear->module(), module.chosen->id, module.request.scheme});
+  }
+  Status status = WriteTextFile(
+      folder_ / names.back(), OutputConfig(checkpoint_.config(), manifest_, packed).dump(2) + "\n");
   if (!status.ok()) return status;
   for (const std::string& name : names) {
     status = RecordFile(name);
@@ -256,7 +302,7 @@ Status Conversion::WriteManifest() {
   for (size_t i = 0; i < writers_.size(); ++i) {
     manifest_.files[shards_.names[i]] = shard_hashes_[i].file;
   }
-  return WriteTextFile(folder_ / kManifestName, ManifestText(manifest_));
+  return prepack::WriteManifest(folder_ / kManifestName, manifest_, *this);
 }
 
 ConvertReport Conversion::Report() const {
@@ -264,7 +310,9 @@ ConvertReport Conversion::Report() const {
   report.target = manifest_.target;
   report.format = manifest_.source_format;
   report.packed_modules = shards_.packed.size();
-  for (const auto& [name, module] : manifest_.modules) ++report.layouts[module.layout];
+  for (const ModulePlan& module : plan_.modules) {
+    if (module.chosen != nullptr) ++report.layouts[std::string(module.chosen->id)];
+  }
   report.kept = manifest_.kept;
   report.dequantized = manifest_.dequantized;
   for (const ModulePacker& packer : packers_) report.rounded_scales += packer.rounded_scales();

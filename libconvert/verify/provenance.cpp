@@ -74,7 +74,9 @@ void CheckModules(const Manifest& manifest, const Checkpoint& source, const Quan
 // config.json must be what convert makes of the source's, and side files must be the source's.
 Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
                       LevelResult& result) {
-  const std::string expected = OutputConfig(source.config(), folder.manifest()).dump(2) + "\n";
+  const Manifest& manifest = folder.manifest();
+  const std::string expected =
+      OutputConfig(source.config(), manifest, PackedSchemes(manifest)).dump(2) + "\n";
   const auto config = folder.manifest().files.find("config.json");
   if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
     result.Fail("config.json",

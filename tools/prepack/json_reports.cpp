@@ -136,7 +136,8 @@ void WriteTensor(const StoredTensor& tensor, const std::string& file, JsonWriter
 // Begins the document with its head; the caller ends it.
 void BeginDocument(std::string_view kind, JsonWriter& json) {
   json.BeginObject();
-  for (const auto& [name, value] : Document(kind).items()) json.Member(name, value);
+  const Json head = Document(kind);
+  for (const auto& [name, value] : head.items()) json.Member(name, value);
 }
 
 // JSON has no infinity and no NaN.

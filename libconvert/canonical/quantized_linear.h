@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/checked.h"
@@ -66,8 +67,8 @@ class QuantizedLinear {
   uint64_t wide_rows() const { return wide_rows_; }
   // Names of the source tensors that this module is made of, bias not included: it is not
   // quantized and passes through like any other tensor. Experts that are stored in one tensor
-  // share it.
-  const std::vector<std::string>& source_tensors() const { return source_tensors_; }
+  // share it. The source holds the names: models have hundreds of thousands.
+  const std::vector<std::string_view>& source_tensors() const { return source_tensors_; }
   // Bytes of those tensors; of a shared one, this module's share.
   uint64_t source_bytes() const { return source_bytes_; }
 
@@ -97,7 +98,7 @@ class QuantizedLinear {
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;
   uint64_t wide_rows_ = 1;
-  std::vector<std::string> source_tensors_;
+  std::vector<std::string_view> source_tensors_;
   uint64_t source_bytes_ = 0;
 };
 

@@ -185,9 +185,10 @@ void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model
     CheckBias(checkpoint, *linear, findings);
   }
   constexpr std::string_view kWeight = ".weight";
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!name.ends_with(kWeight) || tensor.shape.size() != 2) continue;
-    const auto module = std::string_view(name).substr(0, name.size() - kWeight.size());
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (!tensor.name.ends_with(kWeight) || tensor.shape.size() != 2) continue;
+    const auto module =
+        std::string_view(tensor.name).substr(0, tensor.name.size() - kWeight.size());
     if (model.Find(module) == nullptr) checker.Check(module, tensor.shape[0], tensor.shape[1]);
   }
 }

@@ -146,15 +146,15 @@ void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
                   std::vector<Finding>& findings) {
   std::map<std::string, Experts, std::less<>> layers;
   Stacks stacks;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    const std::optional<ExpertName> parsed = ParseExpertName(name);
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    const std::optional<ExpertName> parsed = ParseExpertName(tensor.name);
     if (!parsed) continue;
     if (parsed->expert) {
       const size_t dot = parsed->below.rfind('.');
       if (dot == std::string_view::npos) continue;
       layers[std::string(parsed->parent)][*parsed->expert].insert(parsed->below.substr(0, dot));
     } else if (tensor.shape.size() >= 3) {
-      stacks[parsed->parent][name] = tensor.shape[0];
+      stacks[parsed->parent][tensor.name] = tensor.shape[0];
     }
   }
   const std::optional<uint64_t> configured = ConfiguredExperts(TextConfig(checkpoint.config()));

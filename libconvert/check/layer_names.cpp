@@ -51,10 +51,10 @@ bool IsDecoderModule(std::string_view module) {
 std::string_view FindDecoderList(const Checkpoint& checkpoint) {
   std::set<std::string_view> lists;
   std::string_view last;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
     // Names are sorted, so that most are of the list before.
-    if (!last.empty() && name.starts_with(last)) continue;
-    const auto layer = ParseLayerName(name);
+    if (!last.empty() && tensor.name.starts_with(last)) continue;
+    const auto layer = ParseLayerName(tensor.name);
     if (!layer) continue;
     last = layer->list;
     lists.insert(last);

@@ -56,13 +56,14 @@ class ModuleTree {
  public:
   explicit ModuleTree(const Checkpoint& checkpoint) {
     std::string_view last;
-    for (const auto& [name, tensor] : checkpoint.tensors()) {
-      if (name.size() > kMaxModuleNameBytes) continue;  // each part of a name costs time
-      const std::string_view module = std::string_view(name).substr(0, name.rfind('.'));
+    for (const StoredTensor& tensor : checkpoint.tensors()) {
+      if (tensor.name.size() > kMaxModuleNameBytes) continue;  // each part of a name costs time
+      const std::string_view module =
+          std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
       if (module == last) continue;
       last = module;
       // Of the whole name: a tensor may lie directly in a layer.
-      if (const auto layer = ParseLayerName(name)) Add(*layer);
+      if (const auto layer = ParseLayerName(tensor.name)) Add(*layer);
     }
   }
 

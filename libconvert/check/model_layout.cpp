@@ -32,8 +32,8 @@ void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings) {
       CountOf(TextConfig(checkpoint.config()), "num_hidden_layers");
   const std::string_view list = FindDecoderList(checkpoint);
   std::set<uint64_t> present;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (const auto layer = ParseLayerName(name); layer && layer->list == list) {
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (const auto layer = ParseLayerName(tensor.name); layer && layer->list == list) {
       present.insert(layer->index);
     }
   }

@@ -46,9 +46,9 @@ class PlainValues {
     for (const auto& linear : model.modules) {
       quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
     }
-    for (const auto& [name, tensor] : checkpoint.tensors()) {
-      const bool mask = LeafName(name).find("mask") != std::string_view::npos;
-      if (mask || !IsPlainFloat(tensor.dtype) || quantized.contains(name)) continue;
+    for (const StoredTensor& tensor : checkpoint.tensors()) {
+      const bool mask = LeafName(tensor.name).find("mask") != std::string_view::npos;
+      if (mask || !IsPlainFloat(tensor.dtype) || quantized.contains(tensor.name)) continue;
       for (uint64_t offset = 0; offset < tensor.bytes; offset += kPieceBytes) {
         pieces_.push_back({.tensor = tensors_.size(),
                            .offset = offset,

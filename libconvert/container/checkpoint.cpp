@@ -61,8 +61,18 @@ struct Listing {
   bool has_config = false;
 };
 
-// Which tensor lies in which shard, as the index says.
-using WeightMap = std::map<std::string, std::string, std::less<>>;
+// A tensor and the shard that the index says it lies in.
+struct IndexEntry {
+  std::string tensor;
+  uint32_t shard = 0;  // number in WeightMap::shards
+};
+
+// Which tensor lies in which shard, as the index says. Indexes have few shards and many tensors:
+// names of shards are kept once.
+struct WeightMap {
+  std::vector<std::string> shards;  // in the order in which the index names them
+  std::vector<IndexEntry> entries;  // ascending by tensor
+};
 
 void Classify(std::string name, Listing& listing) {
   const auto ends_with = [&name](std::string_view suffix) { return name.ends_with(suffix); };
@@ -124,6 +134,30 @@ bool IsPlainShardName(std::string_view name) {
          Printable(name, name.size()) == name;
 }
 
+// The entries as they stand in the index. Their shards are numbered as they come.
+Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
+  WeightMap weight_map;
+  std::map<std::string_view, uint32_t> numbers;
+  for (const auto& [name, shard] : entries.items()) {
+    if (!shard.is_string()) {
+      return Malformed(fmt::format("{}: {}", where, name), "wrong type of value")
+          .Found(shard.type_name())
+          .Expected("the name of a shard");
+    }
+    const auto& text = shard.get_ref<const std::string&>();
+    const auto [number, is_new] =
+        numbers.try_emplace(text, static_cast<uint32_t>(weight_map.shards.size()));
+    if (is_new && !IsPlainShardName(text)) {
+      return Malformed(fmt::format("{}: {}", where, name), "not the name of a shard")
+          .Found(fmt::format("'{}'", Printable(text)))
+          .Expected("a plain file name that ends in .safetensors");
+    }
+    if (is_new) weight_map.shards.push_back(text);
+    weight_map.entries.push_back({.tensor = name, .shard = number->second});
+  }
+  return weight_map;
+}
+
 Result<WeightMap> ReadIndex(const fs::path& path) {
   const Result<Json> index = ReadJsonFile(path, kMaxIndexBytes);
   if (!index.ok()) return index.status();
@@ -135,30 +169,16 @@ Result<WeightMap> ReadIndex(const fs::path& path) {
         .Found(entries->is_object() ? "an empty object" : entries->type_name())
         .Expected("an object with the shard of every tensor");
   }
-  WeightMap weight_map;
-  for (const auto& [name, shard] : entries->items()) {
-    if (!shard.is_string()) {
-      return Malformed(fmt::format("{}: {}", where, name), "wrong type of value")
-          .Found(shard.type_name())
-          .Expected("the name of a shard");
-    }
-    const auto& text = shard.get_ref<const std::string&>();
-    if (!IsPlainShardName(text)) {
-      return Malformed(fmt::format("{}: {}", where, name), "not the name of a shard")
-          .Found(fmt::format("'{}'", Printable(text)))
-          .Expected("a plain file name that ends in .safetensors");
-    }
-    weight_map.emplace(name, text);
-  }
+  Result<WeightMap> weight_map = ReadEntries(*entries, where);
+  if (weight_map.ok()) std::ranges::sort(weight_map->entries, {}, &IndexEntry::tensor);
   return weight_map;
 }
 
 // The shards of the index must be those of the folder.
 Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
                    const std::vector<std::string>& present) {
-  std::set<std::string_view> named;
-  for (const auto& [tensor, shard] : weight_map) {
-    if (!named.insert(shard).second) continue;
+  const std::set<std::string_view> named(weight_map.shards.begin(), weight_map.shards.end());
+  for (const std::string_view shard : named) {
     if (std::binary_search(present.begin(), present.end(), shard)) continue;
     return Malformed((index_path.parent_path() / shard).string(), "the shard is missing")
         .Expected(fmt::format("it, as {} says", index_path.filename().string()))
@@ -174,33 +194,44 @@ Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
   return {};
 }
 
-// Index against headers, both ways.
+constexpr std::string_view kStaleIndex = "The index is stale: it belongs to other shards";
+
+Status NotInIndex(const std::string& where, const std::string& shard) {
+  return Malformed(where, "the tensor is not in the index")
+      .Found(fmt::format("it in {}", shard))
+      .Hint(kStaleIndex);
+}
+
+Status NotInAnyShard(const std::string& where, const std::string& shard) {
+  return Malformed(where, "no shard holds the tensor")
+      .Expected(fmt::format("it in {}", shard))
+      .Hint(kStaleIndex);
+}
+
+// Index against headers, both ways. Both are sorted by name.
 Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
                   const Checkpoint& checkpoint) {
-  const std::string index = index_path.string();
-  constexpr std::string_view kHint = "The index is stale: it belongs to other shards";
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
+  const auto where = [&](std::string_view tensor) {
+    return fmt::format("{}: tensor {}", index_path.string(), tensor);
+  };
+  auto entry = weight_map.entries.begin();
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
     const std::string& shard = checkpoint.files()[tensor.file].name;
-    const auto entry = weight_map.find(name);
-    if (entry == weight_map.end()) {
-      return Malformed(fmt::format("{}: tensor {}", index, name), "the tensor is not in the index")
-          .Found(fmt::format("it in {}", shard))
-          .Hint(kHint);
+    if (entry == weight_map.entries.end() || tensor.name < entry->tensor) {
+      return NotInIndex(where(tensor.name), shard);
     }
-    if (entry->second != shard) {
-      return Malformed(fmt::format("{}: tensor {}", index, name), "the tensor is in another shard")
+    const std::string& expected = weight_map.shards[entry->shard];
+    if (entry->tensor < tensor.name) return NotInAnyShard(where(entry->tensor), expected);
+    if (expected != shard) {
+      return Malformed(where(tensor.name), "the tensor is in another shard")
           .Found(shard)
-          .Expected(fmt::format("{}, as the index says", entry->second))
-          .Hint(kHint);
+          .Expected(fmt::format("{}, as the index says", expected))
+          .Hint(kStaleIndex);
     }
+    ++entry;
   }
-  for (const auto& [name, shard] : weight_map) {
-    if (checkpoint.Find(name) != nullptr) continue;
-    return Malformed(fmt::format("{}: tensor {}", index, name), "no shard holds the tensor")
-        .Expected(fmt::format("it in {}", shard))
-        .Hint(kHint);
-  }
-  return {};
+  if (entry == weight_map.entries.end()) return {};
+  return NotInAnyShard(where(entry->tensor), weight_map.shards[entry->shard]);
 }
 
 // "model-00001-of-00002.safetensors", but not "…-00001-of-00001".
@@ -259,6 +290,7 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
   } else {
     // What cannot be opened, or is not even there, is told by opening it.
     status = checkpoint.AddFile(path);
+    if (status.ok()) status = checkpoint.SortTensors();
   }
   if (!status.ok()) return status;
   return checkpoint;
@@ -297,6 +329,8 @@ Status Checkpoint::OpenFolder() {
     status = AddFile(path_ / shard);
     if (!status.ok()) return status;
   }
+  status = SortTensors();
+  if (!status.ok()) return status;
   return has_index ? CheckIndex(index_path, weight_map, *this) : Status();
 }
 
@@ -306,24 +340,39 @@ Status Checkpoint::AddFile(const fs::path& path) {
   Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
   if (!header.ok()) return header.status();
   const size_t number = files_.size();
-  files_.push_back({path.filename().string(), *std::move(file), *std::move(header)});
-
-  const SafetensorsHeader& added = files_.back().header;
-  for (const TensorInfo& info : added.tensors) {
-    const auto [entry, is_new] =
-        tensors_.try_emplace(info.name, StoredTensor{info.name, info.dtype, info.shape, number,
-                                                     added.data_start + info.begin, info.bytes()});
-    if (is_new) continue;
-    return Malformed(path_.string(), fmt::format("tensor {} is in two shards", info.name))
-        .Found(fmt::format("it in {} and {}", files_[entry->second.file].name, files_.back().name))
-        .Hint("Loaders disagree about which one counts; remove the stale shard");
+  files_.push_back({.name = path.filename().string(),
+                    .file = *std::move(file),
+                    .tensors = header->tensors.size(),
+                    .data_start = header->data_start});
+  for (TensorInfo& info : header->tensors) {
+    tensors_.push_back({.name = std::move(info.name),
+                        .dtype = info.dtype,
+                        .shape = std::move(info.shape),
+                        .file = number,
+                        .offset = header->data_start + info.begin,
+                        .bytes = info.bytes()});
   }
   return {};
 }
 
+Status Checkpoint::SortTensors() {
+  tensors_.shrink_to_fit();
+  std::ranges::sort(tensors_, [](const StoredTensor& a, const StoredTensor& b) {
+    const int difference = a.name.compare(b.name);
+    return difference != 0 ? difference < 0 : a.file < b.file;
+  });
+  const auto twin = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
+  if (twin == tensors_.end()) return {};
+  return Malformed(path_.string(), fmt::format("tensor {} is in two shards", twin->name))
+      .Found(fmt::format("it in {} and {}", files_[twin->file].name,
+                         files_[std::next(twin)->file].name))
+      .Hint("Loaders disagree about which one counts; remove the stale shard");
+}
+
 const StoredTensor* Checkpoint::Find(std::string_view name) const {
-  const auto entry = tensors_.find(name);
-  return entry == tensors_.end() ? nullptr : &entry->second;
+  const auto tensor = std::ranges::lower_bound(
+      tensors_, name, {}, [](const StoredTensor& t) { return std::string_view(t.name); });
+  return tensor == tensors_.end() || tensor->name != name ? nullptr : &*tensor;
 }
 
 std::string Checkpoint::Where(const StoredTensor& tensor) const {
@@ -332,7 +381,7 @@ std::string Checkpoint::Where(const StoredTensor& tensor) const {
 
 uint64_t Checkpoint::total_bytes() const {
   uint64_t total = 0;
-  for (const auto& [name, tensor] : tensors_) total += tensor.bytes;
+  for (const StoredTensor& tensor : tensors_) total += tensor.bytes;
   return total;
 }
 

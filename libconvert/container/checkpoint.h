@@ -38,7 +38,8 @@ struct StoredTensor {
 struct CheckpointFile {
   std::string name;  // plain file name
   File file;
-  SafetensorsHeader header;
+  size_t tensors = 0;       // how many it holds
+  uint64_t data_start = 0;  // bytes from the start of the file
 };
 
 class Checkpoint {
@@ -54,8 +55,8 @@ class Checkpoint {
   // (quantize_config.json, quant_config.json, quantization_config.json) and params.json.
   const std::map<std::string, Json, std::less<>>& side_configs() const { return side_configs_; }
   const std::vector<CheckpointFile>& files() const { return files_; }
-  // By name, ascending.
-  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  // Ascending by name.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* Find(std::string_view name) const;
   // "FILE: tensor NAME", for errors.
   std::string Where(const StoredTensor& tensor) const;
@@ -77,14 +78,16 @@ class Checkpoint {
  private:
   Checkpoint() = default;
   Status OpenFolder();
-  // Opens a file and adds its tensors.
+  // Opens a file and adds its tensors, in no order.
   Status AddFile(const std::filesystem::path& path);
+  // Puts the tensors of all files in order. A name in two files is an error.
+  Status SortTensors();
 
   std::filesystem::path path_;
   Json config_ = Json::object();
   std::map<std::string, Json, std::less<>> side_configs_;
   std::vector<CheckpointFile> files_;
-  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::vector<StoredTensor> tensors_;
   std::vector<std::string> side_files_;
 };
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/checked.h"
@@ -50,30 +52,34 @@ Status AssignOffsets(std::vector<TensorInfo>& tensors) {
   return {};
 }
 
-// Throws Json::type_error for text that is not UTF-8.
-std::string HeaderJson(const SafetensorsHeader& header) {
-  std::string json = "{";
-  const auto begin_member = [&json](const std::string& name) {
-    if (json.size() > 1) json += ',';
-    json += Json(name).dump() + ':';
+// The JSON behind room for its length. Throws Json::type_error for text that is not UTF-8.
+std::string HeaderText(const SafetensorsHeader& header) {
+  std::string text(kLengthBytes, '\0');
+  text += '{';
+  const auto begin_member = [&text](const std::string& name) {
+    if (text.size() > kLengthBytes + 1) text += ',';
+    text += Json(name).dump();
+    text += ':';
   };
   if (!header.metadata.empty()) {
     begin_member("__metadata__");
-    json += Json(header.metadata).dump();
+    text += Json(header.metadata).dump();
   }
   for (const TensorInfo& tensor : header.tensors) {
     begin_member(tensor.name);
-    json += fmt::format(R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
-                        DTypeName(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin,
-                        tensor.end);
+    fmt::format_to(std::back_inserter(text),
+                   R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
+                   DTypeName(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
   }
-  return json + '}';
+  text += '}';
+  return text;
 }
 
-std::string LittleEndian(uint64_t value) {
-  std::string bytes;
-  for (size_t i = 0; i < kLengthBytes; ++i) bytes += static_cast<char>(value >> (8 * i) & 0xFF);
-  return bytes;
+// Pads the text up to where data may begin, and puts the length in front.
+void FinishHeader(std::string& text) {
+  text.resize(static_cast<size_t>(*CheckedAlignUp(text.size(), kDataAlignment)), ' ');
+  const uint64_t length = text.size() - kLengthBytes;
+  for (size_t i = 0; i < kLengthBytes; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xFF);
 }
 
 }  // namespace
@@ -82,32 +88,30 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
                                         std::map<std::string, std::string> metadata) {
   Status status = AssignOffsets(tensors);
   if (!status.ok()) return status;
-  SafetensorsPlan plan;
-  plan.header.tensors = std::move(tensors);
-  plan.header.metadata = std::move(metadata);
-  const uint64_t data_bytes = plan.header.tensors.empty() ? 0 : plan.header.tensors.back().end;
+  const uint64_t data_bytes = tensors.empty() ? 0 : tensors.back().end;
+  SafetensorsHeader header;
+  header.tensors = std::move(tensors);
+  header.metadata = std::move(metadata);
 
-  std::string json;
+  SafetensorsPlan plan;
   try {
-    json = HeaderJson(plan.header);
+    plan.header_bytes = HeaderText(header);
   } catch (const Json::type_error&) {
     return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
   }
+  header = {};  // what follows makes the same again: there may be room for one only
+  FinishHeader(plan.header_bytes);
+  const std::string_view json = std::string_view(plan.header_bytes).substr(kLengthBytes);
   // Whatever we write, we must be able to read: this refuses duplicate and impossible names.
-  const Result<SafetensorsHeader> check = ParseSafetensorsHeader(json, data_bytes, kWhere);
-  if (!check.ok()) return check.status();
-
-  json.resize(static_cast<size_t>(*CheckedAlignUp(kLengthBytes + json.size(), kDataAlignment) -
-                                  kLengthBytes),
-              ' ');
+  Result<SafetensorsHeader> read = ParseSafetensorsHeader(json, data_bytes, kWhere);
+  if (!read.ok()) return read.status();
   if (json.size() > kMaxHeaderBytes) {
     return Unsupported(kWhere, "the header is longer than the format allows")
         .Found(fmt::format("{} bytes", json.size()))
         .Expected(fmt::format("at most {}", kMaxHeaderBytes))
         .Hint("Spread the tensors over more files");
   }
-  plan.header_bytes = LittleEndian(json.size()) + json;
-  plan.header.data_start = plan.header_bytes.size();
+  plan.header = *std::move(read);
   const std::optional<uint64_t> file_bytes = CheckedAdd(plan.header.data_start, data_bytes);
   if (!file_bytes) return Unsupported(kWhere, "the size of the file overflows 64 bits");
   plan.file_bytes = *file_bytes;

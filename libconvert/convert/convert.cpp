@@ -71,6 +71,7 @@ class Conversion {
   std::optional<Journal> journal_;
   FinishedUnits finished_;  // by an earlier run
   std::optional<ShardFiller> filler_;
+  std::optional<ManifestMaker> maker_;
   Manifest manifest_;
 };
 
@@ -82,8 +83,8 @@ Status Conversion::StartJournal(const OutputFolder& folder) {
   const bool goes_on = earlier->has_value();
   Status status = RemoveAllBut(folder_, goes_on ? shards_.names : std::vector<std::string>());
   if (!status.ok()) return status;
-  Result<Journal> journal = goes_on ? Journal::Continue(path, **earlier)
-                                    : Journal::Create(path, identity, options_.part);
+  Result<Journal> journal =
+      goes_on ? Journal::Continue(path, **earlier) : Journal::Create(path, identity, options_.part);
   if (!journal.ok()) return journal.status();
   journal_.emplace(*std::move(journal));
   if (goes_on) finished_ = std::move((*earlier)->units);
@@ -130,7 +131,8 @@ Status Conversion::FillShards() {
 }
 
 Status Conversion::WriteRest() {
-  manifest_ = MakeManifest(checkpoint_, model_, plan_, shards_, writers_, *filler_);
+  maker_.emplace(checkpoint_, plan_, shards_, writers_, *filler_);
+  manifest_ = maker_->Make(model_);
   manifest_.exact_scales = options_.plan.exact_scales;
   manifest_.source_path = PathToSource(options_.source, options_.output);
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
@@ -144,7 +146,8 @@ Status Conversion::WriteWhole() {
   for (size_t i = 0; i < writers_.size(); ++i) {
     indexed.push_back({shards_.names[i], &writers_[i].header()});
   }
-  return FinishFolder(folder_, indexed, checkpoint_.config(), *names, progress_, manifest_);
+  return FinishFolder(folder_, indexed, checkpoint_.config(), *names,
+                      {*maker_, maker_->PackedModules()}, progress_, manifest_);
 }
 
 Status Conversion::WritePart() {
@@ -160,10 +163,10 @@ Status Conversion::WritePart() {
     record.side_files = *std::move(names);
   }
   manifest_.source_fingerprint = FingerprintOfLines(record.source_tensors);
-  return WritePartRecord(folder_, record, manifest_);
+  return WritePartRecord(folder_, record, manifest_, *maker_);
 }
 
-// What the manifest says of a conversion, or of a part of one.
+// What the manifest says of a conversion, or of a part of one; without its modules and tensors.
 ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& model, const Plan& plan,
                        const Manifest& manifest) {
   ConvertReport report;
@@ -171,14 +174,8 @@ ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& mode
   report.target = manifest.target;
   report.format = manifest.source_format;
   report.part = options.part;
-  report.packed_modules = manifest.modules.size();
-  for (const auto& [name, module] : manifest.modules) {
-    ++report.layouts[module.layout];
-    report.rounded_scales += module.rounded_scales;
-  }
   report.kept = manifest.kept;
   report.dequantized = manifest.dequantized;
-  report.copied_tensors = manifest.tensors.size();
   report.source_bytes = plan.source_bytes;
   for (const auto& [name, file] : manifest.files) {
     if (!name.ends_with(".safetensors")) continue;
@@ -193,6 +190,16 @@ ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& mode
 ConvertReport Conversion::Report() const {
   ConvertReport report = ReportOf(options_, model_, plan_, manifest_);
   report.resumed_units = finished_.size();
+  for (size_t i = 0; i < shards_.units.size(); ++i) {
+    const OutputUnit& unit = shards_.units[i];
+    if (unit.copied != nullptr) {
+      ++report.copied_tensors;
+      continue;
+    }
+    ++report.packed_modules;
+    ++report.layouts[std::string(plan_.modules[unit.module].chosen->id)];
+    report.rounded_scales += filler_->rounded_scales(i);
+  }
   return report;
 }
 
@@ -214,6 +221,12 @@ Result<ConvertReport> ReportOfDonePart(const ConvertOptions& options, const Quan
   if (!manifest.ok()) return manifest.status();
   ConvertReport report = ReportOf(options, model, plan, *manifest);
   report.was_done = true;
+  report.packed_modules = manifest->modules.size();
+  for (const auto& [name, module] : manifest->modules) {
+    ++report.layouts[module.layout];
+    report.rounded_scales += module.rounded_scales;
+  }
+  report.copied_tensors = manifest->tensors.size();
   return report;
 }
 

@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "convert/output_config.h"
+#include "container/json_writer.h"
 #include "convert/output_hash.h"
+#include "convert/text_file.h"
 #include "io/file.h"
 #include "io/output_folder.h"
 
@@ -16,16 +17,27 @@ constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kConfigName = "config.json";
 
 Status WriteIndex(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards) {
-  Json weight_map = Json::object();
   uint64_t total = 0;
   for (const IndexedShard& shard : shards) {
+    for (const TensorInfo& tensor : shard.header->tensors) total += tensor.bytes();
+  }
+  Result<TextFile> file = TextFile::Create(folder / kIndexName);
+  if (!file.ok()) return file.status();
+  JsonWriter json([&file](std::string_view text) { file->Append(text); });
+  json.BeginObject();
+  json.Member("metadata", {{"total_size", total}});
+  json.Key("weight_map");
+  json.BeginObject();
+  for (const IndexedShard& shard : shards) {
     for (const TensorInfo& tensor : shard.header->tensors) {
-      weight_map[tensor.name] = shard.name;
-      total += tensor.bytes();
+      json.MemberText(tensor.name, shard.name);
     }
   }
-  const Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}};
-  return WriteTextFile(folder / kIndexName, index.dump(2) + "\n");
+  json.EndObject();
+  json.EndObject();
+  json.Flush();
+  file->Append("\n");
+  return file->Finish();
 }
 
 // Notes size and hash of a file in the manifest.
@@ -58,21 +70,21 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
 
 Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
                     const Json& source_config, const std::vector<std::string>& side_files,
-                    Progress& progress, Manifest& manifest) {
+                    const PackedContents& contents, Progress& progress, Manifest& manifest) {
   std::vector<std::string> names = side_files;
   if (shards.size() > 1) {
     if (Status status = WriteIndex(folder, shards); !status.ok()) return status;
     names.emplace_back(kIndexName);
   }
-  Status status =
-      WriteTextFile(folder / kConfigName, OutputConfig(source_config, manifest).dump(2) + "\n");
+  Status status = WriteTextFile(
+      folder / kConfigName, OutputConfig(source_config, manifest, contents.modules).dump(2) + "\n");
   if (!status.ok()) return status;
   names.emplace_back(kConfigName);
   for (const std::string& name : names) {
     status = RecordFile(folder, name, progress, manifest);
     if (!status.ok()) return status;
   }
-  return WriteTextFile(folder / kManifestName, ManifestText(manifest));
+  return WriteManifest(folder / kManifestName, manifest, contents.records);
 }
 
 }  // namespace prepack

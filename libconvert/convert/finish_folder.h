@@ -14,6 +14,7 @@
 #include "container/json_strict.h"
 #include "container/safetensors.h"
 #include "convert/manifest.h"
+#include "convert/output_config.h"
 
 namespace prepack {
 
@@ -28,11 +29,17 @@ struct IndexedShard {
 Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
                                                const std::filesystem::path& folder);
 
+// What the manifest and config.json list by the thousand.
+struct PackedContents {
+  const ManifestRecords& records;
+  std::vector<PackedScheme> modules;
+};
+
 // Writes the index (of several shards), config.json and the manifest. `side_files` are in the
-// folder already; the manifest has all but the files that are no shards.
+// folder already; the manifest has all but `contents` and the files that are no shards.
 Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
                     const Json& source_config, const std::vector<std::string>& side_files,
-                    Progress& progress, Manifest& manifest);
+                    const PackedContents& contents, Progress& progress, Manifest& manifest);
 
 }  // namespace prepack
 

@@ -4,68 +4,123 @@
 
 #include "base/hash.h"
 #include "base/status.h"
+#include "container/json_writer.h"
 #include "convert/manifest_text.h"
 #include "convert/scheme_json.h"
+#include "convert/text_file.h"
 
 namespace prepack {
 namespace {
 
-Json TensorJson(const TensorRecord& tensor) {
-  return {{"tensor", tensor.tensor}, {"file", tensor.file},
-          {"offset", tensor.offset}, {"dtype", DTypeName(tensor.dtype)},
-          {"shape", tensor.shape},   {"xxh3_128", tensor.xxh3_128}};
+void WriteTensor(const TensorRecord& tensor, JsonWriter& json) {
+  json.BeginObject();
+  json.MemberText("tensor", tensor.tensor);
+  json.MemberText("file", tensor.file);
+  json.MemberNumber("offset", tensor.offset);
+  json.MemberText("dtype", DTypeName(tensor.dtype));
+  json.Member("shape", tensor.shape);
+  json.MemberText("xxh3_128", tensor.xxh3_128);
+  json.EndObject();
 }
 
-Json ModuleJson(const ModuleRecord& module) {
-  Json parts = Json::object();
-  for (const auto& [name, part] : module.parts) parts[name] = TensorJson(part);
-  Json json = {{"layout", module.layout},
-               {"scheme", SchemeName(module.scheme)},
-               {"shape", {module.n, module.k}},
-               {"group_size", module.scheme.group_size},
-               {"symmetric", module.scheme.symmetric},
-               {"numbers", SchemeJson(module.scheme)},
-               {"stored_scale_dtype", DTypeName(module.stored_scale_dtype)},
-               {"scale_rounding", module.scale_rounding},
-               {"rounded_scales", module.rounded_scales},
-               {"source_xxh3_128", module.source_xxh3_128},
-               {"parts", std::move(parts)}};
-  if (module.weights_desc) json["memory_descriptor"] = BlockedDescJson(*module.weights_desc);
-  if (module.onednn) json["onednn"] = OneDnnOriginJson(*module.onednn);
-  return json;
+void WriteModule(const ModuleRecord& module, JsonWriter& json) {
+  json.BeginObject();
+  json.MemberText("layout", module.layout);
+  json.MemberText("scheme", SchemeName(module.scheme));
+  json.Member("shape", {module.n, module.k});
+  json.MemberNumber("group_size", module.scheme.group_size);
+  json.Member("symmetric", module.scheme.symmetric);
+  json.Member("numbers", SchemeJson(module.scheme));
+  json.MemberText("stored_scale_dtype", DTypeName(module.stored_scale_dtype));
+  json.MemberText("scale_rounding", module.scale_rounding);
+  json.MemberNumber("rounded_scales", module.rounded_scales);
+  json.MemberText("source_xxh3_128", module.source_xxh3_128);
+  json.Key("parts");
+  json.BeginObject();
+  for (const auto& [name, part] : module.parts) {
+    json.Key(name);
+    WriteTensor(part, json);
+  }
+  json.EndObject();
+  if (module.weights_desc) json.Member("memory_descriptor", BlockedDescJson(*module.weights_desc));
+  if (module.onednn) json.Member("onednn", OneDnnOriginJson(*module.onednn));
+  json.EndObject();
 }
 
-Json ManifestJson(const Manifest& manifest) {
-  Json json = {{"manifest_version", kManifestVersion},
-               {"prepack_version", manifest.prepack_version},
-               {"target", manifest.target},
-               {"activation_dtype", DTypeName(manifest.activation_dtype)},
-               {"scales", manifest.exact_scales ? "exact" : "runtime"},
-               {"source",
-                {{"format", manifest.source_format},
-                 {"fingerprint", manifest.source_fingerprint},
-                 {"quantization_config", manifest.source_quantization_config}}}};
-  if (!manifest.source_path.empty()) json["source"]["path"] = manifest.source_path;
-  Json& layouts = json["layouts"] = Json::object();
+void WriteHead(const Manifest& manifest, JsonWriter& json) {
+  json.MemberNumber("manifest_version", kManifestVersion);
+  json.MemberText("prepack_version", manifest.prepack_version);
+  json.MemberText("target", manifest.target);
+  json.MemberText("activation_dtype", DTypeName(manifest.activation_dtype));
+  json.MemberText("scales", manifest.exact_scales ? "exact" : "runtime");
+  json.Key("source");
+  json.BeginObject();
+  json.MemberText("format", manifest.source_format);
+  json.MemberText("fingerprint", manifest.source_fingerprint);
+  json.Member("quantization_config", manifest.source_quantization_config);
+  if (!manifest.source_path.empty()) json.MemberText("path", manifest.source_path);
+  json.EndObject();
+  json.Key("layouts");
+  json.BeginObject();
   for (const auto& [id, layout] : manifest.layouts) {
-    layouts[id] = {{"version", layout.version}, {"fingerprint", layout.fingerprint}};
+    json.Member(id, {{"version", layout.version}, {"fingerprint", layout.fingerprint}});
   }
-  Json& modules = json["modules"] = Json::object();
-  for (const auto& [name, module] : manifest.modules) modules[name] = ModuleJson(module);
-  Json& kept = json["kept"] = Json::object();
-  for (const auto& [name, why] : manifest.kept) kept[name] = why;
-  Json& dequantized = json["dequantized"] = Json::object();
-  for (const auto& [name, why] : manifest.dequantized) dequantized[name] = why;
-  Json& tensors = json["tensors"] = Json::array();
-  for (const TensorRecord& tensor : manifest.tensors) tensors.push_back(TensorJson(tensor));
-  Json& files = json["files"] = Json::object();
+  json.EndObject();
+}
+
+void WriteReasons(const std::map<std::string, std::string>& reasons, JsonWriter& json) {
+  json.BeginObject();
+  for (const auto& [module, why] : reasons) json.MemberText(module, why);
+  json.EndObject();
+}
+
+// All but the hash, without the closing bracket.
+void WriteHashed(const Manifest& manifest, const ManifestRecords& records, JsonWriter& json) {
+  json.BeginObject();
+  WriteHead(manifest, json);
+  json.Key("modules");
+  json.BeginObject();
+  records.VisitModules([&json](const std::string& name, const ModuleRecord& module) {
+    json.Key(name);
+    WriteModule(module, json);
+  });
+  json.EndObject();
+  json.Key("kept");
+  WriteReasons(manifest.kept, json);
+  json.Key("dequantized");
+  WriteReasons(manifest.dequantized, json);
+  json.Key("tensors");
+  json.BeginArray();
+  records.VisitTensors([&json](const TensorRecord& tensor) { WriteTensor(tensor, json); });
+  json.EndArray();
+  json.Key("files");
+  json.BeginObject();
   for (const auto& [name, file] : manifest.files) {
-    files[name] = {{"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}};
+    json.Member(name, {{"bytes", file.bytes}, {"xxh3_128", file.xxh3_128}});
   }
-  return json;
+  json.EndObject();
+  json.Flush();
+}
+
+void Write(const Manifest& manifest, const ManifestRecords& records, const JsonWriter::Sink& sink) {
+  Xxh3Hasher hasher;
+  JsonWriter json([&](std::string_view text) {
+    hasher.Update(text);
+    sink(text);
+  });
+  WriteHashed(manifest, records, json);
+  sink(fmt::format("{}{}\"\n}}\n", kManifestHashPrefix, hasher.HexDigest()));
 }
 
 }  // namespace
+
+void OwnRecords::VisitModules(const ModuleVisitor& visit) const {
+  for (const auto& [name, module] : manifest_.modules) visit(name, module);
+}
+
+void OwnRecords::VisitTensors(const TensorVisitor& visit) const {
+  for (const TensorRecord& tensor : manifest_.tensors) visit(tensor);
+}
 
 PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
   PackRequest request{.scheme = record.scheme,
@@ -87,11 +142,18 @@ bool IsSourcePath(const std::string& path) {
          Printable(path, kMaxSourcePathBytes) == path;
 }
 
+Status WriteManifest(const std::filesystem::path& path, const Manifest& manifest,
+                     const ManifestRecords& records) {
+  Result<TextFile> file = TextFile::Create(path);
+  if (!file.ok()) return file.status();
+  Write(manifest, records, [&file](std::string_view text) { file->Append(text); });
+  return file->Finish();
+}
+
 std::string ManifestText(const Manifest& manifest) {
-  std::string text = ManifestJson(manifest).dump(2);
-  text.resize(text.size() - 2);  // the closing "\n}": one more member follows
-  const std::string hash = Xxh3Hex(text);
-  return fmt::format("{}{}{}\"\n}}\n", text, kManifestHashPrefix, hash);
+  std::string all;
+  Write(manifest, OwnRecords(manifest), [&all](std::string_view text) { all += text; });
+  return all;
 }
 
 }  // namespace prepack

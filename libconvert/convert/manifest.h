@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -87,7 +88,36 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record);
 // May this be the source path of a manifest: relative, in UTF-8, without control characters?
 bool IsSourcePath(const std::string& path);
 
-// The text of prepack.json. Its last member is the hash of everything before it.
+// What a manifest lists by the thousand, made one by one when it is written. The records of all
+// modules at once would take more memory than all that a conversion needs otherwise.
+class ManifestRecords {
+ public:
+  virtual ~ManifestRecords() = default;
+  // Called with every module, ascending by name.
+  using ModuleVisitor = std::function<void(const std::string& name, const ModuleRecord& module)>;
+  virtual void VisitModules(const ModuleVisitor& visit) const = 0;
+  // Called with every tensor that passes through, ascending by name.
+  using TensorVisitor = std::function<void(const TensorRecord& tensor)>;
+  virtual void VisitTensors(const TensorVisitor& visit) const = 0;
+};
+
+// Those that the manifest itself holds.
+class OwnRecords : public ManifestRecords {
+ public:
+  // The manifest must live longer.
+  explicit OwnRecords(const Manifest& manifest) : manifest_(manifest) {}
+  void VisitModules(const ModuleVisitor& visit) const override;
+  void VisitTensors(const TensorVisitor& visit) const override;
+
+ private:
+  const Manifest& manifest_;
+};
+
+// Writes prepack.json and flushes it. Its last member is the hash of everything before it. Modules
+// and tensors are those of `records`; the manifest need not have any.
+Status WriteManifest(const std::filesystem::path& path, const Manifest& manifest,
+                     const ManifestRecords& records);
+// The text of prepack.json with the modules and tensors of the manifest itself.
 std::string ManifestText(const Manifest& manifest);
 
 // Reads and checks the manifest of a packed folder. kMalformed when it is damaged or not of the

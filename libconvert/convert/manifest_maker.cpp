@@ -10,28 +10,6 @@
 #include "convert/source_hash.h"
 
 namespace prepack {
-namespace {
-
-class ManifestMaker {
- public:
-  ManifestMaker(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
-                const std::vector<SafetensorsWriter>& writers, const ShardFiller& filler)
-      : checkpoint_(checkpoint), plan_(plan), shards_(shards), writers_(writers), filler_(filler) {}
-
-  TensorRecord RecordOf(const OutputSlot& slot) const;
-  ModuleRecord RecordOf(const ModulePlan& plan, size_t unit) const;
-  void AddUnits(Manifest& manifest) const;
-  void AddReasons(Manifest& manifest) const;
-  void AddShards(Manifest& manifest) const;
-
- private:
-  const Checkpoint& checkpoint_;
-  const Plan& plan_;
-  const OutputShards& shards_;
-  const std::vector<SafetensorsWriter>& writers_;
-  const ShardFiller& filler_;
-};
-
 TensorRecord ManifestMaker::RecordOf(const OutputSlot& slot) const {
   const SafetensorsHeader& header = writers_[slot.shard].header();
   const TensorInfo& tensor = header.tensors[slot.index];
@@ -61,19 +39,46 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   return record;
 }
 
-void ManifestMaker::AddUnits(Manifest& manifest) const {
-  for (size_t unit = 0; unit < shards_.units.size(); ++unit) {
-    const OutputUnit& output = shards_.units[unit];
-    if (output.copied != nullptr) {
-      manifest.tensors.push_back(RecordOf(output.slots.front()));
-      continue;
-    }
-    const ModulePlan& plan = plan_.modules[output.module];
-    manifest.modules.emplace(plan.linear->module(), RecordOf(plan, unit));
-    manifest.layouts[std::string(plan.chosen->id)] = {plan.chosen->version,
-                                                      std::string(plan.chosen->fingerprint)};
+// The units of one kind, ascending by the name of the module or tensor.
+std::vector<size_t> ManifestMaker::Units(bool copied) const {
+  std::vector<size_t> units;
+  for (size_t i = 0; i < shards_.units.size(); ++i) {
+    if ((shards_.units[i].copied != nullptr) == copied) units.push_back(i);
   }
-  std::ranges::sort(manifest.tensors, {}, &TensorRecord::tensor);
+  std::ranges::sort(units, {}, [&](size_t i) -> const std::string& {
+    const OutputUnit& unit = shards_.units[i];
+    return copied ? unit.copied->name : plan_.modules[unit.module].linear->module();
+  });
+  return units;
+}
+
+void ManifestMaker::VisitModules(const ModuleVisitor& visit) const {
+  for (const size_t unit : Units(false)) {
+    const ModulePlan& plan = plan_.modules[shards_.units[unit].module];
+    visit(plan.linear->module(), RecordOf(plan, unit));
+  }
+}
+
+void ManifestMaker::VisitTensors(const TensorVisitor& visit) const {
+  for (const size_t unit : Units(true)) visit(RecordOf(shards_.units[unit].slots.front()));
+}
+
+std::vector<PackedScheme> ManifestMaker::PackedModules() const {
+  std::vector<PackedScheme> packed;
+  for (const size_t unit : Units(false)) {
+    const ModulePlan& plan = plan_.modules[shards_.units[unit].module];
+    packed.push_back({plan.linear->module(), plan.chosen->id, plan.request.scheme});
+  }
+  return packed;
+}
+
+void ManifestMaker::AddLayouts(Manifest& manifest) const {
+  for (const OutputUnit& unit : shards_.units) {
+    if (unit.copied != nullptr) continue;
+    const Layout& layout = *plan_.modules[unit.module].chosen;
+    manifest.layouts.try_emplace(std::string(layout.id),
+                                 LayoutRecord{layout.version, std::string(layout.fingerprint)});
+  }
 }
 
 void ManifestMaker::AddReasons(Manifest& manifest) const {
@@ -94,21 +99,16 @@ void ManifestMaker::AddShards(Manifest& manifest) const {
   }
 }
 
-}  // namespace
-
-Manifest MakeManifest(const Checkpoint& checkpoint, const QuantizedModel& model, const Plan& plan,
-                      const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
-                      const ShardFiller& filler) {
+Manifest ManifestMaker::Make(const QuantizedModel& model) const {
   Manifest manifest;
   manifest.prepack_version = kVersion;
-  manifest.target = plan.target->id;
-  manifest.activation_dtype = plan.activation_dtype;
+  manifest.target = plan_.target->id;
+  manifest.activation_dtype = plan_.activation_dtype;
   manifest.source_format = model.format;
   manifest.source_quantization_config = model.quantization_config;
-  const ManifestMaker maker(checkpoint, plan, shards, writers, filler);
-  maker.AddUnits(manifest);
-  maker.AddReasons(manifest);
-  maker.AddShards(manifest);
+  AddLayouts(manifest);
+  AddReasons(manifest);
+  AddShards(manifest);
   return manifest;
 }
 

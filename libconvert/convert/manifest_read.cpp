@@ -170,9 +170,13 @@ Status ReadReasons(const Json& json, std::string_view key, std::string_view wher
   const Result<const Json*> object = ObjectField(json, key, where);
   if (!object.ok()) return object.status();
   for (const auto& [name, why] : (*object)->items()) {
-    Result<std::string> reason = StringField(**object, name, where);
-    if (!reason.ok()) return reason.status();
-    reasons.emplace(name, *std::move(reason));
+    // Not by StringField, which searches: there may be one for every module.
+    if (!why.is_string()) {
+      return Malformed(where, fmt::format("field \"{}\" has the wrong type", name))
+          .Found(why.type_name())
+          .Expected("string");
+    }
+    reasons.emplace(name, why.get_ref<const std::string&>());
   }
   return {};
 }

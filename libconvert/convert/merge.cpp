@@ -261,8 +261,8 @@ Status Merger::WriteFolder(const fs::path& folder) {
   for (const std::string& name : first_->side_files) {
     if (Status status = CopyFile(FolderOf(1) / name, folder / name); !status.ok()) return status;
   }
-  return FinishFolder(folder, indexed, first_->source_config, first_->side_files, progress_,
-                      manifest_);
+  return FinishFolder(folder, indexed, first_->source_config, first_->side_files,
+                      {OwnRecords(manifest_), PackedSchemes(manifest_)}, progress_, manifest_);
 }
 
 Status Merger::RemoveParts() const {

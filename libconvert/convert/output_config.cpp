@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 namespace prepack {
 namespace {
@@ -11,7 +13,7 @@ bool IsPerGroup(const Scheme& scheme) {
   return scheme.granularity == Granularity::kGroup || scheme.granularity == Granularity::kBlock;
 }
 
-Json Summary(const ModuleRecord& module) {
+Json Summary(const PackedScheme& module) {
   return {{"layout", module.layout},
           {"scheme", SchemeName(module.scheme)},
           {"bits", module.scheme.bits},
@@ -19,33 +21,68 @@ Json Summary(const ModuleRecord& module) {
           {"symmetric", module.scheme.symmetric}};
 }
 
-// The summary that most modules share; of equally frequent ones the first.
-Json MostCommon(const Manifest& manifest) {
-  std::vector<std::pair<Json, size_t>> counts;
-  for (const auto& [name, module] : manifest.modules) {
-    Json summary = Summary(module);
-    const auto it = std::ranges::find(counts, summary, &std::pair<Json, size_t>::first);
-    if (it != counts.end()) {
-      ++it->second;
-    } else {
-      counts.emplace_back(std::move(summary), 1);
+// The summaries of all modules: there are few that differ.
+class Summaries {
+ public:
+  explicit Summaries(std::span<const PackedScheme> modules) {
+    for (const PackedScheme& module : modules) {
+      if (numbers_.empty() || !SameAsLast(module)) Find(module);
+      numbers_.push_back(last_);
+      ++counts_[last_];
     }
   }
-  const auto best = std::ranges::max_element(counts, {}, &std::pair<Json, size_t>::second);
-  return best == counts.end() ? Json::object() : best->first;
+
+  // The number of the summary that most modules share; of equally frequent ones the first.
+  size_t MostCommon() const {
+    return static_cast<size_t>(std::ranges::max_element(counts_) - counts_.begin());
+  }
+  // The number of the summary of a module.
+  size_t NumberOf(size_t module) const { return numbers_[module]; }
+  // An empty object when there are no modules.
+  const Json& At(size_t number) const { return number < list_.size() ? list_[number] : empty_; }
+
+ private:
+  // Neighbours mostly are alike, and comparing them is cheaper than making JSON.
+  bool SameAsLast(const PackedScheme& module) const {
+    return module.layout == last_module_.layout && module.scheme == last_module_.scheme;
+  }
+  void Find(const PackedScheme& module) {
+    last_module_ = module;
+    Json summary = Summary(module);
+    last_ = static_cast<size_t>(std::ranges::find(list_, summary) - list_.begin());
+    if (last_ < list_.size()) return;
+    list_.push_back(std::move(summary));
+    counts_.push_back(0);
+  }
+
+  std::vector<Json> list_;
+  std::vector<size_t> counts_;   // of modules, by number of the summary
+  std::vector<size_t> numbers_;  // of summaries, by module
+  PackedScheme last_module_;
+  size_t last_ = 0;
+  Json empty_ = Json::object();
+};
+
+// Adds a member whose name is new. The insertion of ordered_map would search all members.
+void AddMember(std::string_view name, Json value, Json& object) {
+  Json::object_t::Container& members = object.get_ref<Json::object_t&>();
+  members.emplace_back(name, std::move(value));
 }
 
 }  // namespace
 
-Json OutputConfig(const Json& source_config, const Manifest& manifest) {
+Json OutputConfig(const Json& source_config, const Manifest& manifest,
+                  std::span<const PackedScheme> modules) {
   Json quantization = {{"quant_method", "prepack"},
                        {"format_version", kManifestVersion},
                        {"target", manifest.target}};
-  const Json common = MostCommon(manifest);
-  quantization.update(common);
+  const Summaries summaries(modules);
+  const size_t common = summaries.MostCommon();
+  quantization.update(summaries.At(common));
   Json exceptions = Json::object();
-  for (const auto& [name, module] : manifest.modules) {
-    if (Json summary = Summary(module); summary != common) exceptions[name] = std::move(summary);
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const size_t number = summaries.NumberOf(i);
+    if (number != common) AddMember(modules[i].module, summaries.At(number), exceptions);
   }
   quantization["exceptions"] = std::move(exceptions);
   Json kept = Json::array();
@@ -64,6 +101,15 @@ Json OutputConfig(const Json& source_config, const Manifest& manifest) {
   if (text != config.end() && text->is_object()) text->erase("quantization_config");
   config["quantization_config"] = std::move(quantization);
   return config;
+}
+
+std::vector<PackedScheme> PackedSchemes(const Manifest& manifest) {
+  std::vector<PackedScheme> modules;
+  modules.reserve(manifest.modules.size());
+  for (const auto& [name, module] : manifest.modules) {
+    modules.push_back({.module = name, .layout = module.layout, .scheme = module.scheme});
+  }
+  return modules;
 }
 
 }  // namespace prepack

@@ -1,15 +1,32 @@
 #ifndef PREPACK_CONVERT_OUTPUT_CONFIG_H_
 #define PREPACK_CONVERT_OUTPUT_CONFIG_H_
 
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "canonical/scheme.h"
 #include "container/json_strict.h"
 #include "convert/manifest.h"
 
 namespace prepack {
 
+// A packed module, as far as config.json says anything of it.
+struct PackedScheme {
+  std::string_view module;
+  std::string_view layout;
+  Scheme scheme;
+};
+
 // config.json of the output: the source's, with `quantization_config` replaced. What consumers
 // need at first sight stands there (target, the layout and scheme of most modules, the exceptions,
 // and what stayed unpacked); the manifest says all of it. The original stands under `source`.
-Json OutputConfig(const Json& source_config, const Manifest& manifest);
+// `modules` are ascending by name.
+Json OutputConfig(const Json& source_config, const Manifest& manifest,
+                  std::span<const PackedScheme> modules);
+
+// Those of the modules of a manifest, which must live longer.
+std::vector<PackedScheme> PackedSchemes(const Manifest& manifest);
 
 }  // namespace prepack
 

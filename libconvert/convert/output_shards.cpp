@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
-#include <map>
-#include <set>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 
 namespace prepack {
@@ -20,26 +17,36 @@ struct Unit {
   const StoredTensor* tensor = nullptr;
 };
 
-// What packed modules replace.
-std::set<std::string> ReplacedTensors(const Plan& plan) {
-  std::set<std::string> replaced;
+// A tensor's place among those of the checkpoint.
+size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
+}
+
+// By number: is the tensor one that packed modules replace?
+std::vector<bool> ReplacedTensors(const Checkpoint& checkpoint, const Plan& plan) {
+  std::vector<bool> replaced(checkpoint.tensors().size());
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen == nullptr) continue;
-    for (std::string& name : module.ReplacedTensors()) replaced.insert(std::move(name));
+    for (const std::string& name : module.ReplacedTensors()) {
+      const StoredTensor* tensor = checkpoint.Find(name);
+      if (tensor != nullptr) replaced[NumberOf(checkpoint, *tensor)] = true;
+    }
   }
   return replaced;
 }
 
 // Experts that are stacked share their tensors: they are packed together, or kept together.
-Status CheckKeptAreWhole(const Plan& plan, const std::set<std::string>& replaced) {
+Status CheckKeptAreWhole(const Checkpoint& checkpoint, const Plan& plan,
+                         const std::vector<bool>& replaced) {
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen != nullptr) continue;
-    for (const std::string& tensor : module.linear->source_tensors()) {
-      if (!replaced.contains(tensor)) continue;
+    for (const std::string_view name : module.linear->source_tensors()) {
+      const StoredTensor* tensor = checkpoint.Find(name);
+      if (tensor == nullptr || !replaced[NumberOf(checkpoint, *tensor)]) continue;
       return Unsupported(fmt::format("module {}", module.linear->module()),
                          fmt::format("it cannot stay as stored, because its tensor {} holds "
                                      "modules that are packed, too",
-                                     tensor))
+                                     name))
           .Hint(
               "--fallback dequantize packs it, too; a --scheme that fits all of them does as well");
     }
@@ -48,7 +55,7 @@ Status CheckKeptAreWhole(const Plan& plan, const std::set<std::string>& replaced
 }
 
 std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& plan,
-                                     const std::set<std::string>& replaced) {
+                                     const std::vector<bool>& replaced) {
   std::vector<Unit> units;
   for (size_t i = 0; i < plan.modules.size(); ++i) {
     const ModulePlan& module = plan.modules[i];
@@ -60,8 +67,8 @@ std::vector<Unit> UnitsInSourceOrder(const Checkpoint& checkpoint, const Plan& p
     }
     units.push_back(unit);
   }
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (replaced.contains(name)) continue;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (replaced[NumberOf(checkpoint, tensor)]) continue;
     units.push_back({.place = {tensor.file, tensor.offset}, .tensor = &tensor});
   }
   // Stable, because empty tensors share an offset: these stay in the order of their names.
@@ -98,26 +105,70 @@ uint64_t BytesOf(const std::vector<Unit>& units) {
   return bytes;
 }
 
-Status AddNames(const std::vector<TensorInfo>& tensors, std::set<std::string>& names) {
-  for (const TensorInfo& tensor : tensors) {
-    if (names.insert(tensor.name).second) continue;
-    return Malformed(fmt::format("tensor {}", tensor.name),
-                     "the packed module needs this name, but another tensor has it");
+// The names of all tensors must differ, those of other parts, too.
+Status CheckNames(const std::vector<Unit>& units) {
+  std::vector<std::string> names;
+  for (const Unit& unit : units) {
+    for (TensorInfo& tensor : TensorsOf(unit)) names.push_back(std::move(tensor.name));
   }
-  return {};
+  std::ranges::sort(names);
+  const auto twin = std::ranges::adjacent_find(names);
+  if (twin == names.end()) return {};
+  return Malformed(fmt::format("tensor {}", *twin),
+                   "the packed module needs this name, but another tensor has it");
 }
 
-// Names → slots, once PlanSafetensors has put the tensors of every shard in their order.
-std::unordered_map<std::string, OutputSlot> SlotsByName(const std::vector<SafetensorsPlan>& plans) {
-  std::unordered_map<std::string, OutputSlot> slots;
-  for (size_t shard = 0; shard < plans.size(); ++shard) {
-    const std::vector<TensorInfo>& tensors = plans[shard].header.tensors;
-    for (size_t index = 0; index < tensors.size(); ++index) {
-      slots.emplace(tensors[index].name, OutputSlot{shard, index});
+std::vector<Unit> UnitsOfPart(const std::vector<Unit>& units, const Part& part) {
+  std::vector<Unit> mine;
+  const uint64_t total = BytesOf(units);
+  uint64_t start = 0;
+  for (const Unit& unit : units) {
+    const uint64_t bytes = BytesOf(TensorsOf(unit));
+    if (PartOf(start, bytes, total, part.count) == part.index) mine.push_back(unit);
+    start += bytes;
+  }
+  return mine;
+}
+
+// The tensors of every shard.
+std::vector<std::vector<TensorInfo>> DivideIntoShards(const std::vector<Unit>& units,
+                                                      uint64_t shard_bytes) {
+  std::vector<std::vector<TensorInfo>> shards(1);
+  uint64_t bytes_in_shard = 0;
+  for (const Unit& unit : units) {
+    if (bytes_in_shard >= shard_bytes) {
+      shards.emplace_back();
+      bytes_in_shard = 0;
+    }
+    for (TensorInfo& tensor : TensorsOf(unit)) {
+      bytes_in_shard += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
+      shards.back().push_back(std::move(tensor));
     }
   }
-  return slots;
+  return shards;
 }
+
+// Finds slots by name, once PlanSafetensors has put the tensors of every shard in their order.
+class SlotFinder {
+ public:
+  explicit SlotFinder(const std::vector<SafetensorsPlan>& plans) {
+    for (size_t shard = 0; shard < plans.size(); ++shard) {
+      const std::vector<TensorInfo>& tensors = plans[shard].header.tensors;
+      for (size_t index = 0; index < tensors.size(); ++index) {
+        slots_.emplace_back(tensors[index].name, OutputSlot{shard, index});
+      }
+    }
+    std::ranges::sort(slots_, {}, &NamedSlot::first);
+  }
+  // Of a tensor that there is.
+  OutputSlot Find(std::string_view name) const {
+    return std::ranges::lower_bound(slots_, name, {}, &NamedSlot::first)->second;
+  }
+
+ private:
+  using NamedSlot = std::pair<std::string_view, OutputSlot>;
+  std::vector<NamedSlot> slots_;
+};
 
 }  // namespace
 
@@ -128,32 +179,13 @@ std::string ShardName(size_t shard, size_t count) {
 
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
                                       uint64_t shard_bytes, const Part& part) {
-  const std::set<std::string> replaced = ReplacedTensors(plan);
-  if (Status status = CheckKeptAreWhole(plan, replaced); !status.ok()) return status;
-  const std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
-
-  const uint64_t total = BytesOf(units);
-  std::vector<std::vector<TensorInfo>> shards;
-  if (part.IsWhole()) shards.emplace_back();  // there even when it is empty
-  std::set<std::string> names;
-  std::vector<Unit> mine;
-  uint64_t start = 0;
-  uint64_t bytes_in_shard = 0;
-  for (const Unit& unit : units) {
-    std::vector<TensorInfo> tensors = TensorsOf(unit);
-    if (Status status = AddNames(tensors, names); !status.ok()) return status;
-    const uint64_t bytes = BytesOf(tensors);
-    const bool is_mine = PartOf(start, bytes, total, part.count) == part.index;
-    start += bytes;
-    if (!is_mine) continue;
-    if (shards.empty() || bytes_in_shard >= shard_bytes) {
-      shards.emplace_back();
-      bytes_in_shard = 0;
-    }
-    bytes_in_shard += bytes;
-    std::ranges::move(tensors, std::back_inserter(shards.back()));
-    mine.push_back(unit);
-  }
+  const std::vector<bool> replaced = ReplacedTensors(checkpoint, plan);
+  if (Status status = CheckKeptAreWhole(checkpoint, plan, replaced); !status.ok()) return status;
+  std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
+  if (Status status = CheckNames(units); !status.ok()) return status;
+  if (!part.IsWhole()) units = UnitsOfPart(units, part);
+  std::vector<std::vector<TensorInfo>> shards = DivideIntoShards(units, shard_bytes);
+  if (units.empty() && !part.IsWhole()) shards.clear();
 
   OutputShards output;
   for (size_t i = 0; i < shards.size(); ++i) {
@@ -164,11 +196,13 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
     output.names.push_back(ShardName(i, shards.size()));
   }
 
-  const std::unordered_map<std::string, OutputSlot> slots = SlotsByName(output.plans);
-  for (const Unit& unit : mine) {
+  const SlotFinder slots(output.plans);
+  for (const Unit& unit : units) {
     OutputUnit& written =
         output.units.emplace_back(OutputUnit{unit.module_index, unit.tensor, /*slots=*/{}});
-    for (const TensorInfo& tensor : TensorsOf(unit)) written.slots.push_back(slots.at(tensor.name));
+    for (const TensorInfo& tensor : TensorsOf(unit)) {
+      written.slots.push_back(slots.Find(tensor.name));
+    }
   }
   return output;
 }

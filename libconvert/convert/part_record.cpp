@@ -67,8 +67,8 @@ Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
 }  // namespace
 
 Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,
-                       const Manifest& manifest) {
-  Status status = WriteTextFile(folder / kPartManifestName, ManifestText(manifest));
+                       const Manifest& manifest, const ManifestRecords& records) {
+  Status status = WriteManifest(folder / kPartManifestName, manifest, records);
   if (!status.ok()) return status;
   return WriteTextFile(folder / kPartName, RecordJson(record).dump(2) + "\n");
 }

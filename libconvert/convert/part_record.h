@@ -32,7 +32,7 @@ struct PartRecord {
 };
 
 Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,
-                       const Manifest& manifest);
+                       const Manifest& manifest, const ManifestRecords& records);
 // kUsage when the folder is no part; kMalformed when the record is damaged.
 Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder);
 Result<Manifest> ReadPartManifest(const std::filesystem::path& folder);

@@ -35,86 +35,109 @@ std::optional<DType> BiasDType(const Checkpoint& checkpoint, const std::string& 
 }
 
 // Asks the layouts of the target in their order; the first that takes the module is chosen.
-void ChooseLayout(const Target& target, ModulePlan& module) {
+void AskLayouts(const Target& target, LayoutChoice& choice) {
   for (const Layout* layout : LayoutsOfTarget(target.id)) {
     if (!layout->offered) continue;
     const bool for_floats = layout->for_dequantized;
-    if (for_floats != (module.dequantized != nullptr)) continue;
-    module.candidates.push_back({layout, layout->eligible(module.request)});
-    if (module.chosen == nullptr && module.candidates.back().verdict.ok) module.chosen = layout;
+    if (for_floats != choice.dequantizes) continue;
+    choice.candidates.push_back({layout, layout->eligible(choice.request)});
+    if (choice.chosen == nullptr && choice.candidates.back().verdict.ok) choice.chosen = layout;
   }
 }
 
 // The module as bf16, for the layouts that take that.
-void Dequantize(const Target& target, ModulePlan& module) {
-  module.dequantized = Dequantized(*module.linear);
-  module.request.scheme = module.dequantized->scheme();
-  module.request.reordered = false;
-  ChooseLayout(target, module);
+void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoice& choice) {
+  choice.dequantizes = true;
+  choice.request.scheme = Dequantized(linear)->scheme();
+  choice.request.reordered = false;
+  AskLayouts(target, choice);
 }
 
 // Where the kernels compute something else than the checkpoint says.
-std::string NoteOf(const ModulePlan& module) {
-  const ActivationScheme& stored = module.linear->scheme().activations;
-  const ActivationScheme& wanted = module.request.scheme.activations;
-  if (module.chosen == nullptr || stored == wanted) return "";
-  return fmt::format("the checkpoint says activations: {}; here: {}", DescribeActivations(stored),
-                     DescribeActivations(wanted));
+std::string NoteOf(const LayoutChoice& choice) {
+  const ActivationScheme& wanted = choice.request.scheme.activations;
+  if (choice.chosen == nullptr || choice.stored_activations == wanted) return "";
+  return fmt::format("the checkpoint says activations: {}; here: {}",
+                     DescribeActivations(choice.stored_activations), DescribeActivations(wanted));
 }
 
 // The form of a layout that has several.
-Status ChooseForm(OneDnnForm form, ModulePlan& module) {
-  if (module.chosen == nullptr || module.chosen->id != kOneDnnW8A8.id) return {};
-  Result<ChosenForm> chosen = ChooseOneDnnForm(form, module.request);
-  if (!chosen.ok()) {
-    return std::move(chosen).status().In(fmt::format("module {}", module.linear->module()));
-  }
-  module.request.weights_desc = chosen->weights_desc;
-  module.onednn = chosen->origin;
+Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
+  if (choice.chosen == nullptr || choice.chosen->id != kOneDnnW8A8.id) return {};
+  Result<ChosenForm> chosen = ChooseOneDnnForm(form, choice.request);
+  if (!chosen.ok()) return chosen.status();
+  choice.request.weights_desc = chosen->weights_desc;
+  choice.onednn = chosen->origin;
   const std::string note = chosen->Note();
-  if (!note.empty() && !module.note.empty()) module.note += "; ";
-  module.note += note;
+  if (!note.empty() && !choice.note.empty()) choice.note += "; ";
+  choice.note += note;
   return {};
 }
 
-void CountBytes(const Checkpoint& checkpoint, ModulePlan& module) {
-  module.source_bytes = module.linear->source_bytes();
-  module.packed_bytes = module.source_bytes;
-  if (module.chosen == nullptr) return;
-  module.parts = module.chosen->parts(module.request);
-  const StoredTensor* bias = FindBias(checkpoint, module.linear->module());
-  if (bias != nullptr) module.source_bytes += bias->bytes;
-  module.packed_bytes = 0;
-  for (const PartSpec& part : module.parts) {
-    module.packed_bytes += TensorBytes(part.dtype, part.shape).value_or(0);
+Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& asked,
+                            const Target& target, const PlanOptions& options) {
+  LayoutChoice choice;
+  choice.asked = asked;
+  choice.stored_activations = linear.scheme().activations;
+  choice.request = asked;
+  AskLayouts(target, choice);
+  if (choice.chosen == nullptr && options.fallback == Fallback::kDequantize) {
+    Dequantize(target, linear, choice);
   }
+  choice.note = NoteOf(choice);
+  if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
+    return std::move(status).In(fmt::format("module {}", linear.module()));
+  }
+  if (choice.chosen != nullptr) choice.parts = choice.chosen->parts(choice.request);
+  return choice;
 }
 
-Result<ModulePlan> PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                              const Plan& plan, const PlanOptions& options,
-                              SchemeChooser& schemes) {
+// The choice for a module: that of one like it, or a new one.
+Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackRequest& asked,
+                                      const PlanOptions& options, Plan& plan) {
+  const std::pair size(asked.n, asked.k);
+  const auto [begin, end] = plan.choices.equal_range(size);
+  for (auto it = begin; it != end; ++it) {
+    const LayoutChoice& known = it->second;
+    if (known.asked == asked && known.stored_activations == linear.scheme().activations) {
+      return &known;
+    }
+  }
+  Result<LayoutChoice> choice = Choose(linear, asked, *plan.target, options);
+  if (!choice.ok()) return choice.status();
+  return &plan.choices.emplace(size, *std::move(choice))->second;
+}
+
+void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, ModulePlan& module) {
+  module.source_bytes = module.linear->source_bytes();
+  module.packed_bytes = module.source_bytes;
+  if (choice.chosen == nullptr) return;
+  const StoredTensor* bias = FindBias(checkpoint, module.linear->module());
+  if (bias != nullptr) module.source_bytes += bias->bytes;
+  module.packed_bytes = choice.PartBytes();
+}
+
+Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                  const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
   const Result<ActivationScheme> activations =
       schemes.ActivationsOf(linear.module(), linear.scheme());
   if (!activations.ok()) return activations.status();
-  ModulePlan module;
-  module.linear = &linear;
-  module.request = {.scheme = linear.scheme(),
-                    .n = linear.n(),
-                    .k = linear.k(),
-                    .activation_dtype = plan.activation_dtype,
-                    .stored_scale_dtype = linear.stored_scale_dtype(),
-                    .bias_dtype = BiasDType(checkpoint, linear.module()),
-                    .reordered = !linear.k_order().empty(),
-                    .exact_scales = options.exact_scales};
-  module.request.scheme.activations = *activations;
-  ChooseLayout(*plan.target, module);
-  if (module.chosen == nullptr && options.fallback == Fallback::kDequantize) {
-    Dequantize(*plan.target, module);
-  }
-  module.note = NoteOf(module);
-  if (Status status = ChooseForm(options.onednn_form, module); !status.ok()) return status;
-  CountBytes(checkpoint, module);
-  return module;
+  PackRequest asked = {.scheme = linear.scheme(),
+                       .n = linear.n(),
+                       .k = linear.k(),
+                       .activation_dtype = plan.activation_dtype,
+                       .stored_scale_dtype = linear.stored_scale_dtype(),
+                       .bias_dtype = BiasDType(checkpoint, linear.module()),
+                       .reordered = !linear.k_order().empty(),
+                       .exact_scales = options.exact_scales};
+  asked.scheme.activations = *activations;
+  const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);
+  if (!choice.ok()) return choice.status();
+  ModulePlan& module = plan.modules.emplace_back(linear, **choice);
+  if ((*choice)->dequantizes) module.dequantized = Dequantized(linear);
+  CountBytes(checkpoint, **choice, module);
+  plan.output_bytes += module.packed_bytes - module.source_bytes;
+  return {};
 }
 
 // What one thread needs for a tile and for a strip of the module.
@@ -149,6 +172,21 @@ Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
 }
 
 }  // namespace
+
+uint64_t LayoutChoice::PartBytes() const {
+  uint64_t bytes = 0;
+  for (const PartSpec& part : parts) bytes += TensorBytes(part.dtype, part.shape).value_or(0);
+  return bytes;
+}
+
+ModulePlan::ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice)
+    : linear(&module),
+      request(choice.request),
+      onednn(choice.onednn),
+      candidates(choice.candidates),
+      parts(choice.parts),
+      note(choice.note),
+      chosen(choice.chosen) {}
 
 std::vector<std::string> ModulePlan::ReplacedTensors() const {
   return prepack::ReplacedTensors(*linear, request.bias_dtype.has_value());
@@ -205,11 +243,10 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
+  plan.modules.reserve(model.modules.size());
   for (const auto& linear : model.modules) {
-    Result<ModulePlan> module = PlanModule(checkpoint, *linear, plan, options, *schemes);
-    if (!module.ok()) return module.status();
-    plan.output_bytes += module->packed_bytes - module->source_bytes;
-    plan.modules.push_back(*std::move(module));
+    Status status = PlanModule(checkpoint, *linear, options, *schemes, plan);
+    if (!status.ok()) return status;
   }
   if (Status status = schemes->CheckAllWereUsed(); !status.ok()) return status;
   return plan;

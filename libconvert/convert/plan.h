@@ -5,10 +5,12 @@
 // headers only. `prepack plan` shows it, and convert carries out the same object.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -46,20 +48,42 @@ struct Candidate {
   Eligibility verdict;
 };
 
-struct ModulePlan {
-  const QuantizedLinear* linear = nullptr;
-  // What is packed, where that is not `linear` itself: the module dequantized.
-  std::unique_ptr<QuantizedLinear> dequantized;
-  PackRequest request;
+// What is decided for a module, and for all that are like it: models have tens of thousands of
+// modules (experts), but few kinds of them.
+struct LayoutChoice {
+  // What it is decided from: what is asked for, and the activations that the checkpoint says.
+  PackRequest asked;
+  ActivationScheme stored_activations;
+
+  bool dequantizes = false;  // nothing takes the codes: what is packed is the module dequantized
+  PackRequest request;       // of what is packed
   // What request.weights_desc comes from, where a primitive was asked.
   std::optional<OneDnnOrigin> onednn = {};
   std::vector<Candidate> candidates;  // in order of preference
   const Layout* chosen = nullptr;     // the first eligible candidate; null: kept as stored
   std::vector<PartSpec> parts;        // of the chosen layout
+  std::string note;  // where what is computed differs from what the checkpoint says
+
+  uint64_t PartBytes() const;
+};
+
+struct ModulePlan {
+  // The choice must live longer.
+  ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice);
+
+  const QuantizedLinear* linear;
+  // What is packed, where that is not `linear` itself: the module dequantized.
+  std::unique_ptr<QuantizedLinear> dequantized;
+  // Those of the choice. Modules that are alike share them, and only they have the same address.
+  const PackRequest& request;
+  const std::optional<OneDnnOrigin>& onednn;
+  const std::vector<Candidate>& candidates;
+  const std::vector<PartSpec>& parts;
+  const std::string& note;
+  const Layout* chosen;
   // Of the module's tensors, with its bias where that becomes a part.
   uint64_t source_bytes = 0;
   uint64_t packed_bytes = 0;  // of all parts; source_bytes when kept
-  std::string note;           // where what is computed differs from what the checkpoint says
 
   const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
   // The tensors of the source that the packed module replaces.
@@ -73,6 +97,8 @@ struct Plan {
   const Target* target = nullptr;
   DType activation_dtype = DType::kBF16;
   Fallback fallback = Fallback::kKeep;
+  // By N and K of the modules. The modules refer to them.
+  std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   std::vector<ModulePlan> modules;  // ascending by module name
   uint64_t source_bytes = 0;        // all tensors of the source
   uint64_t output_bytes = 0;        // all tensors of the output

@@ -34,8 +34,8 @@ std::string SourceIdentity(const Checkpoint& checkpoint) {
   for (const CheckpointFile& file : checkpoint.files()) {
     hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));
   }
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    hasher.Update(fmt::format("\n{} {} {} {} {}", name, DTypeName(tensor.dtype),
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    hasher.Update(fmt::format("\n{} {} {} {} {}", tensor.name, DTypeName(tensor.dtype),
                               fmt::join(tensor.shape, ","), tensor.file, tensor.offset));
   }
   return hasher.HexDigest();

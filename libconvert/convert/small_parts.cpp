@@ -59,7 +59,7 @@ const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& mo
 }
 
 std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias) {
-  std::vector<std::string> names = linear.source_tensors();
+  std::vector<std::string> names(linear.source_tensors().begin(), linear.source_tensors().end());
   if (with_bias) names.push_back(BiasName(linear.module()));
   return names;
 }

@@ -52,8 +52,8 @@ Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor&
 Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
                    TensorHashes& hashes) {
   std::vector<const StoredTensor*> missing;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
-    if (!hashes.contains(name)) missing.push_back(&tensor);
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (!hashes.contains(tensor.name)) missing.push_back(&tensor);
   }
   return HashMissing(checkpoint, std::move(missing), threads, progress, hashes);
 }
@@ -97,7 +97,7 @@ std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,
 
 std::string SourceFingerprint(const Checkpoint& checkpoint, const TensorHashes& hashes) {
   std::vector<std::string> names;
-  for (const auto& [name, tensor] : checkpoint.tensors()) names.push_back(name);
+  for (const StoredTensor& tensor : checkpoint.tensors()) names.push_back(tensor.name);
   return SourceHash(checkpoint, hashes, names);
 }
 

@@ -123,9 +123,9 @@ class Differ {
   void MatchTensors() {
     std::set<std::string_view> names;
     for (const Side* side : {&a_, &b_}) {
-      for (const auto& [name, tensor] : side->checkpoint->tensors()) {
-        const bool wanted = options_.module.empty() || BelongsTo(name, options_.module);
-        if (wanted && !side->used.contains(name)) names.insert(name);
+      for (const StoredTensor& tensor : side->checkpoint->tensors()) {
+        const bool wanted = options_.module.empty() || BelongsTo(tensor.name, options_.module);
+        if (wanted && !side->used.contains(tensor.name)) names.insert(tensor.name);
       }
     }
     for (const std::string_view name : names) {

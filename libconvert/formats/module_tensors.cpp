@@ -20,7 +20,7 @@ std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint) {
   // Not by runs of neighbours: "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
   std::map<std::string_view, ModuleTensors> modules;
   ModuleTensors* last = nullptr;
-  for (const auto& [name, tensor] : checkpoint.tensors()) {
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
     const std::string_view full = tensor.name;
     const size_t dot = full.rfind('.');
     const bool has_module = dot != std::string_view::npos;

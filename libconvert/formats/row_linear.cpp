@@ -39,7 +39,7 @@ uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count) {
 
 RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
     : StoredLinear(checkpoint),
-      parts_(parts),
+      parts_(static_cast<const RowTensors&>(parts)),
       row_bytes_(parts.stored == RowCodes::kBytes
                      ? parts.k
                      : 4 * RowWords(parts.stored, parts.scheme.bits, parts.k)) {

@@ -31,21 +31,25 @@ enum class RowZeroPoints : uint8_t {
 // Words of 32 bits for `count` codes of `bits` bits; for 1, 2, 4 and 8 bits both ways agree.
 uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count);
 
-// A module whose tensors have been checked: dtypes, and shapes against n, k and scheme. Each tensor
-// may hold the matrices of several experts, one after the other.
-struct RowModule {
+// Where the numbers of a module are. Each tensor may hold the matrices of several experts, one
+// after the other.
+struct RowTensors {
+  uint64_t expert = 0;  // the matrix that is meant
+  RowCodes stored = RowCodes::kBytes;
+  RowZeroPoints zero_points = RowZeroPoints::kNone;
+  const StoredTensor* codes = nullptr;
+  const StoredTensor* scale = nullptr;       // BF16, F16 or F32, see Granularity
+  const StoredTensor* zero_point = nullptr;  // nullptr for kNone
+  uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
+};
+
+// A module whose tensors have been checked: dtypes, and shapes against n, k and scheme.
+struct RowModule : RowTensors {
   std::string module;
   Scheme scheme;
   uint64_t n = 0;
   uint64_t k = 0;
-  uint64_t expert = 0;   // the matrix that is meant, of
-  uint64_t experts = 1;  // as many
-  RowCodes stored = RowCodes::kBytes;
-  const StoredTensor* codes = nullptr;
-  const StoredTensor* scale = nullptr;       // BF16, F16 or F32, see Granularity
-  const StoredTensor* zero_point = nullptr;  // nullptr for kNone
-  RowZeroPoints zero_points = RowZeroPoints::kNone;
-  uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
+  uint64_t experts = 1;  // matrices in each tensor
   std::vector<uint32_t> k_order;
   std::optional<InputQuantization> input;
   // What else belongs to the module: weight_shape, weight_g_idx, input_scale.
@@ -96,7 +100,7 @@ class RowLinear final : public StoredLinear {
 
   uint64_t row_bytes() const { return row_bytes_; }
 
-  RowModule parts_;
+  RowTensors parts_;
   uint64_t row_bytes_;  // of a stored row
 };
 

@@ -14,10 +14,10 @@ void DescribeFiles(const Checkpoint& checkpoint, InspectReport& report) {
   for (const CheckpointFile& file : checkpoint.files()) {
     report.files.push_back({.name = file.name,
                             .bytes = file.file.size(),
-                            .tensors = file.header.tensors.size(),
-                            .data_start = file.header.data_start});
+                            .tensors = file.tensors,
+                            .data_start = file.data_start});
   }
-  for (const auto& [name, tensor] : checkpoint.tensors()) report.tensors.push_back(tensor);
+  report.tensors = checkpoint.tensors();
   report.tensor_bytes = checkpoint.total_bytes();
 }
 
@@ -30,13 +30,14 @@ void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
   report.format = model->format;
   report.findings = std::move(model->findings);
   for (const auto& linear : model->modules) {
-    report.modules.push_back({.module = linear->module(),
-                              .scheme = linear->scheme(),
-                              .layout = "",
-                              .n = linear->n(),
-                              .k = linear->k(),
-                              .bytes = linear->source_bytes(),
-                              .tensors = linear->source_tensors()});
+    report.modules.push_back(
+        {.module = linear->module(),
+         .scheme = linear->scheme(),
+         .layout = "",
+         .n = linear->n(),
+         .k = linear->k(),
+         .bytes = linear->source_bytes(),
+         .tensors = {linear->source_tensors().begin(), linear->source_tensors().end()}});
   }
 }
 

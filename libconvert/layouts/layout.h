@@ -45,6 +45,8 @@ struct PackRequest {
   std::optional<BlockedDesc> weights_desc = {};
 
   uint64_t groups() const { return CeilDiv(k, scheme.group_size); }
+
+  friend bool operator==(const PackRequest&, const PackRequest&) = default;
 };
 
 // Yes, or no with a reason: a sentence with numbers, e.g.

@@ -74,7 +74,9 @@ void CheckModules(const Manifest& manifest, const Checkpoint& source, const Quan
 // config.json must be what convert makes of the source's, and side files must be the source's.
 Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
                       LevelResult& result) {
-  const std::string expected = OutputConfig(source.config(), folder.manifest()).dump(2) + "\n";
+  const Manifest& manifest = folder.manifest();
+  const std::string expected =
+      OutputConfig(source.config(), manifest, PackedSchemes(manifest)).dump(2) + "\n";
   const auto config = folder.manifest().files.find("config.json");
   if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
     result.Fail("config.json",
@@ -150,12 +152,12 @@ void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
       modules.emplace(std::move(name), linear->module());
     }
   }
-  for (const auto& [name, tensor] : source.tensors()) {
-    if (accounted.contains(name)) continue;
-    const auto module = modules.find(name);
+  for (const StoredTensor& tensor : source.tensors()) {
+    if (accounted.contains(tensor.name)) continue;
+    const auto module = modules.find(tensor.name);
     result.state = LevelState::kFailed;
     result.problems.push_back({module == modules.end() ? "" : module->second,
-                               fmt::format("tensor {}", name),
+                               fmt::format("tensor {}", tensor.name),
                                "the source has it, the packed folder does not"});
   }
 }

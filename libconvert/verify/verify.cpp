@@ -146,8 +146,8 @@ Status Verification::OpenOthers() {
     if (recorded_->tensors().empty()) {
       return Usage(report_.activations, "it holds no recorded activations");
     }
-    for (const auto& [name, tensor] : recorded_->tensors()) {
-      if (figures_.contains(name)) continue;
+    for (const StoredTensor& tensor : recorded_->tensors()) {
+      if (figures_.contains(tensor.name)) continue;
       return Usage(recorded_->Where(tensor), "the packed folder has no module of this name")
           .Hint("Recorded activations have the names of the modules that they are for");
     }
@@ -168,8 +168,8 @@ Status Verification::RunExactness(const Checkpoint& source) {
 // A sample may leave out the modules that activations were recorded for.
 void Verification::NoteUnusedActivations() {
   if (!recorded_) return;
-  const auto unused = std::ranges::count_if(recorded_->tensors(), [&](const auto& tensor) {
-    return !figures_.at(tensor.first).looked_at;
+  const auto unused = std::ranges::count_if(recorded_->tensors(), [&](const StoredTensor& tensor) {
+    return !figures_.at(tensor.name).looked_at;
   });
   if (unused == 0) return;
   level(Level::kGemm)

@@ -77,6 +77,41 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(read->tensors.at(0).shape == std::vector<uint64_t>{8});
   CHECK(read->source_path == "../source");
   CHECK(Read(Edited([](Json&) {})).ok());  // the builder of the cases below is sound
+  CHECK(Edited([](Json&) {}) == text);
+}
+
+// Makes what a manifest lists: the parts of SmallManifest, twice as many modules.
+class MadeRecords : public ManifestRecords {
+ public:
+  void VisitModules(const ModuleVisitor& visit) const override {
+    for (const char* name : {"a.b", "a.c"}) visit(name, SmallManifest().modules.at("a.b"));
+  }
+  void VisitTensors(const TensorVisitor& visit) const override {
+    visit(SmallManifest().tensors.at(0));
+  }
+};
+
+TEST_CASE("what a manifest lists is made when it is written") {
+  const TempFolder temp;
+  Manifest manifest = SmallManifest();
+  manifest.modules.clear();
+  manifest.tensors.clear();
+  const Status status = WriteManifest(temp / "prepack.json", manifest, MadeRecords());
+  INFO(status.ToString());
+  REQUIRE(status.ok());
+  const Result<Manifest> read = ReadManifest(temp.path());
+  REQUIRE(read.ok());
+  Manifest expected = SmallManifest();
+  expected.modules["a.c"] = expected.modules.at("a.b");
+  CHECK(ManifestText(*read) == ManifestText(expected));
+}
+
+TEST_CASE("a manifest is not written over another file") {
+  const TempFolder temp;
+  std::ofstream(temp / "prepack.json") << "{}";
+  const Status status = WriteManifest(temp / "prepack.json", SmallManifest(), MadeRecords());
+  REQUIRE_FALSE(status.ok());
+  CHECK_THAT(status.ToString(), Catch::Contains("prepack.json"));
 }
 
 TEST_CASE("a manifest need not know where its source lay") {

@@ -123,6 +123,35 @@ TEST_CASE("act-order is a part of the packed module") {
   CHECK(order->shape == std::vector<uint64_t>{1536});
 }
 
+TEST_CASE("modules that are alike share a choice, and others do not") {
+  const Planned planned("ct-w4a16-g32-asym", {.target = "vllm-cpu"});
+  const Plan& plan = *planned.plan();
+  const ModulePlan& gate = Module(plan, "gate_proj");
+  const ModulePlan& up = Module(plan, "up_proj");
+  const ModulePlan& down = Module(plan, "down_proj");
+  CHECK(&gate.request == &up.request);
+  CHECK(&gate.parts == &up.parts);
+  CHECK(&gate.request != &down.request);  // N and K change places
+  CHECK(plan.choices.size() < plan.modules.size());
+  for (const ModulePlan& module : plan.modules) {
+    INFO(module.linear->module());
+    CHECK(module.request.n == module.linear->n());
+    CHECK(module.request.k == module.linear->k());
+    CHECK(module.request.scheme == module.linear->scheme());
+  }
+}
+
+TEST_CASE("modules of one shape do not share a choice when they are asked for other activations") {
+  PlanOptions options{.target = "vllm-cpu"};
+  options.schemes = {*ParseSchemeChoice("up_proj=w4a8")};
+  const Planned planned("ct-w4a16-g32-asym", options);
+  const ModulePlan& gate = Module(*planned.plan(), "gate_proj");
+  const ModulePlan& up = Module(*planned.plan(), "up_proj");
+  CHECK(&gate.request != &up.request);
+  CHECK(gate.chosen->id == "vllm-cpu/wna16");
+  CHECK(up.chosen->id == "vllm-cpu/int4-w4a8");
+}
+
 TEST_CASE("exact scales are kept where a part can hold them") {
   PlanOptions options{.target = "zentorch", .exact_scales = true};
   const Planned exact("ct-w4a16-g128-sym", options);

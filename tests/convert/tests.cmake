@@ -1,8 +1,10 @@
 prepack_add_tests(convert
+  headers_only_test.cpp
   journal_test.cpp
   manifest_test.cpp
   merge_test.cpp
   onednn_form_test.cpp
+  output_config_test.cpp
   output_place_test.cpp
   output_shards_test.cpp
   part_test.cpp
@@ -11,4 +13,5 @@ prepack_add_tests(convert
   scheme_choice_test.cpp
   small_parts_test.cpp
   source_hash_test.cpp
+  text_file_test.cpp
   work_list_test.cpp)

@@ -45,9 +45,10 @@ TEST_CASE("A real AWQ module names its tensors") {
   CHECK(linear.n() == 384);
   CHECK(linear.k() == 1536);
   CHECK(DescribeScheme(linear.scheme()) == "w4a16 group 128 asymmetric");
-  CHECK(linear.source_tensors() == std::vector<std::string>{"model.layers.0.mlp.down_proj.qweight",
-                                                            "model.layers.0.mlp.down_proj.scales",
-                                                            "model.layers.0.mlp.down_proj.qzeros"});
+  CHECK(linear.source_tensors() ==
+        std::vector<std::string_view>{"model.layers.0.mlp.down_proj.qweight",
+                                      "model.layers.0.mlp.down_proj.scales",
+                                      "model.layers.0.mlp.down_proj.qzeros"});
   CHECK(linear.source_bytes() == 1536 * 48 * 4 + 12 * 384 * 2 + 12 * 48 * 4);
 }
 

@@ -127,10 +127,10 @@ TEST_CASE("A real module names its tensors and shapes") {
   CHECK(linear.k() == 1536);
   CHECK(linear.groups() == 48);
   CHECK(linear.source_tensors() ==
-        std::vector<std::string>{"model.layers.0.mlp.down_proj.weight_packed",
-                                 "model.layers.0.mlp.down_proj.weight_scale",
-                                 "model.layers.0.mlp.down_proj.weight_zero_point",
-                                 "model.layers.0.mlp.down_proj.weight_shape"});
+        std::vector<std::string_view>{"model.layers.0.mlp.down_proj.weight_packed",
+                                      "model.layers.0.mlp.down_proj.weight_scale",
+                                      "model.layers.0.mlp.down_proj.weight_zero_point",
+                                      "model.layers.0.mlp.down_proj.weight_shape"});
   CHECK(linear.source_bytes() == 384 * 192 * 4 + 384 * 48 * 2 + 48 * 48 * 4 + 16);
 }
 

@@ -46,15 +46,15 @@ void WriteSource(const fs::path& checkpoint, const Pair& pair, const fs::path& f
   TestCheckpoint small;
   small.config = source.config();
   uint64_t n = 0;
-  for (const auto& [name, tensor] : source.tensors()) {
-    if (!name.starts_with(pair.module + ".") && !name.starts_with(pair.other + ".") &&
-        name != "model.norm.weight") {
+  for (const StoredTensor& tensor : source.tensors()) {
+    if (!tensor.name.starts_with(pair.module + ".") && !tensor.name.starts_with(pair.other + ".") &&
+        tensor.name != "model.norm.weight") {
       continue;
     }
     std::vector<std::byte> bytes(tensor.bytes);
     testing::RequireOk(source.Read(tensor, 0, bytes));
     small.tensors.push_back(
-        {name, std::string(DTypeName(tensor.dtype)), tensor.shape, std::move(bytes)});
+        {tensor.name, std::string(DTypeName(tensor.dtype)), tensor.shape, std::move(bytes)});
   }
   const QuantizedModel model = Value(ReadQuantizedModel(source));
   n = model.Find(pair.module)->n();

@@ -494,7 +494,7 @@ bool ChangeSource(Mutant& mutant) {
   {
     const Checkpoint source = Value(Checkpoint::Open(mutant.source()));
     const QuantizedModel model = Value(ReadQuantizedModel(source));
-    for (const std::string& name : model.Find(mutant.module())->source_tensors()) {
+    for (const std::string_view name : model.Find(mutant.module())->source_tensors()) {
       const StoredTensor& tensor = *source.Find(name);
       if (tensor.bytes <= end - begin) continue;
       begin = tensor.offset;

@@ -124,7 +124,9 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
   }
   if (options.common.json) {
     if (module != nullptr) KeepModule(*report, *module);
-    PrintJson(InspectJson(*report));
+    JsonWriter json(Print);
+    WriteInspectJson(*report, json);
+    FinishJson(json);
   } else if (!options.common.quiet) {
     Print(module != nullptr ? ModuleText(*report, *module) : ReportText(*report, options.tensors));
   }

@@ -25,55 +25,76 @@ struct PlanCommand {
   PlanFlags flags;
 };
 
+// Modules that are alike: the first of them, and how many there are.
+struct Alike {
+  const ModulePlan* first = nullptr;
+  size_t count = 0;
+};
+
+// In the order of the first ones.
+std::vector<Alike> GroupAlike(const Plan& plan) {
+  std::vector<Alike> groups;
+  std::map<const PackRequest*, size_t> places;
+  for (const ModulePlan& module : plan.modules) {
+    const auto [place, is_new] = places.try_emplace(&module.request, groups.size());
+    if (is_new) groups.push_back({&module, 0});
+    ++groups[place->second].count;
+  }
+  return groups;
+}
+
 // Modules that share a sentence share a line: how many there are, and the first of them.
 class Sentences {
  public:
-  void Add(std::string sentence, std::string_view module) {
-    auto [it, is_new] = modules_.try_emplace(std::move(sentence));
-    it->second.push_back(module);
+  void Add(std::string sentence, const Alike& modules) {
+    auto [it, is_new] = modules_.try_emplace(std::move(sentence), modules);
+    if (!is_new) it->second.count += modules.count;
   }
   std::string Text() const {
     std::string text;
-    for (const auto& [sentence, names] : modules_) {
-      text += fmt::format("{} ({}{})\n", sentence, Printable(names.front()),
-                          names.size() == 1 ? "" : fmt::format(" and {} more", names.size() - 1));
+    for (const auto& [sentence, modules] : modules_) {
+      text += fmt::format("{} ({}{})\n", sentence, Printable(modules.first->linear->module()),
+                          modules.count == 1 ? "" : fmt::format(" and {} more", modules.count - 1));
     }
     return text;
   }
 
  private:
-  std::map<std::string, std::vector<std::string_view>> modules_;
+  std::map<std::string, Alike> modules_;
 };
 
 // Why candidates were rejected, but for those that are for other weights, and where the kernels
 // compute something else than is stored.
-std::string ReasonsText(const Plan& plan) {
+std::string ReasonsText(const std::vector<Alike>& groups) {
   Sentences rejections;
   Sentences notes;
-  for (const ModulePlan& module : plan.modules) {
-    const std::string_view name = module.linear->module();
+  for (const Alike& group : groups) {
+    const ModulePlan& module = *group.first;
     for (const Candidate& candidate : module.candidates) {
       if (candidate.verdict.ok) continue;
       if (module.chosen != nullptr && candidate.verdict.other_weights) continue;
       rejections.Add(fmt::format("not {}: {}", candidate.layout->id, candidate.verdict.reason),
-                     name);
+                     group);
     }
-    if (!module.note.empty()) notes.Add("note: " + module.note, name);
+    if (!module.note.empty()) notes.Add("note: " + module.note, group);
   }
   return rejections.Text() + notes.Text();
 }
 
 // What the runtime itself would run, CPU by CPU; modules with the same answer share a table.
-std::string RuntimeText(const Plan& plan, const std::string& format) {
+std::string RuntimeText(const Plan& plan, const std::vector<Alike>& groups,
+                        const std::string& format) {
   std::map<std::string, size_t> tables;
-  for (const ModulePlan& module : plan.modules) {
+  for (const Alike& group : groups) {
+    const ModulePlan& module = *group.first;
     Table table({{"CPU"}, {"kernel"}, {"remark"}});
     for (const RuntimeChoice& choice : RuntimeChoicesFor(plan, module, format)) {
       table.AddRow(
           {std::string(choice.cpu), std::string(choice.kernel), std::string(choice.remark)});
     }
     if (table.empty()) continue;
-    ++tables[fmt::format("for {}\n{}", DescribeScheme(module.linear->scheme()), table.Render())];
+    tables[fmt::format("for {}\n{}", DescribeScheme(module.linear->scheme()), table.Render())] +=
+        group.count;
   }
   std::string text;
   for (const auto& [table, count] : tables) {
@@ -110,10 +131,11 @@ std::string PlanText(const Plan& plan, const std::string& format) {
                   module.chosen == nullptr ? "kept as stored" : std::string(module.chosen->id),
                   HumanBytes(module.source_bytes), HumanBytes(module.packed_bytes)});
   }
+  const std::vector<Alike> groups = GroupAlike(plan);
   std::string text = table.Render();
-  text += ReasonsText(plan);
+  text += ReasonsText(groups);
   text += CpuText(plan);
-  text += RuntimeText(plan, format);
+  text += RuntimeText(plan, groups, format);
   const unsigned threads = ThreadCount(0);
   text += fmt::format(
       "\n{} of {} quantized modules are packed for {}; activations {}; all tensors {} before, {} "
@@ -135,7 +157,9 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
   const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
   if (!plan.ok()) return Fail(plan.status());
   if (options.common.json) {
-    PrintJson(PlanJson(*plan, *model, options.source));
+    JsonWriter json(Print);
+    WritePlanJson(*plan, *model, options.source, json);
+    FinishJson(json);
   } else if (!options.common.quiet) {
     Print(PlanText(*plan, model->format) + FindingsText(model->findings));
   }

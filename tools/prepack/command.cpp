@@ -31,6 +31,11 @@ void PrintJson(const Json& json) {
   Print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+void FinishJson(JsonWriter& json) {
+  json.Flush();
+  Print("\n");
+}
+
 void Print(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written && print_error == 0) print_error = errno;

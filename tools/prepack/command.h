@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "container/json_strict.h"
+#include "container/json_writer.h"
 
 namespace prepack::cli {
 
@@ -35,6 +36,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
 ExitCodeValue Fail(const Status& status);
 // Prints one JSON document to stdout.
 void PrintJson(const Json& json);
+// Ends a document that was written piece by piece to Print.
+void FinishJson(JsonWriter& json);
 // Prints text to stdout.
 void Print(std::string_view text);
 // Flushes stdout and gives the errno of the first write that failed, 0 when all went well. A closed

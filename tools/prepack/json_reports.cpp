@@ -1,6 +1,10 @@
 #include "json_reports.h"
 
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/version.h"
 #include "convert/scheme_json.h"
@@ -26,16 +30,6 @@ Json FindingsJson(const std::vector<Finding>& findings) {
   return json;
 }
 
-Json PartsJson(const std::string& module, const std::vector<PartSpec>& parts) {
-  Json json = Json::array();
-  for (const PartSpec& part : parts) {
-    json.push_back({{"tensor", module + "." + std::string(part.name)},
-                    {"dtype", DTypeName(part.dtype)},
-                    {"shape", part.shape}});
-  }
-  return json;
-}
-
 Json RuntimeJson(const std::vector<RuntimeChoice>& choices) {
   Json json = Json::array();
   for (const RuntimeChoice& choice : choices) {
@@ -44,41 +38,106 @@ Json RuntimeJson(const std::vector<RuntimeChoice>& choices) {
   return json;
 }
 
-Json ModulePlanJson(const Plan& plan, const ModulePlan& module, const std::string& format) {
-  Json candidates = Json::array();
-  for (const Candidate& candidate : module.candidates) {
-    Json json = {{"layout", candidate.layout->id}, {"eligible", candidate.verdict.ok}};
-    if (!candidate.verdict.ok) json["reason"] = candidate.verdict.reason;
-    candidates.push_back(std::move(json));
-  }
-  Json json = {{"module", module.linear->module()},
-               {"shape", {module.request.n, module.request.k}},
-               {"scheme", SchemeJson(module.linear->scheme())},
-               {"layout", nullptr},
-               {"computed_as", nullptr},
-               {"isa", nullptr},
-               {"note", module.note},
-               {"candidates", std::move(candidates)},
-               {"runtime", RuntimeJson(RuntimeChoicesFor(plan, module, format))},
-               {"parts", PartsJson(module.linear->module(), module.parts)},
-               {"source_bytes", module.source_bytes},
-               {"packed_bytes", module.packed_bytes}};
-  if (module.chosen != nullptr) {
-    json["layout"] = module.chosen->id;
-    json["computed_as"] = SchemeJson(module.request.scheme);
-    json["isa"] = module.chosen->isa;
+Json CandidatesJson(const std::vector<Candidate>& candidates) {
+  Json json = Json::array();
+  for (const Candidate& candidate : candidates) {
+    Json one = {{"layout", candidate.layout->id}, {"eligible", candidate.verdict.ok}};
+    if (!candidate.verdict.ok) one["reason"] = candidate.verdict.reason;
+    json.push_back(std::move(one));
   }
   return json;
 }
 
-Json ModuleSummaryJson(const ModuleSummary& module) {
-  return {{"module", module.module},
-          {"shape", {module.n, module.k}},
-          {"scheme", SchemeJson(module.scheme)},
-          {"layout", module.layout.empty() ? Json(nullptr) : Json(module.layout)},
-          {"bytes", module.bytes},
-          {"bits_per_weight", module.BitsPerWeight()},
-          {"tensors", module.tensors}};
+// What the documents of modules that are alike have in common.
+struct AlikeJson {
+  Json scheme;
+  Json computed_as;
+  Json candidates;
+  Json runtime;
+};
+
+AlikeJson DescribeAlike(const Plan& plan, const ModulePlan& module, const std::string& format) {
+  return {
+      .scheme = SchemeJson(module.linear->scheme()),
+      .computed_as = module.chosen == nullptr ? Json(nullptr) : SchemeJson(module.request.scheme),
+      .candidates = CandidatesJson(module.candidates),
+      .runtime = RuntimeJson(RuntimeChoicesFor(plan, module, format))};
+}
+
+void WriteParts(const ModulePlan& module, JsonWriter& json) {
+  json.BeginArray();
+  for (const PartSpec& part : module.parts) {
+    json.BeginObject();
+    json.MemberText("tensor", module.linear->module() + "." + std::string(part.name));
+    json.MemberText("dtype", DTypeName(part.dtype));
+    json.Member("shape", part.shape);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
+void WriteModulePlan(const ModulePlan& module, const AlikeJson& alike, JsonWriter& json) {
+  json.BeginObject();
+  json.MemberText("module", module.linear->module());
+  json.Member("shape", {module.request.n, module.request.k});
+  json.Member("scheme", alike.scheme);
+  json.Member("layout", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->id));
+  json.Member("computed_as", alike.computed_as);
+  json.Member("isa", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->isa));
+  json.MemberText("note", module.note);
+  json.Member("candidates", alike.candidates);
+  json.Member("runtime", alike.runtime);
+  json.Key("parts");
+  WriteParts(module, json);
+  json.MemberNumber("source_bytes", module.source_bytes);
+  json.MemberNumber("packed_bytes", module.packed_bytes);
+  json.EndObject();
+}
+
+// The JSON of the scheme that was asked for last: neighbours mostly have the same.
+class LastScheme {
+ public:
+  const Json& JsonOf(const Scheme& scheme) {
+    if (json_.is_null() || scheme != scheme_) {
+      scheme_ = scheme;
+      json_ = SchemeJson(scheme);
+    }
+    return json_;
+  }
+
+ private:
+  Scheme scheme_;
+  Json json_;
+};
+
+void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWriter& json) {
+  json.BeginObject();
+  json.MemberText("module", module.module);
+  json.Member("shape", {module.n, module.k});
+  json.Member("scheme", schemes.JsonOf(module.scheme));
+  json.Member("layout", module.layout.empty() ? Json(nullptr) : Json(module.layout));
+  json.MemberNumber("bytes", module.bytes);
+  json.Member("bits_per_weight", module.BitsPerWeight());
+  json.Member("tensors", module.tensors);
+  json.EndObject();
+}
+
+void WriteTensor(const StoredTensor& tensor, const std::string& file, JsonWriter& json) {
+  json.BeginObject();
+  json.MemberText("name", tensor.name);
+  json.MemberText("dtype", DTypeName(tensor.dtype));
+  json.Member("shape", tensor.shape);
+  json.MemberText("file", file);
+  json.MemberNumber("offset", tensor.offset);
+  json.MemberNumber("bytes", tensor.bytes);
+  json.EndObject();
+}
+
+// Begins the document with its head; the caller ends it.
+void BeginDocument(std::string_view kind, JsonWriter& json) {
+  json.BeginObject();
+  const Json head = Document(kind);
+  for (const auto& [name, value] : head.items()) json.Member(name, value);
 }
 
 // JSON has no infinity and no NaN.
@@ -184,53 +243,63 @@ Json MergeJson(const MergeReport& report, const std::string& output) {
   return json;
 }
 
-Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source) {
-  Json json = Document("prepack-plan");
-  json["source"] = source;
-  json["target"] = plan.target->id;
-  json["format"] = model.format;
-  json["activation_dtype"] = ActivationDTypeName(plan.activation_dtype);
-  json["source_bytes"] = plan.source_bytes;
-  json["output_bytes"] = plan.output_bytes;
-  json["memory_per_thread_bytes"] = plan.PeakMemory(1);
-  json["packed_modules"] = plan.PackedModules();
-  Json& modules = json["modules"] = Json::array();
-  for (const ModulePlan& module : plan.modules)
-    modules.push_back(ModulePlanJson(plan, module, model.format));
-  json["findings"] = FindingsJson(model.findings);
-  return json;
+void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source,
+                   JsonWriter& json) {
+  BeginDocument("prepack-plan", json);
+  json.MemberText("source", source);
+  json.MemberText("target", plan.target->id);
+  json.MemberText("format", model.format);
+  json.MemberText("activation_dtype", ActivationDTypeName(plan.activation_dtype));
+  json.MemberNumber("source_bytes", plan.source_bytes);
+  json.MemberNumber("output_bytes", plan.output_bytes);
+  json.MemberNumber("memory_per_thread_bytes", plan.PeakMemory(1));
+  json.MemberNumber("packed_modules", plan.PackedModules());
+  json.Key("modules");
+  json.BeginArray();
+  std::map<const PackRequest*, AlikeJson> known;
+  for (const ModulePlan& module : plan.modules) {
+    auto alike = known.find(&module.request);
+    if (alike == known.end()) {
+      alike = known.emplace(&module.request, DescribeAlike(plan, module, model.format)).first;
+    }
+    WriteModulePlan(module, alike->second, json);
+  }
+  json.EndArray();
+  json.Member("findings", FindingsJson(model.findings));
+  json.EndObject();
 }
 
-Json InspectJson(const InspectReport& report) {
-  Json json = Document("prepack-inspect");
-  json["path"] = report.path;
-  json["contents"] = FolderKindName(report.kind);
-  json["format"] = report.format.empty() ? Json(nullptr) : Json(report.format);
-  json["target"] = report.target.empty() ? Json(nullptr) : Json(report.target);
-  json["unreadable"] = report.unreadable ? Json(report.unreadable->ToString()) : Json(nullptr);
-  json["tensor_bytes"] = report.tensor_bytes;
-  Json& files = json["files"] = Json::array();
+void WriteInspectJson(const InspectReport& report, JsonWriter& json) {
+  BeginDocument("prepack-inspect", json);
+  json.MemberText("path", report.path);
+  json.MemberText("contents", FolderKindName(report.kind));
+  json.Member("format", report.format.empty() ? Json(nullptr) : Json(report.format));
+  json.Member("target", report.target.empty() ? Json(nullptr) : Json(report.target));
+  json.Member("unreadable",
+              report.unreadable ? Json(report.unreadable->ToString()) : Json(nullptr));
+  json.MemberNumber("tensor_bytes", report.tensor_bytes);
+  json.Key("files");
+  json.BeginArray();
   for (const FileSummary& file : report.files) {
-    files.push_back({{"name", file.name},
-                     {"bytes", file.bytes},
-                     {"tensors", file.tensors},
-                     {"data_start", file.data_start}});
+    json.Value({{"name", file.name},
+                {"bytes", file.bytes},
+                {"tensors", file.tensors},
+                {"data_start", file.data_start}});
   }
-  Json& modules = json["modules"] = Json::array();
-  for (const ModuleSummary& module : report.modules) {
-    modules.push_back(ModuleSummaryJson(module));
-  }
-  Json& tensors = json["tensors"] = Json::array();
+  json.EndArray();
+  json.Key("modules");
+  json.BeginArray();
+  LastScheme schemes;
+  for (const ModuleSummary& module : report.modules) WriteModuleSummary(module, schemes, json);
+  json.EndArray();
+  json.Key("tensors");
+  json.BeginArray();
   for (const StoredTensor& tensor : report.tensors) {
-    tensors.push_back({{"name", tensor.name},
-                       {"dtype", DTypeName(tensor.dtype)},
-                       {"shape", tensor.shape},
-                       {"file", report.files[tensor.file].name},
-                       {"offset", tensor.offset},
-                       {"bytes", tensor.bytes}});
+    WriteTensor(tensor, report.files[tensor.file].name, json);
   }
-  json["findings"] = FindingsJson(report.findings);
-  return json;
+  json.EndArray();
+  json.Member("findings", FindingsJson(report.findings));
+  json.EndObject();
 }
 
 Json CheckJson(const CheckReport& report, bool strict) {

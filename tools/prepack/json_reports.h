@@ -7,6 +7,7 @@
 
 #include "check/check.h"
 #include "container/json_strict.h"
+#include "container/json_writer.h"
 #include "convert/convert.h"
 #include "convert/merge.h"
 #include "convert/plan.h"
@@ -17,8 +18,10 @@ namespace prepack::cli {
 
 Json ConvertJson(const ConvertReport& report, const std::string& source);
 Json MergeJson(const MergeReport& report, const std::string& output);
-Json PlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source);
-Json InspectJson(const InspectReport& report);
+// Those that have an entry for every module or tensor are written piece by piece.
+void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source,
+                   JsonWriter& json);
+void WriteInspectJson(const InspectReport& report, JsonWriter& json);
 // `strict` decides the exit code that the document states.
 Json CheckJson(const CheckReport& report, bool strict);
 Json DiffJson(const DiffReport& report);

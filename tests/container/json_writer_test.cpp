@@ -1,0 +1,92 @@
+#include "container/json_writer.h"
+
+#include "catch.h"
+
+namespace prepack {
+namespace {
+
+// What a writer makes of the whole document.
+std::string Written(const Json& json) {
+  std::string text;
+  JsonWriter writer([&text](std::string_view piece) { text += piece; });
+  writer.Value(json);
+  writer.Flush();
+  return text;
+}
+
+TEST_CASE("documents are written in the bytes of dump") {
+  const char* const documents[] = {
+      "{}",
+      "[]",
+      "null",
+      "-17",
+      "\"text\"",
+      R"({"a": 1})",
+      R"([[], {}, [1], {"a": {}}, {"b": []}])",
+      R"({"empty": "", "list": [true, false, null], "deep": {"er": {"still": [[[1, 2], 3]]}}})",
+      R"({"numbers": [0, 18446744073709551615, -9223372036854775808, 0.1, 1e300, 4.0, -0.0]})",
+      R"({"quotes": "\"\\/\b\f\n\r\t\u0001\u001f", "\"key\\": "é ∞ 😀 \u007f"})",
+  };
+  for (const char* text : documents) {
+    INFO(text);
+    const Json json = Json::parse(text);
+    CHECK(Written(json) == json.dump(2));
+  }
+}
+
+TEST_CASE("documents are written piece by piece") {
+  std::string text;
+  JsonWriter json([&text](std::string_view piece) { text += piece; });
+  json.BeginObject();
+  json.MemberText("name", "a \"b\"");
+  json.MemberNumber("bytes", UINT64_MAX);
+  json.Key("list");
+  json.BeginArray();
+  json.Text("x");
+  json.Number(7);
+  json.BeginObject();
+  json.EndObject();
+  json.Value({{"shape", {2, 3}}});
+  json.EndArray();
+  json.Member("none", nullptr);
+  CHECK(text.empty());  // nothing is handed on before it has to be
+  json.EndObject();
+  json.Flush();
+  const Json expected = {{"name", "a \"b\""},
+                         {"bytes", UINT64_MAX},
+                         {"list", {"x", 7, Json::object(), {{"shape", {2, 3}}}}},
+                         {"none", nullptr}};
+  CHECK(text == expected.dump(2));
+}
+
+TEST_CASE("long documents are handed on in pieces of bounded size") {
+  size_t pieces = 0;
+  size_t largest = 0;
+  std::string text;
+  JsonWriter writer([&](std::string_view piece) {
+    ++pieces;
+    largest = std::max(largest, piece.size());
+    text += piece;
+  });
+  Json json = Json::array();
+  for (int i = 0; i < 20'000; ++i) json.push_back("element " + std::to_string(i));
+  writer.Value(json);
+  writer.Flush();
+  CHECK(text == json.dump(2));
+  CHECK(pieces > 4);
+  CHECK(largest < 80'000);
+}
+
+TEST_CASE("bytes that are no UTF-8 are replaced") {
+  const std::string broken = "a\xFFz";
+  std::string text;
+  JsonWriter writer([&text](std::string_view piece) { text += piece; });
+  writer.BeginObject();
+  writer.MemberText(broken, broken);
+  writer.EndObject();
+  writer.Flush();
+  CHECK(text == "{\n  \"a\xEF\xBF\xBDz\": \"a\xEF\xBF\xBDz\"\n}");
+}
+
+}  // namespace
+}  // namespace prepack

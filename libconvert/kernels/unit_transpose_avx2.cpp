@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/lines_avx2.h"
+#include "kernels/runs_avx2.h"
 #include "kernels/unit_transpose.h"
 
 namespace prepack {
@@ -19,9 +19,11 @@ template <size_t kUnit>
 constexpr size_t kCols = kLaneBytes / kUnit;
 template <size_t kUnit>
 constexpr size_t kRows = 2 * kCols<kUnit>;
-// Units in a cache line.
+// Of 32 rows, and of what is made of them, both fit into an L1 cache of 32 KiB.
+constexpr size_t kRunBytes = 512;
+// Units in a run.
 template <size_t kUnit>
-constexpr size_t kLine = kLineBytes / kUnit;
+constexpr size_t kRun = kRunBytes / kUnit;
 
 template <size_t kUnit>
 __m256i UnpackLow(__m256i a, __m256i b) {
@@ -93,7 +95,7 @@ void TransposeBlock(const std::byte* in, size_t in_stride, std::byte* out, size_
   }
 }
 
-// A matrix in which a cache line or more lies side by side on neither side, or on the wrong one.
+// Block by block, straight from the input to the output.
 template <size_t kUnit>
 void TransposeBlocks(const Matrix& m) {
   for (size_t next_c = 0; next_c < m.cols; next_c += kCols<kUnit>) {
@@ -106,37 +108,39 @@ void TransposeBlocks(const Matrix& m) {
   }
 }
 
-// Where rows of the input lie further apart than those of the output: a line of the rows of a block
+// Where rows of the input lie further apart than those of the output: a run of each row of a block
 // at a time.
 template <size_t kUnit>
-void TransposeInputLines(const Matrix& m) {
-  alignas(kLineBytes) std::byte tile[kRows<kUnit> * kLineBytes];
-  for (size_t next_c = 0; next_c < m.cols; next_c += kLine<kUnit>) {
-    const size_t c = Least(next_c, m.cols - kLine<kUnit>);
+void TransposeInputRuns(const Matrix& m) {
+  alignas(kLineBytes) std::byte tile[kRows<kUnit> * kRunBytes];
+  for (size_t next_c = 0; next_c < m.cols; next_c += kRun<kUnit>) {
+    const size_t c = Least(next_c, m.cols - kRun<kUnit>);
     for (size_t next_r = 0; next_r < m.rows; next_r += kRows<kUnit>) {
       const size_t r = Least(next_r, m.rows - kRows<kUnit>);
-      CopyLines(m.in + r * m.in_stride + c * kUnit, m.in_stride, kRows<kUnit>, tile, kLineBytes);
-      for (size_t i = 0; i < kLine<kUnit>; i += kCols<kUnit>) {
-        TransposeBlock<kUnit>(tile + i * kUnit, kLineBytes,
-                              m.out + (c + i) * m.out_stride + r * kUnit, m.out_stride);
+      CopyRuns<kRunBytes>(m.in + r * m.in_stride + c * kUnit, m.in_stride, kRows<kUnit>, tile,
+                          kRunBytes);
+      std::byte* out = m.out + c * m.out_stride + r * kUnit;
+      for (size_t i = 0; i < kRun<kUnit>; i += kCols<kUnit>) {
+        TransposeBlock<kUnit>(tile + i * kUnit, kRunBytes, out + i * m.out_stride, m.out_stride);
       }
     }
   }
 }
 
-// The other way round: a line of as many rows of the output as a block has columns.
+// The other way round: a run of each of as many rows of the output as a block has columns.
 template <size_t kUnit>
-void TransposeOutputLines(const Matrix& m) {
-  alignas(kLineBytes) std::byte tile[kCols<kUnit> * kLineBytes];
-  for (size_t next_r = 0; next_r < m.rows; next_r += kLine<kUnit>) {
-    const size_t r = Least(next_r, m.rows - kLine<kUnit>);
+void TransposeOutputRuns(const Matrix& m) {
+  alignas(kLineBytes) std::byte tile[kCols<kUnit> * kRunBytes];
+  for (size_t next_r = 0; next_r < m.rows; next_r += kRun<kUnit>) {
+    const size_t r = Least(next_r, m.rows - kRun<kUnit>);
     for (size_t next_c = 0; next_c < m.cols; next_c += kCols<kUnit>) {
       const size_t c = Least(next_c, m.cols - kCols<kUnit>);
-      for (size_t i = 0; i < kLine<kUnit>; i += kRows<kUnit>) {
-        TransposeBlock<kUnit>(m.in + (r + i) * m.in_stride + c * kUnit, m.in_stride,
-                              tile + i * kUnit, kLineBytes);
+      const std::byte* in = m.in + r * m.in_stride + c * kUnit;
+      for (size_t i = 0; i < kRun<kUnit>; i += kRows<kUnit>) {
+        TransposeBlock<kUnit>(in + i * m.in_stride, m.in_stride, tile + i * kUnit, kRunBytes);
       }
-      CopyLines(tile, kLineBytes, kCols<kUnit>, m.out + c * m.out_stride + r * kUnit, m.out_stride);
+      CopyRuns<kRunBytes>(tile, kRunBytes, kCols<kUnit>, m.out + c * m.out_stride + r * kUnit,
+                          m.out_stride);
     }
   }
 }
@@ -149,8 +153,8 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   }
   const Matrix matrix = {in, in_stride, rows, cols, out, out_stride};
   const bool by_input = in_stride >= out_stride;
-  if (by_input && cols >= kLine<kUnit>) return TransposeInputLines<kUnit>(matrix);
-  if (!by_input && rows >= kLine<kUnit>) return TransposeOutputLines<kUnit>(matrix);
+  if (by_input && cols >= kRun<kUnit>) return TransposeInputRuns<kUnit>(matrix);
+  if (!by_input && rows >= kRun<kUnit>) return TransposeOutputRuns<kUnit>(matrix);
   TransposeBlocks<kUnit>(matrix);
 }
 

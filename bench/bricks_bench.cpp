@@ -69,14 +69,14 @@ void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
 template <size_t kRows, size_t kColumnBytes>
 void NibblesToColumns(Isa isa, const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
-  prepack::NibbleRowsToColumns(isa, Codes(from), row_bytes, kRows, 2 * row_bytes, Codes(to),
+  prepack::NibbleRowsToColumns(isa, Codes(from), row_bytes, kRows, 2 * row_bytes, 0, Codes(to),
                                kColumnBytes);
 }
 
 template <size_t kRows, size_t kColumnBytes>
 void NibblesToRows(Isa isa, const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
-  prepack::NibbleColumnsToRows(isa, Codes(from), kColumnBytes, kRows, 2 * row_bytes, Codes(to),
+  prepack::NibbleColumnsToRows(isa, Codes(from), kColumnBytes, kRows, 2 * row_bytes, 0, Codes(to),
                                row_bytes);
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "kernels/nibble_pairs.h"
+#include "kernels/unit_transpose.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 
@@ -87,16 +88,43 @@ Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
   return {{.offset = BlockBegin(request, tile.n0, 0), .bytes = BlockBegin(request, tile.rows, 0)}};
 }
 
-// Takes the zero points from the sums of a block, which are of its codes. Those of one row lie
-// `groups` apart.
-void SubtractZeroPoints(const uint8_t* zero_points, uint64_t groups, uint64_t b, std::byte* out) {
-  std::array<uint16_t, kW4A8Width> zeros;
-  for (uint64_t row = 0; row < kW4A8Width; ++row) zeros[row] = zero_points[row * groups];
+// The zero points of a block row of the tile, brought side by side for each group: some groups at a
+// time, in ascending order.
+class ZeroPointRows {
+ public:
+  ZeroPointRows(const PackJob& job, uint64_t n)
+      : groups_(job.request.groups()),
+        from_(std::as_bytes(job.zero_points).subspan((n - job.tile.n0) * groups_)),
+        transpose_(TransposeUnitsFor(job.isa, 1)) {}
+
+  const uint8_t* Of(uint64_t group) {
+    if (group >= end_) {
+      begin_ = group;
+      end_ = std::min(group + kGroups, groups_);
+      transpose_(from_.subspan(begin_).data(), groups_, kW4A8Width, end_ - begin_, rows_.data(),
+                 kW4A8Width);
+    }
+    return U8(&rows_[(group - begin_) * kW4A8Width]);
+  }
+
+ private:
+  static constexpr uint64_t kGroups = 64;
+  uint64_t groups_;
+  std::span<const std::byte> from_;
+  TransposeUnitsFn transpose_;
+  uint64_t begin_ = 0;
+  uint64_t end_ = 0;
+  std::array<std::byte, kGroups * kW4A8Width> rows_;
+};
+
+// Takes the zero points from the sums of a block of b input channels, which are of its codes.
+void SubtractZeroPoints(const uint8_t* zero_points, uint64_t b, std::byte* out) {
   std::array<int32_t, kW4A8Width> sums;
   std::memcpy(sums.data(), out, sizeof sums);
   // Products of at most 128 · 255 fit into 16 bits, of which every CPU multiplies many at a time.
+  const auto factor = static_cast<uint16_t>(b);
   for (uint64_t row = 0; row < kW4A8Width; ++row) {
-    sums[row] -= static_cast<uint16_t>(zeros[row] * static_cast<uint16_t>(b));
+    sums[row] -= static_cast<uint16_t>(zero_points[row] * factor);
   }
   std::memcpy(out, sums.data(), sizeof sums);
 }
@@ -106,20 +134,19 @@ constexpr uint64_t kBlocksAtATime = 8;
 
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   const uint64_t b = BlockInputs(job.request);
-  const uint64_t groups = job.request.groups();
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   const NibblePairs& kernels = NibblePairsFor(job.isa);
   for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
-    const uint64_t n = job.panel.n0 + row - job.tile.n0;
-    const uint8_t* zero_points = &job.zero_points[n * groups];
-    std::byte* to = packed.subspan(BlockBegin(job.request, n, job.panel.k0)).data();
+    const uint64_t n = job.panel.n0 + row;
+    ZeroPointRows zero_points(job, n);
+    std::byte* to = packed.subspan(BlockBegin(job.request, n - job.tile.n0, job.panel.k0)).data();
     for (uint64_t col = 0; col < job.panel.cols;) {
       const uint64_t blocks = std::min(kBlocksAtATime, (job.panel.cols - col) / b);
       kernels.rows_to_pairs(U8(codes.subspan(row * row_bytes + col / 2).data()), row_bytes, b,
                             blocks, U8(to));
       for (uint64_t block = 0; block < blocks; ++block) {
         const uint64_t group = (job.panel.k0 + col) / job.request.scheme.group_size;
-        SubtractZeroPoints(zero_points + group, groups, b, to + PairCodeBytes(b));
+        SubtractZeroPoints(zero_points.Of(group), b, to + PairCodeBytes(b));
         to += PairBlockBytes(b);
         col += b;
       }

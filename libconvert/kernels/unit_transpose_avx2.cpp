@@ -19,12 +19,6 @@ template <size_t kUnit>
 constexpr size_t kCols = kLaneBytes / kUnit;
 template <size_t kUnit>
 constexpr size_t kRows = 2 * kCols<kUnit>;
-// Of 32 rows, and of what is made of them, both fit into an L1 cache of 32 KiB.
-constexpr size_t kRunBytes = 512;
-// Units in a run.
-template <size_t kUnit>
-constexpr size_t kRun = kRunBytes / kUnit;
-
 template <size_t kUnit>
 __m256i UnpackLow(__m256i a, __m256i b) {
   if constexpr (kUnit == 1) return _mm256_unpacklo_epi8(a, b);
@@ -82,7 +76,8 @@ struct Matrix {
 };
 
 template <size_t kUnit>
-void TransposeBlock(const std::byte* in, size_t in_stride, std::byte* out, size_t out_stride) {
+[[gnu::always_inline]] inline void TransposeBlock(const std::byte* in, size_t in_stride,
+                                                  std::byte* out, size_t out_stride) {
   Block<kUnit> block;
   for (size_t i = 0; i < kCols<kUnit>; ++i) {
     block.reg[i] = Load(in + i * in_stride, in + (i + kCols<kUnit>)*in_stride);
@@ -110,17 +105,18 @@ void TransposeBlocks(const Matrix& m) {
 
 // Where rows of the input lie further apart than those of the output: a run of each row of a block
 // at a time.
-template <size_t kUnit>
+template <size_t kUnit, size_t kRunBytes>
 void TransposeInputRuns(const Matrix& m) {
+  constexpr size_t kRun = kRunBytes / kUnit;
   alignas(kLineBytes) std::byte tile[kRows<kUnit> * kRunBytes];
-  for (size_t next_c = 0; next_c < m.cols; next_c += kRun<kUnit>) {
-    const size_t c = Least(next_c, m.cols - kRun<kUnit>);
+  for (size_t next_c = 0; next_c < m.cols; next_c += kRun) {
+    const size_t c = Least(next_c, m.cols - kRun);
     for (size_t next_r = 0; next_r < m.rows; next_r += kRows<kUnit>) {
       const size_t r = Least(next_r, m.rows - kRows<kUnit>);
       CopyRuns<kRunBytes>(m.in + r * m.in_stride + c * kUnit, m.in_stride, kRows<kUnit>, tile,
                           kRunBytes);
       std::byte* out = m.out + c * m.out_stride + r * kUnit;
-      for (size_t i = 0; i < kRun<kUnit>; i += kCols<kUnit>) {
+      for (size_t i = 0; i < kRun; i += kCols<kUnit>) {
         TransposeBlock<kUnit>(tile + i * kUnit, kRunBytes, out + i * m.out_stride, m.out_stride);
       }
     }
@@ -128,15 +124,16 @@ void TransposeInputRuns(const Matrix& m) {
 }
 
 // The other way round: a run of each of as many rows of the output as a block has columns.
-template <size_t kUnit>
+template <size_t kUnit, size_t kRunBytes>
 void TransposeOutputRuns(const Matrix& m) {
+  constexpr size_t kRun = kRunBytes / kUnit;
   alignas(kLineBytes) std::byte tile[kCols<kUnit> * kRunBytes];
-  for (size_t next_r = 0; next_r < m.rows; next_r += kRun<kUnit>) {
-    const size_t r = Least(next_r, m.rows - kRun<kUnit>);
+  for (size_t next_r = 0; next_r < m.rows; next_r += kRun) {
+    const size_t r = Least(next_r, m.rows - kRun);
     for (size_t next_c = 0; next_c < m.cols; next_c += kCols<kUnit>) {
       const size_t c = Least(next_c, m.cols - kCols<kUnit>);
       const std::byte* in = m.in + r * m.in_stride + c * kUnit;
-      for (size_t i = 0; i < kRun<kUnit>; i += kRows<kUnit>) {
+      for (size_t i = 0; i < kRun; i += kRows<kUnit>) {
         TransposeBlock<kUnit>(in + i * m.in_stride, m.in_stride, tile + i * kUnit, kRunBytes);
       }
       CopyRuns<kRunBytes>(tile, kRunBytes, kCols<kUnit>, m.out + c * m.out_stride + r * kUnit,
@@ -144,6 +141,12 @@ void TransposeOutputRuns(const Matrix& m) {
     }
   }
 }
+
+// Bytes of a run. Long ones of a block of rows, and what is made of them, fit into an L1 cache of
+// 32 KiB together, unless that lies further apart than kNearStride.
+constexpr size_t kLongRun = 512;
+constexpr size_t kShortRun = 256;
+constexpr size_t kNearStride = 128;
 
 template <size_t kUnit>
 void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
@@ -153,9 +156,15 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   }
   const Matrix matrix = {in, in_stride, rows, cols, out, out_stride};
   const bool by_input = in_stride >= out_stride;
-  if (by_input && cols >= kRun<kUnit>) return TransposeInputRuns<kUnit>(matrix);
-  if (!by_input && rows >= kRun<kUnit>) return TransposeOutputRuns<kUnit>(matrix);
-  TransposeBlocks<kUnit>(matrix);
+  const size_t row_bytes = (by_input ? cols : rows) * kUnit;
+  if (row_bytes < kShortRun) return TransposeBlocks<kUnit>(matrix);
+  if (!by_input) {
+    return row_bytes < kLongRun ? TransposeOutputRuns<kUnit, kShortRun>(matrix)
+                                : TransposeOutputRuns<kUnit, kLongRun>(matrix);
+  }
+  return row_bytes < kLongRun || out_stride > kNearStride
+             ? TransposeInputRuns<kUnit, kShortRun>(matrix)
+             : TransposeInputRuns<kUnit, kLongRun>(matrix);
 }
 
 }  // namespace

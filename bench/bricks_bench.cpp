@@ -45,30 +45,18 @@ void UnitsToRows(Isa isa, const std::byte* from, std::byte* to) {
   prepack::TransposeUnitsFor(isa, kUnit)(from, kRows * kUnit, cols, kRows, to, cols * kUnit);
 }
 
+// Pairs are written and read with the sums behind each block, which come on top.
 constexpr size_t kPairRowBytes = kPanelBytes / prepack::kPairRows;
-constexpr size_t kPairBlockBytes = kBlockCols * prepack::kPairRows / 2;
+constexpr size_t kPairBlocks = 2 * kPairRowBytes / kBlockCols;
 
 void RowsToPairs(Isa isa, const std::byte* from, std::byte* to) {
-  for (size_t block = 0; block < kPanelBytes / kPairBlockBytes; ++block) {
-    prepack::NibblePairsFor(isa).rows_to_pairs(Codes(from) + block * kBlockCols / 2, kPairRowBytes,
-                                               kBlockCols, Codes(to) + block * kPairBlockBytes);
-  }
+  prepack::NibblePairsFor(isa).rows_to_pairs(Codes(from), kPairRowBytes, kBlockCols, kPairBlocks,
+                                             Codes(to));
 }
 
 void PairsToRows(Isa isa, const std::byte* from, std::byte* to) {
-  for (size_t block = 0; block < kPanelBytes / kPairBlockBytes; ++block) {
-    prepack::NibblePairsFor(isa).pairs_to_rows(Codes(from) + block * kPairBlockBytes, kBlockCols,
-                                               kPairRowBytes, Codes(to) + block * kBlockCols / 2);
-  }
-}
-
-void SumBlocks(Isa isa, const std::byte* from, std::byte* to) {
-  auto* sums = reinterpret_cast<int32_t*>(to);
-  for (size_t block = 0; block < kPanelBytes / kPairBlockBytes; ++block) {
-    prepack::RowSumsFor(isa).nibbles(Codes(from) + block * kBlockCols / 2, kPairRowBytes,
-                                     prepack::kPairRows, kBlockCols,
-                                     sums + block * prepack::kPairRows);
-  }
+  prepack::NibblePairsFor(isa).pairs_to_rows(Codes(from), kBlockCols, kPairBlocks, kPairRowBytes,
+                                             Codes(to));
 }
 
 void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
@@ -81,14 +69,14 @@ void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
 template <size_t kRows, size_t kColumnBytes>
 void NibblesToColumns(Isa isa, const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
-  prepack::NibbleRowsToColumns(isa, Codes(from), row_bytes, kRows, 2 * row_bytes, Codes(to),
+  prepack::NibbleRowsToColumns(isa, Codes(from), row_bytes, kRows, 2 * row_bytes, 0, Codes(to),
                                kColumnBytes);
 }
 
 template <size_t kRows, size_t kColumnBytes>
 void NibblesToRows(Isa isa, const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
-  prepack::NibbleColumnsToRows(isa, Codes(from), kColumnBytes, kRows, 2 * row_bytes, Codes(to),
+  prepack::NibbleColumnsToRows(isa, Codes(from), kColumnBytes, kRows, 2 * row_bytes, 0, Codes(to),
                                row_bytes);
 }
 
@@ -118,7 +106,6 @@ constexpr std::array kBricks = {
     Brick{"units of 4, 64 rows, back", UnitsToRows<4, 64>},
     Brick{"nibble pairs", RowsToPairs},
     Brick{"nibble pairs, back", PairsToRows},
-    Brick{"sums of nibbles", SumBlocks},
     Brick{"sums of bytes", SumBytes},
     Brick{"nibbles, 16 rows", NibblesToColumns<16, 8>},
     Brick{"nibbles, 16 rows, back", NibblesToRows<16, 8>},

@@ -1,6 +1,6 @@
-// Decoding of codes, per format: from the bytes of the checkpoint to panels of the canonical
-// layout, on one thread, in GB/s of stored codes, and the ratio to memcpy of the same bytes in the
-// same run.
+// Decoding of codes, per format and instruction set: from the bytes of the checkpoint to panels of
+// the canonical layout, on one thread, in GB/s of stored codes, and the ratio to memcpy of the same
+// bytes in the same run.
 //
 // `read` is QuantizedLinear::ReadCodes as a conversion calls it: the file is in the page cache, and
 // every byte is first copied out of it. `pread` is that copy alone, in pieces of the same size.
@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "base/isa.h"
 #include "canonical/panel_shape.h"
 #include "formats/format.h"
 #include "sample_checkpoint.h"
@@ -96,11 +97,14 @@ void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
   }
 }
 
-void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k) {
-  const prepack::bench::ScratchFolder scratch;
-  if (Status status = prepack::bench::WriteSample(scratch.path(), format, n, k, 1); !status.ok())
-    Fail(status);
-  const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
+// Readers pick their instruction set when they are made.
+void ReadWith(prepack::Isa isa) {
+  if (setenv("PREPACK_ISA", std::string(prepack::IsaName(isa)).c_str(), 1) != 0) std::abort();
+}
+
+void Measure(const prepack::bench::SampleFormat& format, const Checkpoint& checkpoint,
+             prepack::Isa isa, uint64_t n, uint64_t k) {
+  ReadWith(isa);
   const QuantizedModel model = Value(prepack::ReadQuantizedModel(checkpoint));
   const QuantizedLinear& linear = *model.modules.front();
   const uint64_t bytes = n * k * format.bits / 8;
@@ -121,8 +125,16 @@ void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k)
   };
   const auto read = [&] { ReadAll(linear, panel); };
   const auto [memcpy_rate, pread_rate, read_rate] = BestRates<3>(bytes, {copy, pread, read});
-  fmt::print("{:<26}{:>6} × {:<6}{:>8.1f}{:>8.1f}{:>8.1f}{:>11.2f}\n", format.name, n, k,
-             memcpy_rate, pread_rate, read_rate, read_rate / memcpy_rate);
+  fmt::print("{:<26}{:>6} × {:<6}{:<9}{:>8.1f}{:>8.1f}{:>8.1f}{:>11.2f}\n", format.name, n, k,
+             prepack::IsaName(isa), memcpy_rate, pread_rate, read_rate, read_rate / memcpy_rate);
+}
+
+void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k) {
+  const prepack::bench::ScratchFolder scratch;
+  if (Status status = prepack::bench::WriteSample(scratch.path(), format, n, k, 1); !status.ok())
+    Fail(status);
+  const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
+  for (const prepack::Isa isa : prepack::SupportedIsas()) Measure(format, checkpoint, isa, n, k);
 }
 
 }  // namespace
@@ -132,8 +144,8 @@ int main(int argc, char** argv) {
   if (argc >= 3)
     sizes = {{std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10)}};
   const std::string wanted = argc == 4 ? argv[3] : "";
-  fmt::print("{:<26}{:>6}   {:<6}{:>8}{:>8}{:>8}{:>11}\n", "GB/s of stored codes", "N", "K",
-             "memcpy", "pread", "read", "of memcpy");
+  fmt::print("{:<26}{:>6}   {:<6}{:<9}{:>8}{:>8}{:>8}{:>11}\n", "GB/s of stored codes", "N", "K",
+             "isa", "memcpy", "pread", "read", "of memcpy");
   for (const auto& [n, k] : sizes) {
     for (const prepack::bench::SampleFormat& format : prepack::bench::SampleFormats()) {
       if (format.name.find(wanted) != std::string::npos) Measure(format, n, k);

@@ -1,5 +1,5 @@
-// Blocks of 16 rows go through nibble_transpose.h, piece by piece of columns, so that cache lines
-// of columns get whole while they are at hand. What is left over is done nibble by nibble.
+// Blocks of 64 rows go through nibble_transpose_wide.h, those of 16 that are left through
+// nibble_transpose.h, and the rest is done nibble by nibble.
 
 #include "kernels/nibble_matrix.h"
 
@@ -7,16 +7,18 @@
 #include <cstring>
 
 #include "kernels/nibble_transpose.h"
+#include "kernels/nibble_transpose_wide.h"
 
 namespace prepack {
 namespace {
 
-constexpr size_t kPieceCols = 128;  // a cache line of each row
-// A cache line of each column of a piece, on its way to or from columns that lie far apart: these
-// often share a few sets of the cache, where they would not stay until they are complete.
-constexpr size_t kTileColumnBytes = 64;
+// What goes through a tile on its way to or from columns that lie far apart: these often share a
+// few sets of the cache, where they would not stay until they are complete. Long runs of few
+// columns are faster than short ones of many.
+constexpr size_t kTileColumnBytes = 256;
 constexpr size_t kTileRows = 2 * kTileColumnBytes;
-constexpr size_t kTileBytes = kPieceCols * kTileColumnBytes;
+constexpr size_t kTileCols = 64;
+constexpr size_t kTileBytes = kTileCols * kTileColumnBytes;
 
 // A pair of rows at one column.
 unsigned RowPair(const uint8_t* rows, size_t row_bytes, size_t r, size_t k) {
@@ -36,111 +38,166 @@ void PutRowPair(uint8_t* rows, size_t row_bytes, size_t r, size_t k, unsigned pa
   PutNibble(rows[(r + 1) * row_bytes + k / 2], k, pair >> 4);
 }
 
-size_t WholeRows(size_t rows) {
-  return rows / kTransposeRows * kTransposeRows;
-}
-
-// Rows [r0, r1) of columns [k0, k1).
-struct Rest {
-  size_t r0, r1, k0, k1;
+// A panel of rows and where it stands in columns.
+struct Panel {
+  size_t row_count;
+  size_t cols;
+  size_t row_bytes;
+  size_t column_bytes;
+  uint8_t mask;
 };
 
-void RestToColumns(const Rest& rest, const uint8_t* rows, size_t row_bytes, uint8_t* columns,
-                   size_t column_bytes) {
+// Rows [r0, r1) of columns [k0, k1).
+struct Piece {
+  size_t r0, r1, k0, k1;
+
+  size_t RowByte(const Panel& panel) const { return r0 * panel.row_bytes + k0 / 2; }
+  size_t ColumnByte(const Panel& panel) const { return k0 * panel.column_bytes + r0 / 2; }
+};
+
+void RestToColumns(const Panel& panel, const Piece& rest, const uint8_t* rows, uint8_t* columns) {
   for (size_t r = rest.r0; r < rest.r1; r += 2) {
     for (size_t k = rest.k0; k < rest.k1; ++k) {
-      columns[k * column_bytes + r / 2] = static_cast<uint8_t>(RowPair(rows, row_bytes, r, k));
+      columns[k * panel.column_bytes + r / 2] =
+          static_cast<uint8_t>(RowPair(rows, panel.row_bytes, r, k) ^ panel.mask);
     }
   }
 }
 
-void RestToRows(const Rest& rest, const uint8_t* columns, size_t column_bytes, uint8_t* rows,
-                size_t row_bytes) {
+void RestToRows(const Panel& panel, const Piece& rest, const uint8_t* columns, uint8_t* rows) {
   for (size_t r = rest.r0; r < rest.r1; r += 2) {
     for (size_t k = rest.k0; k < rest.k1; ++k) {
-      PutRowPair(rows, row_bytes, r, k, columns[k * column_bytes + r / 2]);
+      const unsigned pair = columns[k * panel.column_bytes + r / 2];
+      PutRowPair(rows, panel.row_bytes, r, k, pair ^ panel.mask);
     }
   }
 }
 
-// `bytes`, a multiple of eight and mostly of 32, of each column.
+// `bytes`, a multiple of 32, of each column.
 void CopyColumns(const uint8_t* from, size_t from_stride, size_t cols, size_t bytes, uint8_t* to,
                  size_t to_stride) {
   for (size_t k = 0; k < cols; ++k) {
-    size_t i = 0;
-    for (; i + 32 <= bytes; i += 32) std::memcpy(to + i, from + i, 32);
-    for (; i < bytes; i += 8) std::memcpy(to + i, from + i, 8);
+    for (size_t i = 0; i < bytes; i += 32) std::memcpy(to + i, from + i, 32);
     from += from_stride;
     to += to_stride;
   }
 }
 
-// Rows in whole blocks, and an even number of columns of them, no more than a piece.
-void PieceToColumns(const NibbleTranspose& transpose, const uint8_t* rows, size_t row_bytes,
-                    size_t row_count, size_t cols, uint8_t* columns, size_t column_bytes) {
-  for (size_t r = 0; r < row_count; r += kTransposeRows) {
-    transpose.rows_to_columns(rows + r * row_bytes, row_bytes, cols, columns + r / 2, column_bytes);
+// Rows in whole blocks of 64, and an even number of columns.
+void WideToColumns(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* rows,
+                   uint8_t* columns, size_t column_bytes) {
+  for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
+    WideNibbleTransposeFor(isa).rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2,
+                                                panel.row_bytes, piece.k1 - piece.k0, panel.mask,
+                                                columns + (r - piece.r0) / 2, column_bytes);
   }
 }
 
-void PieceToRows(const NibbleTranspose& transpose, const uint8_t* columns, size_t column_bytes,
-                 size_t row_count, size_t cols, uint8_t* rows, size_t row_bytes) {
-  for (size_t r = 0; r < row_count; r += kTransposeRows) {
-    transpose.columns_to_rows(columns + r / 2, column_bytes, cols, row_bytes, rows + r * row_bytes);
+void WideToRows(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* columns,
+                size_t column_bytes, uint8_t* rows) {
+  for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
+    WideNibbleTransposeFor(isa).columns_to_rows(columns + (r - piece.r0) / 2, column_bytes,
+                                                piece.k1 - piece.k0, panel.mask, panel.row_bytes,
+                                                rows + r * panel.row_bytes + piece.k0 / 2);
   }
 }
 
-// Calls visit(first row, rows, first column, columns) for the pieces of whole blocks of rows and an
-// even number of columns, and rest(what is left over) for the remainder.
-template <typename Visit, typename VisitRest>
-void ForPieces(size_t row_count, size_t cols, Visit visit, VisitRest rest) {
-  const size_t even_cols = cols / 2 * 2;
-  const size_t whole_rows = WholeRows(row_count);
-  for (size_t k = 0; k < even_cols; k += kPieceCols) {
-    for (size_t r = 0; r < whole_rows; r += kTileRows) {
-      visit(r, std::min(kTileRows, whole_rows - r), k, std::min(kPieceCols, even_cols - k));
+// The word of a column in a block of 16 rows.
+void XorWord(const uint8_t* from, uint8_t mask, uint8_t* to) {
+  uint64_t word = 0;
+  static_assert(sizeof word == kTransposeWordBytes);
+  std::memcpy(&word, from, sizeof word);
+  word ^= mask * 0x0101010101010101U;
+  std::memcpy(to, &word, sizeof word);
+}
+
+// A block of 16 rows and an even number of columns; its words lie back to back on the way.
+void BlockToColumns(Isa isa, const Panel& panel, const Piece& block, const uint8_t* rows,
+                    uint8_t* columns) {
+  uint8_t words[kTileCols * kTransposeWordBytes];
+  const size_t cols = block.k1 - block.k0;
+  NibbleTransposeFor(isa).rows_to_columns(rows + block.RowByte(panel), panel.row_bytes, cols, words,
+                                          kTransposeWordBytes);
+  for (size_t k = 0; k < cols; ++k) {
+    XorWord(words + k * kTransposeWordBytes, panel.mask,
+            columns + block.ColumnByte(panel) + k * panel.column_bytes);
+  }
+}
+
+void BlockToRows(Isa isa, const Panel& panel, const Piece& block, const uint8_t* columns,
+                 uint8_t* rows) {
+  uint8_t words[kTileCols * kTransposeWordBytes];
+  const size_t cols = block.k1 - block.k0;
+  for (size_t k = 0; k < cols; ++k) {
+    XorWord(columns + block.ColumnByte(panel) + k * panel.column_bytes, panel.mask,
+            words + k * kTransposeWordBytes);
+  }
+  NibbleTransposeFor(isa).columns_to_rows(words, kTransposeWordBytes, cols, panel.row_bytes,
+                                          rows + block.RowByte(panel));
+}
+
+size_t WholeRows(size_t rows, size_t multiple) {
+  return rows / multiple * multiple;
+}
+
+// Calls wide(piece) for the pieces of a tile's size of whole blocks of 64 rows and an even number
+// of columns, block(piece) for those of 16 rows that are left, and rest(piece) for the remainder.
+template <typename Wide, typename Block, typename Rest>
+void ForPieces(const Panel& panel, Wide wide, Block block, Rest rest) {
+  const size_t even_cols = panel.cols / 2 * 2;
+  const size_t wide_rows = WholeRows(panel.row_count, kWideTransposeRows);
+  const size_t whole_rows = WholeRows(panel.row_count, kTransposeRows);
+  for (size_t k = 0; k < even_cols; k += kTileCols) {
+    const size_t k1 = std::min(k + kTileCols, even_cols);
+    for (size_t r = 0; r < wide_rows; r += kTileRows) {
+      wide(Piece{r, std::min(r + kTileRows, wide_rows), k, k1});
+    }
+    for (size_t r = wide_rows; r < whole_rows; r += kTransposeRows) {
+      block(Piece{r, r + kTransposeRows, k, k1});
     }
   }
-  rest(Rest{whole_rows, row_count, 0, even_cols});
-  rest(Rest{0, row_count, even_cols, cols});
+  rest(Piece{whole_rows, panel.row_count, 0, even_cols});
+  rest(Piece{0, panel.row_count, even_cols, panel.cols});
 }
 
 }  // namespace
 
 void NibbleRowsToColumns(Isa isa, const uint8_t* rows, size_t row_bytes, size_t row_count,
-                         size_t cols, uint8_t* columns, size_t column_bytes) {
-  const NibbleTranspose& transpose = NibbleTransposeFor(isa);
+                         size_t cols, uint8_t mask, uint8_t* columns, size_t column_bytes) {
+  const Panel panel = {row_count, cols, row_bytes, column_bytes, mask};
   uint8_t tile[kTileBytes];
   ForPieces(
-      row_count, cols,
-      [&](size_t r, size_t count, size_t k, size_t piece) {
-        const uint8_t* from = rows + r * row_bytes + k / 2;
-        uint8_t* to = columns + k * column_bytes + r / 2;
+      panel,
+      [&](const Piece& piece) {
+        uint8_t* to = columns + piece.ColumnByte(panel);
         if (column_bytes <= kTileColumnBytes) {
-          return PieceToColumns(transpose, from, row_bytes, count, piece, to, column_bytes);
+          return WideToColumns(isa, panel, piece, rows, to, column_bytes);
         }
-        PieceToColumns(transpose, from, row_bytes, count, piece, tile, kTileColumnBytes);
-        CopyColumns(tile, kTileColumnBytes, piece, count / 2, to, column_bytes);
+        WideToColumns(isa, panel, piece, rows, tile, kTileColumnBytes);
+        CopyColumns(tile, kTileColumnBytes, piece.k1 - piece.k0, (piece.r1 - piece.r0) / 2, to,
+                    column_bytes);
       },
-      [&](const Rest& rest) { RestToColumns(rest, rows, row_bytes, columns, column_bytes); });
+      [&](const Piece& block) { BlockToColumns(isa, panel, block, rows, columns); },
+      [&](const Piece& rest) { RestToColumns(panel, rest, rows, columns); });
 }
 
 void NibbleColumnsToRows(Isa isa, const uint8_t* columns, size_t column_bytes, size_t row_count,
-                         size_t cols, uint8_t* rows, size_t row_bytes) {
-  const NibbleTranspose& transpose = NibbleTransposeFor(isa);
+                         size_t cols, uint8_t mask, uint8_t* rows, size_t row_bytes) {
+  const Panel panel = {row_count, cols, row_bytes, column_bytes, mask};
   uint8_t tile[kTileBytes];
   ForPieces(
-      row_count, cols,
-      [&](size_t r, size_t count, size_t k, size_t piece) {
-        const uint8_t* from = columns + k * column_bytes + r / 2;
-        uint8_t* to = rows + r * row_bytes + k / 2;
+      panel,
+      [&](const Piece& piece) {
+        const uint8_t* from = columns + piece.ColumnByte(panel);
         if (column_bytes <= kTileColumnBytes) {
-          return PieceToRows(transpose, from, column_bytes, count, piece, to, row_bytes);
+          return WideToRows(isa, panel, piece, from, column_bytes, rows);
         }
-        CopyColumns(from, column_bytes, piece, count / 2, tile, kTileColumnBytes);
-        PieceToRows(transpose, tile, kTileColumnBytes, count, piece, to, row_bytes);
+        CopyColumns(from, column_bytes, piece.k1 - piece.k0, (piece.r1 - piece.r0) / 2, tile,
+                    kTileColumnBytes);
+        WideToRows(isa, panel, piece, tile, kTileColumnBytes, rows);
       },
-      [&](const Rest& rest) { RestToRows(rest, columns, column_bytes, rows, row_bytes); });
+      [&](const Piece& block) { BlockToRows(isa, panel, block, columns, rows); },
+      [&](const Piece& rest) { RestToRows(panel, rest, columns, rows); });
 }
 
 }  // namespace prepack

@@ -2,6 +2,8 @@
 
 #include "kernels/nibble_pairs.h"
 
+#include <cstring>
+
 namespace prepack {
 namespace {
 
@@ -12,7 +14,7 @@ constexpr size_t LowChannel(size_t i) {
   return i / kApart * 2 * kApart + i % kApart;
 }
 
-void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
+void RowsToBlock(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
   for (size_t i = 0; i < kPairRows / 2; ++i) {
     const uint8_t* low = rows + LowChannel(i) * row_bytes;
     const uint8_t* high = low + kApart * row_bytes;
@@ -26,7 +28,7 @@ void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pa
   }
 }
 
-void PairsToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {
+void BlockToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {
   for (size_t i = 0; i < kPairRows / 2; ++i) {
     uint8_t* low = rows + LowChannel(i) * row_bytes;
     uint8_t* high = low + kApart * row_bytes;
@@ -37,6 +39,34 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* r
       low[k / 2] = static_cast<uint8_t>((even & 0x0FU) | (odd & 0x0FU) << 4);
       high[k / 2] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0U));
     }
+  }
+}
+
+int32_t SumRow(const uint8_t* row, size_t cols) {
+  int32_t sum = 0;
+  for (size_t i = 0; i < cols / 2; ++i) sum += (row[i] & 0x0F) + (row[i] >> 4);
+  return sum;
+}
+
+void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
+                 uint8_t* pairs) {
+  for (size_t block = 0; block < blocks; ++block) {
+    RowsToBlock(rows, row_bytes, cols, pairs);
+    for (size_t n = 0; n < kPairRows; ++n) {
+      const int32_t sum = SumRow(rows + n * row_bytes, cols);
+      std::memcpy(pairs + PairCodeBytes(cols) + n * sizeof sum, &sum, sizeof sum);
+    }
+    rows += cols / 2;
+    pairs += PairBlockBytes(cols);
+  }
+}
+
+void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
+                 uint8_t* rows) {
+  for (size_t block = 0; block < blocks; ++block) {
+    BlockToRows(pairs, cols, row_bytes, rows);
+    rows += cols / 2;
+    pairs += PairBlockBytes(cols);
   }
 }
 

@@ -1,25 +1,37 @@
-// AVX2: 16 rows by 32 columns at a time: eight pairs of rows, of which the two lanes hold four
-// each. What would stick out at the end is moved back over its neighbour, and writes some bytes
-// twice; only fewer than 32 columns are left to the scalar twin.
+// AVX2: tiles of 16 rows by 32 columns: eight pairs of rows, of which the two lanes hold four each.
+// The sums are taken while the codes are in registers. Blocks of no whole number of tiles are left
+// to the scalar twin: few checkpoints have such groups.
 
 #include <immintrin.h>
 
-#include "kernels/lines_avx2.h"
 #include "kernels/nibble_pairs.h"
+#include "kernels/runs_avx2.h"
 
 namespace prepack {
 namespace {
 
-constexpr size_t kCols = 32;
-constexpr size_t kBlockRows = 16;
+constexpr size_t kCols = 32;  // of a tile
+constexpr size_t kTileRows = 16;
 constexpr size_t kApart = 8;  // between the channels of a byte
 constexpr size_t kPairs = 4;  // in a lane
 
+// Of a row; with what is made of it, a tile of them fits into an L1 cache.
+constexpr size_t kRunBytes = 256;
+constexpr size_t kRunCols = 2 * kRunBytes;
+
 // The bytes of four pairs per lane: columns 0 … 15 in `low`, 16 … 31 in `high`.
-struct Block {
+struct Tile {
   __m256i low[kPairs];
   __m256i high[kPairs];
 };
+
+[[gnu::always_inline]] inline __m256i Load(const uint8_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+
+[[gnu::always_inline]] inline void Store(uint8_t* to, __m256i value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+}
 
 [[gnu::always_inline]] inline __m256i LoadLanes(const uint8_t* low, const uint8_t* high) {
   return _mm256_inserti128_si256(
@@ -53,43 +65,73 @@ struct Block {
   reg[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-[[gnu::always_inline]] inline void BlockToPairs(const uint8_t* rows, size_t row_bytes,
-                                                uint8_t* pairs) {
-  Block block;
+// Sums of the codes of 16 rows.
+struct Sums {
+  __m256i rows[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};  // 0 … 7, 8 … 15
+};
+
+// Adds up each two of unsigned bytes, and of 16 bits.
+[[gnu::always_inline]] inline __m256i AddTwos(__m256i bytes) {
+  return _mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1));
+}
+[[gnu::always_inline]] inline __m256i AddFours(__m256i twos) {
+  return _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
+}
+
+// The sum of a row of low halves is that of their bytes; of high halves, what is left of that of
+// whole bytes.
+[[gnu::always_inline]] inline void AddCodes(const Tile& tile, Sums& sums) {
+  __m256i low = _mm256_setzero_si256();    // in bytes, which hold eight codes of up to 15
+  __m256i total = _mm256_setzero_si256();  // in twos of bytes
+  for (size_t i = 0; i < kPairs; ++i) {
+    for (const __m256i codes : {tile.low[i], tile.high[i]}) {
+      low = _mm256_add_epi8(low, _mm256_and_si256(codes, _mm256_set1_epi8(0x0F)));
+      total = _mm256_add_epi16(total, AddTwos(codes));
+    }
+  }
+  const __m256i of_low = AddTwos(low);
+  const __m256i of_high = _mm256_srli_epi16(_mm256_sub_epi16(total, of_low), 4);
+  sums.rows[0] = _mm256_add_epi32(sums.rows[0], AddFours(of_low));
+  sums.rows[1] = _mm256_add_epi32(sums.rows[1], AddFours(of_high));
+}
+
+[[gnu::always_inline]] inline void TileToPairs(const uint8_t* rows, size_t row_bytes,
+                                               uint8_t* pairs, Sums& sums) {
+  Tile tile;
   for (size_t i = 0; i < kPairs; ++i) {
     const uint8_t* low = rows + i * row_bytes;
     const uint8_t* high = rows + (i + kPairs) * row_bytes;
     __m256i even = LoadLanes(low, high);
     __m256i odd = LoadLanes(low + kApart * row_bytes, high + kApart * row_bytes);
     SwapNibbles(even, odd);
-    block.low[i] = _mm256_unpacklo_epi8(even, odd);
-    block.high[i] = _mm256_unpackhi_epi8(even, odd);
+    tile.low[i] = _mm256_unpacklo_epi8(even, odd);
+    tile.high[i] = _mm256_unpackhi_epi8(even, odd);
   }
-  TransposeWords(block.low);
-  TransposeWords(block.high);
+  TransposeWords(tile.low);
+  TransposeWords(tile.high);
   for (size_t i = 0; i < kPairs; ++i) {
     uint8_t* to = pairs + i * kPairStepBytes;
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), block.low[i]);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + kPairs * kPairStepBytes), block.high[i]);
+    Store(to, tile.low[i]);
+    Store(to + kPairs * kPairStepBytes, tile.high[i]);
   }
+  AddCodes(tile, sums);
 }
 
-[[gnu::always_inline]] inline void PairsToBlock(const uint8_t* pairs, size_t row_bytes,
-                                                uint8_t* rows) {
+[[gnu::always_inline]] inline void PairsToTile(const uint8_t* pairs, size_t row_bytes,
+                                               uint8_t* rows) {
   const __m256i by_parity = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
-  Block block;
+  Tile tile;
   for (size_t i = 0; i < kPairs; ++i) {
     const uint8_t* from = pairs + i * kPairStepBytes;
-    block.low[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-    block.high[i] =
-        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + kPairs * kPairStepBytes));
+    tile.low[i] = Load(from);
+    tile.high[i] = Load(from + kPairs * kPairStepBytes);
   }
-  TransposeWords(block.low);
-  TransposeWords(block.high);
+  TransposeWords(tile.low);
+  TransposeWords(tile.high);
   for (size_t i = 0; i < kPairs; ++i) {
-    const __m256i a = _mm256_shuffle_epi8(block.low[i], by_parity);
-    const __m256i b = _mm256_shuffle_epi8(block.high[i], by_parity);
+    const __m256i a = _mm256_shuffle_epi8(tile.low[i], by_parity);
+    const __m256i b = _mm256_shuffle_epi8(tile.high[i], by_parity);
     __m256i even = _mm256_unpacklo_epi64(a, b);
     __m256i odd = _mm256_unpackhi_epi64(a, b);
     SwapNibbles(even, odd);
@@ -100,67 +142,85 @@ struct Block {
   }
 }
 
-constexpr size_t kLineCols = 2 * kLineBytes;
-constexpr size_t kTileBytes = kPairRows * kLineBytes;
-
-size_t PairBytes(size_t cols) {
-  return cols / kPairCols * kPairStepBytes;
-}
-
-// Where the next piece of `piece` columns begins.
-size_t PieceStart(size_t next, size_t cols, size_t piece) {
-  return next < cols - piece ? next : cols - piece;
-}
-
-void BlocksToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
-  for (size_t next = 0; next < cols; next += kCols) {
-    const size_t k = PieceStart(next, cols, kCols);
+void RowsToBlock(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
+  Sums upper;
+  Sums lower;
+  for (size_t k = 0; k < cols; k += kCols) {
     const uint8_t* from = rows + k / 2;
-    uint8_t* to = pairs + PairBytes(k);
-    BlockToPairs(from, row_bytes, to);
-    BlockToPairs(from + kBlockRows * row_bytes, row_bytes, to + kPairStepBytes / 2);
+    uint8_t* to = pairs + PairCodeBytes(k);
+    TileToPairs(from, row_bytes, to, upper);
+    TileToPairs(from + kTileRows * row_bytes, row_bytes, to + kPairStepBytes / 2, lower);
+  }
+  uint8_t* to = pairs + PairCodeBytes(cols);
+  for (const __m256i sums : {upper.rows[0], upper.rows[1], lower.rows[0], lower.rows[1]}) {
+    Store(to, sums);
+    to += sizeof sums;
   }
 }
 
-void PairsToBlocks(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {
-  for (size_t next = 0; next < cols; next += kCols) {
-    const size_t k = PieceStart(next, cols, kCols);
-    const uint8_t* from = pairs + PairBytes(k);
+void BlockToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {
+  for (size_t k = 0; k < cols; k += kCols) {
+    const uint8_t* from = pairs + PairCodeBytes(k);
     uint8_t* to = rows + k / 2;
-    PairsToBlock(from, row_bytes, to);
-    PairsToBlock(from + kPairStepBytes / 2, row_bytes, to + kBlockRows * row_bytes);
+    PairsToTile(from, row_bytes, to);
+    PairsToTile(from + kPairStepBytes / 2, row_bytes, to + kTileRows * row_bytes);
   }
 }
 
-// By whole lines of the rows, see lines_avx2.h.
-void LinesToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
-  alignas(kLineBytes) uint8_t tile[kTileBytes];
-  for (size_t next = 0; next < cols; next += kLineCols) {
-    const size_t k = PieceStart(next, cols, kLineCols);
-    CopyLines(rows + k / 2, row_bytes, kPairRows, tile, kLineBytes);
-    BlocksToPairs(tile, kLineBytes, kLineCols, pairs + PairBytes(k));
+void RowsToBlocks(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
+                  uint8_t* pairs) {
+  for (size_t block = 0; block < blocks; ++block) {
+    RowsToBlock(rows + block * cols / 2, row_bytes, cols, pairs + block * PairBlockBytes(cols));
   }
 }
 
-void PairsToLines(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {
-  alignas(kLineBytes) uint8_t tile[kTileBytes];
-  for (size_t next = 0; next < cols; next += kLineCols) {
-    const size_t k = PieceStart(next, cols, kLineCols);
-    PairsToBlocks(pairs + PairBytes(k), kLineCols, kLineBytes, tile);
-    CopyLines(tile, kLineBytes, kPairRows, rows + k / 2, row_bytes);
+void BlocksToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
+                  uint8_t* rows) {
+  for (size_t block = 0; block < blocks; ++block) {
+    BlockToRows(pairs + block * PairBlockBytes(cols), cols, row_bytes, rows + block * cols / 2);
   }
 }
 
-void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pairs) {
-  if (cols < kCols) return kNibblePairsScalar.rows_to_pairs(rows, row_bytes, cols, pairs);
-  if (cols < kLineCols) return BlocksToPairs(rows, row_bytes, cols, pairs);
-  LinesToPairs(rows, row_bytes, cols, pairs);
+// Do the rows lie far apart, and are they long enough to go through a tile by runs, which hold
+// whole blocks?
+bool ByRuns(size_t row_bytes, size_t cols, size_t blocks) {
+  return row_bytes > kRunBytes && kRunCols % cols == 0 && blocks * cols >= kRunCols;
 }
 
-void PairsToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {
-  if (cols < kCols) return kNibblePairsScalar.pairs_to_rows(pairs, cols, row_bytes, rows);
-  if (cols < kLineCols) return PairsToBlocks(pairs, cols, row_bytes, rows);
-  PairsToLines(pairs, cols, row_bytes, rows);
+// Where the next run begins: one that would stick out at the end is moved back over its neighbour,
+// and writes some blocks twice.
+size_t RunStart(size_t next, size_t blocks, size_t run) {
+  return next < blocks - run ? next : blocks - run;
+}
+
+void RowsToPairs(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
+                 uint8_t* pairs) {
+  if (cols % kCols != 0) {
+    return kNibblePairsScalar.rows_to_pairs(rows, row_bytes, cols, blocks, pairs);
+  }
+  if (!ByRuns(row_bytes, cols, blocks)) return RowsToBlocks(rows, row_bytes, cols, blocks, pairs);
+  alignas(kLineBytes) uint8_t tile[kPairRows * kRunBytes];
+  const size_t run = kRunCols / cols;
+  for (size_t next = 0; next < blocks; next += run) {
+    const size_t block = RunStart(next, blocks, run);
+    CopyRuns<kRunBytes>(rows + block * cols / 2, row_bytes, kPairRows, tile, kRunBytes);
+    RowsToBlocks(tile, kRunBytes, cols, run, pairs + block * PairBlockBytes(cols));
+  }
+}
+
+void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
+                 uint8_t* rows) {
+  if (cols % kCols != 0) {
+    return kNibblePairsScalar.pairs_to_rows(pairs, cols, blocks, row_bytes, rows);
+  }
+  if (!ByRuns(row_bytes, cols, blocks)) return BlocksToRows(pairs, cols, blocks, row_bytes, rows);
+  alignas(kLineBytes) uint8_t tile[kPairRows * kRunBytes];
+  const size_t run = kRunCols / cols;
+  for (size_t next = 0; next < blocks; next += run) {
+    const size_t block = RunStart(next, blocks, run);
+    BlocksToRows(pairs + block * PairBlockBytes(cols), cols, run, kRunBytes, tile);
+    CopyRuns<kRunBytes>(tile, kRunBytes, kPairRows, rows + block * cols / 2, row_bytes);
+  }
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/lines_avx2.h"
+#include "kernels/runs_avx2.h"
 #include "kernels/unit_transpose.h"
 
 namespace prepack {
@@ -19,10 +19,6 @@ template <size_t kUnit>
 constexpr size_t kCols = kLaneBytes / kUnit;
 template <size_t kUnit>
 constexpr size_t kRows = 2 * kCols<kUnit>;
-// Units in a cache line.
-template <size_t kUnit>
-constexpr size_t kLine = kLineBytes / kUnit;
-
 template <size_t kUnit>
 __m256i UnpackLow(__m256i a, __m256i b) {
   if constexpr (kUnit == 1) return _mm256_unpacklo_epi8(a, b);
@@ -80,7 +76,8 @@ struct Matrix {
 };
 
 template <size_t kUnit>
-void TransposeBlock(const std::byte* in, size_t in_stride, std::byte* out, size_t out_stride) {
+[[gnu::always_inline]] inline void TransposeBlock(const std::byte* in, size_t in_stride,
+                                                  std::byte* out, size_t out_stride) {
   Block<kUnit> block;
   for (size_t i = 0; i < kCols<kUnit>; ++i) {
     block.reg[i] = Load(in + i * in_stride, in + (i + kCols<kUnit>)*in_stride);
@@ -93,7 +90,7 @@ void TransposeBlock(const std::byte* in, size_t in_stride, std::byte* out, size_
   }
 }
 
-// A matrix in which a cache line or more lies side by side on neither side, or on the wrong one.
+// Block by block, straight from the input to the output.
 template <size_t kUnit>
 void TransposeBlocks(const Matrix& m) {
   for (size_t next_c = 0; next_c < m.cols; next_c += kCols<kUnit>) {
@@ -106,40 +103,50 @@ void TransposeBlocks(const Matrix& m) {
   }
 }
 
-// Where rows of the input lie further apart than those of the output: a line of the rows of a block
+// Where rows of the input lie further apart than those of the output: a run of each row of a block
 // at a time.
-template <size_t kUnit>
-void TransposeInputLines(const Matrix& m) {
-  alignas(kLineBytes) std::byte tile[kRows<kUnit> * kLineBytes];
-  for (size_t next_c = 0; next_c < m.cols; next_c += kLine<kUnit>) {
-    const size_t c = Least(next_c, m.cols - kLine<kUnit>);
+template <size_t kUnit, size_t kRunBytes>
+void TransposeInputRuns(const Matrix& m) {
+  constexpr size_t kRun = kRunBytes / kUnit;
+  alignas(kLineBytes) std::byte tile[kRows<kUnit> * kRunBytes];
+  for (size_t next_c = 0; next_c < m.cols; next_c += kRun) {
+    const size_t c = Least(next_c, m.cols - kRun);
     for (size_t next_r = 0; next_r < m.rows; next_r += kRows<kUnit>) {
       const size_t r = Least(next_r, m.rows - kRows<kUnit>);
-      CopyLines(m.in + r * m.in_stride + c * kUnit, m.in_stride, kRows<kUnit>, tile, kLineBytes);
-      for (size_t i = 0; i < kLine<kUnit>; i += kCols<kUnit>) {
-        TransposeBlock<kUnit>(tile + i * kUnit, kLineBytes,
-                              m.out + (c + i) * m.out_stride + r * kUnit, m.out_stride);
+      CopyRuns<kRunBytes>(m.in + r * m.in_stride + c * kUnit, m.in_stride, kRows<kUnit>, tile,
+                          kRunBytes);
+      std::byte* out = m.out + c * m.out_stride + r * kUnit;
+      for (size_t i = 0; i < kRun; i += kCols<kUnit>) {
+        TransposeBlock<kUnit>(tile + i * kUnit, kRunBytes, out + i * m.out_stride, m.out_stride);
       }
     }
   }
 }
 
-// The other way round: a line of as many rows of the output as a block has columns.
-template <size_t kUnit>
-void TransposeOutputLines(const Matrix& m) {
-  alignas(kLineBytes) std::byte tile[kCols<kUnit> * kLineBytes];
-  for (size_t next_r = 0; next_r < m.rows; next_r += kLine<kUnit>) {
-    const size_t r = Least(next_r, m.rows - kLine<kUnit>);
+// The other way round: a run of each of as many rows of the output as a block has columns.
+template <size_t kUnit, size_t kRunBytes>
+void TransposeOutputRuns(const Matrix& m) {
+  constexpr size_t kRun = kRunBytes / kUnit;
+  alignas(kLineBytes) std::byte tile[kCols<kUnit> * kRunBytes];
+  for (size_t next_r = 0; next_r < m.rows; next_r += kRun) {
+    const size_t r = Least(next_r, m.rows - kRun);
     for (size_t next_c = 0; next_c < m.cols; next_c += kCols<kUnit>) {
       const size_t c = Least(next_c, m.cols - kCols<kUnit>);
-      for (size_t i = 0; i < kLine<kUnit>; i += kRows<kUnit>) {
-        TransposeBlock<kUnit>(m.in + (r + i) * m.in_stride + c * kUnit, m.in_stride,
-                              tile + i * kUnit, kLineBytes);
+      const std::byte* in = m.in + r * m.in_stride + c * kUnit;
+      for (size_t i = 0; i < kRun; i += kRows<kUnit>) {
+        TransposeBlock<kUnit>(in + i * m.in_stride, m.in_stride, tile + i * kUnit, kRunBytes);
       }
-      CopyLines(tile, kLineBytes, kCols<kUnit>, m.out + c * m.out_stride + r * kUnit, m.out_stride);
+      CopyRuns<kRunBytes>(tile, kRunBytes, kCols<kUnit>, m.out + c * m.out_stride + r * kUnit,
+                          m.out_stride);
     }
   }
 }
+
+// Bytes of a run. Long ones of a block of rows, and what is made of them, fit into an L1 cache of
+// 32 KiB together, unless that lies further apart than kNearStride.
+constexpr size_t kLongRun = 512;
+constexpr size_t kShortRun = 256;
+constexpr size_t kNearStride = 128;
 
 template <size_t kUnit>
 void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
@@ -149,9 +156,15 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   }
   const Matrix matrix = {in, in_stride, rows, cols, out, out_stride};
   const bool by_input = in_stride >= out_stride;
-  if (by_input && cols >= kLine<kUnit>) return TransposeInputLines<kUnit>(matrix);
-  if (!by_input && rows >= kLine<kUnit>) return TransposeOutputLines<kUnit>(matrix);
-  TransposeBlocks<kUnit>(matrix);
+  const size_t row_bytes = (by_input ? cols : rows) * kUnit;
+  if (row_bytes < kShortRun) return TransposeBlocks<kUnit>(matrix);
+  if (!by_input) {
+    return row_bytes < kLongRun ? TransposeOutputRuns<kUnit, kShortRun>(matrix)
+                                : TransposeOutputRuns<kUnit, kLongRun>(matrix);
+  }
+  return row_bytes < kLongRun || out_stride > kNearStride
+             ? TransposeInputRuns<kUnit, kShortRun>(matrix)
+             : TransposeInputRuns<kUnit, kLongRun>(matrix);
 }
 
 }  // namespace

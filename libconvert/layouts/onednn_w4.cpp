@@ -2,7 +2,6 @@
 
 #include "base/bytes.h"
 #include "kernels/nibble_matrix.h"
-#include "kernels/xor_copy.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 
@@ -10,7 +9,7 @@ namespace prepack {
 namespace {
 
 constexpr uint64_t kRows = 16;  // what the kernel that transposes takes at a time
-constexpr std::byte kSignBits{0x88};
+constexpr uint8_t kSignBits = 0x88;
 
 Eligibility GroupsFit(const PackRequest& request) {
   const uint64_t group_size = request.scheme.group_size;
@@ -92,30 +91,21 @@ size_t PanelBegin(const PackJob& job) {
   return (job.panel.k0 - job.tile.k0) * job.tile.rows / 2 + (job.panel.n0 - job.tile.n0) / 2;
 }
 
+uint8_t SignMask(const PackRequest& request) {
+  return request.scheme.symmetric ? kSignBits : uint8_t{0};
+}
+
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
-  const size_t column_bytes = job.tile.rows / 2;
-  const std::span<std::byte> to = packed.subspan(PanelBegin(job));
-  NibbleRowsToColumns(job.isa, U8(codes.data()), row_bytes, job.panel.rows, job.panel.cols,
-                      U8(to.data()), column_bytes);
-  if (!job.request.scheme.symmetric) return;
-  for (uint64_t k = 0; k < job.panel.cols; ++k) {
-    const std::span<std::byte> column = to.subspan(k * column_bytes, job.panel.rows / 2);
-    XorCopy(column, kSignBits, column);
-  }
+  NibbleRowsToColumns(job.isa, U8(codes.data()), PanelRowBytes(CodeType::kU4, job.panel.cols),
+                      job.panel.rows, job.panel.cols, SignMask(job.request),
+                      U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2);
 }
 
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
-  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   NibbleColumnsToRows(job.isa, U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2,
-                      job.panel.rows, job.panel.cols, U8(codes.data()), row_bytes);
-  if (!job.request.scheme.symmetric) return;
-  XorCopy(codes, kSignBits, codes);
-  // The half byte behind an odd number of codes means nothing, and is zero.
-  for (uint64_t row = 0; row < job.panel.rows && job.panel.cols % 2 != 0; ++row) {
-    codes[(row + 1) * row_bytes - 1] &= std::byte{0x0F};
-  }
+                      job.panel.rows, job.panel.cols, SignMask(job.request), U8(codes.data()),
+                      PanelRowBytes(CodeType::kU4, job.panel.cols));
 }
 
 // What both have in common.

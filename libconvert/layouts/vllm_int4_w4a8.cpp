@@ -1,12 +1,13 @@
 #include "layouts/vllm_int4_w4a8.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <numeric>
 
 #include "base/bytes.h"
 #include "kernels/nibble_pairs.h"
-#include "kernels/row_sums.h"
+#include "kernels/unit_transpose.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 
@@ -14,6 +15,8 @@ namespace prepack {
 namespace {
 
 static_assert(kW4A8Width == kPairRows && kW4A8Width == kParameterBlock);
+static_assert(kW4A8MostInputs <= kMostPairCols);
+static_assert(W4A8BlockBytes(kW4A8MostInputs) == PairBlockBytes(kW4A8MostInputs));
 
 Eligibility BlocksFit(const PackRequest& request) {
   const uint64_t group_size = request.scheme.group_size;
@@ -85,54 +88,82 @@ Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
   return {{.offset = BlockBegin(request, tile.n0, 0), .bytes = BlockBegin(request, tile.rows, 0)}};
 }
 
-// The sums of a block: of its codes, less as many zero points.
-void PackSums(const PackJob& job, uint64_t n, uint64_t k, const uint8_t* codes, size_t row_bytes,
-              std::byte* out) {
-  const uint64_t b = BlockInputs(job.request);
-  const uint64_t group = k / job.request.scheme.group_size;
-  std::array<int32_t, kW4A8Width> sums{};
-  RowSumsFor(job.isa).nibbles(codes, row_bytes, kW4A8Width, b, sums.data());
+// The zero points of a block row of the tile, brought side by side for each group: some groups at a
+// time, in ascending order.
+class ZeroPointRows {
+ public:
+  ZeroPointRows(const PackJob& job, uint64_t n)
+      : groups_(job.request.groups()),
+        from_(std::as_bytes(job.zero_points).subspan((n - job.tile.n0) * groups_)),
+        transpose_(TransposeUnitsFor(job.isa, 1)) {}
+
+  const uint8_t* Of(uint64_t group) {
+    if (group >= end_) {
+      begin_ = group;
+      end_ = std::min(group + kGroups, groups_);
+      transpose_(from_.subspan(begin_).data(), groups_, kW4A8Width, end_ - begin_, rows_.data(),
+                 kW4A8Width);
+    }
+    return U8(&rows_[(group - begin_) * kW4A8Width]);
+  }
+
+ private:
+  static constexpr uint64_t kGroups = 64;
+  uint64_t groups_;
+  std::span<const std::byte> from_;
+  TransposeUnitsFn transpose_;
+  uint64_t begin_ = 0;
+  uint64_t end_ = 0;
+  std::array<std::byte, kGroups * kW4A8Width> rows_;
+};
+
+// Takes the zero points from the sums of a block of b input channels, which are of its codes.
+void SubtractZeroPoints(const uint8_t* zero_points, uint64_t b, std::byte* out) {
+  std::array<int32_t, kW4A8Width> sums;
+  std::memcpy(sums.data(), out, sizeof sums);
+  // Products of at most 128 · 255 fit into 16 bits, of which every CPU multiplies many at a time.
+  const auto factor = static_cast<uint16_t>(b);
   for (uint64_t row = 0; row < kW4A8Width; ++row) {
-    const uint64_t at = (n - job.tile.n0 + row) * job.request.groups() + group;
-    sums[row] -= static_cast<int32_t>(b) * job.zero_points[at];
+    sums[row] -= static_cast<uint16_t>(zero_points[row] * factor);
   }
   std::memcpy(out, sums.data(), sizeof sums);
 }
 
-// Calls visit(n, k, offset in the panel, offset in the tile) for every block of the panel.
-template <typename Visit>
-void ForBlocks(const PackJob& job, Visit visit) {
-  const uint64_t b = BlockInputs(job.request);
-  const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
-  for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
-    for (uint64_t col = 0; col < job.panel.cols; col += b) {
-      const uint64_t n = job.panel.n0 + row;
-      const uint64_t k = job.panel.k0 + col;
-      visit(n, k, row * row_bytes + col / 2, BlockBegin(job.request, n - job.tile.n0, k));
-    }
-  }
-}
+// Blocks at a time, so that their sums are still in the L1 cache when zero points are taken off.
+constexpr uint64_t kBlocksAtATime = 8;
 
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   const uint64_t b = BlockInputs(job.request);
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   const NibblePairs& kernels = NibblePairsFor(job.isa);
-  ForBlocks(job, [&](uint64_t n, uint64_t k, size_t from, size_t to) {
-    const uint8_t* rows = U8(codes.subspan(from).data());
-    kernels.rows_to_pairs(rows, row_bytes, b, U8(packed.subspan(to).data()));
-    PackSums(job, n, k, rows, row_bytes, &packed[to + kW4A8Width * b / 2]);
-  });
+  for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
+    const uint64_t n = job.panel.n0 + row;
+    ZeroPointRows zero_points(job, n);
+    std::byte* to = packed.subspan(BlockBegin(job.request, n - job.tile.n0, job.panel.k0)).data();
+    for (uint64_t col = 0; col < job.panel.cols;) {
+      const uint64_t blocks = std::min(kBlocksAtATime, (job.panel.cols - col) / b);
+      kernels.rows_to_pairs(U8(codes.subspan(row * row_bytes + col / 2).data()), row_bytes, b,
+                            blocks, U8(to));
+      for (uint64_t block = 0; block < blocks; ++block) {
+        const uint64_t group = (job.panel.k0 + col) / job.request.scheme.group_size;
+        SubtractZeroPoints(zero_points.Of(group), b, to + PairCodeBytes(b));
+        to += PairBlockBytes(b);
+        col += b;
+      }
+    }
+  }
 }
 
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
   const uint64_t b = BlockInputs(job.request);
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
-  const NibblePairs& kernels = NibblePairsFor(job.isa);
-  ForBlocks(job, [&](uint64_t /*n*/, uint64_t /*k*/, size_t from, size_t to) {
-    kernels.pairs_to_rows(U8(packed.subspan(to).data()), b, row_bytes,
-                          U8(codes.subspan(from).data()));
-  });
+  for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
+    const uint64_t n = job.panel.n0 + row;
+    NibblePairsFor(job.isa).pairs_to_rows(
+        U8(packed.subspan(BlockBegin(job.request, n - job.tile.n0, job.panel.k0)).data()), b,
+        job.panel.cols / b, row_bytes, U8(codes.subspan(row * row_bytes).data()));
+  }
 }
 
 Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,

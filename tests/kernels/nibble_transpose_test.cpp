@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 #include "kernels/nibble_matrix.h"
+#include "kernels/nibble_transpose_wide.h"
 
 namespace prepack {
 namespace {
@@ -14,6 +15,7 @@ struct Panel {
   size_t cols;
   size_t row_bytes;
   size_t column_bytes;
+  uint8_t mask = 0;
 
   size_t RowsSize() const { return StridedBytes(rows, (cols + 1) / 2, row_bytes); }
   size_t ColumnsSize() const { return rows == 0 ? 0 : StridedBytes(cols, rows / 2, column_bytes); }
@@ -23,7 +25,8 @@ std::vector<uint8_t> ExpectedColumns(const Panel& panel, const uint8_t* rows) {
   std::vector<uint8_t> columns = Poisoned(panel.ColumnsSize());
   for (size_t r = 0; r < panel.rows; ++r) {
     for (size_t k = 0; k < panel.cols; ++k) {
-      PutNibbleAt(&columns[k * panel.column_bytes], r, NibbleAt(rows + r * panel.row_bytes, k));
+      const unsigned code = NibbleAt(rows + r * panel.row_bytes, k) ^ (panel.mask & 0x0FU);
+      PutNibbleAt(&columns[k * panel.column_bytes], r, code);
     }
   }
   return columns;
@@ -55,16 +58,31 @@ void CheckBlock(Isa isa, const Panel& panel, SplitMix64& random) {
   REQUIRE(back.Holds(ExpectedRows(panel, rows.data())));
 }
 
-void CheckPanel(Isa isa, const Panel& panel, SplitMix64& random) {
-  CAPTURE(IsaName(isa), panel.rows, panel.cols, panel.row_bytes, panel.column_bytes);
+void CheckWideBlock(Isa isa, const Panel& panel, SplitMix64& random) {
+  CAPTURE(IsaName(isa), panel.cols, panel.row_bytes, panel.column_bytes, int{panel.mask});
   const EdgeBuffer rows(panel.RowsSize(), random);
   const EdgeBuffer columns(panel.ColumnsSize());
-  NibbleRowsToColumns(isa, rows.data(), panel.row_bytes, panel.rows, panel.cols, columns.data(),
-                      panel.column_bytes);
+  const WideNibbleTranspose& kernels = WideNibbleTransposeFor(isa);
+  kernels.rows_to_columns(rows.data(), panel.row_bytes, panel.cols, panel.mask, columns.data(),
+                          panel.column_bytes);
   REQUIRE(columns.Holds(ExpectedColumns(panel, rows.data())));
   const EdgeBuffer back(panel.RowsSize());
-  NibbleColumnsToRows(isa, columns.data(), panel.column_bytes, panel.rows, panel.cols, back.data(),
-                      panel.row_bytes);
+  kernels.columns_to_rows(columns.data(), panel.column_bytes, panel.cols, panel.mask,
+                          panel.row_bytes, back.data());
+  REQUIRE(back.Holds(ExpectedRows(panel, rows.data())));
+}
+
+void CheckPanel(Isa isa, const Panel& panel, SplitMix64& random) {
+  CAPTURE(IsaName(isa), panel.rows, panel.cols, panel.row_bytes, panel.column_bytes,
+          int{panel.mask});
+  const EdgeBuffer rows(panel.RowsSize(), random);
+  const EdgeBuffer columns(panel.ColumnsSize());
+  NibbleRowsToColumns(isa, rows.data(), panel.row_bytes, panel.rows, panel.cols, panel.mask,
+                      columns.data(), panel.column_bytes);
+  REQUIRE(columns.Holds(ExpectedColumns(panel, rows.data())));
+  const EdgeBuffer back(panel.RowsSize());
+  NibbleColumnsToRows(isa, columns.data(), panel.column_bytes, panel.rows, panel.cols, panel.mask,
+                      back.data(), panel.row_bytes);
   REQUIRE(back.Holds(ExpectedRows(panel, rows.data())));
 }
 
@@ -81,13 +99,29 @@ TEST_CASE("Blocks of 16 rows of nibbles become columns of any stride, and go bac
   }
 }
 
+TEST_CASE("Blocks of 64 rows of nibbles become columns of any stride, and go back") {
+  SplitMix64 random(38);
+  for (const Isa isa : SupportedIsas()) {
+    for (const size_t cols : Sizes{0, 2, 30, 32, 34, 62, 64, 66, 130}) {
+      for (const size_t row_gap : Sizes{0, 5}) {
+        for (const size_t column_bytes : Sizes{32, 33, 64, 2048}) {
+          for (const uint8_t mask : {uint8_t{0}, uint8_t{0x88}}) {
+            const Panel panel = {kWideTransposeRows, cols, cols / 2 + row_gap, column_bytes, mask};
+            CheckWideBlock(isa, panel, random);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("Panels of nibbles of any size become columns, and go back") {
   SplitMix64 random(36);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t rows : Sizes{0, 2, 14, 16, 18, 30, 32, 64, 66, 130, 178}) {
-      for (const size_t cols : Sizes{0, 1, 2, 3, 63, 64, 67, 127, 128, 130, 259}) {
+    for (const size_t rows : Sizes{0, 2, 14, 16, 18, 30, 32, 64, 66, 130, 178, 512, 594, 1026}) {
+      for (const size_t cols : Sizes{0, 1, 2, 3, 31, 33, 63, 64, 67, 127, 128, 130, 259}) {
         CheckPanel(isa, {rows, cols, (cols + 1) / 2, rows / 2}, random);
-        CheckPanel(isa, {rows, cols, (cols + 1) / 2 + 3, rows / 2 + 13}, random);
+        CheckPanel(isa, {rows, cols, (cols + 1) / 2 + 3, rows / 2 + 13, 0x88}, random);
       }
     }
   }

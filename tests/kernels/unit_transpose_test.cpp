@@ -30,6 +30,15 @@ std::vector<Shape> Shapes() {
   shapes.push_back({1027, 32, 0, 5});
   shapes.push_back({32, 67, 4096, 0});
   shapes.push_back({67, 32, 0, 4096});
+  // Runs of 256 bytes and of 512, with a rest, between rows that are near or far.
+  for (const size_t width : Sizes{32, 64}) {
+    for (const size_t length : Sizes{65, 130, 257, 515, 600}) {
+      shapes.push_back({width, length, 4096, 0});
+      shapes.push_back({width, length, 4096, 300});
+      shapes.push_back({length, width, 0, 4096});
+      shapes.push_back({length, width, 300, 4096});
+    }
+  }
   return shapes;
 }
 

@@ -2,6 +2,8 @@
 
 #include "kernels/nibble_pairs.h"
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -45,13 +47,11 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* r
 const NibblePairs kNibblePairsScalar = {RowsToPairs, PairsToRows};
 
 const NibblePairs& NibblePairsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kNibblePairsScalar;
-    case Isa::kAvx2:
-      return kNibblePairsAvx2;
-  }
-  return kNibblePairsScalar;
+  static constexpr IsaVersion<const NibblePairs*> kVersions[] = {
+      {Isa::kScalar, &kNibblePairsScalar},
+      {Isa::kAvx2, &kNibblePairsAvx2},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

@@ -16,10 +16,14 @@ target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
 target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})
 target_link_libraries(emulated_avx512 PRIVATE convert prepack_options)
 
-foreach(folder kernels layouts)
-  add_executable(test_${folder}_emulated
-    $<TARGET_OBJECTS:emulated_avx512> $<TARGET_OBJECTS:test_${folder}>)
+# prepack_test_emulated(FOLDER FILES): test_FOLDER again, of the files that match the regular expression.
+function(prepack_test_emulated folder files)
+  add_executable(test_${folder}_emulated $<TARGET_OBJECTS:emulated_avx512>
+    $<FILTER:$<TARGET_OBJECTS:test_${folder}>,INCLUDE,${files}>)
   target_link_libraries(test_${folder}_emulated PRIVATE test_main)
   catch_discover_tests(test_${folder}_emulated
-    TEST_PREFIX "${folder}, AVX-512 emulated: " PROPERTIES TIMEOUT 300)
-endforeach()
+    TEST_PREFIX "${folder} with AVX-512 emulated: " PROPERTIES TIMEOUT 300)
+endfunction()
+
+prepack_test_emulated(kernels "_test")
+prepack_test_emulated(layouts "/(fingerprint|golden|round_trip|unit_blocks)_test")

@@ -1,9 +1,10 @@
 // Registers of 64 bytes, for the files that may use AVX-512. In an unnamed namespace and inlined,
 // so that no other file picks up a copy.
 //
-// Shuffles are the narrow place: CPUs do one a cycle, on one port. Two others share bitwise and
-// masked work, and loads are free beside them. So bytes of different rows are brought together
-// while they are loaded, where that saves a shuffle.
+// Shuffles are the narrow place: CPUs do one a cycle, but two bitwise or masked operations and two
+// loads beside it. So bytes of different rows are brought together while they are loaded, where
+// that saves a shuffle, and a masked shuffle that exchanges bytes of two registers does the work of
+// several.
 
 #ifndef PREPACK_KERNELS_ZMM_H_
 #define PREPACK_KERNELS_ZMM_H_

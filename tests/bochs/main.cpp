@@ -12,7 +12,6 @@
 #include "kernels/awq_gemv_fast.h"
 #include "kernels/code_rows.h"
 #include "kernels/nibble_columns.h"
-#include "kernels/nibble_pairs.h"
 #include "kernels/nibble_transpose.h"
 #include "kernels/row_sums.h"
 #include "kernels/unit_transpose.h"
@@ -150,16 +149,6 @@ void CheckUnits(Isa isa, size_t unit, size_t rows, size_t cols, size_t gap) {
   Check("units", isa, unit, rows, cols);
 }
 
-void CheckPairs(Isa isa, size_t cols) {
-  const size_t row_bytes = cols / 2 + 1;
-  NibblePairsFor(isa).rows_to_pairs(input.bytes, row_bytes, cols, found.bytes);
-  kNibblePairsScalar.rows_to_pairs(input.bytes, row_bytes, cols, expected.bytes);
-  Check("pairs", isa, cols);
-  NibblePairsFor(isa).pairs_to_rows(input.bytes, cols, row_bytes, found.bytes);
-  kNibblePairsScalar.pairs_to_rows(input.bytes, cols, row_bytes, expected.bytes);
-  Check("pairs to rows", isa, cols);
-}
-
 void CheckSums(Isa isa, size_t rows, size_t cols) {
   constexpr size_t kStride = 500;
   RowSumsFor(isa).bytes(input.codes(), kStride, rows, cols, found.sums());
@@ -203,7 +192,6 @@ void CheckAll(Isa isa) {
       }
     }
   }
-  for (const size_t cols : {4, 32, 132, 260}) CheckPairs(isa, cols);
   for (const size_t rows : {1, 8, 13}) {
     for (const size_t cols : {2, 128, 450}) CheckSums(isa, rows, cols);
   }

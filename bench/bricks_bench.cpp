@@ -140,14 +140,14 @@ void Register(const Brick& brick, Isa isa) {
 }
 
 void PrintTable(const RateReporter& rates) {
-  fmt::print("{:<32}{:<9}{:>8}{:>11}\n", "brick", "isa", "GB/s", "of memcpy");
+  fmt::print("{:<32}{:<11}{:>8}{:>11}\n", "brick", "isa", "GB/s", "of memcpy");
   const double copy = rates.Best(NameOf(kCopy, Isa::kScalar));
-  fmt::print("{:<32}{:<9}{:>8.1f}{:>11.2f}\n", kCopy.name, "", copy, 1.0);
+  fmt::print("{:<32}{:<11}{:>8.1f}{:>11.2f}\n", kCopy.name, "", copy, 1.0);
   for (const Brick& brick : kBricks) {
     for (const Isa isa : prepack::SupportedIsas()) {
       const double rate = rates.Best(NameOf(brick, isa));
       if (rate == 0) continue;
-      fmt::print("{:<32}{:<9}{:>8.1f}{:>11.2f}\n", brick.name, prepack::IsaName(isa), rate,
+      fmt::print("{:<32}{:<11}{:>8.1f}{:>11.2f}\n", brick.name, prepack::IsaName(isa), rate,
                  rate / copy);
     }
   }

@@ -154,7 +154,7 @@ void Register(std::string_view size, const Layout& layout) {
 }
 
 void PrintTable(const RateReporter& rates) {
-  fmt::print("{:<8}{:<25}{:<9}{:>12}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa",
+  fmt::print("{:<8}{:<25}{:<11}{:>12}{:>10}{:>11}{:>12}{:>11}\n", "data", "layout", "isa",
              "memcpy GB/s", "pack GB/s", "of memcpy", "unpack GB/s", "of memcpy");
   for (const std::string_view size : kSizes) {
     for (const Layout& layout : prepack::AllLayouts()) {
@@ -165,7 +165,7 @@ void PrintTable(const RateReporter& rates) {
         const std::string of_isa = fmt::format("{} {}", name, prepack::IsaName(isa));
         const double pack = rates.Best(of_isa + " pack");
         const double unpack = rates.Best(of_isa + " unpack");
-        fmt::print("{:<8}{:<25}{:<9}{:>12.1f}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size,
+        fmt::print("{:<8}{:<25}{:<11}{:>12.1f}{:>10.1f}{:>11.2f}{:>12.1f}{:>11.2f}\n", size,
                    layout.id, prepack::IsaName(isa), copy, pack, pack / copy, unpack,
                    unpack / copy);
       }

@@ -158,19 +158,20 @@ TruthCost CostOf(const SecondDecoder& decoder, const std::string& module) {
 
 void PrintReferenceRates() {
   constexpr uint64_t kRows = 64;
-  fmt::print("f64 reference, {} rows, K = {}\n{:<9}{:>9}{:>10}\n", kRows, kInputs, "isa",
+  fmt::print("f64 reference, {} rows, K = {}\n{:<11}{:>9}{:>10}\n", kRows, kInputs, "isa",
              "channels", "GFLOP/s");
   for (const Isa isa : SupportedIsas()) {
     for (const uint64_t n : std::array<uint64_t, 4>{32, 64, 128, 256}) {
       const double flops = 2.0 * static_cast<double>(kRows * n * kInputs);
-      fmt::print("{:<9}{:>9}{:>10.1f}\n", IsaName(isa), n,
+      fmt::print("{:<11}{:>9}{:>10.1f}\n", IsaName(isa), n,
                  flops / ReferenceSeconds(isa, kRows, n) / 1e9);
     }
   }
 }
 
 void PrintModelRates() {
-  fmt::print("{:<25}{:<9}{:>15}{:>20}\n", "model of", "isa", "GMAC/s, 64 rows", "ns/weight, 1 row");
+  fmt::print("{:<25}{:<11}{:>15}{:>20}\n", "model of", "isa", "GMAC/s, 64 rows",
+             "ns/weight, 1 row");
   for (const Layout& layout : AllLayouts()) {
     const std::optional<PackRequest> request = Module(layout);
     if (!request) continue;
@@ -179,7 +180,7 @@ void PrintModelRates() {
       const double many = ModelRate(layout, module.operands(), isa, 64);
       const double one = ModelRate(layout, module.operands(), isa, 1);
       if (many == 0 || one == 0) continue;
-      fmt::print("{:<25}{:<9}{:>15.1f}{:>20.2f}\n", layout.id, IsaName(isa), many, 1 / one);
+      fmt::print("{:<25}{:<11}{:>15.1f}{:>20.2f}\n", layout.id, IsaName(isa), many, 1 / one);
     }
   }
 }

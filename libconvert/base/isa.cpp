@@ -12,17 +12,13 @@ namespace {
 struct IsaRow {
   Isa isa;
   std::string_view name;
-  bool (*supported)();
 };
 
-// kAvx2 stands for AVX2 and FMA: no CPU to speak of has one without the other.
-bool HasAvx2() {
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-}
-
 constexpr std::array kIsas = {
-    IsaRow{Isa::kScalar, "scalar", [] { return true; }},
-    IsaRow{Isa::kAvx2, "avx2", HasAvx2},
+    IsaRow{Isa::kScalar, "scalar"},
+    IsaRow{Isa::kAvx2, "avx2"},
+    IsaRow{Isa::kAvx512, "avx512"},
+    IsaRow{Isa::kAvx512Vbmi, "avx512vbmi"},
 };
 
 }  // namespace
@@ -34,7 +30,7 @@ std::string_view IsaName(Isa isa) {
 std::vector<Isa> SupportedIsas() {
   std::vector<Isa> isas;
   for (const IsaRow& row : kIsas) {
-    if (row.supported()) isas.push_back(row.isa);
+    if (CpuSupports(row.isa)) isas.push_back(row.isa);
   }
   return isas;
 }
@@ -44,11 +40,13 @@ Result<Isa> ChooseIsa() {
   if (wanted == nullptr || *wanted == '\0') return SupportedIsas().back();
   for (const IsaRow& row : kIsas) {
     if (row.name != wanted) continue;
-    if (row.supported()) return row.isa;
+    if (CpuSupports(row.isa)) return row.isa;
     return Unavailable("PREPACK_ISA", fmt::format("this CPU has no {}", row.name))
         .Hint("Unset the variable to use the best instruction set that is here");
   }
-  return Usage("PREPACK_ISA", "unknown instruction set").Found(wanted).Expected("scalar or avx2");
+  return Usage("PREPACK_ISA", "unknown instruction set")
+      .Found(wanted)
+      .Expected("scalar, avx2, avx512 or avx512vbmi");
 }
 
 }  // namespace prepack

@@ -11,9 +11,19 @@
 
 namespace prepack {
 
-enum class Isa { kScalar, kAvx2 };
+// A ladder: a CPU that has one level has all below it.
+enum class Isa {
+  kScalar,
+  kAvx2,        // AVX2 and FMA: no CPU to speak of has one without the other
+  kAvx512,      // AVX-512 F, BW, DQ and VL, which every server CPU with AVX-512 has
+  kAvx512Vbmi,  // and VBMI, since Ice Lake and Zen 4
+};
 
 std::string_view IsaName(Isa isa);
+
+// Whether this CPU, and its system, can run it. In a file of its own, which tests of emulated
+// instructions replace.
+bool CpuSupports(Isa isa);
 
 // The levels that this CPU can run, slowest first; kScalar is always among them.
 std::vector<Isa> SupportedIsas();

@@ -7,12 +7,8 @@ namespace prepack {
 
 void ReferenceGemm(Isa isa, uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
                    std::span<const double> w, std::span<double> y) {
-  switch (isa) {
-    case Isa::kScalar:
-      return Product(m, n, k, x.data(), w.data(), y.data());
-    case Isa::kAvx2:
-      return ReferenceProductAvx2(m, n, k, x.data(), w.data(), y.data());
-  }
+  const auto product = isa < Isa::kAvx2 ? Product : ReferenceProductAvx2;
+  product(m, n, k, x.data(), w.data(), y.data());
 }
 
 }  // namespace prepack

@@ -2,6 +2,8 @@
 
 #include "kernels/awq_gemv_fast.h"
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -41,13 +43,12 @@ void UnpackGemvFastScalar(const uint8_t* stored, size_t chunks, uint8_t* unpacke
 }
 
 UnpackGemvFastFn UnpackGemvFastFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return UnpackGemvFastScalar;
-    case Isa::kAvx2:
-      return UnpackGemvFastAvx2;
-  }
-  return UnpackGemvFastScalar;
+  static constexpr IsaVersion<UnpackGemvFastFn> kVersions[] = {
+      {Isa::kScalar, UnpackGemvFastScalar},
+      {Isa::kAvx2, UnpackGemvFastAvx2},
+      {Isa::kAvx512, UnpackGemvFastAvx512},
+  };
+  return BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

@@ -34,6 +34,7 @@ UnpackGemvFastFn UnpackGemvFastFor(Isa isa);
 
 void UnpackGemvFastScalar(const uint8_t* stored, size_t chunks, uint8_t* unpacked);
 void UnpackGemvFastAvx2(const uint8_t* stored, size_t chunks, uint8_t* unpacked);
+void UnpackGemvFastAvx512(const uint8_t* stored, size_t chunks, uint8_t* unpacked);
 
 }  // namespace prepack
 

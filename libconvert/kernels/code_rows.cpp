@@ -2,6 +2,7 @@
 
 #include "kernels/code_rows.h"
 
+#include "base/isa_versions.h"
 #include "kernels/code_rows_loops.h"
 
 namespace prepack {
@@ -23,13 +24,12 @@ void WidenCodesScalar(const CodePacking& packing, const uint32_t* stored, size_t
 }
 
 WidenCodesFn WidenCodesFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return WidenCodesScalar;
-    case Isa::kAvx2:
-      return WidenCodesAvx2;
-  }
-  return WidenCodesScalar;
+  static constexpr IsaVersion<WidenCodesFn> kVersions[] = {
+      {Isa::kScalar, WidenCodesScalar},
+      {Isa::kAvx2, WidenCodesAvx2},
+      {Isa::kAvx512, WidenCodesAvx512},
+  };
+  return BestVersion(kVersions, isa);
 }
 
 uint32_t PackedCode(const CodePacking& packing, std::span<const uint32_t> words, uint64_t i) {

@@ -60,6 +60,8 @@ void WidenCodesScalar(const CodePacking& packing, const uint32_t* stored, size_t
                       size_t channels, uint32_t* wide);
 void WidenCodesAvx2(const CodePacking& packing, const uint32_t* stored, size_t units,
                     size_t channels, uint32_t* wide);
+void WidenCodesAvx512(const CodePacking& packing, const uint32_t* stored, size_t units,
+                      size_t channels, uint32_t* wide);
 
 // Code `i` of one packed bit string, by its closed form: for few codes, and to test the above. All
 // words of the unit that holds the code must be there.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/isa_versions.h"
 #include "kernels/awq_gemm.h"
 
 namespace prepack {
@@ -81,13 +82,13 @@ void JoinAwq(const uint8_t* columns, size_t column_stride, size_t rows, size_t c
 const NibbleColumnKernels kNibbleColumnsScalar = {Split, Join, JoinAwq};
 
 const NibbleColumnKernels& NibbleColumnKernelsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kNibbleColumnsScalar;
-    case Isa::kAvx2:
-      return kNibbleColumnsAvx2;
-  }
-  return kNibbleColumnsScalar;
+  static constexpr IsaVersion<const NibbleColumnKernels*> kVersions[] = {
+      {Isa::kScalar, &kNibbleColumnsScalar},
+      {Isa::kAvx2, &kNibbleColumnsAvx2},
+      {Isa::kAvx512, &kNibbleColumnsAvx512},
+      {Isa::kAvx512Vbmi, &kNibbleColumnsAvx512Vbmi},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

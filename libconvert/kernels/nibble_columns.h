@@ -47,6 +47,8 @@ const NibbleColumnKernels& NibbleColumnKernelsFor(Isa isa);
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibbleColumnKernels kNibbleColumnsScalar;
 extern const NibbleColumnKernels kNibbleColumnsAvx2;
+extern const NibbleColumnKernels kNibbleColumnsAvx512;
+extern const NibbleColumnKernels kNibbleColumnsAvx512Vbmi;
 
 }  // namespace prepack
 

@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -75,13 +77,12 @@ void PairsToRows(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_by
 const NibblePairs kNibblePairsScalar = {RowsToPairs, PairsToRows};
 
 const NibblePairs& NibblePairsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kNibblePairsScalar;
-    case Isa::kAvx2:
-      return kNibblePairsAvx2;
-  }
-  return kNibblePairsScalar;
+  static constexpr IsaVersion<const NibblePairs*> kVersions[] = {
+      {Isa::kScalar, &kNibblePairsScalar},
+      {Isa::kAvx2, &kNibblePairsAvx2},
+      {Isa::kAvx512, &kNibblePairsAvx512},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

@@ -47,6 +47,7 @@ const NibblePairs& NibblePairsFor(Isa isa);
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibblePairs kNibblePairsScalar;
 extern const NibblePairs kNibblePairsAvx2;
+extern const NibblePairs kNibblePairsAvx512;
 
 }  // namespace prepack
 

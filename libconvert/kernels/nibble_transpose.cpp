@@ -2,6 +2,8 @@
 
 #include "kernels/nibble_transpose.h"
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -35,13 +37,12 @@ void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, si
 const NibbleTranspose kNibbleTransposeScalar = {RowsToColumns, ColumnsToRows};
 
 const NibbleTranspose& NibbleTransposeFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kNibbleTransposeScalar;
-    case Isa::kAvx2:
-      return kNibbleTransposeAvx2;
-  }
-  return kNibbleTransposeScalar;
+  static constexpr IsaVersion<const NibbleTranspose*> kVersions[] = {
+      {Isa::kScalar, &kNibbleTransposeScalar},
+      {Isa::kAvx2, &kNibbleTransposeAvx2},
+      {Isa::kAvx512, &kNibbleTransposeAvx512},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

@@ -43,6 +43,7 @@ const NibbleTranspose& NibbleTransposeFor(Isa isa);
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibbleTranspose kNibbleTransposeScalar;
 extern const NibbleTranspose kNibbleTransposeAvx2;
+extern const NibbleTranspose kNibbleTransposeAvx512;
 
 }  // namespace prepack
 

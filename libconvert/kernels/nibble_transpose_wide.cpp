@@ -2,6 +2,8 @@
 
 #include "kernels/nibble_transpose_wide.h"
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -43,13 +45,11 @@ void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, ui
 const WideNibbleTranspose kWideNibbleTransposeScalar = {RowsToColumns, ColumnsToRows};
 
 const WideNibbleTranspose& WideNibbleTransposeFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kWideNibbleTransposeScalar;
-    case Isa::kAvx2:
-      return kWideNibbleTransposeAvx2;
-  }
-  return kWideNibbleTransposeScalar;
+  static constexpr IsaVersion<const WideNibbleTranspose*> kVersions[] = {
+      {Isa::kScalar, &kWideNibbleTransposeScalar},
+      {Isa::kAvx2, &kWideNibbleTransposeAvx2},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

@@ -2,6 +2,8 @@
 
 #include "kernels/row_sums.h"
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -29,13 +31,12 @@ void SumNibbles(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t 
 const RowSums kRowSumsScalar = {SumBytes, SumNibbles};
 
 const RowSums& RowSumsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kRowSumsScalar;
-    case Isa::kAvx2:
-      return kRowSumsAvx2;
-  }
-  return kRowSumsScalar;
+  static constexpr IsaVersion<const RowSums*> kVersions[] = {
+      {Isa::kScalar, &kRowSumsScalar},
+      {Isa::kAvx2, &kRowSumsAvx2},
+      {Isa::kAvx512, &kRowSumsAvx512},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

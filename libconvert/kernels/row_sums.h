@@ -31,6 +31,7 @@ const RowSums& RowSumsFor(Isa isa);
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const RowSums kRowSumsScalar;
 extern const RowSums kRowSumsAvx2;
+extern const RowSums kRowSumsAvx512;
 
 }  // namespace prepack
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -44,13 +46,11 @@ void Fuse(const float* a, const float* b, size_t count, float* sums) {
 const StripProducts kStripProductsScalar = {.floats = Floats, .pairs = Pairs, .fuse = Fuse};
 
 const StripProducts& StripProductsFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kStripProductsScalar;
-    case Isa::kAvx2:
-      return kStripProductsAvx2;
-  }
-  return kStripProductsScalar;
+  static constexpr IsaVersion<const StripProducts*> kVersions[] = {
+      {Isa::kScalar, &kStripProductsScalar},
+      {Isa::kAvx2, &kStripProductsAvx2},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 }  // namespace prepack

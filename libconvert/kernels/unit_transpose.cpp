@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "base/isa_versions.h"
+
 namespace prepack {
 namespace {
 
@@ -23,13 +25,12 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
 const UnitTranspose kUnitTransposeScalar = {Transpose<1>, Transpose<2>, Transpose<4>};
 
 const UnitTranspose& UnitTransposeFor(Isa isa) {
-  switch (isa) {
-    case Isa::kScalar:
-      return kUnitTransposeScalar;
-    case Isa::kAvx2:
-      return kUnitTransposeAvx2;
-  }
-  return kUnitTransposeScalar;
+  static constexpr IsaVersion<const UnitTranspose*> kVersions[] = {
+      {Isa::kScalar, &kUnitTransposeScalar},
+      {Isa::kAvx2, &kUnitTransposeAvx2},
+      {Isa::kAvx512, &kUnitTransposeAvx512},
+  };
+  return *BestVersion(kVersions, isa);
 }
 
 TransposeUnitsFn TransposeUnitsFor(Isa isa, size_t unit_bytes) {

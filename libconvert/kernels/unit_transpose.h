@@ -37,6 +37,7 @@ TransposeUnitsFn TransposeUnitsFor(Isa isa, size_t unit_bytes);
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const UnitTranspose kUnitTransposeScalar;
 extern const UnitTranspose kUnitTransposeAvx2;
+extern const UnitTranspose kUnitTransposeAvx512;
 
 }  // namespace prepack
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/isa_versions.h"
 #include "catch.h"
 #include "status_matchers.h"
 
@@ -34,13 +35,18 @@ class IsaVariable {
   std::optional<std::string> old_;
 };
 
+bool Has(const std::vector<Isa>& isas, Isa isa) {
+  return std::find(isas.begin(), isas.end(), isa) != isas.end();
+}
+
 TEST_CASE("scalar is always supported and comes first") {
   const std::vector<Isa> isas = SupportedIsas();
   REQUIRE_FALSE(isas.empty());
   CHECK(isas.front() == Isa::kScalar);
   CHECK(std::is_sorted(isas.begin(), isas.end()));
-  const bool has_avx2 = std::find(isas.begin(), isas.end(), Isa::kAvx2) != isas.end();
-  CHECK(has_avx2 == (__builtin_cpu_supports("avx2") != 0));
+  CHECK(Has(isas, Isa::kAvx2) == (__builtin_cpu_supports("avx2") != 0));
+  CHECK(Has(isas, Isa::kAvx512) == (__builtin_cpu_supports("avx512bw") != 0));
+  CHECK(Has(isas, Isa::kAvx512Vbmi) == (__builtin_cpu_supports("avx512vbmi") != 0));
 }
 
 TEST_CASE("without PREPACK_ISA the best one is chosen") {
@@ -52,6 +58,8 @@ TEST_CASE("without PREPACK_ISA the best one is chosen") {
 TEST_CASE("PREPACK_ISA chooses any supported one by its name") {
   CHECK(IsaName(Isa::kScalar) == "scalar");
   CHECK(IsaName(Isa::kAvx2) == "avx2");
+  CHECK(IsaName(Isa::kAvx512) == "avx512");
+  CHECK(IsaName(Isa::kAvx512Vbmi) == "avx512vbmi");
   for (const Isa isa : SupportedIsas()) {
     const IsaVariable variable(std::string(IsaName(isa)).c_str());
     CHECK(Value(ChooseIsa()) == isa);
@@ -64,7 +72,8 @@ TEST_CASE("an unknown PREPACK_ISA is refused, with what would do") {
   REQUIRE_FALSE(isa.ok());
   CHECK(isa.status().kind() == ErrorKind::kUsage);
   CHECK(isa.status().ToString() ==
-        "PREPACK_ISA: unknown instruction set (found AVX2, expected scalar or avx2)");
+        "PREPACK_ISA: unknown instruction set (found AVX2, expected scalar, avx2, avx512 "
+        "or avx512vbmi)");
 }
 
 TEST_CASE("a hostile PREPACK_ISA is shown harmlessly") {
@@ -73,12 +82,22 @@ TEST_CASE("a hostile PREPACK_ISA is shown harmlessly") {
 }
 
 TEST_CASE("an instruction set that this CPU lacks is unavailable, not replaced") {
-  if (SupportedIsas().back() == Isa::kAvx2) {
+  if (SupportedIsas().back() == Isa::kAvx512Vbmi) {
     WARN("not run: this CPU has every instruction set that we know");
     return;
   }
-  const IsaVariable variable("avx2");
-  CheckError(ChooseIsa().status(), ErrorKind::kUnavailable, "this CPU has no avx2");
+  const IsaVariable variable("avx512vbmi");
+  CheckError(ChooseIsa().status(), ErrorKind::kUnavailable, "this CPU has no avx512vbmi");
+}
+
+TEST_CASE("a level without a version of its own gets that of the best level below") {
+  const int scalar = 1;
+  const int avx512 = 2;
+  const IsaVersion<const int*> versions[] = {{Isa::kScalar, &scalar}, {Isa::kAvx512, &avx512}};
+  CHECK(BestVersion(versions, Isa::kScalar) == &scalar);
+  CHECK(BestVersion(versions, Isa::kAvx2) == &scalar);
+  CHECK(BestVersion(versions, Isa::kAvx512) == &avx512);
+  CHECK(BestVersion(versions, Isa::kAvx512Vbmi) == &avx512);
 }
 
 }  // namespace

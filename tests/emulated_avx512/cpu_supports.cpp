@@ -1,0 +1,13 @@
+// Takes the place of libconvert/base/cpu_supports.cpp in programs whose AVX-512 is emulated: there
+// every CPU has it. Its kernels leave what is too small for them to AVX2, which is not emulated.
+
+#include "base/isa.h"
+
+namespace prepack {
+
+bool CpuSupports(Isa isa) {
+  return isa == Isa::kScalar ||
+         (__builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0);
+}
+
+}  // namespace prepack

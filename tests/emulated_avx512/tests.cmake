@@ -1,0 +1,29 @@
+# The tests of kernels and layouts once more, with AVX-512 emulated in portable code: so the source of
+# these kernels is tested on every machine. (Machine code for AVX-512 runs in the other tests, on CPUs
+# that have it.) Objects of a program go before those of a library: the emulated kernels take the place
+# of those in libconvert, and the tests find them supported.
+
+find_path(PREPACK_SIMDE simde/x86/avx512.h)
+if(NOT PREPACK_SIMDE)
+  message(STATUS "SIMDe was not found: emulated AVX-512 is not tested")
+  return()
+endif()
+
+get_target_property(kernels convert AVX512_KERNELS)
+add_library(emulated_avx512 OBJECT emulated_avx512/cpu_supports.cpp ${kernels})
+target_compile_definitions(emulated_avx512 PRIVATE PREPACK_EMULATE_AVX512)
+target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
+target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})
+target_link_libraries(emulated_avx512 PRIVATE convert prepack_options)
+
+# prepack_test_emulated(FOLDER FILES): test_FOLDER again, of the files that match the regular expression.
+function(prepack_test_emulated folder files)
+  add_executable(test_${folder}_emulated $<TARGET_OBJECTS:emulated_avx512>
+    $<FILTER:$<TARGET_OBJECTS:test_${folder}>,INCLUDE,${files}>)
+  target_link_libraries(test_${folder}_emulated PRIVATE test_main)
+  catch_discover_tests(test_${folder}_emulated
+    TEST_PREFIX "${folder} with AVX-512 emulated: " PROPERTIES TIMEOUT 300)
+endfunction()
+
+prepack_test_emulated(kernels "_test")
+prepack_test_emulated(layouts "/(fingerprint|golden|round_trip|unit_blocks)_test")

@@ -73,7 +73,11 @@ inline TileShape MatrixShape(const QuantizedLinear& linear, const TileCut& cut) 
   const uint64_t row_of_all = PanelRowBytes(code, linear.n());
   const uint64_t unit = std::lcm(uint64_t{8}, cut.cols);  // the formats' words hold eight codes
   const uint64_t most = std::max(unit, kMatrixTileBytes / row_of_all / unit * unit);
-  const uint64_t cols = std::min({most, std::lcm(kPanelColsMultiple, cut.cols), linear.k()});
+  // In activation order all of an output channel is read whatever is wanted of it: the tiles are as
+  // few as they can be.
+  const uint64_t wanted =
+      linear.k_order().empty() ? std::lcm(kPanelColsMultiple, cut.cols) : linear.k();
+  const uint64_t cols = std::min({most, wanted, linear.k()});
   return {.rows = linear.n(),
           .cols = cols,
           .panel_rows = PanelRowsFor(code, cols, cut.rows),

@@ -149,6 +149,10 @@ uint64_t ThreadMemory(const ModulePlan& module) {
   uint64_t bytes = panel + PlacedBytes(module.chosen->place_weight(module.request, tile));
   const uint64_t strip = std::min(StripRows(*module.chosen, module.request), weights.n());
   bytes += strip * weights.groups() * (sizeof(float) + sizeof(uint8_t));
+  // Activation order needs all input channels of a panel's rows at once.
+  if (!weights.k_order().empty()) {
+    bytes += shape.panel_rows * PanelRowBytes(weights.scheme().code, weights.k());
+  }
   // Dequantizing holds whole rows of codes and floats.
   if (module.dequantized) bytes += shape.panel_rows * weights.k() * (sizeof(float) + 1);
   return bytes;

@@ -77,7 +77,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
 
 TileCut Cut(const PackRequest& request) {
   const BlockedDesc desc = DescOf(request);
-  return {.by_inputs = !desc.NIsOutside() && !HasSums(desc) && !request.reordered,
+  return {.by_inputs = !desc.NIsOutside() && !HasSums(desc),
           .rows = desc.Block(1),
           .cols = desc.Block(0),
           .strip_rows = 1};

@@ -12,7 +12,9 @@ try:
 except ImportError:
     yaml = None
 
+import doc_examples
 import harness
+from doc_examples import commands, texts
 from harness import CHECKPOINTS, ROOT, TOOL
 
 DOCS = (ROOT / "docs" / "ci.md").read_text()
@@ -21,23 +23,7 @@ MODULE = "model.layers.0.mlp.up_proj"
 
 
 def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", DOCS, re.MULTILINE | re.DOTALL)
-
-
-def texts(node):
-    """Every string in a YAML document."""
-    if isinstance(node, dict):
-        return [text for value in node.values() for text in texts(value)]
-    if isinstance(node, list):
-        return [text for value in node for text in texts(value)]
-    return [node] if isinstance(node, str) else []
-
-
-def commands(text):
-    """(subcommand, options) of every call of prepack in shell text."""
-    joined = text.replace("\\\n", " ")
-    calls = re.findall(r"\bprepack ([a-z]+) ([^\n;]*)", joined)
-    return [(name, re.findall(r"--[a-z-]+", rest)) for name, rest in calls]
+    return doc_examples.blocks(DOCS, language)
 
 
 class Script(harness.ToolTest):
@@ -119,9 +105,6 @@ class Script(harness.ToolTest):
 
 
 class Commands(harness.ToolTest):
-    def help_options(self, subcommand):
-        return set(re.findall(r"--[a-z-]+", self.run_ok(subcommand, "--help").stdout))
-
     def test_every_option_in_the_docs_exists(self):
         first = "\n".join(re.findall(r"^    (.*)$", DOCS.split("```")[0], re.MULTILINE))
         calls = [call for text in [first, *blocks("bash"), *blocks("yaml")] for call in commands(text)]

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -41,6 +42,20 @@ def read_tensors(folder):
             begin, end = info["data_offsets"]
             tensors[name] = (info["dtype"], info["shape"], data[start + begin : start + end])
     return tensors
+
+
+def manifest(folder):
+    return json.loads((folder / "prepack.json").read_text())
+
+
+def hashes(folder):
+    """tensor → hash, of all tensors in the manifest."""
+    of = manifest(folder)
+    found = {t["tensor"]: t["xxh3_128"] for t in of["tensors"]}
+    for module in of["modules"].values():
+        for part in module["parts"].values():
+            found[part["tensor"]] = part["xxh3_128"]
+    return found
 
 
 def safetensors_bytes(tensors):
@@ -177,6 +192,9 @@ class ToolTest(unittest.TestCase):
         for text in texts:
             self.assertIn(text, lines[0])
         return result
+
+    def help_options(self, subcommand):
+        return set(re.findall(r"--[a-z-]+", self.run_ok(subcommand, "--help").stdout))
 
     def checked_json(self, text, schema):
         document = json.loads(text)

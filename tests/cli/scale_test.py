@@ -10,24 +10,10 @@ import time
 import unittest
 
 import harness
-from harness import CHECKPOINTS, TOOL
+from harness import CHECKPOINTS, TOOL, hashes, manifest
 
 SOURCE = CHECKPOINTS / "ct-w4a16-g32-asym"
 MODULES = 7
-
-
-def manifest(folder):
-    return json.loads((folder / "prepack.json").read_text())
-
-
-def hashes(folder):
-    """tensor → hash, of all tensors in the manifest."""
-    of = manifest(folder)
-    found = {t["tensor"]: t["xxh3_128"] for t in of["tensors"]}
-    for module in of["modules"].values():
-        for part in module["parts"].values():
-            found[part["tensor"]] = part["xxh3_128"]
-    return found
 
 
 def part_name(out, index, count):

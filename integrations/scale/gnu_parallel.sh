@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# gnu_parallel.sh SOURCE OUT TARGET PARTS [OPTION...]: converts SOURCE into OUT in PARTS parts, with
+# GNU parallel, and merges. OPTIONs are those of prepack convert. To be run again after a failure.
+#
+# HOSTS  hosts to run on, by ssh, as GNU parallel wants them: 4/host1,host2 (default: this machine).
+#        prepack is on the PATH of each, and SOURCE and OUT are the same files everywhere
+# JOBS   parts that run at once on each host (default: 1: a part uses all CPUs)
+set -euo pipefail
+if (($# < 4)); then
+  echo "usage: gnu_parallel.sh SOURCE OUT TARGET PARTS [OPTION...]" >&2
+  exit 2
+fi
+source=$(realpath "$1") out=$(realpath -m "$2") target=$3 parts=$4
+shift 4
+hosts=()
+[[ -z ${HOSTS:-} ]] || hosts=(--sshlogin "$HOSTS")
+
+# A part that fails is tried twice more, on another host where there is one. When parallel is ended,
+# prepack has a minute to end in good order.
+seq "$parts" | parallel --quote "${hosts[@]}" --jobs "${JOBS:-1}" --retries 3 --tagstring "part {}" \
+  --joblog "$out.parts.log" --termseq TERM,60000,KILL,25 \
+  prepack convert "$source" --output "$out" --target "$target" --part "{}/$parts" --resume "$@"
+
+prepack merge "$out"
+rm -f "$out.parts.log"

@@ -1,0 +1,221 @@
+"""docs/scale.md and the files of integrations/scale/: they are the same, and they do what they say,
+with a Slurm that runs everything at once. tests/scale/ runs them on a real one."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
+import doc_examples
+import harness
+from harness import CHECKPOINTS, ROOT, TOOL
+
+DOCS = (ROOT / "docs" / "scale.md").read_text()
+FILES = ROOT / "integrations" / "scale"
+SOURCE = CHECKPOINTS / "ct-w4a16-g32-asym"
+PARTS = 3
+
+# Runs the tasks of an array one after the other, and a job that depends on one that failed never.
+SBATCH = r"""#!/usr/bin/env bash
+set -euo pipefail
+tasks= after= script=
+while [[ $1 == --* ]]; do
+  case $1 in
+    --array=1-*) tasks=$(seq "${1#--array=1-}") ;;
+    --dependency=afterok:*) after=${1##*:} ;;
+    --parsable | --kill-on-invalid-dep=yes) ;;
+    *) echo "sbatch: unknown option $1" >&2; exit 1 ;;
+  esac
+  shift
+done
+script=$1
+shift
+id=$(($(ls "$JOBS_DIR" | grep -c '^[0-9]*$' || true) + 1))
+echo "$after" > "$JOBS_DIR/$id"
+[[ -z $after || ! -e $JOBS_DIR/$after.failed ]] || { echo "$id"; exit; }
+for task in ${tasks:-none}; do
+  SLURM_ARRAY_TASK_ID=$task SLURM_CPUS_PER_TASK=2 bash "$script" "$@" >> "$JOBS_DIR/log" 2>&1 ||
+    touch "$JOBS_DIR/$id.failed"
+done
+echo "$id${CLUSTER:-}"
+"""
+
+
+def read_job(name):
+    """The Job of a file, and its container."""
+    job = yaml.safe_load((FILES / name).read_text())
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    return job, container
+
+
+class Documents(harness.ToolTest):
+    def test_examples_are_the_files(self):
+        shown = doc_examples.blocks(DOCS, "bash") + doc_examples.blocks(DOCS, "yaml")
+        self.assertEqual(sorted(shown), sorted(p.read_text() for p in FILES.iterdir()))
+
+    def test_every_option_exists(self):
+        indented = "\n".join(re.findall(r"^    (.*)$", DOCS, re.MULTILINE))
+        calls = doc_examples.commands(DOCS) + doc_examples.commands(indented)
+        self.assertGreater(len(calls), 8)
+        for subcommand, options in calls:
+            if subcommand in ("convert", "merge", "plan", "verify"):
+                self.assertLessEqual(set(options), self.help_options(subcommand), subcommand)
+
+    def test_figures_follow_from_the_rates(self):
+        rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\d+) \| (\d+) \| (\d+) \|$", DOCS, re.MULTILINE)
+        self.assertEqual([int(row[0]) for row in rows], [1, 8, 16, 32, 64])
+        size = 213.6
+        for parts, share, alone, shared, together in rows:
+            each = size / int(parts)
+            self.assertAlmostEqual(float(share), each, delta=0.05 + 1e-9)
+            self.assertEqual(int(alone), round(each / 1 + each / 0.5))
+            self.assertEqual(int(shared), round(size / 20 + size / 10))
+            self.assertEqual(int(together), max(int(alone), int(shared)))
+
+
+class PathTest(harness.ToolTest):
+    """With a `prepack` on the PATH, and parts of an output."""
+
+    def setUp(self):
+        super().setUp()
+        self.bin = self.scratch / "bin"
+        self.bin.mkdir()
+        (self.bin / "prepack").symlink_to(TOOL)
+        (self.scratch / "with space").mkdir()
+        self.out = self.scratch / "with space" / "out"
+
+    def env(self):
+        return {**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"}
+
+    def part(self, index):
+        return self.out.with_name(f"out.part-{index:05}-of-{PARTS:05}")
+
+    def assert_merged(self, *options):
+        whole = self.convert(SOURCE, "vllm-cpu", *options, name="whole")
+        self.assertEqual(harness.hashes(self.out), harness.hashes(whole))
+        self.run_ok("verify", self.out, "--source", SOURCE)
+        self.assertEqual([p.name for p in self.out.parent.iterdir()], ["out"])
+
+
+class Scripts(PathTest):
+    def setUp(self):
+        super().setUp()
+        self.jobs = self.scratch / "jobs"
+        self.jobs.mkdir()
+        (self.bin / "sbatch").write_text(SBATCH)
+        (self.bin / "sbatch").chmod(0o755)
+
+    def script(self, name, *args, code=0, **env):
+        result = subprocess.run(
+            [FILES / name, *map(str, args)],
+            capture_output=True, text=True, check=False, cwd=self.scratch,
+            env={**self.env(), "JOBS_DIR": str(self.jobs), **env},
+        )
+        self.assertEqual(result.returncode, code, result.stderr + result.stdout)
+        return result
+
+    def block_part(self, index):
+        """Part `index` cannot be written: what stands there is no part."""
+        self.part(index).mkdir()
+        (self.part(index) / "precious").write_text("years")
+
+    def test_slurm(self):
+        args = (SOURCE, self.out, "vllm-cpu", PARTS, "--scales", "exact")
+        result = self.script("slurm_submit", *args, CLUSTER=";one")
+        self.assertEqual(result.stdout, "parts 1 merge 2\n")
+        self.assertEqual((self.jobs / "2").read_text(), "1\n")
+        self.assert_merged("--scales", "exact")
+
+    def test_slurm_again_after_a_failure(self):
+        args = (SOURCE, self.out, "vllm-cpu", PARTS)
+        self.block_part(2)
+        self.script("slurm_submit", *args)
+        self.assertTrue((self.jobs / "1.failed").exists())
+        self.assertTrue(self.part(1).exists() and self.part(3).exists())
+        self.assertFalse(self.out.exists())
+        shutil.rmtree(self.part(2))
+        for file in self.jobs.iterdir():
+            file.unlink()
+        self.script("slurm_submit", *args)
+        self.assertEqual((self.jobs / "log").read_text().count("is there already"), 2)
+        self.assert_merged()
+
+    def test_a_missing_argument_is_usage(self):
+        for name in ("slurm_submit", "gnu_parallel.sh"):
+            self.assertIn("usage: " + name, self.script(name, SOURCE, self.out, "zentorch", code=2).stderr)
+        self.assertEqual(list(self.jobs.iterdir()), [])
+
+    @unittest.skipIf(shutil.which("parallel") is None, "GNU parallel is not installed")
+    def test_gnu_parallel(self):
+        self.script("gnu_parallel.sh", SOURCE, self.out, "vllm-cpu", PARTS, "--scales", "exact")
+        self.assert_merged("--scales", "exact")
+
+    @unittest.skipIf(shutil.which("parallel") is None, "GNU parallel is not installed")
+    def test_gnu_parallel_does_not_merge_after_a_failure(self):
+        self.block_part(2)
+        self.script("gnu_parallel.sh", SOURCE, self.out, "vllm-cpu", PARTS, code=1)
+        self.assertFalse(self.out.exists())
+        log = (self.out.parent / "out.parts.log").read_text().splitlines()
+        self.assertEqual(len(log), 1 + PARTS)
+        shutil.rmtree(self.part(2))
+        self.script("gnu_parallel.sh", SOURCE, self.out, "vllm-cpu", PARTS)
+        self.assert_merged()
+
+
+@unittest.skipIf(yaml is None, "PyYAML is not installed")
+class Kubernetes(PathTest):
+    def run_container(self, words, **env):
+        result = subprocess.run(
+            words, capture_output=True, text=True, check=False, cwd="/", env={**self.env(), **env}
+        )
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_fields_belong_together(self):
+        job, container = read_job("kubernetes-job.yaml")
+        spec, pod = job["spec"], job["spec"]["template"]["spec"]
+        env = {e["name"]: e["value"] for e in container["env"]}
+        self.assertEqual((job["apiVersion"], job["kind"]), ("batch/v1", "Job"))
+        self.assertEqual(spec["completionMode"], "Indexed")
+        self.assertEqual(env["PARTS"], str(spec["completions"]))
+        self.assertEqual(spec["parallelism"], spec["completions"])
+        # Both of these are allowed with restartPolicy: Never only.
+        self.assertEqual(spec["backoffLimitPerIndex"], 3)
+        ignore, fail = spec["podFailurePolicy"]["rules"]
+        self.assertEqual(pod["restartPolicy"], "Never")
+        self.assertEqual((ignore["action"], fail["action"]), ("Ignore", "FailJob"))
+        self.assertEqual(ignore["onPodConditions"], [{"type": "DisruptionTarget"}])
+        self.assertEqual(fail["onExitCodes"]["containerName"], container["name"])
+        self.assertEqual(fail["onExitCodes"]["values"], [3, 5])
+        self.assertIn(f"--jobs {container['resources']['limits']['cpu']}", container["args"][0])
+        merge_job, merge = read_job("kubernetes-merge.yaml")
+        self.assertEqual(merge["command"], ["prepack", "merge", env["OUT"]])
+        self.assertEqual(merge["image"], container["image"])
+        self.assertEqual(merge["volumeMounts"], container["volumeMounts"])
+        self.assertEqual(merge_job["spec"]["template"]["spec"]["volumes"], pod["volumes"])
+        (mount,), (volume,) = container["volumeMounts"], pod["volumes"]
+        self.assertEqual(mount["name"], volume["name"])
+        for path in (env["SOURCE"], env["OUT"]):
+            self.assertTrue(path.startswith(mount["mountPath"] + "/"))
+
+    def test_commands_of_the_containers(self):
+        _, container = read_job("kubernetes-job.yaml")
+        for index in range(PARTS):
+            self.assertFalse(self.part(index + 1).exists())
+            self.run_container(
+                container["command"] + container["args"], JOB_COMPLETION_INDEX=str(index),
+                SOURCE=str(SOURCE), OUT=str(self.out), TARGET="vllm-cpu", PARTS=str(PARTS),
+            )
+            self.assertTrue(self.part(index + 1).is_dir())
+        _, merge = read_job("kubernetes-merge.yaml")
+        self.run_container([*merge["command"][:-1], self.out])
+        self.assert_merged()
+
+
+if __name__ == "__main__":
+    unittest.main()

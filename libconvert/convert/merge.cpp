@@ -217,7 +217,7 @@ Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
 // The header must be the one that was written, and list the tensors of the manifest.
 Status Merger::CheckShard(const File& file, const SafetensorsHeader& header,
                           const FileRecord& record) const {
-  std::vector<std::byte> buffer;
+  PageBuffer buffer;
   const Result<std::string> of_header = HashRange(file, 0, header.data_start, buffer, progress_);
   if (!of_header.ok()) return of_header.status();
   std::vector<std::string> of_tensors;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "base/page_buffer.h"
 #include "base/status.h"
 #include "canonical/panel_shape.h"
 #include "container/checkpoint.h"
@@ -22,12 +23,11 @@ namespace prepack {
 
 // Scratch memory of one thread, reused from piece to piece.
 struct PanelBuffers {
-  std::vector<std::byte> panel;
-  std::vector<std::byte> packed;
+  PageBuffer panel;
+  PageBuffer packed;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   std::vector<int32_t> sums;
-  std::vector<std::byte> hashed;  // what is being hashed
 };
 
 // Fills zero points [tile.rows, G] for pack_codes of a tile, or empties them where the layout packs

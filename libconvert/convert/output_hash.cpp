@@ -7,8 +7,8 @@
 
 namespace prepack {
 
-Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end,
-                              std::vector<std::byte>& buffer, Progress& progress) {
+Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
+                              Progress& progress) {
   buffer.resize(kHashedPieceBytes);
   Xxh3Hasher hasher;
   for (uint64_t offset = begin; offset < end; offset += kHashedPieceBytes) {
@@ -21,13 +21,24 @@ Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end,
   return hasher.HexDigest();
 }
 
-Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index,
-                             std::vector<std::byte>& buffer) {
+Result<std::string> HashCachedRange(const File& file, uint64_t begin, uint64_t end) {
+  constexpr uint64_t kPieceBytes = 4ULL * 1024 * 1024;  // between two looks at the cancellation
+  Xxh3Hasher hasher;
+  for (uint64_t offset = begin; offset < end; offset += kPieceBytes) {
+    if (CancellationRequested()) return Interrupted(file.path().string());
+    const uint64_t bytes = std::min(kPieceBytes, end - offset);
+    Status status = file.VisitAt(
+        offset, bytes, [&](const std::byte* piece) { hasher.Update(std::span(piece, bytes)); });
+    if (!status.ok()) return status;
+  }
+  return hasher.HexDigest();
+}
+
+Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index) {
   const SafetensorsHeader& header = shard.header();
   const TensorInfo& tensor = header.tensors[index];
-  Progress uncounted;
-  return HashRange(shard.file(), header.data_start + tensor.begin, header.data_start + tensor.end,
-                   buffer, uncounted);
+  return HashCachedRange(shard.file(), header.data_start + tensor.begin,
+                         header.data_start + tensor.end);
 }
 
 std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes) {
@@ -43,7 +54,7 @@ std::string ShardHash(std::string_view header_hash, std::span<const std::string>
 
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
                               Progress& progress) {
-  std::vector<std::byte> buffer;
+  PageBuffer buffer;
   const Result<std::string> of_header = HashRange(file, 0, header.data_start, buffer, progress);
   if (!of_header.ok()) return of_header.status();
   ShardHashes hashes;
@@ -58,7 +69,7 @@ Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
 }
 
 Result<FileRecord> HashFile(const File& file, Progress& progress) {
-  std::vector<std::byte> buffer;
+  PageBuffer buffer;
   Result<std::string> hash = HashRange(file, 0, file.size(), buffer, progress);
   if (!hash.ok()) return hash.status();
   return FileRecord{file.size(), *std::move(hash)};

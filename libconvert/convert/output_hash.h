@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/safetensors.h"
@@ -36,11 +37,13 @@ Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
 std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes);
 
 // xxh3-128 of bytes [begin, end) of a file. `buffer` is scratch memory, of any size.
-Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end,
-                              std::vector<std::byte>& buffer, Progress& progress);
+Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
+                              Progress& progress);
+// The same for bytes that were read or written just now, and so are in the page cache: they are
+// hashed where they lie there, in a mapping, which saves the copy.
+Result<std::string> HashCachedRange(const File& file, uint64_t begin, uint64_t end);
 // Of tensor `index` of a shard that is being written.
-Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index,
-                             std::vector<std::byte>& buffer);
+Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index);
 // Of a file that is no shard: all of its bytes.
 Result<FileRecord> HashFile(const File& file, Progress& progress);
 

@@ -15,14 +15,14 @@ namespace {
 // Does the unit lie in the shards as it was noted?
 Result<bool> IsInPlace(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
                        const std::set<size_t>& created, uint64_t index,
-                       const FinishedUnit& finished, std::vector<std::byte>& buffer) {
+                       const FinishedUnit& finished) {
   if (index >= shards.units.size()) return false;
   const OutputUnit& unit = shards.units[index];
   if (finished.outputs.size() != unit.slots.size()) return false;
   for (size_t i = 0; i < unit.slots.size(); ++i) {
     const OutputSlot slot = unit.slots[i];
     if (created.contains(slot.shard)) return false;
-    const Result<std::string> hash = HashSlot(writers[slot.shard], slot.index, buffer);
+    const Result<std::string> hash = HashSlot(writers[slot.shard], slot.index);
     if (!hash.ok()) return hash.status();
     if (*hash != finished.outputs[i]) return false;
   }
@@ -66,10 +66,9 @@ Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsW
   std::vector<FinishedUnits::iterator> units;
   for (auto it = finished.begin(); it != finished.end(); ++it) units.push_back(it);
   std::vector<uint8_t> in_place(units.size(), 0);  // not bool: threads write neighbours
-  std::vector<std::vector<std::byte>> buffers(threads);
-  Status status = ParallelFor(units.size(), threads, [&](size_t i, unsigned worker) {
+  Status status = ParallelFor(units.size(), threads, [&](size_t i, unsigned) {
     const Result<bool> found =
-        IsInPlace(shards, writers, created, units[i]->first, units[i]->second, buffers[worker]);
+        IsInPlace(shards, writers, created, units[i]->first, units[i]->second);
     if (!found.ok()) return found.status();
     in_place[i] = *found ? 1 : 0;
     return Status();

@@ -74,9 +74,8 @@ void ShardFiller::AddUnit(size_t index, const FinishedUnits& finished) {
   const auto done = finished.find(index);
   if (done != finished.end() && TakeFinished(index, done->second)) return;
   if (unit.copied != nullptr) {
-    // The hash first: it is one long task where the tensor is large.
-    AddTasks(TaskKind::kSourceHash, index, state.sources.size(), 1);
     AddTasks(TaskKind::kCopy, index, unit.copied->bytes, kCopyBytes);
+    AddTasks(TaskKind::kSourceHash, index, state.sources.size(), 1);
     return;
   }
   state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
@@ -94,7 +93,7 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
     const WorkList<TaskKind>::Task task = work_.At(index);
     Status done = RunTask(task, buffers[worker]);
     if (!done.ok() || units_[task.unit].unfinished.fetch_sub(1) != 1) return done;
-    return FinishUnit(task.unit, buffers[worker]);
+    return FinishUnit(task.unit);
   });
   for (const UnitState& state : units_) {
     for (size_t i = 0; i < state.sources.size(); ++i) {
@@ -116,7 +115,7 @@ Status ShardFiller::RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& 
     case TaskKind::kCopy:
       return CopyRange(shards_.units[task.unit], task.begin, task.end, buffers);
     case TaskKind::kSourceHash:
-      return HashSource(state, task.begin, buffers);
+      return HashSource(state, task.begin);
   }
   return {};
 }
@@ -137,18 +136,18 @@ Status ShardFiller::CopyRange(const OutputUnit& unit, uint64_t begin, uint64_t e
   return writers_[slot.shard].Write(slot.index, begin, buffers.panel);
 }
 
-Status ShardFiller::HashSource(UnitState& state, uint64_t index, PanelBuffers& buffers) {
-  Progress uncounted;
-  Result<std::string> hash =
-      HashTensor(checkpoint_, *state.sources[index], buffers.hashed, uncounted);
+Status ShardFiller::HashSource(UnitState& state, uint64_t index) {
+  const StoredTensor& tensor = *state.sources[index];
+  Result<std::string> hash = HashCachedRange(checkpoint_.files()[tensor.file].file, tensor.offset,
+                                             tensor.offset + tensor.bytes);
   if (!hash.ok()) return hash.status();
   state.source_hashes[index] = *std::move(hash);
   return {};
 }
 
-Status ShardFiller::HashOutputs(const OutputUnit& unit, PanelBuffers& buffers) {
+Status ShardFiller::HashOutputs(const OutputUnit& unit) {
   for (const OutputSlot& slot : unit.slots) {
-    Result<std::string> hash = HashSlot(writers_[slot.shard], slot.index, buffers.hashed);
+    Result<std::string> hash = HashSlot(writers_[slot.shard], slot.index);
     if (!hash.ok()) return hash.status();
     output_hashes_[slot.shard][slot.index] = *std::move(hash);
   }
@@ -156,14 +155,14 @@ Status ShardFiller::HashOutputs(const OutputUnit& unit, PanelBuffers& buffers) {
 }
 
 // Called once, after all tasks of the unit.
-Status ShardFiller::FinishUnit(size_t index, PanelBuffers& buffers) {
+Status ShardFiller::FinishUnit(size_t index) {
   const OutputUnit& unit = shards_.units[index];
   UnitState& state = units_[index];
   if (unit.copied != nullptr) {
     const OutputSlot slot = unit.slots.front();
     output_hashes_[slot.shard][slot.index] = state.source_hashes.front();
   } else {
-    if (Status status = HashOutputs(unit, buffers); !status.ok()) return status;
+    if (Status status = HashOutputs(unit); !status.ok()) return status;
     state.rounded_scales = state.packer->rounded_scales();
   }
   FinishedUnit finished{state.rounded_scales, /*outputs=*/{}, state.source_hashes};

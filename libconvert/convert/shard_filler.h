@@ -77,9 +77,9 @@ class ShardFiller {
   Status RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers);
   Status PackTile(const ModulePacker& packer, uint64_t index, PanelBuffers& buffers);
   Status CopyRange(const OutputUnit& unit, uint64_t begin, uint64_t end, PanelBuffers& buffers);
-  Status HashSource(UnitState& state, uint64_t index, PanelBuffers& buffers);
-  Status HashOutputs(const OutputUnit& unit, PanelBuffers& buffers);
-  Status FinishUnit(size_t index, PanelBuffers& buffers);
+  Status HashSource(UnitState& state, uint64_t index);
+  Status HashOutputs(const OutputUnit& unit);
+  Status FinishUnit(size_t index);
 
   const Checkpoint& checkpoint_;
   const Plan& plan_;

@@ -16,14 +16,14 @@ std::string BiasName(const std::string& module) {
 }
 
 template <typename T>
-void Append(T value, std::vector<std::byte>& out) {
+void Append(T value, PageBuffer& out) {
   const size_t at = out.size();
   out.resize(at + sizeof value);
   std::memcpy(&out[at], &value, sizeof value);
 }
 
 // Appends `value` in `dtype`; false when that makes a finite number infinite.
-bool AppendNarrow(DType dtype, float value, std::vector<std::byte>& out) {
+bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
   if (dtype == DType::kF32) {
     Append(value, out);
     return true;
@@ -33,7 +33,7 @@ bool AppendNarrow(DType dtype, float value, std::vector<std::byte>& out) {
 }
 
 Status BiasBytes(const Checkpoint& checkpoint, const std::string& module, const PartSpec& part,
-                 std::vector<std::byte>& out) {
+                 PageBuffer& out) {
   const StoredTensor* bias = FindBias(checkpoint, module);
   if (bias == nullptr || bias->shape != part.shape) {
     return Malformed(fmt::format("tensor {}", BiasName(module)), "it is not one number per channel")
@@ -70,7 +70,7 @@ bool IsSmallPart(PartRole role) {
 }
 
 Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                      const PartSpec& part, std::vector<std::byte>& out) {
+                      const PartSpec& part, PageBuffer& out) {
   out.clear();
   const InputQuantization input = linear.input().value_or(InputQuantization{});
   switch (part.role) {

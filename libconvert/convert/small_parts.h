@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "canonical/quantized_linear.h"
 #include "container/checkpoint.h"
 #include "layouts/layout.h"
@@ -25,7 +26,7 @@ bool IsSmallPart(PartRole role);
 // The bytes of the part. A bias is converted to the part's dtype, rounded to nearest even; that a
 // finite one becomes infinite is kUnsupported.
 Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                      const PartSpec& part, std::vector<std::byte>& out);
+                      const PartSpec& part, PageBuffer& out);
 
 }  // namespace prepack
 

@@ -29,7 +29,7 @@ Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*
   std::ranges::stable_sort(missing, std::greater<>(), &StoredTensor::bytes);
 
   std::vector<std::string> results(missing.size());
-  std::vector<std::vector<std::byte>> buffers(threads);
+  std::vector<PageBuffer> buffers(threads);
   Status status = ParallelFor(missing.size(), threads, [&](size_t index, unsigned worker) {
     Result<std::string> hash = HashTensor(checkpoint, *missing[index], buffers[worker], progress);
     if (!hash.ok()) return hash.status();
@@ -44,7 +44,7 @@ Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*
 }  // namespace
 
 Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
-                               std::vector<std::byte>& buffer, Progress& progress) {
+                               PageBuffer& buffer, Progress& progress) {
   return HashRange(checkpoint.files()[tensor.file].file, tensor.offset,
                    tensor.offset + tensor.bytes, buffer, progress);
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/checkpoint.h"
@@ -25,7 +26,7 @@ using TensorHashes = std::map<std::string, std::string, std::less<>>;
 
 // xxh3-128 of the bytes of a tensor. `buffer` is scratch memory, of any size.
 Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
-                               std::vector<std::byte>& buffer, Progress& progress);
+                               PageBuffer& buffer, Progress& progress);
 
 // Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
 // or those of `names` that it has.

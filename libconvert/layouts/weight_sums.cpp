@@ -10,7 +10,7 @@
 namespace prepack {
 
 Status SumSignedCodes(const QuantizedLinear& linear, Isa isa, uint64_t n0, uint64_t rows,
-                      std::vector<std::byte>& panel, std::span<int32_t> sums) {
+                      PageBuffer& panel, std::span<int32_t> sums) {
   const TileShape shape = StripShape(linear, {});
   std::ranges::fill(sums, 0);
   const PanelRange all{.n0 = n0, .rows = rows, .k0 = 0, .cols = linear.k()};

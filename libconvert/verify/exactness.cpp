@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/cancellation.h"
 #include "base/hash.h"
+#include "base/page_buffer.h"
 #include "base/parallel.h"
 #include "canonical/dequantized_linear.h"
 #include "convert/scheme_choice.h"
@@ -43,8 +44,8 @@ const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& recor
 Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
                     const Checkpoint& source, const StoredTensor& tensor, Progress& progress,
                     Comparison& comparison) {
-  constexpr uint64_t kChunkBytes = 1 << 18;
-  std::vector<std::byte> buffer(2 * std::min(kChunkBytes, tensor.bytes));
+  constexpr uint64_t kChunkBytes = kHashedPieceBytes;
+  PageBuffer buffer(2 * std::min(kChunkBytes, tensor.bytes));
   Xxh3Hasher hasher;
   for (uint64_t offset = 0; offset < tensor.bytes; offset += kChunkBytes) {
     if (CancellationRequested()) return Interrupted(source.Where(tensor));

@@ -9,6 +9,7 @@
 
 #include "base/cancellation.h"
 #include "base/hash.h"
+#include "base/page_buffer.h"
 #include "container/safetensors.h"
 #include "convert/output_hash.h"
 
@@ -60,8 +61,8 @@ class FileCheck {
 };
 
 Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRecord& tensor) {
-  constexpr uint64_t kChunkBytes = 1 << 20;
-  std::vector<std::byte> buffer(std::min(kChunkBytes, tensor.bytes()));
+  constexpr uint64_t kChunkBytes = kHashedPieceBytes;
+  PageBuffer buffer(std::min(kChunkBytes, tensor.bytes()));
   Xxh3Hasher hasher;
   for (uint64_t offset = 0; offset < tensor.bytes(); offset += kChunkBytes) {
     if (CancellationRequested()) return Interrupted(tensor.file);

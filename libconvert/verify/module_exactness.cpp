@@ -11,6 +11,7 @@
 #include "base/cancellation.h"
 #include "base/checked.h"
 #include "base/float_convert.h"
+#include "base/page_buffer.h"
 #include "base/parallel.h"
 #include "canonical/panel_shape.h"
 #include "convert/module_packer.h"
@@ -21,10 +22,10 @@ namespace prepack {
 namespace {
 
 struct Buffers {
-  std::vector<std::byte> packed;
-  std::vector<std::byte> repacked;
-  std::vector<std::byte> found_codes;
-  std::vector<std::byte> expected_codes;
+  PageBuffer packed;
+  PageBuffer repacked;
+  PageBuffer found_codes;
+  PageBuffer expected_codes;
   std::vector<float> found_scales;
   std::vector<float> expected_scales;
   std::vector<uint8_t> found_zeros;

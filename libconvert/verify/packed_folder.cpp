@@ -118,7 +118,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
 }
 
 Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
-                                std::vector<std::byte>& packed) const {
+                                PageBuffer& packed) const {
   packed.resize(PlacedBytes(placement));
   std::span<std::byte> left = packed;
   return ForPieces(placement, [&](uint64_t offset, uint64_t bytes) {
@@ -132,7 +132,7 @@ Status PackedModule::ReadPart(PartRole role, uint64_t offset, std::span<std::byt
   return folder_->Read(*parts_.at(role), offset, out);
 }
 
-Status PackedModule::ReadWholePart(PartRole role, std::vector<std::byte>& out) const {
+Status PackedModule::ReadWholePart(PartRole role, PageBuffer& out) const {
   out.clear();
   if (!parts_.contains(role)) return {};
   out.resize(parts_.at(role)->bytes());
@@ -150,7 +150,7 @@ Status PackedModule::VisitWeight(const std::function<void(std::span<const std::b
       threads);
 }
 
-Status PackedModule::ReadTile(const PanelRange& tile, std::vector<std::byte>& packed) const {
+Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const {
   return ReadPlaced(PartRole::kWeight, layout_->place_weight(request_, tile), packed);
 }
 
@@ -161,7 +161,7 @@ void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                         codes);
 }
 
-Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, PageBuffer& packed,
                                std::span<std::byte> codes) const {
   const PanelRange strip{.n0 = n0, .rows = rows, .k0 = 0, .cols = request_.k};
   Status status = ReadTile(strip, packed);
@@ -169,7 +169,7 @@ Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte
   return status;
 }
 
-Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
                                 std::span<float> scales) const {
   if (!parts_.contains(PartRole::kScale)) {
     std::ranges::fill(scales, 1.0F);
@@ -181,7 +181,7 @@ Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byt
   return status;
 }
 
-Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& packed,
                                     std::span<uint8_t> zero_points) const {
   if (!parts_.contains(PartRole::kZeroPoint)) {
     std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme));

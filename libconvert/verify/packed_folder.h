@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/isa.h"
+#include "base/page_buffer.h"
 #include "base/result.h"
 #include "convert/manifest.h"
 #include "io/file.h"
@@ -63,29 +64,27 @@ class PackedModule {
   const std::vector<PartSpec>& parts() const { return specs_; }
 
   // `packed` is scratch memory throughout. A tile as it lies in the folder, and a panel of it.
-  Status ReadTile(const PanelRange& tile, std::vector<std::byte>& packed) const;
+  Status ReadTile(const PanelRange& tile, PageBuffer& packed) const;
   void UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                    std::span<const std::byte> packed, std::span<std::byte> codes) const;
   // All codes of output channels [n0, n0 + rows); n0 is a multiple of cut().rows.
-  Status ReadCodes(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+  Status ReadCodes(uint64_t n0, uint64_t rows, PageBuffer& packed,
                    std::span<std::byte> codes) const;
   // Scales and zero points [rows, G]; n0 is a multiple of cut().strip_rows.
-  Status ReadScales(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
-                    std::span<float> scales) const;
-  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::vector<std::byte>& packed,
+  Status ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed, std::span<float> scales) const;
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& packed,
                         std::span<uint8_t> zero_points) const;
   // Raw bytes of a part, which must exist.
   Status ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const;
   // All bytes of a part; none when the module has no such part.
-  Status ReadWholePart(PartRole role, std::vector<std::byte>& out) const;
+  Status ReadWholePart(PartRole role, PageBuffer& out) const;
   // Calls `work` with all bytes of the weight, mapped into memory; see File::VisitAt.
   Status VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
                      VisitThreads threads = VisitThreads::kThisOne) const;
 
  private:
   PackedModule() = default;
-  Status ReadPlaced(PartRole role, const Placement& placement,
-                    std::vector<std::byte>& packed) const;
+  Status ReadPlaced(PartRole role, const Placement& placement, PageBuffer& packed) const;
 
   const PackedFolder* folder_ = nullptr;
   const std::string* name_ = nullptr;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/page_buffer.h"
 #include "base/result.h"
 #include "gemm/kernel_model.h"
 #include "verify/packed_folder.h"
@@ -37,10 +38,10 @@ class LoadedOperands {
 
   const PackedModule* packed_;
   bool consumer_scales_;
-  std::vector<std::byte> scale_;
-  std::vector<std::byte> zero_point_;
-  std::vector<std::byte> bias_;
-  std::vector<std::byte> weight_sum_;
+  PageBuffer scale_;
+  PageBuffer zero_point_;
+  PageBuffer bias_;
+  PageBuffer weight_sum_;
   // Where the consumer multiplies with the scales: those that the op gets, and the real ones.
   std::vector<float> ones_;
   std::vector<float> consumer_scale_;

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "base/result.h"
 #include "verify/kernel_weights.h"
 #include "verify/packed_folder.h"
@@ -17,8 +18,8 @@ namespace prepack {
 
 // Memory of one thread.
 struct UnpackBuffers {
-  std::vector<std::byte> packed;
-  std::vector<std::byte> codes;
+  PageBuffer packed;
+  PageBuffer codes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   DecodedRows decoded;

@@ -30,15 +30,15 @@ class Example {
     linear_.SetInput({.scale = 0.5F, .zero_point = -3});
   }
 
-  Status Bytes(const PartSpec& part, std::vector<std::byte>& out) const {
+  Status Bytes(const PartSpec& part, PageBuffer& out) const {
     return SmallPartBytes(*checkpoint_, linear_, part, out);
   }
   std::vector<std::byte> BytesOf(PartRole role, DType dtype) const {
-    std::vector<std::byte> out = Hex("ff ff");  // left over from another part
+    PageBuffer out(2, std::byte{0xFF});  // left over from another part
     const Status status = Bytes({.role = role, .name = "x", .dtype = dtype, .shape = {3}}, out);
     INFO(status.ToString());
     REQUIRE(status.ok());
-    return out;
+    return {out.begin(), out.end()};
   }
 
  private:
@@ -61,7 +61,7 @@ TEST_CASE("a bias is converted to the dtype that the kernel takes") {
 
 TEST_CASE("a bias that would become infinite is refused with its place") {
   const Example f32("F32", Hex("00 00 80 3f  00 50 c3 47  00 00 00 00"));  // 100000
-  std::vector<std::byte> out;
+  PageBuffer out;
   const Status status =
       f32.Bytes({.role = PartRole::kBias, .name = "bias", .dtype = DType::kF16, .shape = {3}}, out);
   REQUIRE_FALSE(status.ok());
@@ -73,7 +73,7 @@ TEST_CASE("a bias that would become infinite is refused with its place") {
 
 TEST_CASE("a bias of another length is refused") {
   const Example wrong("BF16", Hex("80 3f 80 3f"), 2);
-  std::vector<std::byte> out;
+  PageBuffer out;
   const Status status = wrong.Bytes(
       {.role = PartRole::kBias, .name = "bias", .dtype = DType::kF32, .shape = {3}}, out);
   REQUIRE_FALSE(status.ok());
@@ -86,7 +86,7 @@ TEST_CASE("the order of inputs and the static scale of activations are parts") {
   CHECK(example.BytesOf(PartRole::kInputOrder, DType::kI32) == Hex("01 00 00 00 00 00 00 00"));
   CHECK(example.BytesOf(PartRole::kInputScale, DType::kF32) == Hex("00 00 00 3f"));
   CHECK(example.BytesOf(PartRole::kInputZeroPoint, DType::kI32) == Hex("fd ff ff ff"));
-  std::vector<std::byte> out;
+  PageBuffer out;
   CHECK(example
             .Bytes({.role = PartRole::kScale, .name = "s", .dtype = DType::kF32, .shape = {3}}, out)
             .kind() == ErrorKind::kUsage);

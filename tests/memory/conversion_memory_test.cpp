@@ -1,20 +1,106 @@
 // Conversions stay inside their memory, whatever the size of the model: 64 MiB, and 8 MiB for every
-// thread; and they do not allocate once they are under way.
+// thread. What the test allocates itself is counted, too.
 
 #include <fmt/format.h>
 
-#include "../bench/llama_checkpoint.h"
-#include "../bench/sample_formats.h"
+#include <algorithm>
+#include <optional>
+
 #include "catch.h"
 #include "convert/convert.h"
 #include "layouts/table.h"
 #include "memory/counting_allocator.h"
+#include "sample_checkpoint.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack {
 namespace {
 
+using bench::SampleFormat;
+using bench::SampleFormats;
 using testing::Allocated;
+using testing::RequireOk;
 using testing::TempFolder;
 using testing::Value;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr unsigned kThreads = 2;
+constexpr uint64_t kMost = 64 * kMiB + kThreads * 8 * kMiB;
+
+// Modules of one size; the codes are holes.
+void WriteSource(const std::filesystem::path& folder, const SampleFormat& format, uint64_t n,
+                 uint64_t k, uint64_t modules) {
+  bench::SampleCheckpoint checkpoint;
+  checkpoint.format = format;
+  checkpoint.sparse = true;
+  for (uint64_t i = 0; i < modules; ++i) {
+    checkpoint.modules.push_back({fmt::format("model.layers.{}.mlp.up_proj", i), n, k});
+  }
+  RequireOk(bench::WriteCheckpoint(folder, checkpoint));
+}
+
+// What a conversion allocates; nothing where the target has no layout for the format.
+std::optional<Allocated> Converted(const std::filesystem::path& source, std::string_view target,
+                                   Fallback fallback = Fallback::kKeep) {
+  const TempFolder folder;
+  ConvertOptions options;
+  options.source = source;
+  options.output = folder / "out";
+  options.plan.target = target;
+  options.plan.fallback = fallback;
+  options.jobs = kThreads;
+  Progress progress;
+  testing::StartCounting();
+  const Result<ConvertReport> report = Convert(options, progress);
+  const Allocated allocated = testing::AllocatedSoFar();
+  if (!report.ok() && report.status().kind() == ErrorKind::kUnsupported) return std::nullopt;
+  RequireOk(report.status());
+  return allocated;
+}
+
+TEST_CASE("every format and target converts large modules in bounded memory") {
+  size_t converted = 0;
+  for (const SampleFormat& format : SampleFormats()) {
+    const TempFolder folder;
+    // As wide and as long as those of models with 70B parameters.
+    WriteSource(folder.path(), format, 28672, format.k_multiple > 128 ? 8192 : 4096, 1);
+    for (const Target& target : AllTargets()) {
+      const std::optional<Allocated> allocated = Converted(folder.path(), target.id);
+      if (!allocated) continue;
+      ++converted;
+      INFO(format.name << " to " << target.id << ": " << allocated->peak / kMiB << " MiB");
+      CHECK(allocated->peak <= kMost);
+    }
+  }
+  CHECK(converted > SampleFormats().size());  // most formats fit several targets
+}
+
+TEST_CASE("dequantized modules are converted in bounded memory, too") {
+  const TempFolder folder;
+  const auto& formats = SampleFormats();
+  const auto three_bits =
+      std::ranges::find_if(formats, [](const SampleFormat& format) { return format.bits == 3; });
+  REQUIRE(three_bits != formats.end());
+  WriteSource(folder.path(), *three_bits, 28672, 4096, 1);
+  const std::optional<Allocated> allocated =
+      Converted(folder.path(), "vllm-cpu", Fallback::kDequantize);
+  REQUIRE(allocated);
+  CHECK(allocated->peak <= kMost);
+}
+
+TEST_CASE("memory does not grow with the number of layers") {
+  const TempFolder few;
+  const TempFolder many;
+  const SampleFormat& format = SampleFormats().front();
+  WriteSource(few.path(), format, 4096, 4096, 2);
+  WriteSource(many.path(), format, 4096, 4096, 34);
+  const std::optional<Allocated> of_few = Converted(few.path(), "vllm-cpu");
+  const std::optional<Allocated> of_many = Converted(many.path(), "vllm-cpu");
+  REQUIRE(of_few);
+  REQUIRE(of_many);
+  CHECK(of_many->peak <= of_few->peak + kMiB);  // 32 kB for each of 32 modules
+}
+
+}  // namespace
+}  // namespace prepack

@@ -10,11 +10,9 @@ namespace {
 
 std::atomic<uint64_t> now = 0;
 std::atomic<uint64_t> peak = 0;
-std::atomic<uint64_t> calls = 0;
 
 void* Count(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
-  calls.fetch_add(1, std::memory_order_relaxed);
   const uint64_t bytes = malloc_usable_size(memory);
   const uint64_t total = now.fetch_add(bytes) + bytes;
   uint64_t known = peak.load();
@@ -55,12 +53,11 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept {
 namespace prepack::testing {
 
 void StartCounting() noexcept {
-  calls = 0;
   peak = now.load();
 }
 
 Allocated AllocatedSoFar() noexcept {
-  return {now.load(), peak.load(), calls.load()};
+  return {now.load(), peak.load()};
 }
 
 }  // namespace prepack::testing

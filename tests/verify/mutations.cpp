@@ -25,9 +25,9 @@ std::string PartName(const PackedModule& packed, PartRole role) {
 }
 
 Bytes ReadPart(const PackedModule& packed, PartRole role) {
-  Bytes bytes;
+  PageBuffer bytes;
   RequireOk(packed.ReadWholePart(role, bytes));
-  return bytes;
+  return {bytes.begin(), bytes.end()};
 }
 
 Bytes AsBytes(const std::vector<int32_t>& values) {
@@ -93,14 +93,14 @@ bool Mutant::SetPart(PartRole role, const Bytes& bytes) {
 
 std::vector<float> Mutant::Scales() const {
   std::vector<float> scales(request().n * request().groups());
-  Bytes packed;
+  PageBuffer packed;
   RequireOk(packed_.ReadScales(0, request().n, packed, scales));
   return scales;
 }
 
 std::vector<uint8_t> Mutant::ZeroPoints() const {
   std::vector<uint8_t> zero_points(request().n * request().groups());
-  Bytes packed;
+  PageBuffer packed;
   RequireOk(packed_.ReadZeroPoints(0, request().n, packed, zero_points));
   return zero_points;
 }

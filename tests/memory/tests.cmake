@@ -1,0 +1,7 @@
+# A program of its own: it replaces operator new. Its checkpoints are those of the benchmarks.
+prepack_add_tests(memory
+  conversion_memory_test.cpp
+  counting_allocator.cpp
+  ../../bench/sample_checkpoint.cpp
+  ../../bench/sample_formats.cpp)
+target_include_directories(test_memory PRIVATE ${PROJECT_SOURCE_DIR}/bench)

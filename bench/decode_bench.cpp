@@ -97,14 +97,8 @@ void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
   }
 }
 
-// Readers pick their instruction set when they are made.
-void ReadWith(prepack::Isa isa) {
-  if (setenv("PREPACK_ISA", std::string(prepack::IsaName(isa)).c_str(), 1) != 0) std::abort();
-}
-
 void Measure(const prepack::bench::SampleFormat& format, const Checkpoint& checkpoint,
              prepack::Isa isa, uint64_t n, uint64_t k) {
-  ReadWith(isa);
   const QuantizedModel model = Value(prepack::ReadQuantizedModel(checkpoint));
   const QuantizedLinear& linear = *model.modules.front();
   const uint64_t bytes = n * k * format.bits / 8;
@@ -134,7 +128,8 @@ void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k)
   if (Status status = prepack::bench::WriteSample(scratch.path(), format, n, k, 1); !status.ok())
     Fail(status);
   const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
-  for (const prepack::Isa isa : prepack::SupportedIsas()) Measure(format, checkpoint, isa, n, k);
+  // Readers choose once in a process: PREPACK_ISA asks for another one.
+  Measure(format, checkpoint, Value(prepack::ChooseIsa()), n, k);
 }
 
 }  // namespace

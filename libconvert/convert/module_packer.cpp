@@ -80,8 +80,10 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
         fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
   }
   const DType value = module_.chosen->scale_form(module_.request).value;
-  *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
-      buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
+  if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
+    *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
+        buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
+  }
   return WritePart(PartRole::kScale, placement, buffers.packed);
 }
 

@@ -120,8 +120,9 @@ Status Verification::ReadBars() {
   std::vector<std::string> names;
   for (const auto& [name, figure] : figures_) names.push_back(name);
   Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr, names);
-  if (bars.ok()) bars_ = *std::move(bars);
-  return bars.status();
+  if (!bars.ok()) return bars.status();
+  bars_ = *std::move(bars);
+  return {};
 }
 
 // What the user names must be there, whatever becomes of the levels.

@@ -70,8 +70,8 @@ void TransposeBlocks(const Matrix& m) {
   }
 }
 
-// Where a block is less than a cache line of the rows of the input, and these lie far apart: by whole
-// lines, as in unit_transpose_avx2.cpp.
+// Where a block is less than a cache line of the rows of the input, and these lie far apart: by
+// whole lines, as in unit_transpose_avx2.cpp.
 template <size_t kUnit>
 void TransposeLines(const Matrix& m) {
   alignas(kZmmBytes) std::byte tile[kRows<kUnit> * kZmmBytes];

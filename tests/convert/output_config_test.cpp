@@ -46,8 +46,8 @@ TEST_CASE("the config names the layout of most modules, and the others as except
 }
 
 TEST_CASE("of two layouts that are as common the first counts") {
-  const Json config = QuantizationOf(
-      Json::object(), {{"m.a", "x/one", Groups(32)}, {"m.b", "x/two", Groups(32)}});
+  const Json config =
+      QuantizationOf(Json::object(), {{"m.a", "x/one", Groups(32)}, {"m.b", "x/two", Groups(32)}});
   CHECK(config.at("layout") == "x/one");
   CHECK(config.at("exceptions").size() == 1);
 }

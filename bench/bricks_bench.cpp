@@ -62,8 +62,8 @@ void PairsToRows(Isa isa, const std::byte* from, std::byte* to) {
 void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
   constexpr size_t kRows = 32;
   constexpr size_t kCols = kPanelBytes / kRows;
-  prepack::RowSumsFor(isa).bytes(reinterpret_cast<const int8_t*>(from), kCols, kRows, kCols,
-                                 reinterpret_cast<int32_t*>(to));
+  prepack::SumRowsFor(isa)(reinterpret_cast<const int8_t*>(from), kCols, kRows, kCols,
+                           reinterpret_cast<int32_t*>(to));
 }
 
 template <size_t kRows, size_t kColumnBytes>

@@ -14,7 +14,6 @@
 namespace prepack {
 
 // Files are read and hashed in pieces of so many bytes: they stay in the L2 cache between the two.
-// The kernel copies several times slower into a buffer that does not fit there.
 inline constexpr uint64_t kHashedPieceBytes = 128ULL * 1024;
 
 class Xxh3Hasher {

@@ -72,4 +72,29 @@ Result<std::vector<uint64_t>> UintArrayField(const Json& object, std::string_vie
   return values;
 }
 
+Result<std::vector<std::string>> StringArrayField(const Json& object, std::string_view key,
+                                                  std::string_view where) {
+  Result<const Json*> field = ArrayField(object, key, where);
+  if (!field.ok()) return field.status();
+  std::vector<std::string> values;
+  for (const Json& value : **field) {
+    if (!value.is_string()) return WrongType(value, key, where, "strings");
+    values.push_back(value.get<std::string>());
+  }
+  return values;
+}
+
+Result<std::map<std::string, std::string>> StringMapField(const Json& object, std::string_view key,
+                                                          std::string_view where) {
+  Result<const Json*> field = ObjectField(object, key, where);
+  if (!field.ok()) return field.status();
+  std::map<std::string, std::string> values;
+  for (const auto& [name, value] : (*field)->items()) {
+    // Not by StringField, which searches: there may be one for every module.
+    if (!value.is_string()) return WrongType(value, name, where, "string");
+    values.emplace(name, value.get<std::string>());
+  }
+  return values;
+}
+
 }  // namespace prepack

@@ -5,6 +5,7 @@
 // another type is kMalformed; `where` names the object for the message.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,11 @@ Result<uint64_t> UintField(const Json& object, std::string_view key, std::string
 Result<bool> BoolField(const Json& object, std::string_view key, std::string_view where);
 Result<std::vector<uint64_t>> UintArrayField(const Json& object, std::string_view key,
                                              std::string_view where);
+Result<std::vector<std::string>> StringArrayField(const Json& object, std::string_view key,
+                                                  std::string_view where);
+// An object whose members all are strings.
+Result<std::map<std::string, std::string>> StringMapField(const Json& object, std::string_view key,
+                                                          std::string_view where);
 
 }  // namespace prepack
 

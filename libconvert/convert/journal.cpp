@@ -28,18 +28,6 @@ std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
   return json.dump() + "\n";
 }
 
-Result<std::vector<std::string>> HashesField(const Json& json, std::string_view key,
-                                             std::string_view where) {
-  const Result<const Json*> array = ArrayField(json, key, where);
-  if (!array.ok()) return array.status();
-  std::vector<std::string> hashes;
-  for (const Json& hash : **array) {
-    if (!hash.is_string()) return Malformed(where, fmt::format("\"{}\" is no list of texts", key));
-    hashes.push_back(hash.get<std::string>());
-  }
-  return hashes;
-}
-
 Status ReadHead(const Json& json, std::string_view where, JournalContents& contents) {
   Result<RunIdentity> identity = ReadIdentity(json, where);
   if (!identity.ok()) return identity.status();
@@ -57,9 +45,9 @@ Status ReadUnit(const Json& json, std::string_view where, JournalContents& conte
   if (!unit.ok()) return unit.status();
   const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
   if (!rounded.ok()) return rounded.status();
-  Result<std::vector<std::string>> outputs = HashesField(json, "outputs", where);
+  Result<std::vector<std::string>> outputs = StringArrayField(json, "outputs", where);
   if (!outputs.ok()) return outputs.status();
-  Result<std::vector<std::string>> sources = HashesField(json, "sources", where);
+  Result<std::vector<std::string>> sources = StringArrayField(json, "sources", where);
   if (!sources.ok()) return sources.status();
   contents.units[*unit] = {*rounded, *std::move(outputs), *std::move(sources)};
   return {};

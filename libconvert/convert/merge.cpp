@@ -295,8 +295,7 @@ MergeReport Merger::Report() const {
 }  // namespace
 
 Result<MergeReport> Merge(const MergeOptions& options, Progress& progress) {
-  fs::path output = options.output;
-  while (!output.has_filename() && output.has_relative_path()) output = output.parent_path();
+  const fs::path output = WithoutTrailingSlashes(options.output);
   const Result<uint32_t> parts = CountParts(output);
   if (!parts.ok()) return parts.status();
   Result<OutputFolder> folder = OutputFolder::Create(output, options.replace);

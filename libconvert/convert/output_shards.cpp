@@ -91,18 +91,9 @@ std::vector<TensorInfo> TensorsOf(const Unit& unit) {
   return tensors;
 }
 
-uint64_t BytesOf(const std::vector<TensorInfo>& tensors) {
-  uint64_t bytes = 0;
-  for (const TensorInfo& tensor : tensors) {
-    bytes += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
-  }
-  return bytes;
-}
-
-uint64_t BytesOf(const std::vector<Unit>& units) {
-  uint64_t bytes = 0;
-  for (const Unit& unit : units) bytes += BytesOf(TensorsOf(unit));
-  return bytes;
+// Of all tensors that the unit becomes.
+uint64_t BytesOf(const Unit& unit) {
+  return unit.tensor != nullptr ? unit.tensor->bytes : unit.module->packed_bytes;
 }
 
 // The names of all tensors must differ, those of other parts, too.
@@ -120,10 +111,11 @@ Status CheckNames(const std::vector<Unit>& units) {
 
 std::vector<Unit> UnitsOfPart(const std::vector<Unit>& units, const Part& part) {
   std::vector<Unit> mine;
-  const uint64_t total = BytesOf(units);
+  uint64_t total = 0;
+  for (const Unit& unit : units) total += BytesOf(unit);
   uint64_t start = 0;
   for (const Unit& unit : units) {
-    const uint64_t bytes = BytesOf(TensorsOf(unit));
+    const uint64_t bytes = BytesOf(unit);
     if (PartOf(start, bytes, total, part.count) == part.index) mine.push_back(unit);
     start += bytes;
   }
@@ -140,10 +132,8 @@ std::vector<std::vector<TensorInfo>> DivideIntoShards(const std::vector<Unit>& u
       shards.emplace_back();
       bytes_in_shard = 0;
     }
-    for (TensorInfo& tensor : TensorsOf(unit)) {
-      bytes_in_shard += TensorBytes(tensor.dtype, tensor.shape).value_or(0);
-      shards.back().push_back(std::move(tensor));
-    }
+    for (TensorInfo& tensor : TensorsOf(unit)) shards.back().push_back(std::move(tensor));
+    bytes_in_shard += BytesOf(unit);
   }
   return shards;
 }

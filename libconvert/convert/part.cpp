@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "base/checked.h"
+#include "io/output_folder.h"
 
 namespace prepack {
 namespace {
@@ -38,8 +39,7 @@ Result<Part> ParsePart(std::string_view text) {
 }
 
 std::filesystem::path PartFolder(const std::filesystem::path& output, const Part& part) {
-  std::filesystem::path folder = output;
-  while (!folder.has_filename() && folder.has_relative_path()) folder = folder.parent_path();
+  std::filesystem::path folder = WithoutTrailingSlashes(output);
   folder += fmt::format(".part-{:05}-of-{:05}", part.index, part.count);
   return folder;
 }

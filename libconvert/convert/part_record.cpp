@@ -22,25 +22,17 @@ Json RecordJson(const PartRecord& record) {
           {"side_files", record.side_files}};
 }
 
-Status ReadSourceTensors(const Json& json, std::string_view where, PartRecord& record) {
-  const Result<const Json*> tensors = ObjectField(json, "source_tensors", where);
+Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
+  Result<SourceTensorLines> tensors = StringMapField(json, "source_tensors", where);
   if (!tensors.ok()) return tensors.status();
-  for (const auto& [name, rest] : (*tensors)->items()) {
-    if (!rest.is_string()) return Malformed(where, "\"source_tensors\" has no text for a tensor");
-    record.source_tensors.emplace(name, rest.get<std::string>());
-  }
-  return {};
-}
-
-Status ReadSideFiles(const Json& json, std::string_view where, PartRecord& record) {
-  const Result<const Json*> files = ArrayField(json, "side_files", where);
+  Result<std::vector<std::string>> files = StringArrayField(json, "side_files", where);
   if (!files.ok()) return files.status();
-  for (const Json& file : **files) {
-    if (!file.is_string() || !IsPlainFileName(file.get<std::string>())) {
-      return Malformed(where, "\"side_files\" has something else than a plain file name");
-    }
-    record.side_files.push_back(file.get<std::string>());
+  for (const std::string& file : *files) {
+    if (IsPlainFileName(file)) continue;
+    return Malformed(where, "\"side_files\" has something else than a plain file name").Found(file);
   }
+  record.source_tensors = *std::move(tensors);
+  record.side_files = *std::move(files);
   return {};
 }
 
@@ -86,7 +78,7 @@ Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
   const Result<Json> json = ParseJsonStrict(*text, where);
   if (!json.ok()) return json.status();
   PartRecord record;
-  for (const auto read : {ReadHead, ReadSourceTensors, ReadSideFiles}) {
+  for (const auto read : {ReadHead, ReadLists}) {
     if (Status status = read(*json, where, record); !status.ok()) return status;
   }
   return record;

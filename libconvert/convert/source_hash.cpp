@@ -31,7 +31,9 @@ Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*
   std::vector<std::string> results(missing.size());
   std::vector<PageBuffer> buffers(threads);
   Status status = ParallelFor(missing.size(), threads, [&](size_t index, unsigned worker) {
-    Result<std::string> hash = HashTensor(checkpoint, *missing[index], buffers[worker], progress);
+    const StoredTensor& tensor = *missing[index];
+    Result<std::string> hash = HashRange(checkpoint.files()[tensor.file].file, tensor.offset,
+                                         tensor.offset + tensor.bytes, buffers[worker], progress);
     if (!hash.ok()) return hash.status();
     results[index] = *std::move(hash);
     return Status();
@@ -42,12 +44,6 @@ Status HashMissing(const Checkpoint& checkpoint, std::vector<const StoredTensor*
 }
 
 }  // namespace
-
-Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
-                               PageBuffer& buffer, Progress& progress) {
-  return HashRange(checkpoint.files()[tensor.file].file, tensor.offset,
-                   tensor.offset + tensor.bytes, buffer, progress);
-}
 
 Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
                    TensorHashes& hashes) {

@@ -24,10 +24,6 @@ namespace prepack {
 // Tensor name → xxh3-128 of its bytes.
 using TensorHashes = std::map<std::string, std::string, std::less<>>;
 
-// xxh3-128 of the bytes of a tensor. `buffer` is scratch memory, of any size.
-Result<std::string> HashTensor(const Checkpoint& checkpoint, const StoredTensor& tensor,
-                               PageBuffer& buffer, Progress& progress);
-
 // Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
 // or those of `names` that it has.
 Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,

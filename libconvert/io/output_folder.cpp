@@ -36,8 +36,7 @@ bool Exists(const fs::path& path) {
 // slashes, so that it has a name.
 Result<fs::path> ResolveFinalPath(const fs::path& given) {
   std::error_code error;
-  fs::path path = fs::absolute(given, error);
-  while (!path.has_filename() && path.has_relative_path()) path = path.parent_path();
+  const fs::path path = WithoutTrailingSlashes(fs::absolute(given, error));
   const fs::path name = path.filename();
   if (error || name.empty() || name == "." || name == "..") {
     return Usage(given.empty() ? "output folder" : given.string(), "names no folder to create")
@@ -110,6 +109,11 @@ Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
 }
 
 }  // namespace
+
+fs::path WithoutTrailingSlashes(fs::path folder) {
+  while (!folder.has_filename() && folder.has_relative_path()) folder = folder.parent_path();
+  return folder;
+}
 
 OutputFolder::OutputFolder(fs::path final_path, bool replace, Leftovers leftovers, int lock_fd)
     : final_path_(std::move(final_path)),

@@ -39,6 +39,9 @@ namespace prepack {
 inline constexpr std::string_view kManifestName = "prepack.json";
 inline constexpr std::string_view kPartName = "prepack-part.json";
 
+// A folder's path so that it ends in the folder's name: "out/" and "out//" are "out".
+std::filesystem::path WithoutTrailingSlashes(std::filesystem::path folder);
+
 // What an unfinished run leaves in its hidden folder.
 enum class Leftovers : uint8_t {
   kRemove,  // nothing, and what an earlier one left is removed, too

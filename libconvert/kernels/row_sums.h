@@ -16,22 +16,20 @@ namespace prepack {
 
 inline constexpr size_t kMaxSumCols = size_t{1} << 24;
 
-struct RowSums {
-  // Row r is the `cols` bytes at rows + r · row_stride.
-  void (*bytes)(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
-                int32_t* sums);
-  // Row r is the cols/2 bytes at rows + r · row_bytes, of two unsigned codes each; `cols` is even.
-  void (*nibbles)(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t cols,
-                  int32_t* sums);
-};
+// Row r is the `cols` bytes at rows + r · row_stride.
+using SumRowsFn = void (*)(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                           int32_t* sums);
 
-// The versions for one instruction set; `isa` must be supported here.
-const RowSums& RowSumsFor(Isa isa);
+// The version for one instruction set; `isa` must be supported here.
+SumRowsFn SumRowsFor(Isa isa);
 
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const RowSums kRowSumsScalar;
-extern const RowSums kRowSumsAvx2;
-extern const RowSums kRowSumsAvx512;
+// One function per instruction set, each in a file of its own that is compiled for it.
+void SumRowsScalar(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                   int32_t* sums);
+void SumRowsAvx2(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                 int32_t* sums);
+void SumRowsAvx512(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                   int32_t* sums);
 
 }  // namespace prepack
 

@@ -9,31 +9,19 @@ namespace {
 
 constexpr size_t kRowsAtOnce = 8;
 
-enum class Code { kByte, kNibble };
-
 // What a vector of zeros counts for.
-template <Code kCode>
-constexpr size_t kVectorBias = kCode == Code::kByte ? 128 * kZmmBytes : 0;
+constexpr size_t kVectorBias = 128 * kZmmBytes;
 
 // The sums of each eight bytes.
-template <Code kCode>
 [[gnu::always_inline]] inline __m512i SumEights(__m512i bytes) {
-  if constexpr (kCode == Code::kByte) {
-    bytes = _mm512_xor_si512(bytes, _mm512_set1_epi8(-128));
-  } else {
-    const __m512i low_halves = _mm512_set1_epi8(0x0F);
-    bytes = _mm512_add_epi8(_mm512_and_si512(bytes, low_halves),
-                            _mm512_and_si512(_mm512_srli_epi16(bytes, 4), low_halves));
-  }
-  return _mm512_sad_epu8(bytes, _mm512_setzero_si512());
+  return _mm512_sad_epu8(_mm512_xor_si512(bytes, _mm512_set1_epi8(-128)), _mm512_setzero_si512());
 }
 
 // Eight sums that add up to that of the row.
-template <Code kCode>
 [[gnu::always_inline]] inline __m512i SumRow(const uint8_t* row, size_t bytes) {
   __m512i sum = _mm512_setzero_si512();
   for (size_t i = 0; i < bytes; i += kZmmBytes) {
-    sum = _mm512_add_epi64(sum, SumEights<kCode>(Load(row + i)));
+    sum = _mm512_add_epi64(sum, SumEights(Load(row + i)));
   }
   return sum;
 }
@@ -56,14 +44,14 @@ template <Code kCode>
 }
 
 // Of whole vectors.
-template <Code kCode>
-void SumRows(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t bytes, int32_t* sums) {
-  const auto bias = static_cast<uint32_t>(bytes / kZmmBytes * kVectorBias<kCode>);
+void SumVectors(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t bytes,
+                int32_t* sums) {
+  const auto bias = static_cast<uint32_t>(bytes / kZmmBytes * kVectorBias);
   for (size_t r = 0; r < row_count; r += kRowsAtOnce) {
     const size_t count = row_count - r < kRowsAtOnce ? row_count - r : kRowsAtOnce;
     __m512i row[kRowsAtOnce];
     for (size_t i = 0; i < kRowsAtOnce; ++i) {  // of eight always, the last row again for none
-      row[i] = SumRow<kCode>(rows + (r + (i < count ? i : count - 1)) * row_bytes, bytes);
+      row[i] = SumRow(rows + (r + (i < count ? i : count - 1)) * row_bytes, bytes);
     }
     uint32_t totals[kRowsAtOnce];
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(totals), Totals(row));
@@ -71,27 +59,14 @@ void SumRows(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t byt
   }
 }
 
-size_t WholeVectors(size_t bytes) {
-  return bytes / kZmmBytes * kZmmBytes;
-}
-
-void SumBytes(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols, int32_t* sums) {
-  const size_t whole = WholeVectors(cols);
-  SumRows<Code::kByte>(reinterpret_cast<const uint8_t*>(rows), row_stride, row_count, whole, sums);
-  if (whole == cols) return;
-  kRowSumsAvx2.bytes(rows + whole, row_stride, row_count, cols - whole, sums);
-}
-
-void SumNibbles(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t cols,
-                int32_t* sums) {
-  const size_t whole = WholeVectors(cols / 2);
-  SumRows<Code::kNibble>(rows, row_bytes, row_count, whole, sums);
-  if (whole == cols / 2) return;
-  kRowSumsAvx2.nibbles(rows + whole, row_bytes, row_count, cols - 2 * whole, sums);
-}
-
 }  // namespace
 
-const RowSums kRowSumsAvx512 = {SumBytes, SumNibbles};
+void SumRowsAvx512(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                   int32_t* sums) {
+  const size_t whole = cols / kZmmBytes * kZmmBytes;
+  SumVectors(reinterpret_cast<const uint8_t*>(rows), row_stride, row_count, whole, sums);
+  if (whole == cols) return;
+  SumRowsAvx2(rows + whole, row_stride, row_count, cols - whole, sums);
+}
 
 }  // namespace prepack

@@ -89,12 +89,12 @@ void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const s
 void AddCodeSums(const PackJob& job, int32_t factor, std::span<const std::byte> codes,
                  std::span<std::byte> sums) {
   constexpr uint64_t kRowsAtATime = 64;
-  const RowSums& kernels = RowSumsFor(job.isa);
+  const SumRowsFn sum_rows = SumRowsFor(job.isa);
   for (uint64_t first = 0; first < job.panel.rows; first += kRowsAtATime) {
     const uint64_t rows = std::min(kRowsAtATime, job.panel.rows - first);
     std::array<int32_t, kRowsAtATime> of_panel{};
-    kernels.bytes(reinterpret_cast<const int8_t*>(&codes[first * job.panel.cols]), job.panel.cols,
-                  rows, job.panel.cols, of_panel.data());
+    sum_rows(reinterpret_cast<const int8_t*>(&codes[first * job.panel.cols]), job.panel.cols, rows,
+             job.panel.cols, of_panel.data());
     for (uint64_t row = 0; row < rows; ++row) {
       uint32_t sum = 0;
       std::byte* at = &sums[(first + row) * sizeof sum];

@@ -18,8 +18,8 @@ Status SumSignedCodes(const QuantizedLinear& linear, Isa isa, uint64_t n0, uint6
     panel.resize(PanelBytes(CodeType::kS8, range));
     Status status = linear.ReadCodes(range, panel);
     if (!status.ok()) return status;
-    RowSumsFor(isa).bytes(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows,
-                          range.cols, &sums[range.n0 - n0]);
+    SumRowsFor(isa)(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows,
+                    range.cols, &sums[range.n0 - n0]);
     return {};
   });
 }

@@ -7,6 +7,7 @@
 #include "formats/ct_example.h"
 #include "io/output_folder.h"
 #include "io/posix.h"
+#include "io_fault.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -15,25 +16,9 @@ namespace {
 
 using testing::CheckError;
 using testing::Fixture;
+using testing::IoFault;
 using testing::TempFolder;
 using testing::Value;
-
-// Fails one kind of call while it lives.
-class Refusal {
- public:
-  Refusal(posix::Call call, int error) {
-    call_ = call;
-    error_ = error;
-    posix::SetFaultHook([](posix::Call asked) { return asked == call_ ? error_ : 0; });
-  }
-  ~Refusal() { posix::SetFaultHook(nullptr); }
-  Refusal(const Refusal&) = delete;
-  Refusal& operator=(const Refusal&) = delete;
-
- private:
-  static inline posix::Call call_ = posix::Call::kLink;
-  static inline int error_ = 0;
-};
 
 // Two parts of a real checkpoint.
 void MakeParts(const std::filesystem::path& output) {
@@ -59,7 +44,7 @@ TEST_CASE("where the file system has no hard links, shards are copied") {
   for (const int error : {EXDEV, EPERM, EOPNOTSUPP, EMLINK}) {
     const TempFolder folder;
     MakeParts(folder / "out");
-    const Refusal refusal(posix::Call::kLink, error);
+    const IoFault fault(posix::Call::kLink, error);
     const MergeReport report = Value(MergeInto(folder / "out"));
     CHECK(report.shards == 2);
     CHECK(std::filesystem::exists(folder / "out" / "model-00002-of-00002.safetensors"));
@@ -71,11 +56,11 @@ TEST_CASE("a merge that fails leaves the parts and nothing else") {
   const TempFolder folder;
   MakeParts(folder / "out");
   {
-    const Refusal refusal(posix::Call::kLink, EIO);
+    const IoFault fault(posix::Call::kLink, EIO);
     CheckError(MergeInto(folder / "out").status(), ErrorKind::kSystem, "cannot link");
   }
   {
-    const Refusal refusal(posix::Call::kSync, EIO);
+    const IoFault fault(posix::Call::kSync, EIO);
     CheckError(MergeInto(folder / "out").status(), ErrorKind::kSystem, "cannot flush");
   }
   CHECK_FALSE(std::filesystem::exists(folder / "out"));

@@ -3,7 +3,7 @@
 #include <cerrno>
 
 #include "catch.h"
-#include "io/posix.h"
+#include "io_fault.h"
 #include "temp_folder.h"
 
 namespace prepack {
@@ -27,9 +27,10 @@ TEST_CASE("an error of one piece is an error of the whole") {
   const TempFolder temp;
   Result<TextFile> file = TextFile::Create(temp / "a.txt");
   REQUIRE(file.ok());
-  posix::SetFaultHook([](posix::Call call) { return call == posix::Call::kWrite ? ENOSPC : 0; });
-  file->Append("lost");
-  posix::SetFaultHook(nullptr);
+  {
+    const testing::IoFault fault(posix::Call::kWrite, ENOSPC);
+    file->Append("lost");
+  }
   file->Append("kept from being written, too");
   const Status status = file->Finish();
   REQUIRE_FALSE(status.ok());

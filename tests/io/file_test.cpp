@@ -15,6 +15,7 @@
 
 #include "catch.h"
 #include "io/posix.h"
+#include "io_fault.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -22,6 +23,7 @@ namespace prepack {
 namespace {
 
 using testing::CheckError;
+using testing::IoFault;
 using testing::RequireOk;
 using testing::TempFolder;
 using testing::Value;
@@ -41,23 +43,6 @@ mode_t ModeOf(const std::filesystem::path& path) {
   REQUIRE(::stat(path.c_str(), &info) == 0);
   return info.st_mode & 0777;
 }
-
-// Makes system calls of one kind fail while it lives.
-class Fault {
- public:
-  Fault(posix::Call call, int errnum) {
-    call_ = call;
-    errnum_ = errnum;
-    posix::SetFaultHook([](posix::Call asked) { return asked == call_ ? errnum_ : 0; });
-  }
-  ~Fault() { posix::SetFaultHook(nullptr); }
-  Fault(const Fault&) = delete;
-  Fault& operator=(const Fault&) = delete;
-
- private:
-  static inline posix::Call call_ = posix::Call::kOpen;
-  static inline int errnum_ = 0;
-};
 
 TEST_CASE("a file can be read back at any offset") {
   const TempFolder folder;
@@ -178,7 +163,7 @@ TEST_CASE("space is reserved at once") {
     CHECK(empty.size() == 0);
   }
   SECTION("a file system that cannot reserve gets a sparse file") {
-    const Fault fault(posix::Call::kReserve, EOPNOTSUPP);
+    const IoFault fault(posix::Call::kReserve, EOPNOTSUPP);
     File sparse = Value(File::CreateNew(folder / "b"));
     RequireOk(sparse.Allocate(1'000'000));
     CHECK(std::filesystem::file_size(folder / "b") == 1'000'000);
@@ -187,7 +172,7 @@ TEST_CASE("space is reserved at once") {
     CHECK(info.st_blocks == 0);
   }
   SECTION("a full disk is told with its remedy") {
-    const Fault fault(posix::Call::kReserve, ENOSPC);
+    const IoFault fault(posix::Call::kReserve, ENOSPC);
     File full = Value(File::CreateNew(folder / "b"));
     CheckError(full.Allocate(1'000'000), ErrorKind::kSystem,
                "b: cannot reserve 1000000 bytes for it: No space left on device. Free some space "
@@ -202,23 +187,23 @@ TEST_CASE("failures of the disk are reported") {
   std::vector<std::byte> four(4);
   SECTION("reading") {
     const File file = Value(File::OpenForRead(folder / "a"));
-    const Fault fault(posix::Call::kRead, EIO);
+    const IoFault fault(posix::Call::kRead, EIO);
     CheckError(file.ReadAt(0, four), ErrorKind::kSystem, "a: cannot read it: Input/output error");
   }
   SECTION("writing") {
-    const Fault fault(posix::Call::kWrite, ENOSPC);
+    const IoFault fault(posix::Call::kWrite, ENOSPC);
     CheckError(WriteTextFile(folder / "b", "x"), ErrorKind::kSystem,
                "b: cannot write to it: No space left on device. Free some space");
   }
   SECTION("flushing") {
-    const Fault fault(posix::Call::kSync, EIO);
+    const IoFault fault(posix::Call::kSync, EIO);
     CheckError(WriteTextFile(folder / "b", "x"), ErrorKind::kSystem,
                "b: cannot flush it to the disk: Input/output error");
     CheckError(SyncFolder(folder.path()), ErrorKind::kSystem,
                "cannot flush the folder to the disk: Input/output error");
   }
   SECTION("a folder that cannot be flushed by its nature is no failure") {
-    const Fault fault(posix::Call::kSync, EINVAL);
+    const IoFault fault(posix::Call::kSync, EINVAL);
     RequireOk(SyncFolder(folder.path()));
   }
 }

@@ -445,5 +445,11 @@ TEST_CASE("whichever call fails, the output is the old or the new one") {
   CHECK(failures >= 11);
 }
 
+TEST_CASE("slashes at the end of a folder do not count") {
+  CHECK(WithoutTrailingSlashes("out") == "out");
+  CHECK(WithoutTrailingSlashes("a/out//") == "a/out");
+  CHECK(WithoutTrailingSlashes("/") == "/");
+}
+
 }  // namespace
 }  // namespace prepack

@@ -81,8 +81,7 @@ Module PieceOf(const Module& whole, const PanelRange& range) {
 std::vector<std::byte> SumsOf(const Module& module) {
   const auto [n, k] = std::pair(module.request.n, module.request.k);
   std::vector<int32_t> sums(n);
-  RowSumsFor(Isa::kScalar)
-      .bytes(reinterpret_cast<const int8_t*>(module.probe.codes.data()), k, n, k, sums.data());
+  SumRowsScalar(reinterpret_cast<const int8_t*>(module.probe.codes.data()), k, n, k, sums.data());
   std::vector<std::byte> packed(n * sizeof(float));
   PackScaledSums(DType::kF32, sums, module.probe.scales, packed);
   return packed;

@@ -81,9 +81,8 @@ void CheckOtherParts(const Layout& layout, const GoldenFile& golden) {
   if (sum == nullptr) return;
   std::vector<int32_t> sums(request.n);
   const std::vector<std::byte> codes = golden.Panel();
-  RowSumsFor(Isa::kScalar)
-      .bytes(reinterpret_cast<const int8_t*>(codes.data()), request.k, request.n, request.k,
-             sums.data());
+  SumRowsScalar(reinterpret_cast<const int8_t*>(codes.data()), request.k, request.n, request.k,
+                sums.data());
   std::vector<std::byte> packed(request.n * sizeof(float));
   PackScaledSums(DType::kF32, sums, golden.Scales(), packed);
   CHECK(packed == golden.At("packed.weight_sum").bytes);

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "container/json_strict.h"
+#include "container/json.h"
 
 namespace prepack {
 

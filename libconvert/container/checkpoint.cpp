@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/checked.h"
+#include "container/json_strict.h"
 #include "io/output_folder.h"
 
 namespace prepack {
@@ -274,6 +276,21 @@ Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
 
 }  // namespace
 
+struct Checkpoint::Configs {
+  Json config = Json::object();
+  SideConfigs side_configs;
+};
+
+Checkpoint::Checkpoint() : configs_(std::make_shared<const Configs>()) {}
+
+const Json& Checkpoint::config() const {
+  return configs_->config;
+}
+
+const Checkpoint::SideConfigs& Checkpoint::side_configs() const {
+  return configs_->side_configs;
+}
+
 Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
   std::error_code error;
   const bool is_folder = fs::is_directory(path, error);
@@ -303,17 +320,19 @@ Status Checkpoint::OpenFolder() {
   if (!status.ok()) return status;
   side_files_ = std::move(listing->side_files);
 
+  auto configs = std::make_shared<Configs>();
   if (listing->has_config) {
     Result<Json> config = ReadJsonFile(path_ / kConfigName, kMaxConfigBytes);
     if (!config.ok()) return config.status();
-    config_ = *std::move(config);
+    configs->config = *std::move(config);
   }
   for (const std::string_view name : kSideConfigs) {
     if (std::ranges::find(side_files_, name) == side_files_.end()) continue;
     Result<Json> config = ReadJsonFile(path_ / name, kMaxConfigBytes);
     if (!config.ok()) return config.status();
-    side_configs_.emplace(name, *std::move(config));
+    configs->side_configs.emplace(name, *std::move(config));
   }
+  configs_ = std::move(configs);
 
   WeightMap weight_map;
   const bool has_index = !listing->indexes.empty();

@@ -13,13 +13,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "container/safetensors.h"
 #include "io/file.h"
 
@@ -50,10 +51,11 @@ class Checkpoint {
 
   const std::filesystem::path& path() const { return path_; }
   // The parsed config.json, or an empty object when there is none.
-  const Json& config() const { return config_; }
+  const Json& config() const;
   // The other JSON files of a quantizer, parsed, by file name: copies of the quantization config
   // (quantize_config.json, quant_config.json, quantization_config.json) and params.json.
-  const std::map<std::string, Json, std::less<>>& side_configs() const { return side_configs_; }
+  using SideConfigs = std::map<std::string, Json, std::less<>>;
+  const SideConfigs& side_configs() const;
   const std::vector<CheckpointFile>& files() const { return files_; }
   // Ascending by name.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
@@ -76,7 +78,9 @@ class Checkpoint {
                const ByteVisitor& work) const;
 
  private:
-  Checkpoint() = default;
+  struct Configs;
+
+  Checkpoint();
   Status OpenFolder();
   // Opens a file and adds its tensors, in no order.
   Status AddFile(const std::filesystem::path& path);
@@ -84,8 +88,7 @@ class Checkpoint {
   Status SortTensors();
 
   std::filesystem::path path_;
-  Json config_ = Json::object();
-  std::map<std::string, Json, std::less<>> side_configs_;
+  std::shared_ptr<const Configs> configs_;  // never null
   std::vector<CheckpointFile> files_;
   std::vector<StoredTensor> tensors_;
   std::vector<std::string> side_files_;

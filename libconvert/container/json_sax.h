@@ -6,11 +6,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/status.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 
 namespace prepack {
 

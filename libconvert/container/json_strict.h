@@ -5,15 +5,14 @@
 // no limit on depth; here a duplicate key, too much depth, too many values or trailing text is
 // kMalformed, with the byte offset.
 
-#include <nlohmann/json.hpp>
+#include <cstddef>
 #include <string_view>
 
 #include "base/result.h"
+#include "container/json.h"
+#include "container/json_strict.h"
 
 namespace prepack {
-
-// Object keys keep the order of the file: the order of config groups can carry meaning.
-using Json = nlohmann::ordered_json;
 
 struct JsonLimits {
   size_t max_depth = 32;          // config.json of real models stays below 10

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "container/json_strict.h"
+#include "container/json.h"
 
 namespace prepack {
 

@@ -1,6 +1,7 @@
 #include "container/required_fields.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 namespace prepack {
 namespace {

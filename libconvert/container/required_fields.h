@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 
 namespace prepack {
 

@@ -11,7 +11,7 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/checkpoint.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "container/safetensors.h"
 #include "convert/manifest.h"
 #include "convert/output_config.h"

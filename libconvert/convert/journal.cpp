@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/checked.h"
+#include "container/json_strict.h"
 #include "container/required_fields.h"
 #include "io/posix.h"
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,7 +17,7 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "canonical/scheme.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "gemm/onednn_descriptor.h"
 #include "layouts/layout.h"
 

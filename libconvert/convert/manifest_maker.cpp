@@ -105,7 +105,7 @@ Manifest ManifestMaker::Make(const QuantizedModel& model) const {
   manifest.target = plan_.target->id;
   manifest.activation_dtype = plan_.activation_dtype;
   manifest.source_format = model.format;
-  manifest.source_quantization_config = model.quantization_config;
+  manifest.source_quantization_config = *model.quantization_config;
   AddLayouts(manifest);
   AddReasons(manifest);
   AddShards(manifest);

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/checked.h"
 #include "base/hash.h"
+#include "container/json_strict.h"
 #include "container/required_fields.h"
 #include "convert/manifest.h"
 #include "convert/manifest_text.h"

@@ -1,6 +1,7 @@
 #include "convert/output_config.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>

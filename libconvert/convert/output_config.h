@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "canonical/scheme.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "convert/manifest.h"
 
 namespace prepack {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "container/json_strict.h"
 #include "container/required_fields.h"
 #include "io/file.h"
 #include "io/output_folder.h"

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/hash.h"

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "container/checkpoint.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "convert/plan.h"
 
 namespace prepack {

@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "canonical/scheme.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "gemm/onednn_descriptor.h"
 #include "layouts/blocked_desc.h"
 

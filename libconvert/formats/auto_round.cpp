@@ -62,7 +62,7 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
 
   QuantizedModel model;
   model.format = "auto-round";
-  model.quantization_config = *declared->front().fields;
+  model.quantization_config = declared->front().fields;
   AutoRoundEvidence evidence;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {

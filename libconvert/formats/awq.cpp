@@ -92,7 +92,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
 
   QuantizedModel model;
   model.format = "awq";
-  model.quantization_config = *declared->front().fields;
+  model.quantization_config = declared->front().fields;
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   const AwqSettings settings = SettingsOf(*config);
   bool head_quantized = false;

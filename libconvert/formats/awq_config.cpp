@@ -4,6 +4,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 

@@ -201,7 +201,7 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
 
   QuantizedModel model;
   model.format = "compressed-tensors";
-  model.quantization_config = *declared->front().fields;
+  model.quantization_config = declared->front().fields;
   FindingTally findings;
   const std::vector<CtModule> modules = GroupCtModules(checkpoint);
   std::vector<Status> uncompressed;

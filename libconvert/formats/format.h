@@ -20,8 +20,8 @@ namespace prepack {
 // A checkpoint as its format's reader understands it. Refers to the Checkpoint, which must live
 // longer.
 struct QuantizedModel {
-  std::string format;  // "compressed-tensors"
-  Json quantization_config;
+  std::string format;                                     // "compressed-tensors"
+  const Json* quantization_config = nullptr;              // points into the checkpoint
   std::vector<std::unique_ptr<QuantizedLinear>> modules;  // ascending by module name
   std::vector<Finding> findings;
   // Of modules that are quantized but cannot be read; `modules` lacks them. See below for who

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -225,7 +226,7 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
 
   QuantizedModel model;
   model.format = "fp8";
-  model.quantization_config = *declared->front().fields;
+  model.quantization_config = declared->front().fields;
   FindingTally findings;
   for (const ModuleTensors& module : GroupByModule(checkpoint)) {
     const StoredTensor* weight = module.Find("weight");

@@ -182,7 +182,7 @@ Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
 
   QuantizedModel model;
   model.format = "gptq";
-  model.quantization_config = *copies->front().fields;
+  model.quantization_config = copies->front().fields;
   Reader reader(checkpoint, *config, findings);
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   for (const ModuleTensors& module : modules) {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 
 namespace prepack {
 

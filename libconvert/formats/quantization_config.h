@@ -21,7 +21,7 @@
 
 #include "base/result.h"
 #include "container/checkpoint.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 
 namespace prepack {
 

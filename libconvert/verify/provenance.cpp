@@ -112,7 +112,7 @@ void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, Leve
 
 // What the manifest says became of modules must be what became of them: config.json is made of it.
 void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResult& result) {
-  if (manifest.source_quantization_config != model.quantization_config) {
+  if (manifest.source_quantization_config != *model.quantization_config) {
     result.Fail("prepack.json", "it holds another quantization config than the source");
   }
   for (const auto& linear : model.modules) {

@@ -1,6 +1,7 @@
 #include "verify/report_json.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "verify/report.h"
 
 namespace prepack {

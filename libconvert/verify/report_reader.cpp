@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "container/json_strict.h"
 #include "container/required_fields.h"
 #include "io/file.h"
 #include "verify/report_json.h"

@@ -1,5 +1,6 @@
 #include "check/experts.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "catch.h"
 #include "container/safetensors_bytes.h"

@@ -1,5 +1,6 @@
 #include "container/json_strict.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "catch.h"

@@ -1,5 +1,7 @@
 #include "container/json_writer.h"
 
+#include <nlohmann/json.hpp>
+
 #include "catch.h"
 
 namespace prepack {

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "catch.h"
 #include "container/safetensors_writer.h"

@@ -1,5 +1,7 @@
 #include "convert/output_config.h"
 
+#include <nlohmann/json.hpp>
+
 #include "catch.h"
 
 namespace prepack {

@@ -1,6 +1,7 @@
 // What an AutoRound checkpoint can have wrong or be instead, and how it is told.
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -4,6 +4,7 @@
 // The model of 32 × 32 that AutoRound's own packers were run on: codes (k + n) mod 16, zero points
 // 8, scales −0.1 for channel 0 and 0.05 for the others, one group.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

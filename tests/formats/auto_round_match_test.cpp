@@ -1,5 +1,6 @@
 // Which entry of extra_config counts, and what is said of those that do not.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 // What an AWQ checkpoint can have wrong, and how it is told.
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // What an AWQ checkpoint says that is not so, where the tensors settle it.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,5 +1,6 @@
 #include "formats/compressed_tensors_config.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,7 @@
 #include "formats/compressed_tensors_copies.h"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

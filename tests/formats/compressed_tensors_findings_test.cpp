@@ -1,5 +1,6 @@
 // What is odd about a checkpoint, but does not keep it from being read.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

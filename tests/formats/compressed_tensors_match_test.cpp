@@ -1,5 +1,6 @@
 #include "formats/compressed_tensors_match.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "catch.h"

@@ -1,5 +1,6 @@
 // Codes of 3, 5, 6 and 7 bits are stored in one of two packings under one name.
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "catch.h"

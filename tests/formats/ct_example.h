@@ -6,6 +6,7 @@
 //     row 0: −8 … 7   row 1: 7 … −8   row 2: 1 −1 2 −2 … 7 −7 0 −8   row 3: 0
 // Scales: (0.5 0.25) (1 2) (0.125 0.0625) (1.5 3).
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "formats/checkpoint_builder.h"

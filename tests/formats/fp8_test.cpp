@@ -1,5 +1,6 @@
 #include "formats/fp8.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

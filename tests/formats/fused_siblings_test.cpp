@@ -1,5 +1,6 @@
 #include "formats/fused_siblings.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

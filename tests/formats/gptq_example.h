@@ -4,6 +4,7 @@
 // GPTQ checkpoints of one module, packed by the plainest code there is: bit by bit.
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>

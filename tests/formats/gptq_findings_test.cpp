@@ -2,6 +2,7 @@
 // that do.
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

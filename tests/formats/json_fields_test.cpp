@@ -1,6 +1,7 @@
 #include "formats/json_fields.h"
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "catch.h"

@@ -140,7 +140,9 @@ TEST_CASE("What the two engines read differently, or is out of bounds, is refuse
     REQUIRE_FALSE(regex.ok());
     CHECK(regex.status().kind() == ErrorKind::kUnsupported);
   }
-  const std::string deep = std::string(100, '(') + "a" + std::string(100, ')');
+  std::string deep(100, '(');
+  deep += "a";
+  deep += std::string(100, ')');
   CHECK_FALSE(ModuleRegex::Compile(deep, "ignore[0]").ok());
 }
 

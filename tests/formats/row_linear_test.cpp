@@ -1,6 +1,7 @@
 // Weights stored row by row, in every width, packing, granularity and stacking, against a naive
 // writer.
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

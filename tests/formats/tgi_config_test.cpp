@@ -1,5 +1,6 @@
 #include "formats/tgi_config.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "catch.h"

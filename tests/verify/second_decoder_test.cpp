@@ -2,6 +2,7 @@
 
 #include "verify/second_decoder.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 namespace prepack::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/status.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "container/json_writer.h"
 
 namespace prepack::cli {

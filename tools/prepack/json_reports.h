@@ -6,7 +6,7 @@
 // name in schemas/.
 
 #include "check/check.h"
-#include "container/json_strict.h"
+#include "container/json.h"
 #include "container/json_writer.h"
 #include "convert/convert.h"
 #include "convert/merge.h"

@@ -1,7 +1,11 @@
 #include "base/hash.h"
 
 #include <fmt/format.h>
+#ifdef PREPACK_XXHASH_DISPATCH
+#include <xxh_x86dispatch.h>  // lets the names of xxhash.h stand for the version of this CPU
+#else
 #include <xxhash.h>
+#endif
 
 namespace prepack {
 

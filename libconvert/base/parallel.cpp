@@ -22,19 +22,15 @@ unsigned ThreadCount(unsigned jobs) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-namespace {
-
-Status RunTask(const std::function<Status(size_t, unsigned)>& task, size_t index, unsigned worker) {
+Status CatchExceptions(const std::function<Status()>& work) {
   try {
-    return task(index, worker);
+    return work();
   } catch (const std::bad_alloc&) {
     return Status(ErrorKind::kSystem, "", "out of memory").Hint("Use fewer threads with --jobs");
   } catch (const std::exception& error) {
     return {ErrorKind::kSystem, "", error.what()};
   }
 }
-
-}  // namespace
 
 Status ParallelFor(size_t count, unsigned threads,
                    const std::function<Status(size_t, unsigned)>& task) {
@@ -48,7 +44,7 @@ Status ParallelFor(size_t count, unsigned threads,
     while (!failed.load(std::memory_order_relaxed)) {
       const size_t index = next.fetch_add(1, std::memory_order_relaxed);
       if (index >= count) return;
-      Status status = RunTask(task, index, worker);
+      Status status = CatchExceptions([&] { return task(index, worker); });
       if (status.ok()) continue;
       const std::lock_guard lock(mutex);
       failed = true;

@@ -11,11 +11,14 @@ namespace prepack {
 // The number of threads to use for `jobs` (0: one per CPU that this process may run on).
 unsigned ThreadCount(unsigned jobs);
 
+// Runs `work`; an exception (such as std::bad_alloc) becomes a kSystem status.
+Status CatchExceptions(const std::function<Status()>& work);
+
 // Calls task(index, worker) for every index in [0, count), from `threads` threads; worker is in
 // [0, threads), and no two calls with the same worker overlap, so it can select a buffer. Indices
 // are handed out in ascending order. After the first failure no new index is started; the failure
 // with the lowest index is returned, so the message does not depend on timing when several tasks
-// would fail on their own. An exception (such as std::bad_alloc) becomes a kSystem status.
+// would fail on their own. Exceptions are caught as above.
 Status ParallelFor(size_t count, unsigned threads,
                    const std::function<Status(size_t index, unsigned worker)>& task);
 

@@ -77,6 +77,16 @@ class QuantizedLinear {
   // buffer of another size is kUsage, here and below. Codes that the scheme does not have (outside
   // its bits, FP8 NaN) are kMalformed.
   virtual Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const = 0;
+  // Where the source holds the codes of the panel back to back, byte for byte as ReadCodes would
+  // deliver them, with nothing to be checked about them: they can be used where they lie. The same
+  // for all panels of this many columns, but for the offset.
+  struct CodesInSource {
+    std::string_view tensor;
+    uint64_t offset = 0;  // bytes from its start
+  };
+  virtual std::optional<CodesInSource> FindCodes(const PanelRange& /*range*/) const {
+    return std::nullopt;
+  }
   // Fills `out` [rows, G] with the scales of channels [n0, n0 + rows). Negative scales are legal.
   // NaN and infinity are kMalformed, and so is zero, unless every code of its group equals the zero
   // point; the message names the tensor and the element.

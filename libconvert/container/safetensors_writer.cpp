@@ -122,7 +122,8 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
 SafetensorsWriter::SafetensorsWriter(File file, SafetensorsPlan plan)
     : file_(std::move(file)),
       plan_(std::move(plan)),
-      written_(std::make_unique<std::atomic<uint64_t>>(0)) {}
+      written_(std::make_unique<std::atomic<uint64_t>>(0)),
+      turn_(std::make_unique<std::mutex>()) {}
 
 Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path& path,
                                                     SafetensorsPlan plan) {
@@ -159,15 +160,15 @@ Result<std::optional<SafetensorsWriter>> SafetensorsWriter::Reopen(
 }
 
 Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {
-  const std::string where = file_.path().string();
   if (index >= plan_.header.tensors.size()) {
-    return Usage(where, "there is no such tensor to write")
+    return Usage(file_.path().string(), "there is no such tensor to write")
         .Found(fmt::format("number {}", index))
         .Expected(fmt::format("below {}", plan_.header.tensors.size()));
   }
   const TensorInfo& tensor = plan_.header.tensors[index];
   if (offset > tensor.bytes() || bytes.size() > tensor.bytes() - offset) {
-    return Usage(fmt::format("{}: tensor {}", where, tensor.name), "write outside the tensor")
+    return Usage(fmt::format("{}: tensor {}", file_.path().string(), tensor.name),
+                 "write outside the tensor")
         .Found(fmt::format("{} bytes at {}", bytes.size(), offset))
         .Expected(fmt::format("at most {} bytes", tensor.bytes()));
   }

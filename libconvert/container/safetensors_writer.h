@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,9 +59,12 @@ class SafetensorsWriter {
   const File& file() const { return file_; }
 
   // Writes `bytes` at `offset` inside tensor `index` of header().tensors; the range is checked.
-  // Threads may write different ranges at the same time. Every kWritebackBytes the kernel is asked
-  // to begin flushing, so that the disk is at work from the start.
+  // Threads may write different ranges at the same time; they get on better in turns. Every
+  // kWritebackBytes the kernel is asked to begin flushing, so that the disk is at work from the
+  // start.
   Status Write(size_t index, uint64_t offset, std::span<const std::byte> bytes);
+  // For those who write in turns.
+  std::mutex& turn() { return *turn_; }
   // Flushes to the disk. That every byte was written is up to the caller.
   Status Sync();
 
@@ -70,6 +74,7 @@ class SafetensorsWriter {
   File file_;
   SafetensorsPlan plan_;
   std::unique_ptr<std::atomic<uint64_t>> written_;
+  std::unique_ptr<std::mutex> turn_;
 };
 
 }  // namespace prepack

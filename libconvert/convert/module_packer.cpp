@@ -29,32 +29,60 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
       shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
-      rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {}
+      rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {
+  const auto found = module.weights().FindCodes(
+      {.n0 = 0, .rows = shape_.panel_rows, .k0 = 0, .cols = shape_.panel_cols});
+  if (found.has_value()) codes_in_source_ = checkpoint.Find(found->tensor);
+}
 
 size_t ModulePacker::strips() const {
   return static_cast<size_t>(CeilDiv(module_.request.n, strip_rows_));
 }
 
-Status ModulePacker::PackTile(size_t index, PanelBuffers& buffers) const {
+// Where the source holds the codes as they are wanted, they are used from its mapping, which saves
+// a copy: they are hashed first, in order, and so are in the cache when they are packed.
+Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
+                              const CodesUser& use) const {
+  const QuantizedLinear& weights = module_.weights();
+  const uint64_t bytes = PanelBytes(weights.scheme().code, panel);
+  const auto found = codes_in_source_ == nullptr ? std::nullopt : weights.FindCodes(panel);
+  if (!found.has_value()) {
+    buffer.resize(bytes);
+    Status status = weights.ReadCodes(panel, buffer);
+    if (status.ok()) use(buffer);
+    return status;
+  }
+  const auto visit = [&](const std::byte* codes) {
+    const std::span<const std::byte> seen(codes, bytes);
+    if (hashes != nullptr) hashes->OfferSource(codes_in_source_, found->offset, seen);
+    use(seen);
+  };
+  return checkpoint_.Visit(*codes_in_source_, found->offset, bytes, std::ref(visit));
+}
+
+Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
+                                        UnitHashes* hashes) const {
   const QuantizedLinear& weights = module_.weights();
   const PanelRange tile = grid_.At(index);
-  const Placement placement = module_.chosen->place_weight(module_.request, tile);
-  buffers.packed.resize(PlacedBytes(placement));
+  Placement placement = module_.chosen->place_weight(module_.request, tile);
+  const uint64_t bytes = PlacedBytes(placement);
+  buffers.packed.resize(bytes);
   Status status = ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points);
   if (!status.ok()) return status;
   status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
-    buffers.panel.resize(PanelBytes(weights.scheme().code, panel));
-    Status read = weights.ReadCodes(panel, buffers.panel);
-    if (!read.ok()) return read;
-    module_.chosen->pack_codes({.request = module_.request,
-                                .isa = isa_,
-                                .tile = tile,
-                                .panel = panel,
-                                .zero_points = buffers.zero_points},
-                               buffers.panel, buffers.packed);
-    return {};
+    const auto pack = [&](std::span<const std::byte> codes) {
+      module_.chosen->pack_codes({.request = module_.request,
+                                  .isa = isa_,
+                                  .tile = tile,
+                                  .panel = panel,
+                                  .zero_points = buffers.zero_points},
+                                 codes, buffers.packed);
+    };
+    return UseCodes(panel, buffers.panel, hashes, std::ref(pack));
   });
-  return status.ok() ? WritePart(PartRole::kWeight, placement, buffers.packed) : status;
+  if (status.ok()) status = WritePacked(PartRole::kWeight, std::move(placement), buffers, hashes);
+  if (!status.ok()) return status;
+  return bytes;
 }
 
 Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
@@ -71,8 +99,7 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
   if (!status.ok() || module_.chosen->scale_form == nullptr) return status;
 
-  const Placement placement =
-      module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
+  Placement placement = module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
   status = module_.chosen->pack_scales(module_.request, rows, buffers.scales, buffers.packed);
   if (!status.ok()) {
@@ -84,7 +111,7 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
     *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
         buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
   }
-  return WritePart(PartRole::kScale, placement, buffers.packed);
+  return WritePacked(PartRole::kScale, std::move(placement), buffers);
 }
 
 Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
@@ -94,11 +121,10 @@ Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& bu
   Status status = module_.weights().ReadZeroPoints(n0, rows, buffers.zero_points);
   if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;
 
-  const Placement placement =
-      module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
+  Placement placement = module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
   module_.chosen->pack_zero_points(module_.request, rows, buffers.zero_points, buffers.packed);
-  return WritePart(PartRole::kZeroPoint, placement, buffers.packed);
+  return WritePacked(PartRole::kZeroPoint, std::move(placement), buffers);
 }
 
 // After PackScales of the same rows.
@@ -109,8 +135,8 @@ Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& bu
   buffers.packed.resize(rows * sizeof(float));
   const DType value = module_.chosen->scale_form(module_.request).value;
   PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);
-  return WritePart(PartRole::kWeightSum,
-                   {{.offset = n0 * sizeof(float), .bytes = rows * sizeof(float)}}, buffers.packed);
+  return WritePacked(PartRole::kWeightSum,
+                     {{.offset = n0 * sizeof(float), .bytes = rows * sizeof(float)}}, buffers);
 }
 
 Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
@@ -118,22 +144,22 @@ Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
     if (!IsSmallPart(part.role)) continue;
     Status status = SmallPartBytes(checkpoint_, *module_.linear, part, buffers.packed);
     if (!status.ok()) return status;
-    status = WritePart(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers.packed);
+    status = WritePacked(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers);
     if (!status.ok()) return status;
   }
   return {};
 }
 
-Status ModulePacker::WritePart(PartRole role, const Placement& placement,
-                               std::span<const std::byte> packed) const {
+// Of buffers.packed.
+Status ModulePacker::WritePacked(PartRole role, Placement placement, PanelBuffers& buffers,
+                                 UnitHashes* hashes) const {
   const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);
-  const OutputSlot slot = output_.slots[static_cast<size_t>(part - module_.parts.begin())];
-  SafetensorsWriter& writer = writers_[slot.shard];
-  return ForPieces(placement, [&](uint64_t offset, uint64_t bytes) {
-    Status status = writer.Write(slot.index, offset, packed.first(bytes));
-    packed = packed.subspan(bytes);
-    return status;
-  });
+  const auto number = static_cast<size_t>(part - module_.parts.begin());
+  if (hashes != nullptr && placement.size() == 1 && placement.front().count == 1) {
+    hashes->of_outputs[number].Offer(placement.front().offset, buffers.packed);
+  }
+  const OutputSlot slot = output_.slots[number];
+  return buffers.writes.Add(writers_[slot.shard], slot.index, std::move(placement), buffers.packed);
 }
 
 }  // namespace prepack

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -18,6 +19,8 @@
 #include "container/safetensors_writer.h"
 #include "convert/output_shards.h"
 #include "convert/plan.h"
+#include "convert/streamed_hash.h"
+#include "convert/write_batch.h"
 
 namespace prepack {
 
@@ -25,6 +28,7 @@ namespace prepack {
 struct PanelBuffers {
   PageBuffer panel;
   PageBuffer packed;
+  WriteBatch writes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   std::vector<int32_t> sums;
@@ -44,8 +48,9 @@ class ModulePacker {
   // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
   size_t tiles() const { return grid_.size(); }
   size_t strips() const;
-  // Packs a tile of the weight.
-  Status PackTile(size_t index, PanelBuffers& buffers) const;
+  // Packs a tile of the weight and gives its size in bytes. What is read and written is offered to
+  // `hashes`, unless null. Here and below, what was packed may stay in buffers.writes.
+  Result<uint64_t> PackTile(size_t index, PanelBuffers& buffers, UnitHashes* hashes) const;
   // Packs the scales, zero points and sums of some output channels.
   Status PackStrip(size_t index, PanelBuffers& buffers) const;
   // Packs what is left: bias, order of inputs, static scales of activations.
@@ -55,11 +60,15 @@ class ModulePacker {
   uint64_t rounded_scales() const { return *rounded_scales_; }
 
  private:
+  // One way to get at the codes of a panel; `use` is called with them at most once.
+  using CodesUser = std::function<void(std::span<const std::byte> codes)>;
+  Status UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
+                  const CodesUser& use) const;
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
-  Status WritePart(PartRole role, const Placement& placement,
-                   std::span<const std::byte> packed) const;
+  Status WritePacked(PartRole role, Placement placement, PanelBuffers& buffers,
+                     UnitHashes* hashes = nullptr) const;
   bool HasPart(PartRole role) const { return FindPart(module_.parts, role) != nullptr; }
 
   const Checkpoint& checkpoint_;
@@ -70,6 +79,7 @@ class ModulePacker {
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
+  const StoredTensor* codes_in_source_ = nullptr;  // that panels are used from, where they can be
   std::unique_ptr<std::atomic<uint64_t>> rounded_scales_;
 };
 

@@ -21,9 +21,8 @@ Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, Pa
   return hasher.HexDigest();
 }
 
-Result<std::string> HashCachedRange(const File& file, uint64_t begin, uint64_t end) {
+Status HashCachedRange(const File& file, uint64_t begin, uint64_t end, Xxh3Hasher& hasher) {
   constexpr uint64_t kPieceBytes = 4ULL * 1024 * 1024;  // between two looks at the cancellation
-  Xxh3Hasher hasher;
   for (uint64_t offset = begin; offset < end; offset += kPieceBytes) {
     if (CancellationRequested()) return Interrupted(file.path().string());
     const uint64_t bytes = std::min(kPieceBytes, end - offset);
@@ -31,14 +30,17 @@ Result<std::string> HashCachedRange(const File& file, uint64_t begin, uint64_t e
         offset, bytes, [&](const std::byte* piece) { hasher.Update(std::span(piece, bytes)); });
     if (!status.ok()) return status;
   }
-  return hasher.HexDigest();
+  return {};
 }
 
 Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index) {
   const SafetensorsHeader& header = shard.header();
   const TensorInfo& tensor = header.tensors[index];
-  return HashCachedRange(shard.file(), header.data_start + tensor.begin,
-                         header.data_start + tensor.end);
+  Xxh3Hasher hasher;
+  Status status = HashCachedRange(shard.file(), header.data_start + tensor.begin,
+                                  header.data_start + tensor.end, hasher);
+  if (!status.ok()) return status;
+  return hasher.HexDigest();
 }
 
 std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/page_buffer.h"
 #include "base/progress.h"
 #include "base/result.h"
@@ -40,8 +41,8 @@ std::string ShardHash(std::string_view header_hash, std::span<const std::string>
 Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
                               Progress& progress);
 // The same for bytes that were read or written just now, and so are in the page cache: they are
-// hashed where they lie there, in a mapping, which saves the copy.
-Result<std::string> HashCachedRange(const File& file, uint64_t begin, uint64_t end);
+// hashed where they lie there, in a mapping, which saves the copy. Goes on with `hasher`.
+Status HashCachedRange(const File& file, uint64_t begin, uint64_t end, Xxh3Hasher& hasher);
 // Of tensor `index` of a shard that is being written.
 Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index);
 // Of a file that is no shard: all of its bytes.

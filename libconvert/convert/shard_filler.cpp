@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "base/cancellation.h"
-#include "base/parallel.h"
-#include "convert/output_hash.h"
+#include "base/checked.h"
 
 namespace prepack {
 namespace {
@@ -22,24 +21,30 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       writers_(writers),
       journal_(journal),
       isa_(isa),
-      progress_(progress) {
+      progress_(progress),
+      finished_(finished),
+      states_(shards.units.size()),
+      rounded_scales_(shards.units.size()) {
   for (const SafetensorsWriter& writer : writers) {
     output_hashes_.emplace_back(writer.header().tensors.size());
   }
-  for (size_t i = 0; i < shards.units.size(); ++i) AddUnit(i, finished);
 }
 
-void ShardFiller::AddTasks(TaskKind kind, size_t unit, uint64_t total, uint64_t step) {
-  units_[unit].unfinished += work_.Add(kind, unit, total, step);
+Status ShardFiller::Run(unsigned threads, const std::string& output) {
+  progress_.Begin("packing", plan_.output_bytes);
+  output_ = output;
+  buffers_.resize(threads);
+  return ForUnits(shards_.units.size(), threads, *this);
 }
 
 // Experts that are stacked share their tensors: the first of them has them hashed.
-void ShardFiller::AddSources(size_t index, UnitState& state) {
-  const OutputUnit& unit = shards_.units[index];
+void ShardFiller::AddSources(const OutputUnit& unit, UnitState& state) {
   const auto add = [&](const StoredTensor* tensor) {
-    if (tensor != nullptr && source_hashes_.emplace(tensor->name, "").second) {
-      state.sources.push_back(tensor);
-    }
+    if (tensor == nullptr) return;
+    const auto [entry, is_new] = source_hashes_.emplace(tensor->name, "");
+    if (!is_new) return;
+    state.hashes.sources.push_back(tensor);
+    state.source_hashes.push_back(&entry->second);
   };
   if (unit.copied != nullptr) {
     add(unit.copied);
@@ -48,125 +53,118 @@ void ShardFiller::AddSources(size_t index, UnitState& state) {
       add(checkpoint_.Find(name));
     }
   }
-  state.source_hashes.resize(state.sources.size());
 }
 
-// False when it does not fit: then the unit is done again.
-bool ShardFiller::TakeFinished(size_t index, const FinishedUnit& finished) {
-  const OutputUnit& unit = shards_.units[index];
-  UnitState& state = units_[index];
-  if (finished.outputs.size() != unit.slots.size() ||
-      finished.sources.size() != state.sources.size()) {
+// False when it is not finished, or what was noted does not fit: then the unit is done again.
+bool ShardFiller::TakeFinished(size_t index) {
+  const auto found = finished_.find(index);
+  if (found == finished_.end() ||
+      found->second.outputs.size() != shards_.units[index].slots.size() ||
+      found->second.sources.size() != states_[index]->source_hashes.size()) {
     return false;
   }
-  for (size_t i = 0; i < unit.slots.size(); ++i) {
-    output_hashes_[unit.slots[i].shard][unit.slots[i].index] = finished.outputs[i];
-  }
-  state.source_hashes = finished.sources;
-  state.rounded_scales = finished.rounded_scales;
+  Keep(index, found->second);
   return true;
 }
 
-void ShardFiller::AddUnit(size_t index, const FinishedUnits& finished) {
+// Notes what is known of a finished unit, and forgets its state.
+void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
   const OutputUnit& unit = shards_.units[index];
-  UnitState& state = units_.emplace_back();
-  AddSources(index, state);
-  const auto done = finished.find(index);
-  if (done != finished.end() && TakeFinished(index, done->second)) return;
-  if (unit.copied != nullptr) {
-    AddTasks(TaskKind::kCopy, index, unit.copied->bytes, kCopyBytes);
-    AddTasks(TaskKind::kSourceHash, index, state.sources.size(), 1);
-    return;
+  for (size_t i = 0; i < unit.slots.size(); ++i) {
+    output_hashes_[unit.slots[i].shard][unit.slots[i].index] = finished.outputs[i];
   }
+  for (size_t i = 0; i < finished.sources.size(); ++i) {
+    *states_[index]->source_hashes[i] = finished.sources[i];
+  }
+  rounded_scales_[index] = finished.rounded_scales;
+  states_[index].reset();
+}
+
+uint64_t ShardFiller::Begin(size_t index) {
+  const OutputUnit& unit = shards_.units[index];
+  states_[index] = std::make_unique<UnitState>();
+  UnitState& state = *states_[index];
+  AddSources(unit, state);
+  if (TakeFinished(index)) return 0;
+  state.hashes.of_sources.resize(state.hashes.sources.size());
+  if (unit.copied != nullptr) {
+    return std::max<uint64_t>(1, CeilDiv(unit.copied->bytes, kCopyBytes));
+  }
+  state.hashes.of_outputs.resize(unit.slots.size());
   state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
-  AddTasks(TaskKind::kTiles, index, state.packer->tiles(), 1);
-  AddTasks(TaskKind::kStrips, index, state.packer->strips(), 1);
-  AddTasks(TaskKind::kSmallParts, index, 1, 1);
-  AddTasks(TaskKind::kSourceHash, index, state.sources.size(), 1);
+  return state.packer->tiles() + state.packer->strips() + 1;
 }
 
-Status ShardFiller::Run(unsigned threads, const std::string& output) {
-  progress_.Begin("packing", plan_.output_bytes);
-  std::vector<PanelBuffers> buffers(threads);
-  Status status = ParallelFor(work_.size(), threads, [&](size_t index, unsigned worker) {
-    if (CancellationRequested()) return Interrupted(output);
-    const WorkList<TaskKind>::Task task = work_.At(index);
-    Status done = RunTask(task, buffers[worker]);
-    if (!done.ok() || units_[task.unit].unfinished.fetch_sub(1) != 1) return done;
-    return FinishUnit(task.unit);
-  });
-  for (const UnitState& state : units_) {
-    for (size_t i = 0; i < state.sources.size(); ++i) {
-      source_hashes_[state.sources[i]->name] = state.source_hashes[i];
-    }
-  }
-  return status;
-}
-
-Status ShardFiller::RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers) {
-  UnitState& state = units_[task.unit];
-  switch (task.kind) {
-    case TaskKind::kTiles:
-      return PackTile(*state.packer, task.begin, buffers);
-    case TaskKind::kStrips:
-      return state.packer->PackStrip(task.begin, buffers);
-    case TaskKind::kSmallParts:
-      return state.packer->PackSmallParts(buffers);
-    case TaskKind::kCopy:
-      return CopyRange(shards_.units[task.unit], task.begin, task.end, buffers);
-    case TaskKind::kSourceHash:
-      return HashSource(state, task.begin);
-  }
-  return {};
-}
-
-Status ShardFiller::PackTile(const ModulePacker& packer, uint64_t index, PanelBuffers& buffers) {
-  Status status = packer.PackTile(index, buffers);
-  progress_.Add(buffers.packed.size());
-  return status;
-}
-
-Status ShardFiller::CopyRange(const OutputUnit& unit, uint64_t begin, uint64_t end,
-                              PanelBuffers& buffers) {
-  buffers.panel.resize(end - begin);
-  Status status = checkpoint_.Read(*unit.copied, begin, buffers.panel);
-  if (!status.ok()) return status;
-  progress_.Add(end - begin);
-  const OutputSlot slot = unit.slots.front();
-  return writers_[slot.shard].Write(slot.index, begin, buffers.panel);
-}
-
-Status ShardFiller::HashSource(UnitState& state, uint64_t index) {
-  const StoredTensor& tensor = *state.sources[index];
-  Result<std::string> hash = HashCachedRange(checkpoint_.files()[tensor.file].file, tensor.offset,
-                                             tensor.offset + tensor.bytes);
-  if (!hash.ok()) return hash.status();
-  state.source_hashes[index] = *std::move(hash);
-  return {};
-}
-
-Status ShardFiller::HashOutputs(const OutputUnit& unit) {
-  for (const OutputSlot& slot : unit.slots) {
-    Result<std::string> hash = HashSlot(writers_[slot.shard], slot.index);
-    if (!hash.ok()) return hash.status();
-    output_hashes_[slot.shard][slot.index] = *std::move(hash);
-  }
-  return {};
-}
-
-// Called once, after all tasks of the unit.
-Status ShardFiller::FinishUnit(size_t index) {
+Status ShardFiller::Do(size_t index, uint64_t task, bool own, unsigned worker) {
+  if (CancellationRequested()) return Interrupted(output_);
   const OutputUnit& unit = shards_.units[index];
-  UnitState& state = units_[index];
-  if (unit.copied != nullptr) {
-    const OutputSlot slot = unit.slots.front();
-    output_hashes_[slot.shard][slot.index] = state.source_hashes.front();
-  } else {
-    if (Status status = HashOutputs(unit); !status.ok()) return status;
-    state.rounded_scales = state.packer->rounded_scales();
+  UnitState& state = *states_[index];
+  UnitHashes* hashes = own ? &state.hashes : nullptr;
+  return unit.copied != nullptr ? CopyTask(unit, task, buffers_[worker], hashes)
+                                : PackTask(state, task, buffers_[worker], hashes);
+}
+
+Status ShardFiller::Flush(size_t /*unit*/, unsigned worker) {
+  return buffers_[worker].writes.Flush();
+}
+
+Status ShardFiller::PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
+                             UnitHashes* hashes) const {
+  const ModulePacker& packer = *state.packer;
+  if (task < packer.tiles()) {
+    const Result<uint64_t> bytes = packer.PackTile(task, buffers, hashes);
+    if (!bytes.ok()) return bytes.status();
+    progress_.Add(*bytes);
+    return {};
   }
-  FinishedUnit finished{state.rounded_scales, /*outputs=*/{}, state.source_hashes};
-  for (const OutputSlot& slot : unit.slots) finished.outputs.push_back(OutputHash(slot));
+  task -= packer.tiles();
+  return task < packer.strips() ? packer.PackStrip(task, buffers) : packer.PackSmallParts(buffers);
+}
+
+Status ShardFiller::CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,
+                             UnitHashes* hashes) const {
+  const StoredTensor& tensor = *unit.copied;
+  const uint64_t begin = task * kCopyBytes;
+  const uint64_t bytes = std::min(kCopyBytes, tensor.bytes - begin);
+  buffers.packed.resize(bytes);
+  Status status = checkpoint_.Read(tensor, begin, buffers.packed);
+  if (!status.ok()) return status;
+  if (hashes != nullptr) hashes->OfferSource(&tensor, begin, buffers.packed);
+  progress_.Add(bytes);
+  const OutputSlot slot = unit.slots.front();
+  return buffers.writes.Add(writers_[slot.shard], slot.index, {{.offset = begin, .bytes = bytes}},
+                            buffers.packed);
+}
+
+Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
+                                 FinishedUnit& finished) {
+  for (size_t i = 0; i < hashes.sources.size(); ++i) {
+    const StoredTensor& tensor = *hashes.sources[i];
+    Result<std::string> hash = hashes.of_sources[i].Finish(
+        checkpoint_.files()[tensor.file].file, tensor.offset, tensor.offset + tensor.bytes);
+    if (!hash.ok()) return hash.status();
+    finished.sources.push_back(*std::move(hash));
+  }
+  if (unit.copied != nullptr) finished.outputs = finished.sources;
+  for (size_t i = 0; i < hashes.of_outputs.size(); ++i) {
+    const SafetensorsWriter& writer = writers_[unit.slots[i].shard];
+    const uint64_t data = writer.header().data_start;
+    const TensorInfo& tensor = writer.header().tensors[unit.slots[i].index];
+    Result<std::string> hash =
+        hashes.of_outputs[i].Finish(writer.file(), data + tensor.begin, data + tensor.end);
+    if (!hash.ok()) return hash.status();
+    finished.outputs.push_back(*std::move(hash));
+  }
+  return {};
+}
+
+Status ShardFiller::End(size_t index) {
+  UnitState& state = *states_[index];
+  FinishedUnit finished;
+  Status status = FinishHashes(shards_.units[index], state.hashes, finished);
+  if (!status.ok()) return status;
+  if (state.packer.has_value()) finished.rounded_scales = state.packer->rounded_scales();
+  Keep(index, finished);
   return journal_.Append(index, finished);
 }
 

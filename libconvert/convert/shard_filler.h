@@ -2,29 +2,30 @@
 #define PREPACK_CONVERT_SHARD_FILLER_H_
 
 // Fills the shards: every unit (a packed module, or a tensor that passes through) goes from the
-// source to its place in the output, and what was read and written is hashed while it is still in
-// the page cache. All of it is one list of small tasks in the order of the source, so that every
-// thread has work until the end, reading is sequential, and nothing waits for a stage to end.
+// source to its place in the output. A unit is a row of small tasks, in this order:
 //
 //   tiles, strips, small parts    of a packed module: reader → layout → shard
 //   copies                        of a tensor that passes through
-//   source hashes                 of the tensors that a unit is made of
-//   output hashes                 of a packed module, by the thread that finishes it: read from the
-//                                 shard, so that they say what the file holds
+//
+// Threads take the units in the order of the source (base/parallel_units.h), so that reading is
+// sequential and nothing waits for a stage to end. What is read and written is hashed on its way as
+// far as it comes in order, while it is in the CPU's cache; the rest by the thread that finishes
+// the unit, from the page cache.
 //
 // Units that an earlier run finished are not done again. What is finished is noted in the journal.
 //
 // A tensor that passes through has one hash, that of the source: were it copied wrongly, it would
 // not agree with the file.
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/isa.h"
+#include "base/parallel_units.h"
 #include "base/progress.h"
 #include "base/status.h"
 #include "container/checkpoint.h"
@@ -34,11 +35,11 @@
 #include "convert/output_shards.h"
 #include "convert/plan.h"
 #include "convert/source_hash.h"
-#include "convert/work_list.h"
+#include "convert/streamed_hash.h"
 
 namespace prepack {
 
-class ShardFiller {
+class ShardFiller final : private UnitWork {
  public:
   // The arguments must outlive the filler. `writers`: one per shard.
   ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
@@ -56,30 +57,29 @@ class ShardFiller {
   const std::vector<std::string>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
   const TensorHashes& source_hashes() const { return source_hashes_; }
   // Scales of a unit that were rounded to another value.
-  uint64_t rounded_scales(size_t unit) const { return units_[unit].rounded_scales; }
+  uint64_t rounded_scales(size_t unit) const { return rounded_scales_[unit]; }
 
  private:
-  enum class TaskKind : uint8_t { kTiles, kStrips, kSmallParts, kCopy, kSourceHash };
-
   // A unit on its way.
   struct UnitState {
-    std::optional<ModulePacker> packer;        // of a packed module
-    std::vector<const StoredTensor*> sources;  // to be hashed with this unit
-    std::vector<std::string> source_hashes;    // of them
-    std::atomic<uint64_t> unfinished = 0;      // tasks
-    uint64_t rounded_scales = 0;
+    std::optional<ModulePacker> packer;  // of a packed module
+    UnitHashes hashes;
+    std::vector<std::string*> source_hashes;  // where those of its sources go: in source_hashes_
   };
 
-  void AddUnit(size_t index, const FinishedUnits& finished);
-  bool TakeFinished(size_t index, const FinishedUnit& finished);
-  void AddSources(size_t index, UnitState& state);
-  void AddTasks(TaskKind kind, size_t unit, uint64_t total, uint64_t step);
-  Status RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers);
-  Status PackTile(const ModulePacker& packer, uint64_t index, PanelBuffers& buffers);
-  Status CopyRange(const OutputUnit& unit, uint64_t begin, uint64_t end, PanelBuffers& buffers);
-  Status HashSource(UnitState& state, uint64_t index);
-  Status HashOutputs(const OutputUnit& unit);
-  Status FinishUnit(size_t index);
+  uint64_t Begin(size_t unit) override;
+  Status Do(size_t unit, uint64_t task, bool own, unsigned worker) override;
+  Status Flush(size_t unit, unsigned worker) override;
+  Status End(size_t unit) override;
+
+  void AddSources(const OutputUnit& unit, UnitState& state);
+  bool TakeFinished(size_t index);
+  void Keep(size_t index, const FinishedUnit& finished);
+  Status PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
+                  UnitHashes* hashes) const;
+  Status CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,
+                  UnitHashes* hashes) const;
+  Status FinishHashes(const OutputUnit& unit, UnitHashes& hashes, FinishedUnit& finished);
 
   const Checkpoint& checkpoint_;
   const Plan& plan_;
@@ -89,8 +89,11 @@ class ShardFiller {
   const Isa isa_;
   Progress& progress_;
 
-  WorkList<TaskKind> work_;
-  std::deque<UnitState> units_;  // as in shards_.units
+  const FinishedUnits& finished_;
+  std::string output_;
+  std::vector<PanelBuffers> buffers_;               // one per thread
+  std::vector<std::unique_ptr<UnitState>> states_;  // null before and after
+  std::vector<uint64_t> rounded_scales_;            // one per unit, like the states
   std::vector<std::vector<std::string>> output_hashes_;
   TensorHashes source_hashes_;
 };

@@ -62,6 +62,7 @@ class RowLinear final : public StoredLinear {
   RowLinear(const Checkpoint& checkpoint, const RowModule& parts);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  std::optional<CodesInSource> FindCodes(const PanelRange& range) const override;
   // A zero scale is accepted where every weight of its group is zero whatever the scale.
   // Where a symmetric module has zero points left over, they are checked here: callers need not ask
   // for those.

@@ -59,6 +59,17 @@ Status RowLinear::ReadWholeWords(const PanelRange& range, std::span<std::byte> o
   return {};
 }
 
+std::optional<QuantizedLinear::CodesInSource> RowLinear::FindCodes(const PanelRange& range) const {
+  if (!k_order_.empty() || range.cols != k_) return std::nullopt;
+  const bool are_codes =
+      parts_.stored == RowCodes::kBytes ? scheme_.code == CodeType::kS8 : WholeBits();
+  const bool are_padded =
+      row_bytes_ != PanelRowBytes(scheme_.code, k_) || (IsNibble(scheme_.code) && k_ % 2 != 0);
+  if (!are_codes || are_padded) return std::nullopt;
+  return CodesInSource{.tensor = parts_.codes->name,
+                       .offset = (parts_.expert * n_ + range.n0) * row_bytes_};
+}
+
 // Packed codes of any other width: whole rows are unpacked, then cut.
 Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out) const {
   const uint32_t bits = scheme_.bits;

@@ -6,6 +6,7 @@ prepack_add_tests(base
   hash_test.cpp
   isa_test.cpp
   parallel_test.cpp
+  parallel_units_test.cpp
   printable_test.cpp
   progress_test.cpp
   random_test.cpp

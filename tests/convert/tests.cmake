@@ -13,5 +13,6 @@ prepack_add_tests(convert
   scheme_choice_test.cpp
   small_parts_test.cpp
   source_hash_test.cpp
+  streamed_hash_test.cpp
   text_file_test.cpp
-  work_list_test.cpp)
+  write_batch_test.cpp)

@@ -186,6 +186,13 @@ void CheckReads(const Sample& s, const TestCheckpoint& stored, SplitMix64& rando
     if (range.k0 + range.cols != s.k) range.cols = (range.cols + 1) / 2 * 2;
     for (const PanelRange& part : {PanelRange{0, s.n, 0, s.k}, range}) {
       const std::vector<std::byte> panel = testing::Codes(linear, part);
+      if (const auto found = linear.FindCodes(part)) {
+        std::vector<std::byte> stored_codes(panel.size());
+        const StoredTensor* tensor = opened.checkpoint->Find(found->tensor);
+        REQUIRE(tensor != nullptr);
+        REQUIRE(opened.checkpoint->Read(*tensor, found->offset, stored_codes).ok());
+        REQUIRE(stored_codes == panel);
+      }
       for (uint64_t row = 0; row < part.rows; ++row) {
         for (uint64_t col = 0; col < part.cols; ++col) {
           const uint64_t n = part.n0 + row;
@@ -218,6 +225,39 @@ TEST_CASE("Codes of 1 to 8 bits in bytes read as they were written") {
     CAPTURE(i, s.bits, s.n, s.k, s.group_size, s.symmetric, s.experts);
     CheckReads(s, Bytes(s), random);
   }
+}
+
+TEST_CASE("Whole rows of 4 and 8 bits without padding can be used where they lie") {
+  Sample s;
+  s.n = 3;
+  const auto fill = [&s](uint32_t bits, uint64_t k) {
+    s.bits = bits;
+    s.k = k;
+    s.codes.assign(s.n * k, 1);
+    s.zero_points.assign(s.n, static_cast<uint8_t>(1U << (bits - 1)));
+    s.scales.assign(s.n, 1.0F);
+  };
+  const auto find = [&s](const TestCheckpoint& stored, const PanelRange& range) {
+    const testing::TempFolder folder;
+    stored.Write(folder.path());
+    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const auto found = opened.Module(kModule).FindCodes(range);
+    return found.has_value() ? std::string(found->tensor) + "+" + std::to_string(found->offset)
+                             : "none";
+  };
+  fill(4, 16);
+  CHECK(find(Packed(s), {1, 2, 0, 16}) == kModule + ".weight_packed+8");
+  CHECK(find(Packed(s), {1, 2, 0, 8}) == "none");  // parts of rows
+  CHECK(find(Bytes(s), {1, 2, 0, 16}) == "none");  // one code per byte
+  fill(4, 7);
+  CHECK(find(Packed(s), {1, 2, 0, 7}) == "none");  // half a byte of padding
+  fill(4, 10);
+  CHECK(find(Packed(s), {1, 2, 0, 10}) == "none");  // padded to whole words
+  fill(3, 32);
+  CHECK(find(Packed(s), {1, 2, 0, 32}) == "none");  // to be unpacked
+  fill(8, 12);
+  CHECK(find(Packed(s), {1, 2, 0, 12}) == kModule + ".weight_packed+12");
+  CHECK(find(Bytes(s), {2, 1, 0, 12}) == kModule + ".weight+24");
 }
 
 TEST_CASE("More stacked experts than any model has are refused") {

@@ -8,6 +8,7 @@
 
 #include "catch.h"
 #include "convert/convert.h"
+#include "convert/write_batch.h"
 #include "layouts/table.h"
 #include "memory/counting_allocator.h"
 #include "sample_checkpoint.h"
@@ -99,7 +100,9 @@ TEST_CASE("memory does not grow with the number of layers") {
   const std::optional<Allocated> of_many = Converted(many.path(), "vllm-cpu");
   REQUIRE(of_few);
   REQUIRE(of_many);
-  CHECK(of_many->peak <= of_few->peak + kMiB);  // 32 kB for each of 32 modules
+  // How many pieces wait to be written is chance, but for its bound.
+  const uint64_t waiting = kThreads * kMaxBatchBytes;
+  CHECK(of_many->peak <= of_few->peak + waiting + kMiB);  // 32 kB for each of 32 modules
 }
 
 }  // namespace

@@ -1,0 +1,13 @@
+#include "convert/streamed_hash.h"
+
+#include "convert/output_hash.h"
+
+namespace prepack {
+
+Result<std::string> StreamedHash::Finish(const File& file, uint64_t begin, uint64_t end) {
+  Status status = HashCachedRange(file, begin + hashed_, end, hasher_);
+  if (!status.ok()) return status;
+  return hasher_.HexDigest();
+}
+
+}  // namespace prepack

@@ -1,0 +1,52 @@
+#ifndef PREPACK_CONVERT_STREAMED_HASH_H_
+#define PREPACK_CONVERT_STREAMED_HASH_H_
+
+// Hashes of what a conversion reads and writes, made from the bytes as they pass by, while they are
+// in the CPU's cache. What does not come in order is read again in the end.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/result.h"
+#include "container/checkpoint.h"
+#include "io/file.h"
+
+namespace prepack {
+
+// Of a range of a file.
+class StreamedHash {
+ public:
+  // Bytes `offset` and on of the range: taken if those before them were, else left for Finish.
+  void Offer(uint64_t offset, std::span<const std::byte> bytes) {
+    if (offset != hashed_) return;
+    hasher_.Update(bytes);
+    hashed_ += bytes.size();
+  }
+  // The hash of bytes [begin, end) of `file`, which are the range.
+  Result<std::string> Finish(const File& file, uint64_t begin, uint64_t end);
+
+ private:
+  Xxh3Hasher hasher_;
+  uint64_t hashed_ = 0;
+};
+
+// Of all that a unit is made of and becomes.
+struct UnitHashes {
+  std::vector<const StoredTensor*> sources;
+  std::vector<StreamedHash> of_sources;  // as `sources`
+  std::vector<StreamedHash> of_outputs;  // as the slots of the unit
+
+  void OfferSource(const StoredTensor* tensor, uint64_t offset, std::span<const std::byte> bytes) {
+    const auto found = std::ranges::find(sources, tensor);
+    if (found != sources.end()) of_sources[found - sources.begin()].Offer(offset, bytes);
+  }
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_STREAMED_HASH_H_

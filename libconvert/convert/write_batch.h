@@ -16,13 +16,16 @@
 
 namespace prepack {
 
-// With so many bytes in the batch, the file is waited for.
-inline constexpr uint64_t kMaxBatchBytes = 1ULL << 20;
+// With so many pieces in the batch, the file is waited for.
+inline constexpr size_t kMaxWaitingPieces = 8;
+// Larger ones never wait: they would take too much memory.
+inline constexpr uint64_t kMaxWaitingBytes = 256ULL * 1024;
 
 class WriteBatch {
  public:
-  // Writes `bytes` to their places in tensor `index` of the shard, now or later. They are taken:
-  // `bytes` is another buffer afterwards, of any size. An error may be that of an earlier piece.
+  // Writes `bytes` to their places in tensor `index` of the shard, now or later. They may be taken:
+  // then `bytes` is another buffer afterwards, of any size. An error may be that of an earlier
+  // piece.
   Status Add(SafetensorsWriter& shard, size_t index, Placement placement, PageBuffer& bytes);
   // Writes what is left.
   Status Flush();
@@ -34,12 +37,11 @@ class WriteBatch {
     PageBuffer bytes;
   };
 
-  Status WriteAll();
+  Status WriteWaiting();
 
   SafetensorsWriter* shard_ = nullptr;  // of all pieces
   std::vector<Piece> pieces_;           // the first `count_` wait, the others are spare
   size_t count_ = 0;
-  uint64_t bytes_ = 0;
 };
 
 }  // namespace prepack

@@ -103,6 +103,35 @@ TEST_CASE("pieces wait while another thread writes, and all are written in the e
   }
 }
 
+TEST_CASE("neither many pieces nor a large one wait for good") {
+  const TempFolder folder;
+  SafetensorsWriter shard = MakeShard(folder / "f", kMaxWaitingBytes + 1);
+  WriteBatch batch;
+  const bool large = GENERATE(false, true);
+  {
+    const OtherWriter other(shard);
+    for (size_t i = 0; i < (large ? 1 : kMaxWaitingPieces); ++i) {
+      PageBuffer bytes = Filled(1, 'a');
+      RequireOk(batch.Add(shard, 0, {{.offset = i, .bytes = 1}}, bytes));
+    }
+  }
+  std::atomic<bool> written = false;
+  Status status;
+  std::jthread writer;
+  {
+    const OtherWriter other(shard);
+    writer = std::jthread([&] {
+      PageBuffer bytes = Filled(large ? kMaxWaitingBytes + 1 : 1, 'b');
+      status = batch.Add(shard, 0, {{.offset = 0, .bytes = bytes.size()}}, bytes);
+      written = true;
+    });
+    CHECK_FALSE(written);
+  }
+  writer.join();
+  RequireOk(status);
+  CHECK(Data(shard, 2) == (large ? "bb" : "ba"));
+}
+
 TEST_CASE("a failed write is an error of the batch") {
   const TempFolder folder;
   SafetensorsWriter shard = MakeShard(folder / "f", 4);

@@ -173,6 +173,7 @@ Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const s
         .Expected(fmt::format("at most {} bytes", tensor.bytes()));
   }
   Status status = file_.WriteAt(plan_.header.data_start + tensor.begin + offset, bytes);
+  if (!flushes_early_) return status;
   const uint64_t before = written_->fetch_add(bytes.size(), std::memory_order_relaxed);
   if (before / kWritebackBytes != (before + bytes.size()) / kWritebackBytes) {
     file_.StartWriteback();

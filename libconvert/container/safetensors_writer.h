@@ -59,10 +59,11 @@ class SafetensorsWriter {
   const File& file() const { return file_; }
 
   // Writes `bytes` at `offset` inside tensor `index` of header().tensors; the range is checked.
-  // Threads may write different ranges at the same time; they get on better in turns. Every
-  // kWritebackBytes the kernel is asked to begin flushing, so that the disk is at work from the
-  // start.
+  // Threads may write different ranges at the same time; they get on better in turns.
   Status Write(size_t index, uint64_t offset, std::span<const std::byte> bytes);
+  // With true, the default, the kernel is asked every kWritebackBytes to begin flushing, so that
+  // the disk is at work from the start.
+  void FlushEarly(bool early) { flushes_early_ = early; }
   // For those who write in turns.
   std::mutex& turn() { return *turn_; }
   // Flushes to the disk. That every byte was written is up to the caller.
@@ -75,6 +76,7 @@ class SafetensorsWriter {
   SafetensorsPlan plan_;
   std::unique_ptr<std::atomic<uint64_t>> written_;
   std::unique_ptr<std::mutex> turn_;
+  bool flushes_early_ = true;
 };
 
 }  // namespace prepack

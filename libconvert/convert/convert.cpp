@@ -98,13 +98,14 @@ Status Conversion::OpenShard(size_t index) {
   if (!earlier.ok()) return earlier.status();
   if (earlier->has_value()) {
     writers_.push_back(**std::move(earlier));
-    return {};
+  } else {
+    created_.insert(index);
+    Result<SafetensorsWriter> writer =
+        SafetensorsWriter::Replace(path, std::move(shards_.plans[index]));
+    if (!writer.ok()) return writer.status();
+    writers_.push_back(*std::move(writer));
   }
-  created_.insert(index);
-  Result<SafetensorsWriter> writer =
-      SafetensorsWriter::Replace(path, std::move(shards_.plans[index]));
-  if (!writer.ok()) return writer.status();
-  writers_.push_back(*std::move(writer));
+  writers_.back().FlushEarly(options_.flush);
   return {};
 }
 
@@ -125,6 +126,7 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
 Status Conversion::FillShards() {
   filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
   if (Status status = filler_->Run(threads_, options_.output.string()); !status.ok()) return status;
+  if (!options_.flush) return {};
   progress_.Begin("flushing", 0);
   return ParallelFor(writers_.size(), threads_,
                      [&](size_t index, unsigned) { return writers_[index].Sync(); });

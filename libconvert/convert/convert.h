@@ -36,7 +36,10 @@ struct ConvertOptions {
   uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
   bool replace = false;       // an existing packed folder may be replaced
   bool resume = false;        // go on where an interrupted run of the same conversion left off
-  Part part = {};             // of a conversion by many machines, see merge.h
+  // Is the output on the disk when the conversion is done? Else the kernel writes the shards later,
+  // as it does for cp: a power failure until then leaves an output that `verify` refuses.
+  bool flush = true;
+  Part part = {};  // of a conversion by many machines, see merge.h
   uint64_t shard_bytes = kDefaultShardBytes;
 };
 

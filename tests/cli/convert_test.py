@@ -112,6 +112,7 @@ class RealCheckpoints(harness.ToolTest):
                 self.convert(source, target, "--jobs", jobs, name=f"{target}-{jobs}")
                 for jobs in (1, 2, 7)
             ]
+            folders.append(self.convert(source, target, "--no-flush", name=f"{target}-unflushed"))
             folders.append(
                 self.convert(source, target, name=f"{target}-scalar", env={"PREPACK_ISA": "scalar"})
             )

@@ -12,37 +12,18 @@
 #include "container/safetensors_writer.h"
 #include "convert/plan.h"
 #include "inspect/inspect.h"
-#include "io/posix.h"
+#include "io_fault.h"
 #include "temp_folder.h"
 
 namespace prepack {
 namespace {
 
+using testing::CallCounter;
 using testing::TempFolder;
 
 constexpr size_t kShards = 20;
 constexpr size_t kModulesPerShard = 50;
 constexpr uint64_t kChannels = 8192;  // 64 MiB of codes per module: 67 GB in all
-
-// Counts system calls while it lives.
-class CallCounter {
- public:
-  CallCounter() {
-    for (std::atomic<size_t>& count : counts_) count = 0;
-    posix::SetFaultHook([](posix::Call call) {
-      ++counts_[static_cast<size_t>(call)];
-      return 0;
-    });
-  }
-  ~CallCounter() { posix::SetFaultHook(nullptr); }
-  CallCounter(const CallCounter&) = delete;
-  CallCounter& operator=(const CallCounter&) = delete;
-
-  size_t Of(posix::Call call) const { return counts_[static_cast<size_t>(call)]; }
-
- private:
-  static inline std::array<std::atomic<size_t>, 32> counts_;
-};
 
 std::string ShardName(size_t shard) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, kShards);

@@ -27,6 +27,7 @@ struct ConvertCommand {
   uint64_t memory_limit = 0;
   std::string part = "1/1";
   bool resume = false;
+  bool no_flush = false;
   bool force = false;
   bool verify = false;
 };
@@ -76,6 +77,7 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   convert.memory_limit = options.memory_limit;
   convert.replace = options.force;
   convert.resume = options.resume;
+  convert.flush = !options.no_flush;
   Result<Part> part = ParsePart(options.part);
   if (!part.ok()) return Fail(part.status());
   convert.part = *part;
@@ -138,6 +140,9 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_flag("--resume", options->resume,
                     "Keep what is finished when interrupted, and go on with what an interrupted "
                     "run of the same conversion has finished");
+  command->add_flag("--no-flush", options->no_flush,
+                    "Do not wait until the weights are on the disk, as cp does not: faster, but "
+                    "damaged if the power fails within the next minute");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
   command->add_flag("--verify", options->verify, "Verify the result against the source");
   command->callback([options, &exit_code] { exit_code = RunConvert(*options); });

@@ -48,6 +48,8 @@ class ModulePacker {
   // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
   size_t tiles() const { return grid_.size(); }
   size_t strips() const;
+  // Is this source tensor offered to PackTile's hashes, as far as its tiles come in order?
+  bool Offers(const StoredTensor& tensor) const { return &tensor == codes_in_source_; }
   // Packs a tile of the weight and gives its size in bytes. What is read and written is offered to
   // `hashes`, unless null. Here and below, what was packed may stay in buffers.writes.
   Result<uint64_t> PackTile(size_t index, PanelBuffers& buffers, UnitHashes* hashes) const;

@@ -92,7 +92,7 @@ uint64_t ShardFiller::Begin(size_t index) {
   }
   state.hashes.of_outputs.resize(unit.slots.size());
   state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
-  return state.packer->tiles() + state.packer->strips() + 1;
+  return 1 + state.packer->tiles() + state.packer->strips() + 1;
 }
 
 Status ShardFiller::Do(size_t index, uint64_t task, bool own, unsigned worker) {
@@ -100,12 +100,24 @@ Status ShardFiller::Do(size_t index, uint64_t task, bool own, unsigned worker) {
   const OutputUnit& unit = shards_.units[index];
   UnitState& state = *states_[index];
   UnitHashes* hashes = own ? &state.hashes : nullptr;
-  return unit.copied != nullptr ? CopyTask(unit, task, buffers_[worker], hashes)
-                                : PackTask(state, task, buffers_[worker], hashes);
+  if (unit.copied != nullptr) return CopyTask(unit, task, buffers_[worker], hashes);
+  if (task == 0) return own ? HashSources(state) : Status();
+  return PackTask(state, task - 1, buffers_[worker], hashes);
 }
 
 Status ShardFiller::Flush(size_t /*unit*/, unsigned worker) {
   return buffers_[worker].writes.Flush();
+}
+
+Status ShardFiller::HashSources(UnitState& state) const {
+  for (size_t i = 0; i < state.hashes.sources.size(); ++i) {
+    const StoredTensor& tensor = *state.hashes.sources[i];
+    if (state.packer->Offers(tensor)) continue;
+    Status status = state.hashes.of_sources[i].ReadRest(
+        checkpoint_.files()[tensor.file].file, tensor.offset, tensor.offset + tensor.bytes);
+    if (!status.ok()) return status;
+  }
+  return {};
 }
 
 Status ShardFiller::PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,

@@ -4,6 +4,8 @@
 // Fills the shards: every unit (a packed module, or a tensor that passes through) goes from the
 // source to its place in the output. A unit is a row of small tasks, in this order:
 //
+//   source hashes                 of a packed module, where its codes are not packed as they lie:
+//                                 read in one go, they are in the cache when they are read again
 //   tiles, strips, small parts    of a packed module: reader → layout → shard
 //   copies                        of a tensor that passes through
 //
@@ -75,6 +77,7 @@ class ShardFiller final : private UnitWork {
   void AddSources(const OutputUnit& unit, UnitState& state);
   bool TakeFinished(size_t index);
   void Keep(size_t index, const FinishedUnit& finished);
+  Status HashSources(UnitState& state) const;
   Status PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
                   UnitHashes* hashes) const;
   Status CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,

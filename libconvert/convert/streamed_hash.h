@@ -27,7 +27,9 @@ class StreamedHash {
     hasher_.Update(bytes);
     hashed_ += bytes.size();
   }
-  // The hash of bytes [begin, end) of `file`, which are the range.
+  // Takes what has not come of the range, which is bytes [begin, end) of `file`.
+  Status ReadRest(const File& file, uint64_t begin, uint64_t end);
+  // The same, and gives the hash of the range.
   Result<std::string> Finish(const File& file, uint64_t begin, uint64_t end);
 
  private:

@@ -31,10 +31,6 @@ struct Block {
   Quad quads[kQuad];
 };
 
-[[gnu::always_inline]] inline __m256i Load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-
 [[gnu::always_inline]] inline void Store(uint8_t* to, __m256i value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
 }

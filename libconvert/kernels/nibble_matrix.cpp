@@ -8,6 +8,7 @@
 
 #include "kernels/nibble_transpose.h"
 #include "kernels/nibble_transpose_wide.h"
+#include "kernels/prefetch.h"
 
 namespace prepack {
 namespace {
@@ -19,6 +20,7 @@ constexpr size_t kTileColumnBytes = 256;
 constexpr size_t kTileRows = 2 * kTileColumnBytes;
 constexpr size_t kTileCols = 64;
 constexpr size_t kTileBytes = kTileCols * kTileColumnBytes;
+constexpr size_t kLineBytes = 64;
 
 // A pair of rows at one column.
 unsigned RowPair(const uint8_t* rows, size_t row_bytes, size_t r, size_t k) {
@@ -83,22 +85,89 @@ void CopyColumns(const uint8_t* from, size_t from_stride, size_t cols, size_t by
   }
 }
 
-// Rows in whole blocks of 64, and an even number of columns.
-void WideToColumns(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* rows,
+// A block of 64 rows of a piece, which begins at row r, and an even number of columns.
+void WideToColumns(Isa isa, const Panel& panel, const Piece& piece, size_t r, const uint8_t* rows,
                    uint8_t* columns, size_t column_bytes) {
+  WideNibbleTransposeFor(isa).rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2,
+                                              panel.row_bytes, piece.k1 - piece.k0, panel.mask,
+                                              columns + (r - piece.r0) / 2, column_bytes);
+}
+
+void WideToRows(Isa isa, const Panel& panel, const Piece& piece, size_t r, const uint8_t* columns,
+                size_t column_bytes, uint8_t* rows) {
+  WideNibbleTransposeFor(isa).columns_to_rows(columns + (r - piece.r0) / 2, column_bytes,
+                                              piece.k1 - piece.k0, panel.mask, panel.row_bytes,
+                                              rows + r * panel.row_bytes + piece.k0 / 2);
+}
+
+// Asks for a part of the columns of `wanted`, while block r of `piece` is at work: all of them at
+// once would wait for each other.
+void PrefetchColumns(const Panel& panel, const Piece& wanted, const Piece& piece, size_t r,
+                     const uint8_t* columns) {
+  const size_t cols = wanted.k1 - wanted.k0;
+  const size_t first = cols * (r - piece.r0) / (piece.r1 - piece.r0);
+  const size_t end = cols * (r - piece.r0 + kWideTransposeRows) / (piece.r1 - piece.r0);
+  PrefetchRows<kIntoL2>(columns + wanted.ColumnByte(panel) + first * panel.column_bytes,
+                        panel.column_bytes, end - first, (wanted.r1 - wanted.r0) / 2);
+}
+
+// Asks for the rows behind block r, when their next cache line is due.
+void PrefetchNextRows(const Panel& panel, const Piece& piece, size_t r, const uint8_t* rows) {
+  if (piece.k0 / 2 % kLineBytes != 0) return;
+  PrefetchRows<kIntoL2>(rows + (r + kWideTransposeRows) * panel.row_bytes + piece.k0 / 2,
+                        panel.row_bytes, kWideTransposeRows, kLineBytes);
+}
+
+size_t WholeRows(size_t rows, size_t multiple) {
+  return rows / multiple * multiple;
+}
+
+// The piece of whole blocks of 64 rows that comes after `piece`; behind the last, one without
+// columns.
+Piece Following(const Panel& panel, const Piece& piece) {
+  const size_t end = WholeRows(panel.row_count, kWideTransposeRows);
+  const bool same_columns = piece.r1 < end;
+  const size_t r0 = same_columns ? piece.r1 : 0;
+  const size_t k0 = same_columns ? piece.k0 : piece.k1;
+  return {r0, std::min(r0 + kTileRows, end), k0, std::min(k0 + kTileCols, panel.cols)};
+}
+
+// Through a tile, to and from columns that lie far apart.
+void FarToColumns(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* rows,
+                  uint8_t* tile, uint8_t* columns) {
   for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
-    WideNibbleTransposeFor(isa).rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2,
-                                                panel.row_bytes, piece.k1 - piece.k0, panel.mask,
-                                                columns + (r - piece.r0) / 2, column_bytes);
+    PrefetchColumns(panel, piece, piece, r, columns);
+    PrefetchNextRows(panel, piece, r, rows);
+    WideToColumns(isa, panel, piece, r, rows, tile, kTileColumnBytes);
+  }
+  CopyColumns(tile, kTileColumnBytes, piece.k1 - piece.k0, (piece.r1 - piece.r0) / 2,
+              columns + piece.ColumnByte(panel), panel.column_bytes);
+}
+
+void FarToRows(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* columns,
+               uint8_t* tile, uint8_t* rows) {
+  CopyColumns(columns + piece.ColumnByte(panel), panel.column_bytes, piece.k1 - piece.k0,
+              (piece.r1 - piece.r0) / 2, tile, kTileColumnBytes);
+  const Piece following = Following(panel, piece);
+  for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
+    PrefetchColumns(panel, following, piece, r, columns);
+    WideToRows(isa, panel, piece, r, tile, kTileColumnBytes, rows);
   }
 }
 
-void WideToRows(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* columns,
-                size_t column_bytes, uint8_t* rows) {
+// Straight to and from columns side by side.
+void NearToColumns(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* rows,
+                   uint8_t* columns) {
   for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
-    WideNibbleTransposeFor(isa).columns_to_rows(columns + (r - piece.r0) / 2, column_bytes,
-                                                piece.k1 - piece.k0, panel.mask, panel.row_bytes,
-                                                rows + r * panel.row_bytes + piece.k0 / 2);
+    WideToColumns(isa, panel, piece, r, rows, columns + piece.ColumnByte(panel),
+                  panel.column_bytes);
+  }
+}
+
+void NearToRows(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* columns,
+                uint8_t* rows) {
+  for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
+    WideToRows(isa, panel, piece, r, columns + piece.ColumnByte(panel), panel.column_bytes, rows);
   }
 }
 
@@ -136,19 +205,18 @@ void BlockToRows(Isa isa, const Panel& panel, const Piece& block, const uint8_t*
                                           rows + block.RowByte(panel));
 }
 
-size_t WholeRows(size_t rows, size_t multiple) {
-  return rows / multiple * multiple;
-}
-
 // Calls wide(piece) for the pieces of a tile's size of whole blocks of 64 rows and an even number
 // of columns, block(piece) for those of 16 rows that are left, and rest(piece) for the remainder.
+// Pieces that would stick out at the last column are moved back, because those of all of a tile's
+// columns are the fastest.
 template <typename Wide, typename Block, typename Rest>
 void ForPieces(const Panel& panel, Wide wide, Block block, Rest rest) {
   const size_t even_cols = panel.cols / 2 * 2;
   const size_t wide_rows = WholeRows(panel.row_count, kWideTransposeRows);
   const size_t whole_rows = WholeRows(panel.row_count, kTransposeRows);
-  for (size_t k = 0; k < even_cols; k += kTileCols) {
-    const size_t k1 = std::min(k + kTileCols, even_cols);
+  for (size_t next = 0; next < even_cols; next += kTileCols) {
+    const size_t k1 = std::min(next + kTileCols, even_cols);
+    const size_t k = k1 - std::min(kTileCols, k1);
     for (size_t r = 0; r < wide_rows; r += kTileRows) {
       wide(Piece{r, std::min(r + kTileRows, wide_rows), k, k1});
     }
@@ -169,13 +237,11 @@ void NibbleRowsToColumns(Isa isa, const uint8_t* rows, size_t row_bytes, size_t 
   ForPieces(
       panel,
       [&](const Piece& piece) {
-        uint8_t* to = columns + piece.ColumnByte(panel);
         if (column_bytes <= kTileColumnBytes) {
-          return WideToColumns(isa, panel, piece, rows, to, column_bytes);
+          NearToColumns(isa, panel, piece, rows, columns);
+        } else {
+          FarToColumns(isa, panel, piece, rows, tile, columns);
         }
-        WideToColumns(isa, panel, piece, rows, tile, kTileColumnBytes);
-        CopyColumns(tile, kTileColumnBytes, piece.k1 - piece.k0, (piece.r1 - piece.r0) / 2, to,
-                    column_bytes);
       },
       [&](const Piece& block) { BlockToColumns(isa, panel, block, rows, columns); },
       [&](const Piece& rest) { RestToColumns(panel, rest, rows, columns); });
@@ -188,13 +254,11 @@ void NibbleColumnsToRows(Isa isa, const uint8_t* columns, size_t column_bytes, s
   ForPieces(
       panel,
       [&](const Piece& piece) {
-        const uint8_t* from = columns + piece.ColumnByte(panel);
         if (column_bytes <= kTileColumnBytes) {
-          return WideToRows(isa, panel, piece, from, column_bytes, rows);
+          NearToRows(isa, panel, piece, columns, rows);
+        } else {
+          FarToRows(isa, panel, piece, columns, tile, rows);
         }
-        CopyColumns(from, column_bytes, piece.k1 - piece.k0, (piece.r1 - piece.r0) / 2, tile,
-                    kTileColumnBytes);
-        WideToRows(isa, panel, piece, tile, kTileColumnBytes, rows);
       },
       [&](const Piece& block) { BlockToRows(isa, panel, block, columns, rows); },
       [&](const Piece& rest) { RestToRows(panel, rest, columns, rows); });

@@ -33,10 +33,11 @@ struct Tile {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
 }
 
+// Blending leaves the units that shuffle to what follows; inserting would take one of them.
 [[gnu::always_inline]] inline __m256i LoadLanes(const uint8_t* low, const uint8_t* high) {
-  return _mm256_inserti128_si256(
+  return _mm256_blend_epi32(
       _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
+      _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(high))), 0xF0);
 }
 
 [[gnu::always_inline]] inline void StoreLanes(uint8_t* low, uint8_t* high, __m256i value) {
@@ -65,10 +66,12 @@ struct Tile {
   reg[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-// Sums of the codes of 16 rows.
+// Sums for 16 rows of a block, in 16 bits, each of a half of four columns.
 struct Sums {
-  __m256i rows[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};  // 0 … 7, 8 … 15
+  __m256i low = _mm256_setzero_si256();    // of the codes of rows 0 … 7, which are low halves
+  __m256i total = _mm256_setzero_si256();  // of whole bytes
 };
+static_assert(kMostPairCols / 2 * 0xFF <= 0xFFFF, "totals fit into 16 bits");
 
 // Adds up each two of unsigned bytes, and of 16 bits.
 [[gnu::always_inline]] inline __m256i AddTwos(__m256i bytes) {
@@ -78,21 +81,22 @@ struct Sums {
   return _mm256_madd_epi16(twos, _mm256_set1_epi16(1));
 }
 
-// The sum of a row of low halves is that of their bytes; of high halves, what is left of that of
-// whole bytes.
 [[gnu::always_inline]] inline void AddCodes(const Tile& tile, Sums& sums) {
-  __m256i low = _mm256_setzero_si256();    // in bytes, which hold eight codes of up to 15
-  __m256i total = _mm256_setzero_si256();  // in twos of bytes
+  __m256i low = _mm256_setzero_si256();  // in bytes, which hold eight codes of up to 15
   for (size_t i = 0; i < kPairs; ++i) {
     for (const __m256i codes : {tile.low[i], tile.high[i]}) {
       low = _mm256_add_epi8(low, _mm256_and_si256(codes, _mm256_set1_epi8(0x0F)));
-      total = _mm256_add_epi16(total, AddTwos(codes));
+      sums.total = _mm256_add_epi16(sums.total, AddTwos(codes));
     }
   }
-  const __m256i of_low = AddTwos(low);
-  const __m256i of_high = _mm256_srli_epi16(_mm256_sub_epi16(total, of_low), 4);
-  sums.rows[0] = _mm256_add_epi32(sums.rows[0], AddFours(of_low));
-  sums.rows[1] = _mm256_add_epi32(sums.rows[1], AddFours(of_high));
+  sums.low = _mm256_add_epi16(sums.low, AddTwos(low));
+}
+
+// Of rows 0 … 7, then of rows 8 … 15: 16 times those are what low halves leave of whole bytes.
+[[gnu::always_inline]] inline void StoreSums(const Sums& sums, uint8_t* to) {
+  const __m256i high = _mm256_srli_epi16(_mm256_sub_epi16(sums.total, sums.low), 4);
+  Store(to, AddFours(sums.low));
+  Store(to + sizeof high, AddFours(high));
 }
 
 [[gnu::always_inline]] inline void TileToPairs(const uint8_t* rows, size_t row_bytes,
@@ -152,10 +156,8 @@ void RowsToBlock(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* pa
     TileToPairs(from + kTileRows * row_bytes, row_bytes, to + kPairStepBytes / 2, lower);
   }
   uint8_t* to = pairs + PairCodeBytes(cols);
-  for (const __m256i sums : {upper.rows[0], upper.rows[1], lower.rows[0], lower.rows[1]}) {
-    Store(to, sums);
-    to += sizeof sums;
-  }
+  StoreSums(upper, to);
+  StoreSums(lower, to + kTileRows * sizeof(int32_t));
 }
 
 void BlockToRows(const uint8_t* pairs, size_t cols, size_t row_bytes, uint8_t* rows) {

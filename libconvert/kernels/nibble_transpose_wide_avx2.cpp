@@ -1,6 +1,11 @@
-// AVX2: 64 rows by 32 columns at a time, the lanes holding rows that lie 32 apart. A block that
-// would stick out at the end is moved back over its neighbour, and writes some columns twice; only
-// fewer than 32 columns are left to the scalar twin.
+// AVX2: blocks of 1 KiB, of which the two lanes hold what lies half a block apart: 64 rows by 32
+// columns on the way to columns, and 32 rows by 64 columns on the way back, so that what is written
+// of a column or of a row is always a whole register. A block that would stick out at the end is
+// moved back over its neighbour, and writes some columns twice; only fewer columns than a block has
+// are left to the scalar twin.
+//
+// Loops over registers are unrolled by name: the compiler leaves some of them rolled, and then does
+// more arithmetic on addresses than on nibbles.
 
 #include <immintrin.h>
 
@@ -9,8 +14,10 @@
 namespace prepack {
 namespace {
 
-constexpr size_t kCols = 32;
-constexpr size_t kLaneRows = kWideTransposeRows / 2;
+constexpr size_t kToColumnsCols = 32;
+constexpr size_t kToRowsCols = 64;
+constexpr size_t kToRowsRows = 32;
+constexpr size_t kLaneBytes = 16;
 
 // Four of sixteen registers: few enough to stay registers.
 constexpr size_t kQuad = 4;
@@ -24,25 +31,14 @@ struct Block {
   Quad quads[kQuad];
 };
 
-[[gnu::always_inline]] inline __m256i Load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-
 [[gnu::always_inline]] inline void Store(uint8_t* to, __m256i value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
 }
 
-[[gnu::always_inline]] inline __m256i LoadRow(const uint8_t* row, size_t row_bytes) {
-  const auto* low = reinterpret_cast<const __m128i*>(row);
-  const auto* high = reinterpret_cast<const __m128i*>(row + kLaneRows * row_bytes);
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(low)),
-                                 _mm_loadu_si128(high), 1);
-}
-
-[[gnu::always_inline]] inline void StoreRow(uint8_t* row, size_t row_bytes, __m256i value) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(row), _mm256_castsi256_si128(value));
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(row + kLaneRows * row_bytes),
-                   _mm256_extracti128_si256(value, 1));
+[[gnu::always_inline]] inline __m256i LoadLanes(const uint8_t* low, const uint8_t* high) {
+  return _mm256_inserti128_si256(
+      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
 }
 
 // Exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte: two rows become
@@ -69,6 +65,7 @@ struct Block {
 // rotations: first of registers i, i + 4, i + 8, i + 12, whose results go to four quads,
 [[gnu::always_inline]] inline void Spread(const Quad& in, size_t i, Block& block) {
   const Quad out = Rotate(in);
+#pragma GCC unroll 4
   for (size_t j = 0; j < kQuad; ++j) block.quads[j].reg[i] = out.reg[j];
 }
 // then of each of these, which makes registers 4j … 4j + 3.
@@ -76,23 +73,28 @@ struct Block {
 void BlockToColumns(const uint8_t* rows, size_t row_bytes, uint8_t* columns, size_t column_stride,
                     uint8_t mask) {
   const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+  const size_t apart = kWideTransposeRows / 2 * row_bytes;
   Block evens;
   Block odds;
+#pragma GCC unroll 4
   for (size_t i = 0; i < kQuad; ++i) {
     Quad even;
     Quad odd;
+#pragma GCC unroll 4
     for (size_t j = 0; j < kQuad; ++j) {
-      const uint8_t* pair = rows + 2 * (kQuad * j + i) * row_bytes;
-      even.reg[j] = LoadRow(pair, row_bytes);
-      odd.reg[j] = LoadRow(pair + row_bytes, row_bytes);
+      const uint8_t* row = rows + 2 * (kQuad * j + i) * row_bytes;
+      even.reg[j] = LoadLanes(row, row + apart);
+      odd.reg[j] = LoadLanes(row + row_bytes, row + row_bytes + apart);
       SwapNibbles(even.reg[j], odd.reg[j]);
     }
     Spread(even, i, evens);
     Spread(odd, i, odds);
   }
+#pragma GCC unroll 4
   for (size_t j = 0; j < kQuad; ++j) {
     const Quad even = Rotate(evens.quads[j]);
     const Quad odd = Rotate(odds.quads[j]);
+#pragma GCC unroll 4
     for (size_t i = 0; i < kQuad; ++i) {
       uint8_t* column = columns + 2 * (kQuad * j + i) * column_stride;
       Store(column, _mm256_xor_si256(even.reg[i], masks));
@@ -104,57 +106,65 @@ void BlockToColumns(const uint8_t* rows, size_t row_bytes, uint8_t* columns, siz
 void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_bytes, uint8_t* rows,
                     uint8_t mask) {
   const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+  const size_t apart = kToRowsCols / 2 * column_stride;
   Block evens;
   Block odds;
+#pragma GCC unroll 4
   for (size_t i = 0; i < kQuad; ++i) {
     Quad even;
     Quad odd;
+#pragma GCC unroll 4
     for (size_t j = 0; j < kQuad; ++j) {
       const uint8_t* column = columns + 2 * (kQuad * j + i) * column_stride;
-      even.reg[j] = Load(column);
-      odd.reg[j] = Load(column + column_stride);
+      even.reg[j] = LoadLanes(column, column + apart);
+      odd.reg[j] = LoadLanes(column + column_stride, column + column_stride + apart);
     }
     Spread(even, i, evens);
     Spread(odd, i, odds);
   }
+#pragma GCC unroll 4
   for (size_t j = 0; j < kQuad; ++j) {
     Quad even = Rotate(evens.quads[j]);
     Quad odd = Rotate(odds.quads[j]);
+#pragma GCC unroll 4
     for (size_t i = 0; i < kQuad; ++i) {
       SwapNibbles(even.reg[i], odd.reg[i]);
-      uint8_t* pair = rows + 2 * (kQuad * j + i) * row_bytes;
-      StoreRow(pair, row_bytes, _mm256_xor_si256(even.reg[i], masks));
-      StoreRow(pair + row_bytes, row_bytes, _mm256_xor_si256(odd.reg[i], masks));
+      uint8_t* row = rows + 2 * (kQuad * j + i) * row_bytes;
+      Store(row, _mm256_xor_si256(even.reg[i], masks));
+      Store(row + row_bytes, _mm256_xor_si256(odd.reg[i], masks));
     }
   }
 }
 
 // Where the next block begins.
-size_t BlockStart(size_t next, size_t cols) {
-  return next < cols - kCols ? next : cols - kCols;
+size_t BlockStart(size_t next, size_t cols, size_t block_cols) {
+  return next < cols - block_cols ? next : cols - block_cols;
 }
 
 void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t mask,
                    uint8_t* columns, size_t column_stride) {
-  if (cols < kCols) {
+  if (cols < kToColumnsCols) {
     return kWideNibbleTransposeScalar.rows_to_columns(rows, row_bytes, cols, mask, columns,
                                                       column_stride);
   }
-  for (size_t next = 0; next < cols; next += kCols) {
-    const size_t k = BlockStart(next, cols);
+  for (size_t next = 0; next < cols; next += kToColumnsCols) {
+    const size_t k = BlockStart(next, cols, kToColumnsCols);
     BlockToColumns(rows + k / 2, row_bytes, columns + k * column_stride, column_stride, mask);
   }
 }
 
 void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, uint8_t mask,
                    size_t row_bytes, uint8_t* rows) {
-  if (cols < kCols) {
+  if (cols < kToRowsCols) {
     return kWideNibbleTransposeScalar.columns_to_rows(columns, column_stride, cols, mask, row_bytes,
                                                       rows);
   }
-  for (size_t next = 0; next < cols; next += kCols) {
-    const size_t k = BlockStart(next, cols);
-    ColumnsToBlock(columns + k * column_stride, column_stride, row_bytes, rows + k / 2, mask);
+  for (size_t next = 0; next < cols; next += kToRowsCols) {
+    const size_t k = BlockStart(next, cols, kToRowsCols);
+    const uint8_t* from = columns + k * column_stride;
+    uint8_t* to = rows + k / 2;
+    ColumnsToBlock(from, column_stride, row_bytes, to, mask);
+    ColumnsToBlock(from + kLaneBytes, column_stride, row_bytes, to + kToRowsRows * row_bytes, mask);
   }
 }
 

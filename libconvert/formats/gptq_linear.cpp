@@ -191,6 +191,12 @@ Status GptqLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) 
 
 Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
+  if (status.ok() && scheme_.symmetric) {
+    const Result<bool> plain = HasPlainZeros(n0, rows);
+    if (!plain.ok()) return plain.status();
+    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+    if (*plain) return {};
+  }
   std::vector<uint8_t> group_zeros(rows);
   for (uint64_t g = 0; g < groups() && status.ok(); ++g) {
     status = ReadZeroFields(g, n0, group_zeros);
@@ -200,6 +206,31 @@ Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t>
   status = CheckSymmetric(n0, rows, out);
   std::ranges::fill(out, ZeroOfSymmetric(scheme_));
   return status;
+}
+
+// Do the words that hold the zero points of a symmetric module say so throughout? The rule, and
+// quick to see. False means that the fields have to be looked at one by one.
+Result<bool> GptqLinear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
+  if (rows == 0 || 32 % scheme_.bits != 0 || unit_.stored_words != 1) return false;
+  const uint32_t expected = symmetric_field_ * (0xFFFFFFFFU / ((1U << scheme_.bits) - 1));
+  const uint64_t first_word = n0 / unit_.codes;
+  const uint64_t words = CeilDiv(n0 + rows, unit_.codes) - first_word;
+  bool plain = true;
+  for (uint64_t g = 0; g < groups() && plain; ++g) {
+    Status status =
+        checkpoint().Visit(*shape_.qzeros, (g * shape_.zero_words + first_word) * kWordBytes,
+                           words * kWordBytes, [&](const std::byte* stored) {
+                             uint32_t differences = 0;
+                             for (uint64_t i = 0; i < words; ++i) {
+                               uint32_t word = 0;
+                               std::memcpy(&word, stored + i * kWordBytes, kWordBytes);
+                               differences |= word ^ expected;
+                             }
+                             plain = differences == 0;
+                           });
+    if (!status.ok()) return status;
+  }
+  return plain;
 }
 
 // The zero points of one group, as z; of a symmetric module, as stored.

@@ -62,6 +62,7 @@ class GptqLinear final : public StoredLinear {
   void Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
                uint64_t k0, std::span<std::byte> out) const;
   Status ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const;
+  Result<bool> HasPlainZeros(uint64_t n0, uint64_t rows) const;
   Status CheckSymmetric(uint64_t n0, uint64_t rows, std::span<const uint8_t> fields) const;
 
   GptqShape shape_;

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
@@ -119,6 +120,21 @@ class RealCheckpoints(harness.ToolTest):
             contents = [{p.name: p.read_bytes() for p in f.iterdir()} for f in folders]
             for content in contents[1:]:
                 self.assertEqual(content, contents[0])
+
+    def test_codes_are_read_from_any_address(self):
+        """Data may begin at any byte of a file, and codes are packed where they lie there."""
+        for name in ("ct-w4a16-g128-sym", "ct-w8a8-dynamic"):
+            expected = {t: harness.read_tensors(self.convert(CHECKPOINTS / name, t)) for t in TARGETS}
+            source = self.copy_checkpoint(name)
+            path = source / "model.safetensors"
+            data = path.read_bytes()
+            size = struct.unpack("<Q", data[:8])[0]
+            for spaces in (1, 3, 5):
+                header = data[8 : 8 + size] + b" " * spaces
+                path.write_bytes(struct.pack("<Q", len(header)) + header + data[8 + size :])
+                for target in TARGETS:
+                    out = self.convert(source, target, name=f"{name}-{target}-{spaces}")
+                    self.assertEqual(harness.read_tensors(out), expected[target])
 
     def test_every_dtype_passes_through(self):
         source = self.copy_checkpoint()

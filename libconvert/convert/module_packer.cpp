@@ -20,7 +20,7 @@ Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weigh
 
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
                            const OutputUnit& output, std::vector<SafetensorsWriter>& writers,
-                           Isa isa)
+                           Isa isa, std::atomic<uint64_t>& rounded_scales)
     : checkpoint_(checkpoint),
       module_(module),
       output_(output),
@@ -29,7 +29,7 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
       shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
-      rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {}
+      rounded_scales_(rounded_scales) {}
 
 size_t ModulePacker::strips() const {
   return static_cast<size_t>(CeilDiv(module_.request.n, strip_rows_));
@@ -81,7 +81,7 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   }
   const DType value = module_.chosen->scale_form(module_.request).value;
   if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
-    *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
+    rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
         buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
   }
   return WritePart(PartRole::kScale, placement, buffers.packed);

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "base/isa.h"
@@ -37,9 +36,11 @@ Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weigh
 
 class ModulePacker {
  public:
-  // The arguments must outlive the packer.
+  // The arguments must outlive the packer. `rounded_scales`: to be raised by the scales that are
+  // rounded to another value.
   ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module, const OutputUnit& output,
-               std::vector<SafetensorsWriter>& writers, Isa isa);
+               std::vector<SafetensorsWriter>& writers, Isa isa,
+               std::atomic<uint64_t>& rounded_scales);
 
   // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
   size_t tiles() const { return grid_.size(); }
@@ -50,9 +51,6 @@ class ModulePacker {
   Status PackStrip(size_t index, PanelBuffers& buffers) const;
   // Packs what is left: bias, order of inputs, static scales of activations.
   Status PackSmallParts(PanelBuffers& buffers) const;
-
-  // Scales that were rounded to another value, once all strips are packed.
-  uint64_t rounded_scales() const { return *rounded_scales_; }
 
  private:
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
@@ -70,7 +68,7 @@ class ModulePacker {
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
-  std::unique_ptr<std::atomic<uint64_t>> rounded_scales_;
+  std::atomic<uint64_t>& rounded_scales_;
 };
 
 }  // namespace prepack

@@ -1,8 +1,10 @@
 #include "convert/shard_filler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/cancellation.h"
+#include "base/checked.h"
 #include "base/parallel.h"
 #include "convert/output_hash.h"
 
@@ -22,24 +24,31 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       writers_(writers),
       journal_(journal),
       isa_(isa),
-      progress_(progress) {
+      progress_(progress),
+      source_hashes_(checkpoint) {
   for (const SafetensorsWriter& writer : writers) {
     output_hashes_.emplace_back(writer.header().tensors.size());
   }
-  for (size_t i = 0; i < shards.units.size(); ++i) AddUnit(i, finished);
+  std::vector<bool> has_unit(checkpoint.tensors().size());
+  sources_.reserve(has_unit.size());
+  for (size_t i = 0; i < shards.units.size(); ++i) AddUnit(i, finished, has_unit);
 }
 
-void ShardFiller::AddTasks(TaskKind kind, size_t unit, uint64_t total, uint64_t step) {
-  units_[unit].unfinished += work_.Add(kind, unit, total, step);
+void ShardFiller::AddTasks(TaskKind kind, size_t unit, size_t tasks) {
+  work_.Add(kind, static_cast<uint32_t>(unit), tasks);
+  units_[unit].unfinished += tasks;
 }
 
-// Experts that are stacked share their tensors: the first of them has them hashed.
-void ShardFiller::AddSources(size_t index, UnitState& state) {
+// Experts that are stacked share their tensors: the first of them has them hashed. `has_unit`: the
+// tensors that a unit before this one has, by number.
+void ShardFiller::AddSources(size_t index, std::vector<bool>& has_unit, UnitState& state) {
   const OutputUnit& unit = shards_.units[index];
+  state.first_source = static_cast<uint32_t>(sources_.size());
   const auto add = [&](const StoredTensor* tensor) {
-    if (tensor != nullptr && source_hashes_.emplace(tensor->name, "").second) {
-      state.sources.push_back(tensor);
-    }
+    if (tensor == nullptr) return;
+    const auto number = static_cast<size_t>(tensor - checkpoint_.tensors().data());
+    if (!has_unit[number]) sources_.push_back(tensor);
+    has_unit[number] = true;
   };
   if (unit.copied != nullptr) {
     add(unit.copied);
@@ -48,74 +57,80 @@ void ShardFiller::AddSources(size_t index, UnitState& state) {
       add(checkpoint_.Find(name));
     }
   }
-  state.source_hashes.resize(state.sources.size());
+  state.sources = static_cast<uint32_t>(sources_.size() - state.first_source);
+}
+
+std::span<const StoredTensor* const> ShardFiller::SourcesOf(const UnitState& state) const {
+  return std::span(sources_).subspan(state.first_source, state.sources);
+}
+
+// Of a packed module. It is made for every task: that costs little, and keeping one for every
+// module would take more memory than all that is kept of its unit.
+ModulePacker ShardFiller::PackerOf(size_t unit) {
+  const OutputUnit& output = shards_.units[unit];
+  return {checkpoint_, plan_.modules[output.module], output, writers_,
+          isa_,        units_[unit].rounded_scales};
 }
 
 // False when it does not fit: then the unit is done again.
 bool ShardFiller::TakeFinished(size_t index, const FinishedUnit& finished) {
   const OutputUnit& unit = shards_.units[index];
   UnitState& state = units_[index];
-  if (finished.outputs.size() != unit.slots.size() ||
-      finished.sources.size() != state.sources.size()) {
+  if (finished.outputs.size() != unit.slots.size() || finished.sources.size() != state.sources) {
     return false;
   }
   for (size_t i = 0; i < unit.slots.size(); ++i) {
     output_hashes_[unit.slots[i].shard][unit.slots[i].index] = finished.outputs[i];
   }
-  state.source_hashes = finished.sources;
+  const auto sources = SourcesOf(state);
+  for (size_t i = 0; i < sources.size(); ++i) source_hashes_.Set(*sources[i], finished.sources[i]);
   state.rounded_scales = finished.rounded_scales;
   return true;
 }
 
-void ShardFiller::AddUnit(size_t index, const FinishedUnits& finished) {
+void ShardFiller::AddUnit(size_t index, const FinishedUnits& finished,
+                          std::vector<bool>& has_unit) {
   const OutputUnit& unit = shards_.units[index];
   UnitState& state = units_.emplace_back();
-  AddSources(index, state);
+  AddSources(index, has_unit, state);
   const auto done = finished.find(index);
   if (done != finished.end() && TakeFinished(index, done->second)) return;
   if (unit.copied != nullptr) {
-    AddTasks(TaskKind::kCopy, index, unit.copied->bytes, kCopyBytes);
-    AddTasks(TaskKind::kSourceHash, index, state.sources.size(), 1);
+    AddTasks(TaskKind::kCopy, index, CeilDiv(unit.copied->bytes, kCopyBytes));
+    AddTasks(TaskKind::kSourceHash, index, state.sources);
     return;
   }
-  state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
-  AddTasks(TaskKind::kTiles, index, state.packer->tiles(), 1);
-  AddTasks(TaskKind::kStrips, index, state.packer->strips(), 1);
-  AddTasks(TaskKind::kSmallParts, index, 1, 1);
-  AddTasks(TaskKind::kSourceHash, index, state.sources.size(), 1);
+  const ModulePacker packer = PackerOf(index);
+  AddTasks(TaskKind::kTiles, index, packer.tiles());
+  AddTasks(TaskKind::kStrips, index, packer.strips());
+  AddTasks(TaskKind::kSmallParts, index, 1);
+  AddTasks(TaskKind::kSourceHash, index, state.sources);
 }
 
 Status ShardFiller::Run(unsigned threads, const std::string& output) {
   progress_.Begin("packing", plan_.output_bytes);
   std::vector<PanelBuffers> buffers(threads);
-  Status status = ParallelFor(work_.size(), threads, [&](size_t index, unsigned worker) {
+  return ParallelFor(work_.size(), threads, [&](size_t index, unsigned worker) {
     if (CancellationRequested()) return Interrupted(output);
     const WorkList<TaskKind>::Task task = work_.At(index);
     Status done = RunTask(task, buffers[worker]);
     if (!done.ok() || units_[task.unit].unfinished.fetch_sub(1) != 1) return done;
     return FinishUnit(task.unit);
   });
-  for (const UnitState& state : units_) {
-    for (size_t i = 0; i < state.sources.size(); ++i) {
-      source_hashes_[state.sources[i]->name] = state.source_hashes[i];
-    }
-  }
-  return status;
 }
 
 Status ShardFiller::RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers) {
-  UnitState& state = units_[task.unit];
   switch (task.kind) {
     case TaskKind::kTiles:
-      return PackTile(*state.packer, task.begin, buffers);
+      return PackTile(PackerOf(task.unit), task.index, buffers);
     case TaskKind::kStrips:
-      return state.packer->PackStrip(task.begin, buffers);
+      return PackerOf(task.unit).PackStrip(task.index, buffers);
     case TaskKind::kSmallParts:
-      return state.packer->PackSmallParts(buffers);
+      return PackerOf(task.unit).PackSmallParts(buffers);
     case TaskKind::kCopy:
-      return CopyRange(shards_.units[task.unit], task.begin, task.end, buffers);
+      return CopyPiece(shards_.units[task.unit], task.index, buffers);
     case TaskKind::kSourceHash:
-      return HashSource(state, task.begin);
+      return HashSource(*SourcesOf(units_[task.unit])[task.index]);
   }
   return {};
 }
@@ -126,30 +141,30 @@ Status ShardFiller::PackTile(const ModulePacker& packer, uint64_t index, PanelBu
   return status;
 }
 
-Status ShardFiller::CopyRange(const OutputUnit& unit, uint64_t begin, uint64_t end,
-                              PanelBuffers& buffers) {
-  buffers.panel.resize(end - begin);
+Status ShardFiller::CopyPiece(const OutputUnit& unit, uint64_t index, PanelBuffers& buffers) {
+  const uint64_t begin = index * kCopyBytes;
+  const uint64_t bytes = std::min(kCopyBytes, unit.copied->bytes - begin);
+  buffers.panel.resize(bytes);
   Status status = checkpoint_.Read(*unit.copied, begin, buffers.panel);
   if (!status.ok()) return status;
-  progress_.Add(end - begin);
+  progress_.Add(bytes);
   const OutputSlot slot = unit.slots.front();
   return writers_[slot.shard].Write(slot.index, begin, buffers.panel);
 }
 
-Status ShardFiller::HashSource(UnitState& state, uint64_t index) {
-  const StoredTensor& tensor = *state.sources[index];
-  Result<std::string> hash = HashCachedRange(checkpoint_.files()[tensor.file].file, tensor.offset,
-                                             tensor.offset + tensor.bytes);
+Status ShardFiller::HashSource(const StoredTensor& tensor) {
+  const Result<Hash128> hash = HashCachedRange(checkpoint_.files()[tensor.file].file, tensor.offset,
+                                               tensor.offset + tensor.bytes);
   if (!hash.ok()) return hash.status();
-  state.source_hashes[index] = *std::move(hash);
+  source_hashes_.Set(tensor, *hash);
   return {};
 }
 
 Status ShardFiller::HashOutputs(const OutputUnit& unit) {
   for (const OutputSlot& slot : unit.slots) {
-    Result<std::string> hash = HashSlot(writers_[slot.shard], slot.index);
+    const Result<Hash128> hash = HashSlot(writers_[slot.shard], slot.index);
     if (!hash.ok()) return hash.status();
-    output_hashes_[slot.shard][slot.index] = *std::move(hash);
+    output_hashes_[slot.shard][slot.index] = *hash;
   }
   return {};
 }
@@ -157,15 +172,17 @@ Status ShardFiller::HashOutputs(const OutputUnit& unit) {
 // Called once, after all tasks of the unit.
 Status ShardFiller::FinishUnit(size_t index) {
   const OutputUnit& unit = shards_.units[index];
-  UnitState& state = units_[index];
+  const UnitState& state = units_[index];
+  FinishedUnit finished{state.rounded_scales, /*outputs=*/{}, /*sources=*/{}};
+  for (const StoredTensor* tensor : SourcesOf(state)) {
+    finished.sources.push_back(*source_hashes_.Of(*tensor));
+  }
   if (unit.copied != nullptr) {
     const OutputSlot slot = unit.slots.front();
-    output_hashes_[slot.shard][slot.index] = state.source_hashes.front();
-  } else {
-    if (Status status = HashOutputs(unit); !status.ok()) return status;
-    state.rounded_scales = state.packer->rounded_scales();
+    output_hashes_[slot.shard][slot.index] = finished.sources.front();
+  } else if (Status status = HashOutputs(unit); !status.ok()) {
+    return status;
   }
-  FinishedUnit finished{state.rounded_scales, /*outputs=*/{}, state.source_hashes};
   for (const OutputSlot& slot : unit.slots) finished.outputs.push_back(OutputHash(slot));
   return journal_.Append(index, finished);
 }

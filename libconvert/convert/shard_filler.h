@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,11 +50,11 @@ class ShardFiller {
   Status Run(unsigned threads, const std::string& output);
 
   // What is known afterwards.
-  const std::string& OutputHash(const OutputSlot& slot) const {
+  const Hash128& OutputHash(const OutputSlot& slot) const {
     return output_hashes_[slot.shard][slot.index];
   }
   // Of all tensors of a shard, in its order.
-  const std::vector<std::string>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
+  const std::vector<Hash128>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
   const TensorHashes& source_hashes() const { return source_hashes_; }
   // Scales of a unit that were rounded to another value.
   uint64_t rounded_scales(size_t unit) const { return units_[unit].rounded_scales; }
@@ -61,23 +62,25 @@ class ShardFiller {
  private:
   enum class TaskKind : uint8_t { kTiles, kStrips, kSmallParts, kCopy, kSourceHash };
 
-  // A unit on its way.
+  // A unit on its way. There may be very many: what can be made again is not kept.
   struct UnitState {
-    std::optional<ModulePacker> packer;        // of a packed module
-    std::vector<const StoredTensor*> sources;  // to be hashed with this unit
-    std::vector<std::string> source_hashes;    // of them
-    std::atomic<uint64_t> unfinished = 0;      // tasks
-    uint64_t rounded_scales = 0;
+    uint32_t first_source = 0;             // in sources_
+    uint32_t sources = 0;                  // to be hashed with this unit
+    std::atomic<uint64_t> unfinished = 0;  // tasks
+    std::atomic<uint64_t> rounded_scales = 0;
   };
 
-  void AddUnit(size_t index, const FinishedUnits& finished);
+  void AddUnit(size_t index, const FinishedUnits& finished, std::vector<bool>& has_unit);
   bool TakeFinished(size_t index, const FinishedUnit& finished);
-  void AddSources(size_t index, UnitState& state);
-  void AddTasks(TaskKind kind, size_t unit, uint64_t total, uint64_t step);
+  void AddSources(size_t index, std::vector<bool>& has_unit, UnitState& state);
+  // To be hashed with the unit.
+  std::span<const StoredTensor* const> SourcesOf(const UnitState& state) const;
+  ModulePacker PackerOf(size_t unit);
+  void AddTasks(TaskKind kind, size_t unit, size_t tasks);
   Status RunTask(const WorkList<TaskKind>::Task& task, PanelBuffers& buffers);
   Status PackTile(const ModulePacker& packer, uint64_t index, PanelBuffers& buffers);
-  Status CopyRange(const OutputUnit& unit, uint64_t begin, uint64_t end, PanelBuffers& buffers);
-  Status HashSource(UnitState& state, uint64_t index);
+  Status CopyPiece(const OutputUnit& unit, uint64_t index, PanelBuffers& buffers);
+  Status HashSource(const StoredTensor& tensor);
   Status HashOutputs(const OutputUnit& unit);
   Status FinishUnit(size_t index);
 
@@ -90,8 +93,9 @@ class ShardFiller {
   Progress& progress_;
 
   WorkList<TaskKind> work_;
-  std::deque<UnitState> units_;  // as in shards_.units
-  std::vector<std::vector<std::string>> output_hashes_;
+  std::deque<UnitState> units_;               // as in shards_.units
+  std::vector<const StoredTensor*> sources_;  // unit by unit
+  std::vector<std::vector<Hash128>> output_hashes_;
   TensorHashes source_hashes_;
 };
 

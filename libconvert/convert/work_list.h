@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/checked.h"
-
 namespace prepack {
 
 // Millions of small tasks, described by a few ranges: the list stays small however large the model
@@ -15,21 +13,18 @@ namespace prepack {
 template <typename Kind>
 class WorkList {
  public:
-  // Part [begin, end) of unit `unit`.
+  // Task `index` of those of its unit and kind.
   struct Task {
     Kind kind;
     size_t unit;
-    uint64_t begin;
-    uint64_t end;
+    size_t index;
   };
 
-  // Adds the range [0, total) of a unit, cut into tasks of `step`; returns how many.
-  size_t Add(Kind kind, size_t unit, uint64_t total, uint64_t step) {
-    if (total == 0) return 0;
-    ranges_.push_back({kind, unit, total, step, size_});
-    const auto tasks = static_cast<size_t>(CeilDiv(total, step));
+  // Adds `tasks` tasks of a unit, numbered from 0.
+  void Add(Kind kind, uint32_t unit, size_t tasks) {
+    if (tasks == 0) return;
+    ranges_.push_back({size_, unit, kind});
     size_ += tasks;
-    return tasks;
   }
 
   size_t size() const { return size_; }
@@ -37,17 +32,15 @@ class WorkList {
   Task At(size_t index) const {
     const auto after = std::ranges::upper_bound(ranges_, index, {}, &Range::first_task);
     const Range& range = *std::prev(after);
-    const uint64_t begin = (index - range.first_task) * range.step;
-    return {range.kind, range.unit, begin, std::min(range.total, begin + range.step)};
+    return {range.kind, range.unit, index - range.first_task};
   }
 
  private:
+  // There are several for every module.
   struct Range {
-    Kind kind;
-    size_t unit;
-    uint64_t total;
-    uint64_t step;
     size_t first_task;
+    uint32_t unit;
+    Kind kind;
   };
   std::vector<Range> ranges_;
   size_t size_ = 0;

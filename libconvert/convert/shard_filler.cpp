@@ -31,6 +31,8 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
   }
   std::vector<bool> has_unit(checkpoint.tensors().size());
   sources_.reserve(has_unit.size());
+  constexpr size_t kMostKinds = 4;  // of tasks that a unit has
+  work_.Reserve(kMostKinds * shards.units.size());
   for (size_t i = 0; i < shards.units.size(); ++i) AddUnit(i, finished, has_unit);
 }
 

@@ -20,6 +20,9 @@ class WorkList {
     size_t index;
   };
 
+  // Makes room for so many calls of Add.
+  void Reserve(size_t calls) { ranges_.reserve(calls); }
+
   // Adds `tasks` tasks of a unit, numbered from 0.
   void Add(Kind kind, uint32_t unit, size_t tasks) {
     if (tasks == 0) return;

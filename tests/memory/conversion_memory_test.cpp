@@ -106,7 +106,7 @@ TEST_CASE("memory does not grow with the number of layers") {
 // its bytes lie, hashes) is all that grows.
 TEST_CASE("a small module takes little more memory than its names") {
   constexpr uint64_t kMore = 2000;
-  constexpr uint64_t kMostBytes = 2560;  // of a module of 4 tensors that becomes 2
+  constexpr uint64_t kMostBytes = 2048;  // of a module of 4 tensors that becomes 2
   for (const SampleFormat& format : SampleFormats()) {
     if (format.id != "gptq" && format.id != "ct-w4a16" && format.id != "ct-w8a8") continue;
     const TempFolder few;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,20 @@ namespace prepack {
 
 // Files are read and hashed in pieces of so many bytes: they stay in the L2 cache between the two.
 inline constexpr uint64_t kHashedPieceBytes = 128ULL * 1024;
+
+// A hash as it is kept: models have hundreds of thousands, and as text each takes five times as
+// much memory.
+struct Hash128 {
+  uint64_t high = 0;
+  uint64_t low = 0;
+
+  std::string Hex() const;
+
+  friend bool operator==(const Hash128&, const Hash128&) = default;
+};
+
+// Of 32 lower-case hex digits; nothing for any other text.
+std::optional<Hash128> ParseHash128(std::string_view hex);
 
 class Xxh3Hasher {
  public:
@@ -26,7 +41,8 @@ class Xxh3Hasher {
   void Update(std::span<const std::byte> bytes);
   void Update(std::string_view text) { Update(std::as_bytes(std::span(text.data(), text.size()))); }
   // The hash of everything so far.
-  std::string HexDigest() const;
+  Hash128 Digest() const;
+  std::string HexDigest() const { return Digest().Hex(); }
   // Starts again, as if nothing had been hashed.
   void Reset();
 
@@ -35,6 +51,7 @@ class Xxh3Hasher {
   std::unique_ptr<State> state_;
 };
 
+Hash128 Xxh3(std::string_view text);
 std::string Xxh3Hex(std::span<const std::byte> bytes);
 std::string Xxh3Hex(std::string_view text);
 

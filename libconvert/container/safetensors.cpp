@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "container/safetensors_sax.h"
+#include "container/tensor_names.h"
 
 namespace prepack {
 namespace {
@@ -37,16 +38,6 @@ Status TensorError(std::string_view where, const TensorInfo& tensor, std::string
 Status MissingBytes(std::string_view where, uint64_t missing) {
   return Malformed(where, fmt::format("{} missing at the end of the file", Bytes(missing)))
       .Hint("Is the download complete?");
-}
-
-Status CheckNames(const std::vector<TensorInfo>& tensors, std::string_view where) {
-  std::vector<std::string_view> names;
-  names.reserve(tensors.size());
-  for (const TensorInfo& tensor : tensors) names.emplace_back(tensor.name);
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin == names.end()) return {};
-  return Malformed(fmt::format("{}: tensor {}", where, *twin), "the name is in the header twice");
 }
 
 // The bytes that dtype and shape ask for against those that data_offsets give.
@@ -102,7 +93,7 @@ Status CheckRanges(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
 
 Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
                     std::string_view where) {
-  Status status = CheckNames(sorted, where);
+  Status status = CheckNamesDiffer(sorted, where);
   if (!status.ok()) return status;
   uint64_t end = 0;
   for (const TensorInfo& tensor : sorted) {

@@ -185,10 +185,10 @@ bool SafetensorsSax::key(std::string& name) {
   return true;
 }
 
-bool SafetensorsSax::BeginTensor(std::string& name) {
+bool SafetensorsSax::BeginTensor(const std::string& name) {
   place_ = Place::kEntry;
   tensor_ = {};
-  tensor_.name = std::move(name);
+  tensor_.name = name;  // copied: the parser's string may have room for twice as much
   has_dtype_ = has_shape_ = has_offsets_ = false;
   offsets_.clear();
   extra_names_.assign(1, {});

@@ -60,7 +60,7 @@ class SafetensorsSax : public JsonSax {
   bool Scalar(std::string_view found);
   bool WrongType(std::string_view found);
   bool BadInteger(std::string_view found);
-  bool BeginTensor(std::string& name);
+  bool BeginTensor(const std::string& name);
   bool BeginField(std::string_view name);
   bool EndTensor();
   bool Duplicate(std::string_view what, std::string_view name);

@@ -12,7 +12,8 @@
 #include <utility>
 
 #include "base/checked.h"
-#include "container/json_strict.h"
+#include "container/json.h"
+#include "container/tensor_names.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -55,7 +56,10 @@ Status AssignOffsets(std::vector<TensorInfo>& tensors) {
 
 // The JSON behind room for its length. Throws Json::type_error for text that is not UTF-8.
 std::string HeaderText(const SafetensorsHeader& header) {
-  std::string text(kLengthBytes, '\0');
+  constexpr size_t kEntryBytes = 128;  // about as long as one is
+  std::string text;
+  text.reserve(kLengthBytes + kEntryBytes * (header.tensors.size() + 1));
+  text.resize(kLengthBytes);
   text += '{';
   const auto begin_member = [&text](const std::string& name) {
     if (text.size() > kLengthBytes + 1) text += ',';
@@ -83,45 +87,63 @@ void FinishHeader(std::string& text) {
   for (size_t i = 0; i < kLengthBytes; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xFF);
 }
 
+// Whatever we write, we must be able to read: this refuses impossible names and shapes. Tensor by
+// tensor, because a second header of all of them would take as much memory as the first.
+Status CheckReadable(const TensorInfo& tensor, const std::map<std::string, std::string>& metadata) {
+  SafetensorsHeader alone;
+  alone.metadata = metadata;
+  alone.tensors.push_back(tensor);
+  alone.tensors.front().begin = 0;
+  alone.tensors.front().end = tensor.bytes();
+  const std::string text = HeaderText(alone);
+  return ParseSafetensorsHeader(std::string_view(text).substr(kLengthBytes), tensor.bytes(), kWhere)
+      .status();
+}
+
 }  // namespace
+
+std::string SafetensorsPlan::HeaderBytes() const {
+  std::string text = HeaderText(header);
+  FinishHeader(text);
+  return text;
+}
 
 Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
                                         std::map<std::string, std::string> metadata) {
   Status status = AssignOffsets(tensors);
   if (!status.ok()) return status;
   const uint64_t data_bytes = tensors.empty() ? 0 : tensors.back().end;
-  SafetensorsHeader header;
-  header.tensors = std::move(tensors);
-  header.metadata = std::move(metadata);
-
   SafetensorsPlan plan;
+  plan.header.tensors = std::move(tensors);
+  plan.header.metadata = std::move(metadata);
   try {
-    plan.header_bytes = HeaderText(header);
+    for (const TensorInfo& tensor : plan.header.tensors) {
+      status = CheckReadable(tensor, plan.header.metadata);
+      if (!status.ok()) return status;
+    }
+    plan.header.data_start = plan.HeaderBytes().size();
   } catch (const Json::type_error&) {
     return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
   }
-  header = {};  // what follows makes the same again: there may be room for one only
-  FinishHeader(plan.header_bytes);
-  const std::string_view json = std::string_view(plan.header_bytes).substr(kLengthBytes);
-  // Whatever we write, we must be able to read: this refuses duplicate and impossible names.
-  Result<SafetensorsHeader> read = ParseSafetensorsHeader(json, data_bytes, kWhere);
-  if (!read.ok()) return read.status();
-  if (json.size() > kMaxHeaderBytes) {
+  status = CheckNamesDiffer(plan.header.tensors, kWhere);
+  if (!status.ok()) return status;
+  const uint64_t json_bytes = plan.header.data_start - kLengthBytes;
+  if (json_bytes > kMaxHeaderBytes) {
     return Unsupported(kWhere, "the header is longer than the format allows")
-        .Found(fmt::format("{} bytes", json.size()))
+        .Found(fmt::format("{} bytes", json_bytes))
         .Expected(fmt::format("at most {}", kMaxHeaderBytes))
         .Hint("Spread the tensors over more files");
   }
-  plan.header = *std::move(read);
   const std::optional<uint64_t> file_bytes = CheckedAdd(plan.header.data_start, data_bytes);
   if (!file_bytes) return Unsupported(kWhere, "the size of the file overflows 64 bits");
   plan.file_bytes = *file_bytes;
   return plan;
 }
 
-SafetensorsWriter::SafetensorsWriter(File file, SafetensorsPlan plan)
+SafetensorsWriter::SafetensorsWriter(File file, SafetensorsPlan plan, const Hash128& header_hash)
     : file_(std::move(file)),
       plan_(std::move(plan)),
+      header_hash_(header_hash),
       written_(std::make_unique<std::atomic<uint64_t>>(0)),
       turn_(std::make_unique<std::mutex>()) {}
 
@@ -131,9 +153,10 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path&
   if (!file.ok()) return file.status();
   Status status = file->Allocate(plan.file_bytes);
   if (!status.ok()) return status;
-  status = file->WriteAt(0, std::as_bytes(std::span(plan.header_bytes)));
+  const std::string header = plan.HeaderBytes();
+  status = file->WriteAt(0, std::as_bytes(std::span(header)));
   if (!status.ok()) return status;
-  return SafetensorsWriter(*std::move(file), std::move(plan));
+  return SafetensorsWriter(*std::move(file), std::move(plan), Xxh3(header));
 }
 
 Result<SafetensorsWriter> SafetensorsWriter::Replace(const std::filesystem::path& path,
@@ -152,11 +175,12 @@ Result<std::optional<SafetensorsWriter>> SafetensorsWriter::Reopen(
   Result<File> file = File::OpenForUpdate(path);
   if (!file.ok()) return file.status();
   if (file->size() != plan.file_bytes) return std::optional<SafetensorsWriter>();
-  std::string header(plan.header_bytes.size(), '\0');
+  const std::string expected = plan.HeaderBytes();
+  std::string header(expected.size(), '\0');
   Status status = file->ReadAt(0, std::as_writable_bytes(std::span(header)));
   if (!status.ok()) return status;
-  if (header != plan.header_bytes) return std::optional<SafetensorsWriter>();
-  return std::optional(SafetensorsWriter(*std::move(file), plan));
+  if (header != expected) return std::optional<SafetensorsWriter>();
+  return std::optional(SafetensorsWriter(*std::move(file), plan, Xxh3(expected)));
 }
 
 Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {

@@ -18,9 +18,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "container/safetensors.h"
 
@@ -33,8 +33,11 @@ inline constexpr uint64_t kTensorAlignment = 64;  // a cache line and an AVX-512
 // A tensor to write. `begin` and `end` of the result are set by PlanSafetensors.
 struct SafetensorsPlan {
   SafetensorsHeader header;
-  std::string header_bytes;  // the 8 length bytes, the JSON and its padding
   uint64_t file_bytes = 0;
+
+  // The 8 length bytes, the JSON and its padding: all that is in front of the data. Made anew each
+  // time: kept, it would take as much memory as the header itself.
+  std::string HeaderBytes() const;
 };
 
 // Lays the tensors out. Names must be unique; sizes are checked for overflow.
@@ -54,8 +57,8 @@ class SafetensorsWriter {
   static Result<std::optional<SafetensorsWriter>> Reopen(const std::filesystem::path& path,
                                                          const SafetensorsPlan& plan);
 
-  // The length bytes, the JSON and its padding: all that is in front of the data.
-  std::string_view header_bytes() const { return plan_.header_bytes; }
+  // Of all that is in front of the data.
+  const Hash128& header_hash() const { return header_hash_; }
   const File& file() const { return file_; }
 
   // Writes `bytes` at `offset` inside tensor `index` of header().tensors; the range is checked.
@@ -70,10 +73,11 @@ class SafetensorsWriter {
   Status Sync();
 
  private:
-  SafetensorsWriter(File file, SafetensorsPlan plan);
+  SafetensorsWriter(File file, SafetensorsPlan plan, const Hash128& header_hash);
 
   File file_;
   SafetensorsPlan plan_;
+  Hash128 header_hash_;
   std::unique_ptr<std::atomic<uint64_t>> written_;
   std::unique_ptr<std::mutex> turn_;
   bool flushes_early_ = true;

@@ -133,7 +133,7 @@ Status Conversion::FillShards() {
 }
 
 Status Conversion::WriteRest() {
-  maker_.emplace(checkpoint_, plan_, shards_, writers_, *filler_);
+  maker_.emplace(plan_, shards_, writers_, *filler_);
   manifest_ = maker_->Make(model_);
   manifest_.exact_scales = options_.plan.exact_scales;
   manifest_.source_path = PathToSource(options_.source, options_.output);
@@ -143,7 +143,7 @@ Status Conversion::WriteRest() {
 Status Conversion::WriteWhole() {
   Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
   if (!names.ok()) return names.status();
-  manifest_.source_fingerprint = SourceFingerprint(checkpoint_, filler_->source_hashes());
+  manifest_.source_fingerprint = SourceFingerprint(filler_->source_hashes());
   std::vector<IndexedShard> indexed;
   for (size_t i = 0; i < writers_.size(); ++i) {
     indexed.push_back({shards_.names[i], &writers_[i].header()});
@@ -156,7 +156,7 @@ Status Conversion::WritePart() {
   PartRecord record{.identity = identity_,
                     .part = options_.part,
                     .source_config = checkpoint_.config(),
-                    .source_tensors = SourceLines(checkpoint_, filler_->source_hashes()),
+                    .source_tensors = SourceLines(filler_->source_hashes()),
                     .all_source_tensors = checkpoint_.tensors().size(),
                     .side_files = {}};
   if (options_.part.index == 1) {

@@ -22,11 +22,17 @@ std::string HeadLine(const RunIdentity& identity, const Part& part) {
   return json.dump() + "\n";
 }
 
+std::vector<std::string> HexOf(const std::vector<Hash128>& hashes) {
+  std::vector<std::string> texts;
+  for (const Hash128& hash : hashes) texts.push_back(hash.Hex());
+  return texts;
+}
+
 std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
   const Json json = {{"unit", unit},
                      {"rounded_scales", finished.rounded_scales},
-                     {"outputs", finished.outputs},
-                     {"sources", finished.sources}};
+                     {"outputs", HexOf(finished.outputs)},
+                     {"sources", HexOf(finished.sources)}};
   return json.dump() + "\n";
 }
 
@@ -42,14 +48,31 @@ Status ReadHead(const Json& json, std::string_view where, JournalContents& conte
   return {};
 }
 
+Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view key,
+                                            std::string_view where) {
+  const Result<std::vector<std::string>> texts = StringArrayField(json, key, where);
+  if (!texts.ok()) return texts.status();
+  std::vector<Hash128> hashes;
+  for (const std::string& text : *texts) {
+    const std::optional<Hash128> hash = ParseHash128(text);
+    if (!hash) {
+      return Malformed(where, fmt::format("field \"{}\" has something else than a hash", key))
+          .Found(Printable(text))
+          .Expected("32 hex digits");
+    }
+    hashes.push_back(*hash);
+  }
+  return hashes;
+}
+
 Status ReadUnit(const Json& json, std::string_view where, JournalContents& contents) {
   const Result<uint64_t> unit = UintField(json, "unit", where);
   if (!unit.ok()) return unit.status();
   const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
   if (!rounded.ok()) return rounded.status();
-  Result<std::vector<std::string>> outputs = StringArrayField(json, "outputs", where);
+  Result<std::vector<Hash128>> outputs = HashArrayField(json, "outputs", where);
   if (!outputs.ok()) return outputs.status();
-  Result<std::vector<std::string>> sources = StringArrayField(json, "sources", where);
+  Result<std::vector<Hash128>> sources = HashArrayField(json, "sources", where);
   if (!sources.ok()) return sources.status();
   contents.units[*unit] = {*rounded, *std::move(outputs), *std::move(sources)};
   return {};

@@ -16,9 +16,9 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/result.h"
 #include "convert/part.h"
 #include "convert/run_identity.h"
@@ -29,8 +29,8 @@ namespace prepack {
 // A unit of OutputShards::units that is in its shard.
 struct FinishedUnit {
   uint64_t rounded_scales = 0;
-  std::vector<std::string> outputs;  // xxh3-128 of its tensors, as OutputUnit::slots
-  std::vector<std::string> sources;  // of the source tensors that were hashed with it
+  std::vector<Hash128> outputs;  // xxh3-128 of its tensors, as OutputUnit::slots
+  std::vector<Hash128> sources;  // of the source tensors that were hashed with it
 };
 
 using FinishedUnits = std::map<uint64_t, FinishedUnit>;

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "base/hash.h"
 #include "base/version.h"
 #include "convert/output_hash.h"
 #include "convert/source_hash.h"
@@ -18,7 +17,7 @@ TensorRecord ManifestMaker::RecordOf(const OutputSlot& slot) const {
           .offset = header.data_start + tensor.begin,
           .dtype = tensor.dtype,
           .shape = tensor.shape,
-          .xxh3_128 = filler_.OutputHash(slot)};
+          .xxh3_128 = filler_.OutputHash(slot).Hex()};
 }
 
 ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const {
@@ -32,7 +31,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   record.rounded_scales = filler_.rounded_scales(unit);
   record.weights_desc = plan.request.weights_desc;
   record.onednn = plan.onednn;
-  record.source_xxh3_128 = SourceHash(checkpoint_, filler_.source_hashes(), plan.ReplacedTensors());
+  record.source_xxh3_128 = SourceHash(filler_.source_hashes(), plan.ReplacedTensors());
   for (size_t part = 0; part < plan.parts.size(); ++part) {
     record.parts.emplace(plan.parts[part].name, RecordOf(shards_.units[unit].slots[part]));
   }
@@ -64,10 +63,12 @@ void ManifestMaker::VisitTensors(const TensorVisitor& visit) const {
 }
 
 std::vector<PackedScheme> ManifestMaker::PackedModules() const {
+  const std::vector<size_t> units = Units(false);
   std::vector<PackedScheme> packed;
-  for (const size_t unit : Units(false)) {
+  packed.reserve(units.size());
+  for (const size_t unit : units) {
     const ModulePlan& plan = plan_.modules[shards_.units[unit].module];
-    packed.push_back({plan.linear->module(), plan.chosen->id, plan.request.scheme});
+    packed.push_back({plan.linear->module(), plan.chosen->id, &plan.request.scheme});
   }
   return packed;
 }
@@ -94,8 +95,7 @@ void ManifestMaker::AddReasons(Manifest& manifest) const {
 void ManifestMaker::AddShards(Manifest& manifest) const {
   for (size_t i = 0; i < writers_.size(); ++i) {
     manifest.files[shards_.names[i]] = {
-        writers_[i].file().size(),
-        ShardHash(Xxh3Hex(writers_[i].header_bytes()), filler_.OutputHashes(i))};
+        writers_[i].file().size(), ShardHash(writers_[i].header_hash(), filler_.OutputHashes(i))};
   }
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "container/checkpoint.h"
 #include "convert/manifest.h"
 #include "convert/output_config.h"
 #include "convert/output_shards.h"
@@ -19,9 +18,9 @@ namespace prepack {
 class ManifestMaker : public ManifestRecords {
  public:
   // The arguments must live longer.
-  ManifestMaker(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+  ManifestMaker(const Plan& plan, const OutputShards& shards,
                 const std::vector<SafetensorsWriter>& writers, const ShardFiller& filler)
-      : checkpoint_(checkpoint), plan_(plan), shards_(shards), writers_(writers), filler_(filler) {}
+      : plan_(plan), shards_(shards), writers_(writers), filler_(filler) {}
 
   // All but the modules and tensors, which come one by one; and what the caller adds: fingerprint
   // and path of the source, whether scales are exact, and the files that are no shards.
@@ -39,7 +38,6 @@ class ManifestMaker : public ManifestRecords {
   void AddReasons(Manifest& manifest) const;
   void AddShards(Manifest& manifest) const;
 
-  const Checkpoint& checkpoint_;
   const Plan& plan_;
   const OutputShards& shards_;
   const std::vector<SafetensorsWriter>& writers_;

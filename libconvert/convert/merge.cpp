@@ -218,12 +218,15 @@ Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
 Status Merger::CheckShard(const File& file, const SafetensorsHeader& header,
                           const FileRecord& record) const {
   PageBuffer buffer;
-  const Result<std::string> of_header = HashRange(file, 0, header.data_start, buffer, progress_);
+  const Result<Hash128> of_header = HashRange(file, 0, header.data_start, buffer, progress_);
   if (!of_header.ok()) return of_header.status();
-  std::vector<std::string> of_tensors;
+  std::vector<Hash128> of_tensors;
   for (const TensorInfo& tensor : header.tensors) {
-    const auto hash = hashes_.find(tensor.name);
-    if (hash != hashes_.end()) of_tensors.push_back(hash->second);
+    const auto known = hashes_.find(tensor.name);
+    if (known == hashes_.end()) continue;
+    // A text that is no hash is left out: the hash of the shard then differs.
+    const std::optional<Hash128> hash = ParseHash128(known->second);
+    if (hash) of_tensors.push_back(*hash);
   }
   if (ShardHash(*of_header, of_tensors) == record.xxh3_128) return {};
   return Malformed(file.path().string(), "the header of the shard is not what was written")

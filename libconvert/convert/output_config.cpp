@@ -16,10 +16,10 @@ bool IsPerGroup(const Scheme& scheme) {
 
 Json Summary(const PackedScheme& module) {
   return {{"layout", module.layout},
-          {"scheme", SchemeName(module.scheme)},
-          {"bits", module.scheme.bits},
-          {"group_size", IsPerGroup(module.scheme) ? Json(module.scheme.group_size) : Json(-1)},
-          {"symmetric", module.scheme.symmetric}};
+          {"scheme", SchemeName(*module.scheme)},
+          {"bits", module.scheme->bits},
+          {"group_size", IsPerGroup(*module.scheme) ? Json(module.scheme->group_size) : Json(-1)},
+          {"symmetric", module.scheme->symmetric}};
 }
 
 // The summaries of all modules: there are few that differ.
@@ -45,7 +45,7 @@ class Summaries {
  private:
   // Neighbours mostly are alike, and comparing them is cheaper than making JSON.
   bool SameAsLast(const PackedScheme& module) const {
-    return module.layout == last_module_.layout && module.scheme == last_module_.scheme;
+    return module.layout == last_module_.layout && *module.scheme == *last_module_.scheme;
   }
   void Find(const PackedScheme& module) {
     last_module_ = module;
@@ -108,7 +108,7 @@ std::vector<PackedScheme> PackedSchemes(const Manifest& manifest) {
   std::vector<PackedScheme> modules;
   modules.reserve(manifest.modules.size());
   for (const auto& [name, module] : manifest.modules) {
-    modules.push_back({.module = name, .layout = module.layout, .scheme = module.scheme});
+    modules.push_back({.module = name, .layout = module.layout, .scheme = &module.scheme});
   }
   return modules;
 }

@@ -11,11 +11,11 @@
 
 namespace prepack {
 
-// A packed module, as far as config.json says anything of it.
+// A packed module, as far as config.json says anything of it. All of it must live longer.
 struct PackedScheme {
   std::string_view module;
   std::string_view layout;
-  Scheme scheme;
+  const Scheme* scheme = nullptr;  // modules share theirs with others
 };
 
 // config.json of the output: the source's, with `quantization_config` replaced. What consumers

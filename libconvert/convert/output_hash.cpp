@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/cancellation.h"
-#include "base/hash.h"
 
 namespace prepack {
 
-Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
-                              Progress& progress) {
+Result<Hash128> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
+                          Progress& progress) {
   buffer.resize(kHashedPieceBytes);
   Xxh3Hasher hasher;
   for (uint64_t offset = begin; offset < end; offset += kHashedPieceBytes) {
@@ -18,7 +17,7 @@ Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, Pa
     hasher.Update(piece);
     progress.Add(piece.size());
   }
-  return hasher.HexDigest();
+  return hasher.Digest();
 }
 
 Status HashCachedRange(const File& file, uint64_t begin, uint64_t end, Xxh3Hasher& hasher) {
@@ -33,22 +32,22 @@ Status HashCachedRange(const File& file, uint64_t begin, uint64_t end, Xxh3Hashe
   return {};
 }
 
-Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index) {
+Result<Hash128> HashSlot(const SafetensorsWriter& shard, size_t index) {
   const SafetensorsHeader& header = shard.header();
   const TensorInfo& tensor = header.tensors[index];
   Xxh3Hasher hasher;
   Status status = HashCachedRange(shard.file(), header.data_start + tensor.begin,
                                   header.data_start + tensor.end, hasher);
   if (!status.ok()) return status;
-  return hasher.HexDigest();
+  return hasher.Digest();
 }
 
-std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes) {
+std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tensor_hashes) {
   Xxh3Hasher hasher;
-  hasher.Update(header_hash);
+  hasher.Update(header_hash.Hex());
   hasher.Update("\n");
-  for (const std::string& hash : tensor_hashes) {
-    hasher.Update(hash);
+  for (const Hash128& hash : tensor_hashes) {
+    hasher.Update(hash.Hex());
     hasher.Update("\n");
   }
   return hasher.HexDigest();
@@ -57,14 +56,14 @@ std::string ShardHash(std::string_view header_hash, std::span<const std::string>
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
                               Progress& progress) {
   PageBuffer buffer;
-  const Result<std::string> of_header = HashRange(file, 0, header.data_start, buffer, progress);
+  const Result<Hash128> of_header = HashRange(file, 0, header.data_start, buffer, progress);
   if (!of_header.ok()) return of_header.status();
   ShardHashes hashes;
   for (const TensorInfo& tensor : header.tensors) {
-    Result<std::string> hash = HashRange(file, header.data_start + tensor.begin,
-                                         header.data_start + tensor.end, buffer, progress);
+    const Result<Hash128> hash = HashRange(file, header.data_start + tensor.begin,
+                                           header.data_start + tensor.end, buffer, progress);
     if (!hash.ok()) return hash.status();
-    hashes.tensors.push_back(*std::move(hash));
+    hashes.tensors.push_back(*hash);
   }
   hashes.file = {file.size(), ShardHash(*of_header, hashes.tensors)};
   return hashes;
@@ -72,9 +71,9 @@ Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
 
 Result<FileRecord> HashFile(const File& file, Progress& progress) {
   PageBuffer buffer;
-  Result<std::string> hash = HashRange(file, 0, file.size(), buffer, progress);
+  const Result<Hash128> hash = HashRange(file, 0, file.size(), buffer, progress);
   if (!hash.ok()) return hash.status();
-  return FileRecord{file.size(), *std::move(hash)};
+  return FileRecord{file.size(), hash->Hex()};
 }
 
 }  // namespace prepack

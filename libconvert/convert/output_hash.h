@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
@@ -22,7 +21,7 @@ namespace prepack {
 // be written). The hash of the file is that of ShardHash below.
 struct ShardHashes {
   FileRecord file;
-  std::vector<std::string> tensors;  // in the order of header.tensors
+  std::vector<Hash128> tensors;  // in the order of header.tensors
 };
 
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
@@ -35,16 +34,16 @@ Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
 //
 // Tensors lie back to back, so this says all that the file holds; and unlike a hash over its bytes
 // in one go, it can be made by many threads, or from what is known of the tensors already.
-std::string ShardHash(std::string_view header_hash, std::span<const std::string> tensor_hashes);
+std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tensor_hashes);
 
 // xxh3-128 of bytes [begin, end) of a file. `buffer` is scratch memory, of any size.
-Result<std::string> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
-                              Progress& progress);
+Result<Hash128> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
+                          Progress& progress);
 // The same for bytes that were read or written just now, and so are in the page cache: they are
 // hashed where they lie there, in a mapping, which saves the copy. Goes on with `hasher`.
 Status HashCachedRange(const File& file, uint64_t begin, uint64_t end, Xxh3Hasher& hasher);
 // Of tensor `index` of a shard that is being written.
-Result<std::string> HashSlot(const SafetensorsWriter& shard, size_t index);
+Result<Hash128> HashSlot(const SafetensorsWriter& shard, size_t index);
 // Of a file that is no shard: all of its bytes.
 Result<FileRecord> HashFile(const File& file, Progress& progress);
 

@@ -129,12 +129,14 @@ std::vector<std::vector<TensorInfo>> DivideIntoShards(const std::vector<Unit>& u
   uint64_t bytes_in_shard = 0;
   for (const Unit& unit : units) {
     if (bytes_in_shard >= shard_bytes) {
+      shards.back().shrink_to_fit();  // they stay until all is written
       shards.emplace_back();
       bytes_in_shard = 0;
     }
     for (TensorInfo& tensor : TensorsOf(unit)) shards.back().push_back(std::move(tensor));
     bytes_in_shard += BytesOf(unit);
   }
+  shards.back().shrink_to_fit();
   return shards;
 }
 
@@ -145,7 +147,8 @@ class SlotFinder {
     for (size_t shard = 0; shard < plans.size(); ++shard) {
       const std::vector<TensorInfo>& tensors = plans[shard].header.tensors;
       for (size_t index = 0; index < tensors.size(); ++index) {
-        slots_.emplace_back(tensors[index].name, OutputSlot{shard, index});
+        slots_.emplace_back(tensors[index].name,
+                            OutputSlot{static_cast<uint32_t>(shard), static_cast<uint32_t>(index)});
       }
     }
     std::ranges::sort(slots_, {}, &NamedSlot::first);
@@ -159,6 +162,24 @@ class SlotFinder {
   using NamedSlot = std::pair<std::string_view, OutputSlot>;
   std::vector<NamedSlot> slots_;
 };
+
+// With their slots, once the shards are planned.
+void AddUnits(const std::vector<Unit>& units, OutputShards& output) {
+  size_t tensors = 0;
+  for (const SafetensorsPlan& plan : output.plans) tensors += plan.header.tensors.size();
+  output.units.reserve(units.size());
+  output.slots.reserve(tensors);  // so that they never move
+  const SlotFinder finder(output.plans);
+  for (const Unit& unit : units) {
+    const size_t first = output.slots.size();
+    for (const TensorInfo& tensor : TensorsOf(unit)) {
+      output.slots.push_back(finder.Find(tensor.name));
+    }
+    output.units.push_back({.module = unit.module_index,
+                            .copied = unit.tensor,
+                            .slots = std::span(output.slots).subspan(first)});
+  }
+}
 
 }  // namespace
 
@@ -186,14 +207,7 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
     output.names.push_back(ShardName(i, shards.size()));
   }
 
-  const SlotFinder slots(output.plans);
-  for (const Unit& unit : units) {
-    OutputUnit& written =
-        output.units.emplace_back(OutputUnit{unit.module_index, unit.tensor, /*slots=*/{}});
-    for (const TensorInfo& tensor : TensorsOf(unit)) {
-      written.slots.push_back(slots.Find(tensor.name));
-    }
-  }
+  AddUnits(units, output);
   return output;
 }
 

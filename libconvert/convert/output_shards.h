@@ -5,6 +5,7 @@
 // the output does not depend on threads or timing.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,21 +19,31 @@ namespace prepack {
 
 // Where one output tensor goes: tensor `index` of shard `shard`.
 struct OutputSlot {
-  size_t shard = 0;
-  size_t index = 0;
+  uint32_t shard = 0;
+  uint32_t index = 0;
 };
 
 // What is written as one: a packed module, or a tensor that passes through bit for bit.
 struct OutputUnit {
   size_t module = 0;                     // index into plan.modules, unless `copied` is set
   const StoredTensor* copied = nullptr;  // null: a packed module
-  std::vector<OutputSlot> slots;         // of the module's parts, in their order; or of the tensor
+  // Of the module's parts, in their order; or of the tensor. They lie in OutputShards::slots.
+  std::span<const OutputSlot> slots;
 };
 
 struct OutputShards {
+  OutputShards() = default;
+  OutputShards(OutputShards&&) = default;
+  OutputShards& operator=(OutputShards&&) = default;
+  ~OutputShards() = default;
+  // Units of a copy would refer to the slots of what it was made from.
+  OutputShards(const OutputShards&) = delete;
+  OutputShards& operator=(const OutputShards&) = delete;
+
   std::vector<std::string> names;  // "model.safetensors", or "model-00001-of-00002.safetensors"…
   std::vector<SafetensorsPlan> plans;  // one per name
   std::vector<OutputUnit> units;       // in the order of the source
+  std::vector<OutputSlot> slots;       // of all units: one piece of memory, not one for each
   uint64_t file_bytes = 0;             // all shards with their headers
 };
 

@@ -22,7 +22,7 @@ Result<bool> IsInPlace(const OutputShards& shards, const std::vector<Safetensors
   for (size_t i = 0; i < unit.slots.size(); ++i) {
     const OutputSlot slot = unit.slots[i];
     if (created.contains(slot.shard)) return false;
-    const Result<std::string> hash = HashSlot(writers[slot.shard], slot.index);
+    const Result<Hash128> hash = HashSlot(writers[slot.shard], slot.index);
     if (!hash.ok()) return hash.status();
     if (*hash != finished.outputs[i]) return false;
   }

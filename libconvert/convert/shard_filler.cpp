@@ -1,6 +1,7 @@
 #include "convert/shard_filler.h"
 
-#include <utility>
+#include <algorithm>
+#include <memory>
 
 #include "base/cancellation.h"
 #include "base/checked.h"
@@ -24,7 +25,9 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       progress_(progress),
       finished_(finished),
       states_(shards.units.size()),
-      rounded_scales_(shards.units.size()) {
+      rounded_scales_(shards.units.size()),
+      has_unit_(checkpoint.tensors().size()),
+      source_hashes_(checkpoint) {
   for (const SafetensorsWriter& writer : writers) {
     output_hashes_.emplace_back(writer.header().tensors.size());
   }
@@ -38,13 +41,12 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
 }
 
 // Experts that are stacked share their tensors: the first of them has them hashed.
-void ShardFiller::AddSources(const OutputUnit& unit, UnitState& state) {
+void ShardFiller::AddSources(const OutputUnit& unit, UnitHashes& hashes) {
   const auto add = [&](const StoredTensor* tensor) {
     if (tensor == nullptr) return;
-    const auto [entry, is_new] = source_hashes_.emplace(tensor->name, "");
-    if (!is_new) return;
-    state.hashes.sources.push_back(tensor);
-    state.source_hashes.push_back(&entry->second);
+    const auto number = static_cast<size_t>(tensor - checkpoint_.tensors().data());
+    if (!has_unit_[number]) hashes.sources.push_back(tensor);
+    has_unit_[number] = true;
   };
   if (unit.copied != nullptr) {
     add(unit.copied);
@@ -60,7 +62,7 @@ bool ShardFiller::TakeFinished(size_t index) {
   const auto found = finished_.find(index);
   if (found == finished_.end() ||
       found->second.outputs.size() != shards_.units[index].slots.size() ||
-      found->second.sources.size() != states_[index]->source_hashes.size()) {
+      found->second.sources.size() != states_[index]->hashes.sources.size()) {
     return false;
   }
   Keep(index, found->second);
@@ -74,7 +76,7 @@ void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
     output_hashes_[unit.slots[i].shard][unit.slots[i].index] = finished.outputs[i];
   }
   for (size_t i = 0; i < finished.sources.size(); ++i) {
-    *states_[index]->source_hashes[i] = finished.sources[i];
+    source_hashes_.Set(*states_[index]->hashes.sources[i], finished.sources[i]);
   }
   rounded_scales_[index] = finished.rounded_scales;
   states_[index].reset();
@@ -84,7 +86,7 @@ uint64_t ShardFiller::Begin(size_t index) {
   const OutputUnit& unit = shards_.units[index];
   states_[index] = std::make_unique<UnitState>();
   UnitState& state = *states_[index];
-  AddSources(unit, state);
+  AddSources(unit, state.hashes);
   if (TakeFinished(index)) return 0;
   state.hashes.of_sources.resize(state.hashes.sources.size());
   if (unit.copied != nullptr) {
@@ -152,20 +154,20 @@ Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
                                  FinishedUnit& finished) {
   for (size_t i = 0; i < hashes.sources.size(); ++i) {
     const StoredTensor& tensor = *hashes.sources[i];
-    Result<std::string> hash = hashes.of_sources[i].Finish(
+    const Result<Hash128> hash = hashes.of_sources[i].Finish(
         checkpoint_.files()[tensor.file].file, tensor.offset, tensor.offset + tensor.bytes);
     if (!hash.ok()) return hash.status();
-    finished.sources.push_back(*std::move(hash));
+    finished.sources.push_back(*hash);
   }
   if (unit.copied != nullptr) finished.outputs = finished.sources;
   for (size_t i = 0; i < hashes.of_outputs.size(); ++i) {
     const SafetensorsWriter& writer = writers_[unit.slots[i].shard];
     const uint64_t data = writer.header().data_start;
     const TensorInfo& tensor = writer.header().tensors[unit.slots[i].index];
-    Result<std::string> hash =
+    const Result<Hash128> hash =
         hashes.of_outputs[i].Finish(writer.file(), data + tensor.begin, data + tensor.end);
     if (!hash.ok()) return hash.status();
-    finished.outputs.push_back(*std::move(hash));
+    finished.outputs.push_back(*hash);
   }
   return {};
 }

@@ -52,11 +52,11 @@ class ShardFiller final : private UnitWork {
   Status Run(unsigned threads, const std::string& output);
 
   // What is known afterwards.
-  const std::string& OutputHash(const OutputSlot& slot) const {
+  const Hash128& OutputHash(const OutputSlot& slot) const {
     return output_hashes_[slot.shard][slot.index];
   }
   // Of all tensors of a shard, in its order.
-  const std::vector<std::string>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
+  const std::vector<Hash128>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
   const TensorHashes& source_hashes() const { return source_hashes_; }
   // Scales of a unit that were rounded to another value.
   uint64_t rounded_scales(size_t unit) const { return rounded_scales_[unit]; }
@@ -66,7 +66,6 @@ class ShardFiller final : private UnitWork {
   struct UnitState {
     std::optional<ModulePacker> packer;  // of a packed module
     UnitHashes hashes;
-    std::vector<std::string*> source_hashes;  // where those of its sources go: in source_hashes_
   };
 
   uint64_t Begin(size_t unit) override;
@@ -74,7 +73,7 @@ class ShardFiller final : private UnitWork {
   Status Flush(size_t unit, unsigned worker) override;
   Status End(size_t unit) override;
 
-  void AddSources(const OutputUnit& unit, UnitState& state);
+  void AddSources(const OutputUnit& unit, UnitHashes& hashes);
   bool TakeFinished(size_t index);
   void Keep(size_t index, const FinishedUnit& finished);
   Status HashSources(UnitState& state) const;
@@ -97,7 +96,8 @@ class ShardFiller final : private UnitWork {
   std::vector<PanelBuffers> buffers_;               // one per thread
   std::vector<std::unique_ptr<UnitState>> states_;  // null before and after
   std::vector<uint64_t> rounded_scales_;            // one per unit, like the states
-  std::vector<std::vector<std::string>> output_hashes_;
+  std::vector<std::vector<Hash128>> output_hashes_;
+  std::vector<bool> has_unit_;  // the source tensors that a unit has, by number
   TensorHashes source_hashes_;
 };
 

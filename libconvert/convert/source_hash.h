@@ -9,41 +9,61 @@
 // in ascending order of the names.
 
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/page_buffer.h"
+#include "base/hash.h"
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/checkpoint.h"
 
 namespace prepack {
 
-// Tensor name → xxh3-128 of its bytes.
-using TensorHashes = std::map<std::string, std::string, std::less<>>;
+// The xxh3-128 of the bytes of some or all tensors of a checkpoint. Tensors are named by reference,
+// and are those of that very checkpoint.
+class TensorHashes {
+ public:
+  // Of none yet. The checkpoint must live longer.
+  explicit TensorHashes(const Checkpoint& checkpoint)
+      : checkpoint_(checkpoint), hashes_(checkpoint.tensors().size()) {}
+
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+  const std::optional<Hash128>& Of(const StoredTensor& tensor) const {
+    return hashes_[NumberOf(tensor)];
+  }
+  // Threads may do so at the same time, each for other tensors.
+  void Set(const StoredTensor& tensor, const Hash128& hash) { hashes_[NumberOf(tensor)] = hash; }
+
+ private:
+  size_t NumberOf(const StoredTensor& tensor) const {
+    return static_cast<size_t>(&tensor - checkpoint_.tensors().data());
+  }
+
+  const Checkpoint& checkpoint_;
+  std::vector<std::optional<Hash128>> hashes_;  // in the order of the checkpoint's tensors
+};
 
 // Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
 // or those of `names` that it has.
-Status HashTensors(const Checkpoint& checkpoint, unsigned threads, Progress& progress,
+Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes);
+Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
                    TensorHashes& hashes);
-Status HashTensors(const Checkpoint& checkpoint, const std::set<std::string>& names,
-                   unsigned threads, Progress& progress, TensorHashes& hashes);
 
 // Tensor name → the rest of its line, "I32 [4,8] 0123…".
 using SourceTensorLines = std::map<std::string, std::string>;
 
 // The lines of the tensors that have a hash.
-SourceTensorLines SourceLines(const Checkpoint& checkpoint, const TensorHashes& hashes);
+SourceTensorLines SourceLines(const TensorHashes& hashes);
 // Identity of what the lines are about.
 std::string FingerprintOfLines(const SourceTensorLines& lines);
 
 // Identity of some tensors (names in any order), or of all of the checkpoint. `hashes` must hold
 // each of them.
-std::string SourceHash(const Checkpoint& checkpoint, const TensorHashes& hashes,
-                       std::span<const std::string> names);
-std::string SourceFingerprint(const Checkpoint& checkpoint, const TensorHashes& hashes);
+std::string SourceHash(const TensorHashes& hashes, std::span<const std::string> names);
+std::string SourceFingerprint(const TensorHashes& hashes);
 
 }  // namespace prepack
 

@@ -10,10 +10,10 @@ Status StreamedHash::ReadRest(const File& file, uint64_t begin, uint64_t end) {
   return status;
 }
 
-Result<std::string> StreamedHash::Finish(const File& file, uint64_t begin, uint64_t end) {
+Result<Hash128> StreamedHash::Finish(const File& file, uint64_t begin, uint64_t end) {
   Status status = ReadRest(file, begin, end);
   if (!status.ok()) return status;
-  return hasher_.HexDigest();
+  return hasher_.Digest();
 }
 
 }  // namespace prepack

@@ -30,7 +30,7 @@ class StreamedHash {
   // Takes what has not come of the range, which is bytes [begin, end) of `file`.
   Status ReadRest(const File& file, uint64_t begin, uint64_t end);
   // The same, and gives the hash of the range.
-  Result<std::string> Finish(const File& file, uint64_t begin, uint64_t end);
+  Result<Hash128> Finish(const File& file, uint64_t begin, uint64_t end);
 
  private:
   Xxh3Hasher hasher_;

@@ -9,7 +9,6 @@
 
 #include "base/checked.h"
 #include "formats/finding.h"
-#include "formats/gptq_zeros.h"
 #include "kernels/nibble_reorder.h"
 #include "kernels/prefetch.h"
 
@@ -38,7 +37,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
                        std::vector<uint32_t> k_order, uint32_t symmetric_field, Isa isa)
     : StoredLinear(checkpoint),
       shape_(shape),
-      settings_(settings),
+      zero_rules_(settings),
       symmetric_field_(symmetric_field),
       unit_(UnitOf(shape.packing)),
       isa_(isa),
@@ -248,7 +247,7 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
   if (!status.ok()) return status;
 
   const uint64_t first_n = first_unit * unit_.codes;
-  if (!scheme_.symmetric && LosesZeros(settings_, shape_.packing)) {
+  if (!scheme_.symmetric && LosesZeros(zero_rules_, shape_.packing)) {
     const uint32_t all_ones = (1U << scheme_.bits) - 1;
     const uint64_t fields = std::min(units * unit_.codes, n_ - first_n);
     for (uint64_t i = 0; i < fields; ++i) {
@@ -265,11 +264,11 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
           .Id(FindingId("gptq-zero-lost"));
     }
   }
-  if (!scheme_.symmetric) RestoreZeroWords(settings_, shape_.packing, words);
+  if (!scheme_.symmetric) RestoreZeroWords(zero_rules_, shape_.packing, words);
   for (uint64_t row = 0; row < out.size(); ++row) {
     const uint32_t field = PackedCode(shape_.packing, words, n0 + row - first_n);
     out[row] = static_cast<uint8_t>(
-        scheme_.symmetric ? field : ZeroFromField(settings_, shape_.packing, field));
+        scheme_.symmetric ? field : ZeroFromField(zero_rules_, shape_.packing, field));
   }
   return {};
 }

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "formats/gptq_shape.h"
+#include "formats/gptq_zeros.h"
 #include "formats/stored_linear.h"
 #include "kernels/unit_transpose.h"
 
@@ -66,7 +67,7 @@ class GptqLinear final : public StoredLinear {
   Status CheckSymmetric(uint64_t n0, uint64_t rows, std::span<const uint8_t> fields) const;
 
   GptqShape shape_;
-  GptqSettings settings_;
+  GptqZeroRules zero_rules_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
   Isa isa_;

@@ -24,15 +24,26 @@ constexpr uint32_t SymmetricField(uint32_t bits, GptqZeros zeros) {
   return (1U << (bits - 1)) - (zeros == GptqZeros::kMinusOne ? 1U : 0U);
 }
 
+// What of the settings says how zero points are stored. Every module keeps it, and models have very
+// many.
+struct GptqZeroRules {
+  explicit GptqZeroRules(const GptqSettings& settings)
+      : zeros(settings.zeros), word_borrow(settings.word_borrow), field_wrap(settings.field_wrap) {}
+
+  GptqZeros zeros;
+  bool word_borrow;
+  bool field_wrap;
+};
+
 // True when a field of all ones could not be told from the loss of its neighbours.
-bool LosesZeros(const GptqSettings& settings, const CodePacking& packing);
+bool LosesZeros(const GptqZeroRules& rules, const CodePacking& packing);
 
 // Turns stored words into words of z. Whole units, in place; z − 1 of 3 bits, which cross words, is
 // left to ZeroFromField.
-void RestoreZeroWords(const GptqSettings& settings, const CodePacking& packing,
+void RestoreZeroWords(const GptqZeroRules& rules, const CodePacking& packing,
                       std::span<uint32_t> words);
 // z from a field of restored words.
-uint32_t ZeroFromField(const GptqSettings& settings, const CodePacking& packing, uint32_t field);
+uint32_t ZeroFromField(const GptqZeroRules& rules, const CodePacking& packing, uint32_t field);
 
 }  // namespace prepack
 

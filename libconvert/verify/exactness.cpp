@@ -23,8 +23,8 @@ namespace {
 
 // A tensor that passed through, compared with the source.
 struct Comparison {
-  std::string problem;      // empty: equal
-  std::string source_hash;  // of all bytes of the source's; empty: not read to the end
+  std::string problem;                 // empty: equal
+  std::optional<Hash128> source_hash;  // of all bytes of the source's; none: not read to the end
 };
 
 // Compares dtype and shape; the tensor of the source, or null when they differ.
@@ -62,7 +62,7 @@ Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
     comparison.problem = fmt::format("it differs from the source at byte {}",
                                      offset + static_cast<uint64_t>(at - found.begin()));
   }
-  comparison.source_hash = hasher.HexDigest();
+  comparison.source_hash = hasher.Digest();
   return {};
 }
 
@@ -85,8 +85,8 @@ Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
     if (!comparison.problem.empty()) {
       result.Fail(fmt::format("tensor {}", records[i].tensor), std::move(comparison.problem));
     }
-    if (!comparison.source_hash.empty()) {
-      hashes.emplace(records[i].tensor, std::move(comparison.source_hash));
+    if (comparison.source_hash) {
+      hashes.Set(*source.Find(records[i].tensor), *comparison.source_hash);
     }
   }
   if (sample != nullptr) {
@@ -173,7 +173,7 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
                                         "rounding only",
                                         skipped, manifest.modules.size())});
   }
-  TensorHashes hashes;
+  TensorHashes hashes(source);
   Status status = CompareTensors(folder, source, sample, threads, progress, hashes, result);
   if (status.ok()) {
     status = CheckProvenance(folder, source, model, sample, threads, progress, hashes, result);

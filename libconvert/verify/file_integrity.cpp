@@ -105,7 +105,7 @@ Status FileCheck::HashAll(const File& file) {
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     const TensorInfo& tensor = header.tensors[i];
     hashes_.emplace(std::pair(header.data_start + tensor.begin, tensor.bytes()),
-                    std::move(hashed->tensors[i]));
+                    hashed->tensors[i].Hex());
   }
   return {};
 }

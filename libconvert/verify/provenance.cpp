@@ -21,9 +21,8 @@ std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRe
   return ReplacedTensors(linear, record.parts.contains("bias"));
 }
 
-void CheckFingerprint(const Manifest& manifest, const Checkpoint& source,
-                      const TensorHashes& hashes, LevelResult& result) {
-  const std::string found = SourceFingerprint(source, hashes);
+void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, LevelResult& result) {
+  const std::string found = SourceFingerprint(hashes);
   if (found == manifest.source_fingerprint) return;
   result.Fail("source", fmt::format("it is not the one that the folder was made from (fingerprint "
                                     "found {}, expected {})",
@@ -35,8 +34,8 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
                   const ModuleSample* sample, unsigned threads, Progress& progress,
                   TensorHashes& hashes, LevelResult& result) {
   if (sample == nullptr) {
-    Status status = HashTensors(source, threads, progress, hashes);
-    if (status.ok()) CheckFingerprint(manifest, source, hashes, result);
+    Status status = HashTensors(threads, progress, hashes);
+    if (status.ok()) CheckFingerprint(manifest, hashes, result);
     return status;
   }
   std::set<std::string> names;
@@ -50,17 +49,17 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
        fmt::format("the fingerprint of the source was not computed: of its {} tensors only the {} "
                    "of the sample were hashed",
                    source.tensors().size(), names.size())});
-  return HashTensors(source, names, threads, progress, hashes);
+  return HashTensors(names, threads, progress, hashes);
 }
 
-void CheckModules(const Manifest& manifest, const Checkpoint& source, const QuantizedModel& model,
-                  const ModuleSample* sample, const TensorHashes& hashes, LevelResult& result) {
+void CheckModules(const Manifest& manifest, const QuantizedModel& model, const ModuleSample* sample,
+                  const TensorHashes& hashes, LevelResult& result) {
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end()) continue;
     const ModuleRecord& module = record->second;
     if (InSample(sample, record->first) &&
-        SourceHash(source, hashes, TensorsOf(*linear, module)) != module.source_xxh3_128) {
+        SourceHash(hashes, TensorsOf(*linear, module)) != module.source_xxh3_128) {
       result.FailModule(record->first, "the manifest has another hash of its source tensors");
     }
     const Layout* layout = FindLayout(module.layout);
@@ -173,7 +172,7 @@ Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
   CheckFates(manifest, model, result);
   Status status = HashSource(manifest, source, model, sample, threads, progress, hashes, result);
   if (!status.ok()) return status;
-  CheckModules(manifest, source, model, sample, hashes, result);
+  CheckModules(manifest, model, sample, hashes, result);
   return CheckSideFiles(folder, source, progress, result);
 }
 

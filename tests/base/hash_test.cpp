@@ -57,5 +57,26 @@ TEST_CASE("a hasher keeps its state when moved") {
   CHECK(second.HexDigest() == "c813628bedf2bcd90f1e866fb0b8f21d");
 }
 
+TEST_CASE("a hash comes back from its text") {
+  const std::string text = "00a4a9d9f77c7d2d0f99c4163891c544";
+  const std::optional<Hash128> hash = ParseHash128(text);
+  REQUIRE(hash);
+  CHECK(hash->high == 0x00a4a9d9f77c7d2d);
+  CHECK(hash->low == 0x0f99c4163891c544);
+  CHECK(hash->Hex() == text);
+  CHECK(Xxh3("a").Hex() == Xxh3Hex("a"));
+}
+
+TEST_CASE("a text that is no hash is none") {
+  const std::string digits(32, '7');
+  CHECK(ParseHash128(digits));
+  for (const std::string& text :
+       {std::string(), digits + "7", digits.substr(1), "A" + digits.substr(1),
+        "-" + digits.substr(1), digits.substr(1) + " "}) {
+    INFO(text);
+    CHECK_FALSE(ParseHash128(text));
+  }
+}
+
 }  // namespace
 }  // namespace prepack

@@ -86,7 +86,7 @@ TEST_CASE("the header fills its pages exactly") {
     const SafetensorsPlan plan =
         Value(PlanSafetensors({Tensor(std::string(length, 'n'), DType::kU8, {1})}, {}));
     CHECK(plan.header.data_start % 4096 == 0);
-    CHECK(plan.header_bytes.size() == plan.header.data_start);
+    CHECK(plan.HeaderBytes().size() == plan.header.data_start);
     starts.insert(plan.header.data_start);
   }
   CHECK(starts == std::set<uint64_t>{4096, 8192});
@@ -135,7 +135,7 @@ TEST_CASE("random sets of tensors are laid out aligned") {
     CHECK(even_names == given);
 
     const SafetensorsHeader read =
-        Value(ParseSafetensorsHeader(std::string_view(plan.header_bytes).substr(8), next, "f"));
+        Value(ParseSafetensorsHeader(plan.HeaderBytes().substr(8), next, "f"));
     CHECK(read.data_start == plan.header.data_start);
     CHECK(NamesOf(read) == NamesOf(plan.header));
   }

@@ -42,7 +42,7 @@ void WriteShard(const TempFolder& folder, size_t shard, Json& weight_map) {
   const Result<SafetensorsPlan> plan = PlanSafetensors(std::move(tensors), {});
   REQUIRE(plan.ok());
   for (const TensorInfo& tensor : plan->header.tensors) weight_map[tensor.name] = ShardName(shard);
-  std::ofstream(folder / ShardName(shard), std::ios::binary) << plan->header_bytes;
+  std::ofstream(folder / ShardName(shard), std::ios::binary) << plan->HeaderBytes();
   std::filesystem::resize_file(folder / ShardName(shard), plan->file_bytes);
 }
 

@@ -20,7 +20,8 @@ using testing::Value;
 
 const RunIdentity kIdentity{
     .tool = "1.2.3", .source = "s", .options = "--target \"x\"", .plan = "p"};
-const std::string kHash = std::string(32, 'a');
+const Hash128 kHash = Xxh3("a");
+const Hash128 kOther = {.high = 0, .low = 0xAB};  // with leading zeros
 
 std::string TextOf(const std::filesystem::path& path) {
   return Value(ReadTextFile(path, 1 << 20));
@@ -34,7 +35,8 @@ void Append(const std::filesystem::path& path, std::string_view text) {
 std::filesystem::path WriteSample(const TempFolder& folder) {
   const std::filesystem::path path = folder / "journal";
   Journal journal = Value(Journal::Create(path, kIdentity, {2, 3}));
-  RequireOk(journal.Append(7, {.rounded_scales = 5, .outputs = {kHash, "b"}, .sources = {"c"}}));
+  RequireOk(
+      journal.Append(7, {.rounded_scales = 5, .outputs = {kHash, kOther}, .sources = {kOther}}));
   RequireOk(journal.Append(0, {.rounded_scales = 0, .outputs = {}, .sources = {}}));
   return path;
 }
@@ -47,8 +49,8 @@ TEST_CASE("a journal tells what it was told") {
   CHECK(contents->part == Part{2, 3});
   REQUIRE(contents->units.size() == 2);
   CHECK(contents->units.at(7).rounded_scales == 5);
-  CHECK(contents->units.at(7).outputs == std::vector<std::string>{kHash, "b"});
-  CHECK(contents->units.at(7).sources == std::vector<std::string>{"c"});
+  CHECK(contents->units.at(7).outputs == std::vector{kHash, kOther});
+  CHECK(contents->units.at(7).sources == std::vector{kOther});
   CHECK(contents->units.at(0).outputs.empty());
   CHECK(contents->bytes == std::filesystem::file_size(folder / "journal"));
 }
@@ -101,6 +103,7 @@ TEST_CASE("a damaged journal is an error that says where and what to do") {
        {"{", "[]", "{}", R"({"unit":-1,"rounded_scales":0,"outputs":[],"sources":[]})",
         R"({"unit":1,"rounded_scales":0,"outputs":[1],"sources":[]})",
         R"({"unit":1,"rounded_scales":0,"outputs":{},"sources":[]})",
+        R"({"unit":1,"rounded_scales":0,"outputs":[],"sources":["abc"]})",
         R"({"unit":1,"unit":1,"rounded_scales":0,"outputs":[],"sources":[]})"}) {
     INFO(line);
     const TempFolder folder;

@@ -21,6 +21,12 @@ Scheme Channels(uint64_t k) {
   return scheme;
 }
 
+const Scheme kGroups32 = Groups(32);
+const Scheme kGroups128 = Groups(128);
+const Scheme kGroups64 = Groups(64);
+const Scheme kChannels64 = Channels(64);
+const Scheme kChannels128 = Channels(128);
+
 Json QuantizationOf(const Json& source, const std::vector<PackedScheme>& modules) {
   Manifest manifest;
   manifest.target = "vllm-cpu";
@@ -30,10 +36,10 @@ Json QuantizationOf(const Json& source, const std::vector<PackedScheme>& modules
 }
 
 TEST_CASE("the config names the layout of most modules, and the others as exceptions") {
-  const Json config = QuantizationOf(Json::object(), {{"m.a", "x/one", Groups(32)},
-                                                      {"m.b", "x/two", Groups(128)},
-                                                      {"m.c", "x/two", Groups(128)},
-                                                      {"m.d", "x/one", Groups(64)}});
+  const Json config = QuantizationOf(Json::object(), {{"m.a", "x/one", &kGroups32},
+                                                      {"m.b", "x/two", &kGroups128},
+                                                      {"m.c", "x/two", &kGroups128},
+                                                      {"m.d", "x/one", &kGroups64}});
   CHECK(config.at("quant_method") == "prepack");
   CHECK(config.at("target") == "vllm-cpu");
   CHECK(config.at("layout") == "x/two");
@@ -49,14 +55,14 @@ TEST_CASE("the config names the layout of most modules, and the others as except
 
 TEST_CASE("of two layouts that are as common the first counts") {
   const Json config =
-      QuantizationOf(Json::object(), {{"m.a", "x/one", Groups(32)}, {"m.b", "x/two", Groups(32)}});
+      QuantizationOf(Json::object(), {{"m.a", "x/one", &kGroups32}, {"m.b", "x/two", &kGroups32}});
   CHECK(config.at("layout") == "x/one");
   CHECK(config.at("exceptions").size() == 1);
 }
 
 TEST_CASE("modules with a scale per channel are alike whatever their size") {
   const Json config = QuantizationOf(
-      Json::object(), {{"m.a", "x/one", Channels(64)}, {"m.b", "x/one", Channels(128)}});
+      Json::object(), {{"m.a", "x/one", &kChannels64}, {"m.b", "x/one", &kChannels128}});
   CHECK(config.at("group_size") == -1);
   CHECK(config.at("exceptions").empty());
 }

@@ -104,5 +104,26 @@ TEST_CASE("memory does not grow with the number of layers") {
   CHECK(of_many->peak <= of_few->peak + kMiB);  // 32 kB for each of 32 modules
 }
 
+// A model of many experts has 50,000 modules and more. What is known of each (names, shapes, where
+// its bytes lie, hashes) is all that grows.
+TEST_CASE("a small module takes little more memory than its names") {
+  constexpr uint64_t kMore = 2000;
+  constexpr uint64_t kMostBytes = 2048;  // of a module of 4 tensors that becomes 2
+  for (const SampleFormat& format : SampleFormats()) {
+    if (format.id != "gptq" && format.id != "ct-w4a16" && format.id != "ct-w8a8") continue;
+    const TempFolder few;
+    const TempFolder many;
+    WriteSource(few.path(), format, 128, 128, kMore);
+    WriteSource(many.path(), format, 128, 128, 2 * kMore);
+    const std::optional<Allocated> of_few = Converted(few.path(), "vllm-cpu");
+    const std::optional<Allocated> of_many = Converted(many.path(), "vllm-cpu");
+    REQUIRE(of_few);
+    REQUIRE(of_many);
+    const uint64_t each = (of_many->peak - of_few->peak) / kMore;
+    INFO(format.id << ": " << each << " bytes for each module");
+    CHECK(each <= kMostBytes);
+  }
+}
+
 }  // namespace
 }  // namespace prepack

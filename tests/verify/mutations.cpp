@@ -52,7 +52,7 @@ void Locate(const SafetensorsHeader& header, const ShardHashes& hashes, TensorRe
   const auto tensor = std::ranges::find(header.tensors, record.tensor, &TensorInfo::name);
   REQUIRE(tensor != header.tensors.end());
   record.offset = header.data_start + tensor->begin;
-  record.xxh3_128 = hashes.tensors[static_cast<size_t>(tensor - header.tensors.begin())];
+  record.xxh3_128 = hashes.tensors[static_cast<size_t>(tensor - header.tensors.begin())].Hex();
 }
 
 }  // namespace

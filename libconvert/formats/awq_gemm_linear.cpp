@@ -128,18 +128,20 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   }
   const uint64_t first_word = n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(n0 + rows, kAwqCodesPerWord) - first_word;
-  std::vector<std::byte> stored(words * kWordBytes);
+  std::vector<uint32_t> stored(words);
+  std::vector<uint8_t> codes(words * kAwqCodesPerWord);
   for (uint64_t g = 0; g < groups(); ++g) {
-    status =
-        checkpoint().Read(*tensors().qzeros, (g * WordsPerRow() + first_word) * kWordBytes, stored);
+    status = checkpoint().Read(*tensors().qzeros, (g * WordsPerRow() + first_word) * kWordBytes,
+                               std::as_writable_bytes(std::span(stored)));
     if (!status.ok()) return status;
-    for (uint64_t row = 0; row < rows; ++row) {
-      const uint64_t n = n0 + row;
-      const unsigned nibble = AwqNibble(static_cast<unsigned>(n % kAwqCodesPerWord));
-      const auto byte = std::to_integer<unsigned>(
-          stored[(n / kAwqCodesPerWord - first_word) * kWordBytes + nibble / 2]);
-      out[row * groups() + g] = static_cast<uint8_t>(byte >> (4 * (nibble % 2)) & 15U);
+    for (uint64_t word = 0; word < words; ++word) {
+      for (unsigned i = 0; i < kAwqCodesPerWord; ++i) {
+        codes[word * kAwqCodesPerWord + i] =
+            static_cast<uint8_t>(stored[word] >> (4 * AwqNibble(i)) & 15U);
+      }
     }
+    const uint8_t* first = codes.data() + n0 % kAwqCodesPerWord;
+    for (uint64_t row = 0; row < rows; ++row) out[row * groups() + g] = first[row];
   }
   return CheckSymmetric(n0, out);
 }

@@ -116,7 +116,11 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   if (!shards.ok()) return shards.status();
   shards_ = *std::move(shards);
   if (Status status = StartJournal(folder); !status.ok()) return status;
-  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes); !status.ok()) return status;
+  // Shards of an interrupted run are continued, or go to make room.
+  const uint64_t there = std::min(BytesOnDisk(folder_, shards_.names), shards_.file_bytes);
+  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes - there); !status.ok()) {
+    return status;
+  }
   for (size_t i = 0; i < shards_.names.size(); ++i) {
     if (Status status = OpenShard(i); !status.ok()) return status;
   }
@@ -189,8 +193,19 @@ ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& mode
   return report;
 }
 
+// Of the source, what these shards are made of.
+uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
+  uint64_t bytes = 0;
+  for (const OutputUnit& unit : shards.units) {
+    bytes += unit.copied != nullptr ? unit.copied->bytes
+                                    : plan.modules[unit.module].linear->source_bytes();
+  }
+  return bytes;
+}
+
 ConvertReport Conversion::Report() const {
   ConvertReport report = ReportOf(options_, model_, plan_, manifest_);
+  if (!options_.part.IsWhole()) report.source_bytes = SourceBytes(plan_, shards_);
   report.resumed_units = finished_.size();
   for (size_t i = 0; i < shards_.units.size(); ++i) {
     const OutputUnit& unit = shards_.units[i];
@@ -217,11 +232,15 @@ Result<bool> IsPartDone(const std::filesystem::path& folder, const RunIdentity& 
   return record->part == part;
 }
 
-Result<ConvertReport> ReportOfDonePart(const ConvertOptions& options, const QuantizedModel& model,
-                                       const Plan& plan) {
+Result<ConvertReport> ReportOfDonePart(const ConvertOptions& options, const Checkpoint& checkpoint,
+                                       const QuantizedModel& model, const Plan& plan) {
   const Result<Manifest> manifest = ReadPartManifest(OutputOf(options));
   if (!manifest.ok()) return manifest.status();
+  const Result<OutputShards> shards =
+      PlanOutputShards(checkpoint, plan, options.shard_bytes, options.part);
+  if (!shards.ok()) return shards.status();
   ConvertReport report = ReportOf(options, model, plan, *manifest);
+  report.source_bytes = SourceBytes(plan, *shards);
   report.was_done = true;
   report.packed_modules = manifest->modules.size();
   for (const auto& [name, module] : manifest->modules) {
@@ -255,7 +274,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   if (options.resume) {
     const Result<bool> done = IsPartDone(output, identity, options.part);
     if (!done.ok()) return done.status();
-    if (*done) return ReportOfDonePart(options, *model, *plan);
+    if (*done) return ReportOfDonePart(options, *checkpoint, *model, *plan);
   }
   Result<OutputFolder> folder = OutputFolder::Create(
       output, options.replace, options.resume ? Leftovers::kKeep : Leftovers::kRemove);

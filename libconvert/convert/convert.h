@@ -57,7 +57,7 @@ struct ConvertReport {
   std::map<std::string, std::string> dequantized;  // module → why no other layout took it
   uint64_t rounded_scales = 0;                     // that have another value than the source's
   size_t copied_tensors = 0;
-  uint64_t source_bytes = 0;  // of all tensors
+  uint64_t source_bytes = 0;  // of all tensors, or those that the part is made of
   uint64_t output_bytes = 0;  // of all shards
   size_t shards = 0;
   std::string source_fingerprint;

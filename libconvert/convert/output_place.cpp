@@ -1,6 +1,7 @@
 #include "convert/output_place.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -49,6 +50,18 @@ Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes) {
                      ENOSPC)
       .Found(fmt::format("{} bytes free", space.available))
       .Expected(fmt::format("{} bytes", bytes));
+}
+
+uint64_t BytesOnDisk(const std::filesystem::path& folder, const std::vector<std::string>& names) {
+  constexpr uint64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's are
+  uint64_t bytes = 0;
+  for (const std::string& name : names) {
+    struct stat info {};
+    if (lstat((folder / name).c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    const uint64_t blocks = static_cast<uint64_t>(info.st_blocks) * kBlockBytes;
+    bytes += std::min(blocks, static_cast<uint64_t>(info.st_size));
+  }
+  return bytes;
 }
 
 }  // namespace prepack

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -19,6 +20,10 @@ std::string PathToSource(const std::filesystem::path& source, const std::filesys
 // Is there room for `bytes` more on the file system of `folder`? Asked before the first byte is
 // written, so that a conversion of hours does not end in a full disk.
 Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes);
+
+// What the files of these names take on the disk, of those that are there: a file's size less its
+// holes.
+uint64_t BytesOnDisk(const std::filesystem::path& folder, const std::vector<std::string>& names);
 
 }  // namespace prepack
 

@@ -34,7 +34,11 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
 }
 
 Status ShardFiller::Run(unsigned threads, const std::string& output) {
-  progress_.Begin("packing", plan_.output_bytes);
+  uint64_t bytes = 0;  // of all tensors of these shards, which may be those of a part
+  for (const SafetensorsWriter& writer : writers_) {
+    for (const TensorInfo& tensor : writer.header().tensors) bytes += tensor.bytes();
+  }
+  progress_.Begin("packing", bytes);
   output_ = output;
   buffers_.resize(threads);
   return ForUnits(shards_.units.size(), threads, *this);

@@ -194,6 +194,19 @@ class Parts(harness.ToolTest):
         self.assertIs(report["was_done"], True)
         self.assertEqual(report["part"], "1/2")
         self.assertEqual(harness.snapshot(part_name(out, 1, 2)), before)
+
+    def test_a_part_reports_its_share_of_the_source(self):
+        out = self.scratch / "out"
+        args = ("convert", SOURCE, "-o", out, "-t", "vllm-cpu", "--json")
+        parts = []
+        for part in ("1/2", "2/2"):
+            made = self.checked_json(self.run_ok(*args, "--part", part).stdout, "convert")
+            again = self.run_ok(*args, "--part", part, "--resume").stdout
+            parts.append(made["source_bytes"])
+            self.assertEqual(self.checked_json(again, "convert")["source_bytes"], parts[-1])
+        whole = self.checked_json(self.run_ok(*args).stdout, "convert")
+        self.assertEqual(sum(parts), whole["source_bytes"])
+        self.assertGreater(min(parts), 0)
         other = ("convert", SOURCE, "-o", out, "-t", "zentorch", "--part", "1/2")
         self.assert_fails(2, ["part-00001-of-00002", "other options", "--force"], *other, "--resume")
         self.run_ok(*other, "--force")

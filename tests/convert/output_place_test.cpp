@@ -1,12 +1,15 @@
 #include "convert/output_place.h"
 
 #include "catch.h"
+#include "io/file.h"
+#include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack {
 namespace {
 
 using testing::TempFolder;
+using testing::Value;
 
 TEST_CASE("the output may not overlap the source") {
   TempFolder temp;
@@ -49,6 +52,15 @@ TEST_CASE("an output that cannot fit is refused with both numbers") {
   CHECK(ExitCode(status) == 4);
   CHECK(status.what() == "not enough space for the packed weights: No space left on device");
   CHECK(status.expected() == "9223372036854775807 bytes");
+}
+
+TEST_CASE("what files take on the disk does not count holes, or what is not there") {
+  TempFolder temp;
+  REQUIRE(Value(File::CreateNew(temp / "full")).Allocate(100'000).ok());
+  REQUIRE(Value(File::CreateNew(temp / "sparse")).Resize(1'000'000).ok());
+  std::filesystem::create_directory(temp / "folder");
+  CHECK(BytesOnDisk(temp.path(), {"full"}) == 100'000);
+  CHECK(BytesOnDisk(temp.path(), {"sparse", "missing", "folder"}) == 0);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ std::string HeadLine(const RunIdentity& identity, const Part& part) {
 
 std::vector<std::string> HexOf(const std::vector<Hash128>& hashes) {
   std::vector<std::string> texts;
+  texts.reserve(hashes.size());
   for (const Hash128& hash : hashes) texts.push_back(hash.Hex());
   return texts;
 }

@@ -4,7 +4,6 @@
 // Hashes of what a conversion reads and writes, made from the bytes as they pass by, while they are
 // in the CPU's cache. What does not come in order is read again in the end.
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -44,8 +43,9 @@ struct UnitHashes {
   std::vector<StreamedHash> of_outputs;  // as the slots of the unit
 
   void OfferSource(const StoredTensor* tensor, uint64_t offset, std::span<const std::byte> bytes) {
-    const auto found = std::ranges::find(sources, tensor);
-    if (found != sources.end()) of_sources[found - sources.begin()].Offer(offset, bytes);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      if (sources[i] == tensor) of_sources[i].Offer(offset, bytes);
+    }
   }
 };
 

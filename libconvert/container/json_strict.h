@@ -10,7 +10,6 @@
 
 #include "base/result.h"
 #include "container/json.h"
-#include "container/json_strict.h"
 
 namespace prepack {
 

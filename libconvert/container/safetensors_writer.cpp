@@ -87,17 +87,26 @@ void FinishHeader(std::string& text) {
   for (size_t i = 0; i < kLengthBytes; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xFF);
 }
 
+Status CheckReadable(const SafetensorsHeader& header, uint64_t data_bytes) {
+  const std::string text = HeaderText(header);
+  return ParseSafetensorsHeader(std::string_view(text).substr(kLengthBytes), data_bytes, kWhere)
+      .status();
+}
+
 // Whatever we write, we must be able to read: this refuses impossible names and shapes. Tensor by
 // tensor, because a second header of all of them would take as much memory as the first.
-Status CheckReadable(const TensorInfo& tensor, const std::map<std::string, std::string>& metadata) {
-  SafetensorsHeader alone;
-  alone.metadata = metadata;
-  alone.tensors.push_back(tensor);
-  alone.tensors.front().begin = 0;
-  alone.tensors.front().end = tensor.bytes();
-  const std::string text = HeaderText(alone);
-  return ParseSafetensorsHeader(std::string_view(text).substr(kLengthBytes), tensor.bytes(), kWhere)
-      .status();
+Status CheckPartsReadable(const SafetensorsHeader& header) {
+  SafetensorsHeader only;
+  only.metadata = header.metadata;
+  Status status = CheckReadable(only, 0);
+  only.metadata.clear();
+  only.tensors.resize(1);
+  for (const TensorInfo& tensor : header.tensors) {
+    if (!status.ok()) break;
+    only.tensors.front() = {tensor.name, tensor.dtype, tensor.shape, 0, tensor.bytes()};
+    status = CheckReadable(only, tensor.bytes());
+  }
+  return status;
 }
 
 }  // namespace
@@ -117,10 +126,8 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
   plan.header.tensors = std::move(tensors);
   plan.header.metadata = std::move(metadata);
   try {
-    for (const TensorInfo& tensor : plan.header.tensors) {
-      status = CheckReadable(tensor, plan.header.metadata);
-      if (!status.ok()) return status;
-    }
+    status = CheckPartsReadable(plan.header);
+    if (!status.ok()) return status;
     plan.header.data_start = plan.HeaderBytes().size();
   } catch (const Json::type_error&) {
     return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");

@@ -218,7 +218,7 @@ Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
 Status Merger::CheckShard(const File& file, const SafetensorsHeader& header,
                           const FileRecord& record) const {
   PageBuffer buffer;
-  const Result<Hash128> of_header = HashRange(file, 0, header.data_start, buffer, progress_);
+  const Result<Hash128> of_header = HashRange({file, 0, header.data_start}, buffer, progress_);
   if (!of_header.ok()) return of_header.status();
   std::vector<Hash128> of_tensors;
   for (const TensorInfo& tensor : header.tensors) {

@@ -11,7 +11,7 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/safetensors.h"
-#include "container/safetensors_writer.h"
+#include "convert/file_range.h"
 #include "convert/manifest.h"
 #include "io/file.h"
 
@@ -36,14 +36,8 @@ Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
 // in one go, it can be made by many threads, or from what is known of the tensors already.
 std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tensor_hashes);
 
-// xxh3-128 of bytes [begin, end) of a file. `buffer` is scratch memory, of any size.
-Result<Hash128> HashRange(const File& file, uint64_t begin, uint64_t end, PageBuffer& buffer,
-                          Progress& progress);
-// The same for bytes that were read or written just now, and so are in the page cache: they are
-// hashed where they lie there, in a mapping, which saves the copy. Goes on with `hasher`.
-Status HashCachedRange(const File& file, uint64_t begin, uint64_t end, Xxh3Hasher& hasher);
-// Of tensor `index` of a shard that is being written.
-Result<Hash128> HashSlot(const SafetensorsWriter& shard, size_t index);
+// xxh3-128 of a range of a file. `buffer` is scratch memory, of any size.
+Result<Hash128> HashRange(const FileRange& range, PageBuffer& buffer, Progress& progress);
 // Of a file that is no shard: all of its bytes.
 Result<FileRecord> HashFile(const File& file, Progress& progress);
 

@@ -6,7 +6,7 @@
 
 #include "base/cancellation.h"
 #include "base/parallel.h"
-#include "convert/output_hash.h"
+#include "convert/streamed_hash.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -22,7 +22,7 @@ Result<bool> IsInPlace(const OutputShards& shards, const std::vector<Safetensors
   for (size_t i = 0; i < unit.slots.size(); ++i) {
     const OutputSlot slot = unit.slots[i];
     if (created.contains(slot.shard)) return false;
-    const Result<Hash128> hash = HashSlot(writers[slot.shard], slot.index);
+    const Result<Hash128> hash = StreamedHash().Finish(RangeOf(writers[slot.shard], slot.index));
     if (!hash.ok()) return hash.status();
     if (*hash != finished.outputs[i]) return false;
   }

@@ -119,8 +119,7 @@ Status ShardFiller::HashSources(UnitState& state) const {
   for (size_t i = 0; i < state.hashes.sources.size(); ++i) {
     const StoredTensor& tensor = *state.hashes.sources[i];
     if (state.packer->Offers(tensor)) continue;
-    Status status = state.hashes.of_sources[i].ReadRest(
-        checkpoint_.files()[tensor.file].file, tensor.offset, tensor.offset + tensor.bytes);
+    Status status = state.hashes.of_sources[i].ReadRest(RangeOf(checkpoint_, tensor));
     if (!status.ok()) return status;
   }
   return {};
@@ -157,19 +156,16 @@ Status ShardFiller::CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers
 Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
                                  FinishedUnit& finished) {
   for (size_t i = 0; i < hashes.sources.size(); ++i) {
-    const StoredTensor& tensor = *hashes.sources[i];
-    const Result<Hash128> hash = hashes.of_sources[i].Finish(
-        checkpoint_.files()[tensor.file].file, tensor.offset, tensor.offset + tensor.bytes);
+    const Result<Hash128> hash =
+        hashes.of_sources[i].Finish(RangeOf(checkpoint_, *hashes.sources[i]));
     if (!hash.ok()) return hash.status();
     finished.sources.push_back(*hash);
   }
   if (unit.copied != nullptr) finished.outputs = finished.sources;
   for (size_t i = 0; i < hashes.of_outputs.size(); ++i) {
-    const SafetensorsWriter& writer = writers_[unit.slots[i].shard];
-    const uint64_t data = writer.header().data_start;
-    const TensorInfo& tensor = writer.header().tensors[unit.slots[i].index];
+    const OutputSlot slot = unit.slots[i];
     const Result<Hash128> hash =
-        hashes.of_outputs[i].Finish(writer.file(), data + tensor.begin, data + tensor.end);
+        hashes.of_outputs[i].Finish(RangeOf(writers_[slot.shard], slot.index));
     if (!hash.ok()) return hash.status();
     finished.outputs.push_back(*hash);
   }

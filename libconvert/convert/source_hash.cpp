@@ -39,8 +39,7 @@ Status HashMissing(std::vector<const StoredTensor*> missing, unsigned threads, P
   return ParallelFor(missing.size(), threads, [&](size_t index, unsigned worker) {
     const StoredTensor& tensor = *missing[index];
     const Result<Hash128> hash =
-        HashRange(hashes.checkpoint().files()[tensor.file].file, tensor.offset,
-                  tensor.offset + tensor.bytes, buffers[worker], progress);
+        HashRange(RangeOf(hashes.checkpoint(), tensor), buffers[worker], progress);
     if (!hash.ok()) return hash.status();
     hashes.Set(tensor, *hash);
     return Status();

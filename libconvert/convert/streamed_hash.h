@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/result.h"
 #include "container/checkpoint.h"
-#include "io/file.h"
+#include "convert/file_range.h"
 
 namespace prepack {
 
@@ -26,10 +26,11 @@ class StreamedHash {
     hasher_.Update(bytes);
     hashed_ += bytes.size();
   }
-  // Takes what has not come of the range, which is bytes [begin, end) of `file`.
-  Status ReadRest(const File& file, uint64_t begin, uint64_t end);
-  // The same, and gives the hash of the range.
-  Result<Hash128> Finish(const File& file, uint64_t begin, uint64_t end);
+  // Takes what has not come of it. It was read or written just now, and so is in the page cache: it
+  // is hashed where it lies there, in a mapping, which saves the copy.
+  Status ReadRest(const FileRange& range);
+  // The same, and gives the hash.
+  Result<Hash128> Finish(const FileRange& range);
 
  private:
   Xxh3Hasher hasher_;

@@ -193,8 +193,10 @@ Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t>
   if (status.ok() && scheme_.symmetric) {
     const Result<bool> plain = HasPlainZeros(n0, rows);
     if (!plain.ok()) return plain.status();
-    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
-    if (*plain) return {};
+    if (*plain) {
+      std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+      return {};
+    }
   }
   std::vector<uint8_t> group_zeros(rows);
   for (uint64_t g = 0; g < groups() && status.ok(); ++g) {

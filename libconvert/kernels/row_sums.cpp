@@ -5,6 +5,7 @@
 #include "base/isa_versions.h"
 
 namespace prepack {
+
 void SumRowsScalar(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
                    int32_t* sums) {
   for (size_t r = 0; r < row_count; ++r) {

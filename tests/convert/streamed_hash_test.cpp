@@ -37,7 +37,7 @@ TEST_CASE("what comes in order is hashed on its way, and the rest from the file"
     hash.Offer(5, Bytes("56"));
     hash.Offer(2, Bytes("2"));
   }
-  CHECK(Value(hash.Finish(file, 2, 12)).Hex() == expected);
+  CHECK(Value(hash.Finish({file, 2, 12})).Hex() == expected);
 }
 
 TEST_CASE("what was hashed on its way is what counts") {
@@ -46,7 +46,7 @@ TEST_CASE("what was hashed on its way is what counts") {
   const File file = Value(File::OpenForRead(folder / "f"));
   StreamedHash hash;
   hash.Offer(0, Bytes("AB"));
-  CHECK(Value(hash.Finish(file, 0, 4)).Hex() == Xxh3Hex("ABcd"));
+  CHECK(Value(hash.Finish({file, 0, 4})).Hex() == Xxh3Hex("ABcd"));
 }
 
 TEST_CASE("a file that ends too early fails the hash") {
@@ -54,7 +54,7 @@ TEST_CASE("a file that ends too early fails the hash") {
   RequireOk(WriteTextFile(folder / "f", "abcd"));
   const File file = Value(File::OpenForRead(folder / "f"));
   StreamedHash hash;
-  CHECK_FALSE(hash.Finish(file, 0, 5).ok());
+  CHECK_FALSE(hash.Finish({file, 0, 5}).ok());
 }
 
 TEST_CASE("only the sources of a unit are hashed with it") {
@@ -68,7 +68,7 @@ TEST_CASE("only the sources of a unit are hashed with it") {
   const TempFolder folder;
   RequireOk(WriteTextFile(folder / "f", "??"));
   const File file = Value(File::OpenForRead(folder / "f"));
-  CHECK(Value(hashes.of_sources[0].Finish(file, 0, 2)).Hex() == Xxh3Hex("01"));
+  CHECK(Value(hashes.of_sources[0].Finish({file, 0, 2})).Hex() == Xxh3Hex("01"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ endif()
 
 get_target_property(kernels convert AVX512_KERNELS)
 add_library(emulated_avx512 OBJECT emulated_avx512/cpu_supports.cpp ${kernels})
+set_target_properties(emulated_avx512 PROPERTIES EXPORT_COMPILE_COMMANDS OFF)  # clang-tidy sees the real ones
 target_compile_definitions(emulated_avx512 PRIVATE PREPACK_EMULATE_AVX512)
 target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
 target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})

@@ -22,7 +22,7 @@ unsigned ThreadCount(unsigned jobs) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
-Status CatchExceptions(const std::function<Status()>& work) {
+Status CatchExceptions(FunctionRef<Status()> work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
@@ -32,8 +32,7 @@ Status CatchExceptions(const std::function<Status()>& work) {
   }
 }
 
-Status ParallelFor(size_t count, unsigned threads,
-                   const std::function<Status(size_t, unsigned)>& task) {
+Status ParallelFor(size_t count, unsigned threads, FunctionRef<Status(size_t, unsigned)> task) {
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   Status first_error;

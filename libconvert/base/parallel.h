@@ -2,8 +2,8 @@
 #define PREPACK_BASE_PARALLEL_H_
 
 #include <cstddef>
-#include <functional>
 
+#include "base/function_ref.h"
 #include "base/status.h"
 
 namespace prepack {
@@ -12,7 +12,7 @@ namespace prepack {
 unsigned ThreadCount(unsigned jobs);
 
 // Runs `work`; an exception (such as std::bad_alloc) becomes a kSystem status.
-Status CatchExceptions(const std::function<Status()>& work);
+Status CatchExceptions(FunctionRef<Status()> work);
 
 // Calls task(index, worker) for every index in [0, count), from `threads` threads; worker is in
 // [0, threads), and no two calls with the same worker overlap, so it can select a buffer. Indices
@@ -20,7 +20,7 @@ Status CatchExceptions(const std::function<Status()>& work);
 // with the lowest index is returned, so the message does not depend on timing when several tasks
 // would fail on their own. Exceptions are caught as above.
 Status ParallelFor(size_t count, unsigned threads,
-                   const std::function<Status(size_t index, unsigned worker)>& task);
+                   FunctionRef<Status(size_t index, unsigned worker)> task);
 
 }  // namespace prepack
 

@@ -77,7 +77,9 @@ Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
   if (!status.ok()) return status;
 
   const std::array<float, 256>& values = CodeValues(code);
-  const std::span<const uint32_t> order = linear.k_order();
+  const Result<SharedOrder> read = linear.KOrder();
+  if (!read.ok()) return read.status();
+  const InputOrder& order = **read;
   std::vector<float> ordered(order.empty() ? 0 : k);
   for (uint64_t row = 0; row < rows; ++row) {
     const std::byte* codes = buffers.codes.data() + row * PanelRowBytes(code, k);

@@ -75,8 +75,7 @@ inline TileShape MatrixShape(const QuantizedLinear& linear, const TileCut& cut) 
   const uint64_t most = std::max(unit, kMatrixTileBytes / row_of_all / unit * unit);
   // In activation order all of an output channel is read whatever is wanted of it: the tiles are as
   // few as they can be.
-  const uint64_t wanted =
-      linear.k_order().empty() ? std::lcm(kPanelColsMultiple, cut.cols) : linear.k();
+  const uint64_t wanted = linear.reordered() ? linear.k() : std::lcm(kPanelColsMultiple, cut.cols);
   const uint64_t cols = std::min({most, wanted, linear.k()});
   return {.rows = linear.n(),
           .cols = cols,

@@ -17,6 +17,7 @@
 // other. An object describes; the bytes are read panel by panel when asked for, from any thread.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,6 +27,7 @@
 #include "base/checked.h"
 #include "base/dtype.h"
 #include "base/result.h"
+#include "canonical/kept_order.h"
 #include "canonical/panel.h"
 #include "canonical/scheme.h"
 
@@ -53,8 +55,13 @@ class QuantizedLinear {
   uint64_t n() const { return n_; }  // output channels
   uint64_t k() const { return k_; }  // input channels
   uint64_t groups() const { return CeilDiv(k_, scheme_.group_size); }
-  // Empty, or a permutation of [0, K), see above.
-  std::span<const uint32_t> k_order() const { return k_order_; }
+  // Is there a k_order?
+  bool reordered() const { return k_order_ != nullptr; }
+  // The permutation of [0, K), see above; never null, and empty where there is none. It comes from
+  // the source: an error is one of reading it, or of a file that has changed.
+  Result<SharedOrder> KOrder() const {
+    return reordered() ? k_order_->Get() : std::make_shared<const InputOrder>();
+  }
   // Of a scheme with static activations, else nullopt.
   const std::optional<InputQuantization>& input() const { return input_; }
   // Dtype that the scales are stored in.
@@ -103,7 +110,7 @@ class QuantizedLinear {
   Scheme scheme_;
   uint64_t n_ = 0;
   uint64_t k_ = 0;
-  std::vector<uint32_t> k_order_;
+  std::unique_ptr<const KeptOrder> k_order_;  // null: none
   std::optional<InputQuantization> input_;
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;

@@ -432,7 +432,7 @@ Status Checkpoint::ReadRuns(const StoredTensor& tensor, const ByteRuns& runs,
 }
 
 Status Checkpoint::Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes,
-                         const ByteVisitor& work) const {
+                         ByteVisitor work) const {
   if (offset > tensor.bytes || bytes > tensor.bytes - offset) {
     return Usage(Where(tensor), "read outside the tensor")
         .Found(fmt::format("{} bytes from {}", bytes, offset))

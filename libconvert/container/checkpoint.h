@@ -74,8 +74,7 @@ class Checkpoint {
   Status ReadRuns(const StoredTensor& tensor, const ByteRuns& runs, std::span<std::byte> out) const;
   // Calls `work` with bytes [offset, offset + bytes) of the tensor, mapped into memory; see
   // File::VisitAt. They may begin at any address.
-  Status Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes,
-               const ByteVisitor& work) const;
+  Status Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes, ByteVisitor work) const;
 
  private:
   struct Configs;

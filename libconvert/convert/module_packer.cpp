@@ -42,7 +42,7 @@ size_t ModulePacker::strips() const {
 // Where the source holds the codes as they are wanted, they are used from its mapping, which saves
 // a copy: they are hashed first, in order, and so are in the cache when they are packed.
 Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
-                              const CodesUser& use) const {
+                              CodesUser use) const {
   const QuantizedLinear& weights = module_.weights();
   const uint64_t bytes = PanelBytes(weights.scheme().code, panel);
   const auto found = codes_in_source_ == nullptr ? std::nullopt : weights.FindCodes(panel);
@@ -57,14 +57,14 @@ Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitH
     if (hashes != nullptr) hashes->OfferSource(codes_in_source_, found->offset, seen);
     use(seen);
   };
-  return checkpoint_.Visit(*codes_in_source_, found->offset, bytes, std::ref(visit));
+  return checkpoint_.Visit(*codes_in_source_, found->offset, bytes, visit);
 }
 
 Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
                                         UnitHashes* hashes) const {
   const QuantizedLinear& weights = module_.weights();
   const PanelRange tile = grid_.At(index);
-  Placement placement = module_.chosen->place_weight(module_.request, tile);
+  const Placement placement = module_.chosen->place_weight(module_.request, tile);
   const uint64_t bytes = PlacedBytes(placement);
   buffers.packed.resize(bytes);
   Status status = ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points);
@@ -78,9 +78,9 @@ Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
                                   .zero_points = buffers.zero_points},
                                  codes, buffers.packed);
     };
-    return UseCodes(panel, buffers.panel, hashes, std::ref(pack));
+    return UseCodes(panel, buffers.panel, hashes, pack);
   });
-  if (status.ok()) status = WritePacked(PartRole::kWeight, std::move(placement), buffers, hashes);
+  if (status.ok()) status = WritePacked(PartRole::kWeight, placement, buffers, hashes);
   if (!status.ok()) return status;
   return bytes;
 }
@@ -99,7 +99,8 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
   if (!status.ok() || module_.chosen->scale_form == nullptr) return status;
 
-  Placement placement = module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
+  const Placement placement =
+      module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
   status = module_.chosen->pack_scales(module_.request, rows, buffers.scales, buffers.packed);
   if (!status.ok()) {
@@ -111,7 +112,7 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
     *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
         buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
   }
-  return WritePacked(PartRole::kScale, std::move(placement), buffers);
+  return WritePacked(PartRole::kScale, placement, buffers);
 }
 
 Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
@@ -121,10 +122,11 @@ Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& bu
   Status status = module_.weights().ReadZeroPoints(n0, rows, buffers.zero_points);
   if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;
 
-  Placement placement = module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
+  const Placement placement =
+      module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
   module_.chosen->pack_zero_points(module_.request, rows, buffers.zero_points, buffers.packed);
-  return WritePacked(PartRole::kZeroPoint, std::move(placement), buffers);
+  return WritePacked(PartRole::kZeroPoint, placement, buffers);
 }
 
 // After PackScales of the same rows.
@@ -151,7 +153,7 @@ Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
 }
 
 // Of buffers.packed.
-Status ModulePacker::WritePacked(PartRole role, Placement placement, PanelBuffers& buffers,
+Status ModulePacker::WritePacked(PartRole role, const Placement& placement, PanelBuffers& buffers,
                                  UnitHashes* hashes) const {
   const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);
   const auto number = static_cast<size_t>(part - module_.parts.begin());
@@ -159,7 +161,7 @@ Status ModulePacker::WritePacked(PartRole role, Placement placement, PanelBuffer
     hashes->of_outputs[number].Offer(placement.front().offset, buffers.packed);
   }
   const OutputSlot slot = output_.slots[number];
-  return buffers.writes.Add(writers_[slot.shard], slot.index, std::move(placement), buffers.packed);
+  return buffers.writes.Add(writers_[slot.shard], slot.index, placement, buffers.packed);
 }
 
 }  // namespace prepack

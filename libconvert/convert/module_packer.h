@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/isa.h"
 #include "base/page_buffer.h"
 #include "base/status.h"
@@ -63,13 +64,13 @@ class ModulePacker {
 
  private:
   // One way to get at the codes of a panel; `use` is called with them at most once.
-  using CodesUser = std::function<void(std::span<const std::byte> codes)>;
+  using CodesUser = FunctionRef<void(std::span<const std::byte> codes)>;
   Status UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
-                  const CodesUser& use) const;
+                  CodesUser use) const;
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
-  Status WritePacked(PartRole role, Placement placement, PanelBuffers& buffers,
+  Status WritePacked(PartRole role, const Placement& placement, PanelBuffers& buffers,
                      UnitHashes* hashes = nullptr) const;
   bool HasPart(PartRole role) const { return FindPart(module_.parts, role) != nullptr; }
 

@@ -129,7 +129,7 @@ Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                        .activation_dtype = plan.activation_dtype,
                        .stored_scale_dtype = linear.stored_scale_dtype(),
                        .bias_dtype = BiasDType(checkpoint, linear.module()),
-                       .reordered = !linear.k_order().empty(),
+                       .reordered = linear.reordered(),
                        .exact_scales = options.exact_scales};
   asked.scheme.activations = *activations;
   const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);
@@ -151,7 +151,7 @@ uint64_t ThreadMemory(const ModulePlan& module) {
   const uint64_t strip = std::min(StripRows(*module.chosen, module.request), weights.n());
   bytes += strip * weights.groups() * (sizeof(float) + sizeof(uint8_t));
   // Activation order needs all input channels of a panel's rows at once.
-  if (!weights.k_order().empty()) {
+  if (weights.reordered()) {
     bytes += shape.panel_rows * PanelRowBytes(weights.scheme().code, weights.k());
   }
   // Dequantizing holds whole rows of codes and floats.
@@ -281,7 +281,7 @@ Status CheckPlan(const Plan& plan) {
 std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,
                                              const std::string& format) {
   return RuntimeChoices(plan.target->id, format, module.linear->scheme(), plan.activation_dtype,
-                        !module.linear->k_order().empty());
+                        module.linear->reordered());
 }
 
 std::optional<DType> ActivationDTypeFromName(std::string_view name) {

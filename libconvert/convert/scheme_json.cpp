@@ -188,6 +188,11 @@ Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
   }
   const Result<const Json*> inner = ArrayField(json, "inner_blocks", where);
   if (!inner.ok()) return inner.status();
+  if ((*inner)->size() > desc.inner.capacity()) {
+    return Malformed(std::string(where), "field \"inner_blocks\" has too many of them")
+        .Found(fmt::format("{}", (*inner)->size()))
+        .Expected(fmt::format("at most {}", desc.inner.capacity()));
+  }
   for (const Json& block : **inner) {
     if (!block.is_array() || block.size() != 2 || !block[0].is_number_unsigned() ||
         !block[1].is_number_unsigned() || block[0].get<uint64_t>() > 1) {

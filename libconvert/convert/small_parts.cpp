@@ -76,9 +76,12 @@ Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linea
   switch (part.role) {
     case PartRole::kBias:
       return BiasBytes(checkpoint, linear.module(), part, out);
-    case PartRole::kInputOrder:
-      for (const uint32_t k : linear.k_order()) Append(k, out);
+    case PartRole::kInputOrder: {
+      const Result<SharedOrder> order = linear.KOrder();
+      if (!order.ok()) return order.status();
+      for (const uint32_t k : **order) Append(k, out);
       return {};
+    }
     case PartRole::kInputScale:
       Append(input.scale, out);
       return {};

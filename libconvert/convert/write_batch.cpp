@@ -18,7 +18,7 @@ Status WritePiece(SafetensorsWriter& shard, size_t index, const Placement& place
 
 }  // namespace
 
-Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, Placement placement,
+Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, const Placement& placement,
                        PageBuffer& bytes) {
   if (shard_ != &shard) {
     if (Status status = Flush(); !status.ok()) return status;
@@ -33,7 +33,7 @@ Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, Placement placeme
   if (count_ == pieces_.size()) pieces_.emplace_back();
   Piece& piece = pieces_[count_++];
   piece.index = index;
-  piece.placement = std::move(placement);
+  piece.placement = placement;
   std::swap(piece.bytes, bytes);
   return {};
 }

@@ -26,7 +26,7 @@ class WriteBatch {
   // Writes `bytes` to their places in tensor `index` of the shard, now or later. They may be taken:
   // then `bytes` is another buffer afterwards, of any size. An error may be that of an earlier
   // piece.
-  Status Add(SafetensorsWriter& shard, size_t index, Placement placement, PageBuffer& bytes);
+  Status Add(SafetensorsWriter& shard, size_t index, const Placement& placement, PageBuffer& bytes);
   // Writes what is left.
   Status Flush();
 

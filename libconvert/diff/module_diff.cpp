@@ -13,13 +13,14 @@ namespace {
 // Of the two products code · scale, half a unit each.
 constexpr double kProductRounding = 0x1p-23;
 
-std::vector<uint32_t> GroupsOfInputs(const Weights& weights) {
-  const QuantizedLinear* linear = weights.linear();
-  if (linear == nullptr) return {};
-  std::vector<uint32_t> groups(linear->k());
-  const std::span<const uint32_t> order = linear->k_order();
+// The group of each input channel.
+Result<std::vector<uint32_t>> GroupsOfInputs(const QuantizedLinear& linear) {
+  const Result<SharedOrder> read = linear.KOrder();
+  if (!read.ok()) return read.status();
+  const InputOrder& order = **read;
+  std::vector<uint32_t> groups(linear.k());
   for (uint64_t j = 0; j < groups.size(); ++j) {
-    groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(j / linear->scheme().group_size);
+    groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(j / linear.scheme().group_size);
   }
   return groups;
 }
@@ -94,11 +95,7 @@ std::optional<double> WeightDifferences::SqnrDb() const {
 }
 
 ModuleComparison::ModuleComparison(Weights a, Weights b)
-    : a_(a),
-      b_(b),
-      tolerance_(std::max(a.Rounding(), b.Rounding()) + kProductRounding),
-      groups_a_(GroupsOfInputs(a)),
-      groups_b_(GroupsOfInputs(b)) {}
+    : a_(a), b_(b), tolerance_(std::max(a.Rounding(), b.Rounding()) + kProductRounding) {}
 
 Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
                                  WeightDifferences& differences) const {
@@ -128,13 +125,17 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
     differences.noise += distance * distance;
     KeepIfWorst(element, differences.worst);
   }
-  if (groups_a_.empty() || groups_b_.empty()) return {};
+  if (a_.linear() == nullptr || b_.linear() == nullptr) return {};
   return CompareScales(n0, rows, buffers, differences);
 }
 
 // Equal values with equal scales come from equal steps.
 Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
                                        WeightDifferences& differences) const {
+  const Result<std::vector<uint32_t>> inputs_a = GroupsOfInputs(*a_.linear());
+  if (!inputs_a.ok()) return inputs_a.status();
+  const Result<std::vector<uint32_t>> inputs_b = GroupsOfInputs(*b_.linear());
+  if (!inputs_b.ok()) return inputs_b.status();
   const uint64_t groups_a = a_.linear()->groups();
   const uint64_t groups_b = b_.linear()->groups();
   buffers.scales_a.resize(rows * groups_a);
@@ -145,8 +146,8 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
   for (uint64_t row = 0; row < rows; ++row) {
     const float* a = buffers.scales_a.data() + row * groups_a;
     const float* b = buffers.scales_b.data() + row * groups_b;
-    for (uint64_t k = 0; k < groups_a_.size(); ++k) {
-      if (!SameBits(a[groups_a_[k]], b[groups_b_[k]])) ++differences.scales;
+    for (uint64_t k = 0; k < inputs_a->size(); ++k) {
+      if (!SameBits(a[(*inputs_a)[k]], b[(*inputs_b)[k]])) ++differences.scales;
     }
   }
   return {};

@@ -95,8 +95,6 @@ class ModuleComparison {
   Weights a_;
   Weights b_;
   double tolerance_;
-  std::vector<uint32_t> groups_a_;  // group of each input channel; empty for a float tensor
-  std::vector<uint32_t> groups_b_;
 };
 
 }  // namespace prepack

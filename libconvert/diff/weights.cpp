@@ -30,7 +30,9 @@ Status Weights::Read(uint64_t n0, uint64_t rows, DequantizeBuffers& buffers,
 
 Result<std::optional<StoredWeight>> Weights::At(uint64_t n, uint64_t k) const {
   if (linear_ == nullptr) return std::optional<StoredWeight>();
-  const std::span<const uint32_t> order = linear_->k_order();
+  const Result<SharedOrder> read = linear_->KOrder();
+  if (!read.ok()) return read.status();
+  const InputOrder& order = **read;
   const uint64_t at = order.empty()
                           ? k
                           : static_cast<uint64_t>(

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/scratch.h"
 #include "formats/awq_linear.h"
 #include "formats/reader_isa.h"
 #include "kernels/awq_gemm.h"
@@ -60,8 +61,7 @@ Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> ou
 void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
                            std::span<std::byte> out) const {
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-  const auto wide =
-      std::make_unique_for_overwrite<uint32_t[]>(kTileCols / kCodesPerWideWord * kTileRows);
+  Scratch<uint32_t> wide(kTileCols / kCodesPerWideWord * kTileRows);
   for (uint64_t col = 0; col < range.cols; col += kTileCols) {
     const uint64_t cols = std::min(kTileCols, range.cols - col);
     uint64_t skipped = range.n0 % kAwqCodesPerWord;  // channels of the tile's first word
@@ -70,8 +70,8 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
       const uint64_t words = CeilDiv(skipped + rows, kAwqCodesPerWord);
       const uint64_t word = (range.n0 + row) / kAwqCodesPerWord - range.n0 / kAwqCodesPerWord;
       Join(columns + col * WordsPerRow() * kWordBytes + word * kWordBytes, cols,
-           words * kAwqCodesPerWord, wide.get());
-      Deliver(wide.get() + skipped, words * kAwqCodesPerWord, rows, cols,
+           words * kAwqCodesPerWord, wide.data());
+      Deliver(wide.data() + skipped, words * kAwqCodesPerWord, rows, cols,
               out.data() + row * row_bytes + col / 2, row_bytes);
       row += rows;
       skipped = 0;
@@ -89,7 +89,7 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
   const uint64_t rest = cols % kCodesPerWideWord;
   if (rest == 0) return;
   const size_t used = ColumnBytes(channels);
-  std::vector<uint8_t> filled(kCodesPerWideWord * used);
+  Scratch<uint8_t> filled(kCodesPerWideWord * used, 0);
   for (uint64_t i = 0; i < rest; ++i) {
     std::copy_n(columns + (whole * kCodesPerWideWord + i) * row_bytes, used,
                 filled.data() + i * used);
@@ -128,8 +128,8 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   }
   const uint64_t first_word = n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(n0 + rows, kAwqCodesPerWord) - first_word;
-  std::vector<uint32_t> stored(words);
-  std::vector<uint8_t> codes(words * kAwqCodesPerWord);
+  Scratch<uint32_t> stored(words);
+  Scratch<uint8_t> codes(words * kAwqCodesPerWord);
   for (uint64_t g = 0; g < groups(); ++g) {
     status = checkpoint().Read(*tensors().qzeros, (g * WordsPerRow() + first_word) * kWordBytes,
                                std::as_writable_bytes(std::span(stored)));

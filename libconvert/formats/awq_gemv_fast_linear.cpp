@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/scratch.h"
 #include "formats/awq_linear.h"
 #include "formats/finding.h"
 #include "formats/reader_isa.h"
@@ -65,23 +66,22 @@ void AwqGemvFastLinear::Unpack(const uint8_t* stored, const PanelRange& range,
   // A panel that begins or ends inside a chunk is cut out of whole ones.
   const bool whole = row_bytes == chunks * kGemvFastRowBytes;
   const size_t skipped = (range.k0 - first_chunk * kGemvFastCols) / 2;
-  const auto cut =
-      std::make_unique_for_overwrite<uint8_t[]>(whole ? 0 : chunks * kGemvFastRowBytes);
+  Scratch<uint8_t> cut(whole ? 0 : chunks * kGemvFastRowBytes);
   uint8_t* to = U8(out.data());
   for (uint64_t row = range.n0 % kGemvFastRows; row < range.n0 % kGemvFastRows + range.rows;
        ++row) {
     const uint8_t* from = stored + row / kGemvFastRows * FourBytes() +
                           first_chunk * kGemvFastChunkBytes +
                           row % kGemvFastRows * kGemvFastRowBytes;
-    unpack_(from, chunks, whole ? to : cut.get());
-    if (!whole) std::memcpy(to, cut.get() + skipped, row_bytes);
+    unpack_(from, chunks, whole ? to : cut.data());
+    if (!whole) std::memcpy(to, cut.data() + skipped, row_bytes);
     to += row_bytes;
   }
 }
 
 Status AwqGemvFastLinear::ReadPadded(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
                                      std::span<float> out) const {
-  std::vector<float> run(rows);
+  Scratch<float> run(rows);
   for (uint64_t g = 0; g < padded_groups_; ++g) {
     Status status = ReadFloats(checkpoint(), tensor, g * n_ + n0, run);
     if (!status.ok()) return status;
@@ -123,8 +123,8 @@ Result<uint8_t> AwqGemvFastLinear::ZeroPoint(float scale, float product, uint64_
 Status AwqGemvFastLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok()) return status;
-  std::vector<float> scales(out.size());
-  std::vector<float> products(out.size());
+  Scratch<float> scales(out.size());
+  Scratch<float> products(out.size());
   status = ReadPadded(*tensors().scales, n0, rows, scales);
   if (status.ok()) status = ReadPadded(*tensors().qzeros, n0, rows, products);
   if (!status.ok()) return status;

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/scratch.h"
 #include "formats/awq_linear.h"
 
 namespace prepack {
@@ -40,7 +41,7 @@ Status AwqGemvLinear::ReadCodes(const PanelRange& range, std::span<std::byte> ou
 Status AwqGemvLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok()) return status;
-  std::vector<float> stored(rows * padded_groups_);
+  Scratch<float> stored(rows * padded_groups_);
   status = ReadFloats(checkpoint(), *tensors().scales, n0 * padded_groups_, stored);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < rows; ++row) {
@@ -60,7 +61,7 @@ Status AwqGemvLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok()) return status;
   const uint64_t row_bytes = padded_groups_ / kCodesPerWord * 4;
-  std::vector<std::byte> stored(rows * row_bytes);
+  Scratch<std::byte> stored(rows * row_bytes);
   status = checkpoint().Read(*tensors().qzeros, n0 * row_bytes, stored);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < rows; ++row) {

@@ -204,11 +204,17 @@ Status Description::FindOrder() {
                        "activation order of stacked experts is not read")
         .Id(FindingId("scheme-unsupported"));
   }
-  Result<std::vector<uint32_t>> order = ReadGroupOrder(
-      checkpoint_, *module_.g_idx, module_.name, shape_.k, parts_.scheme.group_size, findings_);
+  const Result<InputOrder> order =
+      ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k, parts_.scheme.group_size);
   if (!order.ok()) return order.status();
-  parts_.k_order = *std::move(order);
-  if (!parts_.k_order.empty() && group_.weights->actorder != CtActOrder::kGroup) {
+  if (order->empty()) {
+    findings_.Add("order-unneeded", module_.name, "the index of groups keeps the natural order");
+  } else {
+    parts_.order = module_.g_idx;
+    findings_.Add("order-present", module_.name,
+                  "the groups lie over reordered input channels: x must be reordered too");
+  }
+  if (parts_.order != nullptr && group_.weights->actorder != CtActOrder::kGroup) {
     findings_.Add("order-undeclared", module_.name,
                   "weight_g_idx scatters the groups, but the config does not say actorder group");
   }

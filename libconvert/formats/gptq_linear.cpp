@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/scratch.h"
 #include "formats/finding.h"
+#include "formats/gptq_order.h"
 #include "kernels/nibble_reorder.h"
 #include "kernels/prefetch.h"
 
@@ -33,8 +35,8 @@ std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
 }  // namespace
 
 GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
-                       const GptqShape& shape, const GptqSettings& settings,
-                       std::vector<uint32_t> k_order, uint32_t symmetric_field, Isa isa)
+                       const GptqShape& shape, const GptqSettings& settings, bool reordered,
+                       uint32_t symmetric_field, Isa isa)
     : StoredLinear(checkpoint),
       shape_(shape),
       zero_rules_(settings),
@@ -46,7 +48,10 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   module_ = module;
   n_ = shape.n;
   k_ = shape.k;
-  k_order_ = std::move(k_order);
+  if (reordered) {
+    k_order_ =
+        std::make_unique<KeptOrder>([&checkpoint, shape] { return ReadKOrder(checkpoint, shape); });
+  }
   scheme_.code = UnsignedCodeFor(shape.packing.bits);
   scheme_.bits = shape.packing.bits;
   scheme_.granularity = shape.groups == 1 ? Granularity::kChannel : Granularity::kGroup;
@@ -56,7 +61,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   zeros_may_borrow_ =
       !settings.symmetric && settings.zeros == GptqZeros::kMinusOne && shape.packing.bits != 3;
   // In activation order every panel needs words from all along K: cutting K would read them again.
-  if (k_order_.empty()) wide_rows_ = kWideRows;
+  if (!reordered) wide_rows_ = kWideRows;
   for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {
     if (tensor != nullptr) AddSource(*tensor);
   }
@@ -65,7 +70,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
 Status GptqLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
-  status = k_order_.empty() ? ReadNatural(range, out) : ReadOrdered(range, out);
+  status = reordered() ? ReadOrdered(range, out) : ReadNatural(range, out);
   if (!status.ok() || !IsNibble(scheme_.code) || range.cols % 2 == 0) return status;
   // The high half of a row's last byte is not a code of the panel.
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
@@ -94,14 +99,14 @@ Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t co
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
     return ReadWordRows(range, row, rows, wide);
   }
-  const Words stored = std::make_unique_for_overwrite<uint32_t[]>(rows * range.rows);
-  Status status = ReadWordRows(range, row, rows, stored.get());
-  if (status.ok()) widen_(shape_.packing, stored.get(), count, range.rows, wide);
+  Scratch<uint32_t> stored(rows * range.rows);
+  Status status = ReadWordRows(range, row, rows, stored.data());
+  if (status.ok()) widen_(shape_.packing, stored.data(), count, range.rows, wide);
   return status;
 }
 
 Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
-                              const UnitVisitor& visit) const {
+                              UnitVisitor visit) const {
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
     return checkpoint().Visit(
         *shape_.qweight, (first * n_ + range.n0) * kWordBytes,
@@ -111,13 +116,12 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
   const uint64_t slab = std::max(kSlabBytes / kWordBytes / (unit_.wide_words * range.rows),
                                  CeilDiv(kMinSlabRows, unit_.wide_words));
   const uint64_t step = std::min(slab, last - first);
-  const Words wide =
-      std::make_unique_for_overwrite<uint32_t[]>(step * unit_.wide_words * range.rows);
+  Scratch<uint32_t> wide(step * unit_.wide_words * range.rows);
   for (uint64_t unit = first; unit < last; unit += step) {
     const uint64_t count = std::min(step, last - unit);
-    Status status = ReadUnits(range, unit, count, wide.get());
+    Status status = ReadUnits(range, unit, count, wide.data());
     if (!status.ok()) return status;
-    visit(reinterpret_cast<const std::byte*>(wide.get()), range.rows * kWordBytes, unit, count);
+    visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kWordBytes, unit, count);
   }
   return {};
 }
@@ -141,7 +145,9 @@ Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out
 }
 
 Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
-  const std::span<const uint32_t> order = std::span(k_order_).subspan(range.k0, range.cols);
+  const Result<SharedOrder> read = KOrder();
+  if (!read.ok()) return read.status();
+  const std::span<const uint32_t> order = std::span(**read).subspan(range.k0, range.cols);
   const uint64_t units = CeilDiv(k_, unit_.codes);
   NibbleReorder reorder(isa_, units * unit_.wide_words, range.rows);
   Status status = VisitUnits(
@@ -153,7 +159,9 @@ Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out
   if (IsNibble(scheme_.code)) {
     reorder.Take(order, out.data(), row_bytes);
   } else {
-    reorder.Take(NibblesOfBytes(order), out.data(), row_bytes);
+    Scratch<uint32_t> nibbles(2 * order.size());
+    NibblesOfBytes(order, nibbles);
+    reorder.Take(nibbles, out.data(), row_bytes);
   }
   return {};
 }
@@ -172,11 +180,11 @@ void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t 
   const uint64_t count = std::min(end, range.k0 + range.cols) - begin;
   const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
   const size_t bytes = PanelRowBytes(scheme_.code, count);
-  const auto rows = std::make_unique_for_overwrite<std::byte[]>(range.rows * words * kWordBytes);
-  transpose_(wide, stride, words, range.rows, rows.get(), words * kWordBytes);
+  Scratch<std::byte> rows(range.rows * words * kWordBytes);
+  transpose_(wide, stride, words, range.rows, rows.data(), words * kWordBytes);
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
-                rows.get() + row * words * kWordBytes + skip, bytes);
+                rows.data() + row * words * kWordBytes + skip, bytes);
   }
 }
 
@@ -198,7 +206,7 @@ Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t>
       return {};
     }
   }
-  std::vector<uint8_t> group_zeros(rows);
+  Scratch<uint8_t> group_zeros(rows);
   for (uint64_t g = 0; g < groups() && status.ok(); ++g) {
     status = ReadZeroFields(g, n0, group_zeros);
     for (uint64_t row = 0; row < rows; ++row) out[row * groups() + g] = group_zeros[row];
@@ -240,7 +248,7 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
   const uint64_t first_unit = n0 / unit_.codes;
   const uint64_t units = CeilDiv(n0 + out.size(), unit_.codes) - first_unit;
   // The last unit of a row of 3-bit zero points may be cut short.
-  std::vector<uint32_t> words(units * unit_.stored_words);
+  Scratch<uint32_t> words(units * unit_.stored_words, 0);
   const uint64_t first_word = first_unit * unit_.stored_words;
   const uint64_t stored = std::min<uint64_t>(words.size(), shape_.zero_words - first_word);
   Status status =

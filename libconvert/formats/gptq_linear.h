@@ -17,11 +17,11 @@
 // words are read, widened to 4 or 8 bits, brought into k_order, and transposed.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "formats/gptq_shape.h"
 #include "formats/gptq_zeros.h"
 #include "formats/stored_linear.h"
@@ -32,10 +32,9 @@ namespace prepack {
 class GptqLinear final : public StoredLinear {
  public:
   // Of tensors that CheckGptqShape has accepted. `symmetric_field` is what a symmetric module
-  // stores for every zero point. `isa` must be supported here.
+  // stores for every zero point. `reordered`: g_idx holds an order. `isa` must be supported here.
   GptqLinear(const Checkpoint& checkpoint, std::string_view module, const GptqShape& shape,
-             const GptqSettings& settings, std::vector<uint32_t> k_order, uint32_t symmetric_field,
-             Isa isa);
+             const GptqSettings& settings, bool reordered, uint32_t symmetric_field, Isa isa);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -43,8 +42,6 @@ class GptqLinear final : public StoredLinear {
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
 
  private:
-  using Words = std::unique_ptr<uint32_t[]>;  // not cleared: what is read fills it
-
   // Rows of words [row, row + count) of the panel's channels.
   Status ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count, uint32_t* out) const;
   // Units of codes, widened.
@@ -52,10 +49,10 @@ class GptqLinear final : public StoredLinear {
   // Called with units [unit, unit + count) of the panel's channels, widened: words [., channels],
   // rows `stride` bytes apart.
   using UnitVisitor =
-      std::function<void(const std::byte* wide, size_t stride, uint64_t unit, uint64_t count)>;
+      FunctionRef<void(const std::byte* wide, size_t stride, uint64_t unit, uint64_t count)>;
   // All units from `first` to before `last`, in order, in one or several calls.
   Status VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
-                    const UnitVisitor& visit) const;
+                    UnitVisitor visit) const;
   Status ReadNatural(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
   // Puts widened words [words, channels], rows `stride` bytes apart, whose first code is input

@@ -106,7 +106,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                  fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
                              shape->zero_words, shape->n, shape->zero_words - needed));
   }
-  Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
+  const Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
   if (!order.ok()) return order.status();
   ReportGptqOrder(*order, module, *shape, settings.act_order, findings);
 
@@ -118,7 +118,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
     symmetric_field = *field;
   }
   return std::unique_ptr<QuantizedLinear>(std::make_unique<GptqLinear>(
-      checkpoint, module.name, *shape, settings, std::move(order->k_order), symmetric_field, *isa));
+      checkpoint, module.name, *shape, settings, order->kind == GptqOrder::Kind::kScattered,
+      symmetric_field, *isa));
 }
 
 }  // namespace prepack

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "formats/finding.h"
+#include "formats/stored_linear.h"
 
 namespace prepack {
 
@@ -117,6 +118,13 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
   Status status = SortByGroup(checkpoint, shape, order);
   if (!status.ok()) return status;
   return order;
+}
+
+Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const GptqShape& shape) {
+  Result<GptqOrder> order = ReadGptqOrder(checkpoint, shape);
+  if (!order.ok()) return order.status();
+  if (order->kind == GptqOrder::Kind::kScattered) return std::move(order->k_order);
+  return OrderHasChanged(checkpoint.Where(*shape.g_idx));
 }
 
 void ReportGptqOrder(const GptqOrder& order, const ModuleTensors& module, const GptqShape& shape,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "canonical/kept_order.h"
 #include "formats/finding_tally.h"
 #include "formats/gptq_shape.h"
 
@@ -23,12 +24,16 @@ struct GptqOrder {
   Kind kind = Kind::kAbsent;
   std::vector<uint32_t> group_of;  // of kScattered: [K]
   // Of kScattered: the permutation that makes groups contiguous and keeps the order inside them.
-  std::vector<uint32_t> k_order;
+  InputOrder k_order;
 };
 
 // kMalformed for a group that does not exist, and for groups that are not all of the group size
 // (the last one may be short): no quantizer makes such.
 Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& shape);
+
+// The k_order of a module whose order was kScattered when it was described. Anything else now is
+// kMalformed.
+Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const GptqShape& shape);
 
 // Adds what the user should know of it. `act_order` is what the config says.
 void ReportGptqOrder(const GptqOrder& order, const ModuleTensors& module, const GptqShape& shape,

@@ -46,9 +46,8 @@ Result<GroupIndices> ReadGroupIndices(const Checkpoint& checkpoint, const Stored
 }
 
 // Stable sort by group; kernels want every group to hold the same number of channels.
-Result<std::vector<uint32_t>> SortByGroup(const Checkpoint& checkpoint, const StoredTensor& g_idx,
-                                          const GroupIndices& indices, uint64_t k,
-                                          uint64_t group_size) {
+Result<InputOrder> SortByGroup(const Checkpoint& checkpoint, const StoredTensor& g_idx,
+                               const GroupIndices& indices, uint64_t k, uint64_t group_size) {
   std::vector<uint64_t> sizes(CeilDiv(k, group_size));
   for (const int64_t group : indices.groups) ++sizes[static_cast<size_t>(group)];
   for (size_t g = 0; g < sizes.size(); ++g) {
@@ -59,7 +58,7 @@ Result<std::vector<uint32_t>> SortByGroup(const Checkpoint& checkpoint, const St
         .Expected(std::to_string(expected))
         .Id(FindingId("order-unbalanced"));
   }
-  std::vector<uint32_t> order(k);
+  InputOrder order(k);
   std::iota(order.begin(), order.end(), 0U);
   std::ranges::stable_sort(order, {}, [&](uint32_t i) { return indices.groups[i]; });
   return order;
@@ -144,10 +143,8 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
       .Id(FindingId("tensor-shape"));
 }
 
-Result<std::vector<uint32_t>> ReadGroupOrder(const Checkpoint& checkpoint,
-                                             const StoredTensor& g_idx, std::string_view module,
-                                             uint64_t k, uint64_t group_size,
-                                             FindingTally& findings) {
+Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx,
+                                  uint64_t k, uint64_t group_size) {
   Status status = RequireDType(checkpoint, g_idx, "the group indices", {DType::kI32, DType::kI64});
   if (status.ok())
     status = RequireShape(checkpoint, g_idx, std::vector{k}, "one per input channel");
@@ -159,15 +156,14 @@ Result<std::vector<uint32_t>> ReadGroupOrder(const Checkpoint& checkpoint,
         .Found(fmt::format("{} of {} are -1", indices->unset, k))
         .Id(FindingId("order-half-set"));
   }
-  if (indices->natural || indices->unset == k) {
-    findings.Add("order-unneeded", module, "the index of groups keeps the natural order");
-    return std::vector<uint32_t>();
-  }
-  Result<std::vector<uint32_t>> order = SortByGroup(checkpoint, g_idx, *indices, k, group_size);
-  if (order.ok()) {
-    findings.Add("order-present", module,
-                 "the groups lie over reordered input channels: x must be reordered too");
-  }
+  if (indices->natural || indices->unset == k) return InputOrder();
+  return SortByGroup(checkpoint, g_idx, *indices, k, group_size);
+}
+
+Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx, uint64_t k,
+                              uint64_t group_size) {
+  Result<InputOrder> order = ReadGroupOrder(checkpoint, g_idx, k, group_size);
+  if (order.ok() && order->empty()) return OrderHasChanged(checkpoint.Where(g_idx));
   return order;
 }
 

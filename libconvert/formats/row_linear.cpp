@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/scratch.h"
 #include "formats/finding.h"
 #include "formats/row_checks.h"
 
@@ -47,7 +48,12 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
-  k_order_ = parts.k_order;
+  if (parts.order != nullptr) {
+    k_order_ = std::make_unique<KeptOrder>(
+        [&checkpoint, g_idx = parts.order, k = parts.k, group_size = parts.scheme.group_size] {
+          return ReadKOrder(checkpoint, *g_idx, k, group_size);
+        });
+  }
   input_ = parts.input;
   stored_scale_dtype_ = parts.scale->dtype;
   AddSource(*parts.codes, parts.experts);
@@ -72,7 +78,7 @@ Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> 
     return ReadFloats(checkpoint(), *parts_.scale, ScaleIndex(n0, 0), out);
   }
   const uint64_t first = ScaleIndex(n0, 0);
-  std::vector<float> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
+  Scratch<float> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
   Status status = ReadFloats(checkpoint(), *parts_.scale, first, stored);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < rows; ++row) {
@@ -89,7 +95,7 @@ Status RowLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) c
   status = ReadStoredScales(n0, rows, out);
   if (status.ok()) status = CheckScales(*parts_.scale, n0, rows, out);
   if (status.ok() && scheme_.symmetric && parts_.zero_point != nullptr) {
-    std::vector<uint8_t> zero_points(out.size());
+    Scratch<uint8_t> zero_points(out.size());
     return ReadZeroPoints(n0, rows, zero_points);
   }
   return status;
@@ -138,7 +144,7 @@ Status RowLinear::ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
   const uint64_t first_code = n0 / unit * unit;
   const uint64_t first = RowWords(stored, scheme_.bits, first_code);
   const uint64_t last = std::min(all_rows, RowWords(stored, scheme_.bits, n0 + rows));
-  std::vector<std::byte> words((last - first) * word_row_bytes);
+  Scratch<std::byte> words((last - first) * word_row_bytes);
   Status status = checkpoint().Read(*parts_.zero_point,
                                     (parts_.expert * all_rows + first) * word_row_bytes, words);
   if (!status.ok()) return status;
@@ -153,7 +159,7 @@ Status RowLinear::ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
 
 Status RowLinear::ReadUnpackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   const uint64_t first = ScaleIndex(n0, 0);
-  std::vector<uint8_t> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
+  Scratch<uint8_t> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
   Status status =
       checkpoint().Read(*parts_.zero_point, first, std::as_writable_bytes(std::span(stored)));
   if (!status.ok()) return status;

@@ -49,8 +49,8 @@ struct RowModule : RowTensors {
   Scheme scheme;
   uint64_t n = 0;
   uint64_t k = 0;
-  uint64_t experts = 1;  // matrices in each tensor
-  std::vector<uint32_t> k_order;
+  uint64_t experts = 1;                 // matrices in each tensor
+  const StoredTensor* order = nullptr;  // the group of each input channel, where it holds an order
   std::optional<InputQuantization> input;
   // What else belongs to the module: weight_shape, weight_g_idx, input_scale.
   std::vector<const StoredTensor*> side_tensors;
@@ -71,7 +71,7 @@ class RowLinear final : public StoredLinear {
   Result<uint64_t> CountStrayBits() const override;
 
  private:
-  // Codes in the order of the file, whatever k_order is.
+  // Codes in the order of the file, whatever the order is.
   Status ReadStoredCodes(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadBytes(const PanelRange& range, std::span<std::byte> out) const;
   Status ReadBytesAsNibbles(const PanelRange& range, std::span<std::byte> out) const;

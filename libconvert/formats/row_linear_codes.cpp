@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/scratch.h"
 #include "formats/finding.h"
 #include "formats/reader_isa.h"
 #include "formats/row_checks.h"
@@ -22,17 +22,12 @@ namespace {
 
 constexpr size_t kWordBytes = sizeof(uint32_t);
 
-// Memory that is about to be written whole: not cleared first.
-std::unique_ptr<std::byte[]> Scratch(size_t bytes) {
-  return std::make_unique_for_overwrite<std::byte[]>(bytes);
-}
-
 }  // namespace
 
 Status RowLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
-  return k_order_.empty() ? ReadStoredCodes(range, out) : ReadOrdered(range, out);
+  return reordered() ? ReadOrdered(range, out) : ReadStoredCodes(range, out);
 }
 
 Status RowLinear::ReadStoredCodes(const PanelRange& range, std::span<std::byte> out) const {
@@ -60,7 +55,7 @@ Status RowLinear::ReadWholeWords(const PanelRange& range, std::span<std::byte> o
 }
 
 std::optional<QuantizedLinear::CodesInSource> RowLinear::FindCodes(const PanelRange& range) const {
-  if (!k_order_.empty() || range.cols != k_) return std::nullopt;
+  if (reordered() || range.cols != k_) return std::nullopt;
   const bool are_codes =
       parts_.stored == RowCodes::kBytes ? scheme_.code == CodeType::kS8 : WholeBits();
   const bool are_padded =
@@ -75,25 +70,25 @@ Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out)
   const uint32_t bits = scheme_.bits;
   const uint64_t words = row_bytes_ / 4;
   const bool aligned = parts_.stored == RowCodes::kWordAligned;
-  const auto stored = Scratch(range.rows * row_bytes_);
+  Scratch<std::byte> stored(range.rows * row_bytes_);
   Status status = checkpoint().Read(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
-                                    std::span(stored.get(), range.rows * row_bytes_));
+                                    std::span(stored.data(), range.rows * row_bytes_));
   if (!status.ok()) return status;
-  const auto dense = Scratch(aligned ? DenseBytes(bits, words * (32 / bits)) : 0);
-  const auto row_codes = Scratch(PanelRowBytes(scheme_.code, k_));
+  Scratch<std::byte> dense(aligned ? DenseBytes(bits, words * (32 / bits)) : 0);
+  Scratch<std::byte> row_codes(PanelRowBytes(scheme_.code, k_));
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
   for (uint64_t row = 0; row < range.rows; ++row) {
-    const std::byte* stream = stored.get() + row * row_bytes_;
+    const std::byte* stream = stored.data() + row * row_bytes_;
     if (aligned) {
-      WordsToDense(bits, U8(stream), words, U8(dense.get()));
-      stream = dense.get();
+      WordsToDense(bits, U8(stream), words, U8(dense.data()));
+      stream = dense.data();
     }
     if (IsNibble(scheme_.code)) {
-      UnpackToNibbles(bits, U8(stream), k_, U8(row_codes.get()));
+      UnpackToNibbles(bits, U8(stream), k_, U8(row_codes.data()));
     } else {
-      UnpackToBytes(bits, U8(stream), k_, U8(row_codes.get()));
+      UnpackToBytes(bits, U8(stream), k_, U8(row_codes.data()));
     }
-    std::memcpy(out.data() + row * wanted, row_codes.get() + PanelRowBytes(scheme_.code, range.k0),
+    std::memcpy(out.data() + row * wanted, row_codes.data() + PanelRowBytes(scheme_.code, range.k0),
                 wanted);
   }
   if (IsNibble(scheme_.code) && range.cols % 2 != 0) {
@@ -142,8 +137,8 @@ Status RowLinear::ReadBytesAsNibbles(const PanelRange& range, std::span<std::byt
         }
       });
   if (!status.ok() || sound) return status;
-  const auto stored = Scratch(range.rows * range.cols);  // only now: to say which one it is
-  const std::span<std::byte> bytes(stored.get(), range.rows * range.cols);
+  Scratch<std::byte> stored(range.rows * range.cols);  // only now: to say which one it is
+  const std::span<std::byte> bytes(stored.data(), range.rows * range.cols);
   status = ReadStoredBytes(range, bytes);
   return status.ok() ? OutsideBits(range, bytes) : status;
 }
@@ -179,7 +174,9 @@ Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte
 
 // Activation order.
 Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
-  const auto order = std::span(k_order_).subspan(range.k0, range.cols);
+  const Result<SharedOrder> read = KOrder();
+  if (!read.ok()) return read.status();
+  const auto order = std::span(**read).subspan(range.k0, range.cols);
   const bool as_stored = parts_.stored != RowCodes::kBytes && WholeBits();
   if (as_stored) {  // the bytes of a row are those of a panel, and whole words
     return checkpoint().Visit(
@@ -190,14 +187,14 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
   const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
   const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
   const size_t stride = CeilDiv(row_bytes, kWordBytes) * kWordBytes;
-  const auto natural = Scratch(range.rows * stride);
-  Status status = ReadStoredCodes(whole, std::span(natural.get(), range.rows * row_bytes));
+  Scratch<std::byte> natural(range.rows * stride);
+  Status status = ReadStoredCodes(whole, std::span(natural.data(), range.rows * row_bytes));
   if (!status.ok()) return status;
   for (uint64_t row = range.rows; stride != row_bytes && row-- > 0;) {
-    std::memmove(natural.get() + row * stride, natural.get() + row * row_bytes, row_bytes);
-    std::memset(natural.get() + row * stride + row_bytes, 0, stride - row_bytes);
+    std::memmove(natural.data() + row * stride, natural.data() + row * row_bytes, row_bytes);
+    std::memset(natural.data() + row * stride + row_bytes, 0, stride - row_bytes);
   }
-  Reorder(natural.get(), stride, range.rows, order, out.data());
+  Reorder(natural.data(), stride, range.rows, order, out.data());
   return {};
 }
 
@@ -209,14 +206,18 @@ void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
   const TransposeUnitsFn transpose = TransposeUnitsFor(ReaderIsa(), kWordBytes);
   const uint64_t words = stride / kWordBytes;
   NibbleReorder reorder(ReaderIsa(), words, rows);
-  const auto piece = Scratch(kPieceWords * rows * kWordBytes);
+  Scratch<std::byte> piece(kPieceWords * rows * kWordBytes);
   for (uint64_t word = 0; word < words; word += kPieceWords) {
     const uint64_t count = std::min(kPieceWords, words - word);
-    transpose(natural + word * kWordBytes, stride, rows, count, piece.get(), rows * kWordBytes);
-    reorder.Put(word, count, piece.get(), rows * kWordBytes);
+    transpose(natural + word * kWordBytes, stride, rows, count, piece.data(), rows * kWordBytes);
+    reorder.Put(word, count, piece.data(), rows * kWordBytes);
   }
   const size_t to_bytes = PanelRowBytes(scheme_.code, order.size());
-  if (!IsNibble(scheme_.code)) return reorder.Take(NibblesOfBytes(order), out, to_bytes);
+  if (!IsNibble(scheme_.code)) {
+    Scratch<uint32_t> nibbles(2 * order.size());
+    NibblesOfBytes(order, nibbles);
+    return reorder.Take(nibbles, out, to_bytes);
+  }
   reorder.Take(order, out, to_bytes);
   if (order.size() % 2 == 0) return;
   for (uint64_t row = 1; row <= rows; ++row) out[row * to_bytes - 1] &= std::byte{0x0F};

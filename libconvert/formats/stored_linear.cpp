@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "base/float_convert.h"
+#include "base/scratch.h"
 #include "formats/finding.h"
 
 namespace prepack {
@@ -34,6 +36,11 @@ bool IsZeroWeight(CodeType code, uint8_t bits, uint8_t zero_point) {
 void StoredLinear::AddSource(const StoredTensor& tensor, uint64_t sharers) {
   source_tensors_.push_back(tensor.name);
   source_bytes_ += tensor.bytes / sharers;
+}
+
+Status OrderHasChanged(std::string where) {
+  return Malformed(std::move(where), "the order of the input channels changed while it was in use")
+      .Hint("Leave the source alone until prepack has ended");
 }
 
 Status StoredLinear::CheckPanel(const PanelRange& range, size_t out_bytes) const {
@@ -121,7 +128,7 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
 Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t first,
                   std::span<float> out) {
   const size_t each = DTypeBits(tensor.dtype) / 8;
-  std::vector<std::byte> stored(out.size() * each);
+  Scratch<std::byte> stored(out.size() * each);
   Status status = checkpoint.Read(tensor, first * each, stored);
   if (!status.ok()) return status;
   switch (tensor.dtype) {
@@ -142,7 +149,7 @@ Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint
 
 Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t n,
                         uint64_t groups, uint64_t n0, uint64_t rows, std::span<float> out) {
-  std::vector<float> run(rows);
+  Scratch<float> run(rows);
   for (uint64_t g = 0; g < groups; ++g) {
     Status status = ReadFloats(checkpoint, tensor, g * n + n0, run);
     if (!status.ok()) return status;

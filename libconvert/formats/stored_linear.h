@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "canonical/quantized_linear.h"
 #include "container/checkpoint.h"
@@ -36,6 +37,9 @@ class StoredLinear : public QuantizedLinear {
 
   const Checkpoint& checkpoint_;
 };
+
+// For an index of groups that held an order when its module was described, and now holds none.
+Status OrderHasChanged(std::string where);
 
 // Reads floats of dtype BF16, F16 or F32 and widens them: `out.size()` elements from element
 // `first` on.

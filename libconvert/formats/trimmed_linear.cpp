@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/scratch.h"
 #include "formats/finding.h"
 
 namespace prepack {
@@ -42,8 +43,8 @@ class TrimmedLinear final : public QuantizedLinear {
  private:
   Status CheckDropped(const PanelRange& range) const {
     const PanelRange tail{.n0 = range.n0, .rows = range.rows, .k0 = k_, .cols = padded_->k() - k_};
-    std::vector<std::byte> codes(PanelBytes(scheme_.code, tail));
-    std::vector<uint8_t> zero_points(range.rows * groups());
+    Scratch<std::byte> codes(PanelBytes(scheme_.code, tail));
+    Scratch<uint8_t> zero_points(range.rows * groups());
     Status status = padded_->ReadCodes(tail, codes);
     if (status.ok()) status = padded_->ReadZeroPoints(range.n0, range.rows, zero_points);
     if (!status.ok()) return status;

@@ -39,7 +39,8 @@ Status CheckKind(const OneDnnFields& fields) {
     return CannotWrite(fmt::format("its {} are [{}]", name, fmt::join(*values, ", ")));
   }
   const bool pairs = fields.inner_sizes.size() == fields.inner_dims.size();
-  if (pairs && AreSizes(fields.inner_sizes) && AreSizes(fields.inner_dims)) return {};
+  const bool few = fields.inner_sizes.size() <= InnerBlocks::capacity();
+  if (pairs && few && AreSizes(fields.inner_sizes) && AreSizes(fields.inner_dims)) return {};
   return CannotWrite(fmt::format("its inner blocks are [{}] along [{}]",
                                  fmt::join(fields.inner_sizes, ", "),
                                  fmt::join(fields.inner_dims, ", ")));

@@ -144,7 +144,7 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   });
 }
 
-Status File::VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work,
+Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
                      VisitThreads threads) const {
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")

@@ -47,7 +47,7 @@ class File {
   Status ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const;
   // Calls `work` with the bytes [offset, offset + bytes) of the file, mapped into memory; they are
   // there during the call only. The same errors: then nothing that came out of it is to be used.
-  Status VisitAt(uint64_t offset, uint64_t bytes, const ByteVisitor& work,
+  Status VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
                  VisitThreads threads = VisitThreads::kThisOne) const;
   Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
   // Reserves the space at once, so that a full disk is noticed before any work is done. Where the

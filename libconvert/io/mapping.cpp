@@ -77,7 +77,7 @@ Mapping::~Mapping() {
   munmap(begin_, bytes_);
 }
 
-bool Mapping::VisitByThisThread(uint64_t offset, const ByteVisitor& work) const {
+bool Mapping::VisitByThisThread(uint64_t offset, ByteVisitor work) const {
   // Pages that were lost once read as zeros from then on: no second signal would tell.
   if (broken_.load()) return false;
   const VisitUnderWay outer = visit_under_way;
@@ -89,7 +89,7 @@ bool Mapping::VisitByThisThread(uint64_t offset, const ByteVisitor& work) const 
   return !broken_.load();
 }
 
-bool Mapping::Visit(uint64_t offset, const ByteVisitor& work, VisitThreads threads) const {
+bool Mapping::Visit(uint64_t offset, ByteVisitor work, VisitThreads threads) const {
   if (threads == VisitThreads::kThisOne) return VisitByThisThread(offset, work);
   const std::lock_guard lock(shared_visit_mutex);
   shared_visit = {.begin = begin_, .end = begin_ + bytes_, .broken = &broken_};

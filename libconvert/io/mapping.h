@@ -12,14 +12,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+
+#include "base/function_ref.h"
 
 namespace prepack {
 
 // What is done with bytes while they can be seen. They may change under it when the file is written
 // to, and must be treated as untrusted: what was checked may differ when it is read again.
-using ByteVisitor = std::function<void(const std::byte* bytes)>;
+using ByteVisitor = FunctionRef<void(const std::byte* bytes)>;
 
 // Which threads may read the bytes until the work returns. Visits of kAny wait for each other: one
 // goes on at a time in the process.
@@ -50,11 +51,11 @@ class Mapping {
   // Calls `work` with the bytes of the file from `offset` on, which lies inside the mapping; it may
   // read up to the mapping's end. False when the file has lost some of what was read: then nothing
   // that came out of it is to be used. Safe from any thread.
-  bool Visit(uint64_t offset, const ByteVisitor& work,
+  bool Visit(uint64_t offset, ByteVisitor work,
              VisitThreads threads = VisitThreads::kThisOne) const;
 
  private:
-  bool VisitByThisThread(uint64_t offset, const ByteVisitor& work) const;
+  bool VisitByThisThread(uint64_t offset, ByteVisitor work) const;
 
   Mapping(std::byte* begin, uint64_t offset, uint64_t bytes)
       : begin_(begin), offset_(offset), bytes_(bytes) {}

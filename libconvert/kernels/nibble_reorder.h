@@ -6,17 +6,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
+#include "base/scratch.h"
 #include "kernels/nibble_columns.h"
 #include "kernels/unit_transpose.h"
 
 namespace prepack {
 
-// An order of bytes as one of nibbles: each moves as its two halves.
-std::vector<uint32_t> NibblesOfBytes(std::span<const uint32_t> order);
+// An order of bytes as one of nibbles: each moves as its two halves,
+// which makes two `nibbles` of it.
+void NibblesOfBytes(std::span<const uint32_t> order, std::span<uint32_t> nibbles);
 
 class NibbleReorder {
  public:
@@ -38,7 +38,7 @@ class NibbleReorder {
   TransposeUnitsFn transpose_;
   uint64_t channels_;
   uint64_t padded_channels_;  // to a multiple of eight
-  std::unique_ptr<uint8_t[]> columns_;
+  Scratch<uint8_t> columns_;
 };
 
 }  // namespace prepack

@@ -9,7 +9,6 @@ namespace {
 
 constexpr uint32_t kDims = 2;
 constexpr uint64_t kMaxBlock = 4096;  // far above any kernel's
-constexpr size_t kMaxInner = 8;
 
 Status Bad(std::string_view field, std::string_view found, std::string_view expected) {
   return Malformed("memory descriptor", fmt::format("field \"{}\" is not usable", field))
@@ -48,10 +47,11 @@ uint64_t BlockedDesc::Element(uint64_t k, uint64_t n) const {
   std::array<uint64_t, 2> rest = {k % Block(0), n % Block(1)};
   uint64_t place = strides[0] * (k / Block(0)) + strides[1] * (n / Block(1));
   uint64_t stride = 1;
-  for (auto block = inner.rbegin(); block != inner.rend(); ++block) {
-    place += rest[block->dim] % block->size * stride;
-    rest[block->dim] /= block->size;
-    stride *= block->size;
+  for (size_t i = inner.size(); i-- > 0;) {
+    const InnerBlock& block = inner[i];
+    place += rest[block.dim] % block.size * stride;
+    rest[block.dim] /= block.size;
+    stride *= block.size;
   }
   return place;
 }
@@ -79,10 +79,6 @@ Status CheckBlockedDesc(const BlockedDesc& desc, uint64_t k, uint64_t n) {
   if (desc.dims != wanted) {
     return Bad("dims", fmt::format("[{}, {}]", desc.dims[0], desc.dims[1]),
                fmt::format("[{}, {}]", k, n));
-  }
-  if (desc.inner.size() > kMaxInner) {
-    return Bad("inner_blocks", fmt::format("{} of them", desc.inner.size()),
-               fmt::format("at most {}", kMaxInner));
   }
   std::array<uint64_t, kDims> blocks = {1, 1};
   for (const InnerBlock& block : desc.inner) {

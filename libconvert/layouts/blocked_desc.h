@@ -18,8 +18,8 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <vector>
 
+#include "base/fixed_vector.h"
 #include "base/result.h"
 
 namespace prepack {
@@ -31,11 +31,14 @@ struct InnerBlock {
   friend bool operator==(const InnerBlock&, const InnerBlock&) = default;
 };
 
+// More than any kernel asks for.
+using InnerBlocks = FixedVector<InnerBlock, 8>;
+
 struct BlockedDesc {
   std::array<uint64_t, 2> dims = {};         // K, N
   std::array<uint64_t, 2> padded_dims = {};  // multiples of the blocks
   std::array<uint64_t, 2> strides = {};      // of the blocks, in elements
-  std::vector<InnerBlock> inner;             // outermost first
+  InnerBlocks inner;                         // outermost first
   bool s8s8_compensation = false;
   bool zero_point_compensation = false;
 

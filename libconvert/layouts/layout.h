@@ -21,6 +21,7 @@
 
 #include "base/checked.h"
 #include "base/dtype.h"
+#include "base/fixed_vector.h"
 #include "base/isa.h"
 #include "base/result.h"
 #include "canonical/panel.h"
@@ -116,7 +117,7 @@ struct Runs {
 
 // Where the packed bytes of a tile or strip lie inside a part. The packed buffer holds the runs
 // back to back, in this order.
-using Placement = std::vector<Runs>;
+using Placement = FixedVector<Runs, 3>;  // a weight, and two kinds of sums
 
 uint64_t PlacedBytes(const Placement& placement);
 

@@ -179,7 +179,7 @@ Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const Quant
                                            Buffers& buffers, ModuleDifferences& differences) const {
   // Which parts there are is the manifest's word: an order that is lost, or made up, leaves all
   // that remains as the source has it.
-  if (request_.reordered == weights_.k_order().empty()) {
+  if (request_.reordered != weights_.reordered()) {
     differences.parts.emplace_back("input_order");
     return {};
   }

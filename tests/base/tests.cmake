@@ -2,7 +2,9 @@ prepack_add_tests(base
   cancellation_test.cpp
   checked_test.cpp
   dtype_test.cpp
+  fixed_vector_test.cpp
   float_convert_test.cpp
+  function_ref_test.cpp
   hash_test.cpp
   isa_test.cpp
   parallel_test.cpp
@@ -11,5 +13,6 @@ prepack_add_tests(base
   progress_test.cpp
   random_test.cpp
   result_test.cpp
+  scratch_test.cpp
   status_test.cpp
   suggest_test.cpp)

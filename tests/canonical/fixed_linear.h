@@ -20,7 +20,9 @@ class FixedLinear : public QuantizedLinear {
     scheme_ = scheme;
     n_ = n;
     k_ = k;
-    k_order_ = std::move(order);
+    if (!order.empty()) {
+      k_order_ = std::make_unique<KeptOrder>([order = std::move(order)] { return order; });
+    }
   }
 
   void SetModule(std::string module) { module_ = std::move(module); }

@@ -1,6 +1,7 @@
 prepack_add_tests(canonical
   dequantize_test.cpp
   dequantized_linear_test.cpp
+  kept_order_test.cpp
   panel_shape_test.cpp
   panel_test.cpp
   scheme_test.cpp)

@@ -245,6 +245,11 @@ TEST_CASE("manifests that lie are refused with the reason") {
        }},
       {"field \"inner_blocks\" is not pairs of numbers", ErrorKind::kMalformed,
        [&](Json& json) { descriptor(json)["inner_blocks"] = {4}; }},
+      {"field \"inner_blocks\" has too many of them (found 9, expected at most 8)",
+       ErrorKind::kMalformed,
+       [&](Json& json) {
+         descriptor(json)["inner_blocks"] = Json(9, Json::array({0, 1}));
+       }},
       {"memory descriptor: field \"inner_blocks\" is not usable", ErrorKind::kMalformed,
        [&](Json& json) {
          descriptor(json)["inner_blocks"] = Json::array({{0, 0}});

@@ -14,12 +14,14 @@ namespace prepack {
 namespace {
 
 using testing::AsymmetricExample;
+using testing::CheckError;
 using testing::ExampleWeights;
 using testing::Hex;
 using testing::Int64s;
 using testing::kExampleModule;
 using testing::SymmetricExample;
 using testing::TestCheckpoint;
+using testing::Value;
 
 struct Case {
   std::string name;
@@ -256,7 +258,7 @@ TEST_CASE("Activation order that the config does not declare is reported") {
     const testing::TempFolder folder;
     checkpoint.Write(folder.path());
     const testing::OpenedModel opened = testing::MustOpen(folder.path());
-    CHECK(opened.Module(kExampleModule).k_order().size() == 16);
+    CHECK(Value(opened.Module(kExampleModule).KOrder())->size() == 16);
     std::vector<std::string> found;
     for (const Finding& finding : opened.model.findings) found.emplace_back(finding.id);
     return found;
@@ -264,6 +266,24 @@ TEST_CASE("Activation order that the config does not declare is reported") {
   CHECK(ids(stored) == std::vector<std::string>{"order-present", "order-undeclared"});
   ExampleWeights(stored)["actorder"] = "group";
   CHECK(ids(stored) == std::vector<std::string>{"order-present"});
+}
+
+TEST_CASE("A declared order that goes away while its module is in use is an error") {
+  TestCheckpoint stored = SymmetricExample();
+  std::vector<int64_t> groups(16);
+  for (size_t k = 0; k < 16; ++k) groups[k] = k % 2 == 0 ? 1 : 0;
+  stored.tensors.push_back({kExampleModule + ".weight_g_idx", "I64", {16}, Int64s(groups)});
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kExampleModule);
+  CHECK(linear.reordered());
+  std::ranges::sort(groups);
+  stored.tensors.back().bytes = Int64s(groups);
+  stored.Write(folder.path());
+  std::vector<std::byte> codes(linear.k() / 2);
+  CheckError(linear.ReadCodes({.n0 = 0, .rows = 1, .k0 = 0, .cols = linear.k()}, codes),
+             ErrorKind::kMalformed, "the order of the input channels changed while it was in use");
 }
 
 }  // namespace

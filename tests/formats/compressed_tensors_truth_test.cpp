@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "formats/read_helpers.h"
 #include "formats/truth.h"
+#include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack {
@@ -18,6 +19,7 @@ using testing::Fixture;
 using testing::MustOpen;
 using testing::OpenedModel;
 using testing::Scales;
+using testing::Value;
 using testing::ZeroPoints;
 
 TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
@@ -49,7 +51,7 @@ TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
     for (const auto& module : opened.model.modules) {
       CHECK(module->stored_scale_dtype() == DType::kBF16);
       CHECK(DescribeActivations(module->scheme().activations) == c.activations);
-      CHECK(module->k_order().empty());
+      CHECK_FALSE(module->reordered());
       CHECK(module->input().has_value() == (c.name == "ct-w8a8-static"));
     }
   }
@@ -75,7 +77,7 @@ TEST_CASE("Activation order is told, and undone for those who dequantize") {
   CHECK(opened.model.findings[0].id == "order-present");
   CHECK(opened.model.findings[0].more == 6);
   for (const auto& module : opened.model.modules) {
-    std::vector<uint32_t> order(module->k_order().begin(), module->k_order().end());
+    InputOrder order = *Value(module->KOrder());
     REQUIRE(order.size() == module->k());
     CHECK_FALSE(std::ranges::is_sorted(order));
     std::ranges::sort(order);

@@ -27,6 +27,7 @@ using testing::SmallGptq;
 using testing::TempFolder;
 using testing::TestCheckpoint;
 using testing::TestTensor;
+using testing::Value;
 using testing::Words;
 
 TestTensor& Part(TestCheckpoint& checkpoint, const std::string& suffix) {
@@ -49,8 +50,7 @@ std::vector<uint32_t> OrderOf(const TestCheckpoint& stored) {
   const TempFolder folder;
   stored.Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
-  const auto order = opened.Module(kGptqModule).k_order();
-  return {order.begin(), order.end()};
+  return *Value(opened.Module(kGptqModule).KOrder());
 }
 
 TEST_CASE("A sound GPTQ checkpoint has no findings") {
@@ -118,6 +118,23 @@ TEST_CASE("An index of groups that was filled in by half is refused") {
     CheckError(status, ErrorKind::kMalformed, "1 input channels in group 0");
     CHECK(status.id() == "order-unbalanced");
   }
+}
+
+TEST_CASE("An order that goes away while its module is in use is an error") {
+  TestCheckpoint stored = SmallGptq();
+  std::vector<uint32_t> order(32);
+  for (uint32_t k = 0; k < 32; ++k) order[k] = k % 2;
+  Part(stored, "g_idx").bytes = Words(order);
+  const TempFolder folder;
+  stored.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kGptqModule);
+  CHECK(linear.reordered());
+  FillOrder(stored, 0);
+  stored.Write(folder.path());
+  std::vector<std::byte> codes(linear.k() / 2);
+  CheckError(linear.ReadCodes({.n0 = 0, .rows = 1, .k0 = 0, .cols = linear.k()}, codes),
+             ErrorKind::kMalformed, "the order of the input channels changed while it was in use");
 }
 
 TEST_CASE("What desc_act says of the order is compared with the tensor") {

@@ -20,16 +20,18 @@ using testing::MustOpen;
 using testing::OpenedModel;
 using testing::Scales;
 using testing::TempFolder;
+using testing::Value;
 using testing::ZeroPoints;
 
 void CheckPanel(const QuantizedLinear& linear, const GptqExample& x, const PanelRange& range) {
   CAPTURE(range.n0, range.rows, range.k0, range.cols);
   const std::vector<std::byte> panel = Codes(linear, range);
+  const SharedOrder order = Value(linear.KOrder());
   size_t wrong = 0;
   for (uint64_t row = 0; row < range.rows; ++row) {
     for (uint64_t col = 0; col < range.cols; ++col) {
       const uint64_t j = range.k0 + col;
-      const uint64_t k = linear.k_order().empty() ? j : linear.k_order()[j];
+      const uint64_t k = order->empty() ? j : (*order)[j];
       const uint8_t code = PanelCode(linear.scheme().code, panel, range.cols, row, col);
       wrong += code != x.codes[k * x.n + range.n0 + row] ? 1 : 0;
     }
@@ -51,8 +53,9 @@ void CheckExample(const GptqExample& x, uint64_t seed) {
   REQUIRE(linear.k() == x.k);
   REQUIRE(linear.groups() == x.groups());
   CHECK(linear.scheme().bits == x.bits);
-  for (uint64_t j = 0; j < linear.k_order().size(); ++j) {
-    REQUIRE(static_cast<uint64_t>(x.group_of[linear.k_order()[j]]) == j / x.group_size);
+  const SharedOrder order = Value(linear.KOrder());
+  for (uint64_t j = 0; j < order->size(); ++j) {
+    REQUIRE(static_cast<uint64_t>(x.group_of[(*order)[j]]) == j / x.group_size);
   }
   CheckPanel(linear, x, {0, x.n, 0, x.k});
   SplitMix64 random(seed);

@@ -107,6 +107,10 @@ TEST_CASE("what is no blocked form of these weights is refused with the reason")
   fields.inner_dims = {0, 1, 2};
   CheckRefused(fields, "an inner block lies along dimension 2");
   fields = Blocked(0);
+  fields.inner_sizes.assign(9, 1);
+  fields.inner_dims.assign(9, 0);
+  CheckRefused(fields, "its inner blocks are [1, 1, 1, 1, 1, 1, 1, 1, 1] along");
+  fields = Blocked(0);
   fields.dims = {71, 100};
   CheckRefused(fields, "field \"dims\" is not usable (found [71, 100], expected [70, 100])");
   fields = Blocked(0);

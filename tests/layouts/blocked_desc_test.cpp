@@ -78,10 +78,9 @@ TEST_CASE("inner blocks are checked before they are multiplied") {
   bad.inner[2].size = 257;  // 16 · 257 is too much
   CheckBad(bad, "found 257 along dimension 0");
   // 2^72, which is 0 in 64 bits.
-  bad.inner.assign(6, {.dim = kK, .size = 4096});
+  bad.inner = {};
+  for (int i = 0; i < 6; ++i) bad.inner.push_back({.dim = kK, .size = 4096});
   CheckBad(bad, "found 4096 along dimension 0");
-  bad.inner.assign(9, {.dim = kK, .size = 1});
-  CheckBad(bad, "found 9 of them, expected at most 8");
 }
 
 TEST_CASE("sizes of blocks are products of the inner ones") {

@@ -18,9 +18,9 @@ namespace prepack::testing {
 
 // The descriptor with these inner blocks, as small as it can be. `n_outside`: blocks along K follow
 // each other. `sums`: with both kinds.
-inline BlockedDesc MakeDesc(uint64_t k, uint64_t n, std::vector<InnerBlock> inner, bool n_outside,
+inline BlockedDesc MakeDesc(uint64_t k, uint64_t n, const InnerBlocks& inner, bool n_outside,
                             bool sums) {
-  BlockedDesc desc{.dims = {k, n}, .padded_dims = {}, .strides = {}, .inner = std::move(inner)};
+  BlockedDesc desc{.dims = {k, n}, .padded_dims = {}, .strides = {}, .inner = inner};
   for (const uint32_t dim : {0U, 1U}) {
     desc.padded_dims[dim] = CeilDiv(desc.dims[dim], desc.Block(dim)) * desc.Block(dim);
   }

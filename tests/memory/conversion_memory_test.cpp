@@ -104,6 +104,31 @@ TEST_CASE("memory does not grow with the number of layers") {
   CHECK(of_many->peak <= of_few->peak + kMiB);  // 32 kB for each of 32 modules
 }
 
+// Tiles and strips of a module work with what those before them have allocated.
+TEST_CASE("a longer module takes no more allocations") {
+  constexpr uint64_t kFew = 4;  // lists of what is known of the module, which grow by doubling
+  size_t converted = 0;
+  for (const SampleFormat& format : SampleFormats()) {
+    const TempFolder shorter;
+    const TempFolder longer;
+    WriteSource(shorter.path(), format, 2048, 1024, 1);
+    WriteSource(longer.path(), format, 16384, 1024, 1);
+    for (const Target& target : AllTargets()) {
+      const std::optional<Allocated> of_shorter =
+          Converted(shorter.path(), target.id, Fallback::kKeep, 1);
+      const std::optional<Allocated> of_longer =
+          Converted(longer.path(), target.id, Fallback::kKeep, 1);
+      REQUIRE(of_shorter.has_value() == of_longer.has_value());
+      if (!of_longer) continue;
+      ++converted;
+      INFO(format.name << " to " << target.id << ": " << of_shorter->calls << " and "
+                       << of_longer->calls << " allocations");
+      CHECK(of_longer->calls <= of_shorter->calls + kFew);
+    }
+  }
+  CHECK(converted > SampleFormats().size());
+}
+
 // A model of many experts has 50,000 modules and more. What is known of each (names, shapes, where
 // its bytes lie, hashes) is all that grows.
 TEST_CASE("a small module takes little more memory than its names") {

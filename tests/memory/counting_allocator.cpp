@@ -10,10 +10,12 @@ namespace {
 
 std::atomic<uint64_t> now = 0;
 std::atomic<uint64_t> peak = 0;
+std::atomic<uint64_t> calls = 0;
 
 void* Count(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
   const uint64_t bytes = malloc_usable_size(memory);
+  calls.fetch_add(1);
   const uint64_t total = now.fetch_add(bytes) + bytes;
   uint64_t known = peak.load();
   while (known < total && !peak.compare_exchange_weak(known, total)) {
@@ -54,10 +56,11 @@ namespace prepack::testing {
 
 void StartCounting() noexcept {
   peak = now.load();
+  calls = 0;
 }
 
 Allocated AllocatedSoFar() noexcept {
-  return {now.load(), peak.load()};
+  return {now.load(), peak.load(), calls.load()};
 }
 
 }  // namespace prepack::testing

@@ -9,8 +9,9 @@
 namespace prepack::testing {
 
 struct Allocated {
-  uint64_t now = 0;   // bytes, as the allocator rounds them
-  uint64_t peak = 0;  // most bytes at a time since StartCounting
+  uint64_t now = 0;    // bytes, as the allocator rounds them
+  uint64_t peak = 0;   // most bytes at a time since StartCounting
+  uint64_t calls = 0;  // of new since StartCounting
 };
 
 void StartCounting() noexcept;

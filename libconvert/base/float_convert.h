@@ -4,6 +4,7 @@
 // Conversions between f32, the two 16-bit floats and, one way, FP8. Narrowing rounds to nearest,
 // ties to even, keeps subnormals, turns overflow into infinity and keeps NaN a NaN. Widening is
 // exact. All are bit arithmetic: the result does not depend on the CPU or on its rounding mode.
+// Those without a branch become vector code in loops.
 
 #include <bit>
 #include <cmath>
@@ -20,20 +21,22 @@ constexpr float BF16ToF32(uint16_t bits) {
 
 constexpr uint16_t F32ToBF16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return static_cast<uint16_t>((bits >> 16) | 0x40U);
-  return static_cast<uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+  const uint32_t nan = (bits >> 16) | 0x40U;
+  const uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+  return static_cast<uint16_t>((bits & 0x7FFFFFFFU) > 0x7F800000U ? nan : rounded);
 }
 
 constexpr float F16ToF32(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000U) << 16;
   const uint32_t exponent = (bits >> 10) & 0x1FU;
   const uint32_t mantissa = bits & 0x3FFU;
-  if (exponent == 0x1F) return std::bit_cast<float>(sign | 0x7F800000U | (mantissa << 13));
-  if (exponent != 0)
-    return std::bit_cast<float>(sign | ((exponent + 112U) << 23) | (mantissa << 13));
   // Subnormal: mantissa · 2^-24, exact in f32.
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-  return sign != 0 ? -magnitude : magnitude;
+  const auto subnormal =
+      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(mantissa)) * 0x1p-24F);
+  const uint32_t infinite = exponent == 0x1F ? 0x7F800000U : 0U;
+  const uint32_t normal = ((exponent + 112U) << 23) | (mantissa << 13) | infinite;
+  const uint32_t choose_normal = exponent == 0 ? 0U : 0xFFFFFFFFU;
+  return std::bit_cast<float>(sign | (normal & choose_normal) | (subnormal & ~choose_normal));
 }
 
 constexpr uint16_t F32ToF16(float value) {

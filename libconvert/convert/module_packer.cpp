@@ -18,6 +18,21 @@ Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weigh
   return weights.ReadZeroPoints(tile.n0, tile.rows, zero_points);
 }
 
+namespace {
+
+// Scales that `value` does not hold as they are. A loop that knows the dtype becomes vector code.
+uint64_t CountRounded(DType value, std::span<const float> scales) {
+  uint64_t rounded = 0;
+  if (value == DType::kBF16) {
+    for (const float scale : scales) rounded += RoundTo(DType::kBF16, scale) != scale ? 1 : 0;
+  } else {
+    for (const float scale : scales) rounded += RoundTo(value, scale) != scale ? 1 : 0;
+  }
+  return rounded;
+}
+
+}  // namespace
+
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
                            const OutputUnit& output, std::vector<SafetensorsWriter>& writers,
                            Isa isa)
@@ -109,8 +124,7 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   }
   const DType value = module_.chosen->scale_form(module_.request).value;
   if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
-    *rounded_scales_ += static_cast<uint64_t>(std::ranges::count_if(
-        buffers.scales, [value](float scale) { return RoundTo(value, scale) != scale; }));
+    *rounded_scales_ += CountRounded(value, buffers.scales);
   }
   return WritePacked(PartRole::kScale, placement, buffers);
 }

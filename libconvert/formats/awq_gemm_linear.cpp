@@ -1,13 +1,14 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/process_isa.h"
 #include "base/scratch.h"
 #include "formats/awq_linear.h"
-#include "formats/reader_isa.h"
 #include "kernels/awq_gemm.h"
 #include "kernels/nibble_columns.h"
 #include "kernels/unit_transpose.h"
@@ -22,12 +23,39 @@ constexpr uint64_t kWideRows = 512;
 constexpr uint64_t kTileRows = 512;
 constexpr uint64_t kTileCols = 128;
 
+// Groups whose zero points are turned into columns at a time.
+constexpr uint64_t kZeroGroups = 32;
+
+// For each byte of a word, as it counts from 0: what its two nibbles are in the word's codes, a
+// byte for each, in memory order. Or-ing those of all four gives the eight codes.
+constexpr std::array<uint64_t, 256> SpreadByte(unsigned byte) {
+  std::array<uint64_t, 256> spread = {};
+  for (uint64_t value = 0; value < spread.size(); ++value) {
+    spread[value] = (value & 15U) << (8 * AwqChannel(2 * byte)) |
+                    (value >> 4) << (8 * AwqChannel(2 * byte + 1));
+  }
+  return spread;
+}
+
+// Little-endian words of eight nibbles as eight bytes each, in the order of the channels.
+void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
+  static constexpr std::array kSpread = {SpreadByte(0), SpreadByte(1), SpreadByte(2),
+                                         SpreadByte(3)};
+  for (uint64_t word = 0; word < count; ++word) {
+    uint64_t spread = 0;
+    for (size_t byte = 0; byte < kWordBytes; ++byte) {
+      spread |= kSpread[byte][words[word * kWordBytes + byte]];
+    }
+    std::memcpy(codes + word * kAwqCodesPerWord, &spread, sizeof spread);
+  }
+}
+
 // qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
 // kernels/awq_gemm.h.
 class AwqGemmLinear final : public AwqLinear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
-      : AwqLinear(checkpoint, parts), isa_(ReaderIsa()) {
+      : AwqLinear(checkpoint, parts), isa_(ProcessIsa()) {
     wide_rows_ = kWideRows;
   }
 
@@ -128,20 +156,20 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   }
   const uint64_t first_word = n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(n0 + rows, kAwqCodesPerWord) - first_word;
-  Scratch<uint32_t> stored(words);
-  Scratch<uint8_t> codes(words * kAwqCodesPerWord);
-  for (uint64_t g = 0; g < groups(); ++g) {
-    status = checkpoint().Read(*tensors().qzeros, (g * WordsPerRow() + first_word) * kWordBytes,
-                               std::as_writable_bytes(std::span(stored)));
-    if (!status.ok()) return status;
-    for (uint64_t word = 0; word < words; ++word) {
-      for (unsigned i = 0; i < kAwqCodesPerWord; ++i) {
-        codes[word * kAwqCodesPerWord + i] =
-            static_cast<uint8_t>(stored[word] >> (4 * AwqNibble(i)) & 15U);
-      }
+  const uint64_t width = words * kAwqCodesPerWord;
+  Scratch<std::byte> stored(words * kWordBytes);
+  Scratch<uint8_t> codes(kZeroGroups * width);
+  for (uint64_t g0 = 0; g0 < groups(); g0 += kZeroGroups) {
+    const uint64_t count = std::min(kZeroGroups, groups() - g0);
+    for (uint64_t g = 0; g < count; ++g) {
+      status = checkpoint().Read(*tensors().qzeros,
+                                 ((g0 + g) * WordsPerRow() + first_word) * kWordBytes, stored);
+      if (!status.ok()) return status;
+      SpreadWords(U8(stored.data()), words, &codes[g * width]);
     }
-    const uint8_t* first = codes.data() + n0 % kAwqCodesPerWord;
-    for (uint64_t row = 0; row < rows; ++row) out[row * groups() + g] = first[row];
+    TransposeUnitsFor(isa_, 1)(
+        std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(), width, count, rows,
+        std::as_writable_bytes(out).subspan(g0).data(), groups());
   }
   return CheckSymmetric(n0, out);
 }

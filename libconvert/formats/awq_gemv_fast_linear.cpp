@@ -8,10 +8,10 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/process_isa.h"
 #include "base/scratch.h"
 #include "formats/awq_linear.h"
 #include "formats/finding.h"
-#include "formats/reader_isa.h"
 #include "kernels/awq_gemv_fast.h"
 
 namespace prepack {
@@ -28,7 +28,7 @@ class AwqGemvFastLinear final : public AwqLinear {
   AwqGemvFastLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
       : AwqLinear(checkpoint, parts),
         padded_groups_(parts.tensors.scales->shape[0]),
-        unpack_(UnpackGemvFastFor(ReaderIsa())) {}
+        unpack_(UnpackGemvFastFor(ProcessIsa())) {}
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;

@@ -7,9 +7,9 @@
 
 #include "base/bytes.h"
 #include "base/checked.h"
+#include "base/process_isa.h"
 #include "base/scratch.h"
 #include "formats/finding.h"
-#include "formats/reader_isa.h"
 #include "formats/row_checks.h"
 #include "formats/row_linear.h"
 #include "kernels/bit_unpack.h"
@@ -203,9 +203,9 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
 void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
                         std::span<const uint32_t> order, std::byte* out) const {
   constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
-  const TransposeUnitsFn transpose = TransposeUnitsFor(ReaderIsa(), kWordBytes);
+  const TransposeUnitsFn transpose = TransposeUnitsFor(ProcessIsa(), kWordBytes);
   const uint64_t words = stride / kWordBytes;
-  NibbleReorder reorder(ReaderIsa(), words, rows);
+  NibbleReorder reorder(ProcessIsa(), words, rows);
   Scratch<std::byte> piece(kPieceWords * rows * kWordBytes);
   for (uint64_t word = 0; word < words; word += kPieceWords) {
     const uint64_t count = std::min(kPieceWords, words - word);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -10,8 +11,10 @@
 #include <vector>
 
 #include "base/float_convert.h"
+#include "base/process_isa.h"
 #include "base/scratch.h"
 #include "formats/finding.h"
+#include "kernels/unit_transpose.h"
 
 namespace prepack {
 
@@ -20,10 +23,11 @@ namespace {
 // Little-endian 16-bit numbers, widened by `widen`.
 template <typename Widen>
 void WidenHalves(std::span<const std::byte> stored, std::span<float> out, Widen widen) {
+  static_assert(std::endian::native == std::endian::little);
   for (size_t i = 0; i < out.size(); ++i) {
-    const auto low = std::to_integer<unsigned>(stored[2 * i]);
-    const auto high = std::to_integer<unsigned>(stored[2 * i + 1]);
-    out[i] = widen(static_cast<uint16_t>(low | high << 8));
+    uint16_t half = 0;
+    std::memcpy(&half, stored.data() + i * sizeof half, sizeof half);
+    out[i] = widen(half);
   }
 }
 
@@ -133,10 +137,10 @@ Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint
   if (!status.ok()) return status;
   switch (tensor.dtype) {
     case DType::kBF16:
-      WidenHalves(stored, out, BF16ToF32);
+      WidenHalves(stored, out, [](uint16_t bits) { return BF16ToF32(bits); });
       return {};
     case DType::kF16:
-      WidenHalves(stored, out, F16ToF32);
+      WidenHalves(stored, out, [](uint16_t bits) { return F16ToF32(bits); });
       return {};
     case DType::kF32:
       std::memcpy(out.data(), stored.data(), stored.size());
@@ -149,11 +153,18 @@ Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint
 
 Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t n,
                         uint64_t groups, uint64_t n0, uint64_t rows, std::span<float> out) {
-  Scratch<float> run(rows);
-  for (uint64_t g = 0; g < groups; ++g) {
-    Status status = ReadFloats(checkpoint, tensor, g * n + n0, run);
-    if (!status.ok()) return status;
-    for (uint64_t row = 0; row < rows; ++row) out[row * groups + g] = run[row];
+  constexpr uint64_t kGroups = 8;  // half a cache line of every row at a time
+  Scratch<float> columns(kGroups * rows);
+  for (uint64_t g0 = 0; g0 < groups; g0 += kGroups) {
+    const uint64_t count = std::min(kGroups, groups - g0);
+    for (uint64_t g = 0; g < count; ++g) {
+      Status status = ReadFloats(checkpoint, tensor, (g0 + g) * n + n0,
+                                 std::span(columns).subspan(g * rows, rows));
+      if (!status.ok()) return status;
+    }
+    TransposeUnitsFor(ProcessIsa(), sizeof(float))(
+        std::as_bytes(std::span(columns)).data(), rows * sizeof(float), count, rows,
+        std::as_writable_bytes(out).subspan(g0 * sizeof(float)).data(), groups * sizeof(float));
   }
   return {};
 }

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <type_traits>
 
 #include "base/float_convert.h"
+#include "base/process_isa.h"
+#include "base/scratch.h"
+#include "kernels/unit_transpose.h"
 
 namespace prepack {
 namespace {
@@ -32,20 +36,38 @@ struct F16 {
 // Rows that are moved together: their f32 lines stay in the L1 cache for all groups.
 constexpr uint64_t kTileRows = 64;
 
-// Calls move(canonical index, packed index) for every parameter of the strip.
-template <typename Move>
-void ForParameters(const ParameterStrip& strip, Move move) {
-  const auto [rows, groups, width] = strip;
-  for (uint64_t block = 0; block < rows; block += width) {
-    for (uint64_t tile = 0; tile < width; tile += kTileRows) {
-      const uint64_t end = std::min(width, tile + kTileRows);
-      for (uint64_t g = 0; g < groups; ++g) {
-        for (uint64_t r = tile; r < end; ++r) {
-          move((block + r) * groups + g, block * groups + g * width + r);
-        }
-      }
+// Some rows of one block: parameter [row, 0] is element `packed` of the strip.
+struct ParameterTile {
+  uint64_t row = 0;
+  uint64_t rows = 0;
+  uint64_t packed = 0;
+};
+
+template <typename Visit>
+void ForTiles(const ParameterStrip& strip, Visit visit) {
+  for (uint64_t block = 0; block < strip.rows; block += strip.width) {
+    for (uint64_t tile = 0; tile < strip.width; tile += kTileRows) {
+      visit(ParameterTile{.row = block + tile,
+                          .rows = std::min(kTileRows, strip.width - tile),
+                          .packed = block * strip.groups + tile});
     }
   }
+}
+
+uint64_t TileParameters(const ParameterStrip& strip) {
+  return std::min(kTileRows, strip.width) * strip.groups;
+}
+
+// Parameters [rows, G] of a tile, of `unit` bytes each, to their places in the strip, and back.
+void TurnTile(const ParameterStrip& strip, const ParameterTile& tile, size_t unit,
+              const std::byte* rows, std::byte* packed) {
+  TransposeUnitsFor(ProcessIsa(), unit)(rows, strip.groups * unit, tile.rows, strip.groups,
+                                        packed + tile.packed * unit, strip.width * unit);
+}
+void TurnTileBack(const ParameterStrip& strip, const ParameterTile& tile, size_t unit,
+                  const std::byte* packed, std::byte* rows) {
+  TransposeUnitsFor(ProcessIsa(), unit)(packed + tile.packed * unit, strip.width * unit,
+                                        strip.groups, tile.rows, rows, strip.groups * unit);
 }
 
 bool Changes(DType dtype, float scale) {
@@ -53,27 +75,51 @@ bool Changes(DType dtype, float scale) {
   return !std::isfinite(rounded) || (rounded == 0) != (scale == 0);
 }
 
+// The same of a scale and what it was rounded to, without a branch.
+uint32_t HasChanged(float scale, float rounded) {
+  constexpr uint32_t kInfinity = 0x7F800000;
+  const uint32_t before = std::bit_cast<uint32_t>(scale) & 0x7FFFFFFFU;
+  const uint32_t after = std::bit_cast<uint32_t>(rounded) & 0x7FFFFFFFU;
+  const uint32_t infinite = after >= kInfinity ? 1 : 0;
+  const uint32_t vanished = (after == 0 ? 1U : 0U) ^ (before == 0 ? 1U : 0U);
+  return infinite | vanished;
+}
+
 // Value is what the kernel's scale holds, Part how it is stored. True when a scale changes.
 template <typename Value, typename Part>
 bool Pack(const ParameterStrip& strip, std::span<const float> scales, std::span<std::byte> packed) {
-  bool changed = false;
-  ForParameters(strip, [&](uint64_t from, uint64_t to) {
-    const float scale = scales[from];
-    const float value = Value::Widen(Value::Narrow(scale));
-    changed |= !std::isfinite(value) || (value == 0) != (scale == 0);
-    const typename Part::Stored stored = Part::Narrow(value);
-    std::memcpy(&packed[to * sizeof stored], &stored, sizeof stored);
+  using Stored = typename Part::Stored;
+  uint32_t changed = 0;
+  Scratch<Stored> stored(TileParameters(strip));
+  ForTiles(strip, [&](const ParameterTile& tile) {
+    const std::span<const float> from =
+        scales.subspan(tile.row * strip.groups, tile.rows * strip.groups);
+    Stored* to = stored.data();
+    for (size_t i = 0; i < from.size(); ++i) {
+      const typename Value::Stored narrow = Value::Narrow(from[i]);
+      const float value = Value::Widen(narrow);
+      changed |= HasChanged(from[i], value);
+      if constexpr (std::is_same_v<Value, Part>) {
+        to[i] = narrow;
+      } else {
+        to[i] = Part::Narrow(value);
+      }
+    }
+    TurnTile(strip, tile, sizeof(Stored), std::as_bytes(std::span(stored)).data(), packed.data());
   });
-  return changed;
+  return changed != 0;
 }
 
 template <typename Part>
 void Unpack(const ParameterStrip& strip, std::span<const std::byte> packed,
             std::span<float> scales) {
-  ForParameters(strip, [&](uint64_t to, uint64_t from) {
-    typename Part::Stored stored{};
-    std::memcpy(&stored, &packed[from * sizeof stored], sizeof stored);
-    scales[to] = Part::Widen(stored);
+  using Stored = typename Part::Stored;
+  Scratch<Stored> stored(TileParameters(strip));
+  ForTiles(strip, [&](const ParameterTile& tile) {
+    TurnTileBack(strip, tile, sizeof(Stored), packed.data(),
+                 std::as_writable_bytes(std::span(stored)).data());
+    const std::span<float> to = scales.subspan(tile.row * strip.groups, tile.rows * strip.groups);
+    for (size_t i = 0; i < to.size(); ++i) to[i] = Part::Widen(stored[i]);
   });
 }
 
@@ -216,34 +262,35 @@ void UnpackScaleStrip(const ScaleForm& form, const ParameterStrip& strip,
 
 void PackZeroBytes(const ParameterStrip& strip, std::span<const uint8_t> zero_points,
                    std::span<std::byte> packed) {
-  ForParameters(strip, [&](uint64_t from, uint64_t to) {
-    packed[to] = static_cast<std::byte>(zero_points[from]);
+  ForTiles(strip, [&](const ParameterTile& tile) {
+    TurnTile(strip, tile, 1, std::as_bytes(zero_points).subspan(tile.row * strip.groups).data(),
+             packed.data());
   });
 }
 
 void UnpackZeroBytes(const ParameterStrip& strip, std::span<const std::byte> packed,
                      std::span<uint8_t> zero_points) {
-  ForParameters(strip, [&](uint64_t to, uint64_t from) {
-    zero_points[to] = std::to_integer<uint8_t>(packed[from]);
+  ForTiles(strip, [&](const ParameterTile& tile) {
+    TurnTileBack(strip, tile, 1, packed.data(),
+                 std::as_writable_bytes(zero_points).subspan(tile.row * strip.groups).data());
   });
 }
 
 void PackZeroNibbles(const ParameterStrip& strip, std::span<const uint8_t> zero_points,
                      std::span<std::byte> packed) {
-  ForParameters(strip, [&](uint64_t from, uint64_t to) {
-    if (to % 2 != 0) return;  // the even one writes both: the odd one is of the next row
-    const unsigned pair =
-        zero_points[from] | static_cast<unsigned>(zero_points[from + strip.groups]) << 4;
-    packed[to / 2] = static_cast<std::byte>(pair);
-  });
+  Scratch<std::byte> bytes(strip.rows * strip.groups);
+  PackZeroBytes(strip, zero_points, bytes);
+  for (size_t i = 0; i < bytes.size() / 2; ++i) packed[i] = bytes[2 * i] | bytes[2 * i + 1] << 4;
 }
 
 void UnpackZeroNibbles(const ParameterStrip& strip, std::span<const std::byte> packed,
                        std::span<uint8_t> zero_points) {
-  ForParameters(strip, [&](uint64_t to, uint64_t from) {
-    const auto pair = std::to_integer<unsigned>(packed[from / 2]);
-    zero_points[to] = static_cast<uint8_t>(from % 2 == 0 ? pair & 15U : pair >> 4);
-  });
+  Scratch<std::byte> bytes(strip.rows * strip.groups);
+  for (size_t i = 0; i < bytes.size() / 2; ++i) {
+    bytes[2 * i] = packed[i] & std::byte{15};
+    bytes[2 * i + 1] = packed[i] >> 4;
+  }
+  UnpackZeroBytes(strip, bytes, zero_points);
 }
 
 void PackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,

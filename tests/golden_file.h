@@ -37,7 +37,7 @@ class GoldenFile {
 
   struct Tensor {
     DType dtype = DType::kU8;
-    std::vector<uint64_t> shape;
+    TensorShape shape;
     std::vector<std::byte> bytes;
   };
 
@@ -63,8 +63,8 @@ class GoldenFile {
     return entry == metadata_.end() ? "" : entry->second;
   }
   std::string layout() const { return metadata_.at("layout"); }
-  uint64_t n() const { return At("codes").shape.at(0); }
-  uint64_t k() const { return At("codes").shape.at(1); }
+  uint64_t n() const { return At("codes").shape[0]; }
+  uint64_t k() const { return At("codes").shape[1]; }
 
   PackRequest Request() const {
     PackRequest request;

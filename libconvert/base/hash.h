@@ -4,6 +4,7 @@
 // xxh3-128 of a stream of bytes, written as 32 lower-case hex digits (the canonical form that
 // `xxh128sum` prints). It guards against damage and mix-ups, not against an attacker.
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,7 +26,7 @@ struct Hash128 {
 
   std::string Hex() const;
 
-  friend bool operator==(const Hash128&, const Hash128&) = default;
+  friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 
 // Of 32 lower-case hex digits; nothing for any other text.

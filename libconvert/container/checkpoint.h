@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "container/json.h"
 #include "container/safetensors.h"
+#include "container/tensor_shape.h"
 #include "io/file.h"
 
 namespace prepack {
@@ -30,7 +31,7 @@ namespace prepack {
 struct StoredTensor {
   std::string name;
   DType dtype = DType::kU8;
-  std::vector<uint64_t> shape;
+  TensorShape shape;
   size_t file = 0;      // index into Checkpoint::files()
   uint64_t offset = 0;  // bytes from the start of that file
   uint64_t bytes = 0;

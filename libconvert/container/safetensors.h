@@ -24,6 +24,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "container/tensor_shape.h"
 #include "io/file.h"
 
 namespace prepack {
@@ -32,7 +33,7 @@ namespace prepack {
 struct TensorInfo {
   std::string name;
   DType dtype = DType::kU8;
-  std::vector<uint64_t> shape;
+  TensorShape shape;
   uint64_t begin = 0;  // bytes from the start of the data
   uint64_t end = 0;
 

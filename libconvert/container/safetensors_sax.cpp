@@ -91,11 +91,11 @@ bool SafetensorsSax::number_float(number_float_t /*value*/, const std::string& t
 
 bool SafetensorsSax::number_unsigned(number_unsigned_t value) {
   if (place_ == Place::kDim) {
-    if (tensor_.shape.size() == kMaxTensorRank) {
+    if (dims_.size() == kMaxTensorRank) {
       return Fail(Malformed(WhereNow(), "too many dimensions")
                       .Expected(fmt::format("at most {}", kMaxTensorRank)));
     }
-    tensor_.shape.push_back(value);
+    dims_.push_back(value);
     return true;
   }
   if (place_ == Place::kOffset) {
@@ -190,6 +190,7 @@ bool SafetensorsSax::BeginTensor(const std::string& name) {
   tensor_ = {};
   tensor_.name = name;  // copied: the parser's string may have room for twice as much
   has_dtype_ = has_shape_ = has_offsets_ = false;
+  dims_.clear();
   offsets_.clear();
   extra_names_.assign(1, {});
   if (tensor_.name.size() > kMaxTensorNameBytes) {
@@ -248,6 +249,7 @@ bool SafetensorsSax::EndTensor() {
   if (!has_dtype_) missing = "dtype";
   if (!missing.empty())
     return Fail(Malformed(WhereNow(), fmt::format("the field {} is missing", missing)));
+  tensor_.shape = TensorShape(std::span(dims_));
   tensor_.begin = offsets_[0];
   tensor_.end = offsets_[1];
   header_.tensors.push_back(std::move(tensor_));

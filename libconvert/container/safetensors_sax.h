@@ -74,6 +74,7 @@ class SafetensorsSax : public JsonSax {
 
   // The entry that is being read.
   TensorInfo tensor_;
+  std::vector<uint64_t> dims_;
   bool has_dtype_ = false;
   bool has_shape_ = false;
   bool has_offsets_ = false;

@@ -31,18 +31,20 @@ unsigned Rank(uint64_t bytes) {
 }
 
 Status AssignOffsets(std::vector<TensorInfo>& tensors) {
-  for (TensorInfo& tensor : tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TensorInfo& tensor = tensors[i];
     const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
     if (!bytes) {
       return Malformed(fmt::format("{}: tensor {}", kWhere, tensor.name),
                        "the size overflows, or does not end on a byte")
           .Found(fmt::format("{} [{}]", DTypeName(tensor.dtype), fmt::join(tensor.shape, ", ")));
     }
-    tensor.begin = 0;
-    tensor.end = *bytes;
+    // For now, its place among those given: a stable sort would take memory for half of them.
+    tensor.begin = i;
+    tensor.end = i + *bytes;
   }
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return Rank(a.bytes()) < Rank(b.bytes());
+  std::ranges::sort(tensors, {}, [](const TensorInfo& tensor) {
+    return std::pair(Rank(tensor.bytes()), tensor.begin);
   });
   uint64_t next = 0;
   for (TensorInfo& tensor : tensors) {
@@ -54,43 +56,58 @@ Status AssignOffsets(std::vector<TensorInfo>& tensors) {
   return {};
 }
 
-// The JSON behind room for its length. Throws Json::type_error for text that is not UTF-8.
-std::string HeaderText(const SafetensorsHeader& header) {
-  constexpr size_t kEntryBytes = 128;  // about as long as one is
-  std::string text;
-  text.reserve(kLengthBytes + kEntryBytes * (header.tensors.size() + 1));
-  text.resize(kLengthBytes);
-  text += '{';
-  const auto begin_member = [&text](const std::string& name) {
-    if (text.size() > kLengthBytes + 1) text += ',';
-    text += Json(name).dump();
-    text += ':';
+using TextVisitor = FunctionRef<Status(std::string_view text)>;
+
+// The JSON, piece by piece: that of all tensors would take as much memory as they do. Throws
+// Json::type_error for text that is not UTF-8.
+Status VisitJson(const SafetensorsHeader& header, TextVisitor visit) {
+  constexpr size_t kPieceBytes = 64ULL * 1024;
+  std::string piece = "{";
+  bool first = true;
+  const auto begin_member = [&](const std::string& name) {
+    if (!std::exchange(first, false)) piece += ',';
+    piece += Json(name).dump();
+    piece += ':';
   };
   if (!header.metadata.empty()) {
     begin_member("__metadata__");
-    text += Json(header.metadata).dump();
+    piece += Json(header.metadata).dump();
   }
   for (const TensorInfo& tensor : header.tensors) {
     begin_member(tensor.name);
-    fmt::format_to(std::back_inserter(text),
+    fmt::format_to(std::back_inserter(piece),
                    R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
                    DTypeName(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
+    if (piece.size() < kPieceBytes) continue;
+    if (Status status = visit(piece); !status.ok()) return status;
+    piece.clear();
   }
-  text += '}';
-  return text;
+  piece += '}';
+  return visit(piece);
 }
 
-// Pads the text up to where data may begin, and puts the length in front.
-void FinishHeader(std::string& text) {
-  text.resize(static_cast<size_t>(*CheckedAlignUp(text.size(), kDataAlignment)), ' ');
-  const uint64_t length = text.size() - kLengthBytes;
-  for (size_t i = 0; i < kLengthBytes; ++i) text[i] = static_cast<char>(length >> (8 * i) & 0xFF);
+uint64_t JsonBytes(const SafetensorsHeader& header) {
+  uint64_t bytes = 0;
+  (void)VisitJson(header, [&](std::string_view text) {
+    bytes += text.size();
+    return Status();
+  });
+  return bytes;
+}
+
+std::string LengthBytes(uint64_t length) {
+  std::string bytes(kLengthBytes, '\0');
+  for (size_t i = 0; i < kLengthBytes; ++i) bytes[i] = static_cast<char>(length >> (8 * i) & 0xFF);
+  return bytes;
 }
 
 Status CheckReadable(const SafetensorsHeader& header, uint64_t data_bytes) {
-  const std::string text = HeaderText(header);
-  return ParseSafetensorsHeader(std::string_view(text).substr(kLengthBytes), data_bytes, kWhere)
-      .status();
+  std::string json;
+  (void)VisitJson(header, [&](std::string_view text) {
+    json += text;
+    return Status();
+  });
+  return ParseSafetensorsHeader(json, data_bytes, kWhere).status();
 }
 
 // Whatever we write, we must be able to read: this refuses impossible names and shapes. Tensor by
@@ -111,10 +128,15 @@ Status CheckPartsReadable(const SafetensorsHeader& header) {
 
 }  // namespace
 
-std::string SafetensorsPlan::HeaderBytes() const {
-  std::string text = HeaderText(header);
-  FinishHeader(text);
-  return text;
+Status SafetensorsPlan::VisitHeader(HeaderVisitor visit) const {
+  uint64_t offset = 0;
+  const auto next = [&](std::string_view text) {
+    const uint64_t at = std::exchange(offset, offset + text.size());
+    return visit(at, text);
+  };
+  Status status = next(LengthBytes(header.data_start - kLengthBytes));
+  if (status.ok()) status = VisitJson(header, next);
+  return status.ok() ? next(std::string(header.data_start - offset, ' ')) : status;
 }
 
 Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
@@ -128,7 +150,7 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
   try {
     status = CheckPartsReadable(plan.header);
     if (!status.ok()) return status;
-    plan.header.data_start = plan.HeaderBytes().size();
+    plan.header.data_start = *CheckedAlignUp(kLengthBytes + JsonBytes(plan.header), kDataAlignment);
   } catch (const Json::type_error&) {
     return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
   }
@@ -160,10 +182,13 @@ Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path&
   if (!file.ok()) return file.status();
   Status status = file->Allocate(plan.file_bytes);
   if (!status.ok()) return status;
-  const std::string header = plan.HeaderBytes();
-  status = file->WriteAt(0, std::as_bytes(std::span(header)));
+  Xxh3Hasher hasher;
+  status = plan.VisitHeader([&](uint64_t offset, std::string_view text) {
+    hasher.Update(text);
+    return file->WriteAt(offset, std::as_bytes(std::span(text)));
+  });
   if (!status.ok()) return status;
-  return SafetensorsWriter(*std::move(file), std::move(plan), Xxh3(header));
+  return SafetensorsWriter(*std::move(file), std::move(plan), hasher.Digest());
 }
 
 Result<SafetensorsWriter> SafetensorsWriter::Replace(const std::filesystem::path& path,
@@ -182,12 +207,19 @@ Result<std::optional<SafetensorsWriter>> SafetensorsWriter::Reopen(
   Result<File> file = File::OpenForUpdate(path);
   if (!file.ok()) return file.status();
   if (file->size() != plan.file_bytes) return std::optional<SafetensorsWriter>();
-  const std::string expected = plan.HeaderBytes();
-  std::string header(expected.size(), '\0');
-  Status status = file->ReadAt(0, std::as_writable_bytes(std::span(header)));
+  Xxh3Hasher hasher;
+  bool same = true;
+  std::string found;
+  Status status = plan.VisitHeader([&](uint64_t offset, std::string_view expected) {
+    hasher.Update(expected);
+    found.resize(expected.size());
+    Status read = file->ReadAt(offset, std::as_writable_bytes(std::span(found)));
+    same = same && found == expected;
+    return read;
+  });
   if (!status.ok()) return status;
-  if (header != expected) return std::optional<SafetensorsWriter>();
-  return std::optional(SafetensorsWriter(*std::move(file), plan, Xxh3(expected)));
+  if (!same) return std::optional<SafetensorsWriter>();
+  return std::optional(SafetensorsWriter(*std::move(file), plan, hasher.Digest()));
 }
 
 Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {

@@ -18,8 +18,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/hash.h"
 #include "base/result.h"
 #include "container/safetensors.h"
@@ -35,9 +37,10 @@ struct SafetensorsPlan {
   SafetensorsHeader header;
   uint64_t file_bytes = 0;
 
-  // The 8 length bytes, the JSON and its padding: all that is in front of the data. Made anew each
-  // time: kept, it would take as much memory as the header itself.
-  std::string HeaderBytes() const;
+  // Calls visit(offset, text) with the 8 length bytes, the JSON and its padding: all that is in
+  // front of the data, piece by piece. Stops at the first status that is not OK.
+  using HeaderVisitor = FunctionRef<Status(uint64_t offset, std::string_view text)>;
+  Status VisitHeader(HeaderVisitor visit) const;
 };
 
 // Lays the tensors out. Names must be unique; sizes are checked for overflow.

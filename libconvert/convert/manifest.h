@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "canonical/scheme.h"
 #include "container/json.h"
+#include "container/tensor_shape.h"
 #include "gemm/onednn_descriptor.h"
 #include "layouts/layout.h"
 
@@ -33,7 +34,7 @@ struct TensorRecord {
   std::string file;
   uint64_t offset = 0;  // bytes from the start of the file
   DType dtype = DType::kU8;
-  std::vector<uint64_t> shape;
+  TensorShape shape;
   std::string xxh3_128;
 
   uint64_t bytes() const { return TensorBytes(dtype, shape).value_or(0); }

@@ -13,6 +13,7 @@
 
 #include "base/progress.h"
 #include "base/result.h"
+#include "container/tensor_shape.h"
 #include "diff/module_diff.h"
 #include "diff/tensor_diff.h"
 
@@ -28,7 +29,7 @@ struct DiffOptions {
 // A module or tensor on one side; absent when it is only on the other.
 struct DiffSide {
   std::string description;  // "w4a16 group 128 symmetric", "BF16"
-  std::vector<uint64_t> shape;
+  TensorShape shape;
 };
 
 struct ModuleDiff {

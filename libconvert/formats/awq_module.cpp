@@ -113,8 +113,8 @@ struct Dimensions {
 
 Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const AwqTensors& tensors,
                                   AwqLayout layout) {
-  const std::vector<uint64_t>& qweight = tensors.qweight->shape;
-  const std::vector<uint64_t>& scales = tensors.scales->shape;
+  const TensorShape& qweight = tensors.qweight->shape;
+  const TensorShape& scales = tensors.scales->shape;
   Dimensions found{.n = scales[1], .k = qweight[0]};
   if (layout == AwqLayout::kGemv) {
     const std::optional<uint64_t> k = CheckedMul(qweight[1], kAwqCodesPerWord);

@@ -99,7 +99,7 @@ Status Description::FindShape() {
     shape_ = found->shape;
     parts_.stored = found->packing;
   } else {
-    const std::vector<uint64_t>& dims = module_.weight->shape;
+    const TensorShape& dims = module_.weight->shape;
     shape_ = {.n = dims[dims.size() - 2], .k = dims.back(), .experts = std::nullopt};
     if (dims.size() == 3) shape_.experts = dims[0];
     parts_.stored = RowCodes::kBytes;
@@ -139,7 +139,7 @@ Status Description::MissingZeroPoints() {
 }
 
 bool Description::HasPaddedColumns(std::span<const uint64_t> expected) const {
-  const std::vector<uint64_t>& found = module_.zero_point->shape;
+  const TensorShape& found = module_.zero_point->shape;
   if (!config_.version || *config_.version < kCtPaddedZeroPointsFrom ||
       !(*config_.version < kCtPaddedZeroPointsUntil) || found.size() != expected.size()) {
     return false;

@@ -71,7 +71,7 @@ Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const CtModule& module,
                           const CtArgs& weights, FindingTally& findings) {
   const uint64_t words = module.packed->shape.back();
   std::optional<uint64_t> k;
-  const std::vector<uint64_t>& scale = module.scale->shape;
+  const TensorShape& scale = module.scale->shape;
   if (weights.strategy == CtStrategy::kGroup && !scale.empty()) {
     k = CheckedMul(scale.back(), weights.group_size);
   }

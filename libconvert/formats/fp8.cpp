@@ -182,7 +182,7 @@ Status DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
         .Expected("F8_E4M3")
         .Id(FindingId("storage-unsupported"));
   }
-  const std::vector<uint64_t>& dims = weight.shape;
+  const TensorShape& dims = weight.shape;
   if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
     return Malformed(checkpoint.Where(weight), "the weight is no matrix, or is empty")
         .Found(ShowShape(dims))

@@ -19,7 +19,7 @@ Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::st
 }
 
 Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor) {
-  const std::vector<uint64_t>& shape = tensor.shape;
+  const TensorShape& shape = tensor.shape;
   if (shape.size() > 2) {
     return Unsupported(source.Where(tensor), "the second decoder takes matrices only");
   }

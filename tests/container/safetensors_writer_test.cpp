@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "base/random.h"
 #include "catch.h"
+#include "container/header_bytes.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -17,6 +18,7 @@ namespace prepack {
 namespace {
 
 using testing::CheckError;
+using testing::HeaderBytes;
 using testing::RequireOk;
 using testing::TempFolder;
 using testing::Value;
@@ -86,7 +88,7 @@ TEST_CASE("the header fills its pages exactly") {
     const SafetensorsPlan plan =
         Value(PlanSafetensors({Tensor(std::string(length, 'n'), DType::kU8, {1})}, {}));
     CHECK(plan.header.data_start % 4096 == 0);
-    CHECK(plan.HeaderBytes().size() == plan.header.data_start);
+    CHECK(HeaderBytes(plan).size() == plan.header.data_start);
     starts.insert(plan.header.data_start);
   }
   CHECK(starts == std::set<uint64_t>{4096, 8192});
@@ -135,7 +137,7 @@ TEST_CASE("random sets of tensors are laid out aligned") {
     CHECK(even_names == given);
 
     const SafetensorsHeader read =
-        Value(ParseSafetensorsHeader(plan.HeaderBytes().substr(8), next, "f"));
+        Value(ParseSafetensorsHeader(HeaderBytes(plan).substr(8), next, "f"));
     CHECK(read.data_start == plan.header.data_start);
     CHECK(NamesOf(read) == NamesOf(plan.header));
   }
@@ -207,6 +209,28 @@ TEST_CASE("what could not be read again is not planned") {
              "too many dimensions");
   CheckError(error({}, {{"k", std::string(kMaxHeaderBytes, 'v')}}), ErrorKind::kUnsupported,
              "the header is longer than the format allows");
+}
+
+TEST_CASE("a header is given in pieces, until one is refused") {
+  std::vector<TensorInfo> tensors;
+  for (int i = 0; i < 4000; ++i) tensors.push_back(Tensor(fmt::format("t{}", i), DType::kU8, {1}));
+  const SafetensorsPlan plan = Value(PlanSafetensors(std::move(tensors), {}));
+  size_t pieces = 0;
+  size_t longest = 0;
+  RequireOk(plan.VisitHeader([&](uint64_t /*offset*/, std::string_view text) {
+    ++pieces;
+    longest = std::max(longest, text.size());
+    return Status();
+  }));
+  CHECK(pieces > 5);
+  CHECK(longest < 70000);
+  size_t visited = 0;
+  const Status stopped = plan.VisitHeader([&](uint64_t offset, std::string_view /*text*/) {
+    ++visited;
+    return offset == 0 ? Status() : Malformed("here", "enough");
+  });
+  CheckError(stopped, ErrorKind::kMalformed, "here: enough");
+  CHECK(visited == 2);
 }
 
 TEST_CASE("a file that no disk can hold is refused before it is written") {

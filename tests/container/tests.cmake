@@ -4,4 +4,5 @@ prepack_add_tests(container
   json_writer_test.cpp
   safetensors_corruption_test.cpp
   safetensors_test.cpp
-  safetensors_writer_test.cpp)
+  safetensors_writer_test.cpp
+  tensor_shape_test.cpp)

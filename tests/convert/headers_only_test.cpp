@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.h"
+#include "container/header_bytes.h"
 #include "container/safetensors_writer.h"
 #include "convert/plan.h"
 #include "inspect/inspect.h"
@@ -42,7 +43,7 @@ void WriteShard(const TempFolder& folder, size_t shard, Json& weight_map) {
   const Result<SafetensorsPlan> plan = PlanSafetensors(std::move(tensors), {});
   REQUIRE(plan.ok());
   for (const TensorInfo& tensor : plan->header.tensors) weight_map[tensor.name] = ShardName(shard);
-  std::ofstream(folder / ShardName(shard), std::ios::binary) << plan->HeaderBytes();
+  std::ofstream(folder / ShardName(shard), std::ios::binary) << testing::HeaderBytes(*plan);
   std::filesystem::resize_file(folder / ShardName(shard), plan->file_bytes);
 }
 

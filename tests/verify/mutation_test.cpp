@@ -53,8 +53,10 @@ void WriteSource(const fs::path& checkpoint, const Pair& pair, const fs::path& f
     }
     std::vector<std::byte> bytes(tensor.bytes);
     testing::RequireOk(source.Read(tensor, 0, bytes));
-    small.tensors.push_back(
-        {tensor.name, std::string(DTypeName(tensor.dtype)), tensor.shape, std::move(bytes)});
+    small.tensors.push_back({tensor.name,
+                             std::string(DTypeName(tensor.dtype)),
+                             {tensor.shape.begin(), tensor.shape.end()},
+                             std::move(bytes)});
   }
   const QuantizedModel model = Value(ReadQuantizedModel(source));
   n = model.Find(pair.module)->n();

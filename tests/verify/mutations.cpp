@@ -127,8 +127,10 @@ void Mutant::RewriteShard(const std::function<void(TestCheckpoint& shard)>& edit
     for (const TensorInfo& tensor : header.tensors) {
       Bytes bytes(tensor.bytes());
       RequireOk(file.ReadAt(header.data_start + tensor.begin, bytes));
-      shard.tensors.push_back(
-          {tensor.name, std::string(DTypeName(tensor.dtype)), tensor.shape, std::move(bytes)});
+      shard.tensors.push_back({tensor.name,
+                               std::string(DTypeName(tensor.dtype)),
+                               {tensor.shape.begin(), tensor.shape.end()},
+                               std::move(bytes)});
     }
   }
   edit(shard);

@@ -114,6 +114,14 @@ class W4A16(ConsumerTest):
         out = self.native(CHECKPOINTS / "ct-w4a16-g128-sym", "--dtype", "f32")
         self.check_right(out, "onednn/w4a16")
 
+    def test_only_the_comparison_reorders(self):
+        out = self.native(CHECKPOINTS / "ct-w4a16-g32-asym")
+        result = self.consume(out, MODULE, env={"ONEDNN_VERBOSE": "profile_exec"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        executed = re.findall(r"^onednn_verbose.*,exec,cpu,(\w+)", result.stdout, re.MULTILINE)
+        # One run to warm up; then three on the mapped file, and three after a reorder.
+        self.assertEqual(executed, ["matmul"] + 3 * ["matmul", "reorder", "matmul"])
+
     def test_on_a_cpu_with_avx2_alone(self):
         out = self.native(CHECKPOINTS / "ct-w4a16-g32-asym")
         result = self.consume(out, MODULE, env={"ONEDNN_MAX_CPU_ISA": "AVX2"})

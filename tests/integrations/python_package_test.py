@@ -469,6 +469,29 @@ class ZentorchExample(harness.ToolTest):
         self.assertIn(result.returncode, (0, 6), result.stderr)
         self.assertIn("not run: " if result.returncode else " dB", result.stderr + result.stdout)
 
+    @needs_torch
+    def test_the_op_gets_its_operands_as_it_wants_them(self):
+        """With an op in zentorch's place that computes what zentorch's does, from its arguments."""
+        zentorch_linear = example()
+        folder = prepack.open(self.convert(CHECKPOINTS / "ct-w4a16-g32-asym", "zentorch"))
+        module = folder[MODULE]
+        n, k = module.shape
+
+        def woq(x, weight, scales, zero_points, bias):
+            self.assertEqual((tuple(weight.shape), weight.stride()), ((k // 8, n), (1, k // 8)))
+            self.assertIsNone(bias)
+            shifts = torch.arange(0, 32, 4, dtype=torch.int32)
+            codes = (weight.t().unsqueeze(-1) >> shifts & 15).reshape(n, k).float()
+            repeated = [
+                t.float().repeat_interleave(module.group_size, 0).t() for t in (zero_points, scales)
+            ]
+            return (x.float() @ ((codes - repeated[0]) * repeated[1]).t()).bfloat16()
+
+        zentorch_linear.load_op = lambda layout: (torch, woq)
+        self.assertGreater(zentorch_linear.check(module), 45)
+        zentorch_linear.load_op = lambda layout: (torch, lambda *args: woq(*args).roll(1, dims=1))
+        self.assertLess(zentorch_linear.check(module), 5)
+
     def test_what_it_refuses(self):
         folder = self.convert(W4A16, "vllm-cpu")
         result = self.run_example(folder)

@@ -8,7 +8,9 @@ function(prepack_add_integration_test name file)
     "PREPACK_TOOL=$<TARGET_FILE:prepack>"
     "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/cli:${PROJECT_SOURCE_DIR}/integrations/python/src")
   if(TARGET onednn_consumer)
-    list(APPEND environment "PREPACK_CONSUMER=$<TARGET_FILE:onednn_consumer>")
+    list(APPEND environment
+      "PREPACK_CONSUMER=$<TARGET_FILE:onednn_consumer>"
+      "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/integrations/onednn_leaks.supp:print_suppressions=0")
   endif()
   set_tests_properties("${name}" PROPERTIES ENVIRONMENT "${environment}" TIMEOUT 900)
 endfunction()

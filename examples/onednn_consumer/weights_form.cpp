@@ -26,7 +26,7 @@ bool IsSound(const WeightsForm& form) {
     product *= size;
     if (product > kLargestBlock * kLargestBlock) return false;
   }
-  for (const uint64_t dim : {0, 1}) {
+  for (size_t dim = 0; dim < form.dims.size(); ++dim) {
     const uint64_t block = BlockOf(form, dim);
     if (form.padded_dims[dim] != (form.dims[dim] + block - 1) / block * block) return false;
   }

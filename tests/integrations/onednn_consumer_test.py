@@ -204,6 +204,11 @@ class W8A8Static(ConsumerTest):
 LAYER = ("modules", MODULE)
 FORM = (*LAYER, "memory_descriptor")
 WEIGHT = (*LAYER, "parts", "weight")
+# Sound, but of another matrix.
+OTHER_FORM = {
+    "name": "ab", "dims": [384, 64], "padded_dims": [384, 64], "strides": [64, 1],
+    "inner_blocks": [], "s8s8_compensation": False, "zero_point_compensation": False,
+}
 DEFECTS = [
     ((), "manifest_version", 3, 3, "no manifest of version 2"),
     ((), "target", "zentorch", 3, "prepack convert --target onednn"),
@@ -216,6 +221,7 @@ DEFECTS = [
     (LAYER, "group_size", 128, 3, "does not go with the other fields"),
     (LAYER, "symmetric", "yes", 3, 'field "symmetric" has the wrong type'),
     (LAYER, "memory_descriptor", None, 3, 'field "memory_descriptor" has the wrong type'),
+    (LAYER, "memory_descriptor", OTHER_FORM, 3, "expected dims [384,128]"),
     (FORM, "dims", [384, 64], 3, "expected dims [384,128]"),
     (FORM, "dims", [384], 3, 'field "dims" is no pair'),
     (FORM, "padded_dims", [384, 256], 3, "no descriptor of the module's weights"),
@@ -286,11 +292,12 @@ class Refusals(ConsumerTest):
     def test_files_that_are_cut_off(self):
         size = (self.out / SHARD).stat().st_size
         part = self.manifest["modules"][MODULE]["parts"]["weight"]
+        weight = f"a tensor of {part['shape'][0]} bytes at {part['offset']} is not inside"
         for cut in (part["offset"] + part["shape"][0] - 1, part["offset"], 1):
             self.assertLess(cut, size)
             os.truncate(self.out / SHARD, cut)
             self.check_refused(
-                3, [f"of {cut} bytes. Was it cut off?"], self.out, MODULE, env=self.env
+                3, [weight, f"of {cut} bytes. Was it cut off?"], self.out, MODULE, env=self.env
             )
         os.truncate(self.out / SHARD, 0)
         self.check_refused(3, ["it is empty"], self.out, MODULE, env=self.env)

@@ -1,0 +1,31 @@
+#ifndef ONEDNN_CONSUMER_REFUSAL_H_
+#define ONEDNN_CONSUMER_REFUSAL_H_
+
+#include <stdexcept>
+#include <string>
+
+// Exit codes, as those of prepack itself.
+enum class Exit : int {
+  kGood = 0,
+  kWrongResult = 1,
+  kUsage = 2,
+  kMalformed = 3,
+  kSystem = 4,
+  kUnavailable = 6,  // the folder is sound, but not for this library or CPU
+};
+
+// Why a folder is not used; what() is the whole message.
+class Refusal : public std::runtime_error {
+ public:
+  Refusal(Exit code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Exit code() const { return code_; }
+
+ private:
+  Exit code_;
+};
+
+inline Refusal Malformed(const std::string& where, const std::string& what) {
+  return {Exit::kMalformed, where + ": " + what};
+}
+
+#endif  // ONEDNN_CONSUMER_REFUSAL_H_

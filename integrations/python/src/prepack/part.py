@@ -1,0 +1,57 @@
+"""A tensor of a packed folder, as numpy or torch sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Tuple
+
+import numpy
+
+from prepack.dtypes import DTYPES
+from prepack.errors import FolderError
+from prepack.shard import Shard
+
+
+@dataclass(frozen=True)
+class Part:
+    """`dtype` is the name that safetensors gives it, whatever numpy can hold its bits in."""
+
+    tensor: str
+    file: Path
+    dtype: str
+    shape: Tuple[int, ...]
+    offset: int  # from the start of the file
+    nbytes: int
+    _shard: Shard = field(repr=False, compare=False)
+
+    def numpy(self):
+        """A read-only array that is a view of the mapped file. bf16 comes as uint16, FP8 as uint8."""
+        name = DTYPES[self.dtype].numpy
+        if name is None:
+            raise self._no_such("numpy")
+        dtype = numpy.dtype(name)
+        flat = numpy.frombuffer(
+            self._shard.read_only, dtype, count=self.nbytes // dtype.itemsize, offset=self.offset
+        )
+        return flat.reshape(self.shape)
+
+    def torch(self):
+        """A tensor that is a view of the mapped file, which it can never change: what is written to
+        the tensor goes to memory of this process's own."""
+        import torch  # noqa: PLC0415  only who asks for a tensor needs torch
+
+        name = DTYPES[self.dtype].torch
+        dtype = getattr(torch, name, None) if name else None
+        if dtype is None:
+            raise self._no_such(f"torch {torch.__version__}")
+        if self.nbytes == 0:
+            return torch.empty(self.shape, dtype=dtype)  # frombuffer takes no empty ones
+        flat = torch.frombuffer(
+            self._shard.private, dtype=dtype, count=self.nbytes // dtype.itemsize, offset=self.offset
+        )
+        return flat.reshape(self.shape)
+
+    def _no_such(self, library):
+        return FolderError(self.file, f"{library} has no such dtype", field=self.tensor,
+                           found=self.dtype)

@@ -1,0 +1,74 @@
+"""One safetensors file of a packed folder: its checked header, and its bytes mapped into memory."""
+
+from __future__ import annotations
+
+import mmap
+from functools import cached_property
+from typing import NamedTuple, Tuple
+
+import safetensors
+
+from prepack.errors import FolderError
+from prepack.fields import Fields, parse_json
+
+_LENGTH_BYTES = 8  # of the header, in front of it
+
+
+class Entry(NamedTuple):
+    """A tensor in the header of a file."""
+
+    dtype: str
+    shape: Tuple[int, ...]
+    offset: int  # from the start of the file
+    end: int
+
+
+class Shard:
+    def __init__(self, path):
+        self.path = path
+        if not path.is_file():
+            raise FolderError(path, "there is no such file, or it is no plain one")
+        try:
+            # The library's parser refuses tensors that overlap, leave holes or end behind the file.
+            with safetensors.safe_open(str(path), framework="numpy"):
+                pass
+        except safetensors.SafetensorError as error:
+            raise FolderError(path, f"it is no sound safetensors file: {error}") from error
+        self.bytes = path.stat().st_size
+        self.entries = self._read_header()
+
+    def _read_header(self):
+        with open(self.path, "rb") as file:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            header = parse_json(file.read(length), self.path)
+        header.pop("__metadata__", None)
+        fields = Fields(header, self.path)
+        start = _LENGTH_BYTES + length
+        entries = {}
+        for name in header:
+            entry = fields.object(name)
+            begin, end = entry.integers("data_offsets", least=0)
+            entries[name] = Entry(
+                entry.dtype("dtype"), entry.integers("shape", least=0), start + begin, start + end
+            )
+        return entries
+
+    def _map(self, access):
+        with open(self.path, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=access)
+        if len(mapped) != self.bytes:
+            raise FolderError(self.path, "its size has changed since it was opened",
+                              found=len(mapped), expected=self.bytes)
+        return mapped
+
+    # Mapped when first asked for. A mapping lives as long as the last array that looks at it.
+
+    @cached_property
+    def read_only(self):
+        return self._map(mmap.ACCESS_READ)
+
+    @cached_property
+    def private(self):
+        """The same bytes for those who want memory that can be written to, as torch does: what is
+        written goes to a page of this process's own, never to the file."""
+        return self._map(mmap.ACCESS_COPY)

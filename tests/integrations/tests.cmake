@@ -1,0 +1,23 @@
+# What stands in integrations/ and examples/, from the outside, with the harness of the command line.
+
+# prepack_add_integration_test(NAME FILE [ARGUMENT...]): tests/integrations/FILE_test.py
+function(prepack_add_integration_test name file)
+  add_test(NAME "${name}"
+    COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/integrations/${file}_test.py ${ARGN})
+  set(environment
+    "PREPACK_TOOL=$<TARGET_FILE:prepack>"
+    "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/cli:${PROJECT_SOURCE_DIR}/integrations/python/src")
+  if(TARGET onednn_consumer)
+    list(APPEND environment
+      "PREPACK_CONSUMER=$<TARGET_FILE:onednn_consumer>"
+      "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/integrations/onednn_leaks.supp:print_suppressions=0")
+  endif()
+  set_tests_properties("${name}" PROPERTIES ENVIRONMENT "${environment}" TIMEOUT 900)
+endfunction()
+
+prepack_add_integration_test("integrations: python package" python_package)
+if(TARGET onednn_consumer)
+  foreach(case W4A16 W4A8 W8A8Dynamic W8A8Static Refusals Documents)
+    prepack_add_integration_test("integrations: onednn_consumer ${case}" onednn_consumer ${case})
+  endforeach()
+endif()

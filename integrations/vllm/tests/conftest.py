@@ -1,6 +1,8 @@
 """Which ops run is said in the header of the test run, and every test that multiplies asks for them."""
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,7 @@ os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
 
-def _install():
+def _install() -> list[str]:
     from prepack_vllm.platform import load_ops
 
     load_ops()
@@ -25,10 +27,17 @@ _STAND_INS = _install()
 def pytest_report_header():
     if not _STAND_INS:
         return "ops: all are the real ones of vLLM and zentorch"
-    return "ops that this CPU or installation lacks, and stand-ins run for: " + ", ".join(_STAND_INS)
+    return "ops that this CPU or installation lacks; stand-ins run for: " + ", ".join(_STAND_INS)
 
 
 @pytest.fixture(scope="session")
-def standins():
+def standins() -> frozenset[str]:
     """The names of ops that are stand-ins here."""
     return frozenset(_STAND_INS)
+
+
+def convert(source: Path, out: Path, *options: str) -> Path:
+    program = os.environ.get("PREPACK", "prepack")
+    command = [program, "convert", str(source), "-o", str(out), "--no-flush", "-q", *options]
+    subprocess.run(command, check=True)
+    return out

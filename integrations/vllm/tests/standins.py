@@ -81,7 +81,8 @@ def cpu_gemm_wna16(x, weight, y, scales, zeros, bias, pack_factor, isa_hint):
 def quantize_sgl(x):
     """Symmetric per token: codes around 128, without the 128, and scales [M, 1]."""
     amax = x.float().abs().amax(1, keepdim=True).clamp(min=1e-7)
-    scaled = x.float() * (127.0 / amax)
+    # (A number divided by a tensor would be the number times a reciprocal.)
+    scaled = x.float() * torch.div(torch.tensor(127.0), amax)
     # Halves go to even in bf16, away from zero in f16.
     away = torch.sign(scaled) * torch.floor(scaled.abs() + 0.5)
     q = torch.round(scaled) if x.dtype == torch.bfloat16 else away
@@ -127,7 +128,7 @@ def int8_scaled_mm_with_quant(x, weight, scales, bias, out_dtype, is_vnni):
     d = ((q + 128).double() @ codes.double().t() - sums.double()).float()
     y = d * s_a
     y = y * scales if bias is None else fma(y, scales, bias)
-    return y.to(out_dtype)
+    return to_half(y, out_dtype)
 
 
 # vLLM, weights of 8 or 16 bits in pairs of input channels.
@@ -218,18 +219,18 @@ def zentorch_woq_linear(x, weight, scales, zeros, bias):
 def quantize_zentorch(x):
     x = x.float()
     amax = torch.where(x.isfinite(), x.abs(), 0.0).amax(1, keepdim=True)
-    scale = amax.clamp(min=1e-10) / 127.0
-    return torch.round(x / scale), scale
+    scale = torch.div(amax, 127.0).clamp(min=1e-10)
+    return torch.round(x / scale).nan_to_num(0).clamp(-128, 127), scale
 
 
 def zentorch_dynamic_qlinear(x, weight, scales, bias):
     q, s_a = quantize_zentorch(x)
+    s_a = s_a.to(scales.dtype).float()
     if weight.size(1) == x.size(1):  # 8 bits
         y = (exact_dot(q, weight) * scales.float()) * s_a
-        return add_bias(y, bias).to(x.dtype)
+        return to_half(add_bias(y, bias), x.dtype)
     codes = nibbles(weight.view(torch.uint8)).float()
     codes = torch.where(codes > 7, codes - 16, codes)
-    s_a = s_a.to(scales.dtype).float()
     size = codes.size(1) // scales.size(0)
     y = torch.zeros(x.size(0), codes.size(0))
     for group in range(scales.size(0)):

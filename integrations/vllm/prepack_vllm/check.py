@@ -2,7 +2,7 @@
 
     python -m prepack_vllm.check FOLDER
 
-Exit codes: 0 good; 1 a module is below its bar; 2 usage; 3 the folder is malformed; 4 the system
+Exit codes: 0 good; 1 a module is below its bar, or damaged; 2 usage; 3 the folder is malformed; 4 the system
 failed; 5 not supported; 6 this machine cannot run it, or there was nothing to run: never a pass.
 """
 
@@ -16,9 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import xxhash
+from safetensors import SafetensorError, safe_open
 
 from prepack_vllm.checks import check_folder
-from prepack_vllm.errors import CannotRunHere, PrepackError
+from prepack_vllm.errors import CannotRunHere, Malformed, PrepackError
 from prepack_vllm.geometry import Geometry, geometry_of
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of
 from prepack_vllm.manifest import Manifest, PackedModule
@@ -40,14 +42,15 @@ class Result:
     worst_channel: int
     worst_channel_db: float | None
     min_db: float
+    damaged_part: str | None  # whose bytes are not those that were packed
 
     @property
-    def ran(self) -> bool:
-        return self.sqnr_db is not None
-
-    @property
-    def passed(self) -> bool:
-        return self.sqnr_db is not None and self.sqnr_db >= self.min_db
+    def verdict(self) -> str:
+        if self.damaged_part is not None:
+            return f"FAILED: {self.damaged_part} is damaged"
+        if self.sqnr_db is None:
+            return "not run: zeros"
+        return "passed" if self.sqnr_db >= self.min_db else "FAILED"
 
 
 def _inputs(geometry: Geometry, parts: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -67,13 +70,23 @@ def _db(signal: float, noise: float) -> float | None:
 
 
 def _read_parts(manifest: Manifest, module: PackedModule) -> dict[str, torch.Tensor]:
-    from safetensors import safe_open
-
     parts = {}
     for name, entry in module.parts.items():
-        with safe_open(manifest.folder / entry.file, framework="pt") as file:
-            parts[name] = file.get_tensor(entry.name)
+        path = manifest.folder / entry.file
+        try:
+            with safe_open(path, framework="pt") as file:
+                parts[name] = file.get_tensor(entry.name)
+        except SafetensorError as error:
+            raise Malformed(str(path), str(error)) from error
     return parts
+
+
+def _damaged_part(module: PackedModule, parts: dict[str, torch.Tensor]) -> str | None:
+    for name, tensor in parts.items():
+        data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        if xxhash.xxh3_128_hexdigest(data) != module.parts[name].xxh3_128:
+            return name
+    return None
 
 
 def _multiply(
@@ -116,6 +129,7 @@ def check_module(manifest: Manifest, module: PackedModule) -> Result:
         worst,
         channels[worst],
         _MIN_DB if module.activations is None else _MIN_DB_INT8_ACTIVATIONS,
+        _damaged_part(module, parts),
     )
 
 
@@ -126,10 +140,9 @@ def _cell(level: float | None) -> str:
 def _print_table(results: list[Result]) -> None:
     rows = [("module", "layout", "dB", "at least", "worst channel", "op", "")]
     for one in results:
-        verdict = "passed" if one.passed else "FAILED" if one.ran else "not run: zeros"
         channel = f"n {one.worst_channel}: {_cell(one.worst_channel_db)}"
         rows.append(
-            (one.module, one.layout, _cell(one.sqnr_db), _cell(one.min_db), channel, one.op, verdict)
+            (one.module, one.layout, _cell(one.sqnr_db), _cell(one.min_db), channel, one.op, one.verdict)
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -145,7 +158,7 @@ def _finite(value: object) -> object:
 
 def _print_json(folder: Path, results: list[Result], verdict: str) -> None:
     modules = [
-        {name: _finite(value) for name, value in asdict(one).items()} | {"passed": one.passed}
+        {name: _finite(value) for name, value in asdict(one).items()} | {"verdict": one.verdict}
         for one in results
     ]
     print(json.dumps({"folder": str(folder), "modules": modules, "result": verdict}, indent=2))
@@ -156,9 +169,9 @@ def run(folder: Path, as_json: bool) -> int:
     results = [check_module(manifest, module) for module in manifest.modules.values()]
     if not results:
         raise CannotRunHere(str(folder), "there is no packed module to run")
-    if any(one.ran and not one.passed for one in results):
+    if any(one.verdict.startswith("FAILED") for one in results):
         code, verdict = 1, "failed"
-    elif not all(one.ran for one in results):
+    elif any(one.verdict != "passed" for one in results):
         code, verdict = CannotRunHere.exit_code, "not run"
     else:
         code, verdict = 0, "passed"
@@ -166,7 +179,7 @@ def run(folder: Path, as_json: bool) -> int:
         _print_json(folder, results, verdict)
     else:
         _print_table(results)
-        print(f"\n{verdict}: {sum(one.passed for one in results)} of {len(results)} modules")
+        print(f"\n{verdict}: {sum(one.verdict == 'passed' for one in results)} of {len(results)} modules")
     return code
 
 

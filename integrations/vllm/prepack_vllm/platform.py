@@ -2,7 +2,7 @@
 
 import torch
 
-from prepack_vllm.errors import CannotRunHere
+from prepack_vllm.errors import CannotRunHere, Unsupported
 from prepack_vllm.kernels import has_op
 from prepack_vllm.layouts import LAYOUTS
 from prepack_vllm.manifest import Manifest
@@ -34,14 +34,18 @@ def load_ops() -> None:
     current_platform.import_kernels()
 
 
-def check_platform(manifest: Manifest) -> None:
-    where = str(manifest.folder)
+def check_target(manifest: Manifest) -> None:
     if manifest.target not in _TARGETS:
-        raise CannotRunHere(
-            where,
+        raise Unsupported(
+            str(manifest.folder),
             f"the folder is packed for {manifest.target}, which vLLM does not read",
             hint=manifest.rebuild_hint("vllm-cpu"),
         )
+
+
+def check_platform(manifest: Manifest) -> None:
+    """Every op of every layout in use is there."""
+    where = str(manifest.folder)
     load_ops()
     for id in sorted({module.layout for module in manifest.modules.values()} & set(LAYOUTS)):
         kernel = LAYOUTS[id].kernel

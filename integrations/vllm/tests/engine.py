@@ -19,7 +19,8 @@ class Generated:
     prompt_logprobs: list[list[float]]
 
 
-def generate(folder, **options) -> Generated:
+def generate(folder, inspect=None, **options) -> Generated:
+    """`inspect` is called with the loaded model, in this process."""
     from vllm import LLM, SamplingParams
 
     llm = LLM(
@@ -27,6 +28,8 @@ def generate(folder, **options) -> Generated:
         disable_log_stats=True, **options,
     )  # fmt: skip
     try:
+        if inspect is not None:
+            llm.apply_model(inspect)
         parameters = SamplingParams(
             temperature=0, max_tokens=NEW_TOKENS, logprobs=1, prompt_logprobs=1, ignore_eos=True
         )

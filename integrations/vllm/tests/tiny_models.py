@@ -103,24 +103,45 @@ def write_folder(folder: Path, model: Model, tensors: dict, quantization: dict |
     return folder
 
 
-def act_order(layer: str, k: int) -> np.ndarray:
-    """One order for all modules with the same input, as GPTQ has it."""
-    block, name = layer.rsplit(".", 1)
-    inputs = {"o_proj": 1, "down_proj": 2}.get(name, 0)
-    seed = int(block.split(".")[2]) * 10 + inputs + (5 if "mlp" in block else 0)
-    return np.random.default_rng(seed).permutation(k)
-
-
 def write_quantized(
-    folder: Path, model: Model, form: str, group_size: int, symmetric: bool, ordered: bool = False
+    folder: Path, model: Model, form: str, group_size: int, symmetric: bool
 ) -> Path:
-    store, describe = FORMATS[form]
     linears, tensors = float_weights(model)
+    add_quantized(tensors, linears, form, group_size, symmetric, {})
+    _, describe = FORMATS[form]
+    return write_folder(folder, model, tensors, describe(group_size, symmetric))
+
+
+def add_quantized(tensors, linears, form, group_size, symmetric, orders) -> None:
+    """`orders`: by module, its input channels in the order of their groups."""
+    store, _ = FORMATS[form]
     for name, (weight, bias) in linears.items():
-        order = act_order(name, weight.shape[1]) if ordered else None
-        quantized = quantize(weight, group_size, symmetric, order)
+        quantized = quantize(weight, group_size, symmetric, orders.get(name))
         for part, tensor in store(quantized, symmetric).items():
             tensors[f"{name}.{part}"] = tensor
         if bias is not None:
             tensors[f"{name}.bias"] = bias
-    return write_folder(folder, model, tensors, describe(group_size, symmetric, act_order=ordered))
+
+
+def write_ordered_pair(folder: Path, model: Model, group_size: int) -> tuple[Path, Path]:
+    """Two GPTQ checkpoints of one model: down_proj in activation order, and without any order,
+    because gate_proj and up_proj give their outputs in that order."""
+    _, describe = FORMATS["gptq"]
+    linears, tensors = float_weights(model)
+    orders = {}
+    sorted_linears = dict(linears)
+    for layer in range(model.layers):
+        mlp = f"model.layers.{layer}.mlp"
+        order = np.random.default_rng(layer).permutation(model.inner)
+        orders[f"{mlp}.down_proj"] = order
+        for name in ("gate_proj", "up_proj"):
+            sorted_linears[f"{mlp}.{name}"] = (linears[f"{mlp}.{name}"][0][order], None)
+        sorted_linears[f"{mlp}.down_proj"] = (linears[f"{mlp}.down_proj"][0][:, order], None)
+    sorted_tensors = dict(tensors)
+    add_quantized(tensors, linears, "gptq", group_size, True, orders)
+    add_quantized(sorted_tensors, sorted_linears, "gptq", group_size, True, {})
+    ordered_config = describe(group_size, True, act_order=True)
+    return (
+        write_folder(folder / "ordered", model, tensors, ordered_config),
+        write_folder(folder / "sorted", model, sorted_tensors, describe(group_size, True)),
+    )

@@ -4,5 +4,5 @@ __version__ = "0.1.0"
 
 
 def register() -> None:
-    """Makes the method known to vLLM, which calls this in each of its processes, some several times."""
+    """Makes the method known to vLLM, which calls this in each process, in some several times."""
     from prepack_vllm import config  # noqa: F401  registers its class

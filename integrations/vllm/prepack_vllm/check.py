@@ -2,8 +2,9 @@
 
     python -m prepack_vllm.check FOLDER
 
-Exit codes: 0 good; 1 a module is below its bar, or damaged; 2 usage; 3 the folder is malformed; 4 the system
-failed; 5 not supported; 6 this machine cannot run it, or there was nothing to run: never a pass.
+Exit codes: 0 good; 1 a module is below its bar, or damaged; 2 usage; 3 the folder is malformed;
+4 the system failed; 5 not supported; 6 this machine cannot run it, or there was nothing to run:
+never a pass.
 """
 
 import argparse
@@ -142,11 +143,21 @@ def _print_table(results: list[Result]) -> None:
     for one in results:
         channel = f"n {one.worst_channel}: {_cell(one.worst_channel_db)}"
         rows.append(
-            (one.module, one.layout, _cell(one.sqnr_db), _cell(one.min_db), channel, one.op, one.verdict)
+            (
+                one.module,
+                one.layout,
+                _cell(one.sqnr_db),
+                _cell(one.min_db),
+                channel,
+                one.op,
+                one.verdict,
+            )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _finite(value: object) -> object:
@@ -179,7 +190,8 @@ def run(folder: Path, as_json: bool) -> int:
         _print_json(folder, results, verdict)
     else:
         _print_table(results)
-        print(f"\n{verdict}: {sum(one.verdict == 'passed' for one in results)} of {len(results)} modules")
+        passed = sum(one.verdict == "passed" for one in results)
+        print(f"\n{verdict}: {passed} of {len(results)} modules")
     return code
 
 

@@ -94,7 +94,9 @@ class PrepackConfig(QuantizationConfig):
         parent, _, last = prefix.rpartition(".")
         if prefix in self.modules or last not in self.packed_modules_mapping:
             return [prefix]
-        return [f"{parent}.{name}" if parent else name for name in self.packed_modules_mapping[last]]
+        return [
+            f"{parent}.{name}" if parent else name for name in self.packed_modules_mapping[last]
+        ]
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> QuantizeMethodBase | None:
         if self.manifest is None:

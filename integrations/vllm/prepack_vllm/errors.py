@@ -7,7 +7,13 @@ class PrepackError(ValueError):
     exit_code = 4
 
     def __init__(
-        self, where: str, what: str, *, found: object = None, expected: object = None, hint: str = ""
+        self,
+        where: str,
+        what: str,
+        *,
+        found: object = None,
+        expected: object = None,
+        hint: str = "",
     ):
         details = [f"found {found}"] if found is not None else []
         details += [f"expected {expected}"] if expected is not None else []

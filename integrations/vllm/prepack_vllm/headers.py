@@ -20,7 +20,11 @@ def check_headers(manifest: Manifest) -> None:
     expected = {entry.name: entry for entry in entries}
     if len(expected) != len(entries):
         raise Malformed(str(manifest.folder), "the manifest names a tensor twice")
-    for file in sorted({entry.file for entry in entries}):
+    files = {entry.file for entry in entries}
+    for path in sorted(manifest.folder.glob("*.safetensors")):
+        if path.name not in files:  # vLLM would load it
+            raise Malformed(str(path), "the file is not in the manifest", hint=_HINT)
+    for file in sorted(files):
         path = manifest.folder / file
         begin, header = _read_header(path)
         for name, found in header.items():

@@ -27,7 +27,9 @@ class PrepackLinearMethod(LinearMethodBase):
     supports_pre_processed_weights = True
     requires_device_loading = False
 
-    def __init__(self, manifest: Manifest, modules: list[PackedModule], on_loaded: Callable[[], None]):
+    def __init__(
+        self, manifest: Manifest, modules: list[PackedModule], on_loaded: Callable[[], None]
+    ):
         self.manifest = manifest
         self.modules = modules
         self.on_loaded = on_loaded
@@ -74,7 +76,9 @@ class PrepackLinearMethod(LinearMethodBase):
         n = sum(module.n for module in self.modules)
         # With more ranks than heads vLLM counts the repeated heads of k and v, too.
         repeats = getattr(layer, "num_kv_head_replicas", 1) > 1
-        if any(module.k != input_size for module in self.modules) or (n != output_size and not repeats):
+        if any(module.k != input_size for module in self.modules) or (
+            n != output_size and not repeats
+        ):
             raise Malformed(
                 name,
                 "the model's layer has another shape than the packed weights",
@@ -93,7 +97,9 @@ class PrepackLinearMethod(LinearMethodBase):
             self.pieces.append(piece)
             names.update(loader.name for loader in piece.loaders)
         for name in sorted(names):
-            router = BasevLLMParameter(data=torch.empty(0), weight_loader=_Router(name, self.pieces))
+            router = BasevLLMParameter(
+                data=torch.empty(0), weight_loader=_Router(name, self.pieces)
+            )
             layer.register_parameter(name, router)
 
     def _take_bias(self, layer: torch.nn.Module) -> None:

@@ -77,7 +77,6 @@ class PartLoader:
         return stored.view(n // by_outputs.channels, k // by_inputs.channels, -1)
 
 
-
 class BiasLoader:
     """Loads the bias, which vLLM makes in the dtype of the activations, in that of the kernel."""
 

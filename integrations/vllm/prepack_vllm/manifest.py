@@ -201,7 +201,9 @@ class _Object:
 
     def shape(self, key: str) -> tuple[int, ...]:
         values = self._member(key, list)
-        if not all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in values):
+        if not all(
+            isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in values
+        ):
             raise Malformed(self.where, f'"{key}" is no list of sizes', found=values)
         return tuple(values)
 

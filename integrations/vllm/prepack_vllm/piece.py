@@ -36,7 +36,7 @@ class Piece:
         self.kernel = self.layout.kernel(self.geometry, parts)
         self.order = parts.get("input_order")
         if self.kernel.holds_weights_itself():
-            self.holder.weight.data = torch.empty(0)
+            self.holder.weight.data = torch.empty(0, dtype=self.holder.weight.dtype)
             self.kernel.parts = {name: one for name, one in parts.items() if name != "weight"}
 
     def multiply(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
@@ -56,7 +56,7 @@ def make_piece(
     holder: torch.nn.Module,
     load: Callable[..., None],
 ) -> Piece:
-    """For a rank that holds `sizes` output channels of the modules and `k` input channels of each."""
+    """For a rank with `sizes` output channels of the modules and `k` input channels of each."""
     first = modules[0]
     layout = layout_of(first)
     whole, whole_parts = module_parts(first, manifest)
@@ -97,6 +97,6 @@ def _kind(geometry: Geometry) -> Geometry:
 
 
 def _share_whole_parts(a: PackedModule, b: PackedModule, parts: list[Part]) -> bool:
-    """Parts that are not cut along output channels, such as the order of input channels, are one."""
+    """Parts that are not cut along output channels, such as the input order, are one."""
     whole = [part.name for part in parts if part.by_outputs is None]
     return all(a.parts[name].xxh3_128 == b.parts[name].xxh3_128 for name in whole)

@@ -11,7 +11,7 @@ _TARGETS = ("vllm-cpu", "zentorch")
 
 
 def zentorch_runs() -> bool:
-    """vLLM falls back to its plain CPU platform when zentorch cannot be imported, and hardly says so."""
+    """vLLM takes its plain CPU platform when zentorch cannot be imported, and hardly says so."""
     from vllm.platforms import current_platform
 
     return bool(current_platform.is_zen_cpu())

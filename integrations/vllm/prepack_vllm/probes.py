@@ -61,7 +61,11 @@ class Probe:
 
 
 def _geometry(
-    granularity: str, group_size: int, scale_rows: int, symmetric: bool, activations: Activations | None
+    granularity: str,
+    group_size: int,
+    scale_rows: int,
+    symmetric: bool,
+    activations: Activations | None,
 ) -> Geometry:
     return Geometry(N, K, granularity, group_size, scale_rows, symmetric, activations, "BF16")
 
@@ -125,7 +129,7 @@ def _draw_codes(code: str, random: SplitMix64) -> npt.NDArray[np.generic]:
 def _draw_parameters(
     geometry: Geometry, count: int, random: SplitMix64
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
-    """A scale and a zero point for every row and group; the first two zero points are the extremes."""
+    """For every row and group; the first two zero points are the extremes."""
     # For each: magnitude, sign, and, but for the first two, the zero point.
     bounds = np.tile(np.array([1 << 20, 4, 16], dtype=np.uint64), count)
     bounds = np.delete(bounds, [2, 5])

@@ -1,4 +1,4 @@
-"""Which ops run is said in the header of the test run, and every test that multiplies asks for them."""
+"""The header of the test run says which ops are real; tests that multiply ask for `standins`."""
 
 import os
 import subprocess

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tiny_models import VOCABULARY
 
 PROMPTS = [
-    " ".join(f"w{(7 * index * index + 3 * prompt + 5) % VOCABULARY}" for index in range(4 + 3 * prompt))
+    [(7 * index * index + 3 * prompt + 5) % VOCABULARY for index in range(4 + 3 * prompt)]
     for prompt in range(3)
 ]
 NEW_TOKENS = 12
@@ -33,10 +33,14 @@ def generate(folder, inspect=None, **options) -> Generated:
         parameters = SamplingParams(
             temperature=0, max_tokens=NEW_TOKENS, logprobs=1, prompt_logprobs=1, ignore_eos=True
         )
-        outputs = llm.generate(PROMPTS, parameters, use_tqdm=False)
+        prompts = [{"prompt_token_ids": prompt} for prompt in PROMPTS]
+        outputs = llm.generate(prompts, parameters, use_tqdm=False)
         return Generated(
             [list(output.outputs[0].token_ids) for output in outputs],
-            [_chosen(output.outputs[0].logprobs, output.outputs[0].token_ids) for output in outputs],
+            [
+                _chosen(output.outputs[0].logprobs, output.outputs[0].token_ids)
+                for output in outputs
+            ],
             [_chosen(output.prompt_logprobs, output.prompt_token_ids) for output in outputs],
         )
     finally:

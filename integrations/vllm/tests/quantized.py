@@ -1,4 +1,4 @@
-"""Quantized weights, and how compressed-tensors, GPTQ, AWQ and AutoRound store them. For tests only."""
+"""Quantized weights, and how compressed-tensors, GPTQ, AWQ and AutoRound store them."""
 
 from dataclasses import dataclass
 
@@ -118,7 +118,53 @@ def _auto_round_config(group_size: int, symmetric: bool, **_) -> dict:
     }  # fmt: skip
 
 
-# By name: how weights are stored, and what config.json says about them.
+def quantize_bytes(weight: np.ndarray) -> dict[str, torch.Tensor]:
+    """compressed-tensors, 8 bits, one scale per output channel."""
+    scales = torch.from_numpy(np.abs(weight).max(1, keepdims=True) / 127).to(torch.bfloat16)
+    codes = (torch.from_numpy(weight) / scales.float()).round().clamp(-128, 127)
+    return {"weight": codes.to(torch.int8), "weight_scale": scales}
+
+
+def quantize_fp8(weight: np.ndarray, rows: int, columns: int) -> dict[str, torch.Tensor]:
+    """compressed-tensors, e4m3, one scale per block."""
+    n, k = weight.shape
+    blocks = torch.from_numpy(weight).view(n // rows, rows, k // columns, columns)
+    scales = blocks.abs().amax((1, 3)) / 448
+    codes = (blocks / scales[:, None, :, None]).view(n, k)
+    return {"weight": codes.to(torch.float8_e4m3fn), "weight_scale": scales}
+
+
+def bytes_config(symmetric: bool) -> dict:
+    weights = {
+        "num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False,
+    }  # fmt: skip
+    inputs = {
+        "num_bits": 8, "type": "int", "symmetric": symmetric, "strategy": "token", "dynamic": True,
+    }  # fmt: skip
+    return _whole_bytes_config("int-quantized", weights, inputs)
+
+
+def fp8_config(rows: int, columns: int) -> dict:
+    weights = {
+        "num_bits": 8, "type": "float", "symmetric": True, "strategy": "block", "dynamic": False,
+        "block_structure": [rows, columns],
+    }  # fmt: skip
+    inputs = {
+        "num_bits": 8, "type": "float", "symmetric": True, "strategy": "group", "dynamic": True,
+        "group_size": columns,
+    }  # fmt: skip
+    return _whole_bytes_config("float-quantized", weights, inputs)
+
+
+def _whole_bytes_config(form: str, weights: dict, inputs: dict) -> dict:
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+    return {
+        "quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],
+        "quantization_status": "compressed", "config_groups": {"group_0": group},
+    }  # fmt: skip
+
+
+# By name: how weights of 4 bits are stored, and what config.json says about them.
 FORMATS = {
     "ct": (as_compressed_tensors, _ct_config),
     "gptq": (as_gptq, _gptq_config),

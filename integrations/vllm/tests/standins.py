@@ -61,7 +61,9 @@ def wna16_weight(weight, scales, zeros, dtype):
     codes = nibbles(weight.view(torch.uint8).view(-1, k, 8))  # [N/16, K, 16]
     codes = codes.permute(0, 2, 1).reshape(n, k).float()
     groups = scales.size(0)
-    zero = torch.full((groups, n), 8.0) if zeros is None else nibbles(zeros.view(torch.uint8)).float()
+    zero = (
+        torch.full((groups, n), 8.0) if zeros is None else nibbles(zeros.view(torch.uint8)).float()
+    )
     size = k // groups
     zero = zero.t().repeat_interleave(size, 1)
     return to_half((codes - zero) * scales.float().t().repeat_interleave(size, 1), dtype)
@@ -212,7 +214,9 @@ def zentorch_woq_linear(x, weight, scales, zeros, bias):
         assert zeros.dtype == torch.int8
         zero = zeros.float()
     size = k // groups
-    w = (codes - zero.t().repeat_interleave(size, 1)) * scales.float().t().repeat_interleave(size, 1)
+    w = (codes - zero.t().repeat_interleave(size, 1)) * scales.float().t().repeat_interleave(
+        size, 1
+    )
     return to_half(add_bias(ordered_dot(x, to_half(w, x.dtype)), bias), x.dtype)
 
 
@@ -223,7 +227,7 @@ def quantize_zentorch(x):
     return torch.round(x / scale).nan_to_num(0).clamp(-128, 127), scale
 
 
-def zentorch_dynamic_qlinear(x, weight, scales, bias):
+def zentorch_dynamic_qlinear(x, weight, scales, bias, *, zentorch_op_name=""):
     q, s_a = quantize_zentorch(x)
     s_a = s_a.to(scales.dtype).float()
     if weight.size(1) == x.size(1):  # 8 bits
@@ -263,8 +267,8 @@ _OPS = {
     "zentorch": {
         "zentorch_woq_linear(Tensor x, Tensor weight, Tensor scales, Tensor? zeros, Tensor? bias) "
         "-> Tensor": zentorch_woq_linear,
-        "zentorch_dynamic_qlinear(Tensor x, Tensor weight, Tensor scales, Tensor? bias) "
-        "-> Tensor": zentorch_dynamic_qlinear,
+        "zentorch_dynamic_qlinear(Tensor x, Tensor weight, Tensor scales, Tensor? bias, *, "
+        "str zentorch_op_name='') -> Tensor": zentorch_dynamic_qlinear,
         "zentorch_woq_repack_weight(Tensor codes) -> Tensor": zentorch_woq_repack_weight,
     },
 }

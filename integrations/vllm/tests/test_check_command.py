@@ -1,4 +1,4 @@
-"""`python -m prepack_vllm.check`: every layout through its op, the exit codes, and what it prints."""
+"""`python -m prepack_vllm.check`: every layout through its op, exit codes, and what it prints."""
 
 import json
 import shutil
@@ -66,7 +66,11 @@ def test_every_layout_passes(case, tmp_path, capsys):
     manifest = json.loads((folder / "prepack.json").read_text())
     assert [module["module"] for module in report["modules"]] == list(manifest["modules"])
     # What rounds once to bf16 leaves 48 dB and more; 8-bit activations and f32 sums in bf16 less.
-    bar = 35 if {one.split("/")[1] for one in layouts} & {"int4-w4a8", "int8-vnni", "da8w4", "int8"} else 48
+    bar = (
+        35
+        if {one.split("/")[1] for one in layouts} & {"int4-w4a8", "int8-vnni", "da8w4", "int8"}
+        else 48
+    )
     assert all(module["sqnr_db"] >= bar for module in report["modules"])
 
 
@@ -94,14 +98,18 @@ def test_the_table(folder, capsys):
 
 def test_an_op_that_computes_something_else_fails(folder, capsys, monkeypatch):
     call = kernels.Wna16.__call__
-    monkeypatch.setattr(kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias).flip(1))
+    monkeypatch.setattr(
+        kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias).flip(1)
+    )
     assert main([str(folder)]) == 1
     assert capsys.readouterr().out.endswith("failed: 0 of 7 modules\n")
 
 
 def test_an_op_that_yields_nan_fails(folder, capsys, monkeypatch):
     call = kernels.Wna16.__call__
-    monkeypatch.setattr(kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias) * torch.nan)
+    monkeypatch.setattr(
+        kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias) * torch.nan
+    )
     assert main([str(folder), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["modules"][0]["sqnr_db"] == "-inf"
 

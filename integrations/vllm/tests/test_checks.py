@@ -156,6 +156,12 @@ def test_a_missing_file(folder):
         check_folder(folder)
 
 
+def test_a_file_too_many(folder):
+    shutil.copy(folder / "model.safetensors", folder / "more.safetensors")
+    with pytest.raises(Malformed, match="more.safetensors: the file is not in the manifest"):
+        check_folder(folder)
+
+
 def test_a_tensor_named_twice(folder):
     edit_manifest(folder, lambda document: document["tensors"].append(document["tensors"][0]))
     with pytest.raises(Malformed, match="names a tensor twice"):
@@ -211,13 +217,17 @@ def test_the_command_names_the_source_where_it_still_lies(packed):
 
 def test_the_command_says_source_where_it_is_gone(folder, tmp_path):
     moved = shutil.copytree(folder, tmp_path / "deeper" / "folder")
-    assert f"prepack convert SOURCE -o {moved} --target vllm-cpu" in check_folder(moved).rebuild_hint()
+    assert (
+        f"prepack convert SOURCE -o {moved} --target vllm-cpu" in check_folder(moved).rebuild_hint()
+    )
 
 
 def test_a_folder_for_onednn(tmp_path):
     source = CHECKPOINTS / "ct-w4a16-g128-sym"
     folder = convert(source, tmp_path / "onednn", "--target", "onednn")
-    with pytest.raises(Unsupported, match="for onednn, which vLLM does not read.*--target vllm-cpu"):
+    with pytest.raises(
+        Unsupported, match="for onednn, which vLLM does not read.*--target vllm-cpu"
+    ):
         check_folder(folder)
 
 

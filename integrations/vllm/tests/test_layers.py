@@ -88,7 +88,7 @@ QKV = [f"{ATTENTION}.{name}" for name in FUSED["qkv_proj"]]
 def test_too_many_ranks_for_the_output_channels(folders):
     method = method_for(folders("ct-w4a16-g128-sym"), *QKV)
     with pytest.raises(
-        Unsupported, match=f"{QKV[0]}: .* hold 16 output channels, but weight can be cut at "
+        Unsupported, match=f"{QKV[0]}: .* hold 48 output channels, but weight can be cut at "
         r"multiples of 32 \(vllm-cpu/wna16\). Use less tensor parallelism",
     ):  # fmt: skip
         create(method, 384, [48, 16, 16], whole_n=640)
@@ -96,13 +96,17 @@ def test_too_many_ranks_for_the_output_channels(folders):
 
 def test_too_many_ranks_for_the_input_channels(folders):
     method = method_for(folders("ct-w4a16-g128-sym"), f"{MLP}.down_proj")
-    with pytest.raises(Unsupported, match="192 input channels, but weight_scale can be cut at .* 128"):
+    with pytest.raises(
+        Unsupported, match="192 input channels, but weight_scale can be cut at .* 128"
+    ):
         create(method, 192, [384], whole_k=1536)
 
 
 def test_sums_over_all_input_channels_cannot_be_cut(folders):
     method = method_for(folders("ct-w8a8-dynamic"), f"{MLP}.down_proj")
-    with pytest.raises(Unsupported, match="768 input channels, but weight cannot be cut along these"):
+    with pytest.raises(
+        Unsupported, match="768 input channels, but weight cannot be cut along these"
+    ):
         create(method, 768, [384], whole_k=1536)
 
 
@@ -199,7 +203,9 @@ def test_an_unquantized_layer(folders, monkeypatch):
 def test_a_module_that_is_not_packed_beside_one_that_is(folders):
     config = config_for(folders("ct-w4a16-g128-sym"))
     del config.modules[f"{ATTENTION}.k_proj"]
-    with pytest.raises(Unsupported, match=f"{ATTENTION}.k_proj: .* fuses it with {ATTENTION}.q_proj"):
+    with pytest.raises(
+        Unsupported, match=f"{ATTENTION}.k_proj: .* fuses it with {ATTENTION}.q_proj"
+    ):
         config.get_quant_method(of(LinearBase), f"{ATTENTION}.qkv_proj")
 
 

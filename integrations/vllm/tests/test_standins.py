@@ -1,4 +1,4 @@
-"""Ops, real or stand-ins, against what the real ones made: packed bytes and outputs in fixtures/golden."""
+"""Ops, real or stand-ins, against what the real ones made: fixtures/golden."""
 
 from pathlib import Path
 
@@ -22,7 +22,9 @@ DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 
 def golden_files():
     for layout in LAYOUTS:
-        yield from ((layout, path) for path in GOLDEN.glob(f"{layout.replace('/', '_')}_*.safetensors"))
+        yield from (
+            (layout, path) for path in GOLDEN.glob(f"{layout.replace('/', '_')}_*.safetensors")
+        )
 
 
 CASES = sorted(golden_files(), key=lambda case: case[1].name)
@@ -87,7 +89,9 @@ def test_closed_form_packs_what_the_real_packer_packed(layout, path):
     geometry = geometry_of(layout, tensors)
     expected = packed_parts(layout, tensors, geometry)
     zeros = tensors.get("zero_points")
-    zeros = torch.full((geometry.n, geometry.groups), 8, dtype=torch.uint8) if zeros is None else zeros
+    zeros = (
+        torch.full((geometry.n, geometry.groups), 8, dtype=torch.uint8) if zeros is None else zeros
+    )
     codes = tensors["codes"]
     codes = codes.view(torch.uint8) if codes.dtype == torch.float8_e4m3fn else codes
     scales = tensors["scales"].reshape(tensors["scales"].size(0), -1)

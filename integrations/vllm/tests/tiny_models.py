@@ -1,4 +1,4 @@
-"""Tiny Llamas and Qwen2s with random weights, their tokenizer, and quantized checkpoints of them."""
+"""Tiny Llamas and Qwen2s with random weights, a tokenizer, and quantized checkpoints of them."""
 
 import json
 from dataclasses import dataclass
@@ -121,6 +121,17 @@ def add_quantized(tensors, linears, form, group_size, symmetric, orders) -> None
             tensors[f"{name}.{part}"] = tensor
         if bias is not None:
             tensors[f"{name}.bias"] = bias
+
+
+def write_bytes(folder: Path, model: Model, quantize_one, quantization: dict) -> Path:
+    """With weights of 8 bits, stored as they are. `quantize_one`: from a weight to its parts."""
+    linears, tensors = float_weights(model)
+    for name, (weight, bias) in linears.items():
+        for part, tensor in quantize_one(weight).items():
+            tensors[f"{name}.{part}"] = tensor
+        if bias is not None:
+            tensors[f"{name}.bias"] = bias
+    return write_folder(folder, model, tensors, quantization)
 
 
 def write_ordered_pair(folder: Path, model: Model, group_size: int) -> tuple[Path, Path]:

@@ -33,7 +33,9 @@ VOCABULARY = 1024
 @dataclass
 class Run:
     total_seconds: float
+    total_cpu_seconds: float  # of all threads
     process_seconds: float  # of that, after the weights have been read
+    process_cpu_seconds: float
     check_seconds: float  # in front of it: the plugin's checks
     peak_bytes: int  # anonymous memory, above what vLLM takes without a model
     end_bytes: int
@@ -72,9 +74,9 @@ def measure(folder):
     seconds = []
 
     def process(*positional, **named):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         processed(*positional, **named)
-        seconds.append(time.perf_counter() - start)
+        seconds.append((time.perf_counter() - start, time.process_time() - cpu_start))
 
     base_loader.process_weights_after_loading = process
     with set_current_vllm_config(config):
@@ -83,13 +85,14 @@ def measure(folder):
         initialize_model_parallel(1, 1)
         memory = PeakMemory()
         memory.start()
-        begin = time.perf_counter()
+        begin, cpu_begin = time.perf_counter(), time.process_time()
         model = get_model(vllm_config=config)
-        total = time.perf_counter() - begin
+        total, cpu_total = time.perf_counter() - begin, time.process_time() - cpu_begin
         end_bytes = anonymous_bytes() - memory.start_bytes
         peak = memory.stop()
     assert model is not None
-    return Run(total, sum(seconds), check_seconds, peak, end_bytes)
+    ((process_seconds, process_cpu),) = seconds
+    return Run(total, cpu_total, process_seconds, process_cpu, check_seconds, peak, end_bytes)
 
 
 def measure_in_child(folder):
@@ -135,8 +138,10 @@ def main():
         totals = sorted(run.total_seconds for run in own)
         print(
             f"{folder}, median of {arguments.runs}: "
-            f"loaded in {median(lambda r: r.total_seconds):.2f} s ({totals[0]:.2f} to {totals[-1]:.2f}), of that "
-            f"{median(lambda r: r.process_seconds):.3f} s after reading; "
+            f"loaded in {median(lambda r: r.total_seconds):.2f} s, "
+            f"{median(lambda r: r.total_cpu_seconds):.2f} s of CPU ({totals[0]:.2f} to {totals[-1]:.2f}), of that "
+            f"{median(lambda r: r.process_seconds):.3f} s after reading, "
+            f"{median(lambda r: r.process_cpu_seconds):.3f} s of CPU; "
             f"config and checks {median(lambda r: r.check_seconds):.2f} s; anonymous memory up to "
             f"{max(run.peak_bytes for run in own) / 2**20:.0f} MiB, "
             f"{median(lambda r: r.end_bytes) / 2**20:.0f} MiB at the end"

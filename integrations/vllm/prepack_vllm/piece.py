@@ -60,8 +60,6 @@ def make_piece(
     first = modules[0]
     layout = layout_of(first)
     whole, whole_parts = module_parts(first, manifest)
-    for module in modules[1:]:
-        module_parts(module, manifest)  # checks
     geometry = whole.piece(sum(sizes), k)
     why_not = why_not_inputs(whole_parts, k) if k != first.k else None
     if len(sizes) > 1 or sizes[0] != first.n:
@@ -73,7 +71,9 @@ def make_piece(
             hint="Use less tensor parallelism",
         )
     piece = Piece(modules, layout, geometry, holder)
-    for part in layout.parts_of(geometry):
+    for part, whole_part in zip(layout.parts_of(geometry), whole_parts, strict=True):
+        # Where a rank holds one group of several, the stored part is still to be cut.
+        part = dataclasses.replace(part, by_inputs=whole_part.by_inputs)
         loader = PartLoader(first.name, part, load)
         piece.loaders.append(loader)
         holder.register_parameter(part.name, make_parameter(part, loader))

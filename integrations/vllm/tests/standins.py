@@ -127,6 +127,7 @@ def int8_scaled_mm_with_quant(x, weight, scales, bias, out_dtype, is_vnni):
     codes = blocks[:, : 32 * k].reshape(n // 32, k // 4, 32, 4).permute(0, 2, 1, 3).reshape(n, k)
     sums = blocks[:, 32 * k :].contiguous().view(torch.int32).reshape(n)
     q, s_a = quantize_sgl(x)
+    scales = scales.reshape(n)  # vLLM passes [N, 1]
     d = ((q + 128).double() @ codes.double().t() - sums.double()).float()
     y = d * s_a
     y = y * scales if bias is None else fma(y, scales, bias)

@@ -2,7 +2,11 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
+import jsonschema
 import pytest
 import torch
 from conftest import convert
@@ -34,6 +38,7 @@ CASES = {
     "da8w4": ("ct-w4a16-g128-sym", "zentorch", ["--scheme", "w4a8"], {"zentorch/da8w4"}),
     "zentorch_int8": ("ct-w8a8-dynamic", "zentorch", [], {"zentorch/int8"}),
 }  # fmt: skip
+SCHEMA = json.loads((Path(__file__).parents[1] / "check.schema.json").read_text())
 STATIC = ("ct-w8a8-static", "ct-w8a8-asym-act")
 
 
@@ -61,6 +66,7 @@ def test_every_layout_passes(case, tmp_path, capsys):
     folder = convert(CHECKPOINTS / checkpoint, tmp_path / "packed", "--target", target, *options)
     code = main([str(folder), "--json"])
     report = json.loads(capsys.readouterr().out)
+    jsonschema.validate(report, SCHEMA)
     assert (code, report["result"]) == (0, "passed")
     assert {module["layout"] for module in report["modules"]} == layouts
     manifest = json.loads((folder / "prepack.json").read_text())
@@ -111,7 +117,9 @@ def test_an_op_that_yields_nan_fails(folder, capsys, monkeypatch):
         kernels.Wna16, "__call__", lambda self, x, bias: call(self, x, bias) * torch.nan
     )
     assert main([str(folder), "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)["modules"][0]["sqnr_db"] == "-inf"
+    report = json.loads(capsys.readouterr().out)
+    jsonschema.validate(report, SCHEMA)
+    assert report["modules"][0]["sqnr_db"] == "-inf"
 
 
 def test_a_flipped_bit_is_damage(folder, capsys):
@@ -182,3 +190,28 @@ def test_usage(capsys):
     with pytest.raises(SystemExit) as exit:
         main([])
     assert exit.value.code == 2
+
+
+def test_the_command_by_itself(folder, standins):
+    """In a process of its own there are no stand-ins: what a user of this machine sees."""
+    command = [sys.executable, "-m", "prepack_vllm.check", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "_C::cpu_gemm_wna16" in standins:
+        assert done.returncode == 6
+        assert "vllm-cpu/wna16 needs the op _C::cpu_gemm_wna16" in done.stderr
+    else:
+        assert done.returncode == 0
+        assert "passed: 7 of 7 modules" in done.stdout
+
+
+def test_vllm_by_itself(folder, standins):
+    """vLLM's own start, in which the plugin is found as any other."""
+    program = f"import vllm; vllm.LLM({str(folder)!r}, max_model_len=64, enforce_eager=True)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    if "_C::cpu_gemm_wna16" in standins:
+        assert done.returncode != 0
+        assert "vllm-cpu/wna16 needs the op _C::cpu_gemm_wna16" in done.stderr
+    else:
+        assert done.returncode == 0

@@ -125,6 +125,16 @@ def test_a_rank_holds_its_share_of_every_part(folders):
     }  # fmt: skip
 
 
+def test_a_rank_that_holds_one_group_of_several(folders):
+    layer = create(
+        method_for(folders("ct-w4a16-g128-sym"), f"{MLP}.down_proj"), 128, [384], whole_k=1536
+    )
+    stored = torch.arange(12.0).view(12, 1).expand(12, 384).to(torch.bfloat16)
+    layer.weight_scale.tp_rank = 5
+    layer.weight_scale.load_row_parallel_weight(stored)
+    assert list(layer.weight_scale.shape) == [1, 384] and (layer.weight_scale == 5).all()
+
+
 def test_activations_of_another_dtype(folders):
     method = method_for(folders("ct-w4a16-g128-sym"), f"{MLP}.down_proj")
     with pytest.raises(Unsupported, match="another dtype .*float16.* --dtype bfloat16"):

@@ -290,3 +290,11 @@ def install() -> list[str]:
             _libraries.append(library)
             missing.append(name)
     return missing
+
+
+def register() -> None:
+    """As a plugin of vLLM's, for the processes that it starts. run_tests makes it one."""
+    from prepack_vllm.platform import load_ops
+
+    load_ops()
+    install()

@@ -204,8 +204,9 @@ def test_the_command_by_itself(folder, standins):
         assert "passed: 7 of 7 modules" in done.stdout
 
 
-def test_vllm_by_itself(folder, standins):
+def test_vllm_by_itself(folder, standins, monkeypatch):
     """vLLM's own start, in which the plugin is found as any other."""
+    monkeypatch.setenv("VLLM_PLUGINS", "prepack")
     program = f"import vllm; vllm.LLM({str(folder)!r}, max_model_len=64, enforce_eager=True)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

@@ -13,6 +13,8 @@ from engine import generate
 from folders import fuse, keep
 from tiny_models import LLAMA, QWEN2, write_ordered_pair, write_quantized
 
+from prepack_vllm import linear
+
 CASES = {
     "ct_symmetric_g32_llama": (LLAMA, "ct", 32, True),
     "ct_asymmetric_g128_qwen2": (QWEN2, "ct", 128, False),
@@ -137,16 +139,21 @@ def test_layouts_are_mixed(folders, monkeypatch):
     assert generate(packed) == expected
 
 
-def test_layouts_are_mixed_within_a_fused_layer(qwen2, tmp_path, monkeypatch):
-    """vLLM has no such thing: q and k as it computes them, v as it computes the others."""
+def test_modules_of_a_fused_layer_one_by_one(qwen2, monkeypatch):
+    """As where they differ; here they do not, so that there is something to compare with."""
+    _, packed, expected = qwen2
+    monkeypatch.setattr(linear, "can_be_one", lambda *_: False)
+    assert generate(packed) == expected
+
+
+def test_layouts_are_mixed_within_a_fused_layer(qwen2, tmp_path):
+    """vLLM has no such thing. The outputs are those of the source, but for 8-bit activations."""
     source, _, expected = qwen2
     options = ("--target", "vllm-cpu", "--scheme", "v_proj=w4a8")
     packed = convert(source, tmp_path / "mixed", *options)
-    outputs = generate(packed)
-    assert outputs != expected
-    assert [len(tokens) for tokens in outputs.tokens] == [len(tokens) for tokens in expected.tokens]
-    first = [one[0] for one in outputs.prompt_logprobs]
-    assert first == pytest.approx([one[0] for one in expected.prompt_logprobs], abs=0.2)
+    actual = torch.tensor(sum(generate(packed).prompt_logprobs, []))
+    difference = (actual - torch.tensor(sum(expected.prompt_logprobs, []))).abs()
+    assert 0 < difference.mean() < 0.5  # of some 40: the model is a random one
 
 
 def test_activation_order_is_applied(folders):

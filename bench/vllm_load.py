@@ -138,8 +138,9 @@ def main():
         totals = sorted(run.total_seconds for run in own)
         print(
             f"{folder}, median of {arguments.runs}: "
-            f"loaded in {median(lambda r: r.total_seconds):.2f} s, "
-            f"{median(lambda r: r.total_cpu_seconds):.2f} s of CPU ({totals[0]:.2f} to {totals[-1]:.2f}), of that "
+            f"loaded in {median(lambda r: r.total_seconds):.2f} s "
+            f"({totals[0]:.2f} to {totals[-1]:.2f}), "
+            f"{median(lambda r: r.total_cpu_seconds):.2f} s of CPU; of that "
             f"{median(lambda r: r.process_seconds):.3f} s after reading, "
             f"{median(lambda r: r.process_cpu_seconds):.3f} s of CPU; "
             f"config and checks {median(lambda r: r.check_seconds):.2f} s; anonymous memory up to "

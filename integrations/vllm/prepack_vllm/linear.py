@@ -107,6 +107,8 @@ class PrepackLinearMethod(LinearMethodBase):
         if not hasattr(layer, "has_bias"):
             return  # a head
         f32 = any(piece.layout.kernel.f32_bias for piece in self.pieces)
+        if getattr(layer, "skip_bias_add", False):
+            f32 = False  # who adds it does so in the dtype of the activations
         self.bias_loader = BiasLoader(f32, layer.weight_loader)
         layer.weight_loader = self.bias_loader
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from vllm.config import get_current_vllm_config_or_none
 from vllm.model_executor.parameter import (
     BasevLLMParameter,
     PackedColumnParameter,
@@ -28,8 +29,15 @@ ShardId = str | int | tuple[int, ...] | None
 COPY_VARIABLE = "PREPACK_VLLM_COPY"
 
 
-def _maps_files() -> bool:
-    return os.environ.get(COPY_VARIABLE, "0") in ("", "0")
+# Whose tensors are mapped, or at least nobody else's. Others may use their buffers again.
+_OWN_MEMORY = ("auto", "hf", "safetensors")
+
+
+def _may_keep_tensors() -> bool:
+    if os.environ.get(COPY_VARIABLE, "0") not in ("", "0"):
+        return False
+    config = get_current_vllm_config_or_none()
+    return config is None or config.load_config.load_format in _OWN_MEMORY
 
 
 class PartLoader:
@@ -39,6 +47,7 @@ class PartLoader:
         self.module = module
         self.part = part
         self.load = load
+        self.may_keep = _may_keep_tensors()
         self.loaded: set[ShardId] = set()
 
     @property
@@ -52,7 +61,7 @@ class PartLoader:
         if self.part.stored_shape is not None:
             stored = self._as_cut(stored)
         self.loaded.add(shard)
-        if shard is None and stored.shape == parameter.shape and _maps_files():
+        if shard is None and stored.shape == parameter.shape and self.may_keep:
             parameter.data = stored
         elif shard is None:
             self.load(parameter, stored)

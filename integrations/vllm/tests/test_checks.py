@@ -33,7 +33,7 @@ def test_a_good_folder_passes(folder):
     assert len(check_folder(folder).modules) == 7
 
 
-def test_the_helpers_leave_a_good_folder_good(folder):
+def test_editing_leaves_a_good_folder_good(folder):
     """Else every test below would pass for another reason."""
     edit_tensors(folder, lambda tensors: None)
     follow_file(folder)

@@ -13,6 +13,7 @@ from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMetho
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.model_executor.models.utils import WeightsMapper
 
+from prepack_vllm import loading
 from prepack_vllm.checks import check_folder
 from prepack_vllm.config import PrepackConfig
 from prepack_vllm.errors import Malformed, Unsupported
@@ -186,6 +187,21 @@ def test_a_bias_is_loaded_in_the_dtype_of_the_kernel(folders):
     stored = torch.linspace(0, 1, 384)
     layer.weight_loader(layer.bias, stored)
     assert layer.bias.dtype == torch.float32 and torch.equal(layer.bias, stored)
+
+
+@pytest.mark.parametrize(
+    "load_format, kept", [("auto", True), ("safetensors", True), ("fastsafetensors", False)]
+)
+def test_tensors_of_loaders_that_use_memory_again_are_copied(
+    folders, monkeypatch, load_format, kept
+):
+    config = SimpleNamespace(load_config=SimpleNamespace(load_format=load_format))
+    monkeypatch.setattr(loading, "get_current_vllm_config_or_none", lambda: config)
+    layer = create(method_for(folders("ct-w4a16-g128-sym"), f"{MLP}.down_proj"), 1536, [384])
+    stored = torch.ones(12, 384, dtype=torch.bfloat16)
+    layer.weight_scale.weight_loader(layer.weight_scale, stored)
+    assert torch.equal(layer.weight_scale, stored)
+    assert (layer.weight_scale.data_ptr() == stored.data_ptr()) == kept
 
 
 def test_modules_that_differ_have_parameters_of_their_own(folders):

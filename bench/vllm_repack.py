@@ -2,7 +2,7 @@
 """Times what vLLM does with quantized weights at every start on a CPU: the repack at load.
 
     build/release/bin/generate_checkpoint /var/tmp/source --format ct-w4a16
-    bench/setup_vllm
+    tools/setup_vllm
     ~/.cache/prepack/vllm-bench/bin/python bench/vllm_repack.py /var/tmp/source
 
 vLLM's own kernel classes do the work (process_weights_after_loading), on the layers that it makes
@@ -125,7 +125,7 @@ def kernel_class(name):
 
         return CPUWNA16LinearKernel
     except ImportError as error:
-        raise NotRun(f"{error}. bench/setup_vllm installs vLLM and zentorch") from error
+        raise NotRun(f"{error}. tools/setup_vllm installs vLLM and zentorch") from error
 
 
 def load_layer(source, storage, modules, asymmetric):

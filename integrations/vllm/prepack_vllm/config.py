@@ -1,0 +1,178 @@
+"""The quantization method `prepack`, as vLLM finds it by `quant_method` in config.json."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from vllm.logger import init_logger
+from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
+from vllm.model_executor.layers.quantization import (
+    get_quantization_config,
+    register_quantization_config,
+)
+from vllm.model_executor.layers.quantization.base_config import (
+    QuantizationConfig,
+    QuantizeMethodBase,
+)
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+
+from prepack_vllm.checks import check_folder
+from prepack_vllm.errors import Malformed, Unsupported
+from prepack_vllm.linear import PrepackLinearMethod
+from prepack_vllm.manifest import Manifest, PackedModule
+
+logger = init_logger(__name__)
+
+FORMAT_VERSION = 2
+_PLAIN = "plain/bf16"  # weights like those of any unquantized layer
+
+
+@register_quantization_config("prepack")
+class PrepackConfig(QuantizationConfig):
+    def __init__(self, target: str):
+        super().__init__()
+        self.target = target
+        self.manifest: Manifest | None = None
+        self.modules: dict[str, PackedModule] = {}  # by the names of vLLM's model
+        self.kept: set[str] = set()
+        self.taken: set[str] = set()  # modules that a layer was made for
+        self._source: QuantizationConfig | None = None
+
+    @classmethod
+    def get_name(cls) -> str:
+        return "prepack"
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        return -1
+
+    def get_supported_act_dtypes(self) -> list[torch.dtype]:
+        # Which of them it is, the manifest says, and PrepackLinearMethod checks.
+        return [torch.bfloat16, torch.float16, torch.float32]
+
+    @staticmethod
+    def get_config_filenames() -> list[str]:
+        return []
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "PrepackConfig":
+        version = config.get("format_version")
+        if version != FORMAT_VERSION:
+            raise Unsupported(
+                "config.json",
+                "quantization_config is of another version",
+                found=version,
+                expected=FORMAT_VERSION,
+                hint="Pack the checkpoint again with a prepack that suits this plugin",
+            )
+        return cls(str(config.get("target")))
+
+    def maybe_update_config(
+        self, model_name: str, hf_config: Any = None, revision: str | None = None
+    ) -> None:
+        """vLLM's first word about the folder: the place to find out what is wrong with it."""
+        self.manifest = check_folder(Path(model_name))
+        if self.manifest.target != self.target:
+            raise Malformed(
+                model_name,
+                "config.json and prepack.json name different targets",
+                found=self.target,
+                expected=self.manifest.target,
+            )
+        self.modules = dict(self.manifest.modules)
+        self.kept = set(self.manifest.kept)
+        logger.info("%s: %d packed modules for %s", model_name, len(self.modules), self.target)
+
+    def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
+        """From the checkpoint's names of modules to those of vLLM's model."""
+        self.modules = hf_to_vllm_mapper.apply_dict(self.modules)
+        self.kept = set(hf_to_vllm_mapper.apply_list(list(self.kept)))
+
+    def _names(self, prefix: str) -> list[str]:
+        """Of the modules in a layer: one, or those that vLLM fuses."""
+        parent, _, last = prefix.rpartition(".")
+        if prefix in self.modules or last not in self.packed_modules_mapping:
+            return [prefix]
+        return [
+            f"{parent}.{name}" if parent else name for name in self.packed_modules_mapping[last]
+        ]
+
+    def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> QuantizeMethodBase | None:
+        if self.manifest is None:
+            raise Unsupported(prefix, "vLLM has not told the plugin which folder it loads")
+        if isinstance(layer, RoutedExperts):
+            return self._experts(prefix)
+        names = self._names(prefix)
+        packed = [self.modules[name] for name in names if name in self.modules]
+        if not packed or all(module.layout == _PLAIN for module in packed):
+            self.taken.update(module.name for module in packed)
+            return self._not_packed(layer, prefix, names)
+        if len(packed) != len(names):
+            other = next(name for name in names if name not in self.modules)
+            raise Unsupported(
+                other,
+                f"the module is not packed, but vLLM fuses it with {packed[0].name}, which is",
+                hint="Pack again with --fallback dequantize, or with a quantized "
+                "checkpoint that treats both alike",
+            )
+        if isinstance(layer, ParallelLMHead):
+            _check_head(layer, packed[0])
+        elif not isinstance(layer, LinearBase):
+            raise Unsupported(prefix, f"a {type(layer).__name__} cannot be packed")
+        self.taken.update(module.name for module in packed)
+        return PrepackLinearMethod(self.manifest, packed, self._check_taken)
+
+    def _experts(self, prefix: str) -> None:
+        for name, module in self.modules.items():
+            if name.startswith(prefix + ".") and module.layout != _PLAIN:
+                raise Unsupported(
+                    name,
+                    "packed experts of a mixture cannot be run yet",
+                    hint="Pack with --fallback keep and a quantized checkpoint that leaves them "
+                    "alone, or load the source, which vLLM repacks itself",
+                )
+        return None
+
+    def _not_packed(
+        self, layer: torch.nn.Module, prefix: str, names: list[str]
+    ) -> QuantizeMethodBase | None:
+        if any(name in self.kept for name in names):
+            return self._source_config().get_quant_method(layer, prefix)
+        return UnquantizedLinearMethod() if isinstance(layer, LinearBase) else None
+
+    def _source_config(self) -> QuantizationConfig:
+        """vLLM's own method for what the quantizer stored and no layout took."""
+        if self._source is None:
+            assert self.manifest is not None
+            source = dict(self.manifest.source_quantization)
+            name = str(source.get("quant_method", ""))
+            name = "inc" if name in ("auto-round", "intel/auto-round") else name
+            self._source = get_quantization_config(name).from_config(source)
+            self._source.packed_modules_mapping = self.packed_modules_mapping
+        return self._source
+
+    def _check_taken(self) -> None:
+        """When the first layer is loaded, the whole model has been made."""
+        from vllm.distributed import get_pp_group
+
+        if get_pp_group().world_size > 1:
+            return  # a stage has its layers only
+        unused = sorted({module.name for module in self.modules.values()} - self.taken)
+        if unused:
+            raise Unsupported(
+                unused[0],
+                "the packed module belongs to no layer of vLLM's model"
+                + (f", and {len(unused) - 1} more" if len(unused) > 1 else ""),
+                hint="vLLM's class for this model names or fuses its layers in another way",
+            )
+
+
+def _check_head(layer: ParallelLMHead, module: PackedModule) -> None:
+    if layer.tp_size > 1 or layer.num_embeddings_padded != module.n:
+        raise Unsupported(
+            module.name,
+            "a packed head runs without tensor parallelism only, and where vLLM does not pad it",
+            found=f"{module.n} of {layer.num_embeddings_padded} tokens on {layer.tp_size} ranks",
+            hint="Quantize the model without its head",
+        )

@@ -1,0 +1,43 @@
+"""Errors, each with the exit code that all of prepack uses for its kind."""
+
+
+class PrepackError(ValueError):
+    """`WHERE: WHAT (found …, expected …). HINT`, like the messages of the command line."""
+
+    exit_code = 4
+
+    def __init__(
+        self,
+        where: str,
+        what: str,
+        *,
+        found: object = None,
+        expected: object = None,
+        hint: str = "",
+    ):
+        details = [f"found {found}"] if found is not None else []
+        details += [f"expected {expected}"] if expected is not None else []
+        message = f"{where}: {what}"
+        if details:
+            message += f" ({', '.join(details)})"
+        if hint:
+            message += f". {hint}"
+        super().__init__(message)
+
+
+class Malformed(PrepackError):
+    """The folder contradicts itself, or is not whole."""
+
+    exit_code = 3
+
+
+class Unsupported(PrepackError):
+    """The folder is sound, but this model, parallelism or runtime cannot use it."""
+
+    exit_code = 5
+
+
+class CannotRunHere(PrepackError):
+    """The CPU, or a library, lacks what the layout's kernel needs."""
+
+    exit_code = 6

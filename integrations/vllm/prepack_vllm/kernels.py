@@ -1,0 +1,190 @@
+"""The consumers' ops, one class per layout: given the parts of a module, it multiplies."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+
+from prepack_vllm.geometry import Geometry
+
+Parts = Mapping[str, torch.Tensor]
+
+
+def has_op(name: str) -> bool:
+    """Is the op `library::name` there? Libraries register theirs when they are loaded."""
+    namespace, op = name.split("::")
+    return hasattr(getattr(torch.ops, namespace), op)
+
+
+class Kernel(ABC):
+    """y = x · Wᵀ + bias of one packed module. x is [M, K], in the module's own order of K."""
+
+    ops: tuple[str, ...] = ()  # without which the kernel cannot run
+    needs_zentorch = False
+    f32_bias = False  # the op takes no bias in the dtype of the activations
+
+    def __init__(self, geometry: Geometry, parts: Parts):
+        self.geometry = geometry
+        self.parts = parts
+
+    @abstractmethod
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor: ...
+
+    def holds_weights_itself(self) -> bool:
+        """Has the op made a copy of its own, so that the part can be freed?"""
+        return False
+
+
+class Wna16(Kernel):
+    ops = ("_C::cpu_gemm_wna16",)
+
+    def __init__(self, geometry: Geometry, parts: Parts):
+        super().__init__(geometry, parts)
+        # The same bytes with both; what AMX does in f16 it would do wrong, says vLLM.
+        amx = torch.cpu._is_amx_tile_supported() and geometry.activation_dtype == "BF16"
+        self.isa_hint = "amx" if amx else "vec"
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        y = torch.empty((x.size(0), self.geometry.n), dtype=x.dtype)
+        zeros = self.parts.get("weight_zero_point")
+        torch.ops._C.cpu_gemm_wna16(
+            x, self.parts["weight"], y, self.parts["weight_scale"], zeros, bias, 8, self.isa_hint
+        )
+        return y
+
+
+class Int4W4A8(Kernel):
+    ops = ("_C::int4_scaled_mm_cpu",)
+    f32_bias = True
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.ops._C.int4_scaled_mm_cpu(
+            x,
+            self.parts["weight"],
+            self.parts["weight_zero_point"],
+            self.parts["weight_scale"],
+            bias,
+        )
+
+
+class Int8Vnni(Kernel):
+    ops = ("_C::int8_scaled_mm_with_quant",)
+    f32_bias = True
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.ops._C.int8_scaled_mm_with_quant(
+            x, self.parts["weight"], self.parts["weight_scale"], bias, x.dtype, True
+        )
+
+
+class Int8Plain(Kernel):
+    """oneDNN reorders the weights for the CPU when the handler is made: no bytes for that exist."""
+
+    ops = ("_C::create_onednn_scaled_mm_handler", "_C::onednn_scaled_mm")
+
+    def __init__(self, geometry: Geometry, parts: Parts):
+        from vllm import _custom_ops
+
+        super().__init__(geometry, parts)
+        assert geometry.activations is not None
+        self.symmetric = geometry.activations.symmetric
+        self.dynamic = geometry.activations.dynamic
+        self._ops = _custom_ops
+        # The handler keeps a pointer to the scales: `parts` must hold them as long as it lives.
+        self.handler = _custom_ops.create_onednn_scaled_mm(
+            parts["weight"].t(),
+            parts["weight_scale"],
+            getattr(torch, _TORCH_NAMES[geometry.activation_dtype]),
+            self.dynamic,
+            not self.symmetric,
+            32,
+        )
+
+    def holds_weights_itself(self) -> bool:
+        return True
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        q, scale, zero_point = self._ops.onednn_scaled_int8_quant(
+            x, self.parts.get("input_scale"), self.parts.get("input_zero_point"), self.symmetric
+        )
+        y = torch.empty((x.size(0), self.geometry.n), dtype=x.dtype)
+        self._ops.onednn_scaled_mm(
+            self.handler, q, y, scale, zero_point, self.parts.get("azp_adj"), bias
+        )
+        return y
+
+
+class Fp8Vnni(Kernel):
+    ops = ("_C::fp8_scaled_mm_cpu",)
+    f32_bias = True
+
+    def __init__(self, geometry: Geometry, parts: Parts):
+        super().__init__(geometry, parts)
+        self.per_channel = geometry.granularity == "channel"
+        if geometry.granularity == "block":
+            self.block = [geometry.scale_rows, 128]
+        else:
+            self.block = [-(-geometry.n // 32) * 32, 128]
+        columns = -(-geometry.k // 128)
+        self.scales = torch.ones(1, columns) if self.per_channel else parts["weight_scale_inv"]
+        self.weight = parts["weight"].view(geometry.n, geometry.k)
+
+    def _multiply(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.ops._C.fp8_scaled_mm_cpu(
+            x, self.weight, self.scales, self.block, bias, x.dtype, True
+        )
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if not self.per_channel:
+            return self._multiply(x, bias)
+        # The op has no scales per channel.
+        y = self._multiply(x, None).float() * self.parts["weight_scale"]
+        return (y if bias is None else y + bias).to(x.dtype)
+
+
+class Bf16Vnni(Kernel):
+    ops = ("_C::weight_packed_linear",)
+    f32_bias = True
+
+    def __init__(self, geometry: Geometry, parts: Parts):
+        super().__init__(geometry, parts)
+        self.weight = parts["weight"].view(geometry.n, geometry.k)
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        y = torch.empty((x.size(0), self.geometry.n), dtype=x.dtype)
+        torch.ops._C.weight_packed_linear(y, x, self.weight, bias, True)
+        return y
+
+
+class PlainBf16(Kernel):
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.nn.functional.linear(x, self.parts["weight"], bias)
+
+
+class ZentorchWoq(Kernel):
+    ops = ("zentorch::zentorch_woq_linear",)
+    needs_zentorch = True
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.ops.zentorch.zentorch_woq_linear(
+            x,
+            self.parts["weight"].t(),
+            self.parts["weight_scale"],
+            self.parts.get("weight_zero_point"),
+            bias,
+        )
+
+
+class ZentorchDynamic(Kernel):
+    """W4A8 and W8A8: the op tells them apart by the shape of the weight."""
+
+    ops = ("zentorch::zentorch_dynamic_qlinear",)
+    needs_zentorch = True
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.ops.zentorch.zentorch_dynamic_qlinear(
+            x, self.parts["weight"], self.parts["weight_scale"], bias
+        )
+
+
+_TORCH_NAMES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}

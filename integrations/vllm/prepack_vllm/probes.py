@@ -1,0 +1,155 @@
+"""The fixed pseudo-random modules that packing fingerprints are made of.
+
+The same as in libconvert/layouts/probes.cpp and fingerprint.cpp: N = 96, K = 160, groups of 32,
+every scheme that there is a layout for, drawn from SplitMix64.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from prepack_vllm.geometry import Geometry
+from prepack_vllm.manifest import Activations
+
+N, K, GROUP = 96, 160, 32
+SEED = 20240914
+_ACTIVATION_DTYPES = ("BF16", "F16")  # in which order a scheme is probed
+
+_DYNAMIC = Activations("int", symmetric=True, dynamic=True)
+_INT_ACTIVATIONS = (
+    _DYNAMIC,
+    Activations("int", symmetric=False, dynamic=True),
+    Activations("int", symmetric=True, dynamic=False),
+    Activations("int", symmetric=False, dynamic=False),
+)
+
+
+class SplitMix64:
+    """Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", many at a time."""
+
+    def __init__(self, seed: int):
+        self._seed = np.uint64(seed)
+        self._drawn = 0
+
+    def below(self, bounds: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """One number below each bound (of at most 32 bits), in order."""
+        steps = np.arange(self._drawn + 1, self._drawn + 1 + len(bounds), dtype=np.uint64)
+        self._drawn += len(bounds)
+        z = self._seed + steps * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        z ^= z >> np.uint64(31)
+        return ((z >> np.uint64(32)) * bounds) >> np.uint64(32)
+
+    def give_back(self, count: int) -> None:
+        """The last `count` numbers are drawn again next time."""
+        self._drawn -= count
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A module. Codes are [N, K]: u4 as 0 … 15, s8, f8e4m3 and bf16 as bits."""
+
+    geometry: Geometry
+    code: str
+    codes: npt.NDArray[np.generic]
+    scales: npt.NDArray[np.float32]  # [N, G]
+    zero_points: npt.NDArray[np.uint8]  # [N, G]
+
+
+def _geometry(
+    granularity: str,
+    group_size: int,
+    scale_rows: int,
+    symmetric: bool,
+    activations: Activations | None,
+) -> Geometry:
+    return Geometry(N, K, granularity, group_size, scale_rows, symmetric, activations, "BF16")
+
+
+def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
+    """The schemes that a layout takes, with the dtypes of activations that it takes them with."""
+    both, bf16 = _ACTIVATION_DTYPES, ("BF16",)
+    if layout in ("vllm-cpu/wna16", "zentorch/woq"):
+        for symmetric in (True, False):
+            geometry = _geometry("group", GROUP, 1, symmetric, None)
+            yield "u4", geometry, both if layout == "vllm-cpu/wna16" else bf16
+    elif layout == "vllm-cpu/int4-w4a8":
+        for symmetric in (True, False):
+            yield "u4", _geometry("group", GROUP, 1, symmetric, _DYNAMIC), both
+    elif layout == "zentorch/da8w4":
+        yield "u4", _geometry("group", GROUP, 1, True, _DYNAMIC), bf16
+    elif layout == "vllm-cpu/int8-plain":
+        for activations in _INT_ACTIVATIONS:
+            yield "s8", _geometry("channel", K, 1, True, activations), both
+        yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), both
+    elif layout in ("vllm-cpu/int8-vnni", "zentorch/int8"):
+        yield "s8", _geometry("channel", K, 1, True, _DYNAMIC), bf16
+        yield "s8", _geometry("tensor", K, N, True, _DYNAMIC), bf16
+    elif layout == "vllm-cpu/fp8-vnni":
+        yield "f8e4m3", _geometry("block", 128, 32, True, None), bf16
+        yield "f8e4m3", _geometry("channel", K, 1, True, None), bf16
+        yield "f8e4m3", _geometry("tensor", K, N, True, None), bf16
+    elif layout == "vllm-cpu/bf16-vnni":
+        yield "bf16", _geometry("tensor", K, N, True, None), bf16
+    elif layout == "plain/bf16":
+        yield "bf16", _geometry("tensor", K, N, True, None), both
+
+
+def probes_of(layout: str) -> Iterator[Probe]:
+    """The modules that are hashed for the layout's fingerprint, in order."""
+    for code, geometry, dtypes in _schemes(layout):
+        for dtype in dtypes:
+            yield make_probe(code, dataclasses.replace(geometry, activation_dtype=dtype))
+
+
+def _full(count: int, bound: int) -> npt.NDArray[np.uint64]:
+    return np.full(count, bound, dtype=np.uint64)
+
+
+def _draw_codes(code: str, random: SplitMix64) -> npt.NDArray[np.generic]:
+    if code == "u4":
+        pairs = random.below(_full(N * K // 2, 256)).astype(np.uint8).reshape(N, K // 2)
+        return np.stack([pairs & 15, pairs >> 4], axis=2).reshape(N, K)
+    if code == "bf16":
+        bits = random.below(_full(N * K, 1 << 16))
+        return ((bits & np.uint64(0xBFFF)) | np.uint64(0x2000)).astype(np.uint16).reshape(N, K)
+    if code == "s8":
+        return random.below(_full(N * K, 256)).astype(np.uint8).view(np.int8).reshape(N, K)
+    # f8e4m3: a NaN is drawn again, so some more are needed than there are codes.
+    drawn = random.below(_full(N * K + N * K // 16, 256)).astype(np.uint8)
+    good = np.flatnonzero((drawn & 0x7F) != 0x7F)
+    random.give_back(len(drawn) - int(good[N * K - 1]) - 1)
+    return drawn[good[: N * K]].reshape(N, K)
+
+
+def _draw_parameters(
+    geometry: Geometry, count: int, random: SplitMix64
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
+    """For every row and group; the first two zero points are the extremes."""
+    # For each: magnitude, sign, and, but for the first two, the zero point.
+    bounds = np.tile(np.array([1 << 20, 4, 16], dtype=np.uint64), count)
+    bounds = np.delete(bounds, [2, 5])
+    drawn = random.below(bounds)
+    magnitudes = np.concatenate([drawn[[0, 2]], drawn[4::3]]).astype(np.float32)
+    signs = np.concatenate([drawn[[1, 3]], drawn[5::3]])
+    zeros = np.concatenate([np.array([0, 15], dtype=np.uint64), drawn[6::3]])
+    scales = (magnitudes + 1) * np.float32(2.0**-24)
+    scales = np.where(signs == 0, -scales, scales).astype(np.float32)
+    groups = geometry.groups
+    # Output channels that share a scale have the same.
+    first = np.arange(N) // geometry.scale_rows * geometry.scale_rows
+    return scales.reshape(N, groups)[first], zeros.astype(np.uint8).reshape(N, groups)
+
+
+def make_probe(code: str, geometry: Geometry) -> Probe:
+    random = SplitMix64(SEED)
+    with np.errstate(over="ignore"):  # it is arithmetic modulo 2^64
+        codes = _draw_codes(code, random)
+        scales, zero_points = _draw_parameters(geometry, N * geometry.groups, random)
+    if geometry.symmetric:
+        zero_points = np.full_like(zero_points, 8)
+    return Probe(geometry, code, codes, scales, zero_points)

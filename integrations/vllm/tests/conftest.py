@@ -1,0 +1,43 @@
+"""The header of the test run says which ops are real; tests that multiply ask for `standins`."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+# One process for vLLM's engine and the tests, unless a test wants several.
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+
+def _install() -> list[str]:
+    from prepack_vllm.platform import load_ops
+
+    load_ops()
+    import standins as module
+
+    return module.install()
+
+
+_STAND_INS = _install()
+
+
+def pytest_report_header():
+    if not _STAND_INS:
+        return "ops: all are the real ones of vLLM and zentorch"
+    return "ops that this CPU or installation lacks; stand-ins run for: " + ", ".join(_STAND_INS)
+
+
+@pytest.fixture(scope="session")
+def standins() -> frozenset[str]:
+    """The names of ops that are stand-ins here."""
+    return frozenset(_STAND_INS)
+
+
+def convert(source: Path, out: Path, *options: str) -> Path:
+    program = os.environ.get("PREPACK", "prepack")
+    command = [program, "convert", str(source), "-o", str(out), "--no-flush", "-q", *options]
+    subprocess.run(command, check=True)
+    return out

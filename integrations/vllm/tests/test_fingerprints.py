@@ -1,0 +1,35 @@
+"""The probe modules, and what packs them."""
+
+import pytest
+from pack import PACK, pack_probe
+
+from prepack_vllm.consumer_packers import packer_of
+from prepack_vllm.fingerprints import fingerprint
+from prepack_vllm.layouts import LAYOUTS
+
+
+def test_every_layout_can_be_packed_here():
+    assert set(PACK) == set(LAYOUTS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_closed_form_has_the_fingerprint_of_the_table(layout):
+    assert fingerprint(layout, pack_probe(layout)) == LAYOUTS[layout].fingerprint
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_moved_code_changes_the_fingerprint(layout):
+    pack = pack_probe(layout)
+
+    def pack_wrongly(probe):
+        parts = dict(pack(probe))
+        parts["weight"] = parts["weight"].flip(0)
+        return parts
+
+    assert fingerprint(layout, pack_wrongly) != LAYOUTS[layout].fingerprint
+
+
+def test_vllms_own_packer_runs_on_every_cpu_for_wna16():
+    packer = packer_of("vllm-cpu/wna16")
+    assert packer is not None
+    assert fingerprint("vllm-cpu/wna16", packer) == LAYOUTS["vllm-cpu/wna16"].fingerprint

@@ -52,7 +52,7 @@ def follow_file(folder: Path) -> None:
 
 
 def fuse(folder: Path) -> None:
-    """Stores q, k and v, and gate and up, as one module each, as `prepack convert --fuse` does."""
+    """Stores q, k and v, and gate and up, as one module each: what vLLM fuses, stored fused."""
     path = folder / "model.safetensors"
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}

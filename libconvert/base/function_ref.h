@@ -21,7 +21,7 @@ class FunctionRef<Returned(Arguments...)> {
   template <typename Callable>
   requires(!std::same_as<std::remove_cvref_t<Callable>, FunctionRef> &&
            std::is_invocable_r_v<Returned, Callable&, Arguments...>)
-      FunctionRef(Callable&& callable)  // implicit: a call names only the lambda
+      FunctionRef(Callable&& callable)  // NOLINT(bugprone-forwarding-reference-overload)
       : callable_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
         call_([](void* object, Arguments... arguments) -> Returned {
           return (*static_cast<std::remove_reference_t<Callable>*>(object))(

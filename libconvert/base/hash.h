@@ -25,7 +25,7 @@ struct Hash128 {
   uint64_t low = 0;
 
   std::string Hex() const;
-
+  // NOLINTNEXTLINE(modernize-use-nullptr): there is none to use
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <utility>
 #include <vector>
 
 #include "base/float_convert.h"
@@ -42,8 +41,8 @@ void StoredLinear::AddSource(const StoredTensor& tensor, uint64_t sharers) {
   source_bytes_ += tensor.bytes / sharers;
 }
 
-Status OrderHasChanged(std::string where) {
-  return Malformed(std::move(where), "the order of the input channels changed while it was in use")
+Status OrderHasChanged(std::string_view where) {
+  return Malformed(where, "the order of the input channels changed while it was in use")
       .Hint("Leave the source alone until prepack has ended");
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 
 #include "canonical/quantized_linear.h"
 #include "container/checkpoint.h"
@@ -39,7 +39,7 @@ class StoredLinear : public QuantizedLinear {
 };
 
 // For an index of groups that held an order when its module was described, and now holds none.
-Status OrderHasChanged(std::string where);
+Status OrderHasChanged(std::string_view where);
 
 // Reads floats of dtype BF16, F16 or F32 and widens them: `out.size()` elements from element
 // `first` on.

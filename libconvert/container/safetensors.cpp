@@ -14,7 +14,6 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
 // How a file begins that Git LFS has not replaced by the real one.
 constexpr std::string_view kLfsPointer = "version ";
 
@@ -138,27 +137,28 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t
                    });
   status = CheckTensors(header.tensors, data_bytes, where);
   if (!status.ok()) return status;
-  header.data_start = kLengthBytes + json.size();
+  header.data_start = kHeaderLengthBytes + json.size();
   return header;
 }
 
 Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
   const std::string where = file.path().string();
-  if (file.size() < kLengthBytes) {
+  if (file.size() < kHeaderLengthBytes) {
     return Malformed(where, "the file is too short for a safetensors file")
         .Found(Bytes(file.size()))
         .Expected("at least 8")
         .Hint("Is the download complete?");
   }
-  std::array<std::byte, kLengthBytes> length_bytes{};
+  std::array<std::byte, kHeaderLengthBytes> length_bytes{};
   Status status = file.ReadAt(0, length_bytes);
   if (!status.ok()) return status;
   uint64_t length = 0;
-  for (size_t i = kLengthBytes; i-- > 0;)
+  for (size_t i = kHeaderLengthBytes; i-- > 0;)
     length = length << 8 | std::to_integer<uint64_t>(length_bytes[i]);
 
   if (length > kMaxHeaderBytes) {
-    const std::string_view start(reinterpret_cast<const char*>(length_bytes.data()), kLengthBytes);
+    const std::string_view start(reinterpret_cast<const char*>(length_bytes.data()),
+                                 kHeaderLengthBytes);
     return Malformed(where, "the header is longer than the format allows")
         .Found(Bytes(length))
         .Expected(fmt::format("at most {}", kMaxHeaderBytes))
@@ -166,15 +166,15 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
                                      "git lfs pull"
                                    : "Is it a safetensors file?");
   }
-  if (length > file.size() - kLengthBytes) {
-    return MissingBytes(where, length - (file.size() - kLengthBytes))
-        .Found(fmt::format("{} after the length", Bytes(file.size() - kLengthBytes)))
+  if (length > file.size() - kHeaderLengthBytes) {
+    return MissingBytes(where, length - (file.size() - kHeaderLengthBytes))
+        .Found(fmt::format("{} after the length", Bytes(file.size() - kHeaderLengthBytes)))
         .Expected(fmt::format("a header of {}", length));
   }
   std::string json(static_cast<size_t>(length), '\0');
-  status = file.ReadAt(kLengthBytes, std::as_writable_bytes(std::span(json)));
+  status = file.ReadAt(kHeaderLengthBytes, std::as_writable_bytes(std::span(json)));
   if (!status.ok()) return status;
-  return ParseSafetensorsHeader(json, file.size() - kLengthBytes - length, where);
+  return ParseSafetensorsHeader(json, file.size() - kHeaderLengthBytes - length, where);
 }
 
 }  // namespace prepack

@@ -46,6 +46,8 @@ struct SafetensorsHeader {
   uint64_t data_start = 0;                      // bytes from the start of the file
 };
 
+inline constexpr uint64_t kHeaderLengthBytes = 8;  // in front of the header
+
 // Limits of what is read, all far above what real files hold.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format itself
 inline constexpr size_t kMaxTensorsPerFile = 2'000'000;

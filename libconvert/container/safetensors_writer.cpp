@@ -20,7 +20,6 @@ namespace prepack {
 namespace {
 
 constexpr std::string_view kWhere = "output file";
-constexpr uint64_t kLengthBytes = 8;
 
 // The place of a tensor in the file: 0 for those that keep the next one aligned, then the rest by
 // what their size is a multiple of. With every size before it a multiple of 2^i, a tensor of such a
@@ -96,8 +95,9 @@ uint64_t JsonBytes(const SafetensorsHeader& header) {
 }
 
 std::string LengthBytes(uint64_t length) {
-  std::string bytes(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) bytes[i] = static_cast<char>(length >> (8 * i) & 0xFF);
+  std::string bytes(kHeaderLengthBytes, '\0');
+  for (size_t i = 0; i < kHeaderLengthBytes; ++i)
+    bytes[i] = static_cast<char>(length >> (8 * i) & 0xFF);
   return bytes;
 }
 
@@ -134,7 +134,7 @@ Status SafetensorsPlan::VisitHeader(HeaderVisitor visit) const {
     const uint64_t at = std::exchange(offset, offset + text.size());
     return visit(at, text);
   };
-  Status status = next(LengthBytes(header.data_start - kLengthBytes));
+  Status status = next(LengthBytes(header.data_start - kHeaderLengthBytes));
   if (status.ok()) status = VisitJson(header, next);
   return status.ok() ? next(std::string(header.data_start - offset, ' ')) : status;
 }
@@ -150,13 +150,14 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
   try {
     status = CheckPartsReadable(plan.header);
     if (!status.ok()) return status;
-    plan.header.data_start = *CheckedAlignUp(kLengthBytes + JsonBytes(plan.header), kDataAlignment);
+    plan.header.data_start =
+        *CheckedAlignUp(kHeaderLengthBytes + JsonBytes(plan.header), kDataAlignment);
   } catch (const Json::type_error&) {
     return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
   }
   status = CheckNamesDiffer(plan.header.tensors, kWhere);
   if (!status.ok()) return status;
-  const uint64_t json_bytes = plan.header.data_start - kLengthBytes;
+  const uint64_t json_bytes = plan.header.data_start - kHeaderLengthBytes;
   if (json_bytes > kMaxHeaderBytes) {
     return Unsupported(kWhere, "the header is longer than the format allows")
         .Found(fmt::format("{} bytes", json_bytes))

@@ -20,7 +20,7 @@ bool Times(uint64_t a, uint64_t factor, uint64_t b) {
   return CheckedMul(a, factor) == b;
 }
 
-bool IsFloat(DType dtype) {
+bool IsScaleDType(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32;
 }
 
@@ -31,7 +31,7 @@ struct Shapes {
         halves(tensors.qweight->dtype == DType::kI16),
         has_zeros(tensors.qzeros != nullptr),
         zero_words(has_zeros && tensors.qzeros->dtype == DType::kI32),
-        zero_floats(has_zeros && IsFloat(tensors.qzeros->dtype)),
+        zero_floats(has_zeros && IsScaleDType(tensors.qzeros->dtype)),
         rows(tensors.qweight->shape[0]),
         cols(tensors.qweight->shape[1]),
         zero_rows(has_zeros ? tensors.qzeros->shape[0] : 0),

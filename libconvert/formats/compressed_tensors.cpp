@@ -39,7 +39,7 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
           .Id(FindingId("config-groups-missing"));
     }
     for (const CtGroup& candidate : config.groups) {
-      for (const ModulePattern& target : candidate.targets) {
+      for (const ConfigPattern& target : candidate.targets) {
         if (!target.LooksLikeClass() || target.MatchesClass(ModuleClass::kLinear) ||
             target.MatchesClass(ModuleClass::kEmbedding)) {
           continue;
@@ -109,8 +109,8 @@ std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
 }
 
 // Whether an entry means any of the names.
-Result<bool> MatchesAny(const ModulePattern& entry, const std::set<std::string_view>& names) {
-  if (entry.kind() == ModulePattern::Kind::kName) return names.contains(entry.text());
+Result<bool> MatchesAny(const ConfigPattern& entry, const std::set<std::string_view>& names) {
+  if (entry.kind() == ConfigPattern::Kind::kName) return names.contains(entry.text());
   for (const std::string_view name : names) {
     if (!CheckModuleName(name).ok()) continue;
     Result<bool> matches = entry.MatchesName(name);
@@ -119,11 +119,11 @@ Result<bool> MatchesAny(const ModulePattern& entry, const std::set<std::string_v
   return false;
 }
 
-Status ReportUnmatched(const std::vector<ModulePattern>& entries, const std::string& where,
+Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::string& where,
                        const std::set<std::string_view>& names, FindingTally& findings) {
   constexpr size_t kMaxShown = 8;
   std::vector<std::string> unmatched;
-  for (const ModulePattern& entry : entries) {
+  for (const ConfigPattern& entry : entries) {
     // Classes are not in the files: whether one of them matches is not known.
     if (entry.LooksLikeClass()) continue;
     const Result<bool> matched = MatchesAny(entry, names);

@@ -65,14 +65,14 @@ std::string_view InferFormat(const CtGroup& group) {
   return group.input_activations ? kCtIntQuantized : kCtPackQuantized;
 }
 
-Result<std::vector<ModulePattern>> ParsePatterns(const Json& list, const std::string& where) {
+Result<std::vector<ConfigPattern>> ParsePatterns(const Json& list, const std::string& where) {
   if (!list.is_array()) {
     return Malformed(where, "the field has the wrong type")
         .Found(ShowJson(list))
         .Expected("a list of strings")
         .Id(FindingId("config-field-invalid"));
   }
-  std::vector<ModulePattern> patterns;
+  std::vector<ConfigPattern> patterns;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string entry = fmt::format("{}[{}]", where, i);
     if (!list[i].is_string()) {
@@ -81,8 +81,8 @@ Result<std::vector<ModulePattern>> ParsePatterns(const Json& list, const std::st
           .Expected("a string")
           .Id(FindingId("config-field-invalid"));
     }
-    Result<ModulePattern> pattern =
-        ModulePattern::Parse(list[i].get_ref<const std::string&>(), entry);
+    Result<ConfigPattern> pattern =
+        ConfigPattern::Parse(list[i].get_ref<const std::string&>(), entry);
     if (!pattern.ok()) return pattern.status();
     patterns.push_back(*std::move(pattern));
   }
@@ -106,7 +106,7 @@ Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
   if (targets == nullptr) {
     return Malformed(group.where, "the group has no targets").Id(FindingId("config-field-invalid"));
   }
-  Result<std::vector<ModulePattern>> patterns =
+  Result<std::vector<ConfigPattern>> patterns =
       ParsePatterns(*targets, FieldPath(group.where, "targets"));
   if (!patterns.ok()) return patterns.status();
   group.targets = *std::move(patterns);
@@ -139,7 +139,7 @@ Status ParsePresetList(const Json& targets, CtGroup& group) {
         .Expected("a preset such as W4A16, or an object with targets and weights")
         .Id(FindingId("config-keyword-unknown"));
   }
-  Result<std::vector<ModulePattern>> patterns = ParsePatterns(targets, group.where);
+  Result<std::vector<ConfigPattern>> patterns = ParsePatterns(targets, group.where);
   if (!patterns.ok()) return patterns.status();
   group.targets = *std::move(patterns);
   group.preset = true;
@@ -275,7 +275,7 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
   if (!status.ok()) return status;
 
   if (const Json* ignore = JsonMember(fields, "ignore")) {
-    Result<std::vector<ModulePattern>> patterns =
+    Result<std::vector<ConfigPattern>> patterns =
         ParsePatterns(*ignore, FieldPath(config.where, "ignore"));
     if (!patterns.ok()) return patterns.status();
     parsed.ignore = *std::move(patterns);

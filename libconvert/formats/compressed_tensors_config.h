@@ -52,7 +52,7 @@ struct CtGroup {
   std::string name;
   std::string where;    // for errors
   bool preset = false;  // known by the name of a preset only, as before 0.5
-  std::vector<ModulePattern> targets;
+  std::vector<ConfigPattern> targets;
   std::optional<CtArgs> weights;  // nullopt: the group leaves weights alone
   std::optional<CtArgs> input_activations;
   std::optional<CtArgs> output_activations;
@@ -65,7 +65,7 @@ struct CtConfig {
   std::string status;                // quantization_status, "" when absent
   bool has_kv_cache_scheme = false;
   std::vector<CtGroup> groups;  // in the order of the file
-  std::vector<ModulePattern> ignore;
+  std::vector<ConfigPattern> ignore;
 };
 
 // Contradictions are kMalformed; formats, keys and keywords that no known version has, sparsity

@@ -30,7 +30,7 @@ std::string ShowArgs(const std::optional<CtArgs>& args) {
 
 std::vector<std::string> Targets(const CtGroup& group) {
   std::vector<std::string> targets;
-  for (const ModulePattern& pattern : group.targets) {
+  for (const ConfigPattern& pattern : group.targets) {
     targets.push_back(fmt::format("\"{}\"", Printable(pattern.text())));
   }
   return targets;

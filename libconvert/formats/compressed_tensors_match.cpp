@@ -9,7 +9,7 @@ CtMatcher::CtMatcher(const CtConfig& config) {
   // place of the first: that is how a Python dict behaves.
   std::unordered_map<std::string_view, size_t> places;
   for (const CtGroup& group : config.groups) {
-    for (const ModulePattern& pattern : group.targets) {
+    for (const ConfigPattern& pattern : group.targets) {
       const auto [it, added] = places.try_emplace(pattern.text(), targets_.size());
       if (added) {
         targets_.push_back({&pattern, &group});
@@ -19,7 +19,7 @@ CtMatcher::CtMatcher(const CtConfig& config) {
     }
   }
   for (const Target& target : targets_) {
-    if (target.pattern->kind() == ModulePattern::Kind::kRegex) {
+    if (target.pattern->kind() == ConfigPattern::Kind::kRegex) {
       regexes_.push_back(target);
       continue;
     }
@@ -31,8 +31,8 @@ CtMatcher::CtMatcher(const CtConfig& config) {
   };
   std::sort(regexes_.begin(), regexes_.end(), alphabetical);
   std::sort(classes_.begin(), classes_.end(), alphabetical);
-  for (const ModulePattern& pattern : config.ignore) {
-    if (pattern.kind() == ModulePattern::Kind::kRegex) {
+  for (const ConfigPattern& pattern : config.ignore) {
+    if (pattern.kind() == ConfigPattern::Kind::kRegex) {
       ignored_regexes_.push_back(&pattern);
       continue;
     }
@@ -74,7 +74,7 @@ Result<const CtGroup*> CtMatcher::GroupOfVllm(std::string_view module,
 
 Result<bool> CtMatcher::Ignored(std::string_view module, ModuleClass module_class) const {
   if (ignored_names_.contains(module)) return true;
-  for (const ModulePattern* entry : ignored_regexes_) {
+  for (const ConfigPattern* entry : ignored_regexes_) {
     Result<bool> matches = entry->MatchesName(module);
     if (!matches.ok() || *matches) return matches;
   }

@@ -32,7 +32,7 @@ class CtMatcher {
 
  private:
   struct Target {
-    const ModulePattern* pattern;
+    const ConfigPattern* pattern;
     const CtGroup* group;
   };
 
@@ -46,8 +46,8 @@ class CtMatcher {
   std::vector<Target> regexes_;  // alphabetical
   std::vector<Target> classes_;  // alphabetical
   std::unordered_set<std::string_view> ignored_names_;
-  std::vector<const ModulePattern*> ignored_regexes_;
-  std::vector<const ModulePattern*> ignored_classes_;
+  std::vector<const ConfigPattern*> ignored_regexes_;
+  std::vector<const ConfigPattern*> ignored_classes_;
 };
 
 }  // namespace prepack

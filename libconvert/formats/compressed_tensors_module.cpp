@@ -15,7 +15,7 @@ namespace {
 
 using Member = const StoredTensor* CtModule::*;
 
-constexpr std::array<std::pair<std::string_view, Member>, 8> kSuffixes = {{
+constexpr std::array<std::pair<std::string_view, Member>, 8> kMemberSuffixes = {{
     {"weight", &CtModule::weight},
     {"weight_packed", &CtModule::packed},
     {"weight_scale", &CtModule::scale},
@@ -27,7 +27,7 @@ constexpr std::array<std::pair<std::string_view, Member>, 8> kSuffixes = {{
 }};
 
 Member MemberOf(std::string_view suffix) {
-  for (const auto& [known, member] : kSuffixes) {
+  for (const auto& [known, member] : kMemberSuffixes) {
     if (known == suffix) return member;
   }
   return nullptr;

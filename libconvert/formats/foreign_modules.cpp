@@ -14,8 +14,8 @@ namespace {
 
 // Tensors that only quantized modules have: their codes, and what belongs to codes.
 constexpr std::array<std::string_view, 2> kCodes = {"qweight", "weight_packed"};
-constexpr std::array<std::string_view, 4> kSuffixes = {"qzeros", "weight_scale", "weight_scale_inv",
-                                                       "weight_zero_point"};
+constexpr std::array<std::string_view, 4> kForeignSuffixes = {
+    "qzeros", "weight_scale", "weight_scale_inv", "weight_zero_point"};
 
 bool IsCode(DType dtype) {
   switch (dtype) {
@@ -42,7 +42,7 @@ const StoredTensor* Evidence(const ModuleTensors& module, const std::set<std::st
     if (tensor != nullptr && (codes == nullptr || !read.contains(tensor->name))) codes = tensor;
   }
   if (codes != nullptr) return codes;
-  for (const std::string_view suffix : kSuffixes) {
+  for (const std::string_view suffix : kForeignSuffixes) {
     if (const StoredTensor* tensor = module.Find(suffix)) return tensor;
   }
   // Experts that are fused into one tensor keep their names: "gate_up_proj_scale_inv".

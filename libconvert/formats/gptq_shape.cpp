@@ -11,12 +11,11 @@
 
 #include "base/checked.h"
 #include "formats/finding.h"
+#include "formats/row_checks.h"
 
 namespace prepack {
 
 namespace {
-
-constexpr uint64_t kWordBits = 32;
 
 Status CheckMatrix(const Checkpoint& checkpoint, const StoredTensor& tensor) {
   const bool sound = tensor.shape.size() == 2 && tensor.shape[0] > 0 && tensor.shape[1] > 0;

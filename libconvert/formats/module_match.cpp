@@ -29,17 +29,17 @@ ModuleClass ClassOfModule(std::string_view module) {
   return embedding ? ModuleClass::kEmbedding : ModuleClass::kLinear;
 }
 
-ModulePattern::ModulePattern(std::string text, std::optional<ModuleRegex> regex)
+ConfigPattern::ConfigPattern(std::string text, std::optional<ModuleRegex> regex)
     : text_(std::move(text)), regex_(std::move(regex)) {}
 
-Result<ModulePattern> ModulePattern::Parse(std::string_view text, std::string_view where) {
-  if (!text.starts_with(kRegexPrefix)) return ModulePattern(std::string(text), std::nullopt);
+Result<ConfigPattern> ConfigPattern::Parse(std::string_view text, std::string_view where) {
+  if (!text.starts_with(kRegexPrefix)) return ConfigPattern(std::string(text), std::nullopt);
   Result<ModuleRegex> regex = ModuleRegex::Compile(text.substr(kRegexPrefix.size()), where);
   if (!regex.ok()) return regex.status();
-  return ModulePattern(std::string(text), *std::move(regex));
+  return ConfigPattern(std::string(text), *std::move(regex));
 }
 
-bool ModulePattern::MatchesClass(ModuleClass module_class) const {
+bool ConfigPattern::MatchesClass(ModuleClass module_class) const {
   if (regex_) return false;
   switch (module_class) {
     case ModuleClass::kLinear:
@@ -50,7 +50,7 @@ bool ModulePattern::MatchesClass(ModuleClass module_class) const {
   return false;
 }
 
-bool ModulePattern::LooksLikeClass() const {
+bool ConfigPattern::LooksLikeClass() const {
   return !regex_ && !text_.empty() && text_[0] >= 'A' && text_[0] <= 'Z' &&
          text_.find('.') == std::string::npos;
 }

@@ -4,10 +4,10 @@
 // Which modules an entry of a quantization config means (mirrors compressed-tensors 0.19,
 // utils/match.py, and what AutoRound and GPTQModel share with it).
 //
-//     "re:.*q_proj"       a regular expression, anchored at the start only: takes a.q_proj_extra
-//     too "model.lm_head"     this name, exactly; nothing below it, and case matters "Linear" the
-//     class of the module; a file holds no classes, so callers say which
-//                         class a module must have had, see ModuleClass
+//   "re:.*q_proj"    a regular expression, anchored at the start only: takes a.q_proj_extra, too
+//   "model.lm_head"  this name, exactly; nothing below it, and case matters
+//   "Linear"         the class of the module; a file holds no classes, so callers say which class a
+//                    module must have had, see ModuleClass
 
 #include <optional>
 #include <string>
@@ -26,12 +26,13 @@ enum class ModuleClass : uint8_t { kLinear, kEmbedding };
 
 ModuleClass ClassOfModule(std::string_view module);
 
-class ModulePattern {
+// One entry.
+class ConfigPattern {
  public:
   enum class Kind : uint8_t { kName, kRegex };
 
   // `where` names the place of the entry, for errors.
-  static Result<ModulePattern> Parse(std::string_view text, std::string_view where);
+  static Result<ConfigPattern> Parse(std::string_view text, std::string_view where);
 
   // The entry as it stands in the config, "re:" included.
   const std::string& text() const { return text_; }
@@ -47,7 +48,7 @@ class ModulePattern {
   bool LooksLikeClass() const;
 
  private:
-  ModulePattern(std::string text, std::optional<ModuleRegex> regex);
+  ConfigPattern(std::string text, std::optional<ModuleRegex> regex);
 
   std::string text_;
   std::optional<ModuleRegex> regex_;

@@ -56,6 +56,8 @@ constexpr int SignedByte(uint8_t byte) {
   return (byte ^ 0x80) - 0x80;
 }
 
+inline constexpr uint32_t kWordBits = 32;  // that codes are packed into
+
 // A little-endian word of 32 bits.
 uint32_t LoadLittleWord(const std::byte* bytes);
 

@@ -14,8 +14,6 @@ namespace prepack {
 
 namespace {
 
-constexpr uint32_t kWordBits = 32;
-
 // Field `index` of a column of 32-bit little-endian words that lie `stride` bytes apart.
 uint32_t Field(RowCodes stored, uint32_t bits, const std::byte* column, uint64_t stride,
                uint64_t index) {

@@ -10,8 +10,6 @@ namespace prepack {
 
 namespace {
 
-constexpr uint64_t kWordBits = 32;
-
 // Word `index` of as many as hold `count` codes: the bits that no code uses.
 uint32_t UnusedBits(RowCodes stored, uint32_t bits, uint64_t count, uint64_t index) {
   const uint64_t per_word = kWordBits / bits;
@@ -21,7 +19,7 @@ uint32_t UnusedBits(RowCodes stored, uint32_t bits, uint64_t count, uint64_t ind
     used = std::min(per_word, count > before ? count - before : 0) * bits;
   } else {
     const uint64_t before = index * kWordBits;
-    used = std::min(kWordBits, count * bits > before ? count * bits - before : 0);
+    used = std::min<uint64_t>(kWordBits, count * bits > before ? count * bits - before : 0);
   }
   return used == kWordBits ? 0 : ~((1U << used) - 1);
 }

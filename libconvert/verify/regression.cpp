@@ -25,9 +25,9 @@ std::string_view ValuesOf(std::string_view activations) {
 }
 
 // Compares the figures of one module and counts them.
-class ModuleComparison {
+class FigureComparison {
  public:
-  ModuleComparison(const std::string& module, double tolerance_db, LevelResult& result)
+  FigureComparison(const std::string& module, double tolerance_db, LevelResult& result)
       : module_(module), tolerance_db_(tolerance_db), result_(result) {}
 
   size_t compared() const { return compared_; }
@@ -53,7 +53,7 @@ class ModuleComparison {
   size_t compared_ = 0;
 };
 
-void ModuleComparison::Levels(const ModuleVerification& then, const ModuleVerification& now,
+void FigureComparison::Levels(const ModuleVerification& then, const ModuleVerification& now,
                               const VerifyReport& report) {
   for (const Level level : kLevels) {
     if (then.state(level) != LevelState::kPassed || now.state(level) == LevelState::kPassed) {
@@ -65,7 +65,7 @@ void ModuleComparison::Levels(const ModuleVerification& then, const ModuleVerifi
   }
 }
 
-void ModuleComparison::One(std::string_view what, double then, double now) {
+void FigureComparison::One(std::string_view what, double then, double now) {
   if (std::isnan(then)) return;  // nothing was proved then
   ++compared_;
   // Infinity minus itself is no number: equal is equal.
@@ -76,7 +76,7 @@ void ModuleComparison::One(std::string_view what, double then, double now) {
                          DecibelText(then), DecibelText(now), tolerance_db_));
 }
 
-void ModuleComparison::Inputs(const InputFigures& then, const InputFigures& now) {
+void FigureComparison::Inputs(const InputFigures& then, const InputFigures& now) {
   const auto name = [&then](std::string_view what) {
     return fmt::format("{} SQNR on {} activations (M = {})", what, then.input, then.rows);
   };
@@ -88,7 +88,7 @@ void ModuleComparison::Inputs(const InputFigures& then, const InputFigures& now)
       now.end_to_end.worst_channel_sqnr_db);
 }
 
-void ModuleComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
+void FigureComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
   if (ValuesOf(then.activations) != ValuesOf(now.activations)) {
     Note(fmt::format("the products are not comparable: activations were {}, now {}",
                      then.activations, now.activations));
@@ -121,20 +121,20 @@ void ModuleComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
   }
 }
 
-void ModuleComparison::OneOfQuality(std::string_view what, const std::optional<double>& then,
+void FigureComparison::OneOfQuality(std::string_view what, const std::optional<double>& then,
                                     const std::optional<double>& now) {
   if (!then) return;
   if (!now) return Fail(fmt::format("the {} was measured then and is not now", what));
   One(what, *then, *now);
 }
 
-void ModuleComparison::Quality(const QualityFigures& then, const QualityFigures& now) {
+void FigureComparison::Quality(const QualityFigures& then, const QualityFigures& now) {
   OneOfQuality("weight SQNR", then.weight_sqnr_db, now.weight_sqnr_db);
   OneOfQuality("output SQNR", then.output_sqnr_db, now.output_sqnr_db);
 }
 
 void NoteDifferences(const ModuleVerification& then, const ModuleVerification& now,
-                     ModuleComparison& comparison) {
+                     FigureComparison& comparison) {
   if (then.layout != now.layout) {
     comparison.Note(fmt::format("its layout was {}, now {}", then.layout, now.layout));
   }
@@ -147,7 +147,7 @@ void NoteDifferences(const ModuleVerification& then, const ModuleVerification& n
 // Gives how many figures were compared.
 size_t CompareModule(const ModuleVerification& then, const ModuleVerification& now,
                      const VerifyReport& report, double tolerance_db, LevelResult& result) {
-  ModuleComparison comparison(then.module, tolerance_db, result);
+  FigureComparison comparison(then.module, tolerance_db, result);
   NoteDifferences(then, now, comparison);
   comparison.Levels(then, now, report);
   if (then.gemm && now.gemm) comparison.Gemm(*then.gemm, *now.gemm);

@@ -37,7 +37,7 @@ void Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows& out) {
 
 // Input channels that are unpacked of every row before the next ones are, so that what is read and
 // written stays in the cache.
-constexpr uint64_t kInputsAtOnce = 16;
+constexpr uint64_t kAwqInputsAtOnce = 16;
 
 // qweight [K, N/8], qzeros [G, N/8], scales [G, N].
 Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const SecondRows& wanted,
@@ -59,8 +59,8 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
   }
   if (!status.ok()) return status;
   TransposeScales(scales, wanted.rows, out.scales);
-  for (uint64_t first = 0; first < wanted.k; first += kInputsAtOnce) {
-    const uint64_t end = std::min(wanted.k, first + kInputsAtOnce);
+  for (uint64_t first = 0; first < wanted.k; first += kAwqInputsAtOnce) {
+    const uint64_t end = std::min(wanted.k, first + kAwqInputsAtOnce);
     for (uint64_t row = 0; row < wanted.rows; ++row) {
       const uint64_t n = wanted.n0 + row;
       const uint64_t word = n / 8 - word0;

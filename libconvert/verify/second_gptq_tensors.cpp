@@ -59,7 +59,7 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
 
 // Input channels that are unpacked of every row before the next ones are: whole words, whatever the
 // width, and few enough for what is read and written to stay in the cache.
-constexpr uint64_t kInputsAtOnce = 32;
+constexpr uint64_t kGptqInputsAtOnce = 32;
 
 // Steps [rows, K] of codes whose words lie as qweight [words, rows] and zero points [groups, rows].
 void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<const int> zeros,
@@ -72,8 +72,8 @@ void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<con
   }
   out.steps.resize(rows * inputs);
   std::array<uint32_t, 8> words{};  // one per bit of a code
-  for (uint64_t first = 0; first < inputs; first += kInputsAtOnce) {
-    const uint64_t count = std::min(inputs - first, kInputsAtOnce);
+  for (uint64_t first = 0; first < inputs; first += kGptqInputsAtOnce) {
+    const uint64_t count = std::min(inputs - first, kGptqInputsAtOnce);
     for (uint64_t row = 0; row < rows; ++row) {
       for (uint64_t i = 0; i < fields.Words(count); ++i) {
         words[i] = packed[(fields.FirstWord(first) + i) * rows + row];

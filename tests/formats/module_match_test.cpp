@@ -8,8 +8,8 @@
 namespace prepack {
 namespace {
 
-ModulePattern Parse(std::string_view text) {
-  Result<ModulePattern> pattern = ModulePattern::Parse(text, "ignore[0]");
+ConfigPattern Parse(std::string_view text) {
+  Result<ConfigPattern> pattern = ConfigPattern::Parse(text, "ignore[0]");
   INFO(pattern.status().ToString());
   REQUIRE(pattern.ok());
   return *std::move(pattern);
@@ -64,7 +64,7 @@ TEST_CASE("Class names are matched against the class that a module must have had
 }
 
 TEST_CASE("A pattern that does not compile is an error, not an entry without matches") {
-  const Result<ModulePattern> pattern = ModulePattern::Parse("re:.*(q_proj", "ignore[3]");
+  const Result<ConfigPattern> pattern = ConfigPattern::Parse("re:.*(q_proj", "ignore[3]");
   REQUIRE_FALSE(pattern.ok());
   CHECK(pattern.status().ToString() ==
         "ignore[3]: the pattern does not compile (found \".*(q_proj\": missing closing "

@@ -13,3 +13,23 @@ if(PREPACK_SANITIZE)
     -Wno-maybe-uninitialized)
   target_link_options(prepack_options INTERFACE -fsanitize=${PREPACK_SANITIZE})
 endif()
+
+# prepack_group_sources(TARGET): what a unity build (CMAKE_UNITY_BUILD, as clang-tidy is run on) reads as
+# one file: up to 16 files of a folder, in the order of their names. Layouts give their functions the
+# same names, and stay apart.
+function(prepack_group_sources target)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "/layouts/")
+  list(SORT sources)
+  set(number 0)
+  foreach(source IN LISTS sources)
+    cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE folder)
+    cmake_path(GET folder PARENT_PATH folder)
+    cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+    math(EXPR group "${number} / 16")
+    string(MAKE_C_IDENTIFIER "${folder}_${group}" group)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+    math(EXPR number "${number} + 1")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
+endfunction()

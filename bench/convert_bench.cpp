@@ -2,7 +2,7 @@
 // same checkpoint, in turns. A copy is durable when its files have been flushed to the disk, as
 // prepack's output is unless --no-flush is given.
 //
-//   bench_convert [RUNS [LAYERS]] [--cold] [--scale-to LAYERS]
+//   bench_convert [RUNS [LAYERS]] [--cold] [--scale-to LAYERS [--only-sizes]]
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -36,6 +36,7 @@ struct Options {
   unsigned layers = 4;
   unsigned scale_to = 8;
   bool cold = false;
+  bool only_sizes = false;
 };
 
 struct Case {
@@ -101,10 +102,15 @@ class Bench {
   }
   double gigabytes() const { return gigabytes_; }
 
+  // `cp -r`.
+  Cost Copy() {
+    Prepare();
+    return Run({"cp", "-r", source_.string(), output_.string()});
+  }
+
   // Adds a run of `cp -r`, and of the same with the flush after it.
   void Copy(std::vector<Cost>& plain, std::vector<Cost>& durable) {
-    Prepare();
-    plain.push_back(Run({"cp", "-r", source_.string(), output_.string()}));
+    plain.push_back(Copy());
     Cost both = plain.back();
     both.seconds += Flush(output_).seconds;
     durable.push_back(both);
@@ -188,24 +194,30 @@ void MeasureScaling(const Options& options) {
   constexpr std::array kFormats = {"ct-w4a16", "gptq"};
   constexpr const char* kTarget = "vllm-cpu";
   if (options.scale_to == 0) return;
-  fmt::print("\nWith --no-flush:\n{:<15}{:<10}{:>7}{:>7}{:>6}{:>9}{:>7}{:>8}{:>9}{:>9}\n", "format",
-             "target", "layers", "GB", "jobs", "prepack", "GB/s", "CPU s", "RSS MiB", "anon MiB");
+  fmt::print("\nWith --no-flush:\n{:<15}{:<10}{:>7}{:>7}{:>8}{:>6}{:>9}{:>7}{:>8}{:>8}{:>9}{:>9}\n",
+             "format", "target", "layers", "GB", "cp s", "jobs", "prepack", "of cp", "CPU s",
+             "user s", "RSS MiB", "anon MiB");
   for (const char* format : kFormats) {
     for (unsigned layers = 1; layers <= options.scale_to; layers *= 2) {
       Bench bench(format, layers, options);
       std::array<std::vector<Cost>, 2> costs;
+      std::vector<Cost> copies;
       bench.Convert(kTarget, 1, false);
       for (int run = 0; run < options.runs; ++run) {
+        copies.push_back(bench.Copy());
         for (unsigned jobs = 1; jobs <= costs.size(); ++jobs) {
           costs[jobs - 1].push_back(bench.Convert(kTarget, jobs, false));
         }
       }
       for (unsigned jobs = 1; jobs <= costs.size(); ++jobs) {
         const Cost cost = Summarize(costs[jobs - 1]);
-        fmt::print("{:<15}{:<10}{:>7}{:>7.2f}{:>6}{:>9.2f}{:>7.2f}{:>8.2f}{:>9.0f}{:>9.0f}\n",
-                   format, kTarget, layers, bench.gigabytes(), jobs, cost.seconds,
-                   bench.gigabytes() / cost.seconds, cost.cpu_seconds, cost.resident,
-                   cost.anonymous);
+        const double copy = Summarize(copies).seconds;
+        fmt::print(
+            "{:<15}{:<10}{:>7}{:>7.2f}{:>8.2f}{:>6}{:>9.2f}{:>7.2f}{:>8.2f}{:>8.2f}{:>9.0f}{:>9.0f}"
+            "\n",
+            format, kTarget, layers, bench.gigabytes(), copy, jobs, cost.seconds,
+            cost.seconds / copy, cost.cpu_seconds, cost.user_seconds, cost.resident,
+            cost.anonymous);
         std::fflush(stdout);
       }
     }
@@ -228,13 +240,14 @@ int main(int argc, char** argv) {
                  "Layers of the largest checkpoint in the table of sizes; 0: no such table")
       ->check(CLI::Range(0U, 1000U))
       ->capture_default_str();
+  app.add_flag("--only-sizes", options.only_sizes, "The table of sizes alone");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;  // 0: --help
   }
   return prepack::bench::RunBenchmark([&options] {
-    MeasureTargets(options);
+    if (!options.only_sizes) MeasureTargets(options);
     MeasureScaling(options);
   });
 }

@@ -114,13 +114,15 @@ Cost Run(const std::vector<std::string>& command) {
   }
   return {.seconds = time.count(),
           .cpu_seconds = Seconds(usage.ru_utime) + Seconds(usage.ru_stime),
+          .user_seconds = Seconds(usage.ru_utime),
           .resident = static_cast<double>(usage.ru_maxrss) / kKibibytes,
           .anonymous = anonymous};
 }
 
 Cost Summarize(const std::vector<Cost>& costs) {
   Cost summary = {.seconds = MedianOf(costs, &Cost::seconds),
-                  .cpu_seconds = MedianOf(costs, &Cost::cpu_seconds)};
+                  .cpu_seconds = MedianOf(costs, &Cost::cpu_seconds),
+                  .user_seconds = MedianOf(costs, &Cost::user_seconds)};
   for (const Cost& cost : costs) {
     summary.resident = std::max(summary.resident, cost.resident);
     summary.anonymous = std::max(summary.anonymous, cost.anonymous);

@@ -22,7 +22,8 @@ std::string ProgramBeside(const std::string& name);
 // One run of a program.
 struct Cost {
   double seconds = 0;
-  double cpu_seconds = 0;  // of all its threads, in the program and in the kernel
+  double cpu_seconds = 0;   // of all its threads, in the program and in the kernel
+  double user_seconds = 0;  // of that, in the program
   // The most that it had in memory, in MiB: with pages of files that it mapped, and without. The
   // latter is looked up every few milliseconds, and is less by what came and went between.
   double resident = 0;

@@ -78,6 +78,9 @@ class QuantizedLinear {
   const std::vector<std::string_view>& source_tensors() const { return source_tensors_; }
   // Bytes of those tensors; of a shared one, this module's share.
   uint64_t source_bytes() const { return source_bytes_; }
+  // The modules of the checkpoint that this one is made of, in the order of their output channels,
+  // where it is made of several (see stacked_linear.h); else none.
+  virtual std::span<const QuantizedLinear* const> members() const { return {}; }
 
   // Fills `out` (PanelBytes(range) bytes) with the codes of the panel. An odd number of columns is
   // allowed at the end of a row; the unused half byte is zero. A range outside the module or a
@@ -86,7 +89,8 @@ class QuantizedLinear {
   virtual Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const = 0;
   // Where the source holds the codes of the panel back to back, byte for byte as ReadCodes would
   // deliver them, with nothing to be checked about them: they can be used where they lie. The same
-  // for all panels of this many columns, but for the offset.
+  // for all panels of this many columns, but for the offset, and the tensor where there are
+  // members.
   struct CodesInSource {
     std::string_view tensor;
     uint64_t offset = 0;  // bytes from its start

@@ -56,6 +56,11 @@ uint8_t ZeroOfSymmetric(const Scheme& scheme) {
   return is_unsigned ? static_cast<uint8_t>(1U << (scheme.bits - 1)) : uint8_t{0};
 }
 
+Scheme WithoutN(Scheme scheme) {
+  if (scheme.granularity == Granularity::kTensor) scheme.scale_rows = 1;
+  return scheme;
+}
+
 std::string_view GranularityName(Granularity granularity) {
   return NameOf(granularity, kGranularities);
 }

@@ -86,6 +86,9 @@ std::optional<CodeType> CodeTypeFromName(std::string_view name);
 std::string_view ActivationGranularityName(ActivationGranularity granularity);
 std::optional<ActivationGranularity> ActivationGranularityFromName(std::string_view name);
 
+// The scheme without what follows from N, in which layers that are run as one may differ.
+Scheme WithoutN(Scheme scheme);
+
 // Short name as users know it: weights, then activations: "w4a16", "w8a8", "wfp8afp8".
 std::string SchemeName(const Scheme& scheme);
 // For people: "8-bit int per token dynamic", "none".

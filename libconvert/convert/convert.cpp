@@ -182,6 +182,7 @@ ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& mode
   report.part = options.part;
   report.kept = manifest.kept;
   report.dequantized = manifest.dequantized;
+  report.apart = plan.apart;
   report.source_bytes = plan.source_bytes;
   for (const auto& [name, file] : manifest.files) {
     if (!name.ends_with(".safetensors")) continue;
@@ -214,6 +215,7 @@ ConvertReport Conversion::Report() const {
       continue;
     }
     ++report.packed_modules;
+    report.fused_modules += plan_.modules[unit.module].linear->members().empty() ? 0U : 1U;
     ++report.layouts[std::string(plan_.modules[unit.module].chosen->id)];
     report.rounded_scales += filler_->rounded_scales(i);
   }
@@ -245,6 +247,7 @@ Result<ConvertReport> ReportOfDonePart(const ConvertOptions& options, const Chec
   report.packed_modules = manifest->modules.size();
   for (const auto& [name, module] : manifest->modules) {
     ++report.layouts[module.layout];
+    report.fused_modules += module.fused.empty() ? 0U : 1U;
     report.rounded_scales += module.rounded_scales;
   }
   report.copied_tensors = manifest->tensors.size();

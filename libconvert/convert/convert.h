@@ -55,6 +55,8 @@ struct ConvertReport {
   std::map<std::string, size_t> layouts;           // layout id → modules
   std::map<std::string, std::string> kept;         // module → why it was left as stored
   std::map<std::string, std::string> dequantized;  // module → why no other layout took it
+  size_t fused_modules = 0;                        // that are made of several of the source
+  std::map<std::string, std::string> apart;        // what was not fused on request → why
   uint64_t rounded_scales = 0;                     // that have another value than the source's
   size_t copied_tensors = 0;
   uint64_t source_bytes = 0;  // of all tensors, or those that the part is made of

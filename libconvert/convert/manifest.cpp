@@ -23,6 +23,18 @@ void WriteTensor(const TensorRecord& tensor, JsonWriter& json) {
   json.EndObject();
 }
 
+void WriteFused(const std::vector<FusedMember>& members, JsonWriter& json) {
+  json.Key("fused");
+  json.BeginArray();
+  for (const FusedMember& member : members) {
+    json.BeginObject();
+    json.MemberText("module", member.module);
+    json.MemberNumber("outputs", member.n);
+    json.EndObject();
+  }
+  json.EndArray();
+}
+
 void WriteModule(const ModuleRecord& module, JsonWriter& json) {
   json.BeginObject();
   json.MemberText("layout", module.layout);
@@ -35,6 +47,7 @@ void WriteModule(const ModuleRecord& module, JsonWriter& json) {
   json.MemberText("scale_rounding", module.scale_rounding);
   json.MemberNumber("rounded_scales", module.rounded_scales);
   json.MemberText("source_xxh3_128", module.source_xxh3_128);
+  if (!module.fused.empty()) WriteFused(module.fused, json);
   json.Key("parts");
   json.BeginObject();
   for (const auto& [name, part] : module.parts) {

@@ -40,6 +40,14 @@ struct TensorRecord {
   uint64_t bytes() const { return TensorBytes(dtype, shape).value_or(0); }
 };
 
+// A module of the source that is a piece of a packed one.
+struct FusedMember {
+  std::string module;
+  uint64_t n = 0;  // output channels
+
+  friend bool operator==(const FusedMember&, const FusedMember&) = default;
+};
+
 struct ModuleRecord {
   std::string layout;
   Scheme scheme;  // as packed: with the activations that the kernel is to have
@@ -51,6 +59,7 @@ struct ModuleRecord {
   // Of layouts whose form a primitive decides: the form that was written.
   std::optional<BlockedDesc> weights_desc;
   std::optional<OneDnnOrigin> onednn;         // where a primitive on the converting machine decided
+  std::vector<FusedMember> fused;             // what it was made of, in order; empty: of itself
   std::string source_xxh3_128;                // of the source tensors, see SourceHash
   std::map<std::string, TensorRecord> parts;  // by part name
 };

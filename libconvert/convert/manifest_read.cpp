@@ -97,6 +97,29 @@ Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::s
   return *scheme;
 }
 
+// The modules that a fused one was made of; their channels are its channels.
+Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module) {
+  const Result<const Json*> members = ArrayField(json, "fused", where);
+  if (!members.ok()) return members.status();
+  uint64_t channels = 0;
+  for (const Json& member : **members) {
+    Result<std::string> name = StringField(member, "module", where);
+    if (!name.ok()) return name.status();
+    const Result<uint64_t> n = UintField(member, "outputs", where);
+    if (!n.ok()) return n.status();
+    if (*n == 0 || *n > module.n - channels) {
+      return Malformed(where, "field \"fused\": the outputs are not those of the module")
+          .Expected(fmt::format("{} in all", module.n));
+    }
+    channels += *n;
+    module.fused.push_back({*std::move(name), *n});
+  }
+  if (channels == module.n && module.fused.size() > 1) return {};
+  return Malformed(where, "field \"fused\" does not list several modules with all outputs")
+      .Found(fmt::format("{} with {} outputs", module.fused.size(), channels))
+      .Expected(fmt::format("{} outputs", module.n));
+}
+
 Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
   ModuleRecord module;
   Result<std::string> layout = StringField(json, "layout", where);
@@ -142,6 +165,9 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
     if (!read.ok()) return read.status();
     if (!module.weights_desc) return Malformed(where, "field \"memory_descriptor\" is missing");
     module.onednn = *std::move(read);
+  }
+  if (json.contains("fused")) {
+    if (Status status = ReadFused(json, where, module); !status.ok()) return status;
   }
   for (const auto& [name, part] : (*parts)->items()) {
     Result<TensorRecord> record = ReadTensor(part, fmt::format("{}: part {}", where, name));

@@ -45,9 +45,17 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
       rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {
-  const auto found = module.weights().FindCodes(
-      {.n0 = 0, .rows = shape_.panel_rows, .k0 = 0, .cols = shape_.panel_cols});
-  if (found.has_value()) codes_in_source_ = checkpoint.Find(found->tensor);
+  const QuantizedLinear& weights = module.weights();
+  if (weights.members().empty()) FindCodesInSource(weights);
+  for (const QuantizedLinear* member : weights.members()) FindCodesInSource(*member);
+}
+
+void ModulePacker::FindCodesInSource(const QuantizedLinear& linear) {
+  const auto found = linear.FindCodes({.n0 = 0,
+                                       .rows = std::min(shape_.panel_rows, linear.n()),
+                                       .k0 = 0,
+                                       .cols = shape_.panel_cols});
+  if (found.has_value()) codes_in_source_.push_back(checkpoint_.Find(found->tensor));
 }
 
 size_t ModulePacker::strips() const {
@@ -60,8 +68,11 @@ Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitH
                               CodesUser use) const {
   const QuantizedLinear& weights = module_.weights();
   const uint64_t bytes = PanelBytes(weights.scheme().code, panel);
-  const auto found = codes_in_source_ == nullptr ? std::nullopt : weights.FindCodes(panel);
-  if (!found.has_value()) {
+  const auto found = codes_in_source_.empty() ? std::nullopt : weights.FindCodes(panel);
+  const auto tensor = std::ranges::find_if(codes_in_source_, [&](const StoredTensor* source) {
+    return found.has_value() && source->name == found->tensor;
+  });
+  if (tensor == codes_in_source_.end()) {
     buffer.resize(bytes);
     Status status = weights.ReadCodes(panel, buffer);
     if (status.ok()) use(buffer);
@@ -69,10 +80,10 @@ Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitH
   }
   const auto visit = [&](const std::byte* codes) {
     const std::span<const std::byte> seen(codes, bytes);
-    if (hashes != nullptr) hashes->OfferSource(codes_in_source_, found->offset, seen);
+    if (hashes != nullptr) hashes->OfferSource(*tensor, found->offset, seen);
     use(seen);
   };
-  return checkpoint_.Visit(*codes_in_source_, found->offset, bytes, visit);
+  return checkpoint_.Visit(**tensor, found->offset, bytes, visit);
 }
 
 Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,

@@ -4,6 +4,7 @@
 // Packs one module piece by piece: from the reader, through the layout, to its place in the output.
 // Tiles of the weight, strips of scales and zero points, and the small parts are independent.
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -50,7 +51,9 @@ class ModulePacker {
   size_t tiles() const { return grid_.size(); }
   size_t strips() const;
   // Is this source tensor offered to PackTile's hashes, as far as its tiles come in order?
-  bool Offers(const StoredTensor& tensor) const { return &tensor == codes_in_source_; }
+  bool Offers(const StoredTensor& tensor) const {
+    return std::ranges::count(codes_in_source_, &tensor) != 0;
+  }
   // Packs a tile of the weight and gives its size in bytes. What is read and written is offered to
   // `hashes`, unless null. Here and below, what was packed may stay in buffers.writes.
   Result<uint64_t> PackTile(size_t index, PanelBuffers& buffers, UnitHashes* hashes) const;
@@ -65,6 +68,7 @@ class ModulePacker {
  private:
   // One way to get at the codes of a panel; `use` is called with them at most once.
   using CodesUser = FunctionRef<void(std::span<const std::byte> codes)>;
+  void FindCodesInSource(const QuantizedLinear& linear);
   Status UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
                   CodesUser use) const;
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
@@ -82,7 +86,8 @@ class ModulePacker {
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
-  const StoredTensor* codes_in_source_ = nullptr;  // that panels are used from, where they can be
+  // That panels are used from, where they can be: one for each member of the module.
+  std::vector<const StoredTensor*> codes_in_source_;
   std::unique_ptr<std::atomic<uint64_t>> rounded_scales_;
 };
 

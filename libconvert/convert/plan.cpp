@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/suggest.h"
 #include "canonical/dequantized_linear.h"
+#include "convert/fused_modules.h"
 #include "convert/small_parts.h"
 #include "layouts/onednn_w8a8.h"
 
@@ -30,9 +32,9 @@ std::optional<DType> DTypeOfConfig(const Json& config) {
   return std::nullopt;
 }
 
-std::optional<DType> BiasDType(const Checkpoint& checkpoint, const std::string& module) {
-  const StoredTensor* bias = FindBias(checkpoint, module);
-  return bias == nullptr ? std::nullopt : std::optional<DType>(bias->dtype);
+std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+  const std::vector<const StoredTensor*> biases = FindBiases(checkpoint, linear);
+  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front()->dtype);
 }
 
 // Asks the layouts of the target in their order; the first that takes the module is chosen.
@@ -113,9 +115,36 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.source_bytes = module.linear->source_bytes();
   module.packed_bytes = module.source_bytes;
   if (choice.chosen == nullptr) return;
-  const StoredTensor* bias = FindBias(checkpoint, module.linear->module());
-  if (bias != nullptr) module.source_bytes += bias->bytes;
+  for (const StoredTensor* bias : FindBiases(checkpoint, *module.linear)) {
+    module.source_bytes += bias->bytes;
+  }
   module.packed_bytes = choice.PartBytes();
+}
+
+// What is made of the module when its kernel is to have these activations.
+Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                            const ActivationScheme& activations, const PlanOptions& options,
+                            Plan& plan) {
+  PackRequest asked = {.scheme = linear.scheme(),
+                       .n = linear.n(),
+                       .k = linear.k(),
+                       .activation_dtype = plan.activation_dtype,
+                       .stored_scale_dtype = linear.stored_scale_dtype(),
+                       .bias_dtype = BiasDType(checkpoint, linear),
+                       .reordered = linear.reordered(),
+                       .exact_scales = options.exact_scales};
+  asked.scheme.activations = activations;
+  const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);
+  if (!choice.ok()) return choice.status();
+  ModulePlan module(linear, **choice);
+  if ((*choice)->dequantizes) module.dequantized = Dequantized(linear);
+  CountBytes(checkpoint, **choice, module);
+  return module;
+}
+
+void AddModule(ModulePlan module, Plan& plan) {
+  plan.output_bytes += module.packed_bytes - module.source_bytes;
+  plan.modules.push_back(std::move(module));
 }
 
 Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
@@ -123,22 +152,78 @@ Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
   const Result<ActivationScheme> activations =
       schemes.ActivationsOf(linear.module(), linear.scheme());
   if (!activations.ok()) return activations.status();
-  PackRequest asked = {.scheme = linear.scheme(),
-                       .n = linear.n(),
-                       .k = linear.k(),
-                       .activation_dtype = plan.activation_dtype,
-                       .stored_scale_dtype = linear.stored_scale_dtype(),
-                       .bias_dtype = BiasDType(checkpoint, linear.module()),
-                       .reordered = linear.reordered(),
-                       .exact_scales = options.exact_scales};
-  asked.scheme.activations = *activations;
-  const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);
-  if (!choice.ok()) return choice.status();
-  ModulePlan& module = plan.modules.emplace_back(linear, **choice);
-  if ((*choice)->dequantizes) module.dequantized = Dequantized(linear);
-  CountBytes(checkpoint, **choice, module);
-  plan.output_bytes += module.packed_bytes - module.source_bytes;
+  Result<ModulePlan> module = PlanWith(checkpoint, linear, *activations, options, plan);
+  if (!module.ok()) return module.status();
+  AddModule(*std::move(module), plan);
   return {};
+}
+
+// The activations that all members of a fused module get; none when they differ.
+Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear& fused,
+                                                          SchemeChooser& schemes) {
+  std::optional<ActivationScheme> common;
+  for (const QuantizedLinear* member : fused.members()) {
+    const Result<ActivationScheme> own = schemes.ActivationsOf(member->module(), member->scheme());
+    if (!own.ok()) return own.status();
+    if (member != fused.members().front() && *own != *common) {
+      return std::optional<ActivationScheme>();
+    }
+    common = *own;
+  }
+  return common;
+}
+
+// Plans a fused module, or notes why its members stay apart.
+Status PlanFused(const Checkpoint& checkpoint, std::unique_ptr<QuantizedLinear> fused,
+                 const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
+  const Result<std::optional<ActivationScheme>> activations = CommonActivations(*fused, schemes);
+  if (!activations.ok()) return activations.status();
+  if (!*activations) {
+    plan.apart[fused->module()] = "--scheme gives them different activations";
+    return {};
+  }
+  Result<ModulePlan> module = PlanWith(checkpoint, *fused, **activations, options, plan);
+  if (!module.ok()) return module.status();
+  if (module->chosen == nullptr) {
+    plan.apart[fused->module()] = module->WhyRejected();
+    return {};
+  }
+  plan.fused.push_back(std::move(fused));
+  AddModule(*std::move(module), plan);
+  return {};
+}
+
+// Plans what can be fused, and gives the modules of the model that are taken care of by that.
+Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoint,
+                                                      const QuantizedModel& model,
+                                                      const PlanOptions& options,
+                                                      SchemeChooser& schemes, Plan& plan) {
+  Result<FusedModules> fused = FuseSiblings(checkpoint, model);
+  if (!fused.ok()) return fused.status();
+  plan.apart = std::move(fused->apart);
+  for (auto& module : fused->modules) {
+    Status status = PlanFused(checkpoint, std::move(module), options, schemes, plan);
+    if (!status.ok()) return status;
+  }
+  std::set<const QuantizedLinear*> taken;
+  for (const auto& module : plan.fused) {
+    taken.insert(module->members().begin(), module->members().end());
+  }
+  return taken;
+}
+
+// By moving them into a new vector: they hold references and cannot be assigned.
+void SortByName(std::vector<ModulePlan>& modules) {
+  std::vector<ModulePlan*> order;
+  order.reserve(modules.size());
+  for (ModulePlan& module : modules) order.push_back(&module);
+  std::ranges::sort(order, {}, [](const ModulePlan* module) -> const std::string& {
+    return module->linear->module();
+  });
+  std::vector<ModulePlan> sorted;
+  sorted.reserve(modules.size());
+  for (ModulePlan* module : order) sorted.push_back(std::move(*module));
+  modules = std::move(sorted);
 }
 
 // What one thread needs for a tile and for a strip of the module.
@@ -249,10 +334,18 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
   plan.modules.reserve(model.modules.size());
+  std::set<const QuantizedLinear*> taken;
+  if (options.fuse) {
+    auto fused = PlanAllFused(checkpoint, model, options, *schemes, plan);
+    if (!fused.ok()) return fused.status();
+    taken = *std::move(fused);
+  }
   for (const auto& linear : model.modules) {
+    if (taken.contains(linear.get())) continue;
     Status status = PlanModule(checkpoint, *linear, options, *schemes, plan);
     if (!status.ok()) return status;
   }
+  if (!plan.fused.empty()) SortByName(plan.modules);
   if (Status status = schemes->CheckAllWereUsed(); !status.ok()) return status;
   return plan;
 }

@@ -40,6 +40,8 @@ struct PlanOptions {
   bool exact_scales = false;
   // Of modules that onednn/w8a8 takes.
   OneDnnForm onednn_form = OneDnnForm::kBlocked;
+  // Pack as one what runtimes run as one, see fused_modules.h.
+  bool fuse = false;
 };
 
 // One layout of the target, and whether it takes the module.
@@ -99,6 +101,10 @@ struct Plan {
   Fallback fallback = Fallback::kKeep;
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
+  // Modules that are packed in place of several of the model. The plans of modules refer to them.
+  std::vector<std::unique_ptr<QuantizedLinear>> fused;
+  // Name of what was not fused although that was asked for → why.
+  std::map<std::string, std::string> apart;
   std::vector<ModulePlan> modules;  // ascending by module name
   uint64_t source_bytes = 0;        // all tensors of the source
   uint64_t output_bytes = 0;        // all tensors of the output

@@ -32,14 +32,22 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
   return !std::isfinite(value) || std::isfinite(RoundTo(dtype, value));
 }
 
-Status BiasBytes(const Checkpoint& checkpoint, const std::string& module, const PartSpec& part,
-                 PageBuffer& out) {
-  const StoredTensor* bias = FindBias(checkpoint, module);
-  if (bias == nullptr || bias->shape != part.shape) {
-    return Malformed(fmt::format("tensor {}", BiasName(module)), "it is not one number per channel")
-        .Expected(fmt::format("[{}]", part.shape[0]));
+// The modules of the checkpoint that this one is.
+std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear) {
+  if (linear.members().empty()) return {&linear};
+  return {linear.members().begin(), linear.members().end()};
+}
+
+// Appends the bias of one module of the checkpoint.
+Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, const PartSpec& part,
+                  PageBuffer& out) {
+  const StoredTensor* bias = FindBias(checkpoint, linear.module());
+  if (bias == nullptr || bias->shape != std::vector{linear.n()}) {
+    return Malformed(fmt::format("tensor {}", BiasName(linear.module())),
+                     "it is not one number per channel")
+        .Expected(fmt::format("[{}]", linear.n()));
   }
-  std::vector<float> values(part.shape[0]);
+  std::vector<float> values(linear.n());
   if (Status status = ReadFloats(checkpoint, *bias, 0, values); !status.ok()) return status;
   for (size_t n = 0; n < values.size(); ++n) {
     if (AppendNarrow(part.dtype, values[n], out)) continue;
@@ -58,9 +66,22 @@ const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& mo
   return checkpoint.Find(BiasName(module));
 }
 
+std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
+                                            const QuantizedLinear& linear) {
+  std::vector<const StoredTensor*> biases;
+  for (const QuantizedLinear* member : MembersOf(linear)) {
+    const StoredTensor* bias = FindBias(checkpoint, member->module());
+    if (bias != nullptr) biases.push_back(bias);
+  }
+  return biases;
+}
+
 std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias) {
   std::vector<std::string> names(linear.source_tensors().begin(), linear.source_tensors().end());
-  if (with_bias) names.push_back(BiasName(linear.module()));
+  if (!with_bias) return names;
+  for (const QuantizedLinear* member : MembersOf(linear)) {
+    names.push_back(BiasName(member->module()));
+  }
   return names;
 }
 
@@ -75,7 +96,11 @@ Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linea
   const InputQuantization input = linear.input().value_or(InputQuantization{});
   switch (part.role) {
     case PartRole::kBias:
-      return BiasBytes(checkpoint, linear.module(), part, out);
+      for (const QuantizedLinear* member : MembersOf(linear)) {
+        Status status = AppendBias(checkpoint, *member, part, out);
+        if (!status.ok()) return status;
+      }
+      return {};
     case PartRole::kInputOrder: {
       const Result<SharedOrder> order = linear.KOrder();
       if (!order.ok()) return order.status();

@@ -15,8 +15,12 @@
 
 namespace prepack {
 
-// The bias of a module, or nullptr.
+// The bias of a module of the checkpoint, or nullptr.
 const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& module);
+// The tensors that together are the bias of the module, one for each of its members; empty: it has
+// none.
+std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
+                                            const QuantizedLinear& linear);
 
 // The tensors of the source that a packed module stands for; its bias, too, where that is a part.
 std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias);

@@ -23,6 +23,8 @@ struct QuantizedModel {
   std::string format;                                     // "compressed-tensors"
   const Json* quantization_config = nullptr;              // points into the checkpoint
   std::vector<std::unique_ptr<QuantizedLinear>> modules;  // ascending by module name
+  // What modules that were fused are made of (members()); a reader leaves it empty.
+  std::vector<std::unique_ptr<QuantizedLinear>> members;
   std::vector<Finding> findings;
   // Of modules that are quantized but cannot be read; `modules` lacks them. See below for who
   // looks.

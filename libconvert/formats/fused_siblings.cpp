@@ -15,18 +15,15 @@
 namespace prepack {
 namespace {
 
-// Sets of siblings, by the first of them, which stands for all; an empty name is none.
-constexpr std::array<std::array<std::string_view, 3>, 3> kSiblings = {{
-    {"q_proj", "k_proj", "v_proj"},
-    {"gate_proj", "up_proj", ""},
-    {"w1", "w3", ""},
+constexpr std::array<SiblingSet, 3> kSets = {{
+    {"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
+    {"gate_up_proj", {"gate_proj", "up_proj"}},
+    {"", {"w1", "w3"}},
 }};
 
-const std::array<std::string_view, 3>* SiblingsOf(std::string_view first) {
-  for (const auto& set : kSiblings) {
-    if (set.front() == first) return &set;
-  }
-  return nullptr;
+const SiblingSet* SetThatBeginsWith(std::string_view first) {
+  const auto set = std::ranges::find(kSets, first, [](const SiblingSet& s) { return s.names[0]; });
+  return set == kSets.end() ? nullptr : &*set;
 }
 
 struct Sibling {
@@ -38,22 +35,15 @@ struct Sibling {
   }
 };
 
-// The scheme without what follows from N, in which siblings may differ.
-Scheme Comparable(Scheme scheme) {
-  if (scheme.granularity == Granularity::kTensor) scheme.scale_rows = 1;
-  return scheme;
-}
-
 // Those of the names that are modules of `parent`, which ends in a dot.
-std::vector<Sibling> FindSiblings(std::string_view parent,
-                                  const std::array<std::string_view, 3>& names,
+std::vector<Sibling> FindSiblings(std::string_view parent, const SiblingSet& set,
                                   const std::vector<ModuleTensors>& modules,
                                   const QuantizedModel& model) {
   std::vector<Sibling> siblings;
-  for (const std::string_view name : names) {
+  for (const std::string_view name : set.Names()) {
     const std::string full = fmt::format("{}{}", parent, name);
     if (const QuantizedLinear* linear = model.Find(full)) {
-      siblings.push_back({name, Comparable(linear->scheme())});
+      siblings.push_back({name, WithoutN(linear->scheme())});
       continue;
     }
     const auto module = std::ranges::lower_bound(modules, full, {}, &ModuleTensors::name);
@@ -71,15 +61,19 @@ bool Differ(const std::vector<Sibling>& siblings) {
 
 }  // namespace
 
+std::span<const SiblingSet> SiblingSets() {
+  return kSets;
+}
+
 void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, QuantizedModel& model) {
   FindingTally findings;
   for (const ModuleTensors& module : modules) {
     const size_t dot = module.name.rfind('.');
     if (dot == std::string_view::npos) continue;
-    const auto* names = SiblingsOf(module.name.substr(dot + 1));
-    if (names == nullptr) continue;
+    const SiblingSet* set = SetThatBeginsWith(module.name.substr(dot + 1));
+    if (set == nullptr) continue;
     const std::vector<Sibling> siblings =
-        FindSiblings(module.name.substr(0, dot + 1), *names, modules, model);
+        FindSiblings(module.name.substr(0, dot + 1), *set, modules, model);
     if (!Differ(siblings)) continue;
     std::vector<std::string> states;
     states.reserve(siblings.size());

@@ -5,12 +5,27 @@
 // be quantized in one way (mirrors vLLM 0.32, layers/quantization/utils/quant_utils.py:
 // is_layer_skipped, and its packed_modules_mapping).
 
+#include <array>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "formats/format.h"
 #include "formats/module_tensors.h"
 
 namespace prepack {
+
+// Layers of one parent that runtimes run as one.
+struct SiblingSet {
+  std::string_view fused;                 // what runtimes call the whole; empty: no layer of theirs
+  std::array<std::string_view, 3> names;  // in the order of their output channels; "" is none
+
+  std::span<const std::string_view> Names() const {
+    return std::span(names).first(names.back().empty() ? 2 : 3);
+  }
+};
+
+std::span<const SiblingSet> SiblingSets();
 
 // Adds a finding ("module-siblings-differ") for every set of siblings of which some are quantized
 // and some are not, or whose schemes differ; it lists them. `modules` are all of the checkpoint's.

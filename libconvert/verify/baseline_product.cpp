@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "canonical/stacked_rows.h"
 #include "check/baseline.h"
 #include "formats/stored_linear.h"
 #include "gemm/reference.h"
@@ -30,17 +31,8 @@ Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
   product.baseline_ = &baseline;
   product.inputs_ = &inputs;
   product.isa_ = isa;
-  std::vector<Finding> findings;
-  product.weight_ = FindBaselineWeight(
-      baseline, {.name = packed.name(), .n = packed.request().n, .k = packed.request().k},
-      findings);
-  if (product.weight_ == nullptr) {
-    return Unsupported(findings.front().where, findings.front().message);
-  }
-  const StoredTensor* bias = baseline.Find(packed.name() + ".bias");
-  if (bias != nullptr && bias->shape == std::vector{packed.request().n}) {
-    product.bias_.resize(packed.request().n);
-    Status status = ReadFloats(baseline, *bias, 0, product.bias_);
+  for (const FusedMember& member : packed.members()) {
+    Status status = product.FindMember(member, packed.request().k);
     if (!status.ok()) return status;
   }
   product.batch_ = kAllGaussianRows;
@@ -50,20 +42,51 @@ Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
   return product;
 }
 
+// Weight and bias of one module.
+Status BaselineProduct::FindMember(const FusedMember& member, uint64_t k) {
+  std::vector<Finding> findings;
+  const StoredTensor* weight =
+      FindBaselineWeight(*baseline_, {.name = member.module, .n = member.n, .k = k}, findings);
+  if (weight == nullptr) return Unsupported(findings.front().where, findings.front().message);
+  weights_.push_back(weight);
+  sizes_.push_back(member.n);
+  const size_t first = bias_.size();
+  bias_.resize(first + member.n);
+  const StoredTensor* bias = baseline_->Find(member.module + ".bias");
+  if (bias == nullptr || bias->shape != std::vector{member.n}) return {};
+  return ReadFloats(*baseline_, *bias, 0, std::span(bias_).subspan(first));
+}
+
+// Fills buffers.weights; what the quantizer has padded is zero.
+Status BaselineProduct::ReadWeights(const OutputBlock& block,
+                                    BaselineProductBuffers& buffers) const {
+  const uint64_t k = inputs_->k();
+  buffers.weights.assign(block.channels * k, 0);
+  return ForStackedRows(sizes_, block.n0, block.channels, [&](const StackedRows& piece) {
+    const StoredTensor& weight = *weights_[piece.member];
+    const uint64_t stored_k = weight.shape[1];
+    buffers.stored.resize(piece.rows * stored_k);
+    Status status = ReadFloats(*baseline_, weight, piece.n0 * stored_k, buffers.stored);
+    for (uint64_t row = 0; status.ok() && row < piece.rows; ++row) {
+      std::ranges::copy(
+          std::span(buffers.stored).subspan(row * stored_k, stored_k),
+          buffers.weights.begin() + static_cast<std::ptrdiff_t>((piece.before + row) * k));
+    }
+    return status;
+  });
+}
+
 Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> quantized,
                             std::span<const float> y, BaselineProductBuffers& buffers,
                             BaselineProductSums& sums) const {
   const uint64_t k = inputs_->k();
-  const uint64_t stored_k = weight_->shape[1];  // smaller where the quantizer has padded
-  buffers.stored.resize(block.channels * stored_k);
-  Status status = ReadFloats(*baseline_, *weight_, block.n0 * stored_k, buffers.stored);
+  const uint64_t stored_k = weights_.front()->shape[1];
+  Status status = ReadWeights(block, buffers);
   if (!status.ok()) return status;
-  buffers.weights.assign(block.channels * k, 0);
   for (uint64_t row = 0; row < block.channels; ++row) {
     for (uint64_t j = 0; j < stored_k; ++j) {
-      const auto weight = static_cast<double>(buffers.stored[row * stored_k + j]);
+      const double weight = buffers.weights[row * k + j];
       const double error = weight - quantized[row * k + j];
-      buffers.weights[row * k + j] = weight;
       sums.weight_signal.Add(weight * weight);
       sums.weight_noise.Add(error * error);
     }
@@ -73,7 +96,7 @@ Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> qu
   ReferenceGemm(isa_, block.rows, block.channels, k,
                 inputs_->exact().subspan(rows.first * k, rows.rows * k), buffers.weights,
                 buffers.y);
-  for (size_t i = 0; i < buffers.y.size() && !bias_.empty(); ++i) {
+  for (size_t i = 0; i < buffers.y.size(); ++i) {
     buffers.y[i] += static_cast<double>(bias_[block.n0 + i % block.channels]);
   }
   sums.output.Add(block, buffers.y, y);

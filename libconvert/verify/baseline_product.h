@@ -29,7 +29,7 @@ struct BaselineProductSums {
 
 // Memory of one thread.
 struct BaselineProductBuffers {
-  std::vector<float> stored;
+  std::vector<float> stored;    // some rows, as stored
   std::vector<double> weights;  // [channels, K]
   std::vector<double> y;        // [rows, channels]
 };
@@ -49,13 +49,16 @@ class BaselineProduct {
 
  private:
   BaselineProduct() = default;
+  Status FindMember(const FusedMember& member, uint64_t k);
+  Status ReadWeights(const OutputBlock& block, BaselineProductBuffers& buffers) const;
 
   const Checkpoint* baseline_ = nullptr;
-  const StoredTensor* weight_ = nullptr;
+  std::vector<const StoredTensor*> weights_;  // of the members of the packed module
+  std::vector<uint64_t> sizes_;               // their output channels
   const GemmInputs* inputs_ = nullptr;
   Isa isa_ = Isa::kScalar;
   size_t batch_ = 0;
-  std::vector<float> bias_;  // [N], or none
+  std::vector<float> bias_;  // [N], zero where a member has none
 };
 
 }  // namespace prepack

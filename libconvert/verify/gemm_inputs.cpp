@@ -9,6 +9,7 @@
 #include "base/float_convert.h"
 #include "base/random.h"
 #include "formats/stored_linear.h"
+#include "verify/source_rows.h"
 
 namespace prepack {
 namespace {
@@ -41,7 +42,7 @@ Distribution DistributionOf(const DecodedInput& input) {
 // What the checkpoint says of the module's activations.
 Result<Distribution> FindDistribution(const PackedModule& packed, const SecondDecoder& source) {
   if (packed.request().scheme.activations.dynamic) return Distribution{};
-  const Result<DecodedInput> input = source.ReadInput(packed.name());
+  const Result<DecodedInput> input = ReadSourceInput(source, packed);
   if (!input.ok()) return input.status();
   return DistributionOf(*input);
 }
@@ -129,8 +130,17 @@ void GemmInputs::Give(DType dtype) {
   }
 }
 
-Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& recorded) {
+// By the name of the module, or of any that it was made of: they read the same.
+const StoredTensor* FindRecorded(const Checkpoint& recorded, const PackedModule& packed) {
   const StoredTensor* tensor = recorded.Find(packed.name());
+  for (const FusedMember& member : packed.members()) {
+    if (tensor == nullptr) tensor = recorded.Find(member.module);
+  }
+  return tensor;
+}
+
+Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& recorded) {
+  const StoredTensor* tensor = FindRecorded(recorded, packed);
   if (tensor == nullptr) return {};
   const bool is_float =
       tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16 || tensor->dtype == DType::kF32;

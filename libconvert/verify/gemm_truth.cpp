@@ -6,6 +6,7 @@
 
 #include "base/float_convert.h"
 #include "gemm/reference.h"
+#include "verify/source_rows.h"
 
 namespace prepack {
 namespace {
@@ -35,12 +36,11 @@ GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
 }
 
 Status GemmTruth::AddBias() {
-  if (!source_.HasBias(packed_.name())) return {};
   // A packed module that has lost its bias misses it in y.
   const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
   const DType dtype = part == nullptr ? DType::kF32 : part->dtype;
-  Status status = source_.ReadBias(packed_.name(), exact_bias_);
-  if (!status.ok()) return status;
+  Status status = ReadSourceBias(source_, packed_, exact_bias_);
+  if (!status.ok() || exact_bias_.empty()) return status;
   if (exact_bias_.size() != packed_.request().n) {
     return Malformed(fmt::format("module {}", packed_.name()),
                      "the bias of the source has another size");
@@ -54,7 +54,7 @@ Status GemmTruth::AddBias() {
 Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
                           TruthPanel& panel) const {
   const PackRequest& request = packed_.request();
-  Status status = source_.Decode(packed_.name(), request.k, n0, channels, panel.decoded);
+  Status status = DecodeSourceRows(source_, packed_, n0, channels, panel.decoded);
   if (!status.ok()) return status;
   panel.weights.resize(channels * request.k);
   panel.kernel.resize(inputs_.rows() * channels);

@@ -84,6 +84,8 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
         .Hint("Convert the source again with this version of prepack");
   }
   module.request_ = RequestOf(folder.manifest(), record);
+  module.members_ = record.fused;
+  if (module.members_.empty()) module.members_.push_back({name, record.n});
   const Eligibility eligible = module.layout_->eligible(module.request_);
   if (!eligible.ok) {
     return Malformed(

@@ -60,6 +60,9 @@ class PackedModule {
   const std::string& name() const { return *name_; }
   const Layout& layout() const { return *layout_; }
   const PackRequest& request() const { return request_; }
+  // The modules of the source that it was made of, in the order of their output channels: mostly
+  // itself alone.
+  const std::vector<FusedMember>& members() const { return members_; }
 
   const std::vector<PartSpec>& parts() const { return specs_; }
 
@@ -90,6 +93,7 @@ class PackedModule {
   const std::string* name_ = nullptr;
   const Layout* layout_ = nullptr;
   PackRequest request_;
+  std::vector<FusedMember> members_;
   std::vector<PartSpec> specs_;
   Isa isa_ = Isa::kScalar;
   std::map<PartRole, const TensorRecord*> parts_;

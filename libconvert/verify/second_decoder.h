@@ -32,6 +32,8 @@ struct DecodedRows {
 struct DecodedInput {
   double scale = 0;
   double zero_point = 0;
+
+  friend bool operator==(const DecodedInput&, const DecodedInput&) = default;
 };
 
 // The rows that are asked for; see second_decoder_formats.h.

@@ -14,6 +14,7 @@
 #include "formats/format.h"
 #include "gemm/engine.h"
 #include "verify/exactness.h"
+#include "verify/fused_model.h"
 #include "verify/gemm_check.h"
 #include "verify/integrity.h"
 #include "verify/module_states.h"
@@ -59,6 +60,8 @@ class Verification {
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
   Status RunProducts(const Checkpoint& source);
+  // Of the packed module that a module of the source is, or is a piece of; null: none.
+  const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
   void StartEngine();
   std::unique_ptr<GemmEngine> TakeEngine();
@@ -148,7 +151,7 @@ Status Verification::OpenOthers() {
       return Usage(report_.activations, "it holds no recorded activations");
     }
     for (const StoredTensor& tensor : recorded_->tensors()) {
-      if (figures_.contains(tensor.name)) continue;
+      if (FigureFor(tensor.name) != nullptr) continue;
       return Usage(recorded_->Where(tensor), "the packed folder has no module of this name")
           .Hint("Recorded activations have the names of the modules that they are for");
     }
@@ -157,8 +160,9 @@ Status Verification::OpenOthers() {
 }
 
 Status Verification::RunExactness(const Checkpoint& source) {
-  const Result<QuantizedModel> model = ReadQuantizedModel(source);
+  Result<QuantizedModel> model = ReadQuantizedModel(source);
   if (!model.ok()) return model.status();
+  if (Status status = FuseAsPacked(folder_.manifest(), *model); !status.ok()) return status;
   Result<LevelResult> exactness =
       CheckExactness(folder_, source, *model, sample(), isa_, threads(), progress_, figures_);
   if (!exactness.ok()) return exactness.status();
@@ -166,11 +170,20 @@ Status Verification::RunExactness(const Checkpoint& source) {
   return {};
 }
 
+const ModuleVerification* Verification::FigureFor(const std::string& module) const {
+  if (const auto own = figures_.find(module); own != figures_.end()) return &own->second;
+  const auto& records = folder_.manifest().modules;
+  const auto whole = std::ranges::find_if(records, [&](const auto& record) {
+    return std::ranges::count(record.second.fused, module, &FusedMember::module) != 0;
+  });
+  return whole == records.end() ? nullptr : &figures_.at(whole->first);
+}
+
 // A sample may leave out the modules that activations were recorded for.
 void Verification::NoteUnusedActivations() {
   if (!recorded_) return;
   const auto unused = std::ranges::count_if(recorded_->tensors(), [&](const StoredTensor& tensor) {
-    return !figures_.at(tensor.name).looked_at;
+    return !FigureFor(tensor.name)->looked_at;
   });
   if (unused == 0) return;
   level(Level::kGemm)

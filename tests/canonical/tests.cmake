@@ -4,4 +4,5 @@ prepack_add_tests(canonical
   kept_order_test.cpp
   panel_shape_test.cpp
   panel_test.cpp
-  scheme_test.cpp)
+  scheme_test.cpp
+  stacked_linear_test.cpp)

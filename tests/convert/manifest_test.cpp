@@ -81,6 +81,15 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(Edited([](Json&) {}) == text);
 }
 
+TEST_CASE("a manifest says what a fused module was made of") {
+  Manifest manifest = SmallManifest();
+  manifest.modules.at("a.b").fused = {{"a.q", 24}, {"a.k", 8}};
+  const Result<Manifest> read = Read(ManifestText(manifest));
+  REQUIRE(read.ok());
+  CHECK(read->modules.at("a.b").fused == std::vector<FusedMember>{{"a.q", 24}, {"a.k", 8}});
+  CHECK(ManifestText(*read) == ManifestText(manifest));
+}
+
 // Makes what a manifest lists: the parts of SmallManifest, twice as many modules.
 class MadeRecords : public ManifestRecords {
  public:
@@ -165,6 +174,11 @@ TEST_CASE("manifests that lie are refused with the reason") {
     std::function<void(Json&)> edit;
   };
   const auto module = [](Json& json) -> Json& { return json["modules"]["a.b"]; };
+  const auto members = [](std::initializer_list<uint64_t> outputs) {
+    Json list = Json::array();
+    for (const uint64_t n : outputs) list.push_back({{"module", "a.q"}, {"outputs", n}});
+    return list;
+  };
   const auto part = [&](Json& json) -> Json& { return module(json)["parts"]["weight"]; };
   const auto numbers = [&](Json& json) -> Json& { return module(json)["numbers"]; };
   const auto descriptor = [&](Json& json) -> Json& {
@@ -191,6 +205,35 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [](Json& json) { json.erase("modules"); }},
       {"not listed under \"layouts\"", ErrorKind::kMalformed,
        [&](Json& json) { module(json)["layout"] = "vllm-cpu/other"; }},
+      {"field \"fused\" has the wrong type", ErrorKind::kMalformed,
+       [&](Json& json) { module(json)["fused"] = "a.q"; }},
+      {"field \"module\" is missing", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["fused"] = Json::array({{{"outputs", 32}}});
+       }},
+      {"field \"outputs\" is missing", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["fused"] = Json::array({{{"module", "a.q"}}});
+       }},
+      {"\"fused\" does not list several modules with all outputs (found 1 with 32 outputs",
+       ErrorKind::kMalformed, [&](Json& json) { module(json)["fused"] = members({32}); }},
+      {"\"fused\" does not list several modules with all outputs (found 2 with 31 outputs",
+       ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["fused"] = members({30, 1});
+       }},
+      {"the outputs are not those of the module", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["fused"] = members({30, 3});
+       }},
+      {"the outputs are not those of the module", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["fused"] = members({32, 0});
+       }},
+      {"the outputs are not those of the module", ErrorKind::kMalformed,
+       [&](Json& json) {
+         module(json)["fused"] = members({2, UINT64_MAX});
+       }},
       {"field \"shape\" is not [N, K]", ErrorKind::kMalformed,
        [&](Json& json) { module(json)["shape"] = {32}; }},
       {"field \"shape\" is not [N, K]", ErrorKind::kMalformed,

@@ -20,6 +20,7 @@ struct PackedExample {
   const char* target = "";
   WantedScheme scheme = WantedScheme::kAuto;
   DType activations = DType::kBF16;
+  bool fuse = false;
 };
 
 // Packs with what no layout takes dequantized.
@@ -31,6 +32,7 @@ inline ConvertReport Pack(const std::filesystem::path& source, const PackedExamp
   options.plan.target = example.target;
   options.plan.activation_dtype = example.activations;
   options.plan.fallback = Fallback::kDequantize;
+  options.plan.fuse = example.fuse;
   options.plan.schemes = {{.pattern = "", .scheme = example.scheme}};
   Progress progress;
   return Value(Convert(options, progress));

@@ -1,6 +1,7 @@
 prepack_add_tests(verify
   exactness_test.cpp
   figure_sums_test.cpp
+  fused_model_test.cpp
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
   integrity_test.cpp

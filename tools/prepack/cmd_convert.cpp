@@ -49,6 +49,10 @@ std::string ConvertText(const ConvertReport& report) {
   for (const auto& [layout, modules] : report.layouts) {
     text += fmt::format("  {:>5} × {}\n", modules, layout);
   }
+  if (report.fused_modules != 0) {
+    text += fmt::format("  {:>5} of them made of several modules\n", report.fused_modules);
+  }
+  text += ApartText(report.apart);
   for (const auto& [module, why] : report.kept) {
     text += fmt::format("  {} kept as stored: {}\n", Printable(module), why);
   }

@@ -134,6 +134,7 @@ std::string PlanText(const Plan& plan, const std::string& format) {
   const std::vector<Alike> groups = GroupAlike(plan);
   std::string text = table.Render();
   text += ReasonsText(groups);
+  text += ApartText(plan.apart);
   text += CpuText(plan);
   text += RuntimeText(plan, groups, format);
   const unsigned threads = ThreadCount(0);

@@ -77,9 +77,17 @@ void WriteParts(const ModulePlan& module, JsonWriter& json) {
   json.EndArray();
 }
 
+// The modules of the checkpoint that a fused one is made of; of others, an empty array.
+Json MemberNames(const QuantizedLinear& linear) {
+  Json names = Json::array();
+  for (const QuantizedLinear* member : linear.members()) names.push_back(member->module());
+  return names;
+}
+
 void WriteModulePlan(const ModulePlan& module, const AlikeJson& alike, JsonWriter& json) {
   json.BeginObject();
   json.MemberText("module", module.linear->module());
+  json.Member("made_of", MemberNames(*module.linear));
   json.Member("shape", {module.request.n, module.request.k});
   json.Member("scheme", alike.scheme);
   json.Member("layout", module.chosen == nullptr ? Json(nullptr) : Json(module.chosen->id));
@@ -218,6 +226,8 @@ Json ConvertJson(const ConvertReport& report, const std::string& source) {
   json["format"] = report.format;
   json["packed_modules"] = report.packed_modules;
   json["layouts"] = report.layouts.empty() ? Json::object() : Json(report.layouts);
+  json["fused_modules"] = report.fused_modules;
+  json["apart"] = report.apart.empty() ? Json::object() : Json(report.apart);
   json["kept"] = report.kept.empty() ? Json::object() : Json(report.kept);
   json["dequantized"] = report.dequantized.empty() ? Json::object() : Json(report.dequantized);
   json["rounded_scales"] = report.rounded_scales;
@@ -255,6 +265,7 @@ void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::str
   json.MemberNumber("output_bytes", plan.output_bytes);
   json.MemberNumber("memory_per_thread_bytes", plan.PeakMemory(1));
   json.MemberNumber("packed_modules", plan.PackedModules());
+  json.Member("apart", plan.apart.empty() ? Json::object() : Json(plan.apart));
   json.Key("modules");
   json.BeginArray();
   std::map<const PackRequest*, AlikeJson> known;

@@ -40,6 +40,9 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(CLI::IsMember({"blocked", "plain", "native"}))
       ->capture_default_str()
       ->type_name("FORM");
+  command.add_flag("--fuse", fuse,
+                   "Pack q, k and v as one module (qkv_proj), and gate and up (gate_up_proj), as "
+                   "vLLM holds them: it then uses the mapped file itself, without a copy");
 }
 
 Result<PlanOptions> PlanFlags::ToOptions() const {
@@ -56,6 +59,7 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   options.exact_scales = scales == "exact";
   if (onednn_form == "plain") options.onednn_form = OneDnnForm::kPlain;
   if (onednn_form == "native") options.onednn_form = OneDnnForm::kNative;
+  options.fuse = fuse;
   return options;
 }
 

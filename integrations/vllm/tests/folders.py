@@ -51,33 +51,6 @@ def follow_file(folder: Path) -> None:
     edit_manifest(folder, change)
 
 
-def fuse(folder: Path) -> None:
-    """Stores q, k and v, and gate and up, as one module each: what vLLM fuses, stored fused."""
-    path = folder / "model.safetensors"
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}
-    document = json.loads((folder / "prepack.json").read_text())
-    modules = document["modules"]
-    for prefix in {name.rsplit(".", 1)[0] for name in modules}:
-        for fused, names in FUSED.items():
-            parts_of = [f"{prefix}.{name}" for name in names]
-            if parts_of[0] not in modules:
-                continue
-            whole = modules[f"{prefix}.{fused}"] = modules[parts_of[0]]
-            whole["shape"] = [sum(modules[one]["shape"][0] for one in parts_of), whole["shape"][1]]
-            for part, entry in whole["parts"].items():
-                axis = _OUTPUT_AXES[whole["layout"], part]
-                pieces = [tensors.pop(f"{one}.{part}") for one in parts_of]
-                entry["tensor"] = f"{prefix}.{fused}.{part}"
-                tensors[entry["tensor"]] = torch.cat(pieces, axis)
-                entry["shape"] = list(tensors[entry["tensor"]].shape)
-            for one in parts_of:
-                del modules[one]
-    write_manifest(folder, document)
-    save_file(tensors, path)
-    follow_file(folder)
-
-
 def keep(folder: Path, source: Path, suffix: str) -> None:
     """Leaves modules as they are stored in the source, as if no layout had taken them."""
     document = json.loads((folder / "prepack.json").read_text())
@@ -105,16 +78,3 @@ def _entry(name: str, tensor: torch.Tensor) -> dict:
         "tensor": name, "file": "model.safetensors", "offset": 0, "dtype": dtypes[tensor.dtype],
         "shape": list(tensor.shape), "xxh3_128": "0" * 32,
     }  # fmt: skip
-
-
-FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-_OUTPUT_AXES = {
-    ("vllm-cpu/wna16", "weight"): 0,
-    ("vllm-cpu/wna16", "weight_scale"): 1,
-    ("vllm-cpu/wna16", "weight_zero_point"): 1,
-    ("vllm-cpu/wna16", "bias"): 0,
-    ("vllm-cpu/int4-w4a8", "weight"): 0,
-    ("vllm-cpu/int4-w4a8", "weight_scale"): 0,
-    ("vllm-cpu/int4-w4a8", "weight_zero_point"): 0,
-    ("vllm-cpu/int4-w4a8", "bias"): 0,
-}

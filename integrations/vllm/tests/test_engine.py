@@ -10,7 +10,7 @@ import pytest
 import torch
 from conftest import convert
 from engine import generate
-from folders import fuse, keep
+from folders import keep
 from tiny_models import LLAMA, QWEN2, write_ordered_pair, write_quantized
 
 from prepack_vllm import linear
@@ -96,12 +96,17 @@ def qwen2(folders):
     return source, packed, generate(source)
 
 
-def test_what_is_stored_fused_is_not_copied(qwen2, tmp_path):
-    _, packed, expected = qwen2
-    folder = shutil.copytree(packed, tmp_path / "fused")
-    fuse(folder)
+@pytest.fixture(scope="module")
+def qwen2_fused(qwen2, folders):
+    """The same checkpoint packed as vLLM holds it."""
+    source, _, _ = qwen2
+    return convert(source, folders / "qwen2-fused", "--target", "vllm-cpu", "--fuse")
+
+
+def test_what_is_stored_fused_is_not_copied(qwen2, qwen2_fused):
+    _, _, expected = qwen2
     mapped = {}
-    assert generate(folder, inspect=lambda model: mapped.update(mapped_files(model))) == expected
+    assert generate(qwen2_fused, inspect=lambda model: mapped.update(mapped_files(model))) == expected
     assert len(mapped) == 2 * 4 * 3  # layers, linear layers, parts
     assert all(mapped.values())
 
@@ -113,13 +118,11 @@ def test_of_what_is_stored_apart_only_single_modules_are_not_copied(qwen2):
     assert {name.split(".")[-2] for name, one in mapped.items() if one} == {"o_proj", "down_proj"}
 
 
-def test_everything_is_copied_on_demand(qwen2, tmp_path, monkeypatch):
-    _, packed, expected = qwen2
-    folder = shutil.copytree(packed, tmp_path / "fused")
-    fuse(folder)
+def test_everything_is_copied_on_demand(qwen2, qwen2_fused, monkeypatch):
+    _, _, expected = qwen2
     monkeypatch.setenv("PREPACK_VLLM_COPY", "1")
     mapped = {}
-    assert generate(folder, inspect=lambda model: mapped.update(mapped_files(model))) == expected
+    assert generate(qwen2_fused, inspect=lambda model: mapped.update(mapped_files(model))) == expected
     assert not any(mapped.values())
 
 
@@ -168,8 +171,6 @@ def test_two_ranks(qwen2, two_ranks):
     assert generate(packed, **two_ranks) == generate(source, **two_ranks)
 
 
-def test_two_ranks_with_what_is_stored_fused(qwen2, two_ranks, tmp_path):
-    source, packed, _ = qwen2
-    folder = shutil.copytree(packed, tmp_path / "fused")
-    fuse(folder)
-    assert generate(folder, **two_ranks) == generate(source, **two_ranks)
+def test_two_ranks_with_what_is_stored_fused(qwen2, qwen2_fused, two_ranks):
+    source, _, _ = qwen2
+    assert generate(qwen2_fused, **two_ranks) == generate(source, **two_ranks)

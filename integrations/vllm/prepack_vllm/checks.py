@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from prepack_vllm.expert_grid import check_every_expert
 from prepack_vllm.fingerprints import check_fingerprints
 from prepack_vllm.headers import check_headers
 from prepack_vllm.layouts import module_parts
@@ -15,6 +16,7 @@ def check_folder(folder: Path) -> Manifest:
     check_target(manifest)
     for module in manifest.modules.values():
         module_parts(module, manifest)
+    check_every_expert(manifest)
     check_headers(manifest)
     check_platform(manifest)
     check_fingerprints(manifest)

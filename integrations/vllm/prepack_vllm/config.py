@@ -19,6 +19,8 @@ from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import Malformed, Unsupported
+from prepack_vllm.expert_grid import DOWN, GATE, SHARDS, UP, ExpertGrid, expert_names
+from prepack_vllm.experts import PrepackExpertsMethod
 from prepack_vllm.linear import PrepackLinearMethod
 from prepack_vllm.manifest import Manifest, PackedModule
 
@@ -86,8 +88,11 @@ class PrepackConfig(QuantizationConfig):
 
     def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
         """From the checkpoint's names of modules to those of vLLM's model."""
-        self.modules = hf_to_vllm_mapper.apply_dict(self.modules)
-        self.kept = set(hf_to_vllm_mapper.apply_list(list(self.kept)))
+        # Some patterns end with the dot behind a module.
+        modules = hf_to_vllm_mapper.apply_dict({f"{n}.": one for n, one in self.modules.items()})
+        self.modules = {name.removesuffix("."): module for name, module in modules.items()}
+        kept = hf_to_vllm_mapper.apply_list([f"{name}." for name in self.kept])
+        self.kept = {name.removesuffix(".") for name in kept}
 
     def _names(self, prefix: str) -> list[str]:
         """Of the modules in a layer: one, or those that vLLM fuses."""
@@ -102,7 +107,7 @@ class PrepackConfig(QuantizationConfig):
         if self.manifest is None:
             raise Unsupported(prefix, "vLLM has not told the plugin which folder it loads")
         if isinstance(layer, RoutedExperts):
-            return self._experts(prefix)
+            return self._experts(layer, prefix)
         names = self._names(prefix)
         packed = [self.modules[name] for name in names if name in self.modules]
         if not packed or all(module.layout == _PLAIN for module in packed):
@@ -123,16 +128,45 @@ class PrepackConfig(QuantizationConfig):
         self.taken.update(module.name for module in packed)
         return PrepackLinearMethod(self.manifest, packed, self._check_taken)
 
-    def _experts(self, prefix: str) -> None:
+    def _experts(self, layer: RoutedExperts, prefix: str) -> QuantizeMethodBase | None:
+        assert self.manifest is not None
+        projections = {
+            GATE: layer.ckpt_gate_proj_name,
+            UP: str(layer.ckpt_up_proj_name),
+            DOWN: layer.ckpt_down_proj_name,
+        }
+        names = expert_names(prefix, projections, layer.moe_config.num_logical_experts)
+        all_names = [name for shard in names.values() for name in shard]
+        packed = [self.modules[name] for name in all_names if name in self.modules]
+        kept = [name for name in all_names if name in self.kept]
+        plain = all(module.layout == _PLAIN for module in packed)  # or there is none
+        others = kept if plain else [name for name in all_names if name not in self.modules]
+        if packed and others:
+            raise Unsupported(
+                others[0],
+                f"the module is not packed, but vLLM runs it together with {packed[0].name}, "
+                "which is",
+                hint="Pack again with a quantized checkpoint that treats all experts alike",
+            )
+        if plain:
+            self._check_strangers(prefix, all_names)
+            self.taken.update(module.name for module in packed)
+            return self._source_config().get_quant_method(layer, prefix) if kept else None
+        self.taken.update(module.name for module in packed)
+        grid = ExpertGrid({shard: [self.modules[one] for one in names[shard]] for shard in SHARDS})
+        return PrepackExpertsMethod(layer.moe_config, self.manifest, grid, self._check_taken)
+
+    def _check_strangers(self, prefix: str, names: list[str]) -> None:
+        """Without a packed module that vLLM's layer asks for, there must be no other below it."""
+        known = set(names)
         for name, module in self.modules.items():
-            if name.startswith(prefix + ".") and module.layout != _PLAIN:
+            if name.startswith(f"{prefix}.") and name not in known:
                 raise Unsupported(
-                    name,
-                    "packed experts of a mixture cannot be run yet",
-                    hint="Pack with --fallback keep and a quantized checkpoint that leaves them "
-                    "alone, or load the source, which vLLM repacks itself",
+                    module.name,
+                    "the packed module is none that vLLM's experts consist of",
+                    expected=f"one linear layer per expert, such as {names[0]}",
+                    hint="Pack a checkpoint that stores each expert by itself",
                 )
-        return None
 
     def _not_packed(
         self, layer: torch.nn.Module, prefix: str, names: list[str]

@@ -31,7 +31,7 @@ class Geometry:
     def piece(self, n: int, k: int) -> "Geometry":
         """Of `n` output channels by `k` input channels: a rank's share, or modules side by side."""
         group_size = k if self.group_size == self.k else self.group_size
-        scale_rows = n if self.scale_rows == self.n else self.scale_rows
+        scale_rows = n if self.granularity == "tensor" else self.scale_rows
         return dataclasses.replace(self, n=n, k=k, group_size=group_size, scale_rows=scale_rows)
 
 
@@ -48,3 +48,8 @@ def geometry_of(module: PackedModule, activation_dtype: str) -> Geometry:
         bias="bias" in module.parts,
         reordered="input_order" in module.parts,
     )
+
+
+def kind_of(geometry: Geometry) -> Geometry:
+    """What must be equal, whatever the number of output channels, and with or without a bias."""
+    return dataclasses.replace(geometry.piece(1, geometry.k), bias=False)

@@ -62,17 +62,7 @@ class PrepackLinearMethod(LinearMethodBase):
     def _check(
         self, layer: torch.nn.Module, input_size: int, output_size: int, dtype: torch.dtype
     ) -> None:
-        name = self.modules[0].name
-        expected = TORCH_DTYPES.get(self.manifest.activation_dtype)
-        if dtype != expected:
-            raise Unsupported(
-                name,
-                "the folder was packed for activations of another dtype",
-                found=dtype,
-                expected=expected,
-                hint=f"Give vLLM --dtype {str(expected).removeprefix('torch.')}, or pack again "
-                "with --dtype",
-            )
+        check_dtype(self.manifest, self.modules[0], dtype)
         n = sum(module.n for module in self.modules)
         # With more ranks than heads vLLM counts the repeated heads of k and v, too.
         repeats = getattr(layer, "num_kv_head_replicas", 1) > 1
@@ -80,7 +70,7 @@ class PrepackLinearMethod(LinearMethodBase):
             n != output_size and not repeats
         ):
             raise Malformed(
-                name,
+                self.modules[0].name,
                 "the model's layer has another shape than the packed weights",
                 found=f"N = {n}, K = {self.modules[0].k}",
                 expected=f"N = {output_size}, K = {input_size}",
@@ -176,6 +166,19 @@ class _Router:
         assert isinstance(shard, str | int)
         piece = self.pieces[index_of(shard)]
         getattr(piece.holder, self.part).weight_loader(getattr(piece.holder, self.part), stored)
+
+
+def check_dtype(manifest: Manifest, module: PackedModule, dtype: torch.dtype) -> None:
+    expected = TORCH_DTYPES.get(manifest.activation_dtype)
+    if dtype != expected:
+        raise Unsupported(
+            module.name,
+            "the folder was packed for activations of another dtype",
+            found=dtype,
+            expected=expected,
+            hint=f"Give vLLM --dtype {str(expected).removeprefix('torch.')}, or pack again "
+            "with --dtype",
+        )
 
 
 def _check_loaded(loader: PartLoader | BiasLoader, loaded: set[ShardId], names: list[str]) -> None:

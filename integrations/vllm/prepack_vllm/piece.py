@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from prepack_vllm.errors import Unsupported
-from prepack_vllm.geometry import Geometry
+from prepack_vllm.geometry import Geometry, kind_of
 from prepack_vllm.kernels import Kernel
 from prepack_vllm.layouts import Layout, layout_of, module_parts
 from prepack_vllm.loading import (
@@ -85,15 +85,10 @@ def can_be_one(modules: list[PackedModule], manifest: Manifest, sizes: list[int]
     first, first_parts = module_parts(modules[0], manifest)
     for module in modules[1:]:
         geometry, parts = module_parts(module, manifest)
-        alike = module.layout == modules[0].layout and _kind(geometry) == _kind(first)
+        alike = module.layout == modules[0].layout and kind_of(geometry) == kind_of(first)
         if not alike or not _share_whole_parts(modules[0], module, first_parts):
             return False
     return why_not_pieces(first_parts, sizes) is None
-
-
-def _kind(geometry: Geometry) -> Geometry:
-    """What must be equal, whatever the number of output channels, and with or without a bias."""
-    return dataclasses.replace(geometry.piece(1, geometry.k), bias=False)
 
 
 def _share_whole_parts(a: PackedModule, b: PackedModule, parts: list[Part]) -> bool:

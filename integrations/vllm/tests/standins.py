@@ -103,6 +103,11 @@ def int4_codes(weight):
 
 
 def int4_scaled_mm_cpu(x, weight, zeros, scales, bias):
+    return int4_product(x, weight, zeros, scales, bias).to(x.dtype)
+
+
+def int4_product(x, weight, zeros, scales, bias=None):
+    """In f32."""
     assert bias is None or bias.dtype == torch.float32
     codes, sums, b = int4_codes(weight)
     n, k = codes.shape
@@ -116,11 +121,16 @@ def int4_scaled_mm_cpu(x, weight, zeros, scales, bias):
         d = exact_dot(q[:, piece] + 128, codes[:, piece] - zero)
         d = (d.double() - 128 * sums[:, block].reshape(n).double()).float()
         y = fma(d * s_a, scales[:, group].reshape(n), y)
-    return y.to(x.dtype)
+    return y
 
 
 def int8_scaled_mm_with_quant(x, weight, scales, bias, out_dtype, is_vnni):
     assert is_vnni and x.dtype == torch.bfloat16
+    return to_half(int8_product(x, weight, scales, bias), out_dtype)
+
+
+def int8_product(x, weight, scales, bias=None):
+    """In f32."""
     assert bias is None or bias.dtype == torch.float32
     n, k = weight.size(0), weight.size(1) - 4
     blocks = weight.contiguous().view(n // 32, 32 * (k + 4))
@@ -130,8 +140,7 @@ def int8_scaled_mm_with_quant(x, weight, scales, bias, out_dtype, is_vnni):
     scales = scales.reshape(n)  # vLLM passes [N, 1]
     d = ((q + 128).double() @ codes.double().t() - sums.double()).float()
     y = d * s_a
-    y = y * scales if bias is None else fma(y, scales, bias)
-    return to_half(y, out_dtype)
+    return y * scales if bias is None else fma(y, scales, bias)
 
 
 # vLLM, weights of 8 or 16 bits in pairs of input channels.
@@ -143,20 +152,27 @@ def from_pairs(weight):
     return raw.view(n // 32, k // 2, 32, 2).permute(0, 2, 1, 3).reshape(n, k)
 
 
+def e4m3_values(codes):
+    """The kernel's own decoder: subnormals and zeros, too, as if they were normal numbers."""
+    value = torch.ldexp(1 + (codes & 7).float() / 8, (codes >> 3 & 15).int() - 7)
+    return torch.where(codes >> 7 == 1, -value, value)
+
+
+def fp8_product(x, value, scale, columns):
+    """With weights rounded to bf16, in f32. `scale`: [N, blocks]."""
+    w = (value * scale.repeat_interleave(columns, 1)[:, : value.size(1)]).to(torch.bfloat16)
+    return (x.double() @ w.double().t()).float()
+
+
 def fp8_scaled_mm_cpu(x, weight, scales, block_size, bias, out_dtype, is_vnni):
     assert is_vnni and x.dtype == out_dtype == torch.bfloat16
     assert bias is None or bias.dtype == torch.float32
     rows, columns = block_size
-    codes = from_pairs(weight)
-    # The kernel's own decoder: subnormals and zeros, too, as if they were normal numbers.
-    value = torch.ldexp(1 + (codes & 7).float() / 8, (codes >> 3 & 15).int() - 7)
-    value = torch.where(codes >> 7 == 1, -value, value)
-    n, k = codes.shape
+    value = e4m3_values(from_pairs(weight))
+    n, k = value.shape
     scale = scales.repeat_interleave(rows, 0)[:n]
     if x.size(0) > 4:
-        w = (value * scale.repeat_interleave(columns, 1)[:, :k]).to(torch.bfloat16)
-        y = (x.double() @ w.double().t()).float()
-        return add_bias(y, bias).to(out_dtype)
+        return add_bias(fp8_product(x, value, scale, columns), bias).to(out_dtype)
     y = torch.zeros(x.size(0), n) if bias is None else bias.expand(x.size(0), n).clone()
     for block in range(scale.size(1)):
         piece = slice(block * columns, min(k, (block + 1) * columns))
@@ -181,9 +197,21 @@ def awq_columns(words):
     return stored[:, :, [0, 4, 1, 5, 2, 6, 3, 7]].reshape(words.size(0), -1)
 
 
+def gptq_rows(words):
+    """[K/8, N] to [K, N]: a word holds eight rows."""
+    return nibbles(words.t().contiguous().view(torch.uint8)).t()
+
+
 def convert_weight_packed_scale_zp(qweight, qzeros, scales, algorithm):
-    assert algorithm == 0  # AWQ
-    codes, zeros = awq_columns(qweight).t().numpy(), awq_columns(qzeros).t().numpy()
+    if qweight.dim() == 3:
+        experts = zip(qweight, qzeros, scales, strict=True)
+        packed = [convert_weight_packed_scale_zp(*expert, algorithm) for expert in experts]
+        return tuple(torch.stack(parts) for parts in zip(*packed, strict=True))
+    if algorithm == 0:  # AWQ
+        codes, zeros = awq_columns(qweight).t().numpy(), awq_columns(qzeros).t().numpy()
+    else:  # GPTQ, version 1: the stored zero point is one less
+        codes = np.ascontiguousarray(gptq_rows(qweight).t().numpy())
+        zeros = nibbles(qzeros.contiguous().view(torch.uint8)).t().numpy() + 1
     n, k = codes.shape
     dtype = "F16" if scales.dtype == torch.float16 else "BF16"
     geometry = Geometry(n, k, "group", k // scales.size(0), 1, False, _DYNAMIC, dtype)
@@ -192,6 +220,8 @@ def convert_weight_packed_scale_zp(qweight, qzeros, scales, algorithm):
 
 
 def convert_weight_packed(weight):
+    if weight.dim() == 3:
+        return torch.stack([convert_weight_packed(one) for one in weight])
     n, k = weight.shape
     geometry = Geometry(n, k, "channel", k, 1, True, _DYNAMIC, "BF16")
     scales = np.zeros((n, 1), np.float32)
@@ -229,11 +259,17 @@ def quantize_zentorch(x):
 
 
 def zentorch_dynamic_qlinear(x, weight, scales, bias, *, zentorch_op_name=""):
+    y = zentorch_product(x, weight, scales)
+    y = add_bias(y, bias)
+    return to_half(y, x.dtype) if weight.size(1) == x.size(1) else y.to(x.dtype)
+
+
+def zentorch_product(x, weight, scales):
+    """In f32."""
     q, s_a = quantize_zentorch(x)
     s_a = s_a.to(scales.dtype).float()
     if weight.size(1) == x.size(1):  # 8 bits
-        y = (exact_dot(q, weight) * scales.float()) * s_a
-        return to_half(add_bias(y, bias), x.dtype)
+        return (exact_dot(q, weight) * scales.float()) * s_a
     codes = nibbles(weight.view(torch.uint8)).float()
     codes = torch.where(codes > 7, codes - 16, codes)
     size = codes.size(1) // scales.size(0)
@@ -241,12 +277,88 @@ def zentorch_dynamic_qlinear(x, weight, scales, bias, *, zentorch_op_name=""):
     for group in range(scales.size(0)):
         piece = slice(group * size, (group + 1) * size)
         y = y + (exact_dot(q[:, piece], codes[:, piece]) * s_a) * scales[group].float()
-    return add_bias(y, bias).to(x.dtype)
+    return y
 
 
 def zentorch_woq_repack_weight(codes):
     low = codes.to(torch.int8).view(torch.uint8) & 15
     return (low[:, 0::2] | low[:, 1::2] << 4).contiguous().view(torch.int32)
+
+
+# Experts of a mixture.
+
+
+def run_experts(out, x, topk_weights, topk_ids, first, second):
+    """`first(rows, e)` and `second(rows, e)`: products with w13 and w2 of expert e, in f32."""
+    total = torch.zeros(x.shape)
+    for slot in range(topk_ids.size(1)):
+        for expert in topk_ids[:, slot].unique().tolist():
+            rows = topk_ids[:, slot] == expert
+            gate, up = first(x[rows], expert).chunk(2, 1)
+            inner = (torch.nn.functional.silu(gate) * up).to(x.dtype)
+            y = second(inner, expert) * topk_weights[rows, slot, None]
+            total[rows] += y.to(x.dtype).float()
+    out.copy_(total.to(out.dtype))
+
+
+def fused_experts_cpu(
+    out, x, w1, w2, topk_weights, topk_ids, method, w1_scale, w2_scale, w1_zero, w2_zero,
+    a1_scale, block_size, w1_bias, w2_bias, alpha, limit, is_vnni,
+):  # fmt: skip
+    assert is_vnni and topk_ids.dtype == torch.int32 and topk_weights.dtype == torch.float32
+    assert (a1_scale, w1_bias, w2_bias, alpha, limit) == (None,) * 5
+    stored = [(w1, w1_scale, w1_zero), (w2, w2_scale, w2_zero)]
+    assert all(one is None or one.is_contiguous() for stack in stored for one in stack)
+    first, second = (_experts_product(method, *stack, block_size) for stack in stored)
+    if method == 3:  # the op takes the size of a group from w13
+        assert x.size(1) // w1_scale.size(2) == _inner(w1_scale) // w2_scale.size(2)
+    if method != 1:  # the op for 8-bit integers alone stays in f32 up to the activation
+        first = _rounded(first, x.dtype)
+    run_experts(out, x, topk_weights, topk_ids, first, second)
+
+
+def _rounded(product, dtype):
+    return lambda rows, expert: product(rows, expert).to(dtype).float()
+
+
+def _inner(w1_scale):
+    return w1_scale.size(1) * w1_scale.size(3) // 2
+
+
+def _experts_product(method, weight, scale, zero, block_size):
+    if method == 1:
+        assert weight.dtype == torch.int8 and scale.numel() == weight.size(0) * weight.size(1)
+        scale = scale.view(weight.size(0), -1)
+        return lambda x, e: int8_product(x, weight[e], scale[e])
+    if method == 3:
+        assert weight.dim() == 4 and zero.dtype == torch.int8 and scale.shape == zero.shape
+        return lambda x, e: int4_product(x, weight[e], zero[e], scale[e])
+    assert method == 2 and weight.dtype == torch.float8_e4m3fn
+    rows, columns = block_size
+    n, k = weight.shape[1:]
+    assert list(scale.shape[1:]) == [-(-n // rows), -(-k // columns)]
+
+    def product(x, e):
+        scales = scale[e].repeat_interleave(rows, 0)[:n]
+        return fp8_product(x, e4m3_values(from_pairs(weight[e])), scales, columns)
+
+    return product
+
+
+def zentorch_fused_moe(
+    output, x, w13, w2, w13_bias, w2_bias, topk_weights, topk_ids, skip_weighted, act,
+    w13_scales=None, w2_scales=None, *, zentorch_op_name="",
+):  # fmt: skip
+    assert (w13_bias, w2_bias, skip_weighted, act) == (None, None, False, "silu")
+    assert w13.dtype == w2.dtype
+    assert w13_scales.dtype == (torch.bfloat16 if w13.dtype == torch.int32 else torch.float32)
+
+    def product(weight, scales):
+        weight = weight.view(torch.int8)
+        return lambda rows, e: zentorch_product(rows, weight[e], scales[e])
+
+    first, second = product(w13, w13_scales), product(w2, w2_scales)
+    run_experts(output, x, topk_weights, topk_ids, first, second)
 
 
 _OPS = {
@@ -264,6 +376,11 @@ _OPS = {
         "convert_weight_packed_scale_zp(Tensor qweight, Tensor qzeros, Tensor scales, "
         "int algorithm) -> (Tensor, Tensor, Tensor)": convert_weight_packed_scale_zp,
         "convert_weight_packed(Tensor weight) -> Tensor": convert_weight_packed,
+        "fused_experts_cpu(Tensor(a!) out, Tensor hidden_states, Tensor w1, Tensor w2, "
+        "Tensor topk_weights, Tensor topk_ids, int moe_comp_method, Tensor? w1_scale, "
+        "Tensor? w2_scale, Tensor? w1_zero, Tensor? w2_zero, Tensor? a1_scale, int[]? block_size, "
+        "Tensor? w1_bias, Tensor? w2_bias, float? alpha, float? limit, bool is_vnni) "
+        "-> ()": fused_experts_cpu,
     },
     "zentorch": {
         "zentorch_woq_linear(Tensor x, Tensor weight, Tensor scales, Tensor? zeros, Tensor? bias) "
@@ -271,6 +388,10 @@ _OPS = {
         "zentorch_dynamic_qlinear(Tensor x, Tensor weight, Tensor scales, Tensor? bias, *, "
         "str zentorch_op_name='') -> Tensor": zentorch_dynamic_qlinear,
         "zentorch_woq_repack_weight(Tensor codes) -> Tensor": zentorch_woq_repack_weight,
+        "zentorch_fused_moe(Tensor(a!) output, Tensor x, Tensor w13, Tensor w2, Tensor? w13_bias, "
+        "Tensor? w2_bias, Tensor topk_weights, Tensor topk_ids, bool skip_weighted, str act, "
+        "Tensor? w13_scales=None, Tensor? w2_scales=None, *, str zentorch_op_name='') "
+        "-> ()": zentorch_fused_moe,
     },
 }
 _libraries: list[torch.library.Library] = []  # an op lives as long as its library object

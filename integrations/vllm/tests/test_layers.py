@@ -8,7 +8,6 @@ import torch
 from conftest import convert
 from folders import CHECKPOINTS
 from vllm.model_executor import parameter as vllm_parameter
-from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.model_executor.models.utils import WeightsMapper
@@ -233,19 +232,6 @@ def test_a_module_that_is_not_packed_beside_one_that_is(folders):
         Unsupported, match=f"{ATTENTION}.k_proj: .* fuses it with {ATTENTION}.q_proj"
     ):
         config.get_quant_method(of(LinearBase), f"{ATTENTION}.qkv_proj")
-
-
-def test_packed_experts_are_named(folders):
-    config = config_for(folders("ct-w4a16-g128-sym"))
-    module = config.modules.pop(f"{MLP}.up_proj")
-    config.modules[f"{MLP}.experts.0.up_proj"] = module
-    with pytest.raises(Unsupported, match=f"{MLP}.experts.0.up_proj: packed experts"):
-        config.get_quant_method(of(RoutedExperts), f"{MLP}.experts")
-
-
-def test_experts_that_are_not_packed_are_left_to_vllm(folders):
-    config = config_for(folders("ct-w4a16-g128-sym"))
-    assert config.get_quant_method(of(RoutedExperts), f"{MLP}.experts") is None
 
 
 def test_a_head_that_vllm_pads(folders):

@@ -1,4 +1,5 @@
-"""Tiny Llamas and Qwen2s with random weights, a tokenizer, and quantized checkpoints of them."""
+"""Tiny models with random weights, with and without experts, a tokenizer, and quantized checkpoints
+of them."""
 
 import json
 from dataclasses import dataclass
@@ -26,21 +27,42 @@ class Model:
     layers: int
     bias: bool  # of q, k and v
     tied: bool
+    experts: int = 0  # in place of one MLP
+
+    @property
+    def block(self) -> str:
+        """What stands beside the attention."""
+        return "block_sparse_moe" if self.name == "mixtral" else "mlp"
 
     def linears(self):
-        """Every linear layer of a decoder layer: name, N, K, has it a bias."""
+        """Every linear layer of a decoder layer that is quantized: name, N, K, has it a bias."""
         q, kv = self.heads * HEAD, self.kv_heads * HEAD
         yield "self_attn.q_proj", q, self.hidden, self.bias
         yield "self_attn.k_proj", kv, self.hidden, self.bias
         yield "self_attn.v_proj", kv, self.hidden, self.bias
         yield "self_attn.o_proj", self.hidden, q, False
-        yield "mlp.gate_proj", self.inner, self.hidden, False
-        yield "mlp.up_proj", self.inner, self.hidden, False
-        yield "mlp.down_proj", self.hidden, self.inner, False
+        gate, up, down = ("w1", "w3", "w2") if self.name == "mixtral" else PROJECTIONS
+        mlps = [f"{self.block}.experts.{expert}" for expert in range(self.experts)]
+        for mlp in mlps or [self.block]:
+            yield f"{mlp}.{gate}", self.inner, self.hidden, False
+            yield f"{mlp}.{up}", self.inner, self.hidden, False
+            yield f"{mlp}.{down}", self.hidden, self.inner, False
+
+    def other_shapes(self):
+        """Of the tensors of a decoder layer that are not quantized, but for its norms."""
+        if self.experts:
+            yield f"{self.block}.gate.weight", (self.experts, self.hidden)
 
 
+PROJECTIONS = ("gate_proj", "up_proj", "down_proj")
 LLAMA = Model("llama", "LlamaForCausalLM", 128, 256, 4, 2, 2, bias=False, tied=False)
 QWEN2 = Model("qwen2", "Qwen2ForCausalLM", 128, 256, 4, 2, 2, bias=True, tied=True)
+MIXTRAL = Model(
+    "mixtral", "MixtralForCausalLM", 128, 256, 4, 2, 2, bias=False, tied=False, experts=4
+)
+QWEN3_MOE = Model(
+    "qwen3_moe", "Qwen3MoeForCausalLM", 128, 256, 4, 4, 2, bias=False, tied=False, experts=4
+)
 
 
 def write_tokenizer(folder: Path) -> None:
@@ -61,6 +83,16 @@ def model_config(model: Model) -> dict:
         "max_position_embeddings": 256, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
         "tie_word_embeddings": model.tied, "bos_token_id": 1, "eos_token_id": 2,
         "use_sliding_window": False, "attention_bias": False,
+    } | _experts_config(model)  # fmt: skip
+
+
+def _experts_config(model: Model) -> dict:
+    if not model.experts:
+        return {}
+    return {
+        "num_local_experts": model.experts, "num_experts": model.experts, "num_experts_per_tok": 2,
+        "moe_intermediate_size": model.inner, "norm_topk_prob": True, "decoder_sparse_step": 1,
+        "mlp_only_layers": [], "sliding_window": None,
     }  # fmt: skip
 
 
@@ -80,6 +112,12 @@ def float_weights(model: Model, seed: int = 1):
         for norm in ("input_layernorm", "post_attention_layernorm"):
             ones = bf16(1 + draw(model.hidden, scale=0.1))
             others[f"model.layers.{layer}.{norm}.weight"] = ones
+        for name, shape in model.other_shapes():
+            others[f"model.layers.{layer}.{name}"] = bf16(draw(*shape, scale=0.3))
+        if model.name == "qwen3_moe":
+            for norm in ("self_attn.q_norm", "self_attn.k_norm"):
+                ones = bf16(1 + draw(HEAD, scale=0.1))
+                others[f"model.layers.{layer}.{norm}.weight"] = ones
     others["model.embed_tokens.weight"] = bf16(draw(VOCABULARY, model.hidden, scale=1.0))
     others["model.norm.weight"] = bf16(1 + draw(model.hidden, scale=0.1))
     if not model.tied:
@@ -96,6 +134,8 @@ def write_folder(folder: Path, model: Model, tensors: dict, quantization: dict |
     config = model_config(model)
     if quantization is not None:
         config["quantization_config"] = quantization
+        if model.experts and "ignore" in quantization:
+            quantization["ignore"].append("re:.*[.]gate$")
     (folder / "config.json").write_text(json.dumps(config))
     write_tokenizer(folder)
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}

@@ -1,0 +1,206 @@
+"""What runs the packed experts of a layer: vLLM's own classes, one per layout.
+
+The ops read w13, gate and up one after the other along their output channels, and w2, down, of all
+experts of the layer stacked. Each expert's bytes are those of its modules, as prepack packs them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from vllm.model_executor.layers.fused_moe import modular_kernel as mk
+from vllm.model_executor.layers.fused_moe.activation import MoEActivation
+from vllm.model_executor.layers.fused_moe.config import (
+    FusedMoEConfig,
+    FusedMoEQuantConfig,
+    fp8_w8a16_moe_quant_config,
+    int4_w4a16_moe_quant_config,
+    int8_w8a8_moe_quant_config,
+)
+from vllm.model_executor.layers.fused_moe.experts.cpu_moe import (
+    CPUExpertsFp8,
+    CPUExpertsInt4,
+    CPUExpertsInt8,
+    ZenCPUExpertsInt8,
+)
+from vllm.model_executor.layers.fused_moe.experts.zentorch_moe import ZentorchExpertsInt4
+from vllm.model_executor.layers.quantization.utils.quant_utils import (
+    QuantKey,
+    kFp8Dynamic128Sym,
+    kFp8Static128BlockSym,
+    kInt4Static,
+    kInt8DynamicTokenSym,
+    kInt8StaticChannelSym,
+)
+
+from prepack_vllm.geometry import Geometry
+from prepack_vllm.kernels import has_op
+
+Parts = Mapping[str, torch.Tensor]
+
+_FUSED_EXPERTS = "_C::fused_experts_cpu"
+_ZENTORCH = "zentorch::zentorch_fused_moe"
+
+
+class _WhereTheOpIs:
+    """vLLM takes its classes for this op on AMX machines only. The op runs where there is one."""
+
+    @staticmethod
+    def _supports_current_device() -> bool:
+        return has_op(_FUSED_EXPERTS)
+
+
+class _Int4(_WhereTheOpIs, CPUExpertsInt4):
+    pass
+
+
+class _Int8(_WhereTheOpIs, CPUExpertsInt8):
+    pass
+
+
+class _Fp8(_WhereTheOpIs, CPUExpertsFp8):
+    pass
+
+
+class ExpertsKernel(ABC):
+    """The experts of one layer. w13 and w2 are what a rank holds of each expert."""
+
+    op: str
+    cls: type[mk.FusedMoEExperts]
+    keys: tuple[QuantKey, QuantKey | None]  # what vLLM's class asks for
+
+    def __init__(self, w13: Geometry, w2: Geometry):
+        self.w13 = w13
+        self.w2 = w2
+
+    def why_not(self) -> str | None:
+        """Why the op cannot run these experts, as far as vLLM's class does not say so."""
+        return None
+
+    def why_not_layer(self, moe: FusedMoEConfig) -> str | None:
+        """Why vLLM's class cannot run a layer like that; None: it can."""
+        supported, reason = self.cls.is_supported_config(
+            self.cls, moe, *self.keys, mk.FusedMoEActivationFormat.Standard
+        )
+        return None if supported else str(reason)
+
+    def weight(self, packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+        """[E, …] as the op wants to see it: the same bytes."""
+        return packed
+
+    @abstractmethod
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        """Scales and zero points, as vLLM's class reads them."""
+
+
+class Int4W4A8Experts(ExpertsKernel):
+    op = _FUSED_EXPERTS
+    cls = _Int4
+    keys = (kInt4Static, None)
+
+    def why_not(self) -> str | None:
+        # The op reads the size of a group off the scales of w13, and uses it for w2, too.
+        if self.w13.group_size == self.w2.group_size:
+            return None
+        return (
+            f"groups of {self.w13.group_size} input channels in gate and up, of "
+            f"{self.w2.group_size} in down, and {self.op} takes one size only"
+        )
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return int4_w4a16_moe_quant_config(
+            w1_scale=w13["weight_scale"],
+            w2_scale=w2["weight_scale"],
+            w1_zp=w13["weight_zero_point"],
+            w2_zp=w2["weight_zero_point"],
+            block_shape=[0, self.w13.group_size],
+        )
+
+
+class Int8Experts(ExpertsKernel):
+    op = _FUSED_EXPERTS
+    cls = _Int8
+    keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return int8_w8a8_moe_quant_config(
+            w1_scale=w13["weight_scale"],
+            w2_scale=w2["weight_scale"],
+            a1_scale=None,
+            a2_scale=None,
+            per_act_token_quant=True,
+        )
+
+
+class Fp8Experts(ExpertsKernel):
+    op = _FUSED_EXPERTS
+    cls = _Fp8
+    keys = (kFp8Static128BlockSym, kFp8Dynamic128Sym)
+
+    def why_not(self) -> str | None:
+        granularities = {self.w13.granularity, self.w2.granularity}
+        if granularities != {"block"}:
+            return f"scales per {max(granularities - {'block'})}, and {self.op} takes blocks only"
+        if self.w13.scale_rows != self.w2.scale_rows:
+            return (
+                f"blocks of {self.w13.scale_rows} output channels in gate and up, of "
+                f"{self.w2.scale_rows} in down, and {self.op} takes one size only"
+            )
+        return None
+
+    def weight(self, packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+        return packed.view(-1, geometry.n, geometry.k)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return fp8_w8a16_moe_quant_config(
+            w1_scale=w13["weight_scale_inv"],
+            w2_scale=w2["weight_scale_inv"],
+            block_shape=[self.w13.scale_rows, 128],
+        )
+
+
+class _ZentorchExperts(ExpertsKernel):
+    op = _ZENTORCH
+
+    def why_not_layer(self, moe: FusedMoEConfig) -> str | None:
+        if moe.activation == MoEActivation.SWIGLUOAI:
+            return f"{self.op} wants gate and up interleaved for {moe.activation.value}"
+        return super().why_not_layer(moe)
+
+
+class ZentorchInt4Experts(_ZentorchExperts):
+    cls = ZentorchExpertsInt4
+    keys = (kInt4Static, None)
+
+    def why_not(self) -> str | None:
+        # As vLLM has it: it never gives the op scales per channel.
+        granularities = {self.w13.granularity, self.w2.granularity}
+        if granularities == {"group"}:
+            return None
+        return f"scales per {max(granularities - {'group'})}, and {self.op} takes groups only"
+
+    def weight(self, packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+        return packed.view(torch.int32)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return int4_w4a16_moe_quant_config(
+            w1_scale=w13["weight_scale"],
+            w2_scale=w2["weight_scale"],
+            block_shape=[0, self.w13.group_size],
+        )
+
+
+class ZentorchInt8Experts(_ZentorchExperts):
+    cls = ZenCPUExpertsInt8
+    keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
+    quant_config = Int8Experts.quant_config
+
+
+# By layout. Those that are not here have no op for experts in vLLM.
+EXPERT_KERNELS: dict[str, type[ExpertsKernel]] = {
+    "vllm-cpu/int4-w4a8": Int4W4A8Experts,
+    "vllm-cpu/int8-vnni": Int8Experts,
+    "vllm-cpu/fp8-vnni": Fp8Experts,
+    "zentorch/da8w4": ZentorchInt4Experts,
+    "zentorch/int8": ZentorchInt8Experts,
+}

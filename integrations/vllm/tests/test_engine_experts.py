@@ -1,0 +1,157 @@
+"""Mixtures of experts in whole engines, against vLLM's own path, and the bytes of both.
+
+vLLM takes its ops for experts on an AMX machine only, and zentorch's on an AMD CPU with AVX-512
+only. The choice is forced; packing and computing are vLLM's own.
+"""
+
+import shutil
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import convert
+from engine import generate
+from folders import keep
+from quantized import bytes_config, fp8_config, quantize_bytes, quantize_fp8
+from tiny_models import MIXTRAL, PROJECTIONS, QWEN3_MOE, write_bytes, write_quantized
+from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
+from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
+from vllm.model_executor.kernels.linear.scaled_mm import zentorch as zentorch_8_bits
+from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.fused_moe.experts import cpu_moe, zentorch_moe
+
+from prepack_vllm import platform
+from prepack_vllm.experts import PrepackExpertsMethod
+
+INT4 = {
+    "ct_symmetric_g64_qwen3_moe": (QWEN3_MOE, "ct", 64, True),
+    "ct_symmetric_g128_mixtral": (MIXTRAL, "ct", 128, True),
+    "gptq_symmetric_g64_mixtral": (MIXTRAL, "gptq", 64, True),
+    "awq_asymmetric_g32_mixtral": (MIXTRAL, "awq", 32, False),
+}
+W4A8_EXPERTS = ("--scheme", "experts=w4a8")
+
+
+@pytest.fixture
+def own_path(monkeypatch):
+    """vLLM's classes for the ops of its own library, wherever these run."""
+    for cls in (cpu_moe.CPUExpertsInt4, cpu_moe.CPUExpertsInt8, cpu_moe.CPUExpertsFp8):
+        monkeypatch.setattr(cls, "_supports_current_device", staticmethod(lambda: True))
+
+
+@pytest.fixture
+def zen(monkeypatch):
+    """vLLM's kernels for zentorch, and nothing else of it: the rest has no stand-ins."""
+    cpu = SimpleNamespace(is_cpu=lambda: True, is_zen_cpu=lambda: True)
+    for module in (zentorch_4_bits, zentorch_8_bits):
+        monkeypatch.setattr(module, "current_platform", cpu)
+    for module in (zentorch_4_bits, zentorch_8_bits, zentorch_moe, cpu_moe):
+        monkeypatch.setattr(module, "has_zentorch_op", lambda names: True)
+    monkeypatch.setattr(platform, "zentorch_runs", lambda: True)
+
+
+class Stacks:
+    """What the ops for experts are given, by layer."""
+
+    def __init__(self):
+        self.layers = []
+        self.ours = False
+
+    def __call__(self, model):
+        for layer in model.modules():
+            if isinstance(layer, RoutedExperts):
+                self.layers.append(self._of(layer))
+
+    def _of(self, layer):
+        method = layer.quant_method
+        experts = method.moe_kernel.fused_experts
+        self.ours = isinstance(method, PrepackExpertsMethod)
+        weights = method.weights if self.ours else [layer.w13_weight, layer.w2_weight]
+        scales = [experts.w1_scale, experts.w2_scale, experts.w1_zp, experts.w2_zp]
+        return [None if one is None else raw(one) for one in (*weights, *scales)]
+
+
+def raw(tensor):
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).clone()
+
+
+def assert_same(packed, source, same_scales=True):
+    """Of both: tokens, logprobs, and every byte that the op reads."""
+    ours, own = Stacks(), Stacks()
+    actual = generate(packed, inspect=ours)
+    expected = generate(source, inspect=own)
+    assert (ours.ours, own.ours) == (True, False)
+    assert len(ours.layers) == len(own.layers) == 2
+    for mine, theirs in zip(ours.layers, own.layers, strict=True):
+        for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
+            if index < 2 or same_scales:
+                assert (one is None) == (other is None)
+                assert one is None or torch.equal(one, other)
+    assert actual == expected
+
+
+@pytest.mark.parametrize("case", INT4)
+def test_int4_w4a8(case, tmp_path, standins, own_path):
+    model, form, group_size, symmetric = INT4[case]
+    source = write_quantized(tmp_path / "source", model, form, group_size, symmetric)
+    packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu", *W4A8_EXPERTS)
+    assert_same(packed, source)
+
+
+def test_int8_vnni(tmp_path, standins, own_path, monkeypatch):
+    source = write_bytes(tmp_path / "source", QWEN3_MOE, quantize_bytes, bytes_config(True))
+    packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
+    monkeypatch.setattr(scaled_mm, "check_cpu_sgl_kernel", lambda n, k, dtype: True)
+    assert_same(packed, source)
+
+
+def test_fp8_vnni(tmp_path, standins, own_path, monkeypatch):
+    source = write_bytes(
+        tmp_path / "source",
+        QWEN3_MOE,
+        lambda weight: quantize_fp8(weight, 128, 128),
+        fp8_config(128, 128),
+    )
+    packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
+    kernel = scaled_mm.CPUFp8BlockScaledMMKernel
+    monkeypatch.setattr(kernel, "is_supported", classmethod(lambda cls, _=None: (True, None)))
+    assert_same(packed, source)
+
+
+def test_zentorch_da8w4(tmp_path, standins, zen):
+    source = write_quantized(tmp_path / "source", QWEN3_MOE, "ct", 64, True)
+    packed = convert(source, tmp_path / "packed", "--target", "zentorch", "--scheme", "w4a8")
+    assert_same(packed, source)
+
+
+def test_zentorch_int8(tmp_path, standins, zen):
+    source = write_bytes(tmp_path / "source", QWEN3_MOE, quantize_bytes, bytes_config(True))
+    packed = convert(source, tmp_path / "packed", "--target", "zentorch")
+    # The scales are stored in bf16, and become f32 when the op's class is made.
+    assert_same(packed, source, same_scales=False)
+
+
+@pytest.fixture
+def qwen3_moe(tmp_path):
+    source = write_quantized(tmp_path / "source", QWEN3_MOE, "ct", 64, True)
+    packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu", *W4A8_EXPERTS)
+    return source, packed
+
+
+def test_kept_experts_go_vllms_own_way(qwen3_moe, tmp_path, standins, own_path):
+    source, packed = qwen3_moe
+    folder = shutil.copytree(packed, tmp_path / "kept")
+    keep(folder, source, tuple(f".{name}" for name in PROJECTIONS))
+    stacks = Stacks()
+    assert generate(folder, inspect=stacks) == generate(source)
+    assert len(stacks.layers) == 2 and not stacks.ours
+
+
+def test_two_ranks(qwen3_moe, monkeypatch):
+    """vLLM's own path cannot be forced in its workers. The ranks quantize activations of down by
+    halves, so that the outputs are nearly those of one rank."""
+    _, packed = qwen3_moe
+    monkeypatch.setenv("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    one = torch.tensor(sum(generate(packed).prompt_logprobs, []))
+    two = torch.tensor(sum(generate(packed, tensor_parallel_size=2).prompt_logprobs, []))
+    assert (one - two).abs().mean() < 0.1

@@ -191,4 +191,9 @@ Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
       std::make_unique<StackedLinear>(std::move(module), std::move(members)));
 }
 
+std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear) {
+  if (linear.members().empty()) return {&linear};
+  return {linear.members().begin(), linear.members().end()};
+}
+
 }  // namespace prepack

@@ -21,6 +21,9 @@ namespace prepack {
 Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
                                                std::vector<const QuantizedLinear*> members);
 
+// The modules of the checkpoint that a module is: its members, or itself alone.
+std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear);
+
 }  // namespace prepack
 
 #endif  // PREPACK_CANONICAL_STACKED_LINEAR_H_

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/float_convert.h"
+#include "canonical/stacked_linear.h"
 #include "convert/small_parts.h"
 #include "layouts/weight_sums.h"
 
@@ -45,9 +46,7 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
       rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {
-  const QuantizedLinear& weights = module.weights();
-  if (weights.members().empty()) FindCodesInSource(weights);
-  for (const QuantizedLinear* member : weights.members()) FindCodesInSource(*member);
+  for (const QuantizedLinear* member : MembersOf(module.weights())) FindCodesInSource(*member);
 }
 
 void ModulePacker::FindCodesInSource(const QuantizedLinear& linear) {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/float_convert.h"
+#include "canonical/stacked_linear.h"
 #include "formats/stored_linear.h"
 
 namespace prepack {
@@ -30,12 +31,6 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
   }
   Append(dtype == DType::kBF16 ? F32ToBF16(value) : F32ToF16(value), out);
   return !std::isfinite(value) || std::isfinite(RoundTo(dtype, value));
-}
-
-// The modules of the checkpoint that this one is.
-std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear) {
-  if (linear.members().empty()) return {&linear};
-  return {linear.members().begin(), linear.members().end()};
 }
 
 // Appends the bias of one module of the checkpoint.

@@ -1,26 +1,21 @@
 """Mixtures of experts in whole engines, against vLLM's own path, and the bytes of both.
 
-vLLM takes its ops for experts on an AMX machine only, and zentorch's on an AMD CPU with AVX-512
-only. The choice is forced; packing and computing are vLLM's own.
+vLLM takes its ops for experts on an AMX machine only; it is led to them, as own_path.py says.
 """
 
 import shutil
-from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import convert
 from engine import generate
 from folders import keep
-from quantized import bytes_config, fp8_config, quantize_bytes, quantize_fp8
-from tiny_models import MIXTRAL, PROJECTIONS, QWEN3_MOE, write_bytes, write_quantized
-from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
-from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
-from vllm.model_executor.kernels.linear.scaled_mm import zentorch as zentorch_8_bits
+from own_path import take_fp8_blocks, take_int8, take_zentorch
+from quantized import bytes_config, quantize_bytes
+from tiny_models import MIXTRAL, PROJECTIONS, QWEN3_MOE, write_bytes, write_fp8, write_quantized
 from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.experts import cpu_moe, zentorch_moe
 
-from prepack_vllm import platform
 from prepack_vllm.experts import PrepackExpertsMethod
 
 INT4 = {
@@ -41,13 +36,7 @@ def own_path(monkeypatch):
 
 @pytest.fixture
 def zen(monkeypatch):
-    """vLLM's kernels for zentorch, and nothing else of it: the rest has no stand-ins."""
-    cpu = SimpleNamespace(is_cpu=lambda: True, is_zen_cpu=lambda: True)
-    for module in (zentorch_4_bits, zentorch_8_bits):
-        monkeypatch.setattr(module, "current_platform", cpu)
-    for module in (zentorch_4_bits, zentorch_8_bits, zentorch_moe, cpu_moe):
-        monkeypatch.setattr(module, "has_zentorch_op", lambda names: True)
-    monkeypatch.setattr(platform, "zentorch_runs", lambda: True)
+    take_zentorch(monkeypatch, zentorch_moe, cpu_moe)
 
 
 class Stacks:
@@ -101,20 +90,14 @@ def test_int4_w4a8(case, tmp_path, standins, own_path):
 def test_int8_vnni(tmp_path, standins, own_path, monkeypatch):
     source = write_bytes(tmp_path / "source", QWEN3_MOE, quantize_bytes, bytes_config(True))
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
-    monkeypatch.setattr(scaled_mm, "check_cpu_sgl_kernel", lambda n, k, dtype: True)
+    take_int8(monkeypatch)
     assert_same(packed, source)
 
 
 def test_fp8_vnni(tmp_path, standins, own_path, monkeypatch):
-    source = write_bytes(
-        tmp_path / "source",
-        QWEN3_MOE,
-        lambda weight: quantize_fp8(weight, 128, 128),
-        fp8_config(128, 128),
-    )
+    source = write_fp8(tmp_path / "source", QWEN3_MOE, 128, 128)
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
-    kernel = scaled_mm.CPUFp8BlockScaledMMKernel
-    monkeypatch.setattr(kernel, "is_supported", classmethod(lambda cls, _=None: (True, None)))
+    take_fp8_blocks(monkeypatch)
     assert_same(packed, source)
 
 

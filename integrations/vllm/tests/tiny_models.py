@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from quantized import FORMATS, quantize
+from quantized import FORMATS, fp8_config, quantize, quantize_fp8
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -172,6 +172,12 @@ def write_bytes(folder: Path, model: Model, quantize_one, quantization: dict) ->
         if bias is not None:
             tensors[f"{name}.bias"] = bias
     return write_folder(folder, model, tensors, quantization)
+
+
+def write_fp8(folder: Path, model: Model, rows: int, columns: int) -> Path:
+    """With a scale for each block of so many output and input channels."""
+    config = fp8_config(rows, columns)
+    return write_bytes(folder, model, lambda weight: quantize_fp8(weight, rows, columns), config)
 
 
 def write_ordered_pair(folder: Path, model: Model, group_size: int) -> tuple[Path, Path]:

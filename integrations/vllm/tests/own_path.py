@@ -1,0 +1,34 @@
+"""Leads vLLM to kernels that it takes on other CPUs only. For tests only.
+
+vLLM chooses some on an AMX machine, and zentorch's on an AMD CPU with AVX-512. The choice is forced;
+packing and computing are vLLM's own.
+"""
+
+from types import SimpleNamespace
+
+from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
+from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
+from vllm.model_executor.kernels.linear.scaled_mm import zentorch as zentorch_8_bits
+
+from prepack_vllm import platform
+
+
+def take_zentorch(monkeypatch, *more):
+    """vLLM's linear kernels for zentorch, those of the modules `more`, and nothing else of it: the
+    rest has no stand-ins."""
+    cpu = SimpleNamespace(is_cpu=lambda: True, is_zen_cpu=lambda: True)
+    linear = (zentorch_4_bits, zentorch_8_bits)
+    for module in linear:
+        monkeypatch.setattr(module, "current_platform", cpu)
+    for module in (*linear, *more):
+        monkeypatch.setattr(module, "has_zentorch_op", lambda names: True)
+    monkeypatch.setattr(platform, "zentorch_runs", lambda: True)
+
+
+def take_int8(monkeypatch):
+    monkeypatch.setattr(scaled_mm, "check_cpu_sgl_kernel", lambda n, k, dtype: True)
+
+
+def take_fp8_blocks(monkeypatch):
+    kernel = scaled_mm.CPUFp8BlockScaledMMKernel
+    monkeypatch.setattr(kernel, "is_supported", classmethod(lambda cls, _=None: (True, None)))

@@ -12,30 +12,34 @@
 #include <string>
 #include <vector>
 
+#include "base/page_buffer.h"
 #include "base/random.h"
 
 namespace prepack {
 
-// Source and destination. Large allocations start at the same offset in their pages, and there some
-// CPUs copy several times slower (rep movsb of Zen 3 and 4): half a page between them gives memcpy
-// its full speed, so that the ratios are honest.
+// Source and destination, at the start of a page and in the middle of one: as a conversion has its
+// buffers, no access of a register's size crosses a cache line. With both at the same offset in
+// their pages some CPUs copy several times slower (rep movsb of Zen 3 and 4): half a page between
+// them gives memcpy its full speed, so that the ratios are honest.
 class Buffers {
  public:
-  explicit Buffers(size_t bytes) : from_(bytes), to_(bytes + kSkew) {
+  explicit Buffers(size_t bytes) {
+    from_.resize(bytes);
+    to_.resize(bytes + kSkew);
     SplitMix64 random(1);
     for (std::byte& byte : from_) byte = static_cast<std::byte>(random.Below(256));
   }
   std::span<const std::byte> From(size_t offset, size_t bytes) const {
-    return std::span(from_).subspan(offset, bytes);
+    return std::span<const std::byte>(from_).subspan(offset, bytes);
   }
   std::span<std::byte> To(size_t offset, size_t bytes) {
-    return std::span(to_).subspan(offset + kSkew, bytes);
+    return std::span<std::byte>(to_).subspan(offset + kSkew, bytes);
   }
 
  private:
   static constexpr size_t kSkew = 2048;
-  std::vector<std::byte> from_;
-  std::vector<std::byte> to_;
+  PageBuffer from_;
+  PageBuffer to_;
 };
 
 // Collects the best rate of every benchmark, to be printed as one table.

@@ -22,7 +22,7 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
 
 }  // namespace
 
-const UnitTranspose kUnitTransposeScalar = {Transpose<1>, Transpose<2>, Transpose<4>};
+const UnitTranspose kUnitTransposeScalar = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>};
 
 const UnitTranspose& UnitTransposeFor(Isa isa) {
   static constexpr IsaVersion<const UnitTranspose*> kVersions[] = {
@@ -34,10 +34,18 @@ const UnitTranspose& UnitTransposeFor(Isa isa) {
 }
 
 TransposeUnitsFn TransposeUnitsFor(Isa isa, size_t unit_bytes) {
-  assert(unit_bytes == 1 || unit_bytes == 2 || unit_bytes == 4);
   const UnitTranspose& transpose = UnitTransposeFor(isa);
-  if (unit_bytes == 1) return transpose.bytes;
-  return unit_bytes == 2 ? transpose.pairs : transpose.words;
+  switch (unit_bytes) {
+    case 1:
+      return transpose.bytes;
+    case 2:
+      return transpose.pairs;
+    case 4:
+      return transpose.words;
+    default:
+      assert(unit_bytes == 8);
+      return transpose.doubles;
+  }
 }
 
 }  // namespace prepack

@@ -1,7 +1,7 @@
 #ifndef PREPACK_KERNELS_UNIT_TRANSPOSE_H_
 #define PREPACK_KERNELS_UNIT_TRANSPOSE_H_
 
-// Transposes a matrix of units of U = 1, 2 or 4 bytes:
+// Transposes a matrix of units of U = 1, 2, 4 or 8 bytes:
 //
 //     in    unit [r, c] at byte r · in_stride + U · c
 //     out   unit [c, r] at byte c · out_stride + U · r
@@ -24,14 +24,15 @@ using TransposeUnitsFn = void (*)(const std::byte* in, size_t in_stride, size_t 
 
 struct UnitTranspose {
   TransposeUnitsFn bytes;
-  TransposeUnitsFn pairs;  // units of two bytes
-  TransposeUnitsFn words;  // units of four bytes
+  TransposeUnitsFn pairs;    // units of two bytes
+  TransposeUnitsFn words;    // units of four bytes
+  TransposeUnitsFn doubles;  // units of eight bytes
 };
 
 // The versions for one instruction set, which must be supported here.
 const UnitTranspose& UnitTransposeFor(Isa isa);
 
-// The version for units of `unit_bytes` = 1, 2 or 4.
+// The version for units of `unit_bytes` = 1, 2, 4 or 8.
 TransposeUnitsFn TransposeUnitsFor(Isa isa, size_t unit_bytes);
 
 // One object per instruction set, each in a file of its own that is compiled for it.

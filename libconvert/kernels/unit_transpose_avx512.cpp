@@ -1,110 +1,65 @@
-// AVX-512: blocks of 16 columns by as many rows as fill a register with units of one column. The
-// four lanes hold rows that lie a fourth of a block apart, so that what is transposed within lanes
-// is a cache line of a row of the output.
-//
-// Blocks that would stick out at the end are moved back over their neighbours, and write some units
-// twice. Matrices smaller than a block are left to AVX2.
+// AVX-512, for units of 4 and 8 bytes: blocks of as many rows as a cache line has units, a line of
+// each. Smaller matrices are left to AVX2, and so are smaller units: their blocks would be half a
+// line wide, or more registers than there are, and were slower on Zen 4.
 
 #include "kernels/unit_transpose.h"
+#include "kernels/unit_transpose_runs.h"
 #include "kernels/zmm.h"
 
 namespace prepack {
 namespace {
 
-constexpr size_t kLanes = 4;
-constexpr size_t kBlockCols = 16;
-template <size_t kUnit>
-constexpr size_t kRows = kZmmBytes / kUnit;
-// Columns in a lane.
-template <size_t kUnit>
-constexpr size_t kLaneCols = kRows<kUnit> / kLanes;
-
-size_t Least(size_t a, size_t b) {
-  return a < b ? a : b;
+// Exchanges lane i of register j with lane j of register i.
+[[gnu::always_inline]] inline void TransposeLanes(__m512i& a, __m512i& b, __m512i& c, __m512i& d) {
+  const __m512i ab_low = _mm512_shuffle_i32x4(a, b, 0x44);   // a0 a1 b0 b1
+  const __m512i ab_high = _mm512_shuffle_i32x4(a, b, 0xEE);  // a2 a3 b2 b3
+  const __m512i cd_low = _mm512_shuffle_i32x4(c, d, 0x44);
+  const __m512i cd_high = _mm512_shuffle_i32x4(c, d, 0xEE);
+  a = _mm512_shuffle_i32x4(ab_low, cd_low, 0x88);
+  b = _mm512_shuffle_i32x4(ab_low, cd_low, 0xDD);
+  c = _mm512_shuffle_i32x4(ab_high, cd_high, 0x88);
+  d = _mm512_shuffle_i32x4(ab_high, cd_high, 0xDD);
 }
 
-template <size_t kUnit>
-[[gnu::always_inline]] inline void TransposeBlock(const std::byte* in, size_t in_stride,
-                                                  std::byte* out, size_t out_stride) {
-  constexpr size_t kCount = kLaneCols<kUnit>;
-  __m512i reg[kBlockCols / kCount][kCount];
-  for (size_t row = 0; row < kCount; ++row) {  // what lies in one cache line, one after the other
-    for (size_t lane = 0; lane < kBlockCols / kCount; ++lane) {
-      reg[lane][row] =
-          LoadLanes(in + row * in_stride + lane * kZmmBytes / kLanes, kCount * in_stride);
-    }
-  }
-  for (size_t lane = 0; lane < kBlockCols / kCount; ++lane) {
-    for (size_t bits = 1; bits < kCount; bits *= 2) RotateIndex<kUnit>(reg[lane]);
-    for (size_t i = 0; i < kCount; ++i) {
-      Store(out + (lane * kCount + i) * out_stride, reg[lane][i]);
-    }
-  }
-}
+template <size_t kUnitBytes>
+struct Block {
+  static constexpr size_t kUnit = kUnitBytes;
+  static constexpr size_t kCols = kZmmBytes / kUnit;
+  static constexpr size_t kRows = kCols;
 
-struct Matrix {
-  const std::byte* in;
-  size_t in_stride;
-  size_t rows;
-  size_t cols;
-  std::byte* out;
-  size_t out_stride;
+  [[gnu::always_inline]] static void Transpose(const std::byte* in, size_t in_stride,
+                                               std::byte* out, size_t out_stride) {
+    constexpr size_t kLanes = 4;
+    constexpr size_t kLaneUnits = kCols / kLanes;
+    __m512i reg[kLanes][kLaneUnits];
+    for (size_t i = 0; i < kRows; ++i) {
+      reg[i / kLaneUnits][i % kLaneUnits] = Load(in + i * in_stride);
+    }
+    for (auto& rows : reg) {
+      for (size_t bits = 1; bits < kLaneUnits; bits *= 2) RotateIndex<kUnit>(rows);
+    }
+    for (size_t i = 0; i < kLaneUnits; ++i) {
+      TransposeLanes(reg[0][i], reg[1][i], reg[2][i], reg[3][i]);
+    }
+    for (size_t i = 0; i < kCols; ++i) {
+      Store(out + i * out_stride, reg[i / kLaneUnits][i % kLaneUnits]);
+    }
+  }
 };
-
-// The columns of kRows rows.
-template <size_t kUnit>
-void TransposeRows(const std::byte* in, size_t in_stride, size_t cols, std::byte* out,
-                   size_t out_stride) {
-  for (size_t next = 0; next < cols; next += kBlockCols) {
-    const size_t c = Least(next, cols - kBlockCols);
-    TransposeBlock<kUnit>(in + c * kUnit, in_stride, out + c * out_stride, out_stride);
-  }
-}
-
-template <size_t kUnit>
-void TransposeBlocks(const Matrix& m) {
-  for (size_t next = 0; next < m.rows; next += kRows<kUnit>) {
-    const size_t r = Least(next, m.rows - kRows<kUnit>);
-    TransposeRows<kUnit>(m.in + r * m.in_stride, m.in_stride, m.cols, m.out + r * kUnit,
-                         m.out_stride);
-  }
-}
-
-// Where a block is less than a cache line of the rows of the input, and these lie far apart: by
-// whole lines, as in unit_transpose_avx2.cpp.
-template <size_t kUnit>
-void TransposeLines(const Matrix& m) {
-  alignas(kZmmBytes) std::byte tile[kRows<kUnit> * kZmmBytes];
-  for (size_t next_c = 0; next_c < m.cols; next_c += kRows<kUnit>) {
-    const size_t c = Least(next_c, m.cols - kRows<kUnit>);
-    for (size_t next_r = 0; next_r < m.rows; next_r += kRows<kUnit>) {
-      const size_t r = Least(next_r, m.rows - kRows<kUnit>);
-      const std::byte* from = m.in + r * m.in_stride + c * kUnit;
-      for (size_t i = 0; i < kRows<kUnit>; ++i) {
-        Store(tile + i * kZmmBytes, Load(from + i * m.in_stride));
-      }
-      TransposeRows<kUnit>(tile, kZmmBytes, kRows<kUnit>, m.out + c * m.out_stride + r * kUnit,
-                           m.out_stride);
-    }
-  }
-}
 
 template <size_t kUnit>
 void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                size_t out_stride) {
-  if (rows < kRows<kUnit> || cols < kBlockCols) {
-    return TransposeUnitsFor(Isa::kAvx2, kUnit)(in, in_stride, rows, cols, out, out_stride);
+  if constexpr (kUnit >= 4) {
+    if (rows >= Block<kUnit>::kRows && cols >= Block<kUnit>::kCols) {
+      return TransposeMatrix<Block<kUnit>>({in, in_stride, rows, cols, out, out_stride});
+    }
   }
-  const Matrix matrix = {in, in_stride, rows, cols, out, out_stride};
-  constexpr bool kBlockIsLine = kBlockCols * kUnit == kZmmBytes;
-  if (!kBlockIsLine && in_stride >= out_stride && cols >= kRows<kUnit>) {
-    return TransposeLines<kUnit>(matrix);
-  }
-  TransposeBlocks<kUnit>(matrix);
+  TransposeUnitsFor(Isa::kAvx2, kUnit)(in, in_stride, rows, cols, out, out_stride);
 }
 
 }  // namespace
 
-const UnitTranspose kUnitTransposeAvx512 = {Transpose<1>, Transpose<2>, Transpose<4>};
+const UnitTranspose kUnitTransposeAvx512 = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>};
 
 }  // namespace prepack

@@ -68,12 +68,13 @@ constexpr size_t kZmmBytes = 64;
   a = even;
 }
 
-// Interleaves units of 1, 2 or 4 bytes of the low, or high, halves of the lanes.
+// Interleaves units of 1, 2, 4 or 8 bytes of the low, or high, halves of the lanes.
 template <size_t kUnit>
 [[gnu::always_inline]] inline __m512i UnpackLow(__m512i a, __m512i b) {
   if constexpr (kUnit == 1) return _mm512_unpacklo_epi8(a, b);
   if constexpr (kUnit == 2) return _mm512_unpacklo_epi16(a, b);
   if constexpr (kUnit == 4) return _mm512_unpacklo_epi32(a, b);
+  if constexpr (kUnit == 8) return _mm512_unpacklo_epi64(a, b);
 }
 
 template <size_t kUnit>
@@ -81,6 +82,7 @@ template <size_t kUnit>
   if constexpr (kUnit == 1) return _mm512_unpackhi_epi8(a, b);
   if constexpr (kUnit == 2) return _mm512_unpackhi_epi16(a, b);
   if constexpr (kUnit == 4) return _mm512_unpackhi_epi32(a, b);
+  if constexpr (kUnit == 8) return _mm512_unpackhi_epi64(a, b);
 }
 
 // Takes the lanes of kCount registers, lane by lane, as one sequence of units and interleaves its

@@ -15,7 +15,7 @@ struct Shape {
   size_t out_gap;
 };
 
-// Everything around the blocks of any unit (8, 16 or 32 rows by 4, 8 or 16 columns) and around the
+// Everything around the blocks of any unit (4 to 32 rows by 2 to 16 columns) and around the
 // units of a cache line, dense or not, longer on either side.
 std::vector<Shape> Shapes() {
   const Sizes sides = {0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 127};
@@ -72,7 +72,7 @@ void CheckTranspose(Isa isa, size_t unit, const Shape& shape, SplitMix64& random
 TEST_CASE("Units of every size are transposed as the closed form says, and back") {
   SplitMix64 random(31);
   for (const Isa isa : SupportedIsas()) {
-    for (const size_t unit : Sizes{1, 2, 4}) {
+    for (const size_t unit : Sizes{1, 2, 4, 8}) {
       for (const Shape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
     }
   }

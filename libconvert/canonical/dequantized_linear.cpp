@@ -36,28 +36,23 @@ class DequantizedLinear final : public QuantizedLinear {
  private:
   template <typename T>
   Status Fill(uint64_t n0, uint64_t rows, T value, std::span<T> out) const {
-    if (n0 > n_ || rows > n_ - n0 || out.size() != rows) {
-      return Usage(module_, "the rows or the buffer do not fit the module");
-    }
-    std::ranges::fill(out, value);
-    return {};
+    Status status = CheckRows(n0, rows, out.size());
+    if (status.ok()) std::ranges::fill(out, value);
+    return status;
   }
 
   const QuantizedLinear& source_;
 };
 
 Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
-  const bool inside = range.n0 <= n_ && range.rows <= n_ - range.n0 && range.k0 <= k_ &&
-                      range.cols <= k_ - range.k0;
-  if (!inside || out.size() != PanelBytes(scheme_.code, range)) {
-    return Usage(module_, "the panel or the buffer does not fit the module");
-  }
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok()) return status;
   // Whole rows, because act-order scatters the columns. Buffers of a thread are kept: panels come
   // by the million.
   thread_local DequantizeBuffers buffers;
   thread_local std::vector<float> weights;
   weights.resize(range.rows * k_);
-  Status status = DequantizeRows(source_, range.n0, range.rows, buffers, weights);
+  status = DequantizeRows(source_, range.n0, range.rows, buffers, weights);
   if (!status.ok()) return status;
   std::byte* to = out.data();
   for (uint64_t row = 0; row < range.rows; ++row) {

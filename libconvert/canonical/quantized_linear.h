@@ -87,6 +87,14 @@ class QuantizedLinear {
   // buffer of another size is kUsage, here and below. Codes that the scheme does not have (outside
   // its bits, FP8 NaN) are kMalformed.
   virtual Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const = 0;
+  // May the codes of the panel be read by input channel? So where the source holds 4-bit codes in
+  // that order: what is packed in it, too, then need not be transposed on the way.
+  virtual bool HasColumns(const PanelRange& /*range*/) const { return false; }
+  // Where they may: fills `out` [cols, rows / 2] with two output channels per byte, the even one in
+  // the low half. n0 and rows are even.
+  virtual Status ReadColumns(const PanelRange& /*range*/, std::span<std::byte> /*out*/) const {
+    return Usage(module_, "the source does not hold its codes by input channel");
+  }
   // Where the source holds the codes of the panel back to back, byte for byte as ReadCodes would
   // deliver them, with nothing to be checked about them: they can be used where they lie. The same
   // for all panels of this many columns, but for the offset, and the tensor where there are
@@ -110,6 +118,11 @@ class QuantizedLinear {
   virtual Result<uint64_t> CountStrayBits() const { return uint64_t{0}; }
 
  protected:
+  // Is the panel within the module, of whole bytes, and the buffer of its size? Else kUsage.
+  Status CheckPanel(const PanelRange& range, size_t out_bytes) const;
+  // Are output channels [n0, n0 + rows) within the module, with a value for each group of each?
+  Status CheckRows(uint64_t n0, uint64_t rows, size_t out_count) const;
+
   std::string module_;
   Scheme scheme_;
   uint64_t n_ = 0;

@@ -34,9 +34,8 @@ class StackedLinear final : public QuantizedLinear {
   std::span<const QuantizedLinear* const> members() const override { return members_; }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
-    const bool inside =
-        HasRows(range.n0, range.rows) && range.k0 <= k_ && range.cols <= k_ - range.k0;
-    if (!inside || out.size() != PanelBytes(scheme_.code, range)) return DoesNotFit();
+    Status status = CheckPanel(range, out.size());
+    if (!status.ok()) return status;
     const uint64_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
     return ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) {
       return members_[piece.member]->ReadCodes(
@@ -44,16 +43,21 @@ class StackedLinear final : public QuantizedLinear {
     });
   }
 
+  bool HasColumns(const PanelRange& range) const override {
+    const std::optional<StackedRows> piece = OnlyPiece(range);
+    return piece && members_[piece->member]->HasColumns(Within(range, *piece));
+  }
+
+  Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override {
+    const std::optional<StackedRows> piece = OnlyPiece(range);
+    if (!piece) return QuantizedLinear::ReadColumns(range, out);
+    return members_[piece->member]->ReadColumns(Within(range, *piece), out);
+  }
+
   std::optional<CodesInSource> FindCodes(const PanelRange& range) const override {
-    std::optional<CodesInSource> found;
-    const Status status =
-        ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) -> Status {
-          if (piece.rows == range.rows) {
-            found = members_[piece.member]->FindCodes(Within(range, piece));
-          }
-          return {};
-        });
-    return status.ok() ? found : std::nullopt;
+    const std::optional<StackedRows> piece = OnlyPiece(range);
+    if (!piece) return std::nullopt;
+    return members_[piece->member]->FindCodes(Within(range, *piece));
   }
 
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override {
@@ -93,9 +97,15 @@ class StackedLinear final : public QuantizedLinear {
     source_bytes_ += member.source_bytes();
   }
 
-  bool HasRows(uint64_t n0, uint64_t rows) const { return n0 <= n_ && rows <= n_ - n0; }
-  Status DoesNotFit() const {
-    return Usage(module_, "the rows or the buffer do not fit the module");
+  // Where one member has all of the panel's channels: those of it.
+  std::optional<StackedRows> OnlyPiece(const PanelRange& range) const {
+    std::optional<StackedRows> only;
+    const Status status =
+        ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) -> Status {
+          if (piece.rows == range.rows) only = piece;
+          return {};
+        });
+    return status.ok() ? only : std::nullopt;
   }
   static PanelRange Within(const PanelRange& range, const StackedRows& piece) {
     return {.n0 = piece.n0, .rows = piece.rows, .k0 = range.k0, .cols = range.cols};
@@ -104,7 +114,8 @@ class StackedLinear final : public QuantizedLinear {
   // Reads [rows, G] numbers, member by member.
   template <typename T, typename Read>
   Status ReadRows(uint64_t n0, uint64_t rows, std::span<T> out, Read read) const {
-    if (!HasRows(n0, rows) || out.size() != rows * groups()) return DoesNotFit();
+    Status status = CheckRows(n0, rows, out.size());
+    if (!status.ok()) return status;
     return ForStackedRows(sizes_, n0, rows, [&](const StackedRows& piece) {
       return read(*members_[piece.member], piece,
                   out.subspan(piece.before * groups(), piece.rows * groups()));

@@ -85,6 +85,21 @@ Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitH
   return checkpoint_.Visit(**tensor, found->offset, bytes, visit);
 }
 
+Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
+                               UnitHashes* hashes) const {
+  const QuantizedLinear& weights = module_.weights();
+  const Layout& layout = *module_.chosen;
+  if (layout.pack_columns != nullptr && weights.HasColumns(job.panel)) {
+    buffers.panel.resize(PanelBytes(weights.scheme().code, job.panel));
+    Status status = weights.ReadColumns(job.panel, buffers.panel);
+    if (status.ok()) layout.pack_columns(job, buffers.panel, buffers.packed);
+    return status;
+  }
+  return UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
+    layout.pack_codes(job, codes, buffers.packed);
+  });
+}
+
 Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
                                         UnitHashes* hashes) const {
   const QuantizedLinear& weights = module_.weights();
@@ -94,16 +109,13 @@ Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
   buffers.packed.resize(bytes);
   Status status = ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points);
   if (!status.ok()) return status;
-  status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
-    const auto pack = [&](std::span<const std::byte> codes) {
-      module_.chosen->pack_codes({.request = module_.request,
-                                  .isa = isa_,
-                                  .tile = tile,
-                                  .panel = panel,
-                                  .zero_points = buffers.zero_points},
-                                 codes, buffers.packed);
-    };
-    return UseCodes(panel, buffers.panel, hashes, pack);
+  status = ForPanels(tile, shape_, [&](const PanelRange& panel) {
+    const PackJob job = {.request = module_.request,
+                         .isa = isa_,
+                         .tile = tile,
+                         .panel = panel,
+                         .zero_points = buffers.zero_points};
+    return PackPanel(job, buffers, hashes);
   });
   if (status.ok()) status = WritePacked(PartRole::kWeight, placement, buffers, hashes);
   if (!status.ok()) return status;

@@ -71,6 +71,7 @@ class ModulePacker {
   void FindCodesInSource(const QuantizedLinear& linear);
   Status UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
                   CodesUser use) const;
+  Status PackPanel(const PackJob& job, PanelBuffers& buffers, UnitHashes* hashes) const;
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;

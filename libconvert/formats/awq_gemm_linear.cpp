@@ -10,7 +10,9 @@
 #include "base/scratch.h"
 #include "formats/awq_linear.h"
 #include "kernels/awq_gemm.h"
+#include "kernels/awq_order.h"
 #include "kernels/nibble_columns.h"
+#include "kernels/prefetch.h"
 #include "kernels/unit_transpose.h"
 
 namespace prepack {
@@ -22,6 +24,9 @@ constexpr uint64_t kWideRows = 512;
 // What is unpacked at a time: whole cache lines of the file and of the output.
 constexpr uint64_t kTileRows = 512;
 constexpr uint64_t kTileCols = 128;
+
+// How far ahead of the work memory is asked for: pieces of far rows are not foreseen by hardware.
+constexpr uint64_t kColsAhead = 8;
 
 // Groups whose zero points are turned into columns at a time.
 constexpr uint64_t kZeroGroups = 32;
@@ -60,11 +65,16 @@ class AwqGemmLinear final : public AwqLinear {
   }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  bool HasColumns(const PanelRange& range) const override {
+    return range.n0 % kAwqCodesPerWord == 0 && range.rows % kAwqCodesPerWord == 0;
+  }
+  Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
 
  private:
   uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
+  Status VisitColumns(const PanelRange& range, ByteVisitor work) const;
   void Unpack(const uint8_t* columns, const PanelRange& range, std::span<std::byte> out) const;
   void Join(const uint8_t* columns, uint64_t cols, uint64_t channels, uint32_t* wide) const;
   void Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
@@ -73,19 +83,39 @@ class AwqGemmLinear final : public AwqLinear {
   Isa isa_;
 };
 
-Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
-  Status status = CheckPanel(range, out.size());
-  if (!status.ok() || out.empty()) return status;
+// Calls `work` with the panel's part of the input channels' rows, from the word with its first
+// channel on.
+Status AwqGemmLinear::VisitColumns(const PanelRange& range, ByteVisitor work) const {
   const uint64_t first_word = range.n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(range.n0 + range.rows, kAwqCodesPerWord) - first_word;
   const uint64_t row_bytes = WordsPerRow() * kWordBytes;
   return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWordBytes,
-                            (range.cols - 1) * row_bytes + words * kWordBytes,
-                            [&](const std::byte* columns) { Unpack(U8(columns), range, out); });
+                            (range.cols - 1) * row_bytes + words * kWordBytes, work);
 }
 
-// `columns`: the panel's part of the input channels' rows, from the word with its first channel on.
-// Goes tile by tile, so that the words on their way stay in the L1 cache.
+Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  return VisitColumns(range, [&](const std::byte* columns) { Unpack(U8(columns), range, out); });
+}
+
+Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> out) const {
+  if (!HasColumns(range)) return QuantizedLinear::ReadColumns(range, out);
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  const uint64_t words = range.rows / kAwqCodesPerWord;
+  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  return VisitColumns(range, [&](const std::byte* columns) {
+    for (uint64_t col = 0; col < range.cols; ++col) {
+      const uint64_t ahead = std::min(col + kColsAhead, range.cols - 1);
+      PrefetchRows(columns + ahead * row_bytes, 0, 1, words * kWordBytes);
+      OrderAwqWords(columns + col * row_bytes, words, out.data() + col * words * kWordBytes);
+    }
+  });
+}
+
+// `columns`: as VisitColumns has them. Goes tile by tile, so that the words on their way stay in
+// the L1 cache.
 void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
                            std::span<std::byte> out) const {
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);

@@ -22,11 +22,6 @@ class StoredLinear : public QuantizedLinear {
   // Notes a tensor that the module is made of. `sharers` modules lie in it.
   void AddSource(const StoredTensor& tensor, uint64_t sharers = 1);
 
-  // kUsage unless the panel lies inside the module, begins and ends at whole bytes, and has
-  // `out_bytes` bytes.
-  Status CheckPanel(const PanelRange& range, size_t out_bytes) const;
-  // kUsage unless the rows exist and have `out_count` values of [rows, G].
-  Status CheckRows(uint64_t n0, uint64_t rows, size_t out_count) const;
   // kMalformed when one of the scales [rows, G] of channels from n0 on is not finite, or is zero
   // while its group has weights. `tensor` is where they were read from, for the message.
   Status CheckScales(const StoredTensor& tensor, uint64_t n0, uint64_t rows,

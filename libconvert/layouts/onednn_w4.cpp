@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "kernels/nibble_matrix.h"
+#include "kernels/xor_copy.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 
@@ -100,6 +101,18 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
                       U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2);
 }
 
+// Columns are as they are wanted, but for the sign.
+void PackColumns(const PackJob& job, std::span<const std::byte> columns,
+                 std::span<std::byte> packed) {
+  const std::byte mask{SignMask(job.request)};
+  const size_t panel_bytes = job.panel.rows / 2;
+  const size_t tile_bytes = job.tile.rows / 2;
+  for (uint64_t col = 0; col < job.panel.cols; ++col) {
+    XorCopy(columns.subspan(col * panel_bytes, panel_bytes), mask,
+            packed.subspan(PanelBegin(job) + col * tile_bytes, panel_bytes));
+  }
+}
+
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
   NibbleColumnsToRows(job.isa, U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2,
@@ -122,6 +135,7 @@ Layout MakeLayout() {
   layout.place_rows = PlaceRows;
   layout.pack_codes = PackCodes;
   layout.unpack_codes = UnpackCodes;
+  layout.pack_columns = PackColumns;
   layout.scale_form = F32ScaleForm;
   layout.pack_scales = PackChannelScales;
   layout.unpack_scales = UnpackChannelScales;

@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "kernels/nibble_transpose.h"
+#include "kernels/unit_transpose.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 
@@ -86,6 +87,16 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
   }
 }
 
+// The codes of a block are side by side: its words change places as a whole.
+void PackColumns(const PackJob& job, std::span<const std::byte> columns,
+                 std::span<std::byte> packed) {
+  const uint64_t first_block = (job.panel.n0 - job.tile.n0) / kWna16Block;
+  const uint64_t block_bytes = job.request.k * kWordBytes;
+  TransposeUnitsFor(job.isa, kWordBytes)(
+      columns.data(), job.panel.rows / 2, job.panel.cols, job.panel.rows / kWna16Block,
+      packed.subspan(first_block * block_bytes + job.panel.k0 * kWordBytes).data(), block_bytes);
+}
+
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
@@ -129,6 +140,7 @@ const Layout kVllmWna16 = {
     .place_rows = PlaceRows,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
+    .pack_columns = PackColumns,
     .scale_form = Form,
     .pack_scales = PackScales,
     .unpack_scales = UnpackScales,

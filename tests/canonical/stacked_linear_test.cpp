@@ -92,20 +92,59 @@ TEST_CASE("channels of a stacked module are those of its members, wherever they 
   }
 }
 
+// A module whose codes can be had by input channel: each byte says whose it is.
+class ColumnLinear : public FixedLinear {
+ public:
+  ColumnLinear(uint64_t n, unsigned mark)
+      : FixedLinear(Grouped(CodeType::kU4), n, kK, std::vector<std::byte>(n * kK / 2),
+                    std::vector<float>(n * 3, 1), std::vector<uint8_t>(n * 3), {}),
+        mark_(mark) {}
+  bool HasColumns(const PanelRange& range) const override { return range.rows % 2 == 0; }
+  Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override {
+    std::ranges::fill(out, static_cast<std::byte>(mark_ * 16 + range.n0));
+    return {};
+  }
+
+ private:
+  unsigned mark_;
+};
+
+TEST_CASE("a stacked module has the columns of a member where it is asked for one member's") {
+  const ColumnLinear a(4, 1);
+  const ColumnLinear b(6, 2);
+  const FixedLinear c = Random(Grouped(CodeType::kU4), 4, 3);
+  const auto whole = Value(Stack("m", {&a, &b, &c}));
+  const auto columns = [&](uint64_t n0, uint64_t rows) {
+    const PanelRange range{.n0 = n0, .rows = rows, .k0 = 2, .cols = 2};
+    std::vector<std::byte> out(rows);
+    REQUIRE(whole->HasColumns(range));
+    RequireOk(whole->ReadColumns(range, out));
+    return out;
+  };
+  CHECK(columns(0, 4) == std::vector<std::byte>(4, std::byte{0x10}));
+  CHECK(columns(6, 4) == std::vector<std::byte>(4, std::byte{0x22}));
+  const PanelRange both{.n0 = 2, .rows = 4, .k0 = 2, .cols = 2};
+  CHECK_FALSE(whole->HasColumns(both));
+  std::vector<std::byte> out(4);
+  CheckError(whole->ReadColumns(both, out), ErrorKind::kUsage, "by input channel");
+  CHECK_FALSE(whole->HasColumns({.n0 = 4, .rows = 3, .k0 = 2, .cols = 2}));
+  CHECK_FALSE(whole->HasColumns({.n0 = 10, .rows = 4, .k0 = 2, .cols = 2}));
+}
+
 TEST_CASE("what does not fit a stacked module is a usage error") {
   const FixedLinear a = Random(Grouped(CodeType::kU8), 2, 1);
   const auto whole = Value(Stack("m", {&a, &a}));
   std::vector<std::byte> codes(5 * kK);
   const auto read = [&](const PanelRange& range) { return whole->ReadCodes(range, codes); };
-  CheckError(read({.n0 = 0, .rows = 5, .k0 = 0, .cols = kK}), ErrorKind::kUsage, "do not fit");
-  CheckError(read({.n0 = 5, .rows = 0, .k0 = 0, .cols = kK}), ErrorKind::kUsage, "do not fit");
-  CheckError(read({.n0 = 0, .rows = 4, .k0 = 0, .cols = kK}), ErrorKind::kUsage, "do not fit");
-  CheckError(read({.n0 = 0, .rows = 5, .k0 = 1, .cols = kK}), ErrorKind::kUsage, "do not fit");
+  CheckError(read({.n0 = 0, .rows = 5, .k0 = 0, .cols = kK}), ErrorKind::kUsage, "not fit");
+  CheckError(read({.n0 = 5, .rows = 0, .k0 = 0, .cols = kK}), ErrorKind::kUsage, "not fit");
+  CheckError(read({.n0 = 0, .rows = 4, .k0 = 0, .cols = kK}), ErrorKind::kUsage, "not fit");
+  CheckError(read({.n0 = 0, .rows = 5, .k0 = 1, .cols = kK}), ErrorKind::kUsage, "not fit");
   std::vector<float> scales(5 * 3);
-  CheckError(whole->ReadScales(0, 5, scales), ErrorKind::kUsage, "do not fit");
-  CheckError(whole->ReadScales(UINT64_MAX, 5, scales), ErrorKind::kUsage, "do not fit");
+  CheckError(whole->ReadScales(0, 5, scales), ErrorKind::kUsage, "not fit");
+  CheckError(whole->ReadScales(UINT64_MAX, 5, scales), ErrorKind::kUsage, "not fit");
   std::vector<uint8_t> zero_points(4);
-  CheckError(whole->ReadZeroPoints(0, 4, zero_points), ErrorKind::kUsage, "do not fit");
+  CheckError(whole->ReadZeroPoints(0, 4, zero_points), ErrorKind::kUsage, "not fit");
 }
 
 TEST_CASE("one scale for each member becomes one scale for each channel") {

@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "formats/awq_example.h"
 #include "formats/read_helpers.h"
+#include "status_matchers.h"
 
 namespace prepack {
 namespace {
@@ -35,6 +36,26 @@ std::vector<std::byte> ExpectedPanel(const AwqNumbers& m, const PanelRange& rang
     }
   }
   return panel;
+}
+
+// The same by input channel.
+std::vector<std::byte> ExpectedColumns(const AwqNumbers& m, const PanelRange& range) {
+  std::vector<std::byte> columns(range.cols * range.rows / 2);
+  for (uint64_t col = 0; col < range.cols; ++col) {
+    for (uint64_t row = 0; row < range.rows; ++row) {
+      const unsigned code = m.codes[(range.n0 + row) * m.k + range.k0 + col];
+      columns[col * range.rows / 2 + row / 2] |= static_cast<std::byte>(code << row % 2 * 4);
+    }
+  }
+  return columns;
+}
+
+void CheckColumns(const QuantizedLinear& linear, const AwqNumbers& m, const PanelRange& range) {
+  CAPTURE(range.n0, range.rows, range.k0, range.cols);
+  REQUIRE(linear.HasColumns(range));
+  std::vector<std::byte> columns(range.cols * range.rows / 2, std::byte{0xA5});
+  testing::RequireOk(linear.ReadColumns(range, columns));
+  CHECK(columns == ExpectedColumns(m, range));
 }
 
 void CheckModule(const QuantizedLinear& linear, const AwqNumbers& m, SplitMix64& random) {
@@ -88,6 +109,36 @@ TEST_CASE("AWQ gemm modules of any shape read as they were packed, whole and in 
   }
 }
 
+TEST_CASE(
+    "AWQ gemm modules can be read by input channel, where eight output channels go together") {
+  SplitMix64 random(6);
+  const AwqNumbers m = RandomAwqNumbers(200, 192, 96, random);
+  const TempFolder folder;
+  AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, m), "GEMM", m.group_size).Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kAwqModule);
+  CheckColumns(linear, m, {.n0 = 0, .rows = m.n, .k0 = 0, .cols = m.k});
+  CheckColumns(linear, m, {.n0 = 8, .rows = 0, .k0 = 0, .cols = m.k});
+  for (int i = 0; i < 12; ++i) {
+    PanelRange range;
+    range.n0 = random.Below(m.n / 8) * 8;
+    range.rows = (1 + random.Below((m.n - range.n0) / 8)) * 8;
+    range.k0 = random.Below(m.k / 2) * 2;
+    range.cols = (1 + random.Below((m.k - range.k0) / 2)) * 2;
+    CheckColumns(linear, m, range);
+  }
+
+  std::vector<std::byte> columns(m.n * m.k / 2);
+  const PanelRange odd{.n0 = 4, .rows = 8, .k0 = 0, .cols = 2};
+  CHECK_FALSE(linear.HasColumns(odd));
+  testing::CheckError(linear.ReadColumns(odd, std::span(columns).first(8)), ErrorKind::kUsage,
+                      "does not hold its codes by input channel");
+  CHECK_FALSE(linear.HasColumns({.n0 = 0, .rows = 4, .k0 = 0, .cols = 2}));
+  const PanelRange outside{.n0 = 200, .rows = 8, .k0 = 0, .cols = 2};
+  testing::CheckError(linear.ReadColumns(outside, std::span(columns).first(8)), ErrorKind::kUsage,
+                      "does not fit");
+}
+
 TEST_CASE("AWQ gemv modules read as they were packed, whole and in panels") {
   SplitMix64 random(2);
   const std::vector<AwqNumbers> shapes = {{1, 32, 32},   {3, 512, 32},  {17, 512, 64},
@@ -101,6 +152,7 @@ TEST_CASE("AWQ gemv modules read as they were packed, whole and in panels") {
     const OpenedModel opened = MustOpen(folder.path());
     CHECK(opened.model.findings.empty());
     CheckModule(opened.Module(kAwqModule), m, random);
+    CHECK_FALSE(opened.Module(kAwqModule).HasColumns({.n0 = 0, .rows = 8, .k0 = 0, .cols = 8}));
   }
 }
 

@@ -46,22 +46,40 @@ std::span<const uint8_t> ZeroPointsOf(const PackRequest& request, const Probe& p
       .subspan(tile.n0 * request.groups(), tile.rows * request.groups());
 }
 
-// A tile packed panel by panel, over poison: a byte that nobody writes shows.
+using PackFn = decltype(Layout::pack_codes);
+
+// A tile packed panel by panel, over poison: a byte that nobody writes shows. `codes_of` gives what
+// `pack` takes of a panel.
+template <typename CodesOf>
 std::vector<std::byte> PackTile(const Layout& layout, const PackRequest& request, Isa isa,
                                 const Probe& probe, const PanelRange& tile, const TileShape& shape,
-                                std::byte poison) {
+                                std::byte poison, PackFn pack, CodesOf codes_of) {
   Guarded packed(PlacedBytes(layout.place_weight(request, tile)), poison);
   static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
-    layout.pack_codes({.request = request,
-                       .isa = isa,
-                       .tile = tile,
-                       .panel = panel,
-                       .zero_points = ZeroPointsOf(request, probe, tile)},
-                      PanelOf(request, probe.codes, panel), packed.span());
+    pack({.request = request,
+          .isa = isa,
+          .tile = tile,
+          .panel = panel,
+          .zero_points = ZeroPointsOf(request, probe, tile)},
+         codes_of(panel), packed.span());
     return {};
   }));
   CHECK(packed.GuardIsIntact());
   return packed.Copy();
+}
+
+// The codes of a panel by input channel.
+std::vector<std::byte> ColumnsOf(const PackRequest& request, const Probe& probe,
+                                 const PanelRange& panel) {
+  const std::vector<std::byte> rows = PanelOf(request, probe.codes, panel);
+  std::vector<std::byte> columns(panel.cols * panel.rows / 2);
+  for (uint64_t row = 0; row < panel.rows; ++row) {
+    for (uint64_t col = 0; col < panel.cols; ++col) {
+      const unsigned code = PanelCode(request.scheme.code, rows, panel.cols, row, col);
+      columns[col * panel.rows / 2 + row / 2] |= static_cast<std::byte>(code << row % 2 * 4);
+    }
+  }
+  return columns;
 }
 
 // The weight part, from tiles.
@@ -73,7 +91,13 @@ std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& reques
   for (size_t i = 0; i < grid.size(); ++i) {
     const PanelRange tile = grid.At(i);
     const std::vector<std::byte> packed =
-        PackTile(layout, request, isa, probe, tile, shape, poison);
+        PackTile(layout, request, isa, probe, tile, shape, poison, layout.pack_codes,
+                 [&](const PanelRange& panel) { return PanelOf(request, probe.codes, panel); });
+    if (layout.pack_columns != nullptr) {
+      CHECK(PackTile(layout, request, isa, probe, tile, shape, poison, layout.pack_columns,
+                     [&](const PanelRange& panel) { return ColumnsOf(request, probe, panel); }) ==
+            packed);
+    }
     Place(layout.place_weight(request, tile), packed, part);
     // And back, panel by panel.
     static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
@@ -118,6 +142,14 @@ unsigned BitsAt(const std::vector<std::byte>& bytes, uint64_t bit, uint32_t coun
   if (count == 4) return byte(bit / 8) >> bit % 8 & 15U;
   const unsigned low = byte(bit / 8);
   return count == 8 ? low : low | byte(bit / 8 + 1) << 8;
+}
+
+TEST_CASE("layouts with neighbouring output channels side by side take codes by input channel") {
+  std::vector<std::string> ids;
+  for (const Layout& layout : AllLayouts()) {
+    if (layout.pack_columns != nullptr) ids.emplace_back(layout.id);
+  }
+  CHECK(ids == std::vector<std::string>{"vllm-cpu/wna16", "onednn/w4a16", "onednn/w4a8"});
 }
 
 TEST_CASE("every weight lies where the closed form says") {

@@ -15,7 +15,9 @@ from prepack_vllm import platform
 
 def take_zentorch(monkeypatch, *more):
     """vLLM's linear kernels for zentorch, those of the modules `more`, and nothing else of it: the
-    rest has no stand-ins."""
+    rest has no stand-ins. Where zentorch runs by itself, nothing is to be done."""
+    if platform.zentorch_runs():
+        return
     cpu = SimpleNamespace(is_cpu=lambda: True, is_zen_cpu=lambda: True)
     linear = (zentorch_4_bits, zentorch_8_bits)
     for module in linear:

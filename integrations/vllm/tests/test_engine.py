@@ -15,6 +15,8 @@ from tiny_models import LLAMA, QWEN2, write_ordered_pair, write_quantized
 
 from prepack_vllm import linear
 
+pytestmark = pytest.mark.without_zentorch
+
 CASES = {
     "ct_symmetric_g32_llama": (LLAMA, "ct", 32, True),
     "ct_asymmetric_g128_qwen2": (QWEN2, "ct", 128, False),

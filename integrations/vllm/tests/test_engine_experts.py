@@ -79,6 +79,7 @@ def assert_same(packed, source, same_scales=True):
     assert actual == expected
 
 
+@pytest.mark.without_zentorch
 @pytest.mark.parametrize("case", INT4)
 def test_int4_w4a8(case, tmp_path, standins, own_path):
     model, form, group_size, symmetric = INT4[case]
@@ -87,6 +88,7 @@ def test_int4_w4a8(case, tmp_path, standins, own_path):
     assert_same(packed, source)
 
 
+@pytest.mark.without_zentorch
 def test_int8_vnni(tmp_path, standins, own_path, monkeypatch):
     source = write_bytes(tmp_path / "source", QWEN3_MOE, quantize_bytes, bytes_config(True))
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
@@ -94,6 +96,7 @@ def test_int8_vnni(tmp_path, standins, own_path, monkeypatch):
     assert_same(packed, source)
 
 
+@pytest.mark.without_zentorch
 def test_fp8_vnni(tmp_path, standins, own_path, monkeypatch):
     source = write_fp8(tmp_path / "source", QWEN3_MOE, 128, 128)
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
@@ -121,6 +124,7 @@ def qwen3_moe(tmp_path):
     return source, packed
 
 
+@pytest.mark.without_zentorch
 def test_kept_experts_go_vllms_own_way(qwen3_moe, tmp_path, standins, own_path):
     source, packed = qwen3_moe
     folder = shutil.copytree(packed, tmp_path / "kept")
@@ -130,6 +134,7 @@ def test_kept_experts_go_vllms_own_way(qwen3_moe, tmp_path, standins, own_path):
     assert len(stacks.layers) == 2 and not stacks.ours
 
 
+@pytest.mark.without_zentorch
 def test_two_ranks(qwen3_moe, monkeypatch):
     """vLLM's own path cannot be forced in its workers. The ranks quantize activations of down by
     halves, so that the outputs are nearly those of one rank."""

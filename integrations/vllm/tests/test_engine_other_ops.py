@@ -31,6 +31,7 @@ def test_zentorch_int8(tmp_path, standins, zen):
     assert generate(packed) == generate(source)
 
 
+@pytest.mark.without_zentorch
 def test_int8_vnni(tmp_path, standins, monkeypatch):
     source = write_bytes(tmp_path / "source", QWEN2, quantize_bytes, bytes_config(True))
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
@@ -39,6 +40,7 @@ def test_int8_vnni(tmp_path, standins, monkeypatch):
     assert actual == generate(source)
 
 
+@pytest.mark.without_zentorch
 def test_int8_plain_through_onednn(tmp_path):
     """The real op on both sides, whatever the CPU."""
     source = write_bytes(tmp_path / "source", QWEN2, quantize_bytes, bytes_config(False))
@@ -46,6 +48,7 @@ def test_int8_plain_through_onednn(tmp_path):
     assert generate(packed) == generate(source)
 
 
+@pytest.mark.without_zentorch
 def test_fp8_vnni(tmp_path, standins, monkeypatch):
     source = write_fp8(tmp_path / "source", LLAMA, 64, 128)
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")

@@ -182,7 +182,8 @@ def write_fp8(folder: Path, model: Model, rows: int, columns: int) -> Path:
 
 def write_ordered_pair(folder: Path, model: Model, group_size: int) -> tuple[Path, Path]:
     """Two GPTQ checkpoints of one model: down_proj in activation order, and without any order,
-    because gate_proj and up_proj give their outputs in that order."""
+    because gate_proj and up_proj give their outputs in that order. Within a group the inputs
+    ascend, as they do when packed: the sums are then the same to the bit."""
     _, describe = FORMATS["gptq"]
     linears, tensors = float_weights(model)
     orders = {}
@@ -190,6 +191,7 @@ def write_ordered_pair(folder: Path, model: Model, group_size: int) -> tuple[Pat
     for layer in range(model.layers):
         mlp = f"model.layers.{layer}.mlp"
         order = np.random.default_rng(layer).permutation(model.inner)
+        order = np.sort(order.reshape(-1, group_size)).ravel()
         orders[f"{mlp}.down_proj"] = order
         for name in ("gate_proj", "up_proj"):
             sorted_linears[f"{mlp}.{name}"] = (linears[f"{mlp}.{name}"][0][order], None)

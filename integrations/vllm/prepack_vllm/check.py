@@ -23,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import CannotRunHere, Malformed, PrepackError
 from prepack_vllm.geometry import Geometry, geometry_of
+from prepack_vllm.kernels import forget_weights
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of
 from prepack_vllm.manifest import Manifest, PackedModule
 from prepack_vllm.reference import product
@@ -112,6 +113,7 @@ def check_module(manifest: Manifest, module: PackedModule) -> Result:
     x = _inputs(geometry, parts)
     expected = product(module.layout, geometry, parts, x)
     actual = _multiply(module, geometry, parts, x).double().numpy()
+    forget_weights()  # the next module's may get the address of these
     signal = (expected**2).sum(0)
     noise = ((actual - expected) ** 2).sum(0)
     channels = [_db(float(s), float(e)) for s, e in zip(signal, noise, strict=True)]

@@ -16,6 +16,14 @@ def has_op(name: str) -> bool:
     return hasattr(getattr(torch.ops, namespace), op)
 
 
+def forget_weights() -> None:
+    """zentorch keeps what it has made of a weight, by address and shape. Whoever puts other weights
+    where freed ones were must say so, or its ops go on computing with the old ones."""
+    for op in ("zentorch_clear_weight_cache", "zentorch_flush_moe_weight_cache"):
+        if has_op(f"zentorch::{op}"):
+            getattr(torch.ops.zentorch, op)()
+
+
 class Kernel(ABC):
     """y = x · Wᵀ + bias of one packed module. x is [M, K], in the module's own order of K."""
 

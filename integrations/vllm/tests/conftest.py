@@ -48,6 +48,14 @@ def pytest_report_header():
     return "ops that this CPU or installation lacks; stand-ins run for: " + ", ".join(_STAND_INS)
 
 
+@pytest.fixture(autouse=True)
+def _forget_weights():
+    """Those of the test before: its addresses are used again."""
+    from prepack_vllm.kernels import forget_weights
+
+    forget_weights()
+
+
 @pytest.fixture(scope="session")
 def standins() -> frozenset[str]:
     """The names of ops that are stand-ins here."""

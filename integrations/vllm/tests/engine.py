@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from tiny_models import VOCABULARY
 
+from prepack_vllm.kernels import forget_weights
+
 PROMPTS = [
     [(7 * index * index + 3 * prompt + 5) % VOCABULARY for index in range(4 + 3 * prompt)]
     for prompt in range(3)
@@ -58,4 +60,5 @@ def shut_down(llm) -> None:
     llm.llm_engine.engine_core.shutdown()
     del llm
     gc.collect()
+    forget_weights()
     cleanup_dist_env_and_memory()

@@ -60,6 +60,32 @@ def folder(wna16, tmp_path):
     return shutil.copytree(wna16, tmp_path / "folder")
 
 
+def test_what_is_loaded_where_other_weights_were_is_multiplied_with(standins):
+    """zentorch keeps what it has made of weights by their address."""
+    if "zentorch::zentorch_woq_linear" in standins:
+        pytest.skip("stand-ins keep nothing")
+    weight = torch.randint(-(2**31), 2**31 - 1, (64, 16), dtype=torch.int32)
+    scales = torch.full((4, 64), 0.01, dtype=torch.bfloat16)
+    x = torch.randn(4, 128, dtype=torch.bfloat16)
+
+    def multiply(codes):
+        return torch.ops.zentorch.zentorch_woq_linear(x, codes.t(), scales, None, None)
+
+    multiply(weight)
+    other = weight.flip(0).contiguous()
+    expected = multiply(other)
+    weight.copy_(other)
+    kernels.forget_weights()
+    assert torch.equal(multiply(weight), expected)
+
+
+def test_weights_are_forgotten_after_each_module(folder, monkeypatch, capsys):
+    forgotten = []
+    monkeypatch.setattr("prepack_vllm.check.forget_weights", lambda: forgotten.append(True))
+    assert main([str(folder), "--json"]) == 0
+    assert len(forgotten) == len(json.loads(capsys.readouterr().out)["modules"])
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_layout_passes(case, tmp_path, capsys):
     checkpoint, target, options, layouts = CASES[case]

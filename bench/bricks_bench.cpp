@@ -13,6 +13,7 @@
 #include "kernels/nibble_pairs.h"
 #include "kernels/nibble_transpose.h"
 #include "kernels/row_sums.h"
+#include "kernels/unit_sums.h"
 #include "kernels/unit_transpose.h"
 #include "rates.h"
 
@@ -66,6 +67,14 @@ void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
                            reinterpret_cast<int32_t*>(to));
 }
 
+void SumUnits(Isa isa, const std::byte* from, std::byte* to) {
+  constexpr size_t kStep = size_t{4} * 32;
+  for (size_t at = 0; at < kPanelBytes; at += prepack::kMaxSumUnits * kStep) {
+    prepack::SumUnitsFor(isa)(reinterpret_cast<const int8_t*>(from) + at, kStep,
+                              prepack::kMaxSumUnits, 32, reinterpret_cast<int32_t*>(to));
+  }
+}
+
 template <size_t kRows, size_t kColumnBytes>
 void NibblesToColumns(Isa isa, const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
@@ -107,6 +116,7 @@ constexpr std::array kBricks = {
     Brick{"nibble pairs", RowsToPairs},
     Brick{"nibble pairs, back", PairsToRows},
     Brick{"sums of bytes", SumBytes},
+    Brick{"sums of units", SumUnits},
     Brick{"nibbles, 16 rows", NibblesToColumns<16, 8>},
     Brick{"nibbles, 16 rows, back", NibblesToRows<16, 8>},
     Brick{"nibbles, 64 rows", NibblesToColumns<64, 32>},

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 #include "kernels/nibble_pairs.h"
-#include "kernels/runs_avx2.h"
+#include "kernels/runs.h"
 
 namespace prepack {
 namespace {

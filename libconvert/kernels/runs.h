@@ -1,15 +1,11 @@
-// For the files that may use AVX2.
-
-#ifndef PREPACK_KERNELS_RUNS_AVX2_H_
-#define PREPACK_KERNELS_RUNS_AVX2_H_
+#ifndef PREPACK_KERNELS_RUNS_H_
+#define PREPACK_KERNELS_RUNS_H_
 
 // Rows that lie a multiple of a page apart, as those of many matrices do, share one set of the L1
 // cache, where no more than eight or so of their cache lines fit. A kernel that takes a piece of
 // many rows at a time would fetch each line anew for each piece, and nothing would foresee which
 // line comes next. So long runs of the rows go through a tile where they lie side by side: run by
 // run, which the hardware prefetcher follows. With runs of one line, kernels are half as fast.
-
-#include <immintrin.h>
 
 #include <cstddef>
 
@@ -22,16 +18,17 @@ inline constexpr size_t kLineBytes = 64;
 template <size_t kBytes>
 [[gnu::always_inline]] inline void CopyRuns(const void* from, size_t from_stride, size_t rows,
                                             void* to, size_t to_stride) {
+  // In the registers that the file is compiled for.
+  using Vector [[gnu::vector_size(64), gnu::aligned(1), gnu::may_alias]] = char;
   for (size_t r = 0; r < rows; ++r) {
     const char* run = static_cast<const char*>(from) + r * from_stride;
     char* copy = static_cast<char*>(to) + r * to_stride;
-    for (size_t i = 0; i < kBytes; i += sizeof(__m256i)) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(copy + i),
-                          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(run + i)));
+    for (size_t i = 0; i < kBytes; i += sizeof(Vector)) {
+      *reinterpret_cast<Vector*>(copy + i) = *reinterpret_cast<const Vector*>(run + i);
     }
   }
 }
 
 }  // namespace prepack
 
-#endif  // PREPACK_KERNELS_RUNS_AVX2_H_
+#endif  // PREPACK_KERNELS_RUNS_H_

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 
-#include "kernels/runs_avx2.h"
+#include "kernels/runs.h"
 
 namespace prepack {
 namespace {  // a copy for each instruction set
@@ -81,20 +81,21 @@ void TransposeOutputRuns(const Matrix& m) {
   }
 }
 
-// Bytes of a run. What a run of a block is made into, or of, lies in rows of the other side: it is
-// visited more than once, and must stay in half an L1 cache of 32 KiB meanwhile.
+// Bytes of a run. Blocks that are no whole cache line wide visit the lines of the other side more
+// than once: what a run is made into, or of, must stay in half an L1 cache of 32 KiB meanwhile.
 inline constexpr size_t kLongRun = 512;
 inline constexpr size_t kShortRun = 256;
 inline constexpr size_t kHalfCache = size_t{16} * 1024;
 
 template <typename Block>
 void TransposeMatrix(const Matrix& m) {
+  constexpr bool kWholeLines = Block::kCols * Block::kUnit >= kLineBytes;
   const bool by_input = m.in_stride >= m.out_stride;
   const size_t row_bytes = (by_input ? m.cols : m.rows) * Block::kUnit;
   const size_t other_stride = by_input ? m.out_stride : m.in_stride;
   if (row_bytes < kShortRun) return TransposeBlocks<Block>(m);
-  const bool long_run = row_bytes >= kLongRun && Block::kRows * kLongRun <= kHalfCache &&
-                        kLongRun / Block::kUnit * other_stride <= kHalfCache;
+  const bool long_run = row_bytes >= kLongRun &&
+                        (kWholeLines || kLongRun / Block::kUnit * other_stride <= kHalfCache);
   if (by_input) {
     return long_run ? TransposeInputRuns<Block, kLongRun>(m)
                     : TransposeInputRuns<Block, kShortRun>(m);

@@ -194,8 +194,8 @@ struct Layout {
   void (*unpack_codes)(const PackJob& job, std::span<const std::byte> packed,
                        std::span<std::byte> codes) = nullptr;
   // The same as pack_codes, from codes by input channel [cols, rows / 2] as
-  // QuantizedLinear::ReadColumns has them. Of layouts that have neighbouring output channels side by
-  // side, too; else null.
+  // QuantizedLinear::ReadColumns has them. Of layouts that have neighbouring output channels side
+  // by side, too; else null.
   void (*pack_columns)(const PackJob& job, std::span<const std::byte> columns,
                        std::span<std::byte> packed) = nullptr;
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/scratch.h"
+#include "kernels/row_sums.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 #include "layouts/unit_blocks.h"
@@ -152,10 +154,14 @@ void UnpackElements(const PackJob& job, const BlockedDesc& part, std::span<const
 
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   const BlockedDesc part = DescOfTile(DescOf(job.request), job.tile);
+  const bool summed = part.s8s8_compensation || part.zero_point_compensation;
+  Scratch<int32_t> row_sums(summed ? job.panel.rows : 0, 0);
   if (IsUnitBlocks(part)) {
-    PackUnits(job, UnitBlocksOf(part), codes, packed);
+    PackUnits(job, UnitBlocksOf(part), codes, packed, row_sums);
   } else {
     PackElements(job, part, codes, packed);
+    SumRowsFor(job.isa)(reinterpret_cast<const int8_t*>(codes.data()), job.panel.cols,
+                        row_sums.size(), job.panel.cols, row_sums.data());
   }
   std::span<std::byte> sums = packed.subspan(part.Elements());
   const size_t sum_bytes = part.padded_dims[1] * sizeof(int32_t);
@@ -165,7 +171,8 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
         std::pair{part.zero_point_compensation, kZeroPointFactor}}) {
     if (!present) continue;
     if (first) std::ranges::fill(sums.first(sum_bytes), std::byte{0});
-    AddCodeSums(job, factor, codes, sums.subspan((job.panel.n0 - job.tile.n0) * sizeof(int32_t)));
+    AddCodeSums(job, factor, row_sums,
+                sums.subspan((job.panel.n0 - job.tile.n0) * sizeof(int32_t)));
     sums = sums.subspan(sum_bytes);
   }
 }

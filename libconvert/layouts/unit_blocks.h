@@ -30,15 +30,16 @@ struct UnitBlocks {
 };
 
 // Packs a panel into a tile whose first block begins at packed[0]. The panel begins at a multiple
-// of `width` channels and `unit` bytes; at the end of K it writes the padding.
+// of `width` channels and `unit` bytes; at the end of K it writes the padding. Of units of four
+// signed bytes, the sum of the codes of each row of the panel is added to `row_sums`, unless empty.
 void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> codes,
-               std::span<std::byte> packed);
+               std::span<std::byte> packed, std::span<int32_t> row_sums = {});
 void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> packed,
                  std::span<std::byte> codes);
 
-// Adds factor · Σ_k code of the rows of a panel of signed bytes to i32 sums at `sums`, one after
-// the other; the panel at the start of K sets them. Overflow wraps, as it does in the kernels.
-void AddCodeSums(const PackJob& job, int32_t factor, std::span<const std::byte> codes,
+// Adds factor · the sums of a panel's rows to i32 sums at `sums`, one after the other; those of the
+// panel at the start of K set them. Overflow wraps, as it does in the kernels.
+void AddCodeSums(const PackJob& job, int32_t factor, std::span<const int32_t> row_sums,
                  std::span<std::byte> sums);
 
 }  // namespace prepack

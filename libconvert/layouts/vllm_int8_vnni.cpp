@@ -1,5 +1,6 @@
 #include "layouts/vllm_int8_vnni.h"
 
+#include "base/scratch.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 #include "layouts/unit_blocks.h"
@@ -60,12 +61,13 @@ Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
 
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   const UnitBlocks blocks = Blocks(job.request);
-  PackUnits(job, blocks, codes, packed);
+  Scratch<int32_t> row_sums(job.panel.rows, 0);
+  PackUnits(job, blocks, codes, packed, row_sums);
   PackJob block = job;
   block.panel.rows = kWidth;
   for (uint64_t row = 0; row < job.panel.rows; row += kWidth) {
     const uint64_t begin = (job.panel.n0 - job.tile.n0 + row) / kWidth * blocks.block_bytes;
-    AddCodeSums(block, kActivationShift, codes.subspan(row * job.panel.cols),
+    AddCodeSums(block, kActivationShift, std::span(row_sums).subspan(row),
                 packed.subspan(begin + kWidth * job.request.k));
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/scratch.h"
 #include "layouts/parameters.h"
 #include "layouts/rules.h"
 #include "layouts/unit_blocks.h"
@@ -99,12 +100,14 @@ void ForWidths(const PackJob& job, Visit visit) {
 }
 
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  Scratch<int32_t> row_sums(job.panel.rows, 0);
   ForWidths(job, [&](const PackJob& piece, const UnitBlocks& blocks, size_t from, size_t to) {
-    PackUnits(piece, blocks, codes.subspan(from), packed.subspan(to));
+    PackUnits(piece, blocks, codes.subspan(from), packed.subspan(to),
+              std::span(row_sums).subspan(piece.panel.n0 - job.panel.n0));
   });
   const std::span<std::byte> sums = packed.subspan(PaddedN(job.tile.rows) * PaddedK(job.request));
   if (job.panel.n0 == job.tile.n0 && job.panel.k0 == 0) std::ranges::fill(sums, std::byte{0});
-  AddCodeSums(job, kActivationShift, codes,
+  AddCodeSums(job, kActivationShift, row_sums,
               sums.subspan((job.panel.n0 - job.tile.n0) * sizeof(int32_t)));
 }
 

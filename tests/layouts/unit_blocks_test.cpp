@@ -107,26 +107,47 @@ TEST_CASE("what is missing of the last block and the last units is zero, in pane
   }
 }
 
+TEST_CASE("the rows of a panel are summed on their way into blocks") {
+  SplitMix64 random(5);
+  for (const Isa isa : SupportedIsas()) {
+    for (const uint64_t width : {16U, 32U, 48U, 64U}) {
+      for (const uint64_t n : {1U, 32U, 100U}) {
+        // One, some and all of the units that are summed at a time, with a rest and without.
+        for (const uint64_t k : {1U, 4U, 7U, 256U, 1021U, 4096U}) {
+          INFO(IsaName(isa) << " width " << width << " N " << n << " K " << k);
+          const UnitBlocks blocks{
+              .width = width, .unit = 4, .units = CeilDiv(k, 4), .block_bytes = width * (k + 3)};
+          std::vector<std::byte> codes(n * k);
+          std::vector<int32_t> expected(n, 77);
+          for (uint64_t i = 0; i < n * k; ++i) {
+            const auto code = static_cast<int8_t>(random.Below(256));
+            codes[i] = static_cast<std::byte>(code);
+            expected[i / k] += code;
+          }
+          std::vector<std::byte> packed(CeilDiv(n, width) * blocks.block_bytes);
+          std::vector<int32_t> sums(n, 77);
+          PackUnits(Whole(Bytes(n, k), isa), blocks, codes, packed, sums);
+          CHECK(sums == expected);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("sums of codes add up over panels, and wrap as in the kernels") {
   const PackRequest request = Bytes(2, 4);
-  std::vector<std::byte> codes;
-  for (const int value : {1, 2, 3, 4, -128, -128, 127, -1}) {
-    codes.push_back(static_cast<std::byte>(value));
-  }
-  for (const Isa isa : SupportedIsas()) {
-    INFO(IsaName(isa));
-    std::array<int32_t, 2> sums = {-77, 77};  // the first panel sets them
-    const std::span<std::byte> out = std::as_writable_bytes(std::span(sums));
-    for (const uint64_t k0 : {0U, 2U}) {
-      PackJob job = Whole(request, isa);
-      job.panel = {.n0 = 0, .rows = 2, .k0 = k0, .cols = 2};
-      AddCodeSums(job, -128, PanelOf(request, codes, job.panel), out);
-    }
-    CHECK(sums == std::array<int32_t, 2>{-1280, 128 * 130});
-    PackJob job = Whole(request, isa);
-    AddCodeSums(job, 1 << 30, codes, out);
-    CHECK(sums == std::array<int32_t, 2>{INT32_MIN, INT32_MIN});  // 10 · 2^30 and −130 · 2^30
-  }
+  std::array<int32_t, 2> sums = {-77, 77};  // the first panel sets them
+  const std::span<std::byte> out = std::as_writable_bytes(std::span(sums));
+  PackJob job = Whole(request, Isa::kScalar);
+  job.panel.cols = 2;
+  AddCodeSums(job, -128, std::array{3, -256}, out);
+  CHECK(sums == std::array<int32_t, 2>{-384, 128 * 256});
+  job.panel.k0 = 2;
+  AddCodeSums(job, -128, std::array{7, 126}, out);
+  CHECK(sums == std::array<int32_t, 2>{-1280, 128 * 130});
+  job.panel.k0 = 0;
+  AddCodeSums(job, 1 << 30, std::array{10, -130}, out);
+  CHECK(sums == std::array<int32_t, 2>{INT32_MIN, INT32_MIN});  // 10 · 2^30 and −130 · 2^30
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ PROMPTS = [
     for prompt in range(3)
 ]
 NEW_TOKENS = 12
+SIZES = {"max_model_len": 64, "max_num_seqs": 4}
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,8 @@ def generate(folder, inspect=None, **options) -> Generated:
     """`inspect` is called with the loaded model, in this process."""
     from vllm import LLM, SamplingParams
 
-    llm = LLM(
-        str(folder), max_model_len=64, max_num_seqs=4, enforce_eager=True, seed=0,
-        disable_log_stats=True, **options,
-    )  # fmt: skip
+    options = {"enforce_eager": True, "seed": 0, "disable_log_stats": True} | SIZES | options
+    llm = LLM(str(folder), **options)
     try:
         if inspect is not None:
             llm.apply_model(inspect)

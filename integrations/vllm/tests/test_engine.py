@@ -168,6 +168,14 @@ def test_activation_order_is_applied(folders):
     assert generate(packed) == generate(sorted_)
 
 
+def test_compiled(qwen2, qwen2_fused):
+    """As `vllm serve` runs a model unless told otherwise: by torch.compile."""
+    source, packed, _ = qwen2
+    expected = generate(source, enforce_eager=False)
+    assert generate(packed, enforce_eager=False) == expected
+    assert generate(qwen2_fused, enforce_eager=False) == expected
+
+
 def test_two_ranks(qwen2, two_ranks):
     source, packed, _ = qwen2
     assert generate(packed, **two_ranks) == generate(source, **two_ranks)

@@ -94,9 +94,9 @@ class Killed(harness.ToolTest):
     def test_interrupted_conversion_cleans_up(self):
         source = harness.large_checkpoint(self.scratch / "large", layers=16)
         out = self.scratch / "out"
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             code, stderr, _ = self.start_and_signal(source, out, number)
-            self.assertEqual(code, 130, stderr)
+            self.assertEqual(code, expected, stderr)
             self.assertEqual(len(stderr.splitlines()), 1, stderr)
             self.assertIn("stopped on request", stderr)
             self.assertEqual([p.name for p in self.scratch.iterdir()], ["large"])

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <new>
 #include <string>
@@ -19,15 +20,23 @@ namespace {
 
 using prepack::cli::ExitCodeValue;
 
+constexpr ExitCodeValue kExitTerminated = 128 + SIGTERM;
+
 constexpr char kExitCodes[] =
     "Exit codes: 0 done and good; 1 checked and found bad; 2 usage; 3 malformed input; 4 the "
-    "system failed;\n5 sound but not supported; 6 a check could not run here; 130 interrupted.\n"
+    "system failed;\n5 sound but not supported; 6 a check could not run here; 130 interrupted, 143 "
+    "by SIGTERM.\n"
     "`prepack COMMAND --help` shows options and examples.";
+
+volatile std::sig_atomic_t asked_to_stop_by = 0;
 
 // The first signal asks for an orderly end (partial output is removed); the second one kills.
 void InstallSignalHandlers() {
   struct sigaction action = {};
-  action.sa_handler = [](int) { prepack::RequestCancellation(); };
+  action.sa_handler = [](int number) {
+    asked_to_stop_by = number;
+    prepack::RequestCancellation();
+  };
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -97,5 +106,7 @@ int main(int argc, char** argv) {
   if (const int error = prepack::cli::FinishPrinting(); error != 0) {
     return prepack::cli::Fail(prepack::SystemError("stdout", "cannot write the output", error));
   }
-  return exit_code;
+  // As shells and schedulers have it: 128 and the number of the signal.
+  const bool interrupted = exit_code == static_cast<int>(prepack::ErrorKind::kInterrupted);
+  return interrupted && asked_to_stop_by == SIGTERM ? kExitTerminated : exit_code;
 }

@@ -16,17 +16,32 @@ namespace {
 
 std::atomic<FaultHook> fault_hook = nullptr;
 
-// Runs a system call that returns -1 and errno, until it is not interrupted by a signal.
+int FaultOf(Call call) {
+  const FaultHook hook = fault_hook.load(std::memory_order_relaxed);
+  return hook == nullptr ? 0 : hook(call);
+}
+
+// Runs a system call that returns -1 and errno, until it is not interrupted by a signal. `function`
+// is told whether to do half of its work.
 template <typename Function>
-auto Run(Call call, Function function) -> decltype(function()) {
-  if (const FaultHook hook = fault_hook.load(std::memory_order_relaxed); hook != nullptr) {
-    if (const int error = hook(call); error != 0) return -error;
-  }
+auto RunOrHalf(Call call, Function function) -> decltype(function(false)) {
   for (;;) {
-    const auto result = function();
+    const int fault = FaultOf(call);
+    if (fault == EINTR) continue;
+    if (fault > 0) return -fault;
+    const auto result = function(fault == kShort);
     if (result != -1) return result;
     if (errno != EINTR) return -errno;
   }
+}
+
+template <typename Function>
+auto Run(Call call, Function function) -> decltype(function()) {
+  return RunOrHalf(call, [&](bool /*half*/) { return function(); });
+}
+
+size_t HalfOf(size_t bytes) {
+  return bytes - bytes / 2;
 }
 
 }  // namespace
@@ -40,13 +55,17 @@ int Open(const std::filesystem::path& path, int flags, mode_t mode) {
 }
 
 ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out) {
-  return Run(Call::kRead,
-             [&] { return ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset)); });
+  return RunOrHalf(Call::kRead, [&](bool half) {
+    const size_t bytes = half ? HalfOf(out.size()) : out.size();
+    return ::pread(fd, out.data(), bytes, static_cast<off_t>(offset));
+  });
 }
 
 ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes) {
-  return Run(Call::kWrite,
-             [&] { return ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+  return RunOrHalf(Call::kWrite, [&](bool half) {
+    const size_t count = half ? HalfOf(bytes.size()) : bytes.size();
+    return ::pwrite(fd, bytes.data(), count, static_cast<off_t>(offset));
+  });
 }
 
 int MapForRead(int fd, uint64_t offset, uint64_t bytes, void*& begin) {

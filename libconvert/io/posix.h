@@ -33,8 +33,10 @@ enum class Call {
 };
 
 // Asked before every call, from any thread: 0 lets it through, another value makes it fail with
-// that errno. For tests; null (the default) switches it off.
+// that errno; EINTR is retried, so the hook is asked again. kShort: of what is to be read or
+// written, half is. For tests; null (the default) switches it off.
 using FaultHook = int (*)(Call call);
+inline constexpr int kShort = -1;
 void SetFaultHook(FaultHook hook) noexcept;
 
 // A file descriptor.

@@ -1,0 +1,186 @@
+// Each system call of a conversion fails once: the first, the second, and so on to the last. What
+// is left is the old output or the whole new one, and another run makes the bytes of an undisturbed
+// one.
+
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "catch.h"
+#include "convert/convert.h"
+#include "io/file.h"
+#include "io/posix.h"
+#include "status_matchers.h"
+#include "temp_folder.h"
+
+namespace prepack {
+namespace {
+
+namespace fs = std::filesystem;
+using posix::Call;
+using testing::Fixture;
+using testing::RequireOk;
+using testing::TempFolder;
+using testing::Value;
+
+// Makes the n-th call fail (counted from 0), and, if `for_good`, all calls of that kind after it:
+// a full disk stays full.
+class FaultAt {
+ public:
+  FaultAt(size_t n, int error, bool for_good) {
+    n_ = n;
+    error_ = error;
+    for_good_ = for_good;
+    calls_ = 0;
+    hit_ = -1;
+    posix::SetFaultHook(Ask);
+  }
+  ~FaultAt() { posix::SetFaultHook(nullptr); }
+  FaultAt(const FaultAt&) = delete;
+  FaultAt& operator=(const FaultAt&) = delete;
+
+  // The call that failed first; none when there were fewer.
+  static std::optional<Call> Hit() {
+    return hit_ < 0 ? std::nullopt : std::optional(static_cast<Call>(hit_.load()));
+  }
+
+ private:
+  static int Ask(Call call) {
+    const int kind = static_cast<int>(call);
+    if (calls_++ == n_) {
+      hit_ = kind;
+      return error_;
+    }
+    return for_good_ && kind == hit_ ? error_ : 0;
+  }
+
+  static inline size_t n_ = 0;
+  static inline int error_ = 0;
+  static inline bool for_good_ = false;
+  static inline std::atomic<size_t> calls_ = 0;
+  static inline std::atomic<int> hit_ = -1;
+};
+
+// All files of a folder with their bytes; empty where there is no folder.
+using Contents = std::map<std::string, std::string>;
+
+Contents ContentsOf(const fs::path& folder) {
+  Contents contents;
+  if (!fs::exists(folder)) return contents;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    contents[entry.path().filename()] = Value(ReadTextFile(entry.path(), 1 << 24));
+  }
+  return contents;
+}
+
+// A conversion that is disturbed over and over, into a folder where there is nothing, or another
+// packed folder to be replaced.
+class Conversions {
+ public:
+  Conversions(bool resume, bool replace) : resume_(resume) {
+    RequireOk(Run(folder_ / "undisturbed", "vllm-cpu"));
+    if (replace) RequireOk(Run(folder_ / "old", "zentorch"));
+    undisturbed_ = ContentsOf(folder_ / "undisturbed");
+    old_ = ContentsOf(folder_ / "old");
+  }
+
+  // One run in which the n-th call fails, and one that must put everything right. False when there
+  // are not so many calls.
+  bool Disturb(size_t n, int error, bool for_good) {
+    const fs::path output = folder_ / "out";
+    if (!old_.empty()) fs::copy(folder_ / "old", output);
+    std::optional<Call> hit;
+    Status status;
+    {
+      const FaultAt fault(n, error, for_good);
+      status = Run(output, "vllm-cpu");
+      hit = FaultAt::Hit();
+    }
+    INFO("call " << n << (hit ? " of kind " + std::to_string(static_cast<int>(*hit)) : ", none")
+                 << ", errno " << error << (for_good ? " for good: " : ": ") << status.ToString());
+    CheckLeft(status, ContentsOf(output));
+    if (!hit) RequireOk(status);
+    const bool harmless = error == EINTR || error == posix::kShort || hit == Call::kWriteback;
+    // The lock is removed last, and it is no harm when it stays.
+    if (hit && hit != Call::kRemove) REQUIRE(status.ok() == harmless);
+    // What could not be removed stays, and so does a lock that may be another's; the next run
+    // removes both.
+    const bool clean = !resume_ && hit != Call::kRemove && hit != Call::kLock;
+    if (clean) REQUIRE(Siblings() == (ContentsOf(output).empty() ? 0 : 1));
+
+    RequireOk(Run(output, "vllm-cpu"));
+    REQUIRE(ContentsOf(output) == undisturbed_);
+    REQUIRE(Siblings() == 1);
+    fs::remove_all(output);
+    return hit.has_value();
+  }
+
+ private:
+  Status Run(const fs::path& output, const std::string& target) const {
+    ConvertOptions options;
+    options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
+    options.output = output;
+    options.plan.target = target;
+    options.shard_bytes = 400'000;  // several
+    options.jobs = 1;
+    options.resume = resume_;
+    options.replace = true;
+    Progress progress;
+    return Convert(options, progress).status();
+  }
+
+  void CheckLeft(const Status& status, const Contents& left) const {
+    if (status.ok()) {
+      REQUIRE(left == undisturbed_);
+      return;
+    }
+    REQUIRE(status.kind() == ErrorKind::kSystem);
+    const bool in_place = status.ToString().find("in place") != std::string::npos;
+    REQUIRE(left == (in_place ? undisturbed_ : old_));
+  }
+
+  // How many names there are besides those of the constructor.
+  size_t Siblings() const {
+    size_t count = 0;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      const std::string name = entry.path().filename();
+      count += name != "undisturbed" && name != "old" ? 1 : 0;
+    }
+    return count;
+  }
+
+  TempFolder folder_;
+  bool resume_;
+  Contents undisturbed_;
+  Contents old_;
+};
+
+TEST_CASE("whichever system call fails, the output is the old one or the whole new one") {
+  for (const bool resume : {false, true}) {
+    for (const bool replace : {false, true}) {
+      Conversions conversions(resume, replace);
+      INFO((resume ? "resume " : "") << (replace ? "replace" : ""));
+      size_t calls = 0;
+      while (conversions.Disturb(calls, EIO, false)) ++calls;
+      CHECK(calls > 50);
+      size_t calls_of_full_disk = 0;
+      while (conversions.Disturb(calls_of_full_disk, ENOSPC, true)) ++calls_of_full_disk;
+      CHECK(calls_of_full_disk == calls);
+    }
+  }
+}
+
+TEST_CASE("calls that a signal interrupts, or that do half of their work, do no harm") {
+  Conversions conversions(false, false);
+  for (const int fault : {EINTR, posix::kShort}) {
+    size_t calls = 0;
+    while (conversions.Disturb(calls, fault, false)) ++calls;
+    CHECK(calls > 50);
+  }
+}
+
+}  // namespace
+}  // namespace prepack

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import resource
 import shutil
 import signal
@@ -100,6 +101,89 @@ class Killed(harness.ToolTest):
             self.assertEqual(len(stderr.splitlines()), 1, stderr)
             self.assertIn("stopped on request", stderr)
             self.assertEqual([p.name for p in self.scratch.iterdir()], ["large"])
+
+
+class KilledAtAnyInstant(harness.ToolTest):
+    KILLS = 50
+
+    def setUp(self):
+        super().setUp()
+        self.source = harness.large_checkpoint(self.scratch / "large", layers=4, n=2048)
+        began = time.monotonic()
+        self.expected = harness.contents(self.convert(self.source, "vllm-cpu", name="undisturbed"))
+        self.seconds = time.monotonic() - began
+        self.out = self.scratch / "out"
+        self.args = ("convert", self.source, "-o", self.out, "-t", "vllm-cpu", "--resume")
+
+    def kill_after(self, seconds):
+        process = subprocess.Popen(
+            [TOOL, *map(str, self.args)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(seconds)
+        process.kill()
+        process.wait()
+
+    def test_resuming_makes_the_bytes_of_an_undisturbed_run(self):
+        instants = random.Random(9)
+        unfinished = 0
+        for _ in range(self.KILLS):
+            for _ in range(instants.choice((1, 1, 2))):
+                self.kill_after(instants.uniform(0, 1.1 * self.seconds))
+                if self.out.exists():
+                    break
+            else:
+                unfinished += 1
+                self.run_ok(*self.args)
+            self.assertEqual(harness.contents(self.out), self.expected)
+            if names := {p.name for p in self.scratch.iterdir()} - {"large", "undisturbed", "out"}:
+                # Killed when the output was in place: the lock is removed last.
+                self.run_ok(*self.args[:-1], "--force")
+                self.assertEqual({p.name for p in self.scratch.iterdir()} & names, set())
+            shutil.rmtree(self.out)
+        self.assertGreater(unfinished, 0)
+
+
+class TwoAtOnce(harness.ToolTest):
+    def test_one_of_two_conversions_wins_and_the_other_says_why(self):
+        expected = harness.contents(self.convert(SOURCE, "vllm-cpu", name="alone"))
+        out = self.scratch / "out"
+        for _ in range(10):
+            both = [
+                subprocess.Popen(
+                    [TOOL, "convert", SOURCE, "-o", out, "-t", "vllm-cpu"],
+                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                )
+                for _ in range(2)
+            ]
+            ends = sorted((one.communicate()[1], one.returncode) for one in both)
+            self.assertEqual([code for _, code in ends], [0, 2], ends)
+            self.assertRegex(ends[1][0], "another prepack is writing this output|exists already")
+            self.assertEqual(harness.contents(out), expected)
+            self.assertEqual({p.name for p in self.scratch.iterdir()}, {"alone", "out"})
+            shutil.rmtree(out)
+
+
+class Permissions(harness.ToolTest):
+    def test_outputs_follow_the_umask_and_the_source_stays_as_it_was(self):
+        source = self.copy_checkpoint()
+        for path in (source, *source.iterdir()):
+            os.utime(path, ns=(10**18, 10**18))
+            path.chmod(0o755 if path.is_dir() else 0o640)
+        before = {p: self.metadata(p) for p in (source, *source.iterdir())}
+        for umask, folder_mode, file_mode in ((0o022, 0o755, 0o644), (0o077, 0o700, 0o600)):
+            out = self.scratch / f"out-{umask:o}"
+            args = ("convert", source, "-o", out, "-t", "vllm-cpu")
+            self.run_ok(*args, preexec_fn=lambda umask=umask: os.umask(umask))
+            self.assertEqual(out.stat().st_mode & 0o7777, folder_mode)
+            for path in out.iterdir():
+                self.assertEqual(path.stat().st_mode & 0o7777, file_mode, path)
+            self.run_ok("verify", out)
+        self.assertEqual({p: self.metadata(p) for p in before}, before)
+
+    def metadata(self, path):
+        """All but the time of the last access, which the system may note."""
+        stat = path.stat()
+        return stat.st_mode, stat.st_uid, stat.st_gid, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 class NoRoom(harness.ToolTest):

@@ -159,6 +159,11 @@ def snapshot(folder):
     return state
 
 
+def contents(folder):
+    """Names, sizes and bytes."""
+    return {name: (size, digest) for name, (size, _, digest) in snapshot(folder).items()}
+
+
 class ToolTest(unittest.TestCase):
     """A test with a scratch folder and the tool."""
 

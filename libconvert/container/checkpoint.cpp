@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "container/json_strict.h"
+#include "container/source_links.h"
 #include "io/output_folder.h"
 
 namespace prepack {
@@ -104,12 +105,18 @@ Result<Listing> ListFolder(const fs::path& folder) {
       return Malformed(entry->path().string(), "a symbolic link to a file that does not exist")
           .Hint("Is the download complete?");
     }
+    if (type_error == std::errc::too_many_symbolic_link_levels) {
+      return Malformed(entry->path().string(), "a symbolic link that leads to itself");
+    }
     if (type_error)
       return SystemError(entry->path().string(), "cannot look at it", type_error.value());
     // A FIFO or a folder with the name of a shard is kept: opening it gives the error.
     const bool is_weight = name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix);
-    if (fs::is_regular_file(status) || is_weight || name == kConfigName)
-      Classify(std::move(name), listing);
+    if (!fs::is_regular_file(status) && !is_weight && name != kConfigName) continue;
+    if (entry->is_symlink(type_error)) {
+      if (Status link = CheckSourceLink(folder, entry->path()); !link.ok()) return link;
+    }
+    Classify(std::move(name), listing);
   }
   if (error) return SystemError(folder.string(), "cannot list the folder", error.value());
   for (std::vector<std::string>* names : {&listing.shards, &listing.indexes, &listing.side_files})

@@ -175,6 +175,48 @@ TEST_CASE("shards may be links, as in the cache of the hub") {
   }
 }
 
+TEST_CASE("a checkpoint that is a snapshot of a hub cache has its files in the blobs beside it") {
+  const TempFolder cache;
+  const fs::path snapshot = cache / "models--a--b" / "snapshots" / "77";
+  fs::create_directories(snapshot);
+  fs::create_directories(cache / "models--a--b" / "blobs");
+  Sample sample;
+  for (const char* name : {"1.safetensors", "config.json"}) {
+    fs::copy(sample.path() / name, cache / "models--a--b" / "blobs" / name);
+    fs::create_symlink(fs::path("../../blobs") / name, snapshot / name);
+  }
+  CHECK(ReadAll(Value(Checkpoint::Open(snapshot)), "a") == "aa");
+  // Reached through a link of the user's own, too.
+  fs::create_directory_symlink(snapshot, cache / "mine");
+  CHECK(ReadAll(Value(Checkpoint::Open(cache / "mine")), "a") == "aa");
+  // Another model's blobs are none of its own.
+  fs::create_directories(cache / "models--c--d" / "blobs");
+  RequireOk(WriteTextFile(cache / "models--c--d" / "blobs" / "x", "x"));
+  fs::create_symlink("../../../models--c--d/blobs/x", snapshot / "merges.txt");
+  CheckError(Checkpoint::Open(snapshot).status(), ErrorKind::kMalformed,
+             "/merges.txt: a symbolic link that leads out of the checkpoint");
+}
+
+TEST_CASE("links that lead out of a checkpoint are not followed, whatever their name") {
+  for (const char* name : {"tokenizer.json", "config.json", "quant_config.json", "1.safetensors",
+                           "1.safetensors.index.json"}) {
+    INFO(name);
+    const TempFolder outside;
+    RequireOk(WriteTextFile(outside / "secret", "{}"));
+    Sample sample;
+    fs::remove(sample.path() / name);
+    fs::create_symlink(outside / "secret", sample.path() / name);
+    sample.CheckMalformed(std::string("/") + name +
+                          ": a symbolic link that leads out of the checkpoint (found " +
+                          fs::canonical(outside / "secret").string() +
+                          ", expected a file in the folder, or in the blobs of a hub cache)");
+  }
+  Sample sample;
+  fs::create_symlink("a.txt", sample.path() / "b.txt");
+  fs::create_symlink("b.txt", sample.path() / "a.txt");
+  sample.CheckMalformed("a symbolic link that leads to itself");
+}
+
 TEST_CASE("paths that are no checkpoint") {
   const TempFolder folder;
   CheckError(Checkpoint::Open(folder / "no").status(), ErrorKind::kSystem,

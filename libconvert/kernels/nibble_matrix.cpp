@@ -205,25 +205,37 @@ void BlockToRows(Isa isa, const Panel& panel, const Piece& block, const uint8_t*
                                           rows + block.RowByte(panel));
 }
 
-// Calls wide(piece) for the pieces of a tile's size of whole blocks of 64 rows and an even number
-// of columns, block(piece) for those of 16 rows that are left, and rest(piece) for the remainder.
-// Pieces that would stick out at the last column are moved back, because those of all of a tile's
-// columns are the fastest.
+// Calls visit(k0, k1) for up to `step` columns at a time, and leaves an odd last one. What is less
+// than a tile's columns at the end begins earlier, because those of all of a tile are the fastest.
+template <typename Visit>
+void ForColumns(const Panel& panel, size_t step, Visit visit) {
+  const size_t even_cols = panel.cols / 2 * 2;
+  for (size_t next = 0; next < even_cols; next += step) {
+    const size_t k1 = std::min(next + step, even_cols);
+    visit(std::min(next, k1 - std::min(kTileCols, k1)), k1);
+  }
+}
+
+// Calls wide(piece) for pieces of whole blocks of 64 rows and an even number of columns,
+// block(piece) for those of 16 rows that are left, and rest(piece) for the remainder. Pieces fill a
+// tile, or, of short columns, as much of the cache as a tile.
 template <typename Wide, typename Block, typename Rest>
 void ForPieces(const Panel& panel, Wide wide, Block block, Rest rest) {
   const size_t even_cols = panel.cols / 2 * 2;
   const size_t wide_rows = WholeRows(panel.row_count, kWideTransposeRows);
   const size_t whole_rows = WholeRows(panel.row_count, kTransposeRows);
-  for (size_t next = 0; next < even_cols; next += kTileCols) {
-    const size_t k1 = std::min(next + kTileCols, even_cols);
-    const size_t k = k1 - std::min(kTileCols, k1);
+  const size_t tiles = kTileColumnBytes / std::max<size_t>(panel.column_bytes, 1);
+  const size_t wide_cols = kTileCols * std::max<size_t>(tiles, 1);
+  ForColumns(panel, wide_cols, [&](size_t k0, size_t k1) {
     for (size_t r = 0; r < wide_rows; r += kTileRows) {
-      wide(Piece{r, std::min(r + kTileRows, wide_rows), k, k1});
+      wide(Piece{r, std::min(r + kTileRows, wide_rows), k0, k1});
     }
+  });
+  ForColumns(panel, kTileCols, [&](size_t k0, size_t k1) {
     for (size_t r = wide_rows; r < whole_rows; r += kTransposeRows) {
-      block(Piece{r, r + kTransposeRows, k, k1});
+      block(Piece{r, r + kTransposeRows, k0, k1});
     }
-  }
+  });
   rest(Piece{whole_rows, panel.row_count, 0, even_cols});
   rest(Piece{0, panel.row_count, even_cols, panel.cols});
 }

@@ -48,6 +48,7 @@ const WideNibbleTranspose& WideNibbleTransposeFor(Isa isa) {
   static constexpr IsaVersion<const WideNibbleTranspose*> kVersions[] = {
       {Isa::kScalar, &kWideNibbleTransposeScalar},
       {Isa::kAvx2, &kWideNibbleTransposeAvx2},
+      {Isa::kAvx512, &kWideNibbleTransposeAvx512},
   };
   return *BestVersion(kVersions, isa);
 }

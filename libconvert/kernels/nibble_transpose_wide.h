@@ -35,6 +35,7 @@ const WideNibbleTranspose& WideNibbleTransposeFor(Isa isa);
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const WideNibbleTranspose kWideNibbleTransposeScalar;
 extern const WideNibbleTranspose kWideNibbleTransposeAvx2;
+extern const WideNibbleTranspose kWideNibbleTransposeAvx512;
 
 }  // namespace prepack
 

@@ -4,6 +4,7 @@
 // p1 p0 those of the pair of rows. A place is (register; lane; byte in the lane).
 
 #include "kernels/nibble_transpose.h"
+#include "kernels/prefetch.h"
 #include "kernels/zmm.h"
 
 namespace prepack {
@@ -43,13 +44,11 @@ template <bool kDense>
   }
 }
 
-// The words of two columns per lane, which are a fourth of a step apart.
 template <bool kDense>
 [[gnu::always_inline]] inline __m512i LoadWords(const uint8_t* from, size_t stride) {
-  const size_t apart = kCols / 4 * stride;
-  if constexpr (kDense) return LoadLanes(from, apart);
-  return JoinLanes(LoadTwo(from, stride), LoadTwo(from + apart, stride),
-                   LoadTwo(from + 2 * apart, stride), LoadTwo(from + 3 * apart, stride));
+  if constexpr (kDense) return Load(from);
+  return JoinLanes(LoadTwo(from, stride), LoadTwo(from + 2 * stride, stride),
+                   LoadTwo(from + 4 * stride, stride), LoadTwo(from + 6 * stride, stride));
 }
 
 // (c0 p1 p0; p2 c5; c4 c3 c2 c1) for c6 = 0 and for c6 = 1. Both come from the same cache lines.
@@ -99,44 +98,53 @@ void ToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* colu
   }
 }
 
-// (c2 c1 c0; c6 c5; p1 p0 c4 c3) for p2 = 0 and for p2 = 1
-template <bool kDense>
-[[gnu::always_inline]] inline void LoadColumns(const uint8_t* columns, size_t stride, Half& first,
-                                               Half& second) {
-  for (size_t i = 0; i < kPairs / 2; ++i) {
-    __m512i reg[4];  // (c4 c3; c6 c5; c0 p2 p1 p0)
-    for (size_t j = 0; j < 4; ++j) {
-      reg[j] = LoadWords<kDense>(columns + 2 * (i + 4 * j) * stride, stride);
+// For each 16-bit number of (c6 c5; c4 c3 c2) its place in two registers of (c3; c6 c2; p0 c5 c4),
+// of which the one for p0 = 0 is meant.
+struct WordPlaces {
+  alignas(kZmmBytes) uint16_t place[kZmmBytes / 2];
+  constexpr WordPlaces() : place() {
+    for (size_t i = 0; i < kZmmBytes / 2; ++i) {
+      const size_t c6 = i >> 4;
+      const size_t c5 = i >> 3 & 1;
+      const size_t c4 = i >> 2 & 1;
+      const size_t c3 = i >> 1 & 1;
+      const size_t c2 = i & 1;
+      place[i] = static_cast<uint16_t>(c3 << 5 | c6 << 4 | c2 << 3 | c5 << 1 | c4);
     }
-    RotateIndex<1>(reg);  // (c3 c0; c6 c5; p2 p1 p0 c4)
-    RotateIndex<1>(reg);  // (c0 p2; c6 c5; p1 p0 c4 c3)
-    first.reg[2 * i] = reg[0];
-    second.reg[2 * i] = reg[1];
-    first.reg[2 * i + 1] = reg[2];
-    second.reg[2 * i + 1] = reg[3];
   }
-}
+};
+constexpr WordPlaces kWordPlaces;
 
-[[gnu::always_inline]] inline void StoreRows(Half& half, uint8_t* rows, size_t row_bytes) {
-  RotateIndex<1>(half.reg);
-  RotateIndex<1>(half.reg);  // (c0 p1 p0; c6 c5; c4 c3 c2 c1)
-  for (size_t pair = 0; pair < kPairs / 2; ++pair) {
-    __m512i even = half.reg[pair];
-    __m512i odd = half.reg[pair + kPairs / 2];
-    SwapNibbles(even, odd);
-    Store(rows + 2 * pair * row_bytes, even);
-    Store(rows + (2 * pair + 1) * row_bytes, odd);
-  }
-}
-
+// Sixteen rows are too many for the CPU to foresee where the next cache lines are written.
 template <bool kDense>
 void ToRows(const uint8_t* columns, size_t stride, size_t cols, size_t row_bytes, uint8_t* rows) {
+  const __m512i gather = Load(kWordPlaces.place);
+  const __m512i gather_next = _mm512_add_epi16(gather, _mm512_set1_epi16(4));  // for p0 = 1
   for (size_t k = 0; k < cols; k += kCols) {
-    Half first;
-    Half second;
-    LoadColumns<kDense>(columns + k * stride, stride, first, second);
-    StoreRows(first, rows + k / 2, row_bytes);
-    StoreRows(second, rows + k / 2 + kPairs * row_bytes, row_bytes);
+    __m512i reg[2 * kPairs];
+    for (size_t i = 0; i < kPairs; ++i) {  // (c6 c5 c4 c3; c2 c1; c0 p2 p1 p0)
+      const uint8_t* from = columns + (k + 8 * i) * stride;
+      const __m512i a = LoadWords<kDense>(from, stride);
+      const __m512i b = LoadWords<kDense>(from + kCols / 2 * stride, stride);
+      reg[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+      reg[i + kPairs] = _mm512_shuffle_i32x4(a, b, 0xDD);
+    }                     // (c1 c5 c4 c3; c6 c2; c0 p2 p1 p0)
+    RotateIndex<1>(reg);  // (c5 c4 c3 c0; c6 c2; p2 p1 p0 c1)
+    RotateIndex<2>(reg);  // (c4 c3 c0 p2; c6 c2; p1 p0 c5 c1)
+    RotateIndex<2>(reg);  // (c3 c0 p2 p1; c6 c2; p0 c5 c4 c1)
+    for (size_t i = 0; i < kPairs / 2; ++i) {
+      for (size_t p0 = 0; p0 < 2; ++p0) {  // (c0 p2 p1 p0; c6 c5; c4 c3 c2 c1)
+        const __m512i places = p0 == 0 ? gather : gather_next;
+        __m512i even = _mm512_permutex2var_epi16(reg[i], places, reg[i + kPairs]);
+        __m512i odd =
+            _mm512_permutex2var_epi16(reg[i + kPairs / 2], places, reg[i + kPairs + kPairs / 2]);
+        SwapNibbles(even, odd);
+        uint8_t* row = rows + (4 * i + 2 * p0) * row_bytes + k / 2;
+        Store(row, even);
+        Store(row + row_bytes, odd);
+        PrefetchRows(row + kZmmBytes, row_bytes, 2, kZmmBytes);
+      }
+    }
   }
 }
 

@@ -18,8 +18,11 @@ inline constexpr size_t kLineBytes = 64;
 template <size_t kBytes>
 [[gnu::always_inline]] inline void CopyRuns(const void* from, size_t from_stride, size_t rows,
                                             void* to, size_t to_stride) {
-  // In the registers that the file is compiled for.
+#ifdef __AVX512F__  // the registers that the file is compiled for
   using Vector [[gnu::vector_size(64), gnu::aligned(1), gnu::may_alias]] = char;
+#else
+  using Vector [[gnu::vector_size(32), gnu::aligned(1), gnu::may_alias]] = char;
+#endif
   for (size_t r = 0; r < rows; ++r) {
     const char* run = static_cast<const char*>(from) + r * from_stride;
     char* copy = static_cast<char*>(to) + r * to_stride;

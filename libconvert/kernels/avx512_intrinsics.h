@@ -10,6 +10,8 @@
 // SIMDe 0.7.4 gives this name four parameters, which are those of the masked one.
 #undef _mm512_madd_epi16
 #define _mm512_madd_epi16 simde_mm512_madd_epi16
+// It has this one, but not under the name of the compiler.
+#define _mm512_mask_shuffle_i64x2 simde_mm512_mask_shuffle_i64x2
 #else
 #include <immintrin.h>
 #endif

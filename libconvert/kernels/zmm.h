@@ -39,6 +39,12 @@ constexpr size_t kZmmBytes = 64;
       _mm256_loadu_si256(static_cast<const __m256i*>(high)));
 }
 
+// Its inverse. On Zen 4 two stores of 32 bytes take as long as one of 64.
+[[gnu::always_inline]] inline void StoreHalves(void* low, void* high, __m512i value) {
+  _mm256_storeu_si256(static_cast<__m256i*>(low), _mm512_castsi512_si256(value));
+  _mm256_storeu_si256(static_cast<__m256i*>(high), _mm512_extracti64x4_epi64(value, 1));
+}
+
 // Four lanes.
 [[gnu::always_inline]] inline __m512i JoinLanes(__m128i a, __m128i b, __m128i c, __m128i d) {
   __m512i lanes = _mm512_castsi128_si512(a);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -166,6 +167,21 @@ size_t Utf8Length(std::string_view text) {
   return length;
 }
 
+// Of a well-formed sequence.
+char32_t CodePoint(std::string_view sequence) {
+  constexpr unsigned char kLeadBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
+  char32_t code = static_cast<unsigned char>(sequence[0]) & kLeadBits[sequence.size()];
+  for (const char c : sequence.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3F);
+  return code;
+}
+
+// Controls, what has no width, and what turns the direction of writing around: with these a name
+// can look like another one, or rearrange the line that it stands in.
+bool IsUnseen(char32_t code) {
+  return (code >= 0x80 && code < 0xA0) || code == 0x61C || (code >= 0x200B && code <= 0x200F) ||
+         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF;
+}
+
 }  // namespace
 
 std::string Printable(std::string_view text, size_t max_bytes) {
@@ -178,15 +194,16 @@ std::string Printable(std::string_view text, size_t max_bytes) {
       continue;
     }
     const size_t length = c >= 0x80 ? Utf8Length(text.substr(i)) : 0;
-    // U+0080 to U+009F are control characters too.
-    if (length == 0 ||
-        (length == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0)) {
-      out += fmt::format("\\x{:02x}", c);
-      ++i;
-    } else {
-      out += text.substr(i, length);
-      i += length;
+    const bool shown = length != 0 && !IsUnseen(CodePoint(text.substr(i, length)));
+    const size_t taken = std::max<size_t>(length, 1);
+    for (const char part : text.substr(i, taken)) {
+      if (shown) {
+        out += part;
+      } else {
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(part));
+      }
     }
+    i += taken;
   }
   return out;
 }

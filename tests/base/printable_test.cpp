@@ -24,6 +24,17 @@ TEST_CASE("control characters cannot reach the terminal") {
   CHECK(Printable("\xc2\xa0") == "\xc2\xa0");  // U+00A0, the first that is no control character
 }
 
+TEST_CASE("what cannot be seen, or turns text around, is shown as numbers") {
+  CHECK(Printable("a\u202Eb") == "a\\xe2\\x80\\xaeb");  // right-to-left override
+  CHECK(Printable("\u2066") == "\\xe2\\x81\\xa6");      // isolate
+  CHECK(Printable("\u200B|\u200F|\u061C|\uFEFF") ==
+        "\\xe2\\x80\\x8b|\\xe2\\x80\\x8f|\\xd8\\x9c|\\xef\\xbb\\xbf");
+  CHECK(Printable("\u2028") == "\\xe2\\x80\\xa8");  // line separator
+  // Their neighbours are characters like others.
+  CHECK(Printable("\u200A\u2010\u2027\u202F\u205F\u2070") ==
+        "\u200A\u2010\u2027\u202F\u205F\u2070");
+}
+
 TEST_CASE("bytes that are no UTF-8 are shown as numbers") {
   struct Case {
     std::string_view bytes;

@@ -15,6 +15,7 @@ prepack_add_tests(formats
   compressed_tensors_packing_test.cpp
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
+  damaged_files_test.cpp
   finding_tally_test.cpp
   finding_test.cpp
   foreign_modules_test.cpp

@@ -1,0 +1,135 @@
+// A tiny checkpoint of every format, cut to every length, and with every bit of its header and of
+// its config flipped: read to the end, or refused, and never a crash.
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "catch.h"
+#include "formats/auto_round_example.h"
+#include "formats/awq_example.h"
+#include "formats/ct_example.h"
+#include "formats/gptq_example.h"
+#include "formats/read_helpers.h"
+#include "io/file.h"
+#include "status_matchers.h"
+
+namespace prepack {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::RequireOk;
+using testing::TempFolder;
+using testing::TestCheckpoint;
+using testing::Value;
+
+struct Sound {
+  const char* format;
+  TestCheckpoint checkpoint;
+};
+
+std::vector<Sound> SoundCheckpoints() {
+  SplitMix64 random(1);
+  const auto gemm = testing::RandomAwqNumbers(8, 64, 32, random);
+  const auto gemv = testing::RandomAwqNumbers(4, 512, 64, random);
+  return {{"ct symmetric", testing::SymmetricExample()},
+          {"ct asymmetric", testing::AsymmetricExample()},
+          {"gptq", testing::SmallGptq()},
+          {"awq gemm",
+           testing::AwqCheckpoint(testing::AwqGemmTensors(testing::kAwqModule, gemm), "gemm", 32)},
+          {"awq gemv",
+           testing::AwqCheckpoint(testing::AwqGemvTensors(testing::kAwqModule, gemv), "gemv", 64)},
+          {"auto-round gptq", testing::ArGptq()},
+          {"auto-round awq", testing::ArAwq()}};
+}
+
+Status ReadModule(const QuantizedLinear& linear) {
+  std::vector<std::byte> codes(PanelBytes(linear.scheme().code, {0, linear.n(), 0, linear.k()}));
+  Status status = linear.ReadCodes({0, linear.n(), 0, linear.k()}, codes);
+  if (!status.ok()) return status;
+  std::vector<float> scales(linear.n() * linear.groups());
+  status = linear.ReadScales(0, linear.n(), scales);
+  if (!status.ok()) return status;
+  std::vector<uint8_t> zero_points(linear.n() * linear.groups());
+  status = linear.ReadZeroPoints(0, linear.n(), zero_points);
+  if (!status.ok()) return status;
+  if (const auto order = linear.KOrder(); !order.ok()) return order.status();
+  return linear.CountStrayBits().status();
+}
+
+// Everything that there is to be read.
+Status ReadAll(const fs::path& folder) {
+  const Result<testing::OpenedModel> opened = testing::OpenModel(folder);
+  if (!opened.ok()) return opened.status();
+  for (const auto& module : opened->model.modules) {
+    if (Status status = ReadModule(*module); !status.ok()) return status;
+  }
+  return {};
+}
+
+void Overwrite(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+TEST_CASE("a checkpoint that is cut anywhere is malformed") {
+  for (const Sound& sound : SoundCheckpoints()) {
+    const TempFolder folder;
+    sound.checkpoint.Write(folder.path());
+    RequireOk(ReadAll(folder.path()));
+    for (const char* name : {"model.safetensors", "config.json"}) {
+      const std::string whole = Value(ReadTextFile(folder / name, 1 << 20));
+      for (size_t length = 0; length < whole.size(); ++length) {
+        INFO(sound.format << ": " << name << " cut to " << length << " bytes");
+        Overwrite(folder / name, whole.substr(0, length));
+        const Status status = ReadAll(folder.path());
+        REQUIRE_FALSE(status.ok());
+        REQUIRE(status.kind() == ErrorKind::kMalformed);
+      }
+      Overwrite(folder / name, whole);
+    }
+    RequireOk(ReadAll(folder.path()));
+  }
+}
+
+// How many bytes of a safetensors file come before the data; all of another file.
+size_t HeaderBytes(const std::string& name, const std::string& bytes) {
+  if (!name.ends_with(".safetensors")) return bytes.size();
+  uint64_t length = 0;
+  std::memcpy(&length, bytes.data(), sizeof length);
+  return sizeof length + length;
+}
+
+TEST_CASE(
+    "a checkpoint with any bit of its descriptions flipped is read, or refused with a reason") {
+  for (const Sound& sound : SoundCheckpoints()) {
+    const TempFolder folder;
+    sound.checkpoint.Write(folder.path());
+    size_t refused = 0;
+    for (const char* name : {"model.safetensors", "config.json"}) {
+      const std::string whole = Value(ReadTextFile(folder / name, 1 << 20));
+      const size_t bits = 8 * HeaderBytes(name, whole);
+      for (size_t bit = 0; bit < bits; ++bit) {
+        INFO(sound.format << ": bit " << bit % 8 << " of byte " << bit / 8 << " of " << name);
+        std::string damaged = whole;
+        damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+        Overwrite(folder / name, damaged);
+        const Status status = ReadAll(folder.path());
+        if (status.ok()) continue;
+        ++refused;
+        const bool expected =
+            status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
+        INFO(status.ToString());
+        REQUIRE(expected);
+        REQUIRE_FALSE(status.what().empty());
+      }
+      Overwrite(folder / name, whole);
+    }
+    CHECK(refused > 1000);
+  }
+}
+
+}  // namespace
+}  // namespace prepack

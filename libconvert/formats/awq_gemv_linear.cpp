@@ -2,11 +2,10 @@
 
 #include "base/scratch.h"
 #include "formats/awq_linear.h"
+#include "kernels/awq_gemm.h"
 
 namespace prepack {
 namespace {
-
-constexpr uint64_t kCodesPerWord = 8;
 
 // qweight I32 [N, K/8], qzeros I32 [N, P/8], scales [N, P]; codes and zero points lie in their
 // words in order, lowest bits first, which is how a panel holds codes: reading copies. Groups from
@@ -60,7 +59,7 @@ Status AwqGemvLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> ou
 Status AwqGemvLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok()) return status;
-  const uint64_t row_bytes = padded_groups_ / kCodesPerWord * 4;
+  const uint64_t row_bytes = padded_groups_ / kAwqCodesPerWord * 4;
   Scratch<std::byte> stored(rows * row_bytes);
   status = checkpoint().Read(*tensors().qzeros, n0 * row_bytes, stored);
   if (!status.ok()) return status;

@@ -9,11 +9,10 @@
 #include "base/checked.h"
 #include "formats/finding.h"
 #include "formats/module_tensors.h"
+#include "kernels/awq_gemm.h"
 
 namespace prepack {
 namespace {
-
-constexpr uint64_t kCodesPerWord = 8;
 
 // True when `a` · `factor` is `b`.
 bool Times(uint64_t a, uint64_t factor, uint64_t b) {
@@ -56,12 +55,12 @@ bool Fits(AwqLayout layout, const Shapes& s) {
   const bool grouped_rows = s.rows > s.scale_rows;
   switch (layout) {
     case AwqLayout::kGemm:
-      return s.words && grouped_rows && Times(s.cols, kCodesPerWord, s.scale_cols) &&
+      return s.words && grouped_rows && Times(s.cols, kAwqCodesPerWord, s.scale_cols) &&
              (!s.has_zeros ||
               (s.zero_words && s.zero_rows == s.scale_rows && s.zero_cols == s.cols));
     case AwqLayout::kGemv:
       return s.words && s.zero_words && s.rows == s.scale_rows && s.rows == s.zero_rows &&
-             Times(s.zero_cols, kCodesPerWord, s.scale_cols);
+             Times(s.zero_cols, kAwqCodesPerWord, s.scale_cols);
     case AwqLayout::kGemvFast:
       return s.halves && s.zero_floats && Times(s.rows, 4, s.scale_cols) &&
              s.zero_rows == s.scale_rows && s.zero_cols == s.scale_cols;
@@ -70,7 +69,7 @@ bool Fits(AwqLayout layout, const Shapes& s) {
     case AwqLayout::kGptq:
       return s.words && grouped_rows && s.cols == s.scale_cols &&
              (!s.has_zeros || (s.zero_words && s.zero_rows == s.scale_rows &&
-                               s.zero_cols == CeilDiv(s.cols, kCodesPerWord)));
+                               s.zero_cols == CeilDiv(s.cols, kAwqCodesPerWord)));
   }
   return false;
 }
@@ -90,8 +89,8 @@ std::optional<uint64_t> PaddedAwqGroups(uint64_t k, uint64_t group_size) {
   if (group_size == 32) multiple = 4;
   if (group_size < 128 && multiple == 1) return std::nullopt;
   const std::optional<uint64_t> words =
-      CheckedAlignUp(CeilDiv(k / group_size, kCodesPerWord), multiple);
-  return words ? CheckedMul(*words, kCodesPerWord) : std::nullopt;
+      CheckedAlignUp(CeilDiv(k / group_size, kAwqCodesPerWord), multiple);
+  return words ? CheckedMul(*words, kAwqCodesPerWord) : std::nullopt;
 }
 
 Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view module,

@@ -28,8 +28,8 @@ struct Fp8Config {
   std::vector<std::string> ignored;              // names of modules
 };
 
-Result<std::optional<std::array<uint64_t, 2>>> ParseBlock(const Json& fields,
-                                                          std::string_view where) {
+Result<std::optional<std::array<uint64_t, 2>>> ParseFp8Block(const Json& fields,
+                                                             std::string_view where) {
   const Json* value = JsonMember(fields, "weight_block_size");
   if (value == nullptr) return std::optional<std::array<uint64_t, 2>>();
   std::array<uint64_t, 2> block = {};
@@ -87,7 +87,7 @@ Result<Fp8Config> ParseConfig(const QuantizationConfig& declared) {
         .Expected("e4m3")
         .Id(FindingId("scheme-unsupported"));
   }
-  Result<std::optional<std::array<uint64_t, 2>>> block = ParseBlock(fields, declared.where);
+  Result<std::optional<std::array<uint64_t, 2>>> block = ParseFp8Block(fields, declared.where);
   if (!block.ok()) return block.status();
   config.block = *block;
   Result<std::vector<std::string>> ignored = ParseIgnored(fields, declared.where);

@@ -18,7 +18,7 @@ namespace prepack {
 
 namespace {
 
-constexpr uint64_t kWordBytes = sizeof(uint32_t);
+constexpr uint64_t kGptqWordBytes = sizeof(uint32_t);
 // Word rows at a time: they fill a cache line of every row of the panel.
 constexpr uint64_t kPieceRows = 16;
 // Words on their way into a panel: they stay in the L1 cache.
@@ -26,10 +26,10 @@ constexpr uint64_t kSlabBytes = 16 << 10;
 // But at least this many rows of wide words at a time, so that the transposition fills cache lines.
 constexpr uint64_t kMinSlabRows = 16;
 // 512 bytes side by side make strided reading as fast as memory.
-constexpr uint64_t kWideRows = 128;
+constexpr uint64_t kGptqWideRows = 128;
 
 std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
-  return {reinterpret_cast<std::byte*>(words), count * kWordBytes};
+  return {reinterpret_cast<std::byte*>(words), count * kGptqWordBytes};
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
       unit_(UnitOf(shape.packing)),
       isa_(isa),
       widen_(WidenCodesFor(isa)),
-      transpose_(TransposeUnitsFor(isa, kWordBytes)) {
+      transpose_(TransposeUnitsFor(isa, kGptqWordBytes)) {
   module_ = module;
   n_ = shape.n;
   k_ = shape.k;
@@ -61,7 +61,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   zeros_may_borrow_ =
       !settings.symmetric && settings.zeros == GptqZeros::kMinusOne && shape.packing.bits != 3;
   // In activation order every panel needs words from all along K: cutting K would read them again.
-  if (!reordered) wide_rows_ = kWideRows;
+  if (!reordered) wide_rows_ = kGptqWideRows;
   for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {
     if (tensor != nullptr) AddSource(*tensor);
   }
@@ -82,12 +82,12 @@ Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t 
                                 uint32_t* out) const {
   const StoredTensor& qweight = *shape_.qweight;
   if (range.rows == n_) {
-    return checkpoint().Read(qweight, row * n_ * kWordBytes, AsBytes(out, count * n_));
+    return checkpoint().Read(qweight, row * n_ * kGptqWordBytes, AsBytes(out, count * n_));
   }
   return checkpoint().ReadRuns(qweight,
-                               {.offset = (row * n_ + range.n0) * kWordBytes,
-                                .run_bytes = range.rows * kWordBytes,
-                                .stride = n_ * kWordBytes,
+                               {.offset = (row * n_ + range.n0) * kGptqWordBytes,
+                                .run_bytes = range.rows * kGptqWordBytes,
+                                .stride = n_ * kGptqWordBytes,
                                 .runs = count},
                                AsBytes(out, count * range.rows));
 }
@@ -109,11 +109,11 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
                               UnitVisitor visit) const {
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
     return checkpoint().Visit(
-        *shape_.qweight, (first * n_ + range.n0) * kWordBytes,
-        ((last - first - 1) * n_ + range.rows) * kWordBytes,
-        [&](const std::byte* words) { visit(words, n_ * kWordBytes, first, last - first); });
+        *shape_.qweight, (first * n_ + range.n0) * kGptqWordBytes,
+        ((last - first - 1) * n_ + range.rows) * kGptqWordBytes,
+        [&](const std::byte* words) { visit(words, n_ * kGptqWordBytes, first, last - first); });
   }
-  const uint64_t slab = std::max(kSlabBytes / kWordBytes / (unit_.wide_words * range.rows),
+  const uint64_t slab = std::max(kSlabBytes / kGptqWordBytes / (unit_.wide_words * range.rows),
                                  CeilDiv(kMinSlabRows, unit_.wide_words));
   const uint64_t step = std::min(slab, last - first);
   Scratch<uint32_t> wide(step * unit_.wide_words * range.rows);
@@ -121,27 +121,28 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
     const uint64_t count = std::min(step, last - unit);
     Status status = ReadUnits(range, unit, count, wide.data());
     if (!status.ok()) return status;
-    visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kWordBytes, unit, count);
+    visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kGptqWordBytes, unit,
+          count);
   }
   return {};
 }
 
 Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);
-  return VisitUnits(range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
-                    [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
-                      const uint64_t words = count * unit_.wide_words;
-                      for (uint64_t word = 0; word < words; word += kPieceRows) {
-                        const uint64_t next = word + kPieceRows;
-                        if (next < words) {
-                          PrefetchRows(wide + next * stride, stride,
-                                       std::min(kPieceRows, words - next), range.rows * kWordBytes);
-                        }
-                        Deliver(range, wide + word * stride, stride,
-                                std::min(kPieceRows, words - word),
-                                unit * unit_.codes + word * per_word, out);
-                      }
-                    });
+  return VisitUnits(
+      range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
+      [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+        const uint64_t words = count * unit_.wide_words;
+        for (uint64_t word = 0; word < words; word += kPieceRows) {
+          const uint64_t next = word + kPieceRows;
+          if (next < words) {
+            PrefetchRows(wide + next * stride, stride, std::min(kPieceRows, words - next),
+                         range.rows * kGptqWordBytes);
+          }
+          Deliver(range, wide + word * stride, stride, std::min(kPieceRows, words - word),
+                  unit * unit_.codes + word * per_word, out);
+        }
+      });
 }
 
 Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
@@ -180,11 +181,11 @@ void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t 
   const uint64_t count = std::min(end, range.k0 + range.cols) - begin;
   const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
   const size_t bytes = PanelRowBytes(scheme_.code, count);
-  Scratch<std::byte> rows(range.rows * words * kWordBytes);
-  transpose_(wide, stride, words, range.rows, rows.data(), words * kWordBytes);
+  Scratch<std::byte> rows(range.rows * words * kGptqWordBytes);
+  transpose_(wide, stride, words, range.rows, rows.data(), words * kGptqWordBytes);
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
-                rows.data() + row * words * kWordBytes + skip, bytes);
+                rows.data() + row * words * kGptqWordBytes + skip, bytes);
   }
 }
 
@@ -227,12 +228,12 @@ Result<bool> GptqLinear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
   bool plain = true;
   for (uint64_t g = 0; g < groups() && plain; ++g) {
     Status status =
-        checkpoint().Visit(*shape_.qzeros, (g * shape_.zero_words + first_word) * kWordBytes,
-                           words * kWordBytes, [&](const std::byte* stored) {
+        checkpoint().Visit(*shape_.qzeros, (g * shape_.zero_words + first_word) * kGptqWordBytes,
+                           words * kGptqWordBytes, [&](const std::byte* stored) {
                              uint32_t differences = 0;
                              for (uint64_t i = 0; i < words; ++i) {
                                uint32_t word = 0;
-                               std::memcpy(&word, stored + i * kWordBytes, kWordBytes);
+                               std::memcpy(&word, stored + i * kGptqWordBytes, kGptqWordBytes);
                                differences |= word ^ expected;
                              }
                              plain = differences == 0;
@@ -252,7 +253,7 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
   const uint64_t first_word = first_unit * unit_.stored_words;
   const uint64_t stored = std::min<uint64_t>(words.size(), shape_.zero_words - first_word);
   Status status =
-      checkpoint().Read(*shape_.qzeros, (group * shape_.zero_words + first_word) * kWordBytes,
+      checkpoint().Read(*shape_.qzeros, (group * shape_.zero_words + first_word) * kGptqWordBytes,
                         AsBytes(words.data(), stored));
   if (!status.ok()) return status;
 

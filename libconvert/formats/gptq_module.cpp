@@ -19,8 +19,8 @@ namespace prepack {
 namespace {
 
 // What lies beside qweight and does not belong to it.
-Status CheckOthers(const Checkpoint& checkpoint, const ModuleTensors& module,
-                   FindingTally& findings) {
+Status CheckOtherTensors(const Checkpoint& checkpoint, const ModuleTensors& module,
+                         FindingTally& findings) {
   static constexpr std::array<std::string_view, 5> kKnown = {"qweight", "qzeros", "scales", "g_idx",
                                                              "bias"};
   for (const auto& [suffix, tensor] : module.tensors) {
@@ -91,7 +91,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
         .Hint("Leave the embedding out when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
-  Status status = CheckOthers(checkpoint, module, findings);
+  Status status = CheckOtherTensors(checkpoint, module, findings);
   if (!status.ok()) return status;
   const Result<GptqShape> shape = CheckGptqShape(checkpoint, module, settings);
   if (!shape.ok()) return shape.status();

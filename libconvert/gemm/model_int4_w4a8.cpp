@@ -14,11 +14,11 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kChannels = 32;  // of a block
-constexpr uint64_t kMaxBlockK = 128;
+constexpr uint64_t kW4A8Channels = 32;  // of a block
+constexpr uint64_t kW4A8MaxBlockK = 128;
 
 uint64_t BlockK(uint64_t group_size) {
-  return std::min(group_size, kMaxBlockK);
+  return std::min(group_size, kW4A8MaxBlockK);
 }
 
 class Int4W4A8Model final : public IntegerModel {
@@ -26,22 +26,25 @@ class Int4W4A8Model final : public IntegerModel {
   using IntegerModel::IntegerModel;
 
  private:
-  uint64_t BlockBytes() const { return segment() * kChannels / 2 + kChannels * sizeof(int32_t); }
+  uint64_t BlockBytes() const {
+    return segment() * kW4A8Channels / 2 + kW4A8Channels * sizeof(int32_t);
+  }
   uint64_t BlockStart(uint64_t n, uint64_t block) const {
-    return (n / kChannels * (k() / segment()) + block) * BlockBytes();
+    return (n / kW4A8Channels * (k() / segment()) + block) * BlockBytes();
   }
   // Of weight_scale and weight_zero_point, both [N / 32, G, 32].
   uint64_t Parameter(uint64_t n, uint64_t in_k) const {
     const uint64_t groups = k() / packed().group_size;
-    return (n / kChannels * groups + in_k / packed().group_size) * kChannels + n % kChannels;
+    return (n / kW4A8Channels * groups + in_k / packed().group_size) * kW4A8Channels +
+           n % kW4A8Channels;
   }
 
   // A run of input channels is a block.
   void Decode(const ModelPiece& piece, int16_t* w) const override {
-    static_assert(kStripChannels == 16 && kMaxBlockK <= kRunInputs);
+    static_assert(kStripChannels == 16 && kW4A8MaxBlockK <= kRunInputs);
     const uint64_t block = piece.k0 / segment();
     const std::byte* codes =
-        packed().weight.data() + BlockStart(piece.n0, block) + piece.n0 % kChannels * 2;
+        packed().weight.data() + BlockStart(piece.n0, block) + piece.n0 % kW4A8Channels * 2;
     std::array<int16_t, kStripChannels> zeros{};
     for (uint64_t i = 0; i < kStripChannels; ++i) {
       const uint64_t parameter = Parameter(piece.n0 + i, piece.k0);
@@ -65,9 +68,9 @@ class Int4W4A8Model final : public IntegerModel {
     for (uint64_t i = 0; i < segment.rows; ++i) {
       const uint64_t n = segment.n0 + i;
       const uint64_t behind_codes =
-          BlockStart(n, segment.k0 / segment.inputs) + segment.inputs * kChannels / 2;
-      shift[i] =
-          WrappingMul(-128, Load<int32_t>(packed().weight.subspan(behind_codes), n % kChannels));
+          BlockStart(n, segment.k0 / segment.inputs) + segment.inputs * kW4A8Channels / 2;
+      shift[i] = WrappingMul(
+          -128, Load<int32_t>(packed().weight.subspan(behind_codes), n % kW4A8Channels));
       scale[i] = scales()[Parameter(n, segment.k0)];
     }
     BlockOfFloats scaled{};
@@ -98,7 +101,7 @@ Result<std::unique_ptr<KernelModel>> MakeInt4W4A8Model(const PackedOperands& pac
   const uint64_t block_k = BlockK(packed.group_size);
   OperandCheck check;
   check.Groups(packed);
-  check.Rule(packed.n % kChannels == 0, "N must be a multiple of 32", packed.n);
+  check.Rule(packed.n % kW4A8Channels == 0, "N must be a multiple of 32", packed.n);
   check.Rule(packed.k % 32 == 0, "K must be a multiple of 32", packed.k);
   check.Rule(packed.group_size % 4 == 0, "the group size must be a multiple of 4",
              packed.group_size);
@@ -107,8 +110,8 @@ Result<std::unique_ptr<KernelModel>> MakeInt4W4A8Model(const PackedOperands& pac
   check.Type("x", input.dtype, {DType::kBF16, DType::kF16});
   check.Type("weight_scale", packed.scale_dtype, {DType::kF32});
   check.Bytes("weight", packed.weight,
-              {packed.n / kChannels, packed.k / block_k,
-               block_k * kChannels / 2 + kChannels * sizeof(int32_t)});
+              {packed.n / kW4A8Channels, packed.k / block_k,
+               block_k * kW4A8Channels / 2 + kW4A8Channels * sizeof(int32_t)});
   check.Bytes("weight_scale", packed.scale, {groups, packed.n, sizeof(float)});
   check.Bytes("weight_zero_point", packed.zero_point, {groups, packed.n});
   check.Bias(packed, {DType::kF32});

@@ -12,7 +12,7 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kChannels = 32;  // of a block
+constexpr uint64_t kInt8VnniChannels = 32;  // of a block
 
 class Int8VnniModel final : public ChannelModel {
  public:
@@ -20,18 +20,19 @@ class Int8VnniModel final : public ChannelModel {
 
  private:
   uint64_t BlockStart(uint64_t n) const {
-    return n / kChannels * kChannels * (k() + sizeof(int32_t));
+    return n / kInt8VnniChannels * kInt8VnniChannels * (k() + sizeof(int32_t));
   }
 
   void Decode(const ModelPiece& piece, int16_t* w) const override {
-    const uint64_t start = BlockStart(piece.n0) + piece.n0 % kChannels * 4;
-    constexpr uint64_t kStride = kChannels * 4;
+    const uint64_t start = BlockStart(piece.n0) + piece.n0 % kInt8VnniChannels * 4;
+    constexpr uint64_t kStride = kInt8VnniChannels * 4;
     DecodeQuads(packed().weight.data() + start + piece.k0 / 4 * kStride, kStride, piece, w);
   }
 
   float Finish(uint64_t m, uint64_t n, int32_t sum) const override {
-    const uint64_t behind_values = BlockStart(n) + kChannels * k();
-    const auto compensation = Load<int32_t>(packed().weight.subspan(behind_values), n % kChannels);
+    const uint64_t behind_values = BlockStart(n) + kInt8VnniChannels * k();
+    const auto compensation =
+        Load<int32_t>(packed().weight.subspan(behind_values), n % kInt8VnniChannels);
     const int32_t corrected = WrappingAdd(sum, WrappingMul(-1, compensation));
     const float scaled = static_cast<float>(corrected) * token_scales()[m];
     return has_bias() ? std::fma(scaled, scales()[n], Bias(n)) : scaled * scales()[n];
@@ -43,7 +44,7 @@ class Int8VnniModel final : public ChannelModel {
 Result<std::unique_ptr<KernelModel>> MakeInt8VnniModel(const PackedOperands& packed,
                                                        const ModelInput& input) {
   OperandCheck check;
-  check.Rule(packed.n % kChannels == 0, "N must be a multiple of 32", packed.n);
+  check.Rule(packed.n % kInt8VnniChannels == 0, "N must be a multiple of 32", packed.n);
   check.Rule(packed.k % 32 == 0, "K must be a multiple of 32", packed.k);
   check.Rule(packed.group_size == packed.k, "a channel has one scale", packed.group_size);
   check.Type("x", input.dtype, {DType::kBF16});

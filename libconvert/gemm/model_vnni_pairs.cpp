@@ -16,8 +16,8 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kChannels = 32;  // of a block; the last may have fewer
-constexpr uint64_t kBlockK = 128;   // input channels per FP8 scale
+constexpr uint64_t kVnniPairChannels = 32;  // of a block; the last may have fewer
+constexpr uint64_t kBlockK = 128;           // input channels per FP8 scale
 
 // Where element (n, k) lies, counted in elements, and how far it is to the next pair.
 struct PairPlace {
@@ -25,10 +25,11 @@ struct PairPlace {
   uint64_t stride;
 };
 PairPlace PlaceOfPair(uint64_t channels, uint64_t inputs, uint64_t n, uint64_t k) {
-  const uint64_t block = n / kChannels;
-  const uint64_t height = std::min(kChannels, channels - kChannels * block);
-  return {.start = block * kChannels * inputs + k / 2 * 2 * height + n % kChannels * 2,
-          .stride = 2 * height};
+  const uint64_t block = n / kVnniPairChannels;
+  const uint64_t height = std::min(kVnniPairChannels, channels - kVnniPairChannels * block);
+  return {
+      .start = block * kVnniPairChannels * inputs + k / 2 * 2 * height + n % kVnniPairChannels * 2,
+      .stride = 2 * height};
 }
 
 class Bf16VnniModel final : public FloatModel {
@@ -130,9 +131,9 @@ Result<std::unique_ptr<KernelModel>> MakeBf16VnniModel(const PackedOperands& pac
 Result<std::unique_ptr<KernelModel>> MakeFp8VnniModel(const PackedOperands& packed,
                                                       const ModelInput& input) {
   OperandCheck check;
-  check.Rule(packed.n % kChannels == 0, "N must be a multiple of 32", packed.n);
+  check.Rule(packed.n % kVnniPairChannels == 0, "N must be a multiple of 32", packed.n);
   check.Rule(packed.k % 32 == 0, "K must be a multiple of 32", packed.k);
-  check.Rule(packed.block_rows % kChannels == 0,
+  check.Rule(packed.block_rows % kVnniPairChannels == 0,
              "a scale must cover a multiple of 32 output channels", packed.block_rows);
   check.Type("x", input.dtype, {DType::kBF16});
   check.Type("weight_scale", packed.scale_dtype, {DType::kF32});

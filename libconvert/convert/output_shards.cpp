@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -237,6 +238,26 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
 
   AddUnits(units, output);
   return output;
+}
+
+std::vector<size_t> UnitsInTurns(const OutputShards& shards) {
+  std::vector<std::vector<size_t>> of_shards(shards.names.size());
+  for (size_t unit = 0; unit < shards.units.size(); ++unit) {
+    of_shards[shards.units[unit].slots.front().shard].push_back(unit);
+  }
+  std::vector<size_t> order;
+  order.reserve(shards.units.size());
+  for (size_t first = 0; first < of_shards.size(); first += kShardsAtOnce) {
+    const std::span together =
+        std::span(of_shards).subspan(first, std::min(kShardsAtOnce, of_shards.size() - first));
+    const size_t most = std::ranges::max(together, {}, &std::vector<size_t>::size).size();
+    for (size_t turn = 0; turn < most; ++turn) {
+      for (const std::vector<size_t>& units : together) {
+        if (turn < units.size()) order.push_back(units[turn]);
+      }
+    }
+  }
+  return order;
 }
 
 }  // namespace prepack

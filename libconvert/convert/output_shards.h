@@ -59,6 +59,11 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
                                       uint64_t shard_bytes = kDefaultShardBytes,
                                       const Part& part = {});
 
+// The units in the order in which they are best written: shards take turns, so many at a time,
+// because writes to one file exclude each other in the kernel.
+inline constexpr size_t kShardsAtOnce = 4;
+std::vector<size_t> UnitsInTurns(const OutputShards& shards);
+
 // "model.safetensors", or "model-00002-of-00005.safetensors" for shard 1 (counted from 0) of 5.
 std::string ShardName(size_t shard, size_t count);
 

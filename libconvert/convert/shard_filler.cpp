@@ -24,6 +24,7 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       isa_(isa),
       progress_(progress),
       finished_(finished),
+      order_(UnitsInTurns(shards)),
       states_(shards.units.size()),
       rounded_scales_(shards.units.size()),
       has_unit_(checkpoint.tensors().size()),
@@ -86,7 +87,8 @@ void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
   states_[index].reset();
 }
 
-uint64_t ShardFiller::Begin(size_t index) {
+uint64_t ShardFiller::Begin(size_t turn) {
+  const size_t index = order_[turn];
   const OutputUnit& unit = shards_.units[index];
   states_[index] = std::make_unique<UnitState>();
   UnitState& state = *states_[index];
@@ -101,7 +103,8 @@ uint64_t ShardFiller::Begin(size_t index) {
   return 1 + state.packer->tiles() + state.packer->strips() + 1;
 }
 
-Status ShardFiller::Do(size_t index, uint64_t task, bool own, unsigned worker) {
+Status ShardFiller::Do(size_t turn, uint64_t task, bool own, unsigned worker) {
+  const size_t index = order_[turn];
   if (CancellationRequested()) return Interrupted(output_);
   const OutputUnit& unit = shards_.units[index];
   UnitState& state = *states_[index];
@@ -172,7 +175,8 @@ Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
   return {};
 }
 
-Status ShardFiller::End(size_t index) {
+Status ShardFiller::End(size_t turn) {
+  const size_t index = order_[turn];
   UnitState& state = *states_[index];
   FinishedUnit finished;
   Status status = FinishHashes(shards_.units[index], state.hashes, finished);

@@ -68,10 +68,10 @@ class ShardFiller final : private UnitWork {
     UnitHashes hashes;
   };
 
-  uint64_t Begin(size_t unit) override;
-  Status Do(size_t unit, uint64_t task, bool own, unsigned worker) override;
-  Status Flush(size_t unit, unsigned worker) override;
-  Status End(size_t unit) override;
+  uint64_t Begin(size_t turn) override;
+  Status Do(size_t turn, uint64_t task, bool own, unsigned worker) override;
+  Status Flush(size_t turn, unsigned worker) override;
+  Status End(size_t turn) override;
 
   void AddSources(const OutputUnit& unit, UnitHashes& hashes);
   bool TakeFinished(size_t index);
@@ -94,6 +94,7 @@ class ShardFiller final : private UnitWork {
   const FinishedUnits& finished_;
   std::string output_;
   std::vector<PanelBuffers> buffers_;               // one per thread
+  std::vector<size_t> order_;                       // the unit of each turn
   std::vector<std::unique_ptr<UnitState>> states_;  // null before and after
   std::vector<uint64_t> rounded_scales_;            // one per unit, like the states
   std::vector<std::vector<Hash128>> output_hashes_;

@@ -1,6 +1,7 @@
 #include "convert/output_shards.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "catch.h"
@@ -67,6 +68,25 @@ TEST_CASE("shards hold every tensor once, and slots point at it") {
       CHECK(unit.slots[i].shard == unit.slots[0].shard);  // a module is not torn apart
     }
   }
+}
+
+TEST_CASE("shards take turns, four at a time, and every unit has one turn") {
+  const Opened opened;
+  const OutputShards one = Value(PlanOutputShards(*opened.checkpoint, *opened.plan));
+  std::vector<size_t> in_order(one.units.size());
+  std::iota(in_order.begin(), in_order.end(), 0);
+  CHECK(UnitsInTurns(one) == in_order);
+
+  // 2, 3, 1, 1 units in the first four shards, 2 in the fifth.
+  OutputShards several;
+  several.names.resize(5);
+  for (const uint32_t shard : {0U, 0U, 1U, 1U, 1U, 2U, 3U, 4U, 4U}) {
+    several.slots.push_back({.shard = shard, .index = 0});
+  }
+  for (const OutputSlot& slot : several.slots) {
+    several.units.push_back({.module = 0, .copied = nullptr, .slots = {&slot, 1}});
+  }
+  CHECK(UnitsInTurns(several) == std::vector<size_t>{0, 2, 5, 6, 1, 3, 4, 7, 8});
 }
 
 // The names of all tensors of some shards.

@@ -97,10 +97,12 @@ def _ct_config(group_size: int, symmetric: bool, **_) -> dict:
     }  # fmt: skip
 
 
-def _gptq_config(group_size: int, symmetric: bool, act_order: bool = False, **_) -> dict:
+def _gptq_config(
+    group_size: int, symmetric: bool, act_order: bool = False, head: bool = False
+) -> dict:
     return {
         "quant_method": "gptq", "bits": 4, "group_size": group_size, "sym": symmetric,
-        "desc_act": act_order, "checkpoint_format": "gptq", "lm_head": False,
+        "desc_act": act_order, "checkpoint_format": "gptq", "lm_head": head,
     }  # fmt: skip
 
 

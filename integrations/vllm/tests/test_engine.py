@@ -168,6 +168,16 @@ def test_activation_order_is_applied(folders):
     assert generate(packed) == generate(sorted_)
 
 
+def test_a_packed_head(folders):
+    source = write_quantized(folders / "head", LLAMA, "gptq", 32, True, head=True)
+    packed = convert(source, folders / "head-packed", "--target", "vllm-cpu")
+    expected = generate(source)
+    names = set()
+    actual = generate(packed, inspect=lambda model: names.update(dict(model.named_parameters())))
+    assert actual == expected
+    assert {"lm_head.weight", "lm_head.weight_scale"} <= names
+
+
 def test_compiled(qwen2, qwen2_fused):
     """As `vllm serve` runs a model unless told otherwise: by torch.compile."""
     source, packed, _ = qwen2

@@ -144,12 +144,15 @@ def write_folder(folder: Path, model: Model, tensors: dict, quantization: dict |
 
 
 def write_quantized(
-    folder: Path, model: Model, form: str, group_size: int, symmetric: bool
+    folder: Path, model: Model, form: str, group_size: int, symmetric: bool, head: bool = False
 ) -> Path:
+    """`head`: is lm_head quantized, too?"""
     linears, tensors = float_weights(model)
+    if head:
+        linears["lm_head"] = (tensors.pop("lm_head.weight").float().numpy(), None)
     add_quantized(tensors, linears, form, group_size, symmetric, {})
     _, describe = FORMATS[form]
-    return write_folder(folder, model, tensors, describe(group_size, symmetric))
+    return write_folder(folder, model, tensors, describe(group_size, symmetric, head=head))
 
 
 def add_quantized(tensors, linears, form, group_size, symmetric, orders) -> None:

@@ -22,13 +22,12 @@ struct Half {
 // The words of two neighbouring columns.
 [[gnu::always_inline]] inline void StoreTwo(uint8_t* to, size_t stride, __m128i words) {
   _mm_storel_epi64(reinterpret_cast<__m128i*>(to), words);
-  _mm_storeh_pd(reinterpret_cast<double*>(to + stride), _mm_castsi128_pd(words));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to + stride), _mm_unpackhi_epi64(words, words));
 }
 
 [[gnu::always_inline]] inline __m128i LoadTwo(const uint8_t* from, size_t stride) {
-  const __m128i first = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
-  return _mm_castpd_si128(
-      _mm_loadh_pd(_mm_castsi128_pd(first), reinterpret_cast<const double*>(from + stride)));
+  return _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)),
+                            _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + stride)));
 }
 
 // The words of eight columns.

@@ -94,6 +94,7 @@ void Classify(std::string name, Listing& listing) {
 
 Result<Listing> ListFolder(const fs::path& folder) {
   Listing listing;
+  std::vector<fs::path> links;
   std::error_code error;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
@@ -113,12 +114,11 @@ Result<Listing> ListFolder(const fs::path& folder) {
     // A FIFO or a folder with the name of a shard is kept: opening it gives the error.
     const bool is_weight = name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix);
     if (!fs::is_regular_file(status) && !is_weight && name != kConfigName) continue;
-    if (entry->is_symlink(type_error)) {
-      if (Status link = CheckSourceLink(folder, entry->path()); !link.ok()) return link;
-    }
+    if (entry->is_symlink(type_error)) links.push_back(entry->path());
     Classify(std::move(name), listing);
   }
   if (error) return SystemError(folder.string(), "cannot list the folder", error.value());
+  if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;
   for (std::vector<std::string>* names : {&listing.shards, &listing.indexes, &listing.side_files})
     std::sort(names->begin(), names->end());
   return listing;

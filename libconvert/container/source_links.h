@@ -8,13 +8,16 @@
 //     models--ORG--NAME/snapshots/REVISION/model.safetensors -> ../../blobs/HASH
 
 #include <filesystem>
+#include <span>
 
 #include "base/status.h"
 
 namespace prepack {
 
-// May `file`, which is a symbolic link in the folder `source`, be followed?
-Status CheckSourceLink(const std::filesystem::path& source, const std::filesystem::path& file);
+// May `links`, symbolic links in the folder `source`, be followed? Else the error names the first
+// that may not.
+Status CheckSourceLinks(const std::filesystem::path& source,
+                        std::span<const std::filesystem::path> links);
 
 }  // namespace prepack
 

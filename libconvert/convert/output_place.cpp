@@ -7,14 +7,10 @@
 #include <cerrno>
 
 #include "convert/manifest.h"
+#include "io/paths.h"
 
 namespace prepack {
 namespace {
-
-bool IsInside(const std::filesystem::path& inner, const std::filesystem::path& outer) {
-  const auto [rest, unused] = std::ranges::mismatch(outer, inner);
-  return rest == outer.end();
-}
 
 std::filesystem::path Resolve(const std::filesystem::path& path) {
   // Of a relative path that does not exist yet, weakly_canonical makes no absolute one.

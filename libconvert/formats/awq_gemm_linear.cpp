@@ -18,7 +18,6 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kWordBytes = 4;
 // Two cache lines side by side; more would leave too few input channels for a panel.
 constexpr uint64_t kWideRows = 512;
 // What is unpacked at a time: whole cache lines of the file and of the output.
@@ -48,8 +47,8 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
                                          SpreadByte(3)};
   for (uint64_t word = 0; word < count; ++word) {
     uint64_t spread = 0;
-    for (size_t byte = 0; byte < kWordBytes; ++byte) {
-      spread |= kSpread[byte][words[word * kWordBytes + byte]];
+    for (size_t byte = 0; byte < kWideWordBytes; ++byte) {
+      spread |= kSpread[byte][words[word * kWideWordBytes + byte]];
     }
     std::memcpy(codes + word * kAwqCodesPerWord, &spread, sizeof spread);
   }
@@ -88,9 +87,9 @@ class AwqGemmLinear final : public AwqLinear {
 Status AwqGemmLinear::VisitColumns(const PanelRange& range, ByteVisitor work) const {
   const uint64_t first_word = range.n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(range.n0 + range.rows, kAwqCodesPerWord) - first_word;
-  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
-  return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWordBytes,
-                            (range.cols - 1) * row_bytes + words * kWordBytes, work);
+  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
+  return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWideWordBytes,
+                            (range.cols - 1) * row_bytes + words * kWideWordBytes, work);
 }
 
 Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
@@ -104,12 +103,12 @@ Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> 
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
   const uint64_t words = range.rows / kAwqCodesPerWord;
-  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
   return VisitColumns(range, [&](const std::byte* columns) {
     for (uint64_t col = 0; col < range.cols; ++col) {
       const uint64_t ahead = std::min(col + kColsAhead, range.cols - 1);
-      PrefetchRows(columns + ahead * row_bytes, 0, 1, words * kWordBytes);
-      OrderAwqWords(columns + col * row_bytes, words, out.data() + col * words * kWordBytes);
+      PrefetchRows(columns + ahead * row_bytes, 0, 1, words * kWideWordBytes);
+      OrderAwqWords(columns + col * row_bytes, words, out.data() + col * words * kWideWordBytes);
     }
   });
 }
@@ -127,7 +126,7 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
       const uint64_t rows = std::min(kTileRows - skipped, range.rows - row);
       const uint64_t words = CeilDiv(skipped + rows, kAwqCodesPerWord);
       const uint64_t word = (range.n0 + row) / kAwqCodesPerWord - range.n0 / kAwqCodesPerWord;
-      Join(columns + col * WordsPerRow() * kWordBytes + word * kWordBytes, cols,
+      Join(columns + col * WordsPerRow() * kWideWordBytes + word * kWideWordBytes, cols,
            words * kAwqCodesPerWord, wide.data());
       Deliver(wide.data() + skipped, words * kAwqCodesPerWord, rows, cols,
               out.data() + row * row_bytes + col / 2, row_bytes);
@@ -141,7 +140,7 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
 void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channels,
                          uint32_t* wide) const {
   const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa_);
-  const uint64_t row_bytes = WordsPerRow() * kWordBytes;
+  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
   const uint64_t whole = cols / kCodesPerWideWord;
   kernels.join_awq(columns, row_bytes, whole, channels, wide, channels);
   const uint64_t rest = cols % kCodesPerWideWord;
@@ -160,12 +159,12 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
 void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
                             std::byte* out, size_t row_bytes) const {
   const uint64_t whole = cols / kCodesPerWideWord;
-  TransposeUnitsFor(isa_, kWordBytes)(reinterpret_cast<const std::byte*>(wide),
-                                      channels * kWordBytes, whole, rows, out, row_bytes);
+  TransposeUnitsFor(isa_, kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
+                                          channels * kWideWordBytes, whole, rows, out, row_bytes);
   const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
   if (rest_bytes == 0) return;
   for (uint64_t row = 0; row < rows; ++row) {
-    std::memcpy(out + row * row_bytes + whole * kWordBytes, wide + whole * channels + row,
+    std::memcpy(out + row * row_bytes + whole * kWideWordBytes, wide + whole * channels + row,
                 rest_bytes);
   }
 }
@@ -187,13 +186,13 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
   const uint64_t first_word = n0 / kAwqCodesPerWord;
   const uint64_t words = CeilDiv(n0 + rows, kAwqCodesPerWord) - first_word;
   const uint64_t width = words * kAwqCodesPerWord;
-  Scratch<std::byte> stored(words * kWordBytes);
+  Scratch<std::byte> stored(words * kWideWordBytes);
   Scratch<uint8_t> codes(kZeroGroups * width);
   for (uint64_t g0 = 0; g0 < groups(); g0 += kZeroGroups) {
     const uint64_t count = std::min(kZeroGroups, groups() - g0);
     for (uint64_t g = 0; g < count; ++g) {
       status = checkpoint().Read(*tensors().qzeros,
-                                 ((g0 + g) * WordsPerRow() + first_word) * kWordBytes, stored);
+                                 ((g0 + g) * WordsPerRow() + first_word) * kWideWordBytes, stored);
       if (!status.ok()) return status;
       SpreadWords(U8(stored.data()), words, &codes[g * width]);
     }

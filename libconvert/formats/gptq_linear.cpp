@@ -11,6 +11,7 @@
 #include "base/scratch.h"
 #include "formats/finding.h"
 #include "formats/gptq_order.h"
+#include "kernels/nibble_columns.h"
 #include "kernels/nibble_reorder.h"
 #include "kernels/prefetch.h"
 
@@ -18,7 +19,6 @@ namespace prepack {
 
 namespace {
 
-constexpr uint64_t kGptqWordBytes = sizeof(uint32_t);
 // Word rows at a time: they fill a cache line of every row of the panel.
 constexpr uint64_t kPieceRows = 16;
 // Words on their way into a panel: they stay in the L1 cache.
@@ -29,7 +29,7 @@ constexpr uint64_t kMinSlabRows = 16;
 constexpr uint64_t kGptqWideRows = 128;
 
 std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
-  return {reinterpret_cast<std::byte*>(words), count * kGptqWordBytes};
+  return {reinterpret_cast<std::byte*>(words), count * kWideWordBytes};
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
       unit_(UnitOf(shape.packing)),
       isa_(isa),
       widen_(WidenCodesFor(isa)),
-      transpose_(TransposeUnitsFor(isa, kGptqWordBytes)) {
+      transpose_(TransposeUnitsFor(isa, kWideWordBytes)) {
   module_ = module;
   n_ = shape.n;
   k_ = shape.k;
@@ -82,12 +82,12 @@ Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t 
                                 uint32_t* out) const {
   const StoredTensor& qweight = *shape_.qweight;
   if (range.rows == n_) {
-    return checkpoint().Read(qweight, row * n_ * kGptqWordBytes, AsBytes(out, count * n_));
+    return checkpoint().Read(qweight, row * n_ * kWideWordBytes, AsBytes(out, count * n_));
   }
   return checkpoint().ReadRuns(qweight,
-                               {.offset = (row * n_ + range.n0) * kGptqWordBytes,
-                                .run_bytes = range.rows * kGptqWordBytes,
-                                .stride = n_ * kGptqWordBytes,
+                               {.offset = (row * n_ + range.n0) * kWideWordBytes,
+                                .run_bytes = range.rows * kWideWordBytes,
+                                .stride = n_ * kWideWordBytes,
                                 .runs = count},
                                AsBytes(out, count * range.rows));
 }
@@ -109,11 +109,11 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
                               UnitVisitor visit) const {
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
     return checkpoint().Visit(
-        *shape_.qweight, (first * n_ + range.n0) * kGptqWordBytes,
-        ((last - first - 1) * n_ + range.rows) * kGptqWordBytes,
-        [&](const std::byte* words) { visit(words, n_ * kGptqWordBytes, first, last - first); });
+        *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
+        ((last - first - 1) * n_ + range.rows) * kWideWordBytes,
+        [&](const std::byte* words) { visit(words, n_ * kWideWordBytes, first, last - first); });
   }
-  const uint64_t slab = std::max(kSlabBytes / kGptqWordBytes / (unit_.wide_words * range.rows),
+  const uint64_t slab = std::max(kSlabBytes / kWideWordBytes / (unit_.wide_words * range.rows),
                                  CeilDiv(kMinSlabRows, unit_.wide_words));
   const uint64_t step = std::min(slab, last - first);
   Scratch<uint32_t> wide(step * unit_.wide_words * range.rows);
@@ -121,7 +121,7 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
     const uint64_t count = std::min(step, last - unit);
     Status status = ReadUnits(range, unit, count, wide.data());
     if (!status.ok()) return status;
-    visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kGptqWordBytes, unit,
+    visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kWideWordBytes, unit,
           count);
   }
   return {};
@@ -137,7 +137,7 @@ Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out
           const uint64_t next = word + kPieceRows;
           if (next < words) {
             PrefetchRows(wide + next * stride, stride, std::min(kPieceRows, words - next),
-                         range.rows * kGptqWordBytes);
+                         range.rows * kWideWordBytes);
           }
           Deliver(range, wide + word * stride, stride, std::min(kPieceRows, words - word),
                   unit * unit_.codes + word * per_word, out);
@@ -181,11 +181,11 @@ void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t 
   const uint64_t count = std::min(end, range.k0 + range.cols) - begin;
   const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
   const size_t bytes = PanelRowBytes(scheme_.code, count);
-  Scratch<std::byte> rows(range.rows * words * kGptqWordBytes);
-  transpose_(wide, stride, words, range.rows, rows.data(), words * kGptqWordBytes);
+  Scratch<std::byte> rows(range.rows * words * kWideWordBytes);
+  transpose_(wide, stride, words, range.rows, rows.data(), words * kWideWordBytes);
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
-                rows.data() + row * words * kGptqWordBytes + skip, bytes);
+                rows.data() + row * words * kWideWordBytes + skip, bytes);
   }
 }
 
@@ -228,12 +228,12 @@ Result<bool> GptqLinear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
   bool plain = true;
   for (uint64_t g = 0; g < groups() && plain; ++g) {
     Status status =
-        checkpoint().Visit(*shape_.qzeros, (g * shape_.zero_words + first_word) * kGptqWordBytes,
-                           words * kGptqWordBytes, [&](const std::byte* stored) {
+        checkpoint().Visit(*shape_.qzeros, (g * shape_.zero_words + first_word) * kWideWordBytes,
+                           words * kWideWordBytes, [&](const std::byte* stored) {
                              uint32_t differences = 0;
                              for (uint64_t i = 0; i < words; ++i) {
                                uint32_t word = 0;
-                               std::memcpy(&word, stored + i * kGptqWordBytes, kGptqWordBytes);
+                               std::memcpy(&word, stored + i * kWideWordBytes, kWideWordBytes);
                                differences |= word ^ expected;
                              }
                              plain = differences == 0;
@@ -253,7 +253,7 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
   const uint64_t first_word = first_unit * unit_.stored_words;
   const uint64_t stored = std::min<uint64_t>(words.size(), shape_.zero_words - first_word);
   Status status =
-      checkpoint().Read(*shape_.qzeros, (group * shape_.zero_words + first_word) * kGptqWordBytes,
+      checkpoint().Read(*shape_.qzeros, (group * shape_.zero_words + first_word) * kWideWordBytes,
                         AsBytes(words.data(), stored));
   if (!status.ok()) return status;
 

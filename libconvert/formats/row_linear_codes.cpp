@@ -14,15 +14,12 @@
 #include "formats/row_linear.h"
 #include "kernels/bit_unpack.h"
 #include "kernels/byte_codes.h"
+#include "kernels/nibble_columns.h"
 #include "kernels/nibble_reorder.h"
 
 namespace prepack {
 
-namespace {
-
-constexpr size_t kRowWordBytes = sizeof(uint32_t);
-
-}  // namespace
+namespace {}  // namespace
 
 Status RowLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
@@ -186,7 +183,7 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
   // Else unpacked first, into rows that are filled up to whole words.
   const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
   const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
-  const size_t stride = CeilDiv(row_bytes, kRowWordBytes) * kRowWordBytes;
+  const size_t stride = CeilDiv(row_bytes, kWideWordBytes) * kWideWordBytes;
   Scratch<std::byte> natural(range.rows * stride);
   Status status = ReadStoredCodes(whole, std::span(natural.data(), range.rows * row_bytes));
   if (!status.ok()) return status;
@@ -203,15 +200,15 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
 void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
                         std::span<const uint32_t> order, std::byte* out) const {
   constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
-  const TransposeUnitsFn transpose = TransposeUnitsFor(ProcessIsa(), kRowWordBytes);
-  const uint64_t words = stride / kRowWordBytes;
+  const TransposeUnitsFn transpose = TransposeUnitsFor(ProcessIsa(), kWideWordBytes);
+  const uint64_t words = stride / kWideWordBytes;
   NibbleReorder reorder(ProcessIsa(), words, rows);
-  Scratch<std::byte> piece(kPieceWords * rows * kRowWordBytes);
+  Scratch<std::byte> piece(kPieceWords * rows * kWideWordBytes);
   for (uint64_t word = 0; word < words; word += kPieceWords) {
     const uint64_t count = std::min(kPieceWords, words - word);
-    transpose(natural + word * kRowWordBytes, stride, rows, count, piece.data(),
-              rows * kRowWordBytes);
-    reorder.Put(word, count, piece.data(), rows * kRowWordBytes);
+    transpose(natural + word * kWideWordBytes, stride, rows, count, piece.data(),
+              rows * kWideWordBytes);
+    reorder.Put(word, count, piece.data(), rows * kWideWordBytes);
   }
   const size_t to_bytes = PanelRowBytes(scheme_.code, order.size());
   if (!IsNibble(scheme_.code)) {

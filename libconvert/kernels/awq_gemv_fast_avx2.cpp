@@ -3,20 +3,11 @@
 // Comments give the place of a nibble as the bits of its index: r2 r1 r0 number the 16-bit numbers
 // of a run, i1 i0 the nibbles in one, and c the two chunks. A place is (register; byte; half).
 
-#include <immintrin.h>
-
 #include "kernels/awq_gemv_fast.h"
+#include "kernels/ymm.h"
 
 namespace prepack {
 namespace {
-
-__m256i Load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-
-void Store(uint8_t* to, __m256i value) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
-}
 
 // (c; r2 r1 r0 i1; i0) → (c; i1 i0 r2 r1; r0). A lane is a run.
 void Transpose(__m256i& first, __m256i& second) {

@@ -22,6 +22,7 @@ namespace prepack {
 // Output channels come in eights: the kernels take no other number.
 inline constexpr size_t kColumnChannels = 8;
 inline constexpr size_t kCodesPerWideWord = 8;
+inline constexpr size_t kWideWordBytes = sizeof(uint32_t);
 
 constexpr size_t ColumnBytes(size_t channels) {
   return channels / 2;

@@ -3,10 +3,9 @@
 // Comments give the place of a nibble as the bits of its index: c5 … c0 are those of the channel in
 // the 64, k2 … k0 those of the input channel. A place is (register; lane; byte in the lane; half).
 
-#include <immintrin.h>
-
 #include "kernels/nibble_columns.h"
 #include "kernels/prefetch.h"
+#include "kernels/ymm.h"
 
 namespace prepack {
 namespace {
@@ -21,14 +20,6 @@ constexpr size_t kBlocksAhead = 2;
 struct Block {
   __m256i reg[kRegisters];
 };
-
-[[gnu::always_inline]] inline __m256i Load(const void* from) {
-  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
-}
-
-[[gnu::always_inline]] inline void Store(void* to, __m256i value) {
-  _mm256_storeu_si256(static_cast<__m256i*>(to), value);
-}
 
 // Exchanges the bit that tells the halves of a byte apart with the lowest bit of the register.
 [[gnu::always_inline]] inline void SwapHalves(Block& block) {

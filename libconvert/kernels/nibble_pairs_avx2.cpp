@@ -2,10 +2,9 @@
 // The sums are taken while the codes are in registers. Blocks of no whole number of tiles are left
 // to the scalar twin: few checkpoints have such groups.
 
-#include <immintrin.h>
-
 #include "kernels/nibble_pairs.h"
 #include "kernels/runs.h"
+#include "kernels/ymm.h"
 
 namespace prepack {
 namespace {
@@ -25,16 +24,8 @@ struct Tile {
   __m256i high[kPairs];
 };
 
-[[gnu::always_inline]] inline __m256i Load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-}
-
-[[gnu::always_inline]] inline void Store(uint8_t* to, __m256i value) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
-}
-
 // Blending leaves the units that shuffle to what follows; inserting would take one of them.
-[[gnu::always_inline]] inline __m256i LoadLanes(const uint8_t* low, const uint8_t* high) {
+[[gnu::always_inline]] inline __m256i BlendLanes(const uint8_t* low, const uint8_t* high) {
   return _mm256_blend_epi32(
       _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
       _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(high))), 0xF0);
@@ -105,8 +96,8 @@ static_assert(kMostPairCols / 2 * 0xFF <= 0xFFFF, "totals fit into 16 bits");
   for (size_t i = 0; i < kPairs; ++i) {
     const uint8_t* low = rows + i * row_bytes;
     const uint8_t* high = rows + (i + kPairs) * row_bytes;
-    __m256i even = LoadLanes(low, high);
-    __m256i odd = LoadLanes(low + kApart * row_bytes, high + kApart * row_bytes);
+    __m256i even = BlendLanes(low, high);
+    __m256i odd = BlendLanes(low + kApart * row_bytes, high + kApart * row_bytes);
     SwapNibbles(even, odd);
     tile.low[i] = _mm256_unpacklo_epi8(even, odd);
     tile.high[i] = _mm256_unpackhi_epi8(even, odd);

@@ -13,9 +13,9 @@
 #ifndef PREPACK_KERNELS_NIBBLE_TRANSPOSE_WIDE_BLOCKS_H_
 #define PREPACK_KERNELS_NIBBLE_TRANSPOSE_WIDE_BLOCKS_H_
 
-#include "kernels/avx512_intrinsics.h"
 #include "kernels/nibble_transpose_wide.h"
 #include "kernels/prefetch.h"
+#include "kernels/ymm.h"
 
 namespace prepack {
 namespace {  // NOLINT(google-build-namespaces): a copy for each instruction set
@@ -37,16 +37,6 @@ struct Quad {
 struct Block {
   Quad quads[kQuad];
 };
-
-[[gnu::always_inline]] inline void Store(uint8_t* to, __m256i value) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
-}
-
-[[gnu::always_inline]] inline __m256i LoadLanes(const uint8_t* low, const uint8_t* high) {
-  return _mm256_inserti128_si256(
-      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low))),
-      _mm_loadu_si128(reinterpret_cast<const __m128i*>(high)), 1);
-}
 
 // Bytes have an index in their lane, and registers one among the four. Takes the two bits in front
 // of the index of a byte to the registers, and those of the registers to its end.
@@ -75,44 +65,14 @@ struct Block {
 // It exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte, and XORs both
 // with `masks`: two rows become their even and their odd columns, or the other way round.
 
-template <typename Instructions>
-[[gnu::always_inline]] inline void BlockToColumns(const uint8_t* rows, size_t row_bytes,
-                                                  uint8_t* columns, size_t column_stride,
-                                                  __m256i masks) {
-  const size_t apart = kWideTransposeRows / 2 * row_bytes;
-  Block evens;
-  Block odds;
-#pragma GCC unroll 4
-  for (size_t i = 0; i < kQuad; ++i) {
-    Quad even;
-    Quad odd;
-#pragma GCC unroll 4
-    for (size_t j = 0; j < kQuad; ++j) {
-      const uint8_t* row = rows + 2 * (kQuad * j + i) * row_bytes;
-      even.reg[j] = LoadLanes(row, row + apart);
-      odd.reg[j] = LoadLanes(row + row_bytes, row + row_bytes + apart);
-      Instructions::SwapNibbles(even.reg[j], odd.reg[j], masks);
-    }
-    Spread(even, i, evens);
-    Spread(odd, i, odds);
-  }
-#pragma GCC unroll 4
-  for (size_t j = 0; j < kQuad; ++j) {
-    const Quad even = Rotate(evens.quads[j]);
-    const Quad odd = Rotate(odds.quads[j]);
-#pragma GCC unroll 4
-    for (size_t i = 0; i < kQuad; ++i) {
-      uint8_t* column = columns + 2 * (kQuad * j + i) * column_stride;
-      Store(column, even.reg[i]);
-      Store(column + column_stride, odd.reg[i]);
-    }
-  }
-}
+// Rows that become columns are nibbles of two columns at first; columns that become rows are so in
+// the end.
+enum class Swap { kFirst, kLast };
 
-template <typename Instructions>
-void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_bytes, uint8_t* rows,
-                    __m256i masks) {
-  const size_t apart = kToRowsCols / 2 * column_stride;
+// What lies `apart` behind each of the 32 lines that are read is the other lane of its register.
+template <typename Instructions, Swap kSwap>
+[[gnu::always_inline]] inline void TransposeBlock(const uint8_t* in, size_t in_stride, size_t apart,
+                                                  uint8_t* out, size_t out_stride, __m256i masks) {
   Block evens;
   Block odds;
 #pragma GCC unroll 4
@@ -121,9 +81,10 @@ void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_byt
     Quad odd;
 #pragma GCC unroll 4
     for (size_t j = 0; j < kQuad; ++j) {
-      const uint8_t* column = columns + 2 * (kQuad * j + i) * column_stride;
-      even.reg[j] = LoadLanes(column, column + apart);
-      odd.reg[j] = LoadLanes(column + column_stride, column + column_stride + apart);
+      const uint8_t* line = in + 2 * (kQuad * j + i) * in_stride;
+      even.reg[j] = LoadLanes(line, line + apart);
+      odd.reg[j] = LoadLanes(line + in_stride, line + in_stride + apart);
+      if (kSwap == Swap::kFirst) Instructions::SwapNibbles(even.reg[j], odd.reg[j], masks);
     }
     Spread(even, i, evens);
     Spread(odd, i, odds);
@@ -134,12 +95,19 @@ void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_byt
     Quad odd = Rotate(odds.quads[j]);
 #pragma GCC unroll 4
     for (size_t i = 0; i < kQuad; ++i) {
-      Instructions::SwapNibbles(even.reg[i], odd.reg[i], masks);
-      uint8_t* row = rows + 2 * (kQuad * j + i) * row_bytes;
-      Store(row, even.reg[i]);
-      Store(row + row_bytes, odd.reg[i]);
+      if (kSwap == Swap::kLast) Instructions::SwapNibbles(even.reg[i], odd.reg[i], masks);
+      uint8_t* line = out + 2 * (kQuad * j + i) * out_stride;
+      Store(line, even.reg[i]);
+      Store(line + out_stride, odd.reg[i]);
     }
   }
+}
+
+template <typename Instructions>
+void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_bytes, uint8_t* rows,
+                    __m256i masks) {
+  TransposeBlock<Instructions, Swap::kLast>(columns, column_stride, kToRowsCols / 2 * column_stride,
+                                            rows, row_bytes, masks);
 }
 
 // Where the next block begins.
@@ -177,8 +145,9 @@ void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t m
   for (size_t next = 0; next < cols; next += kToColumnsCols) {
     const size_t k = BlockStart(next, cols, kToColumnsCols);
     PrefetchRowsBehind(rows + k / 2, row_bytes);
-    BlockToColumns<Instructions>(rows + k / 2, row_bytes, columns + k * column_stride,
-                                 column_stride, masks);
+    TransposeBlock<Instructions, Swap::kFirst>(rows + k / 2, row_bytes,
+                                               kWideTransposeRows / 2 * row_bytes,
+                                               columns + k * column_stride, column_stride, masks);
   }
 }
 

@@ -2,11 +2,10 @@
 // zero), which takes unsigned bytes: signed ones get 128 added, which is taken off in the end. Four
 // rows share the work of adding up what is left in the registers.
 
-#include <immintrin.h>
-
 #include <cstring>
 
 #include "kernels/row_sums.h"
+#include "kernels/ymm.h"
 
 namespace prepack {
 namespace {
@@ -21,10 +20,6 @@ constexpr size_t kVectorBias = 128 * kVectorBytes;
 // The sums of each eight bytes.
 [[gnu::always_inline]] inline __m256i SumEights(__m256i bytes) {
   return _mm256_sad_epu8(_mm256_xor_si256(bytes, _mm256_set1_epi8(-128)), _mm256_setzero_si256());
-}
-
-[[gnu::always_inline]] inline __m256i Load(const uint8_t* from) {
-  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
 // 16 bytes and 16 zeros.

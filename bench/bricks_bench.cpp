@@ -13,7 +13,6 @@
 #include "kernels/nibble_pairs.h"
 #include "kernels/nibble_transpose.h"
 #include "kernels/row_sums.h"
-#include "kernels/unit_sums.h"
 #include "kernels/unit_transpose.h"
 #include "rates.h"
 
@@ -67,12 +66,12 @@ void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
                            reinterpret_cast<int32_t*>(to));
 }
 
-void SumUnits(Isa isa, const std::byte* from, std::byte* to) {
-  constexpr size_t kStep = size_t{4} * 32;
-  for (size_t at = 0; at < kPanelBytes; at += prepack::kMaxSumUnits * kStep) {
-    prepack::SumUnitsFor(isa)(reinterpret_cast<const int8_t*>(from) + at, kStep,
-                              prepack::kMaxSumUnits, 32, reinterpret_cast<int32_t*>(to));
-  }
+void SummedUnits(Isa isa, const std::byte* from, std::byte* to) {
+  constexpr size_t kRows = 32;
+  static std::array<int32_t, kRows> sums;
+  sums = {};  // they would overflow
+  prepack::UnitTransposeFor(isa).summed_words(from, kPanelBytes / kRows, kRows,
+                                              kPanelBytes / kRows / 4, to, 4 * kRows, sums.data());
 }
 
 template <size_t kRows, size_t kColumnBytes>
@@ -116,7 +115,7 @@ constexpr std::array kBricks = {
     Brick{"nibble pairs", RowsToPairs},
     Brick{"nibble pairs, back", PairsToRows},
     Brick{"sums of bytes", SumBytes},
-    Brick{"sums of units", SumUnits},
+    Brick{"units of 4, 32 rows, summed", SummedUnits},
     Brick{"nibbles, 16 rows", NibblesToColumns<16, 8>},
     Brick{"nibbles, 16 rows, back", NibblesToRows<16, 8>},
     Brick{"nibbles, 64 rows", NibblesToColumns<64, 32>},

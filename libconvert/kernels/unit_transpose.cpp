@@ -20,9 +20,18 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   }
 }
 
+void TransposeSummed(const std::byte* in, size_t in_stride, size_t rows, size_t cols,
+                     std::byte* out, size_t out_stride, int32_t* sums) {
+  Transpose<4>(in, in_stride, rows, cols, out, out_stride);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t i = 0; i < 4 * cols; ++i) sums[r] += static_cast<int8_t>(in[r * in_stride + i]);
+  }
+}
+
 }  // namespace
 
-const UnitTranspose kUnitTransposeScalar = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>};
+const UnitTranspose kUnitTransposeScalar = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>,
+                                            TransposeSummed};
 
 const UnitTranspose& UnitTransposeFor(Isa isa) {
   static constexpr IsaVersion<const UnitTranspose*> kVersions[] = {

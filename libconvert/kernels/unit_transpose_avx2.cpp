@@ -4,10 +4,10 @@
 //
 // Only matrices smaller than a block are left to the scalar twin.
 
-#include <immintrin.h>
-
+#include "kernels/total.h"
 #include "kernels/unit_transpose.h"
 #include "kernels/unit_transpose_runs.h"
+#include "kernels/ymm.h"
 
 namespace prepack {
 namespace {
@@ -16,8 +16,7 @@ constexpr size_t kLaneBytes = 16;
 
 template <size_t kUnit>
 constexpr size_t kCols = kLaneBytes / kUnit;
-template <size_t kUnit>
-constexpr size_t kRows = 2 * kCols<kUnit>;
+
 template <size_t kUnit>
 __m256i UnpackLow(__m256i a, __m256i b) {
   if constexpr (kUnit == 1) return _mm256_unpacklo_epi8(a, b);
@@ -32,16 +31,6 @@ __m256i UnpackHigh(__m256i a, __m256i b) {
   if constexpr (kUnit == 2) return _mm256_unpackhi_epi16(a, b);
   if constexpr (kUnit == 4) return _mm256_unpackhi_epi32(a, b);
   if constexpr (kUnit == 8) return _mm256_unpackhi_epi64(a, b);
-}
-
-const __m128i* Lane(const std::byte* from) {
-  return reinterpret_cast<const __m128i*>(from);
-}
-
-// A lane of each of two rows.
-__m256i Load(const std::byte* low, const std::byte* high) {
-  return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(Lane(low))),
-                                 _mm_loadu_si128(Lane(high)), 1);
 }
 
 template <size_t kUnit>
@@ -67,17 +56,17 @@ template <size_t kUnitBytes>
 struct Block {
   static constexpr size_t kUnit = kUnitBytes;
   static constexpr size_t kCols = prepack::kCols<kUnit>;
-  static constexpr size_t kRows = prepack::kRows<kUnit>;
+  static constexpr size_t kRows = 2 * kCols;
 
   [[gnu::always_inline]] static void Transpose(const std::byte* in, size_t in_stride,
                                                std::byte* out, size_t out_stride) {
     Registers<kUnit> block;
     for (size_t i = 0; i < kCols; ++i) {
-      block.reg[i] = Load(in + i * in_stride, in + (i + kCols) * in_stride);
+      block.reg[i] = LoadLanes(in + i * in_stride, in + (i + kCols) * in_stride);
     }
     for (size_t bits = 1; bits < kCols; bits *= 2) block = Shuffle<kUnit>(block);
     for (size_t i = 0; i < kCols; ++i) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i * out_stride), block.reg[i]);
+      Store(out + i * out_stride, block.reg[i]);
     }
   }
 };
@@ -85,14 +74,44 @@ struct Block {
 template <size_t kUnit>
 void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                size_t out_stride) {
-  if (rows < kRows<kUnit> || cols < kCols<kUnit>) {
+  if (rows < Block<kUnit>::kRows || cols < Block<kUnit>::kCols) {
     return TransposeUnitsFor(Isa::kScalar, kUnit)(in, in_stride, rows, cols, out, out_stride);
   }
   TransposeMatrix<Block<kUnit>>({in, in_stride, rows, cols, out, out_stride});
 }
 
+// Copying leaves the units that add idle; shuffling would not.
+struct CopyAndSum {
+  int32_t* sums;
+
+  template <size_t kRunBytes>
+  [[gnu::always_inline]] void Runs(const std::byte* from, size_t stride, size_t first_row,
+                                   size_t rows, std::byte* to) const {
+    constexpr size_t kVectors = kRunBytes / sizeof(__m256i);
+    static_assert(kVectors * 2 * 128 <= 32768, "sums of pairs fit into 16 bits");
+    const __m256i ones = _mm256_set1_epi8(1);  // the instruction that sums pairs wants factors
+    for (size_t r = 0; r < rows; ++r) {
+      __m256i pairs = _mm256_setzero_si256();
+      for (size_t i = 0; i < kRunBytes; i += sizeof(__m256i)) {
+        const __m256i codes = Load(from + r * stride + i);
+        Store(to + r * kRunBytes + i, codes);
+        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(ones, codes));
+      }
+      const __m256i of_fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+      sums[first_row + r] += Total(of_fours);
+    }
+  }
+};
+
+void SummedWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
+                 size_t out_stride, int32_t* sums) {
+  TransposeSummed<Block<4>, CopyAndSum>({in, in_stride, rows, cols, out, out_stride}, sums,
+                                        {Transpose<4>, SumRowsAvx2});
+}
+
 }  // namespace
 
-const UnitTranspose kUnitTransposeAvx2 = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>};
+const UnitTranspose kUnitTransposeAvx2 = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>,
+                                          SummedWords};
 
 }  // namespace prepack

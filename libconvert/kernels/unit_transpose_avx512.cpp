@@ -2,6 +2,7 @@
 // each. Smaller matrices are left to AVX2, and so are smaller units: their blocks would be half a
 // line wide, or more registers than there are, and were slower on Zen 4.
 
+#include "kernels/total.h"
 #include "kernels/unit_transpose.h"
 #include "kernels/unit_transpose_runs.h"
 #include "kernels/zmm.h"
@@ -58,8 +59,39 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   TransposeUnitsFor(Isa::kAvx2, kUnit)(in, in_stride, rows, cols, out, out_stride);
 }
 
+// Copying leaves the units that add idle; shuffling would not.
+struct CopyAndSum {
+  int32_t* sums;
+
+  template <size_t kRunBytes>
+  [[gnu::always_inline]] void Runs(const std::byte* from, size_t stride, size_t first_row,
+                                   size_t rows, std::byte* to) const {
+    constexpr size_t kVectors = kRunBytes / sizeof(__m512i);
+    static_assert(kVectors * 2 * 128 <= 32768, "sums of pairs fit into 16 bits");
+    const __m512i ones = _mm512_set1_epi8(1);  // the instruction that sums pairs wants factors
+    for (size_t r = 0; r < rows; ++r) {
+      __m512i pairs = _mm512_setzero_si512();
+      for (size_t i = 0; i < kRunBytes; i += sizeof(__m512i)) {
+        const __m512i codes = Load(from + r * stride + i);
+        Store(to + r * kRunBytes + i, codes);
+        pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16(ones, codes));
+      }
+      const __m512i of_fours = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+      sums[first_row + r] += Total(_mm256_add_epi32(_mm512_castsi512_si256(of_fours),
+                                                    _mm512_extracti64x4_epi64(of_fours, 1)));
+    }
+  }
+};
+
+void SummedWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
+                 size_t out_stride, int32_t* sums) {
+  TransposeSummed<Block<4>, CopyAndSum>({in, in_stride, rows, cols, out, out_stride}, sums,
+                                        {Transpose<4>, SumRowsAvx512});
+}
+
 }  // namespace
 
-const UnitTranspose kUnitTransposeAvx512 = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>};
+const UnitTranspose kUnitTransposeAvx512 = {Transpose<1>, Transpose<2>, Transpose<4>, Transpose<8>,
+                                            SummedWords};
 
 }  // namespace prepack

@@ -10,8 +10,11 @@
 //                           size_t out_stride);
 
 #include <cstddef>
+#include <cstdint>
 
+#include "kernels/row_sums.h"
 #include "kernels/runs.h"
+#include "kernels/unit_transpose.h"
 
 namespace prepack {
 namespace {  // a copy for each instruction set
@@ -42,18 +45,27 @@ void TransposeBlocks(const Matrix& m) {
   }
 }
 
+// How runs of rows come side by side.
+struct CopyOnly {
+  template <size_t kRunBytes>
+  [[gnu::always_inline]] void Runs(const std::byte* from, size_t stride, size_t /*first_row*/,
+                                   size_t rows, std::byte* to) const {
+    CopyRuns<kRunBytes>(from, stride, rows, to, kRunBytes);
+  }
+};
+
 // Where rows of the input lie further apart than those of the output: a run of each row of a block
 // at a time.
-template <typename Block, size_t kRunBytes>
-void TransposeInputRuns(const Matrix& m) {
+template <typename Block, size_t kRunBytes, typename Copy = CopyOnly>
+void TransposeInputRuns(const Matrix& m, const Copy& copy = {}) {
   constexpr size_t kRun = kRunBytes / Block::kUnit;
   alignas(kLineBytes) std::byte tile[Block::kRows * kRunBytes];
   for (size_t next_c = 0; next_c < m.cols; next_c += kRun) {
     const size_t c = Least(next_c, m.cols - kRun);
     for (size_t next_r = 0; next_r < m.rows; next_r += Block::kRows) {
       const size_t r = Least(next_r, m.rows - Block::kRows);
-      CopyRuns<kRunBytes>(m.in + r * m.in_stride + c * Block::kUnit, m.in_stride, Block::kRows,
-                          tile, kRunBytes);
+      copy.template Runs<kRunBytes>(m.in + r * m.in_stride + c * Block::kUnit, m.in_stride, r,
+                                    Block::kRows, tile);
       std::byte* out = m.out + c * m.out_stride + r * Block::kUnit;
       for (size_t i = 0; i < kRun; i += Block::kCols) {
         Block::Transpose(tile + i * Block::kUnit, kRunBytes, out + i * m.out_stride, m.out_stride);
@@ -87,21 +99,64 @@ inline constexpr size_t kLongRun = 512;
 inline constexpr size_t kShortRun = 256;
 inline constexpr size_t kHalfCache = size_t{16} * 1024;
 
+// Whether runs of `row_bytes` in all are long ones. `stride`: of the other side.
+template <typename Block>
+bool IsLongRun(size_t row_bytes, size_t stride) {
+  constexpr bool kWholeLines = Block::kCols * Block::kUnit >= kLineBytes;
+  return row_bytes >= kLongRun && (kWholeLines || kLongRun / Block::kUnit * stride <= kHalfCache);
+}
+
 template <typename Block>
 void TransposeMatrix(const Matrix& m) {
-  constexpr bool kWholeLines = Block::kCols * Block::kUnit >= kLineBytes;
   const bool by_input = m.in_stride >= m.out_stride;
   const size_t row_bytes = (by_input ? m.cols : m.rows) * Block::kUnit;
   const size_t other_stride = by_input ? m.out_stride : m.in_stride;
   if (row_bytes < kShortRun) return TransposeBlocks<Block>(m);
-  const bool long_run = row_bytes >= kLongRun &&
-                        (kWholeLines || kLongRun / Block::kUnit * other_stride <= kHalfCache);
+  const bool long_run = IsLongRun<Block>(row_bytes, other_stride);
   if (by_input) {
     return long_run ? TransposeInputRuns<Block, kLongRun>(m)
                     : TransposeInputRuns<Block, kShortRun>(m);
   }
   return long_run ? TransposeOutputRuns<Block, kLongRun>(m)
                   : TransposeOutputRuns<Block, kShortRun>(m);
+}
+
+// Some rows and columns of `m`.
+template <size_t kUnit>
+Matrix Part(const Matrix& m, size_t first_row, size_t rows, size_t first_col, size_t cols) {
+  return {m.in + first_row * m.in_stride + first_col * kUnit,   m.in_stride, rows, cols,
+          m.out + first_col * m.out_stride + first_row * kUnit, m.out_stride};
+}
+
+// What transposes and sums separately.
+struct SeparateKernels {
+  TransposeUnitsFn transpose;
+  SumRowsFn sum_rows;
+
+  void operator()(const Matrix& m, int32_t* sums) const {
+    transpose(m.in, m.in_stride, m.rows, m.cols, m.out, m.out_stride);
+    sum_rows(reinterpret_cast<const int8_t*>(m.in), m.in_stride, m.rows, 4 * m.cols, sums);
+  }
+};
+
+// `CopyAndSum` of sums adds those of the runs that it copies. It gets whole runs of whole blocks of
+// rows, none of them twice; the rest is left to `separate`.
+template <typename Block, size_t kRunBytes, typename CopyAndSum>
+void TransposeSummedRuns(const Matrix& m, int32_t* sums, const SeparateKernels& separate) {
+  constexpr size_t kUnit = Block::kUnit;
+  constexpr size_t kRun = kRunBytes / kUnit;
+  const size_t rows = m.rows / Block::kRows * Block::kRows;
+  const size_t cols = m.cols / kRun * kRun;
+  TransposeInputRuns<Block, kRunBytes>(Part<kUnit>(m, 0, rows, 0, cols), CopyAndSum{sums});
+  separate(Part<kUnit>(m, 0, rows, cols, m.cols - cols), sums);
+  separate(Part<kUnit>(m, rows, m.rows - rows, 0, m.cols), sums + rows);
+}
+
+template <typename Block, typename CopyAndSum>
+void TransposeSummed(const Matrix& m, int32_t* sums, const SeparateKernels& separate) {
+  return IsLongRun<Block>(m.cols * Block::kUnit, m.out_stride)
+             ? TransposeSummedRuns<Block, kLongRun, CopyAndSum>(m, sums, separate)
+             : TransposeSummedRuns<Block, kShortRun, CopyAndSum>(m, sums, separate);
 }
 
 }  // namespace

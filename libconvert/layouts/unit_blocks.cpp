@@ -4,7 +4,6 @@
 #include <cassert>
 #include <cstring>
 
-#include "kernels/unit_sums.h"
 #include "kernels/unit_transpose.h"
 
 namespace prepack {
@@ -34,16 +33,30 @@ void ForBlocks(const PackJob& job, const UnitBlocks& blocks, Visit visit) {
   }
 }
 
-// The unit that K ends in, where it is not whole.
-void PackLastUnit(const BlockPanel& block, const UnitBlocks& blocks,
-                  std::span<const std::byte> codes, std::span<std::byte> packed) {
+void PackWholeUnits(const PackJob& job, const BlockPanel& block, const UnitBlocks& blocks,
+                    const std::byte* codes, std::byte* to, std::span<int32_t> row_sums) {
   const uint64_t whole = block.row_bytes / blocks.unit;
+  const uint64_t step = blocks.width * blocks.unit;  // bytes of a unit of all channels
+  if (row_sums.empty()) {
+    return TransposeUnitsFor(job.isa, blocks.unit)(codes, block.row_bytes, block.rows, whole, to,
+                                                   step);
+  }
+  assert(blocks.unit == 4);
+  UnitTransposeFor(job.isa).summed_words(codes, block.row_bytes, block.rows, whole, to, step,
+                                         &row_sums[block.row]);
+}
+
+// The unit that K ends in, where it is not whole.
+void PackLastUnit(const BlockPanel& block, const UnitBlocks& blocks, const std::byte* codes,
+                  std::byte* to, std::span<int32_t> row_sums) {
   const uint64_t rest = block.row_bytes % blocks.unit;
-  std::byte* to = &packed[block.to + whole * blocks.width * blocks.unit];
   std::fill_n(to, blocks.width * blocks.unit, std::byte{0});
   for (uint64_t row = 0; row < block.rows; ++row) {
-    std::memcpy(to + row * blocks.unit,
-                &codes[block.from + row * block.row_bytes + whole * blocks.unit], rest);
+    const std::byte* last = codes + (row + 1) * block.row_bytes - rest;
+    std::memcpy(to + row * blocks.unit, last, rest);
+    for (uint64_t i = 0; i < rest && !row_sums.empty(); ++i) {
+      row_sums[block.row + row] += std::to_integer<int8_t>(last[i]);
+    }
   }
 }
 
@@ -57,39 +70,21 @@ void FillMissingChannels(const BlockPanel& block, const UnitBlocks& blocks, uint
   }
 }
 
-// What is packed before it is summed: it must stay in half an L1 cache of 32 KiB.
-constexpr uint64_t kSummedBytes = 16ULL * 1024;
-
 }  // namespace
 
 void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> codes,
                std::span<std::byte> packed, std::span<int32_t> row_sums) {
-  assert(row_sums.empty() || blocks.unit == 4);
-  const TransposeUnitsFn transpose = TransposeUnitsFor(job.isa, blocks.unit);
-  const SumUnitsFn sum_units = SumUnitsFor(job.isa);
-  const uint64_t step = blocks.width * blocks.unit;  // bytes of a unit of all channels
+  const uint64_t step = blocks.width * blocks.unit;
   const bool at_end = job.panel.k0 + job.panel.cols == job.request.k;
   ForBlocks(job, blocks, [&](const BlockPanel& block) {
+    const std::byte* from = codes.data() + block.from;
     std::byte* to = packed.data() + block.to;
-    const auto sum = [&](uint64_t first, uint64_t count) {
-      if (row_sums.empty()) return;
-      sum_units(reinterpret_cast<const int8_t*>(to + first * step), step, count, block.rows,
-                &row_sums[block.row]);
-    };
     const uint64_t whole = block.row_bytes / blocks.unit;
-    const uint64_t most =
-        row_sums.empty() ? whole : std::clamp<uint64_t>(kSummedBytes / step, 1, kMaxSumUnits);
-    for (uint64_t first = 0; first < whole; first += most) {
-      const uint64_t count = std::min(most, whole - first);
-      transpose(codes.data() + block.from + first * blocks.unit, block.row_bytes, block.rows, count,
-                to + first * step, step);
-      sum(first, count);
-    }
+    PackWholeUnits(job, block, blocks, from, to, row_sums);
     FillMissingChannels(block, blocks, whole, to);
     if (!at_end) return;
     if (block.row_bytes % blocks.unit != 0) {
-      PackLastUnit(block, blocks, codes, packed);
-      sum(whole, 1);
+      PackLastUnit(block, blocks, from, to + whole * step, row_sums);
     }
     const uint64_t first_unit = PanelRowBytes(job.request.scheme.code, job.panel.k0) / blocks.unit;
     const uint64_t used = CeilDiv(block.row_bytes, blocks.unit);

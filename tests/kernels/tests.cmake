@@ -8,5 +8,4 @@ prepack_add_tests(kernels
   nibble_transpose_test.cpp
   row_sums_test.cpp
   strip_products_test.cpp
-  unit_sums_test.cpp
   unit_transpose_test.cpp)

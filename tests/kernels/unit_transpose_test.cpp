@@ -69,11 +69,63 @@ void CheckTranspose(Isa isa, size_t unit, const Shape& shape, SplitMix64& random
   REQUIRE(back.Holds(natural));
 }
 
+// Numbers that are there before; one more than there are rows, which must stay.
+std::vector<int32_t> SumsBefore(size_t rows) {
+  return std::vector<int32_t>(rows + 1, -1000003);
+}
+
+void CheckSums(Isa isa, const Shape& shape, SplitMix64& random) {
+  CAPTURE(IsaName(isa), shape.rows, shape.cols, shape.in_gap, shape.out_gap);
+  const size_t in_stride = 4 * shape.cols + shape.in_gap;
+  const size_t out_stride = 4 * shape.rows + shape.out_gap;
+  const EdgeBuffer in(StridedBytes(shape.rows, 4 * shape.cols, in_stride), random);
+  const size_t out_bytes =
+      shape.rows == 0 ? 0 : StridedBytes(shape.cols, 4 * shape.rows, out_stride);
+  const EdgeBuffer plain(out_bytes);
+  UnitTransposeFor(isa).words(in.bytes(), in_stride, shape.rows, shape.cols, plain.bytes(),
+                              out_stride);
+  const EdgeBuffer out(out_bytes);
+  std::vector<int32_t> sums = SumsBefore(shape.rows);
+  UnitTransposeFor(isa).summed_words(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(),
+                                     out_stride, sums.data());
+  REQUIRE(out.Holds(std::vector<uint8_t>(plain.data(), plain.data() + out_bytes)));
+  std::vector<int32_t> expected = SumsBefore(shape.rows);
+  for (size_t r = 0; r < shape.rows; ++r) {
+    for (size_t i = 0; i < 4 * shape.cols; ++i) {
+      expected[r] += static_cast<int8_t>(in.data()[r * in_stride + i]);
+    }
+  }
+  REQUIRE(sums == expected);
+}
+
 TEST_CASE("Units of every size are transposed as the closed form says, and back") {
   SplitMix64 random(31);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t unit : Sizes{1, 2, 4, 8}) {
       for (const Shape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
+    }
+  }
+}
+
+TEST_CASE("The codes of each row are summed while units of four of them are transposed") {
+  SplitMix64 random(34);
+  for (const Isa isa : SupportedIsas()) {
+    for (const Shape& shape : Shapes()) CheckSums(isa, shape, random);
+  }
+}
+
+TEST_CASE("Sums of many rows of the largest codes do not overflow on the way") {
+  constexpr size_t kRows = 32;
+  constexpr size_t kCols = 1024;
+  std::vector<std::byte> out(kRows * kCols * 4);
+  for (const int value : {-128, 127}) {
+    const std::vector<std::byte> in(kRows * kCols * 4, static_cast<std::byte>(value));
+    for (const Isa isa : SupportedIsas()) {
+      CAPTURE(IsaName(isa), value);
+      std::vector<int32_t> sums(kRows);
+      UnitTransposeFor(isa).summed_words(in.data(), 4 * kCols, kRows, kCols, out.data(), 4 * kRows,
+                                         sums.data());
+      CHECK(sums == std::vector<int32_t>(kRows, value * 4 * static_cast<int>(kCols)));
     }
   }
 }

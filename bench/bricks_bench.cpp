@@ -13,6 +13,7 @@
 #include "kernels/nibble_pairs.h"
 #include "kernels/nibble_transpose.h"
 #include "kernels/row_sums.h"
+#include "kernels/runs.h"
 #include "kernels/unit_transpose.h"
 #include "rates.h"
 
@@ -88,6 +89,29 @@ void NibblesToRows(Isa isa, const std::byte* from, std::byte* to) {
                                row_bytes);
 }
 
+// What memory allows a kernel that goes through rows a page apart without a tile (kernels/runs.h):
+// a cache line of each of kRows rows at a time, moved and nothing else.
+constexpr size_t kPageBytes = 4096;
+constexpr size_t kLine = prepack::kLineBytes;
+
+template <size_t kRows>
+void LinesOfRows(Isa /*isa*/, const std::byte* from, std::byte* to) {
+  for (size_t at = 0; at < kPanelBytes; at += kRows * kPageBytes) {
+    for (size_t line = 0; line < kPageBytes; line += kLine) {
+      prepack::CopyRuns<kLine>(from + at + line, kPageBytes, kRows, to + at + kRows * line, kLine);
+    }
+  }
+}
+
+template <size_t kRows>
+void LinesToRows(Isa /*isa*/, const std::byte* from, std::byte* to) {
+  for (size_t at = 0; at < kPanelBytes; at += kRows * kPageBytes) {
+    for (size_t line = 0; line < kPageBytes; line += kLine) {
+      prepack::CopyRuns<kLine>(from + at + kRows * line, kLine, kRows, to + at + line, kPageBytes);
+    }
+  }
+}
+
 void Copy(Isa /*isa*/, const std::byte* from, std::byte* to) {
   std::memcpy(to, from, kPanelBytes);
 }
@@ -122,6 +146,10 @@ constexpr std::array kBricks = {
     Brick{"nibbles, 64 rows, back", NibblesToRows<64, 32>},
     Brick{"nibbles, 64 rows of 4096", NibblesToColumns<64, kWide>},
     Brick{"nibbles, 64 rows of 4096, back", NibblesToRows<64, kWide>},
+    Brick{"lines of 8 rows", LinesOfRows<8>},
+    Brick{"lines of 8 rows, back", LinesToRows<8>},
+    Brick{"lines of 16 rows", LinesOfRows<16>},
+    Brick{"lines of 16 rows, back", LinesToRows<16>},
 };
 
 // As long as any brick needs its columns.

@@ -1,6 +1,7 @@
 #include "check/module_statistics.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/float_convert.h"
@@ -96,6 +97,7 @@ void CountScale(float scale, bool has_weights, float smallest_precise,
   if (scale < 0) ++statistics.negative_scales;
   if (magnitude == 0) ++statistics.zero_scales;
   if (magnitude > kHugeScale) ++statistics.huge_scales;
+  ++statistics.scale_exponents[std::bit_cast<uint32_t>(magnitude) >> 23];
   statistics.min_scale = std::min(statistics.min_scale, magnitude);
   statistics.max_scale = std::max(statistics.max_scale, magnitude);
   if (!has_weights || magnitude == 0) return;
@@ -115,6 +117,9 @@ void ModuleStatistics::Merge(const ModuleStatistics& other) {
   imprecise_scales += other.imprecise_scales;
   huge_scales += other.huge_scales;
   scales_outside_f16 += other.scales_outside_f16;
+  for (size_t i = 0; i < scale_exponents.size(); ++i) {
+    scale_exponents[i] += other.scale_exponents[i];
+  }
   min_scale = std::min(min_scale, other.min_scale);
   max_scale = std::max(max_scale, other.max_scale);
   stray_bits += other.stray_bits;

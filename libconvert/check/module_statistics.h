@@ -27,6 +27,9 @@ struct ModuleStatistics {
   uint64_t imprecise_scales = 0;
   uint64_t huge_scales = 0;         // above kHugeScale
   uint64_t scales_outside_f16 = 0;  // that become infinite or zero in f16, of groups with weights
+  // By the 8 bits of their exponent in f32, magnitudes: those of e ≥ 1 lie in [2^(e-127),
+  // 2^(e-126)).
+  std::array<uint64_t, 256> scale_exponents{};
   float min_scale = std::numeric_limits<float>::infinity();  // magnitudes
   float max_scale = 0;
 

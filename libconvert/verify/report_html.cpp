@@ -2,130 +2,213 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <charconv>
 #include <string_view>
 #include <vector>
 
-#include "base/version.h"
-#include "io/escape.h"
+#include "html/depth_chart.h"
+#include "html/heat_map.h"
+#include "html/page.h"
+#include "html/table.h"
 #include "verify/report_summary.h"
 
 namespace prepack {
 namespace {
 
-constexpr std::string_view kStyle = R"(
-:root { color-scheme: light dark; --text: #1f2328; --back: #fff; --line: #d1d9e0; --soft: #f6f8fa;
-  --passed: #116329; --failed: #b3261e; --not-run: #7d4e00; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6edf3; --back: #0d1117; --line: #3d444d;
-  --soft: #151b23; --passed: #3fb950; --failed: #ff7b72; --not-run: #d29922; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var(--back);
-  margin: 2rem auto; max-width: 90rem; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; }
-.table { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .7rem; text-align: left;
-  vertical-align: top; }
-th { background: var(--soft); } .number { text-align: right; white-space: nowrap; }
-.name { font-family: ui-monospace, monospace; font-size: .9em; overflow-wrap: anywhere; }
-.passed { color: var(--passed); } .failed { color: var(--failed); font-weight: 600; }
-.not-run { color: var(--not-run); }
-dt { font-weight: 600; } dd { margin: 0 0 .4rem; overflow-wrap: anywhere; }
-li { overflow-wrap: anywhere; }
-)";
+constexpr size_t kShownWorst = 10;
 
-// A name without spaces.
-std::string_view StateClass(LevelState state) {
-  return state == LevelState::kNotRun ? "not-run" : LevelStateName(state);
+Tone ToneOf(LevelState state) {
+  switch (state) {
+    case LevelState::kPassed:
+      return Tone::kGood;
+    case LevelState::kFailed:
+      return Tone::kBad;
+    case LevelState::kNotRun:
+      return Tone::kUnsure;
+  }
+  return Tone::kPlain;
 }
 
-std::string StateCell(LevelState state) {
-  return fmt::format("<td class=\"{}\">{}</td>", StateClass(state), LevelStateName(state));
+HtmlCell StateCell(LevelState state) {
+  return {.text = std::string(LevelStateName(state)), .tone = ToneOf(state)};
 }
 
 std::string HeadHtml(const VerifyReport& report) {
-  std::string html = fmt::format("<h1>prepack verify: <span class=\"{}\">{}</span></h1>\n<dl>\n",
-                                 StateClass(report.Verdict()), EscapeXml(VerdictSentence(report)));
-  const auto line = [&html](std::string_view title, std::string_view text) {
-    if (text.empty()) return;
-    html += fmt::format("<dt>{}</dt><dd>{}</dd>\n", title, EscapeXml(text));
-  };
-  line("Folder", report.folder);
-  line("Target", report.target);
-  line("Source", report.source);
-  line("Unquantized model", report.baseline);
-  line("Recorded activations", report.activations);
-  line("GEMM engine", report.engine);
-  line("Earlier report", report.against);
-  line("Sample", SampleSentence(report));
-  return html + "</dl>\n";
+  return fmt::format("<h1>prepack verify: {}</h1>\n{}",
+                     HtmlToned(ToneOf(report.Verdict()), VerdictSentence(report)),
+                     HtmlFacts({{"Folder", report.folder},
+                                {"Target", report.target},
+                                {"Source", report.source},
+                                {"Unquantized model", report.baseline},
+                                {"Recorded activations", report.activations},
+                                {"GEMM engine", report.engine},
+                                {"Earlier report", report.against},
+                                {"Sample", SampleSentence(report)}}));
 }
 
 std::string LevelsHtml(const std::vector<ShownLevel>& levels) {
-  std::string html =
-      "<h2>Levels</h2>\n<div class=\"table\"><table>\n"
-      "<tr><th>level</th><th>state</th><th>what was looked at, or why not</th></tr>\n";
+  std::vector<HtmlRow> rows;
   for (const ShownLevel& level : levels) {
-    html += fmt::format("<tr><td>{}</td>{}<td>{}</td></tr>\n", level.name,
-                        StateCell(level.result->state), EscapeXml(level.sentence));
+    rows.push_back({{.text = std::string(level.name)},
+                    StateCell(level.result->state),
+                    {.text = level.sentence}});
   }
-  return html + "</table></div>\n";
+  return PlainTable({{"level"}, {"state"}, {"what was looked at, or why not"}}, rows);
 }
 
-std::string ProblemsHtml(std::string_view title, const std::vector<ShownLevel>& levels,
+std::string ProblemsHtml(const std::vector<ShownLevel>& levels,
                          std::vector<Problem> LevelResult::*problems) {
-  std::string items;
+  std::vector<std::string> sentences;
   for (const ShownLevel& level : levels) {
     for (const Problem& problem : Folded(level.result->*problems)) {
-      items += fmt::format("<li>{}: {}</li>\n", level.name, EscapeXml(ProblemText(problem)));
+      sentences.push_back(fmt::format("{}: {}", level.name, ProblemText(problem)));
     }
   }
-  if (items.empty()) return "";
-  return fmt::format("<h2>{}</h2>\n<ul>\n{}</ul>\n", title, items);
+  return HtmlList(sentences);
 }
 
-std::string ModuleRow(const ModuleVerification& module, const std::vector<ShownLevel>& levels,
-                      const std::vector<ReportColumn>& columns, bool with_quality) {
+// The number that the last word of a cell is.
+std::optional<double> NumberAtEnd(std::string_view text) {
+  const std::string_view word = text.substr(text.rfind(' ') + 1);
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  return number;
+}
+
+HtmlRow ModuleRow(const ModuleVerification& module, const std::vector<ShownLevel>& levels,
+                  const std::vector<ReportColumn>& columns, bool with_quality) {
   const std::vector<std::string> cells = ModuleCells(module, with_quality);
-  std::string html = "<tr>";
+  HtmlRow row;
   for (size_t i = 0; i < cells.size(); ++i) {
-    html += fmt::format("<td class=\"{}\">{}</td>", columns[i].number ? "number" : "name",
-                        EscapeXml(cells[i]));
+    row.push_back(
+        {.text = cells[i], .order = columns[i].number ? NumberAtEnd(cells[i]) : std::nullopt});
   }
   for (const ShownLevel& level : levels) {
-    if (level.level) html += StateCell(module.state(*level.level));
+    if (level.level) row.push_back(StateCell(module.state(*level.level)));
   }
-  return html + "</tr>\n";
+  return row;
 }
 
-std::string ModulesHtml(const VerifyReport& report, const std::vector<ShownLevel>& levels) {
+std::string ModulesHtml(const std::vector<const ModuleVerification*>& modules, bool with_quality,
+                        const std::vector<ShownLevel>& levels) {
+  const std::vector<ReportColumn> titles = ModuleColumns(with_quality);
+  std::vector<HtmlColumn> columns;
+  for (const ReportColumn& title : titles) columns.push_back({title.title, title.number});
+  for (const ShownLevel& level : levels) {
+    if (level.level) columns.push_back({std::string(level.name)});
+  }
+  std::vector<HtmlRow> rows;
+  for (const ModuleVerification* module : modules) {
+    rows.push_back(ModuleRow(*module, levels, titles, with_quality));
+  }
+  return SortableTable(columns, rows);
+}
+
+std::vector<const ModuleVerification*> AllModules(const VerifyReport& report) {
+  std::vector<const ModuleVerification*> modules;
+  for (const ModuleVerification& module : report.modules) modules.push_back(&module);
+  return modules;
+}
+
+// Of few modules, none: the table of all is as short.
+std::vector<const ModuleVerification*> Worst(const VerifyReport& report) {
+  if (report.modules.size() <= kShownWorst) return {};
+  return WorstModules(report, kShownWorst);
+}
+
+// A figure of the products along the depth of the model, with its bars.
+struct GemmMeasure {
+  std::string_view caption;
+  Figure InputFigures::*figure;
+};
+constexpr std::array kGemmMeasures = {
+    GemmMeasure{
+        "End to end: SQNR of the products against x · Wᵀ of the source, Gaussian activations",
+        &InputFigures::end_to_end},
+    GemmMeasure{"Kernel: SQNR of the products against what the kernel should compute, the worst of "
+                "its inputs",
+                &InputFigures::kernel}};
+
+std::optional<double> BarOf(const InputFigures& input, Figure InputFigures::*figure) {
+  if (figure == &InputFigures::kernel) return input.kernel_bar_db;
+  return input.end_to_end_bar_db;
+}
+
+const InputFigures* InputOf(const GemmFigures& gemm, Figure InputFigures::*figure) {
+  return figure == &InputFigures::kernel ? LowestKernel(gemm) : Gaussian(gemm);
+}
+
+std::string GemmChart(const VerifyReport& report, const GemmMeasure& measure) {
+  DepthChart chart = {
+      .caption = std::string(measure.caption), .unit = "dB", .points = {}, .bars = {}};
+  for (const ModuleVerification& module : report.modules) {
+    const InputFigures* input = module.gemm ? InputOf(*module.gemm, measure.figure) : nullptr;
+    if (input == nullptr) continue;
+    chart.points.push_back({module.module, (input->*measure.figure).sqnr_db});
+    if (const std::optional<double> bar = BarOf(*input, measure.figure)) chart.bars.push_back(*bar);
+  }
+  return DepthChartSvg(chart);
+}
+
+std::string QualityChart(const VerifyReport& report, std::string_view caption,
+                         std::optional<double> QualityFigures::*figure) {
+  DepthChart chart = {.caption = std::string(caption), .unit = "dB", .points = {}, .bars = {}};
+  for (const ModuleVerification& module : report.modules) {
+    if (!module.quality || !(*module.quality.*figure)) continue;
+    chart.points.push_back({module.module, *(*module.quality.*figure)});
+  }
+  return DepthChartSvg(chart);
+}
+
+std::string DepthHtml(const VerifyReport& report) {
+  std::string html;
+  for (const GemmMeasure& measure : kGemmMeasures) html += GemmChart(report, measure);
+  html += QualityChart(report, "Weights: SQNR against the unquantized model",
+                       &QualityFigures::weight_sqnr_db);
+  html += QualityChart(report, "Products: SQNR against those of the unquantized model",
+                       &QualityFigures::output_sqnr_db);
+  return html;
+}
+
+std::string HeatHtml(const VerifyReport& report) {
   const bool with_quality = HasQuality(report);
   const std::vector<ReportColumn> columns = ModuleColumns(with_quality);
-  std::string html = "<h2>Modules</h2>\n<div class=\"table\"><table>\n<tr>";
+  HeatMap map = {.caption =
+                     "Every module by every measure, along the depth of the model; the "
+                     "stronger the colour, the worse among the others",
+                 .modules = {},
+                 .rows = {}};
   for (const ReportColumn& column : columns) {
-    html += fmt::format("<th{}>{}</th>", column.number ? " class=\"number\"" : "",
-                        EscapeXml(column.title));
+    map.rows.push_back(
+        {.measure = column.title, .high_is_good = column.title != "scale diff", .cells = {}});
   }
-  for (const ShownLevel& level : levels) {
-    if (level.level) html += fmt::format("<th>{}</th>", level.name);
-  }
-  html += "</tr>\n";
   for (const ModuleVerification& module : report.modules) {
-    html += ModuleRow(module, levels, columns, with_quality);
+    map.modules.push_back(module.module);
+    const std::vector<std::string> cells = ModuleCells(module, with_quality);
+    for (size_t i = 0; i < cells.size(); ++i) {
+      map.rows[i].cells.push_back(
+          {columns[i].number ? NumberAtEnd(cells[i]) : std::nullopt, cells[i]});
+    }
   }
-  return html + "</table></div>\n";
+  return HeatMapSvg(map);
 }
 
 }  // namespace
 
 std::string VerifyHtml(const VerifyReport& report) {
   const std::vector<ShownLevel> levels = ShownLevels(report);
-  return fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-      "<title>prepack verify: {}: {}</title>\n<style>{}</style>\n</head>\n<body>\n"
-      "{}{}{}{}{}<p>prepack {}</p>\n</body>\n</html>\n",
-      EscapeXml(report.folder), LevelStateName(report.Verdict()), kStyle, HeadHtml(report),
-      LevelsHtml(levels), ProblemsHtml("Problems", levels, &LevelResult::problems),
-      ProblemsHtml("Notes", levels, &LevelResult::notes), ModulesHtml(report, levels), kVersion);
+  const bool with_quality = HasQuality(report);
+  return HtmlPage(
+      fmt::format("prepack verify: {}: {}", report.folder, LevelStateName(report.Verdict())),
+      HeadHtml(report) + HtmlSection("Levels", LevelsHtml(levels)) +
+          HtmlSection("Problems", ProblemsHtml(levels, &LevelResult::problems)) +
+          HtmlSection("Notes", ProblemsHtml(levels, &LevelResult::notes)) +
+          HtmlSection("Along the depth of the model", DepthHtml(report) + HeatHtml(report)) +
+          HtmlSection("Closest to the bar of their kernels",
+                      ModulesHtml(Worst(report), with_quality, levels)) +
+          HtmlSection("Modules", ModulesHtml(AllModules(report), with_quality, levels)));
 }
 
 }  // namespace prepack

@@ -17,23 +17,6 @@ double Rank(double decibel) {
   return std::isnan(decibel) ? -std::numeric_limits<double>::infinity() : decibel;
 }
 
-// The input that the kernel did worst with, or null.
-const InputFigures* LowestKernel(const GemmFigures& gemm) {
-  const auto lowest = std::ranges::min_element(
-      gemm.inputs, {}, [](const InputFigures& input) { return Rank(input.kernel.sqnr_db); });
-  return lowest == gemm.inputs.end() ? nullptr : &*lowest;
-}
-
-// Gaussian activations say what a user gets; others are made to find mistakes. Of several, those
-// with the most rows: their figure is the most certain.
-const InputFigures* Gaussian(const GemmFigures& gemm) {
-  const InputFigures* best = nullptr;
-  for (const InputFigures& input : gemm.inputs) {
-    if (input.input == "gaussian" && (best == nullptr || input.rows > best->rows)) best = &input;
-  }
-  return best != nullptr || gemm.inputs.empty() ? best : &gemm.inputs.front();
-}
-
 std::string ChannelText(const Figure& figure) {
   return fmt::format("n {}: {}", figure.worst_channel, DecibelText(figure.worst_channel_sqnr_db));
 }
@@ -146,6 +129,20 @@ void CollectNames(const LevelResult& level, std::set<std::string_view>& names) {
 }
 
 }  // namespace
+
+const InputFigures* LowestKernel(const GemmFigures& gemm) {
+  const auto lowest = std::ranges::min_element(
+      gemm.inputs, {}, [](const InputFigures& input) { return Rank(input.kernel.sqnr_db); });
+  return lowest == gemm.inputs.end() ? nullptr : &*lowest;
+}
+
+const InputFigures* Gaussian(const GemmFigures& gemm) {
+  const InputFigures* best = nullptr;
+  for (const InputFigures& input : gemm.inputs) {
+    if (input.input == "gaussian" && (best == nullptr || input.rows > best->rows)) best = &input;
+  }
+  return best != nullptr || gemm.inputs.empty() ? best : &gemm.inputs.front();
+}
 
 std::string DecibelText(const std::optional<double>& decibel) {
   if (!decibel) return "-";

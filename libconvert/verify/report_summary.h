@@ -17,6 +17,12 @@ namespace prepack {
 // "55.6", "inf" for no error at all, "undefined" for what proves nothing, "-" for not measured.
 std::string DecibelText(const std::optional<double>& decibel);
 
+// The input that the kernel did worst with, or null.
+const InputFigures* LowestKernel(const GemmFigures& gemm);
+// Gaussian activations say what a user gets; others are made to find mistakes. Of several, those
+// with the most rows: their figure is the most certain. Null without any activations.
+const InputFigures* Gaussian(const GemmFigures& gemm);
+
 // The table of modules.
 struct ReportColumn {
   std::string title;

@@ -5,4 +5,5 @@ prepack_add_tests(check
   junit_test.cpp
   missing_modules_test.cpp
   plain_values_test.cpp
+  report_html_test.cpp
   structure_test.cpp)

@@ -1,2 +1,3 @@
 prepack_add_tests(diff
-  diff_test.cpp)
+  diff_test.cpp
+  report_html_test.cpp)

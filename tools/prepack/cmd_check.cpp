@@ -12,9 +12,11 @@
 
 #include "check/check.h"
 #include "check/junit.h"
+#include "check/report_html.h"
 #include "command.h"
 #include "io/atomic_file.h"
 #include "json_reports.h"
+#include "output_paths.h"
 #include "progress_line.h"
 #include "table.h"
 #include "units.h"
@@ -29,6 +31,7 @@ struct CheckCommand {
   std::string source;
   std::string baseline;
   std::string junit;
+  std::string html;
   bool headers = false;
   bool strict = false;
   unsigned jobs = 0;
@@ -133,7 +136,29 @@ void PrintReport(const CheckReport& report, const CheckCommand& options) {
   }
 }
 
+Status CheckReportPaths(const CheckCommand& options) {
+  OutputPaths paths;
+  paths.ProtectFolder(options.source, "the checkpoint");
+  if (!options.baseline.empty()) paths.ProtectFolder(options.baseline, "the baseline");
+  Status status;
+  if (!options.junit.empty()) status = paths.Add("--junit", options.junit);
+  if (status.ok() && !options.html.empty()) status = paths.Add("--html", options.html);
+  return status;
+}
+
+Status WriteReports(const CheckReport& report, const CheckCommand& options) {
+  Status status;
+  if (!options.junit.empty()) {
+    status = WriteFileAtomically(options.junit, CheckJUnit(report, options.strict));
+  }
+  if (status.ok() && !options.html.empty()) {
+    status = WriteFileAtomically(options.html, CheckHtml(report));
+  }
+  return status;
+}
+
 ExitCodeValue RunCheck(const CheckCommand& options) {
+  if (const Status paths = CheckReportPaths(options); !paths.ok()) return Fail(paths);
   CheckOptions check{.source = options.source,
                      .baseline = {},
                      .headers_only = options.headers,
@@ -145,10 +170,7 @@ ExitCodeValue RunCheck(const CheckCommand& options) {
   const Result<CheckReport> report = Check(check, progress);
   line.reset();
   if (!report.ok()) return Fail(report.status());
-  if (!options.junit.empty()) {
-    const Status written = WriteFileAtomically(options.junit, CheckJUnit(*report, options.strict));
-    if (!written.ok()) return Fail(written);
-  }
+  if (const Status written = WriteReports(*report, options); !written.ok()) return Fail(written);
   PrintReport(*report, options);
   return CheckExitCode(report->verdict, options.strict);
 }
@@ -166,7 +188,8 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
       "Examples:\n"
       "  prepack check Llama-3-8B-W4A16\n"
       "  prepack check Llama-3-8B-W4A16 --headers\n"
-      "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict --junit check.xml");
+      "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict --junit check.xml --html "
+      "check.html");
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
   CLI::Option* headers =
       command->add_flag("--headers", options->headers, "Do not read the data: milliseconds");
@@ -176,6 +199,8 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("FLOAT")
       ->excludes(headers);
   command->add_option("--junit", options->junit, "Write the result as JUnit XML")
+      ->type_name("FILE");
+  command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE");
   command->add_flag("--strict", options->strict, "Warnings are failures");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,7 +10,11 @@
 
 #include "command.h"
 #include "diff/diff.h"
+#include "diff/report_html.h"
+#include "diff/report_summary.h"
+#include "io/atomic_file.h"
 #include "json_reports.h"
+#include "output_paths.h"
 #include "progress_line.h"
 #include "table.h"
 #include "units.h"
@@ -25,41 +27,9 @@ struct DiffCommand {
   std::string a;
   std::string b;
   std::string module;
+  std::string html;
   unsigned jobs = 0;
 };
-
-constexpr std::array kVerdicts = {DiffVerdict::kIdentical, DiffVerdict::kEqual,
-                                  DiffVerdict::kDifferent, DiffVerdict::kShapeDiffers,
-                                  DiffVerdict::kOnlyInA,   DiffVerdict::kOnlyInB};
-
-// "5 identical, 2 different".
-template <typename Items, typename VerdictOf>
-std::string CountsText(const Items& items, VerdictOf verdict_of) {
-  std::string text;
-  for (const DiffVerdict verdict : kVerdicts) {
-    const auto count = std::ranges::count(items, verdict, verdict_of);
-    if (count == 0) continue;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, DiffVerdictName(verdict));
-  }
-  return text.empty() ? "none" : text;
-}
-
-DiffVerdict VerdictOf(const TensorDiff& diff) {
-  return diff.differences.verdict;
-}
-
-std::string SideText(const std::optional<DiffSide>& side) {
-  return side ? fmt::format("{} {}", side->description, ShapeText(side->shape)) : "-";
-}
-
-std::string NumberText(double value) {
-  return value == 0 ? "0" : fmt::format("{:.3g}", value);
-}
-
-std::string SqnrText(const WeightDifferences& differences) {
-  const std::optional<double> sqnr = differences.SqnrDb();
-  return sqnr && std::isfinite(*sqnr) ? fmt::format("{:.1f}", *sqnr) : "-";
-}
 
 std::string ElementText(const ElementSide& side) {
   std::string text = fmt::format("{:g}", side.value);
@@ -93,8 +63,8 @@ std::string ModulesText(const DiffReport& report) {
     const WeightDifferences& differences = diff.differences;
     table.AddRow({Printable(diff.module), SideText(diff.a), SideText(diff.b),
                   std::string(DiffVerdictName(diff.verdict)),
-                  fmt::format("{}", differences.unequal), NumberText(differences.max_absolute),
-                  NumberText(differences.max_relative), SqnrText(differences)});
+                  fmt::format("{}", differences.unequal), DifferenceText(differences.max_absolute),
+                  DifferenceText(differences.max_relative), SqnrText(differences)});
   }
   return table.Render();
 }
@@ -113,28 +83,34 @@ std::string TensorsText(const DiffReport& report) {
     table.AddRow({Printable(diff.tensor), SideText(diff.a), SideText(diff.b),
                   std::string(DiffVerdictName(diff.differences.verdict)),
                   fmt::format("{}", diff.differences.elements),
-                  NumberText(diff.differences.max_absolute)});
+                  DifferenceText(diff.differences.max_absolute)});
   }
   return any ? "\n" + table.Render() : "";
 }
 
 std::string ReportText(const DiffReport& report) {
-  const auto side = [](const std::string& path, const std::string& format) {
-    return fmt::format("{} ({})", Printable(path), format.empty() ? "not quantized" : format);
-  };
-  std::string text = fmt::format("A: {}\nB: {}\n\n", side(report.a, report.format_a),
-                                 side(report.b, report.format_b));
+  std::string text =
+      fmt::format("A: {}\nB: {}\n\n", Printable(CheckpointText(report.a, report.format_a)),
+                  Printable(CheckpointText(report.b, report.format_b)));
   if (!report.modules.empty()) text += ModulesText(report);
   for (const ModuleDiff& diff : report.modules) {
     if (diff.verdict == DiffVerdict::kDifferent) text += WorstText(diff);
   }
   return text + TensorsText(report) +
-         fmt::format("\nquantized modules: {}\nother tensors: {}\n",
-                     CountsText(report.modules, &ModuleDiff::verdict),
-                     CountsText(report.tensors, VerdictOf));
+         fmt::format("\nquantized modules: {}\nother tensors: {}\n", ModuleVerdicts(report),
+                     TensorVerdicts(report));
+}
+
+Status CheckHtmlPath(const DiffCommand& options) {
+  if (options.html.empty()) return {};
+  OutputPaths paths;
+  paths.ProtectFolder(options.a, "A");
+  paths.ProtectFolder(options.b, "B");
+  return paths.Add("--html", options.html);
 }
 
 ExitCodeValue RunDiff(const DiffCommand& options) {
+  if (const Status path = CheckHtmlPath(options); !path.ok()) return Fail(path);
   Progress progress;
   std::optional<ProgressLine> line;
   line.emplace(progress, !options.common.quiet);
@@ -146,6 +122,10 @@ ExitCodeValue RunDiff(const DiffCommand& options) {
     PrintJson(DiffJson(*report));
   } else if (!options.common.quiet) {
     Print(ReportText(*report));
+  }
+  if (!options.html.empty()) {
+    const Status written = WriteFileAtomically(options.html, DiffHtml(*report));
+    if (!written.ok()) return Fail(written);
   }
   if (report->Same()) return kExitDone;
   if (options.common.quiet) Fail(CheckFailed(report->a, "differs from " + report->b));
@@ -163,11 +143,14 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
       "Exit codes: 0 all identical or equal; 1 something differs or is on one side only.\n"
       "Examples:\n"
       "  prepack diff Llama-3-8B-AWQ Llama-3-8B-W4A16\n"
-      "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --module model.layers.0.mlp.down_proj --json");
+      "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --module model.layers.0.mlp.down_proj --json\n"
+      "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --html diff.html");
   command->add_option("A", options->a, "Checkpoint folder")->required();
   command->add_option("B", options->b, "Checkpoint folder")->required();
   command->add_option("--module", options->module, "Compare one quantized module")
       ->type_name("NAME");
+  command->add_option("--html", options->html, "Write the report as one self-contained page")
+      ->type_name("FILE");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");

@@ -1,0 +1,159 @@
+#include "diff/report_html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "diff/report_summary.h"
+#include "html/depth_chart.h"
+#include "html/heat_map.h"
+#include "html/page.h"
+#include "html/table.h"
+
+namespace prepack {
+namespace {
+
+constexpr size_t kShownWorst = 10;
+
+Tone ToneOf(DiffVerdict verdict) {
+  return IsSame(verdict) ? Tone::kGood : Tone::kBad;
+}
+
+std::string HeadHtml(const DiffReport& report) {
+  return fmt::format(
+      "<h1>prepack diff: {}</h1>\n{}",
+      report.Same() ? HtmlToned(Tone::kGood, "the same") : HtmlToned(Tone::kBad, "different"),
+      HtmlFacts({{"A", CheckpointText(report.a, report.format_a)},
+                 {"B", CheckpointText(report.b, report.format_b)},
+                 {"Quantized modules", ModuleVerdicts(report)},
+                 {"Other tensors", TensorVerdicts(report)}}));
+}
+
+HtmlCell Number(double value) {
+  return {.text = DifferenceText(value), .order = value};
+}
+
+HtmlCell Count(uint64_t count) {
+  return {.text = fmt::format("{}", count), .order = static_cast<double>(count)};
+}
+
+HtmlCell VerdictCell(DiffVerdict verdict) {
+  return {.text = std::string(DiffVerdictName(verdict)), .tone = ToneOf(verdict)};
+}
+
+HtmlCell SqnrCell(const ModuleDiff& diff) {
+  const bool compared = diff.differences.elements != 0;
+  return {.text = SqnrText(diff.differences),
+          .order = compared ? diff.differences.SqnrDb() : std::nullopt};
+}
+
+std::string ModulesHtml(const std::vector<const ModuleDiff*>& modules) {
+  std::vector<HtmlRow> rows;
+  for (const ModuleDiff* diff : modules) {
+    rows.push_back({{.text = diff->module},
+                    {.text = SideText(diff->a)},
+                    {.text = SideText(diff->b)},
+                    VerdictCell(diff->verdict),
+                    Count(diff->differences.unequal),
+                    Number(diff->differences.max_absolute),
+                    Number(diff->differences.max_relative),
+                    SqnrCell(*diff)});
+  }
+  return SortableTable({{"module"},
+                        {"A"},
+                        {"B"},
+                        {"verdict"},
+                        {"differing", true},
+                        {"max abs", true},
+                        {"max rel", true},
+                        {"SQNR dB", true}},
+                       rows);
+}
+
+std::string TensorsHtml(const DiffReport& report) {
+  std::vector<HtmlRow> rows;
+  for (const TensorDiff& diff : report.tensors) {
+    rows.push_back({{.text = diff.tensor},
+                    {.text = SideText(diff.a)},
+                    {.text = SideText(diff.b)},
+                    VerdictCell(diff.differences.verdict),
+                    Count(diff.differences.elements),
+                    Number(diff.differences.max_absolute)});
+  }
+  return SortableTable(
+      {{"tensor"}, {"A"}, {"B"}, {"verdict"}, {"differing", true}, {"max abs", true}}, rows);
+}
+
+std::vector<const ModuleDiff*> AllModules(const DiffReport& report) {
+  std::vector<const ModuleDiff*> modules;
+  for (const ModuleDiff& diff : report.modules) modules.push_back(&diff);
+  return modules;
+}
+
+// Those that differ, by their SQNR; what could not be compared comes first.
+std::vector<const ModuleDiff*> WorstModules(const DiffReport& report) {
+  std::vector<const ModuleDiff*> modules = AllModules(report);
+  if (modules.size() <= kShownWorst) return {};  // the table of all is as short
+  std::erase_if(modules, [](const ModuleDiff* diff) { return IsSame(diff->verdict); });
+  std::ranges::stable_sort(modules, {}, [](const ModuleDiff* diff) {
+    return std::pair(diff->verdict == DiffVerdict::kDifferent,
+                     diff->differences.SqnrDb().value_or(0));
+  });
+  if (modules.size() > kShownWorst) modules.resize(kShownWorst);
+  return modules;
+}
+
+std::string ChartHtml(const DiffReport& report) {
+  DepthChart chart = {
+      .caption = "Weights: SQNR of B against A", .unit = "dB", .points = {}, .bars = {}};
+  for (const ModuleDiff& diff : report.modules) {
+    const std::optional<double> sqnr = SqnrCell(diff).order;
+    if (sqnr) chart.points.push_back({diff.module, *sqnr});
+  }
+  return DepthChartSvg(chart);
+}
+
+std::string HeatHtml(const DiffReport& report) {
+  HeatMap map = {.caption =
+                     "Every module by every measure, along the depth of the model; the "
+                     "stronger the colour, the more it differs",
+                 .modules = {},
+                 .rows = {{"SQNR dB", true, {}},
+                          {"share that differs", false, {}},
+                          {"max abs", false, {}},
+                          {"max rel", false, {}}}};
+  for (const ModuleDiff& diff : report.modules) {
+    map.modules.push_back(diff.module);
+    const WeightDifferences& differences = diff.differences;
+    const bool compared = differences.elements != 0;
+    const auto cell = [&](const HtmlCell& from) {
+      return HeatCell{compared ? from.order : std::nullopt, from.text};
+    };
+    const double share = compared ? static_cast<double>(differences.unequal) /
+                                        static_cast<double>(differences.elements)
+                                  : 0;
+    map.rows[0].cells.push_back(cell(SqnrCell(diff)));
+    map.rows[1].cells.push_back(
+        cell({.text = fmt::format("{:.2f} %", 100 * share), .order = share}));
+    map.rows[2].cells.push_back(cell(Number(differences.max_absolute)));
+    map.rows[3].cells.push_back(cell(Number(differences.max_relative)));
+  }
+  return HeatMapSvg(map);
+}
+
+}  // namespace
+
+std::string DiffHtml(const DiffReport& report) {
+  return HtmlPage(
+      fmt::format("prepack diff: {} and {}", report.a, report.b),
+      HeadHtml(report) +
+          HtmlSection("Along the depth of the model", ChartHtml(report) + HeatHtml(report)) +
+          HtmlSection("What differs most", ModulesHtml(WorstModules(report))) +
+          HtmlSection("Modules", ModulesHtml(AllModules(report))) +
+          HtmlSection("Other tensors", TensorsHtml(report)));
+}
+
+}  // namespace prepack

@@ -8,7 +8,7 @@
 namespace prepack {
 namespace {
 
-struct Shape {
+struct UnitShape {
   size_t rows;
   size_t cols;
   size_t in_gap;  // bytes between rows
@@ -17,9 +17,9 @@ struct Shape {
 
 // Everything around the blocks of any unit (4 to 32 rows by 2 to 16 columns) and around the
 // units of a cache line, dense or not, longer on either side.
-std::vector<Shape> Shapes() {
+std::vector<UnitShape> Shapes() {
   const Sizes sides = {0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 127};
-  std::vector<Shape> shapes;
+  std::vector<UnitShape> shapes;
   for (const size_t rows : sides) {
     for (const size_t cols : sides) {
       shapes.push_back({rows, cols, 0, 0});
@@ -42,7 +42,7 @@ std::vector<Shape> Shapes() {
   return shapes;
 }
 
-void CheckTranspose(Isa isa, size_t unit, const Shape& shape, SplitMix64& random) {
+void CheckTranspose(Isa isa, size_t unit, const UnitShape& shape, SplitMix64& random) {
   CAPTURE(IsaName(isa), unit, shape.rows, shape.cols, shape.in_gap, shape.out_gap);
   const size_t in_stride = shape.cols * unit + shape.in_gap;
   const size_t out_stride = shape.rows * unit + shape.out_gap;
@@ -102,7 +102,7 @@ TEST_CASE("Units of every size are transposed as the closed form says, and back"
   SplitMix64 random(31);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t unit : Sizes{1, 2, 4, 8}) {
-      for (const Shape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
+      for (const UnitShape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
     }
   }
 }

@@ -19,13 +19,17 @@ target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
 target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})
 target_link_libraries(emulated_avx512 PRIVATE convert prepack_options)
 
-# prepack_test_emulated(FOLDER NAME...): test_FOLDER again, of FOLDER/NAME_test.cpp. A unity build puts
-# just these together.
+# prepack_test_emulated(FOLDER [NAME...]): test_FOLDER again, of FOLDER/NAME_test.cpp (default: of all). A
+# unity build puts just these together.
 function(prepack_test_emulated folder)
-  list(TRANSFORM ARGN PREPEND ${folder}/ OUTPUT_VARIABLE files)
-  list(TRANSFORM files APPEND _test.cpp)
+  get_target_property(files test_${folder} SOURCES)
+  if(ARGN)
+    list(JOIN ARGN "|" names)
+    list(FILTER files INCLUDE REGEX "/(${names})_test")
+  endif()
   set_source_files_properties(${files} PROPERTIES UNITY_GROUP emulated_${folder})
-  list(JOIN ARGN "|" names)
+  list(TRANSFORM files REPLACE ".*/(.*)_test.cpp" "\\1")
+  list(JOIN files "|" names)
   add_executable(test_${folder}_emulated $<TARGET_OBJECTS:emulated_avx512>
     "$<FILTER:$<TARGET_OBJECTS:test_${folder}>,INCLUDE,/(${names})_test|/unity_emulated_${folder}_>")
   target_link_libraries(test_${folder}_emulated PRIVATE test_main)
@@ -33,6 +37,5 @@ function(prepack_test_emulated folder)
     TEST_PREFIX "${folder} with AVX-512 emulated: " PROPERTIES TIMEOUT ${PREPACK_TEST_TIMEOUT})
 endfunction()
 
-prepack_test_emulated(kernels awq_kernels bit_unpack byte_codes code_rows nibble_columns nibble_pairs
-  nibble_transpose row_sums strip_products unit_sums unit_transpose)
+prepack_test_emulated(kernels)
 prepack_test_emulated(layouts fingerprint golden round_trip unit_blocks)

@@ -70,11 +70,11 @@ void CheckTranspose(Isa isa, size_t unit, const UnitShape& shape, SplitMix64& ra
 }
 
 // Numbers that are there before; one more than there are rows, which must stay.
-std::vector<int32_t> SumsBefore(size_t rows) {
+std::vector<int32_t> UnitSumsBefore(size_t rows) {
   return std::vector<int32_t>(rows + 1, -1000003);
 }
 
-void CheckSums(Isa isa, const Shape& shape, SplitMix64& random) {
+void CheckSums(Isa isa, const UnitShape& shape, SplitMix64& random) {
   CAPTURE(IsaName(isa), shape.rows, shape.cols, shape.in_gap, shape.out_gap);
   const size_t in_stride = 4 * shape.cols + shape.in_gap;
   const size_t out_stride = 4 * shape.rows + shape.out_gap;
@@ -85,11 +85,11 @@ void CheckSums(Isa isa, const Shape& shape, SplitMix64& random) {
   UnitTransposeFor(isa).words(in.bytes(), in_stride, shape.rows, shape.cols, plain.bytes(),
                               out_stride);
   const EdgeBuffer out(out_bytes);
-  std::vector<int32_t> sums = SumsBefore(shape.rows);
+  std::vector<int32_t> sums = UnitSumsBefore(shape.rows);
   UnitTransposeFor(isa).summed_words(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(),
                                      out_stride, sums.data());
   REQUIRE(out.Holds(std::vector<uint8_t>(plain.data(), plain.data() + out_bytes)));
-  std::vector<int32_t> expected = SumsBefore(shape.rows);
+  std::vector<int32_t> expected = UnitSumsBefore(shape.rows);
   for (size_t r = 0; r < shape.rows; ++r) {
     for (size_t i = 0; i < 4 * shape.cols; ++i) {
       expected[r] += static_cast<int8_t>(in.data()[r * in_stride + i]);
@@ -110,7 +110,7 @@ TEST_CASE("Units of every size are transposed as the closed form says, and back"
 TEST_CASE("The codes of each row are summed while units of four of them are transposed") {
   SplitMix64 random(34);
   for (const Isa isa : SupportedIsas()) {
-    for (const Shape& shape : Shapes()) CheckSums(isa, shape, random);
+    for (const UnitShape& shape : Shapes()) CheckSums(isa, shape, random);
   }
 }
 

@@ -10,16 +10,16 @@ if(PREPACK_SANITIZE)
   target_compile_options(prepack_options INTERFACE
     -fsanitize=${PREPACK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
     # g++ 12 with sanitizers sees uninitialised values in the standard library's own headers.
-    -Wno-maybe-uninitialized)
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(prepack_options INTERFACE -fsanitize=${PREPACK_SANITIZE})
 endif()
 
-# prepack_group_sources(TARGET): what a unity build (CMAKE_UNITY_BUILD, as clang-tidy is run on) reads as
-# one file: up to 16 files of a folder, in the order of their names. Layouts give their functions the
-# same names, and stay apart.
+# prepack_group_sources(TARGET): what a unity build (CMAKE_UNITY_BUILD, for clang-tidy and sanitizers) reads
+# as one file: up to 16 files of a folder, in the order of their names. Layouts of the library give their
+# functions the same names, and stay apart.
 function(prepack_group_sources target)
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources EXCLUDE REGEX "/layouts/")
+  list(FILTER sources EXCLUDE REGEX "libconvert/layouts/")
   list(SORT sources)
   set(folder_before "")
   foreach(source IN LISTS sources)

@@ -13,15 +13,8 @@
 
 namespace prepack {
 
-namespace {
-
-// Real patterns have some dozens of characters.
-constexpr size_t kMaxPatternBytes = 4096;
-constexpr size_t kMaxPatternDepth = 64;
-// Steps of the engine. ".*" patterns on names of 100 characters take some hundred; at this number
-// one match still ends within a millisecond.
-constexpr uint32_t kMaxSteps = 50'000;
-constexpr uint32_t kMaxHeapKiB = 4096;
+// Not without a name: ModuleRegex::Code, which others can see, is made of these.
+namespace regex {
 
 template <auto kFree>
 struct Free {
@@ -34,6 +27,18 @@ using CompileContext = std::unique_ptr<pcre2_compile_context, Free<pcre2_compile
 using MatchContext = std::unique_ptr<pcre2_match_context, Free<pcre2_match_context_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, Free<pcre2_match_data_free>>;
 
+}  // namespace regex
+
+namespace {
+
+// Real patterns have some dozens of characters.
+constexpr size_t kMaxPatternBytes = 4096;
+constexpr size_t kMaxPatternDepth = 64;
+// Steps of the engine. ".*" patterns on names of 100 characters take some hundred; at this number
+// one match still ends within a millisecond.
+constexpr uint32_t kMaxSteps = 50'000;
+constexpr uint32_t kMaxHeapKiB = 4096;
+
 PCRE2_SPTR Units(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());
 }
@@ -44,8 +49,8 @@ std::string ErrorText(int error) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-MatchContext MakeMatchContext() {
-  MatchContext context(pcre2_match_context_create(nullptr));
+regex::MatchContext MakeMatchContext() {
+  regex::MatchContext context(pcre2_match_context_create(nullptr));
   if (context == nullptr) return context;
   pcre2_set_match_limit(context.get(), kMaxSteps);
   pcre2_set_heap_limit(context.get(), kMaxHeapKiB);
@@ -57,8 +62,8 @@ MatchContext MakeMatchContext() {
 struct ModuleRegex::Code {
   explicit Code(pcre2_code* compiled) : code(compiled), limits(MakeMatchContext()) {}
 
-  std::unique_ptr<pcre2_code, Free<pcre2_code_free>> code;
-  MatchContext limits;
+  std::unique_ptr<pcre2_code, regex::Free<pcre2_code_free>> code;
+  regex::MatchContext limits;
 };
 
 ModuleRegex::ModuleRegex(std::shared_ptr<const Code> code, std::string where)
@@ -74,7 +79,7 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
   const Result<std::string> translated = PythonRegexForPcre(pattern, where);
   if (!translated.ok()) return Status(translated.status()).Id(FindingId("config-pattern-invalid"));
 
-  const CompileContext context(pcre2_compile_context_create(nullptr));
+  const regex::CompileContext context(pcre2_compile_context_create(nullptr));
   if (context == nullptr) return Unsupported(where, "no memory for the pattern");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), kMaxPatternDepth);
@@ -91,7 +96,7 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
 }
 
 Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
-  const MatchData match(pcre2_match_data_create(1, nullptr));
+  const regex::MatchData match(pcre2_match_data_create(1, nullptr));
   const int found = pcre2_match(code_->code.get(), Units(text), text.size(), 0, options,
                                 match.get(), code_->limits.get());
   if (found >= 0) return true;

@@ -29,6 +29,11 @@ const char* __lsan_default_suppressions() {
 const char* __lsan_default_options() {
   return "print_suppressions=0";
 }
+// The OpenCL runtime gives threads of ours a stack for signals, which is not the sanitizer's to
+// free.
+const char* __asan_default_options() {
+  return "use_sigaltstack=0";
+}
 }
 #endif
 

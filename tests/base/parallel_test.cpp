@@ -26,7 +26,7 @@ TEST_CASE("ThreadCount takes the wish, or the CPUs that may be used") {
 }
 
 TEST_CASE("every index is handed out exactly once, to a worker in range") {
-  const size_t count = GENERATE(0, 1, 2, 7, 1000);
+  const size_t count = GENERATE(0U, 1U, 2U, 7U, 1000U);
   const unsigned threads = GENERATE(0U, 1U, 2U, 7U, 64U);
   CAPTURE(count, threads);
   std::vector<std::atomic<int>> calls(count);

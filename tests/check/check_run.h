@@ -28,6 +28,10 @@ inline CheckReport RunCheck(const TestCheckpoint& checkpoint,
   return Value(Check(options, progress));
 }
 
+inline CheckReport RunHeaderCheck(const TestCheckpoint& checkpoint) {
+  return RunCheck(checkpoint, nullptr, true);
+}
+
 // "id: where: message", one line each.
 inline std::string Lines(const CheckReport& report) {
   std::string lines;

@@ -23,10 +23,6 @@ TestCheckpoint ThreeExperts() {
   return checkpoint;
 }
 
-CheckReport Headers(const TestCheckpoint& checkpoint) {
-  return RunCheck(checkpoint, nullptr, true);
-}
-
 void AddStack(TestCheckpoint& checkpoint, const std::string& name, uint64_t experts) {
   checkpoint.tensors.push_back(
       {kParent + "." + name, "BF16", {experts, 2, 2}, std::vector<std::byte>(experts * 8)});
@@ -37,12 +33,13 @@ TEST_CASE("Missing experts are an error") {
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     INFO(key);
     checkpoint.config[key] = 3;
-    RequireSound(Headers(checkpoint));
+    RequireSound(RunHeaderCheck(checkpoint));
     checkpoint.config[key] = 4;
-    RequireOnly(Headers(checkpoint), "expert-missing", "1 of 4 experts are missing: 3",
+    RequireOnly(RunHeaderCheck(checkpoint), "expert-missing", "1 of 4 experts are missing: 3",
                 CheckVerdict::kMalformed);
     checkpoint.config[key] = 2;
-    RequireOnly(Headers(checkpoint), "expert-count", "3 experts, but 2", CheckVerdict::kWarnings);
+    RequireOnly(RunHeaderCheck(checkpoint), "expert-count", "3 experts, but 2",
+                CheckVerdict::kWarnings);
     checkpoint.config.erase(key);
   }
 }
@@ -51,14 +48,14 @@ TEST_CASE("An expert that lacks a module is an error") {
   TestCheckpoint checkpoint = ThreeExperts();
   AddWideModule(checkpoint, Expert(0, "extra_proj"), 8);
   AddWideModule(checkpoint, Expert(2, "extra_proj"), 9);
-  RequireOnly(Headers(checkpoint), "expert-missing",
+  RequireOnly(RunHeaderCheck(checkpoint), "expert-missing",
               kParent + ".1: lacks extra_proj, which other experts have", CheckVerdict::kMalformed);
 }
 
 TEST_CASE("Several experts that lack the same are one finding") {
   TestCheckpoint checkpoint = ThreeExperts();
   AddWideModule(checkpoint, Expert(2, "extra_proj"), 8);
-  const CheckReport report = Headers(checkpoint);
+  const CheckReport report = RunHeaderCheck(checkpoint);
   INFO(Lines(report));
   REQUIRE(report.findings.size() == 1);
   CHECK(report.findings[0].where == kParent + ".0");
@@ -74,7 +71,7 @@ TEST_CASE("Experts have one scheme") {
   TestTensor& scale = checkpoint.At(Expert(2) + ".weight_scale");
   scale.shape = {kWideN, 2};
   scale.bytes.resize(kWideN * 2 * 2);
-  RequireOnly(Headers(checkpoint), "expert-schemes-differ",
+  RequireOnly(RunHeaderCheck(checkpoint), "expert-schemes-differ",
               Expert(2) +
                   ": w4a16 group 64 symmetric, but that of an expert before is w4a16 group "
                   "32 symmetric",
@@ -91,7 +88,7 @@ TEST_CASE("An expert that is not quantized is named") {
                                 {kWideN, kWideK},
                                 std::vector<std::byte>(kWideN * kWideK * 2)});
   checkpoint.config["quantization_config"]["ignore"] = {Expert(1)};
-  RequireOnly(Headers(checkpoint), "expert-schemes-differ",
+  RequireOnly(RunHeaderCheck(checkpoint), "expert-schemes-differ",
               Expert(1) + ": not quantized, but that of an expert before is w4a16",
               CheckVerdict::kWarnings);
 }
@@ -100,11 +97,11 @@ TEST_CASE("The first dimension of stacked experts is their number") {
   TestCheckpoint checkpoint = WideExample();
   AddStack(checkpoint, "gate_up_proj", 4);
   AddStack(checkpoint, "down_proj", 4);
-  RequireSound(Headers(checkpoint));
+  RequireSound(RunHeaderCheck(checkpoint));
   checkpoint.config["num_experts"] = 4;
-  RequireSound(Headers(checkpoint));
+  RequireSound(RunHeaderCheck(checkpoint));
   checkpoint.config["num_experts"] = 8;
-  CheckReport report = Headers(checkpoint);
+  CheckReport report = RunHeaderCheck(checkpoint);
   INFO(Lines(report));
   REQUIRE(report.findings.size() == 1);
   CHECK(report.findings[0].id == "expert-missing");
@@ -112,12 +109,12 @@ TEST_CASE("The first dimension of stacked experts is their number") {
   CHECK(report.findings[0].message == "the tensor holds 4 experts, but 8 by config.json");
   CHECK(report.findings[0].more == 1);
   checkpoint.config["num_experts"] = 3;
-  report = Headers(checkpoint);
+  report = RunHeaderCheck(checkpoint);
   CHECK(report.findings.at(0).id == "expert-count");
 
   checkpoint.config.erase("num_experts");
   AddStack(checkpoint, "extra_proj", 3);
-  RequireOnly(Headers(checkpoint), "expert-missing",
+  RequireOnly(RunHeaderCheck(checkpoint), "expert-missing",
               "extra_proj: the tensor holds 3 experts, but 4 by the other tensors of the layer",
               CheckVerdict::kMalformed);
 }

@@ -67,7 +67,7 @@ std::vector<Finding> Findings(const Modules& modules, const Json& config = Json:
 }
 
 // "id where: message" of the only finding, or of all of them.
-std::string Lines(const std::vector<Finding>& findings) {
+std::string FindingLines(const std::vector<Finding>& findings) {
   std::string lines;
   for (const Finding& finding : findings) {
     if (!lines.empty()) lines += "; ";
@@ -78,19 +78,19 @@ std::string Lines(const std::vector<Finding>& findings) {
 }
 
 TEST_CASE("A whole model misses nothing") {
-  CHECK(Lines(Findings(Decoder(8))).empty());
+  CHECK(FindingLines(Findings(Decoder(8))).empty());
 }
 
 TEST_CASE("A module that one layer lacks is missing") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.3.mlp.up_proj");
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-missing model.layers.3.mlp: lacks up_proj, which 7 of 8 layers have");
   modules = Decoder(8);
   Remove(modules, "model.layers.7.self_attn.q_proj");
   Remove(modules, "model.layers.7.mlp.gate_proj");
   Remove(modules, "model.layers.7.mlp.up_proj");
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-missing model.layers.7.mlp: lacks gate_proj, up_proj, which 7 of 8 layers have; "
         "module-missing model.layers.7.self_attn: lacks q_proj, which 7 of 8 layers have");
 }
@@ -98,11 +98,11 @@ TEST_CASE("A module that one layer lacks is missing") {
 TEST_CASE("A block or a norm that one layer lacks is missing") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.5.mlp.");
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-missing model.layers.5: lacks mlp, which 7 of 8 layers have");
   modules = Decoder(8);
   Remove(modules, "model.layers.5.input_layernorm");
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-missing model.layers.5: lacks input_layernorm, which 7 of 8 layers have");
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("Several layers that lack the same are one finding") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.2.mlp.down_proj");
   Remove(modules, "model.layers.6.mlp.down_proj");
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-missing model.layers.2.mlp: lacks down_proj, which 6 of 8 layers have (and 1 "
         "more)");
 }
@@ -120,12 +120,12 @@ TEST_CASE("What many layers lack is only irregular") {
   for (const char* layer : {"0", "2", "4"}) {
     Remove(modules, std::string("model.layers.") + layer + ".mlp.down_proj");
   }
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-irregular model.layers.0.mlp: lacks down_proj, which 5 of 8 layers have (and 2 "
         "more)");
   // Of half of the layers nobody can say what is usual.
   Remove(modules, "model.layers.6.mlp.down_proj");
-  CHECK(Lines(Findings(modules)).empty());
+  CHECK(FindingLines(Findings(modules)).empty());
 }
 
 TEST_CASE("Modules of all experts of a layer can be missing") {
@@ -134,14 +134,15 @@ TEST_CASE("Modules of all experts of a layer can be missing") {
     Add(modules, kLayers, Range(0, 4), std::string("mlp.experts.") + expert, kMlp);
   }
   Add(modules, kLayers, Range(0, 4), "mlp.", {"gate"});
-  CHECK(Lines(Findings(modules)).empty());
+  CHECK(FindingLines(Findings(modules)).empty());
   Remove(modules, "model.layers.1.mlp.experts.0.up_proj");
-  CHECK(Lines(Findings(modules)).empty());  // experts that differ are another check's
+  CHECK(FindingLines(Findings(modules)).empty());  // experts that differ are another check's
   Remove(modules, "model.layers.1.mlp.experts.1.up_proj");
-  CHECK(Lines(Findings(modules)) ==
+  CHECK(FindingLines(Findings(modules)) ==
         "module-missing model.layers.1.mlp.experts.*: lacks up_proj, which 3 of 4 layers have");
   Remove(modules, "model.layers.2.mlp.gate");
-  CHECK(Lines(Findings(modules)).find("model.layers.2.mlp: lacks gate, ") != std::string::npos);
+  CHECK(FindingLines(Findings(modules)).find("model.layers.2.mlp: lacks gate, ") !=
+        std::string::npos);
 }
 
 TEST_CASE("Layers that have something else instead are as they should be") {
@@ -149,14 +150,14 @@ TEST_CASE("Layers that have something else instead are as they should be") {
   Add(hybrid, kLayers, {0, 1, 2, 4, 5, 6}, "linear_attn.", {"in_proj_qkvz", "conv1d", "out_proj"});
   Add(hybrid, kLayers, {3, 7}, "self_attn.", kAttention);
   Add(hybrid, kLayers, Range(0, 8), "mlp.", kMlp);
-  CHECK(Lines(Findings(hybrid)).empty());
+  CHECK(FindingLines(Findings(hybrid)).empty());
 
   Modules dense_first;
   Add(dense_first, kLayers, {0}, "mlp.", kMlp);
   Add(dense_first, kLayers, Range(1, 8), "mlp.", {"gate"});
   Add(dense_first, kLayers, Range(1, 8), "mlp.experts.0.", kMlp);
   Add(dense_first, kLayers, Range(1, 8), "mlp.shared_experts.", kMlp);
-  CHECK(Lines(Findings(dense_first)).empty());
+  CHECK(FindingLines(Findings(dense_first)).empty());
 
   const std::string list = "language_model.model.layers";
   Modules cross;
@@ -164,21 +165,22 @@ TEST_CASE("Layers that have something else instead are as they should be") {
   Add(cross, list, {3}, "cross_attn.",
       {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"});
   Add(cross, list, Range(0, 8), "mlp.", kMlp);
-  CHECK(Lines(Findings(cross)).empty());
+  CHECK(FindingLines(Findings(cross)).empty());
 
   // More in a few layers: a bias of positions, a layer that predicts further tokens.
   Modules more = Decoder(8);
   Add(more, kLayers, {0}, "self_attn.", {"relative_attention_bias"});
   Add(more, kLayers, {7}, "", {"eh_proj", "enorm", "hnorm"});
-  CHECK(Lines(Findings(more)).empty());
+  CHECK(FindingLines(Findings(more)).empty());
 }
 
 TEST_CASE("Layers beyond num_hidden_layers are not compared") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.7.mlp.up_proj");
-  CHECK(Lines(Findings(modules, {{"num_hidden_layers", 7}})).empty());
-  CHECK_FALSE(Lines(Findings(modules, {{"num_hidden_layers", 8}})).empty());
-  CHECK_FALSE(Lines(Findings(modules, {{"text_config", {{"num_hidden_layers", 8}}}})).empty());
+  CHECK(FindingLines(Findings(modules, {{"num_hidden_layers", 7}})).empty());
+  CHECK_FALSE(FindingLines(Findings(modules, {{"num_hidden_layers", 8}})).empty());
+  CHECK_FALSE(
+      FindingLines(Findings(modules, {{"text_config", {{"num_hidden_layers", 8}}}})).empty());
 }
 
 TEST_CASE("What all layers of one kind lack is as it should be") {
@@ -188,17 +190,17 @@ TEST_CASE("What all layers of one kind lack is as it should be") {
   const std::string message =
       "module-missing model.layers.3.self_attn: lacks v_proj, which 6 of 8 layers have (and 1 "
       "more)";
-  CHECK(Lines(Findings(modules)) == message);
+  CHECK(FindingLines(Findings(modules)) == message);
   Json types = Json::array();
   for (int layer = 0; layer < 8; ++layer) types.push_back(layer % 4 == 3 ? "full" : "sliding");
   const std::vector<Finding> kinds = Findings(modules, {{"layer_types", types}});
-  INFO(Lines(kinds));
+  INFO(FindingLines(kinds));
   // Still a query without its value, which only the kinds do not explain.
   REQUIRE(kinds.size() == 1);
   CHECK(kinds[0].id == "module-partner-missing");
   types[3] = "sliding";
-  CHECK(Lines(Findings(modules, {{"layer_types", types}})).find("module-missing model.layers.3") ==
-        0);
+  CHECK(FindingLines(Findings(modules, {{"layer_types", types}}))
+            .find("module-missing model.layers.3") == 0);
 }
 
 TEST_CASE("Shared keys and values are a note") {
@@ -208,8 +210,9 @@ TEST_CASE("Shared keys and values are a note") {
       Remove(modules, std::string("model.layers.") + layer + ".self_attn." + name);
     }
   }
-  CHECK(Lines(Findings(modules, {{"num_kv_shared_layers", 0}})).find("module-missing ") == 0);
-  CHECK(Lines(Findings(modules, {{"num_kv_shared_layers", 2}})) ==
+  CHECK(FindingLines(Findings(modules, {{"num_kv_shared_layers", 0}})).find("module-missing ") ==
+        0);
+  CHECK(FindingLines(Findings(modules, {{"num_kv_shared_layers", 2}})) ==
         "module-shared model.layers.6.self_attn: lacks k_proj, v_proj, which 6 of 8 layers have; "
         "config.json says that it is shared (and 1 more)");
   // Also where more layers share than have their own.
@@ -218,10 +221,10 @@ TEST_CASE("Shared keys and values are a note") {
       Remove(modules, std::string("model.layers.") + layer + ".self_attn." + name);
     }
   }
-  CHECK(Lines(Findings(modules, {{"text_config", {{"num_kv_shared_layers", 7}}}})).empty());
+  CHECK(FindingLines(Findings(modules, {{"text_config", {{"num_kv_shared_layers", 7}}}})).empty());
   // The query and the output are no part of that.
   Remove(modules, "model.layers.5.self_attn.q_proj");
-  CHECK(Lines(Findings(modules, {{"num_kv_shared_layers", 7}})).find("lacks q_proj") !=
+  CHECK(FindingLines(Findings(modules, {{"num_kv_shared_layers", 7}})).find("lacks q_proj") !=
         std::string::npos);
 }
 
@@ -236,7 +239,7 @@ TEST_CASE("Projections without partners are suspect where no other layer has the
   const auto alone = [](const std::vector<std::string>& names) {
     Modules modules;
     Add(modules, kLayers, {0, 1}, "block.", names);
-    return Lines(Findings(modules));
+    return FindingLines(Findings(modules));
   };
   CHECK(
       alone({"gate_proj", "down_proj"}) ==
@@ -261,7 +264,7 @@ TEST_CASE("Layers that follow no pattern are not compared, and long lists are cu
   many.reserve(20);
   for (int i = 0; i < 20; ++i) many.push_back(fmt::format("part{:02}", i));
   Add(modules, kLayers, Range(1, 8), "mlp.", many);
-  CHECK(Lines(Findings(modules)).find("part06, part07, …, which 7 of 8 layers have") !=
+  CHECK(FindingLines(Findings(modules)).find("part06, part07, …, which 7 of 8 layers have") !=
         std::string::npos);
   Modules odd = Decoder(200);
   for (int layer = 0; layer < 100; ++layer) {
@@ -269,7 +272,7 @@ TEST_CASE("Layers that follow no pattern are not compared, and long lists are cu
   }
   Remove(odd, "model.layers.150.mlp.up_proj");
   // Only the projection itself tells.
-  CHECK(Lines(Findings(odd)) ==
+  CHECK(FindingLines(Findings(odd)) ==
         "module-partner-missing model.layers.150.mlp: has down_proj, gate_proj, but no up_proj");
 }
 
@@ -280,22 +283,21 @@ TEST_CASE("Stages of a vision tower are not layers of one kind") {
     Add(modules, list, {0, 1}, "attn.", {"qkv", "proj"});
     if (stage < 3) modules.push_back("vision.layers." + std::to_string(stage) + ".downsample.norm");
   }
-  CHECK(Lines(Findings(modules)).empty());
+  CHECK(FindingLines(Findings(modules)).empty());
   // Elsewhere than in the decoder, architectures are less regular.
   Remove(modules, "vision.layers.0.blocks.1.attn.proj");
-  CHECK(Lines(Findings(modules)).empty());
+  CHECK(FindingLines(Findings(modules)).empty());
   Add(modules, "vision.layers.0.blocks", {2, 3, 4}, "attn.", {"qkv", "proj"});
-  CHECK(
-      Lines(Findings(modules)).find("module-irregular vision.layers.0.blocks.1.attn: lacks proj") ==
-      0);
+  CHECK(FindingLines(Findings(modules))
+            .find("module-irregular vision.layers.0.blocks.1.attn: lacks proj") == 0);
 }
 
 TEST_CASE("Layers that a search of architectures made may lack blocks") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.5.self_attn.");
-  CHECK(Lines(Findings(modules, {{"block_configs", Json::array()}})).empty());
+  CHECK(FindingLines(Findings(modules, {{"block_configs", Json::array()}})).empty());
   Remove(modules, "model.layers.3.mlp.up_proj");
-  CHECK(Lines(Findings(modules, {{"block_configs", Json::array()}})) ==
+  CHECK(FindingLines(Findings(modules, {{"block_configs", Json::array()}})) ==
         "module-missing model.layers.3.mlp: lacks up_proj, which 7 of 8 layers have");
 }
 

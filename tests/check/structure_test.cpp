@@ -6,12 +6,8 @@
 namespace prepack::testing {
 namespace {
 
-CheckReport Headers(const TestCheckpoint& checkpoint) {
-  return RunCheck(checkpoint, nullptr, true);
-}
-
 TEST_CASE("Headers alone give no statistics") {
-  const CheckReport report = Headers(WideExample());
+  const CheckReport report = RunHeaderCheck(WideExample());
   RequireSound(report);
   CHECK_FALSE(report.modules[0].statistics.has_value());
 }
@@ -19,30 +15,31 @@ TEST_CASE("Headers alone give no statistics") {
 TEST_CASE("Shapes are compared with config.json") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config["intermediate_size"] = 4096;
-  RequireOnly(Headers(checkpoint), "config-shape", "N is 64, but 4096 by config.json",
+  RequireOnly(RunHeaderCheck(checkpoint), "config-shape", "N is 64, but 4096 by config.json",
               CheckVerdict::kWarnings);
   checkpoint.config["intermediate_size"] = 64;
   checkpoint.config["hidden_size"] = 100;
-  RequireOnly(Headers(checkpoint), "module-padded", "K is 128, but 100 by config.json",
+  RequireOnly(RunHeaderCheck(checkpoint), "module-padded", "K is 128, but 100 by config.json",
               CheckVerdict::kWarnings);
   // One value per layer is not told apart.
   checkpoint.config["hidden_size"] = 128;
   checkpoint.config["intermediate_size"] = {4096, 64};
-  RequireSound(Headers(checkpoint));
+  RequireSound(RunHeaderCheck(checkpoint));
 }
 
 TEST_CASE("A text_config counts before the outer one") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config["text_config"] = {{"hidden_size", 4096}};
-  RequireOnly(Headers(checkpoint), "config-shape", "K is 128, but 4096", CheckVerdict::kWarnings);
+  RequireOnly(RunHeaderCheck(checkpoint), "config-shape", "K is 128, but 4096",
+              CheckVerdict::kWarnings);
 }
 
 TEST_CASE("A bias of the wrong length is an error") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.tensors.push_back({WideModule(0) + ".bias", "BF16", {64}, Hex(std::string(256, '0'))});
-  RequireSound(Headers(checkpoint));
+  RequireSound(RunHeaderCheck(checkpoint));
   checkpoint.At(WideModule(0) + ".bias").shape = {32, 2};
-  const CheckReport report = Headers(checkpoint);
+  const CheckReport report = RunHeaderCheck(checkpoint);
   INFO(Lines(report));
   CHECK(report.verdict == CheckVerdict::kMalformed);
 }
@@ -50,12 +47,14 @@ TEST_CASE("A bias of the wrong length is an error") {
 TEST_CASE("Missing layers are an error") {
   TestCheckpoint checkpoint = WideExample(3);
   checkpoint.config["num_hidden_layers"] = 5;
-  RequireOnly(Headers(checkpoint), "layer-missing", "2 of 5 layers have no tensor: 3, 4",
+  RequireOnly(RunHeaderCheck(checkpoint), "layer-missing", "2 of 5 layers have no tensor: 3, 4",
               CheckVerdict::kMalformed);
   checkpoint.config["num_hidden_layers"] = 18446744073709551615ULL;
-  RequireOnly(Headers(checkpoint), "layer-missing", ": 3, 4, 5, 6, 7, …", CheckVerdict::kMalformed);
+  RequireOnly(RunHeaderCheck(checkpoint), "layer-missing", ": 3, 4, 5, 6, 7, …",
+              CheckVerdict::kMalformed);
   checkpoint.config["num_hidden_layers"] = 2;
-  RequireOnly(Headers(checkpoint), "layer-unknown", "there is a layer 2", CheckVerdict::kSound);
+  RequireOnly(RunHeaderCheck(checkpoint), "layer-unknown", "there is a layer 2",
+              CheckVerdict::kSound);
 }
 
 TEST_CASE("Layers are counted whatever their only list is called") {
@@ -64,17 +63,17 @@ TEST_CASE("Layers are counted whatever their only list is called") {
   for (TestTensor& tensor : checkpoint.tensors) {
     tensor.name = "backbone" + tensor.name.substr(std::string("model").size());
   }
-  RequireOnly(Headers(checkpoint), "layer-missing", "1 of 4 layers have no tensor: 3",
+  RequireOnly(RunHeaderCheck(checkpoint), "layer-missing", "1 of 4 layers have no tensor: 3",
               CheckVerdict::kMalformed);
   // Of two lists with unusual names, neither is known to be the one.
   AddWideModule(checkpoint, "vision.layers.0.mlp.up_proj", 9);
-  RequireSound(Headers(checkpoint));
+  RequireSound(RunHeaderCheck(checkpoint));
 }
 
 TEST_CASE("Siblings that are fused must have one scheme") {
   TestCheckpoint checkpoint = WideExample();
   AddWideModule(checkpoint, "model.layers.0.mlp.gate_proj", 3);
-  RequireSound(Headers(checkpoint));
+  RequireSound(RunHeaderCheck(checkpoint));
   for (const char* suffix : {".weight_packed", ".weight_scale", ".weight_shape"}) {
     checkpoint.Remove("model.layers.0.mlp.gate_proj" + std::string(suffix));
   }
@@ -83,7 +82,7 @@ TEST_CASE("Siblings that are fused must have one scheme") {
                                 {kWideN, kWideK},
                                 std::vector<std::byte>(kWideN * kWideK * 2)});
   checkpoint.config["quantization_config"]["ignore"] = {"model.layers.0.mlp.gate_proj"};
-  RequireOnly(Headers(checkpoint), "module-siblings-differ", "gate_proj not quantized",
+  RequireOnly(RunHeaderCheck(checkpoint), "module-siblings-differ", "gate_proj not quantized",
               CheckVerdict::kWarnings);
 }
 
@@ -106,7 +105,7 @@ TEST_CASE("All modules that cannot be read are listed") {
   TestCheckpoint checkpoint = WideExample(3);
   checkpoint.Remove(WideModule(0) + ".weight_scale");
   checkpoint.Remove(WideModule(2) + ".weight_scale");
-  const CheckReport report = Headers(checkpoint);
+  const CheckReport report = RunHeaderCheck(checkpoint);
   INFO(Lines(report));
   CHECK(report.verdict == CheckVerdict::kMalformed);
   CHECK(CheckExitCode(report.verdict, false) == 3);
@@ -115,13 +114,13 @@ TEST_CASE("All modules that cannot be read are listed") {
 TEST_CASE("A float checkpoint is unsupported, a broken one malformed") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config.erase("quantization_config");
-  CheckReport report = Headers(checkpoint);
+  CheckReport report = RunHeaderCheck(checkpoint);
   CHECK(report.findings.at(0).id == "config-missing");
   CHECK(CheckExitCode(report.verdict, false) == 5);
 
   checkpoint = WideExample();
   checkpoint.At(WideModule(0) + ".weight_scale").shape = {1, 2, 3};
-  report = Headers(checkpoint);
+  report = RunHeaderCheck(checkpoint);
   CHECK(CheckExitCode(report.verdict, false) == 3);
 }
 

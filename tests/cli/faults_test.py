@@ -103,64 +103,85 @@ class Killed(harness.ToolTest):
             self.assertEqual([p.name for p in self.scratch.iterdir()], ["large"])
 
 
-class KilledAtAnyInstant(harness.ToolTest):
-    KILLS = 50
+class Conversion(harness.ToolTest):
+    """A conversion to be disturbed: with a seed (tools/soak), of any model and with any options."""
 
     def setUp(self):
         super().setUp()
-        self.source = harness.large_checkpoint(self.scratch / "large", layers=4, n=2048)
+        self.random = random.Random(harness.SEED or 9)
+        self.source, self.out = self.scratch / "source", self.scratch / "out"
+        self.options, part = ["-t", "vllm-cpu"], ()
+        if harness.SEED is None:
+            harness.large_checkpoint(self.source, layers=4, n=2048)
+        else:
+            _, shape = harness.random_checkpoint(self.source, self.random)
+            self.options = harness.random_options(self.random)
+            if self.random.random() < 0.5:
+                count = self.random.randint(2, 4)
+                part = (self.random.randint(1, count), count)
+                self.options += ["--part", f"{part[0]}/{part[1]}"]
+            print(f"seed {harness.SEED}: {shape} {' '.join(self.options)}", file=sys.stderr)
+        undisturbed = self.scratch / "undisturbed"
         began = time.monotonic()
-        self.expected = harness.contents(self.convert(self.source, "vllm-cpu", name="undisturbed"))
+        self.run_ok("convert", self.source, "-o", undisturbed, *self.options)
         self.seconds = time.monotonic() - began
-        self.out = self.scratch / "out"
-        self.args = ("convert", self.source, "-o", self.out, "-t", "vllm-cpu", "--resume")
+        # What is made: the output, or a part of it.
+        made = [harness.part_name(p, *part) if part else p for p in (self.out, undisturbed)]
+        self.made, self.expected = made[0], harness.contents(made[1])
+        self.known = {p.name for p in self.scratch.iterdir()} | {self.made.name}
+
+    def start(self, *more, stderr=subprocess.DEVNULL):
+        args = ("convert", self.source, "-o", self.out, *self.options, *more)
+        return subprocess.Popen(
+            [TOOL, *map(str, args)], stdout=subprocess.DEVNULL, stderr=stderr, text=True
+        )
+
+    def finish(self, *more):
+        self.run_ok("convert", self.source, "-o", self.out, *self.options, *more)
+
+    def unknown(self):
+        return {p.name for p in self.scratch.iterdir()} - self.known
+
+
+class KilledAtAnyInstant(Conversion):
+    KILLS = 50
 
     def kill_after(self, seconds):
-        process = subprocess.Popen(
-            [TOOL, *map(str, self.args)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        process = self.start("--resume")
         time.sleep(seconds)
         process.kill()
         process.wait()
 
     def test_resuming_makes_the_bytes_of_an_undisturbed_run(self):
-        instants = random.Random(9)
         unfinished = 0
         for _ in range(self.KILLS):
-            for _ in range(instants.choice((1, 1, 2))):
-                self.kill_after(instants.uniform(0, 1.1 * self.seconds))
-                if self.out.exists():
+            for _ in range(self.random.choice((1, 1, 2))):
+                self.kill_after(self.random.uniform(0, 1.1 * self.seconds))
+                if self.made.exists():
                     break
             else:
                 unfinished += 1
-                self.run_ok(*self.args)
-            self.assertEqual(harness.contents(self.out), self.expected)
-            if names := {p.name for p in self.scratch.iterdir()} - {"large", "undisturbed", "out"}:
+                self.finish("--resume")
+            self.assertEqual(harness.contents(self.made), self.expected)
+            if names := self.unknown():
                 # Killed when the output was in place: the lock is removed last.
-                self.run_ok(*self.args[:-1], "--force")
-                self.assertEqual({p.name for p in self.scratch.iterdir()} & names, set())
-            shutil.rmtree(self.out)
+                self.finish("--force")
+                self.assertEqual(self.unknown() & names, set())
+            shutil.rmtree(self.made)
         self.assertGreater(unfinished, 0)
 
 
-class TwoAtOnce(harness.ToolTest):
+class TwoAtOnce(Conversion):
     def test_one_of_two_conversions_wins_and_the_other_says_why(self):
-        expected = harness.contents(self.convert(SOURCE, "vllm-cpu", name="alone"))
-        out = self.scratch / "out"
         for _ in range(10):
-            both = [
-                subprocess.Popen(
-                    [TOOL, "convert", SOURCE, "-o", out, "-t", "vllm-cpu"],
-                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                )
-                for _ in range(2)
-            ]
+            both = [self.start(stderr=subprocess.PIPE) for _ in range(2)]
             ends = sorted((one.communicate()[1], one.returncode) for one in both)
-            self.assertEqual([code for _, code in ends], [0, 2], ends)
-            self.assertRegex(ends[1][0], "another prepack is writing this output|exists already")
-            self.assertEqual(harness.contents(out), expected)
-            self.assertEqual({p.name for p in self.scratch.iterdir()}, {"alone", "out"})
-            shutil.rmtree(out)
+            self.assertEqual(sorted(code for _, code in ends), [0, 2], ends)
+            refusal = next(text for text, code in ends if code == 2)
+            self.assertRegex(refusal, "another prepack is writing this output|exists already")
+            self.assertEqual(harness.contents(self.made), self.expected)
+            self.assertEqual(self.unknown(), set())
+            shutil.rmtree(self.made)
 
 
 class Permissions(harness.ToolTest):
@@ -229,6 +250,7 @@ class NoRoom(harness.ToolTest):
         self.assertIn(str(self.scratch / "no" / "such"), result.stderr)
         self.assert_nothing_left(self.scratch)
 
+    @harness.not_with_sanitizers("they map terabytes themselves")
     def test_memory_is_bounded(self):
         """135 MB of weights are converted inside 64 MiB + 8 MiB per thread, stacks not counted."""
         source = harness.large_checkpoint(self.scratch / "large", layers=16)

@@ -19,6 +19,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHECKPOINTS = ROOT / "fixtures" / "checkpoints"
 TOOL = os.environ["PREPACK_TOOL"]
 
+SANITIZERS = os.environ.get("PREPACK_SANITIZERS", "")  # that the tool is built with
+# Of random choices: tools/soak gives one after the other; without it every run of a test is the same.
+SEED = os.environ.get("PREPACK_TEST_SEED")
+
 W4A16 = ["ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded"]
 TARGETS = ["vllm-cpu", "zentorch", "onednn"]
 
@@ -67,6 +71,41 @@ def safetensors_bytes(tensors):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values())
+
+
+def part_name(out, index, count):
+    return out.with_name(f"{out.name}.part-{index:05}-of-{count:05}")
+
+
+def random_checkpoint(folder, random, megabytes=16):
+    """A checkpoint of any format and shape, by the generator of the benchmarks."""
+    generator = pathlib.Path(TOOL).parent / "generate_checkpoint"
+    usage = subprocess.run([generator, "--help"], capture_output=True, text=True, check=True).stdout
+    form = random.choice(re.search(r"--format TEXT:\{(.*?)\}", usage)[1].split(","))
+    unit = 1024 if form == "awq-gemv" else 128  # what K must be a multiple of
+    hidden, intermediate = (unit * random.randint(1, 2048 // unit) for _ in range(2))
+    experts = random.choice((0, 0, 2, 5))
+    layer = 2.5 * hidden * hidden + 3 * hidden * intermediate * max(1, experts)
+    shape = {
+        "format": form, "hidden": hidden, "intermediate": intermediate, "experts": experts,
+        "layers": max(1, round(random.uniform(0.2, 1) * megabytes * 2e6 / layer)),
+        "shards": random.randint(1, 4), "seed": random.randint(0, 10**9),
+    }
+    options = [word for name, value in shape.items() for word in (f"--{name}", str(value))]
+    subprocess.run([generator, folder, *options], check=True)
+    return folder, " ".join(options)
+
+
+def random_options(random):
+    """Options of `prepack convert` that suit every checkpoint."""
+    options = ["-t", random.choice(TARGETS), "--jobs", str(random.randint(1, 8))]
+    options += ["--fallback", "dequantize"]
+    for option in ("--fuse", "--no-flush"):
+        if random.random() < 0.4:
+            options.append(option)
+    if random.random() < 0.3:
+        options += ["--scales", "exact"]
+    return options
 
 
 def large_checkpoint(folder, layers, n=4096, k=4096):
@@ -162,6 +201,18 @@ def snapshot(folder):
 def contents(folder):
     """Names, sizes and bytes."""
     return {name: (size, digest) for name, (size, _, digest) in snapshot(folder).items()}
+
+
+def not_with_sanitizers(reason):
+    """Leaves a test out of a build with sanitizers; tools/test shows what was left out."""
+
+    def decorate(test):
+        if not SANITIZERS:
+            return test
+        print(f"left out with -fsanitize={SANITIZERS}: {test.__qualname__}: {reason}", flush=True)
+        return unittest.skip(reason)(test)
+
+    return decorate
 
 
 class ToolTest(unittest.TestCase):

@@ -13,5 +13,5 @@ foreach(test check ci convert diff faults formats fuse html malformed onednn sca
   add_test(NAME "tool: ${test}"
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli/${test}_test.py)
   set_tests_properties("tool: ${test}" PROPERTIES
-    ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>" TIMEOUT 900)
+    ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>;PREPACK_SANITIZERS=${PREPACK_SANITIZE}" TIMEOUT 1500)
 endforeach()

@@ -34,13 +34,13 @@ TEST_CASE("the same key in different objects is no duplicate") {
   CHECK(ParseJsonStrict(R"({"a":{"a":[{"a":1},{"a":2}]},"b":{"a":3}})", "f").ok());
 }
 
-struct Defect {
+struct JsonDefect {
   const char* text;
   const char* error;
 };
 
 TEST_CASE("defects of JSON are told with file and byte") {
-  const Defect defect = GENERATE(values<Defect>({
+  const JsonDefect defect = GENERATE(values<JsonDefect>({
       {R"({"a":1,"a":1})", "c.json: byte 10: duplicate key \"a\""},
       {R"({"a":1,"b":{"c":1,"d":2,"c":3},"a":1})", "c.json: byte 27: duplicate key \"c\""},
       {R"({"a":1,"\u0061":2})", "byte 15: duplicate key \"a\""},

@@ -21,13 +21,13 @@ const std::string& GoodHeader() {
   return header;
 }
 
-struct Defect {
+struct HeaderDefect {
   std::string from;
   std::string to;
   std::string error;
 };
 
-Result<SafetensorsHeader> ParseWith(const Defect& defect) {
+Result<SafetensorsHeader> ParseWith(const HeaderDefect& defect) {
   std::string json = GoodHeader();
   const size_t at = json.find(defect.from);
   REQUIRE(at != std::string::npos);
@@ -53,7 +53,7 @@ TEST_CASE("replacements that are no defects pass") {
 
 const std::string kLongName(kMaxTensorNameBytes + 1, 'n');
 
-const Defect kDefects[] = {
+const HeaderDefect kDefects[] = {
     // JSON
     {R"({"__meta)", R"(["__meta)",
      "m.safetensors: header: the header is not a JSON object (found [\"__metadata__\":, expected "
@@ -218,7 +218,7 @@ const Defect kDefects[] = {
 };
 
 TEST_CASE("each defect of a header is refused with its reason") {
-  for (const Defect& defect : kDefects) {
+  for (const HeaderDefect& defect : kDefects) {
     INFO("'" << defect.from << "' replaced by '" << Printable(defect.to) << "'");
     testing::CheckError(ParseWith(defect).status(), ErrorKind::kMalformed, defect.error);
   }

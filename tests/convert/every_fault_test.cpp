@@ -2,19 +2,25 @@
 // is left is the old output or the whole new one, and another run makes the bytes of an undisturbed
 // one.
 
+#include <fmt/format.h>
+
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
+#include "base/random.h"
 #include "catch.h"
 #include "convert/convert.h"
 #include "io/file.h"
 #include "io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "test_seed.h"
 
 namespace prepack {
 namespace {
@@ -76,27 +82,61 @@ Contents ContentsOf(const fs::path& folder) {
   return contents;
 }
 
+ConvertOptions PlainOptions(bool resume) {
+  ConvertOptions options;
+  options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
+  options.plan.target = "vllm-cpu";
+  options.shard_bytes = 400'000;  // several
+  options.jobs = 1;
+  options.resume = resume;
+  return options;
+}
+
+// What tools/soak varies: another model, and what is done with it.
+ConvertOptions SeededOptions(uint64_t seed) {
+  static constexpr std::array kCheckpoints = {
+      "ar-w4-sym-mixed", "awq-gemm-g128",         "ct-fp8-block",
+      "ct-w8a8-dynamic", "ct-w4a16-g128-sharded", "gptqmodel-w4-actorder-g128"};
+  static constexpr std::array kTargets = {"vllm-cpu", "zentorch", "onednn"};
+  static constexpr std::array kShardBytes = {200'000, 400'000, 5'000'000};
+  SplitMix64 random(seed);
+  ConvertOptions options;
+  options.source = Fixture(fmt::format("checkpoints/{}", kCheckpoints[random.Below(6)]));
+  options.plan.target = kTargets[random.Below(3)];
+  options.plan.fallback = Fallback::kDequantize;  // some targets have no layout for some of these
+  options.plan.fuse = random.Below(2) == 0;
+  options.shard_bytes = static_cast<uint64_t>(kShardBytes[random.Below(3)]);
+  options.jobs = static_cast<unsigned>(1 + random.Below(4));
+  options.resume = random.Below(2) == 0;
+  options.flush = random.Below(4) != 0;
+  const auto parts = static_cast<uint32_t>(1 + random.Below(3));
+  options.part = {.index = static_cast<uint32_t>(1 + random.Below(parts)), .count = parts};
+  return options;
+}
+
 // A conversion that is disturbed over and over, into a folder where there is nothing, or another
 // packed folder to be replaced.
 class Conversions {
  public:
-  Conversions(bool resume, bool replace) : resume_(resume) {
-    RequireOk(Run(folder_ / "undisturbed", "vllm-cpu"));
-    if (replace) RequireOk(Run(folder_ / "old", "zentorch"));
-    undisturbed_ = ContentsOf(folder_ / "undisturbed");
-    old_ = ContentsOf(folder_ / "old");
+  Conversions(ConvertOptions options, bool replace) : options_(std::move(options)) {
+    RequireOk(Run("undisturbed", options_.plan.target));
+    if (replace) {
+      RequireOk(Run("old", options_.plan.target == "zentorch" ? "vllm-cpu" : "zentorch"));
+    }
+    undisturbed_ = ContentsOf(Made("undisturbed"));
+    old_ = ContentsOf(Made("old"));
   }
 
   // One run in which the n-th call fails, and one that must put everything right. False when there
   // are not so many calls.
   bool Disturb(size_t n, int error, bool for_good) {
-    const fs::path output = folder_ / "out";
-    if (!old_.empty()) fs::copy(folder_ / "old", output);
+    const fs::path output = Made("out");
+    if (!old_.empty()) fs::copy(Made("old"), output);
     std::optional<Call> hit;
     Status status;
     {
       const FaultAt fault(n, error, for_good);
-      status = Run(output, "vllm-cpu");
+      status = Run("out", options_.plan.target);
       hit = FaultAt::Hit();
     }
     INFO("call " << n << (hit ? " of kind " + std::to_string(static_cast<int>(*hit)) : ", none")
@@ -108,10 +148,10 @@ class Conversions {
     if (hit && hit != Call::kRemove) REQUIRE(status.ok() == harmless);
     // What could not be removed stays, and so does a lock that may be another's; the next run
     // removes both.
-    const bool clean = !resume_ && hit != Call::kRemove && hit != Call::kLock;
+    const bool clean = !options_.resume && hit != Call::kRemove && hit != Call::kLock;
     if (clean) REQUIRE(Siblings() == (ContentsOf(output).empty() ? 0 : 1));
 
-    RequireOk(Run(output, "vllm-cpu"));
+    RequireOk(Run("out", options_.plan.target));
     REQUIRE(ContentsOf(output) == undisturbed_);
     REQUIRE(Siblings() == 1);
     fs::remove_all(output);
@@ -119,14 +159,15 @@ class Conversions {
   }
 
  private:
-  Status Run(const fs::path& output, const std::string& target) const {
-    ConvertOptions options;
-    options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
-    options.output = output;
+  // Where the output of that name, or its part, is made.
+  fs::path Made(const std::string& name) const {
+    return options_.part.IsWhole() ? folder_ / name : PartFolder(folder_ / name, options_.part);
+  }
+
+  Status Run(const std::string& name, const std::string& target) const {
+    ConvertOptions options = options_;
+    options.output = folder_ / name;
     options.plan.target = target;
-    options.shard_bytes = 400'000;  // several
-    options.jobs = 1;
-    options.resume = resume_;
     options.replace = true;
     Progress progress;
     return Convert(options, progress).status();
@@ -146,14 +187,13 @@ class Conversions {
   size_t Siblings() const {
     size_t count = 0;
     for (const auto& entry : fs::directory_iterator(folder_.path())) {
-      const std::string name = entry.path().filename();
-      count += name != "undisturbed" && name != "old" ? 1 : 0;
+      count += entry.path() != Made("undisturbed") && entry.path() != Made("old") ? 1 : 0;
     }
     return count;
   }
 
   TempFolder folder_;
-  bool resume_;
+  ConvertOptions options_;
   Contents undisturbed_;
   Contents old_;
 };
@@ -161,7 +201,7 @@ class Conversions {
 TEST_CASE("whichever system call fails, the output is the old one or the whole new one") {
   for (const bool resume : {false, true}) {
     for (const bool replace : {false, true}) {
-      Conversions conversions(resume, replace);
+      Conversions conversions(PlainOptions(resume), replace);
       INFO((resume ? "resume " : "") << (replace ? "replace" : ""));
       size_t calls = 0;
       while (conversions.Disturb(calls, EIO, false)) ++calls;
@@ -173,8 +213,21 @@ TEST_CASE("whichever system call fails, the output is the old one or the whole n
   }
 }
 
+// With several threads the n-th call is another one each time.
+TEST_CASE("faults do no harm to conversions of any kind") {
+  const uint64_t seed = testing::Seed(1);
+  INFO("seed " << seed);
+  SplitMix64 random(~seed);
+  Conversions conversions(SeededOptions(seed), random.Below(2) == 0);
+  static constexpr std::array kErrors = {EIO, ENOSPC, EINTR, posix::kShort};
+  const int error = kErrors[random.Below(4)];
+  size_t calls = 0;
+  while (conversions.Disturb(calls, error, error == ENOSPC)) ++calls;
+  CHECK(calls > 20);
+}
+
 TEST_CASE("calls that a signal interrupts, or that do half of their work, do no harm") {
-  Conversions conversions(false, false);
+  Conversions conversions(PlainOptions(false), false);
   for (const int fault : {EINTR, posix::kShort}) {
     size_t calls = 0;
     while (conversions.Disturb(calls, fault, false)) ++calls;

@@ -31,9 +31,9 @@ const OneDnnOrigin kOrigin = {.version = "3.13.2",
                               .isa = "0x7",
                               .implementation = "ref_int8:any"};
 
-class Planned {
+class PlannedForOneDnn {
  public:
-  Planned(const std::string& checkpoint, const PlanOptions& options)
+  PlannedForOneDnn(const std::string& checkpoint, const PlanOptions& options)
       : checkpoint_(Value(Checkpoint::Open(Fixture("checkpoints/" + checkpoint)))),
         model_(Value(ReadQuantizedModel(checkpoint_))),
         plan_(MakePlan(checkpoint_, model_, options)) {}
@@ -48,8 +48,9 @@ class Planned {
 TEST_CASE("a plan for oneDNN has the form that was chosen, and counts its bytes") {
   for (const char* checkpoint : {"ct-w8a8-dynamic", "ct-w8a8-static", "ct-w8a8-asym-act"}) {
     INFO(checkpoint);
-    const Planned blocked(checkpoint, {.target = "onednn"});
-    const Planned plain(checkpoint, {.target = "onednn", .onednn_form = OneDnnForm::kPlain});
+    const PlannedForOneDnn blocked(checkpoint, {.target = "onednn"});
+    const PlannedForOneDnn plain(checkpoint,
+                                 {.target = "onednn", .onednn_form = OneDnnForm::kPlain});
     RequireOk(blocked.plan().status());
     RequireOk(plain.plan().status());
     REQUIRE(blocked.plan()->PackedModules() > 0);
@@ -69,8 +70,8 @@ TEST_CASE("a plan for oneDNN has the form that was chosen, and counts its bytes"
 }
 
 TEST_CASE("only modules of onednn/w8a8 have a form") {
-  const Planned planned("ct-w4a16-g128-sym",
-                        {.target = "onednn", .onednn_form = OneDnnForm::kNative});
+  const PlannedForOneDnn planned("ct-w4a16-g128-sym",
+                                 {.target = "onednn", .onednn_form = OneDnnForm::kNative});
   RequireOk(planned.plan().status());
   for (const ModulePlan& module : planned.plan()->modules) {
     CHECK(module.chosen->id == "onednn/w4a16");
@@ -80,7 +81,7 @@ TEST_CASE("only modules of onednn/w8a8 have a form") {
 
 TEST_CASE("a form for another target is a usage error") {
   for (const OneDnnForm form : {OneDnnForm::kPlain, OneDnnForm::kNative}) {
-    const Planned planned("ct-w8a8-dynamic", {.target = "vllm-cpu", .onednn_form = form});
+    const PlannedForOneDnn planned("ct-w8a8-dynamic", {.target = "vllm-cpu", .onednn_form = form});
     CheckError(
         planned.plan().status(), ErrorKind::kUsage,
         "--onednn-form: it is for another target (found --target vllm-cpu, expected --target "

@@ -11,20 +11,31 @@ endif()
 
 get_target_property(kernels convert AVX512_KERNELS)
 add_library(emulated_avx512 OBJECT emulated_avx512/cpu_supports.cpp ${kernels})
-set_target_properties(emulated_avx512 PROPERTIES EXPORT_COMPILE_COMMANDS OFF)  # clang-tidy sees the real ones
+set_target_properties(emulated_avx512 PROPERTIES
+  EXPORT_COMPILE_COMMANDS OFF  # clang-tidy sees the real ones
+  UNITY_BUILD OFF)             # kernels have names in common
 target_compile_definitions(emulated_avx512 PRIVATE PREPACK_EMULATE_AVX512)
 target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
 target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})
 target_link_libraries(emulated_avx512 PRIVATE convert prepack_options)
 
-# prepack_test_emulated(FOLDER FILES): test_FOLDER again, of the files that match the regular expression.
-function(prepack_test_emulated folder files)
+# prepack_test_emulated(FOLDER [NAME...]): test_FOLDER again, of FOLDER/NAME_test.cpp (default: of all). A
+# unity build puts just these together.
+function(prepack_test_emulated folder)
+  get_target_property(files test_${folder} SOURCES)
+  if(ARGN)
+    list(JOIN ARGN "|" names)
+    list(FILTER files INCLUDE REGEX "/(${names})_test")
+  endif()
+  set_source_files_properties(${files} PROPERTIES UNITY_GROUP emulated_${folder})
+  list(TRANSFORM files REPLACE ".*/(.*)_test.cpp" "\\1")
+  list(JOIN files "|" names)
   add_executable(test_${folder}_emulated $<TARGET_OBJECTS:emulated_avx512>
-    $<FILTER:$<TARGET_OBJECTS:test_${folder}>,INCLUDE,${files}>)
+    "$<FILTER:$<TARGET_OBJECTS:test_${folder}>,INCLUDE,/(${names})_test|/unity_emulated_${folder}_>")
   target_link_libraries(test_${folder}_emulated PRIVATE test_main)
   catch_discover_tests(test_${folder}_emulated
-    TEST_PREFIX "${folder} with AVX-512 emulated: " PROPERTIES TIMEOUT 300)
+    TEST_PREFIX "${folder} with AVX-512 emulated: " PROPERTIES TIMEOUT ${PREPACK_TEST_TIMEOUT})
 endfunction()
 
-prepack_test_emulated(kernels "_test")
-prepack_test_emulated(layouts "/(fingerprint|golden|round_trip|unit_blocks)_test")
+prepack_test_emulated(kernels)
+prepack_test_emulated(layouts fingerprint golden round_trip unit_blocks)

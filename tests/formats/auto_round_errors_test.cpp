@@ -13,23 +13,19 @@
 namespace prepack {
 namespace {
 
+using testing::AddZeros;
 using testing::ArAwq;
 using testing::ArConfig;
 using testing::ArGptq;
 using testing::CheckDefects;
 using testing::CheckError;
 using testing::kArModule;
+using testing::kMalformed;
+using testing::kUnsupported;
 using testing::TempFolder;
 using testing::TestCheckpoint;
 
-using T = TestCheckpoint&;
-constexpr ErrorKind kMalformed = ErrorKind::kMalformed;
-constexpr ErrorKind kUnsupported = ErrorKind::kUnsupported;
-
-void Add(T stored, const std::string& name, const std::string& dtype,
-         const std::vector<uint64_t>& shape, size_t bytes) {
-  stored.tensors.push_back({name, dtype, shape, std::vector<std::byte>(bytes)});
-}
+using Stored = TestCheckpoint&;
 
 // Asymmetric, in the tensors of GPTQ, zero points 1 and more.
 TestCheckpoint Asymmetric3Bit() {
@@ -47,32 +43,34 @@ TestCheckpoint Asymmetric3Bit() {
 
 TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
   CheckDefects({
-      {"unknown packing", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:new"; },
-       kUnsupported, "autoround-packing-unknown",
+      {"unknown packing", ArGptq,
+       [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:new"; }, kUnsupported,
+       "autoround-packing-unknown",
        "packing_format: the packing_format is not known (found \"auto_round:new\", expected "
        "auto_round, auto_round:auto_gptq, auto_round:gptqmodel or auto_round:auto_awq)"},
       {"llm_compressor", ArGptq,
-       [](T t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor"; }, kUnsupported,
+       [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor"; }, kUnsupported,
        "autoround-scheme", "stores MXFP or NVFP numbers"},
       {"nvfp4 e5m3", ArGptq,
-       [](T t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor_nvfp4_e5m3"; },
+       [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor_nvfp4_e5m3"; },
        kUnsupported, "autoround-scheme", "stores NVFP4 numbers"},
-      {"fp8", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:fp8"; }, kUnsupported,
-       "autoround-scheme", "stores FP8 numbers"},
-      {"static fp8", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:fp8_static"; },
-       kUnsupported, "autoround-scheme", "stores FP8 numbers with static activations"},
-      {"fake", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "auto_round:fake"; }, kUnsupported,
-       "autoround-scheme", "the model is not quantized"},
-      {"mlx", ArGptq, [](T t) { ArConfig(t)["packing_format"] = "mlx"; }, kUnsupported,
+      {"fp8", ArGptq, [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:fp8"; },
+       kUnsupported, "autoround-scheme", "stores FP8 numbers"},
+      {"static fp8", ArGptq,
+       [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:fp8_static"; }, kUnsupported,
+       "autoround-scheme", "stores FP8 numbers with static activations"},
+      {"fake", ArGptq, [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:fake"; },
+       kUnsupported, "autoround-scheme", "the model is not quantized"},
+      {"mlx", ArGptq, [](Stored t) { ArConfig(t)["packing_format"] = "mlx"; }, kUnsupported,
        "autoround-scheme", "stores arrays of Apple's MLX"},
-      {"mx_fp", ArGptq, [](T t) { ArConfig(t)["data_type"] = "mx_fp"; }, kUnsupported,
+      {"mx_fp", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "mx_fp"; }, kUnsupported,
        "autoround-scheme", "data_type: MXFP weights are not read (found \"mx_fp\""},
-      {"mx_int", ArGptq, [](T t) { ArConfig(t)["data_type"] = "mx_int"; }, kUnsupported,
+      {"mx_int", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "mx_int"; }, kUnsupported,
        "autoround-scheme", "MXINT weights are not read"},
-      {"nv_fp", ArGptq, [](T t) { ArConfig(t)["data_type"] = "nv_fp"; }, kUnsupported,
+      {"nv_fp", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "nv_fp"; }, kUnsupported,
        "autoround-scheme", "NVFP4 weights are not read"},
       {"fp8 in blocks, without packing_format", ArGptq,
-       [](T t) {
+       [](Stored t) {
          ArConfig(t).erase("packing_format");
          ArConfig(t)["data_type"] = "fp8";
          ArConfig(t)["bits"] = 8;
@@ -80,106 +78,107 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
        },
        kUnsupported, "autoround-scheme", "FP8 weights of AutoRound are not read"},
       {"a layer of another type", ArGptq,
-       [](T t) {
+       [](Stored t) {
          ArConfig(t)["extra_config"][kArModule] = {{"bits", 4}, {"data_type", "mx_fp4"}};
        },
        kUnsupported, "autoround-scheme",
        "extra_config[\"model.layers.0.mlp.up_proj\"].data_type: MXFP weights are not read"},
-      {"an unknown type", ArGptq, [](T t) { ArConfig(t)["data_type"] = "posit"; }, kUnsupported,
-       "autoround-scheme", "the data type is not known (found \"posit\""},
-      {"quantized activations", ArGptq, [](T t) { ArConfig(t)["act_bits"] = 8; }, kUnsupported,
+      {"an unknown type", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "posit"; },
+       kUnsupported, "autoround-scheme", "the data type is not known (found \"posit\""},
+      {"quantized activations", ArGptq, [](Stored t) { ArConfig(t)["act_bits"] = 8; }, kUnsupported,
        "autoround-activations", "exports with quantized activations are not read (found 8)"},
       {"quantized activations by tensor", ArGptq,
-       [](T t) { Add(t, kArModule + ".act_scales", "F16", {1}, 2); }, kUnsupported,
+       [](Stored t) { AddZeros(t, kArModule + ".act_scales", "F16", {1}, 2); }, kUnsupported,
        "autoround-activations", "act_scales: AutoRound exports with quantized activations"},
       {"w_bf16_to_fp8_scale", ArGptq,
-       [](T t) { Add(t, kArModule + ".w_bf16_to_fp8_scale", "F32", {1}, 4); }, kUnsupported,
-       "autoround-activations", "w_bf16_to_fp8_scale: AutoRound exports with quantized"},
+       [](Stored t) { AddZeros(t, kArModule + ".w_bf16_to_fp8_scale", "F32", {1}, 4); },
+       kUnsupported, "autoround-activations",
+       "w_bf16_to_fp8_scale: AutoRound exports with quantized"},
       {"rotation", ArGptq,
-       [](T t) {
+       [](Stored t) {
          ArConfig(t)["rotation_config"] = {{"hadamard_type", "random"}};
        },
        kUnsupported, "rotation", "rotation_config: rotated weights need the same rotation"},
       {"spinquant", ArGptq,
-       [](T t) {
+       [](Stored t) {
          ArConfig(t)["spinquant_config"] = {{"r1", true}};
        },
        kUnsupported, "rotation", "spinquant_config: rotated weights"},
       {"spinquant tensors", ArGptq,
-       [](T t) { Add(t, "model.layers.0.mlp.spinquant_r4", "F16", {1}, 2); }, kUnsupported,
-       "rotation", "spinquant_r4: rotated weights"},
-      {"super bits", ArGptq, [](T t) { ArConfig(t)["super_bits"] = 6; }, kUnsupported,
+       [](Stored t) { AddZeros(t, "model.layers.0.mlp.spinquant_r4", "F16", {1}, 2); },
+       kUnsupported, "rotation", "spinquant_r4: rotated weights"},
+      {"super bits", ArGptq, [](Stored t) { ArConfig(t)["super_bits"] = 6; }, kUnsupported,
        "autoround-scheme", "super_bits: double-quantized scales (GGUF schemes) are not read"},
-      {"double quantization by type", ArGptq, [](T t) { ArConfig(t)["data_type"] = "int_asym_dq"; },
-       kUnsupported, "autoround-scheme",
+      {"double quantization by type", ArGptq,
+       [](Stored t) { ArConfig(t)["data_type"] = "int_asym_dq"; }, kUnsupported, "autoround-scheme",
        "double-quantized scales (GGUF schemes) are not read (found \"int_asym_dq\""},
       {"weights of another kind", ArGptq,
-       [](T t) { Add(t, "model.layers.0.mlp.gate_proj.weight_packed", "U8", {1}, 1); },
+       [](Stored t) { AddZeros(t, "model.layers.0.mlp.gate_proj.weight_packed", "U8", {1}, 1); },
        kUnsupported, "autoround-scheme", "weight_packed: weights that are not plain integers"},
       {"MLX tensors", ArGptq,
-       [](T t) { Add(t, "model.layers.0.mlp.gate_proj.biases", "F16", {1}, 2); }, kUnsupported,
-       "autoround-scheme", "biases: weights that are not plain integers"},
+       [](Stored t) { AddZeros(t, "model.layers.0.mlp.gate_proj.biases", "F16", {1}, 2); },
+       kUnsupported, "autoround-scheme", "biases: weights that are not plain integers"},
   });
 }
 
 TEST_CASE("AutoRound configs and tensors that contradict each other are malformed") {
   CheckDefects({
       {"AWQ label on GPTQ tensors", ArGptq,
-       [](T t) { ArConfig(t)["packing_format"] = "auto_round:auto_awq"; }, kMalformed,
+       [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:auto_awq"; }, kMalformed,
        "autoround-packing-mismatch",
        "the tensors are GPTQ-packed, but packing_format says otherwise (found qweight [4, 32], "
        "scales [1, 32], expected packing_format \"auto_round:auto_awq\""},
       {"GPTQ label on AWQ tensors", ArAwq,
-       [](T t) { ArConfig(t)["packing_format"] = "auto_round:auto_gptq"; }, kMalformed,
+       [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:auto_gptq"; }, kMalformed,
        "autoround-packing-mismatch",
        "the tensors are AWQ-packed, but packing_format says otherwise"},
-      {"AWQ in 8 bits", ArAwq, [](T t) { ArConfig(t)["bits"] = 8; }, kUnsupported, "awq-bits",
+      {"AWQ in 8 bits", ArAwq, [](Stored t) { ArConfig(t)["bits"] = 8; }, kUnsupported, "awq-bits",
        "AWQ is defined for 4 bits (found 8 bits"},
       {"symmetric with other zero points", ArAwq,
-       [](T t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x98}; }, kMalformed,
+       [](Stored t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x98}; }, kMalformed,
        "zero-point-not-symmetric", "but the zero points are not all 8"},
       {"symmetric in GPTQ tensors, with other zero points", ArGptq,
-       [](T t) { t.At(kArModule + ".qzeros").bytes[5] = std::byte{0x78}; }, kMalformed,
+       [](Stored t) { t.At(kArModule + ".qzeros").bytes[5] = std::byte{0x78}; }, kMalformed,
        "zero-point-not-symmetric", "its zero points vary (found 8 at channel 10, group 0; 7 to 8"},
       {"symmetric, and the first zero point is neither constant", ArGptq,
-       [](T t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x75}; }, kMalformed,
+       [](Stored t) { t.At(kArModule + ".qzeros").bytes[0] = std::byte{0x75}; }, kMalformed,
        "zero-point-not-symmetric", "(found 5 at channel 0, group 0, expected 7 or 8)"},
       {"zero points of 3 bits that are lost", Asymmetric3Bit,
-       [](T t) { t.At(kArModule + ".qzeros").bytes[0] |= std::byte{7}; }, kMalformed,
+       [](Stored t) { t.At(kArModule + ".qzeros").bytes[0] |= std::byte{7}; }, kMalformed,
        "gptq-zero-lost", "(found field 7 at channel 0, group 0"},
       {"zero scale in GPTQ tensors", ArGptq,
-       [](T t) {
+       [](Stored t) {
          t.At(kArModule + ".scales").bytes[2] = std::byte{0};
          t.At(kArModule + ".scales").bytes[3] = std::byte{0};
        },
        kMalformed, "scale-zero", "the scale of channel 1, group 0 is zero"},
       {"a width that is not read, nor that of the tensors", ArGptq,
-       [](T t) {
+       [](Stored t) {
          ArConfig(t)["bits"] = 5;
          t.At(kArModule + ".scales").shape = {3, 32};
          t.At(kArModule + ".scales").bytes.resize(192);
        },
        kUnsupported, "", "codes of this width are not read (found 5 bits"},
-      {"NaN", ArAwq, [](T t) { t.At(kArModule + ".scales").bytes[3] = std::byte{0x7E}; },
+      {"NaN", ArAwq, [](Stored t) { t.At(kArModule + ".scales").bytes[3] = std::byte{0x7E}; },
        kMalformed, "scale-not-finite", "the scale of channel 1, group 0 is not a finite number"},
-      {"bits out of range", ArGptq, [](T t) { ArConfig(t)["bits"] = 12; }, kMalformed,
+      {"bits out of range", ArGptq, [](Stored t) { ArConfig(t)["bits"] = 12; }, kMalformed,
        "config-field-invalid", "bits: the value is of the wrong type or out of range (found 12"},
       {"bits of a layer", ArGptq,
-       [](T t) {
+       [](Stored t) {
          ArConfig(t)["extra_config"][kArModule] = {{"bits", 1}};
        },
        kMalformed, "config-field-invalid", "extra_config[\"model.layers.0.mlp.up_proj\"].bits"},
-      {"group size", ArGptq, [](T t) { ArConfig(t)["group_size"] = 0; }, kMalformed,
+      {"group size", ArGptq, [](Stored t) { ArConfig(t)["group_size"] = 0; }, kMalformed,
        "config-field-invalid",
        "group_size: the value is of the wrong type or out of range (found 0"},
-      {"blocks", ArGptq, [](T t) { ArConfig(t)["block_name_to_quantize"] = {1}; }, kMalformed,
+      {"blocks", ArGptq, [](Stored t) { ArConfig(t)["block_name_to_quantize"] = {1}; }, kMalformed,
        "config-field-invalid", "block_name_to_quantize"},
-      {"extra_config as a list", ArGptq, [](T t) { ArConfig(t)["extra_config"] = {1}; }, kMalformed,
-       "config-field-invalid", "extra_config: the field has the wrong type"},
-      {"no qweight", ArGptq, [](T t) { t.Remove(kArModule + ".qweight"); }, kMalformed,
+      {"extra_config as a list", ArGptq, [](Stored t) { ArConfig(t)["extra_config"] = {1}; },
+       kMalformed, "config-field-invalid", "extra_config: the field has the wrong type"},
+      {"no qweight", ArGptq, [](Stored t) { t.Remove(kArModule + ".qweight"); }, kMalformed,
        "tensor-orphan", "qzeros: qweight of the module is missing"},
       {"nothing quantized", ArGptq,
-       [](T t) {
+       [](Stored t) {
          for (const char* suffix : {".qweight", ".qzeros", ".scales"}) t.Remove(kArModule + suffix);
        },
        kMalformed, "nothing-quantized", "no tensor is one"},

@@ -34,7 +34,7 @@ struct Read {
   std::string scheme;
 };
 
-Read ReadModule(const TestCheckpoint& stored) {
+Read ReadArModule(const TestCheckpoint& stored) {
   const TempFolder folder;
   stored.Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
@@ -57,7 +57,7 @@ TEST_CASE("The tensors of AutoRound's packers decode to their weights, negative 
   const std::vector<std::byte> awq_row0 = Hex("20643175 a8ecb9fd");
   CHECK(std::equal(awq_row0.begin(), awq_row0.end(), awq.tensors[0].bytes.begin()));
   for (const TestCheckpoint& stored : {gptq, awq}) {
-    const Read read = ReadModule(stored);
+    const Read read = ReadArModule(stored);
     CHECK(read.scheme == "w4a16 channel symmetric");
     CHECK(read.weights[0] == 8 * F16ToF32(0x2E66));
     CHECK(read.weights[7] == F16ToF32(0x2E66));
@@ -78,7 +78,7 @@ TEST_CASE("packing_format and its aliases say how zero points are stored") {
                                          {"auto_round:gptqmodel", 7}}) {
     CAPTURE(c.packing_format);
     // Codes are (k + n) mod 16, 7.5 on average: either zero point is plausible.
-    const Read read = ReadModule(
+    const Read read = ReadArModule(
         ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x77), c.packing_format, false));
     CHECK(read.zero_point == c.zero_point);
     CHECK(read.scheme == "w4a16 channel asymmetric");
@@ -86,9 +86,8 @@ TEST_CASE("packing_format and its aliases say how zero points are stored") {
   for (const char* packing_format : {"auto_round:auto_awq", "auto_round:awq"}) {
     AwqNumbers m = ArNumbers();
     m.zero_points.assign(32, 5);
-    CHECK(
-        ReadModule(ArCheckpoint(AwqGemmTensors(kArModule, m), packing_format, false)).zero_point ==
-        5);
+    CHECK(ReadArModule(ArCheckpoint(AwqGemmTensors(kArModule, m), packing_format, false))
+              .zero_point == 5);
   }
 }
 
@@ -98,7 +97,7 @@ TEST_CASE("Without packing_format the legacy backend, or z - 1, is taken") {
     ArConfig(stored).erase("packing_format");
     ArConfig(stored)["quant_method"] = method;
     if (backend != nullptr) ArConfig(stored)["backend"] = backend;
-    return ReadModule(stored).zero_point;
+    return ReadArModule(stored).zero_point;
   };
   CHECK(read(nullptr, "auto-round") == 8);
   CHECK(read(nullptr, "inc") == 8);
@@ -113,7 +112,7 @@ TEST_CASE("Without packing_format the legacy backend, or z - 1, is taken") {
   TestCheckpoint awq = ArCheckpoint(AwqGemmTensors(kArModule, m), "", false);
   ArConfig(awq).erase("packing_format");
   ArConfig(awq)["backend"] = "auto_round:awq:gemm";
-  CHECK(ReadModule(awq).zero_point == 3);
+  CHECK(ReadArModule(awq).zero_point == 3);
 }
 
 TEST_CASE("A legacy export without sym is what its zero points say") {
@@ -123,7 +122,7 @@ TEST_CASE("A legacy export without sym is what its zero points say") {
                         {"bits", 4},
                         {"group_size", 32},
                         {"backend", "auto_round:gptq:exllamav2"}};
-    return ReadModule(stored).scheme;
+    return ReadArModule(stored).scheme;
   };
   CHECK(scheme(0x77) == "w4a16 channel symmetric");
   CHECK(scheme(0x88) == "w4a16 channel symmetric");
@@ -133,13 +132,13 @@ TEST_CASE("A legacy export without sym is what its zero points say") {
 TEST_CASE("sym is true by default, except in legacy exports") {
   TestCheckpoint stored = ArGptq();
   ArConfig(stored).erase("sym");
-  CHECK(ReadModule(stored).scheme == "w4a16 channel symmetric");
+  CHECK(ReadArModule(stored).scheme == "w4a16 channel symmetric");
 }
 
 TEST_CASE("A symmetric module with the other constant is read, and reported") {
   TestCheckpoint stored =
       ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x88), "auto_round:auto_gptq", true);
-  CHECK(ReadModule(stored).weights[0] == 8 * F16ToF32(0x2E66));
+  CHECK(ReadArModule(stored).weights[0] == 8 * F16ToF32(0x2E66));
   CHECK(HasFinding(FindingsOf(stored), "gptq-zeros-other-version", ""));
   TestCheckpoint other =
       ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x77), "auto_round", true);
@@ -149,17 +148,17 @@ TEST_CASE("A symmetric module with the other constant is read, and reported") {
 TEST_CASE("A calibration-free asymmetric export stores z - 1, whatever its label says") {
   TestCheckpoint stored =
       ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x66), "auto_round", false);
-  CHECK(ReadModule(stored).zero_point == 6);
+  CHECK(ReadArModule(stored).zero_point == 6);
   ArConfig(stored)["model_free"] = true;
-  CHECK(ReadModule(stored).zero_point == 7);
+  CHECK(ReadArModule(stored).zero_point == 7);
   CHECK(
       HasFinding(FindingsOf(stored), "autoround-model-free-zeros",
                  "z - 1 is used (if z is right, set packing_format to \"auto_round:gptqmodel\")"));
   ArConfig(stored)["packing_format"] = "auto_round:gptqmodel";
-  CHECK(ReadModule(stored).zero_point == 6);
+  CHECK(ReadArModule(stored).zero_point == 6);
   CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
   ArConfig(stored)["packing_format"] = "auto_round:auto_gptq";
-  CHECK(ReadModule(stored).zero_point == 7);
+  CHECK(ReadArModule(stored).zero_point == 7);
   CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
 }
 
@@ -225,7 +224,7 @@ TEST_CASE("Padding that holds weights is an error") {
 }
 
 // An asymmetric module of weights around zero, whose z − 1 is 5.
-AwqNumbers Centred(uint64_t k) {
+AwqNumbers CentredAwq(uint64_t k) {
   AwqNumbers m{.n = 32, .k = k, .group_size = 32};
   for (uint64_t i = 0; i < m.n * m.k; ++i) m.codes.push_back(static_cast<uint8_t>(4 + i % 5));
   m.scales.assign(m.n * m.groups(), 0x2A66);
@@ -234,8 +233,8 @@ AwqNumbers Centred(uint64_t k) {
 
 TEST_CASE("A packing_format that the weights contradict is refused") {
   // Large enough to be judged by itself.
-  const std::vector<testing::TestTensor> large = ArGptqTensors(kArModule, Centred(256), 0x55);
-  CHECK(ReadModule(ArCheckpoint(large, "auto_round:auto_gptq", false)).zero_point == 6);
+  const std::vector<testing::TestTensor> large = ArGptqTensors(kArModule, CentredAwq(256), 0x55);
+  CHECK(ReadArModule(ArCheckpoint(large, "auto_round:auto_gptq", false)).zero_point == 6);
   const Status alone = testing::ReadEverything(ArCheckpoint(large, "auto_round", false));
   testing::CheckError(alone, ErrorKind::kMalformed,
                       "declared as z (v2), but the weights say z - 1 (v1)");
@@ -245,11 +244,11 @@ TEST_CASE("A packing_format that the weights contradict is refused") {
 
   // Several that are large enough together.
   TestCheckpoint small =
-      ArCheckpoint(ArGptqTensors(kArModule, Centred(64), 0x55), "auto_round", false);
+      ArCheckpoint(ArGptqTensors(kArModule, CentredAwq(64), 0x55), "auto_round", false);
   testing::RequireOk(testing::ReadEverything(small));
   for (const char* name : {"gate_proj", "down_proj"}) {
     for (const auto& tensor :
-         ArGptqTensors("model.layers.0.mlp." + std::string(name), Centred(64), 0x55)) {
+         ArGptqTensors("model.layers.0.mlp." + std::string(name), CentredAwq(64), 0x55)) {
       small.tensors.push_back(tensor);
     }
   }
@@ -278,13 +277,13 @@ TEST_CASE("The width of a module of few channels is that which its groups allow"
   // Eight bits a code would be 32 inputs, and one group instead of two.
   TestCheckpoint wrong = Narrow(64, 4);
   ArConfig(wrong)["bits"] = 8;
-  CHECK(ReadModule(wrong).scheme == "w4a16 group 32 symmetric");
+  CHECK(ReadArModule(wrong).scheme == "w4a16 group 32 symmetric");
   CHECK(HasFinding(FindingsOf(wrong), "module-scheme-mismatch",
                    "the config says 8 bits, but the tensors hold 4"));
   // One group either way: the config is believed.
   const TestCheckpoint either = Narrow(32, 8);
-  CHECK(ReadModule(either).weights.size() == 16);
-  CHECK(ReadModule(either).scheme == "w8a16 channel symmetric");
+  CHECK(ReadArModule(either).weights.size() == 16);
+  CHECK(ReadArModule(either).scheme == "w8a16 channel symmetric");
   CHECK(FindingsOf(either).empty());
 }
 

@@ -12,126 +12,125 @@
 namespace prepack {
 namespace {
 
+using testing::AddZeros;
 using testing::AwqCheckpoint;
 using testing::AwqNumbers;
 using testing::CheckDefects;
 using testing::CheckError;
 using testing::FormatDefect;
 using testing::kAwqModule;
+using testing::kMalformed;
+using testing::kUnsupported;
 using testing::ReadEverything;
 using testing::TempFolder;
 using testing::TestCheckpoint;
 using testing::TestTensor;
 
-AwqNumbers Numbers(bool symmetric = false) {
+AwqNumbers AwqNumbersOf(bool symmetric = false) {
   SplitMix64 random(21);
   return testing::RandomAwqNumbers(16, 128, 64, random, symmetric);
 }
 
 TestCheckpoint Gemm() {
-  return AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, Numbers()), "gemm", 64);
+  return AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, AwqNumbersOf()), "gemm", 64);
 }
 TestCheckpoint SymmetricGemm() {
-  return AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, Numbers(true)), "gemm", 64, false);
+  return AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, AwqNumbersOf(true)), "gemm", 64, false);
 }
 TestCheckpoint Gemv() {
-  return AwqCheckpoint(testing::AwqGemvTensors(kAwqModule, Numbers()), "gemv", 64);
+  return AwqCheckpoint(testing::AwqGemvTensors(kAwqModule, AwqNumbersOf()), "gemv", 64);
 }
 TestCheckpoint GemvFast() {
-  return AwqCheckpoint(testing::AwqGemvFastTensors(kAwqModule, Numbers()), "gemv_fast", 64);
+  return AwqCheckpoint(testing::AwqGemvFastTensors(kAwqModule, AwqNumbersOf()), "gemv_fast", 64);
 }
 
-using T = TestCheckpoint&;
-constexpr ErrorKind kMalformed = ErrorKind::kMalformed;
-constexpr ErrorKind kUnsupported = ErrorKind::kUnsupported;
+using Stored = TestCheckpoint&;
 
-Json& Config(T stored) {
+Json& AwqConfigOf(Stored stored) {
   return stored.config["quantization_config"];
 }
-TestTensor& Part(T stored, const std::string& suffix) {
+TestTensor& AwqPart(Stored stored, const std::string& suffix) {
   return stored.At(kAwqModule + "." + suffix);
 }
-void Remove(T stored, const std::string& suffix) {
+void RemoveAwqPart(Stored stored, const std::string& suffix) {
   stored.Remove(kAwqModule + "." + suffix);
 }
-void Add(T stored, const std::string& name, const std::string& dtype,
-         const std::vector<uint64_t>& shape, size_t bytes) {
-  stored.tensors.push_back({name, dtype, shape, std::vector<std::byte>(bytes)});
-}
 // Gives a tensor another shape, and bytes to go with it.
-void Reshape(T stored, const std::string& suffix, const std::vector<uint64_t>& shape,
+void Reshape(Stored stored, const std::string& suffix, const std::vector<uint64_t>& shape,
              size_t bytes) {
-  Part(stored, suffix).shape = shape;
-  Part(stored, suffix).bytes.resize(bytes);
+  AwqPart(stored, suffix).shape = shape;
+  AwqPart(stored, suffix).bytes.resize(bytes);
 }
-void PutHalf(T stored, const std::string& suffix, size_t index, uint16_t bits) {
-  std::vector<std::byte>& bytes = Part(stored, suffix).bytes;
+void PutHalf(Stored stored, const std::string& suffix, size_t index, uint16_t bits) {
+  std::vector<std::byte>& bytes = AwqPart(stored, suffix).bytes;
   bytes.at(2 * index) = static_cast<std::byte>(bits & 0xFFU);
   bytes.at(2 * index + 1) = static_cast<std::byte>(bits >> 8);
 }
 
 TEST_CASE("AWQ configs that cannot be believed or read are refused") {
   CheckDefects({
-      {"eight bits", Gemm, [](T t) { Config(t)["bits"] = 8; }, kUnsupported, "awq-bits",
+      {"eight bits", Gemm, [](Stored t) { AwqConfigOf(t)["bits"] = 8; }, kUnsupported, "awq-bits",
        "config.json: quantization_config.bits: AWQ is defined for 4 bits (found 8, expected 4)"},
-      {"bits as text", Gemm, [](T t) { Config(t)["bits"] = "4"; }, kMalformed,
+      {"bits as text", Gemm, [](Stored t) { AwqConfigOf(t)["bits"] = "4"; }, kMalformed,
        "config-field-invalid", "the field has the wrong type"},
-      {"two widths", Gemm, [](T t) { Config(t)["w_bit"] = 3; }, kMalformed, "config-conflict",
-       "two names of one value disagree (found 3, expected 4)"},
-      {"two group sizes", Gemm, [](T t) { Config(t)["q_group_size"] = 128; }, kMalformed,
+      {"two widths", Gemm, [](Stored t) { AwqConfigOf(t)["w_bit"] = 3; }, kMalformed,
+       "config-conflict", "two names of one value disagree (found 3, expected 4)"},
+      {"two group sizes", Gemm, [](Stored t) { AwqConfigOf(t)["q_group_size"] = 128; }, kMalformed,
        "config-conflict", "two names of one value disagree (found 128, expected 64)"},
-      {"group size 0", Gemm, [](T t) { Config(t)["group_size"] = 0; }, kMalformed,
+      {"group size 0", Gemm, [](Stored t) { AwqConfigOf(t)["group_size"] = 0; }, kMalformed,
        "config-field-invalid", "the group size is not positive (found 0"},
-      {"sym against zero_point", Gemm, [](T t) { Config(t)["sym"] = true; }, kMalformed,
+      {"sym against zero_point", Gemm, [](Stored t) { AwqConfigOf(t)["sym"] = true; }, kMalformed,
        "config-conflict", "sym and zero_point contradict each other (found both are true"},
-      {"words of 16 bits", Gemm, [](T t) { Config(t)["pack_dtype"] = "int16"; }, kUnsupported,
-       "pack-dtype", "only words of 32 bits are read (found \"int16\""},
-      {"a rotation", Gemm, [](T t) { Config(t)["rotation"] = "hadamard"; }, kUnsupported,
+      {"words of 16 bits", Gemm, [](Stored t) { AwqConfigOf(t)["pack_dtype"] = "int16"; },
+       kUnsupported, "pack-dtype", "only words of 32 bits are read (found \"int16\""},
+      {"a rotation", Gemm, [](Stored t) { AwqConfigOf(t)["rotation"] = "hadamard"; }, kUnsupported,
        "rotation", "rotated weights need the same rotation"},
       {"the tensors of an adapter", Gemm,
-       [](T t) {
+       [](Stored t) {
          t.tensors.push_back({kAwqModule + ".lora_B", "F16", {2, 1}, std::vector<std::byte>(4)});
        },
        kUnsupported, "adapter-unsupported",
        ".lora_B: low-rank adapters are not read (found [2, 1])"},
       {"an adapter", Gemm,
-       [](T t) {
-         Config(t)["adapter"] = {{"path", "x"}};
+       [](Stored t) {
+         AwqConfigOf(t)["adapter"] = {{"path", "x"}};
        },
        kUnsupported, "adapter-unsupported", "adapter: low-rank adapters are not read"},
       {"exclusions that are no list", Gemm,
-       [](T t) { Config(t)["modules_to_not_convert"] = "lm_head"; }, kMalformed,
+       [](Stored t) { AwqConfigOf(t)["modules_to_not_convert"] = "lm_head"; }, kMalformed,
        "config-field-invalid", "modules_to_not_convert: the field has the wrong type"},
-      {"exclusions that are no names", Gemm, [](T t) { Config(t)["modules_to_not_convert"] = {1}; },
-       kMalformed, "config-field-invalid", "modules_to_not_convert: the field has the wrong type"},
+      {"exclusions that are no names", Gemm,
+       [](Stored t) { AwqConfigOf(t)["modules_to_not_convert"] = {1}; }, kMalformed,
+       "config-field-invalid", "modules_to_not_convert: the field has the wrong type"},
   });
 }
 
 TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused") {
   CheckDefects({
-      {"no scales", Gemm, [](T t) { Remove(t, "scales"); }, kMalformed, "tensor-missing",
-       "scales of the module are missing"},
-      {"no qzeros", Gemm, [](T t) { Remove(t, "qzeros"); }, kMalformed, "tensor-missing",
-       "zero_point is true, but qzeros of the module is missing"},
-      {"no qweight", Gemm, [](T t) { Remove(t, "qweight"); }, kMalformed, "tensor-orphan",
-       "qzeros: qweight of the module is missing"},
+      {"no scales", Gemm, [](Stored t) { RemoveAwqPart(t, "scales"); }, kMalformed,
+       "tensor-missing", "scales of the module are missing"},
+      {"no qzeros", Gemm, [](Stored t) { RemoveAwqPart(t, "qzeros"); }, kMalformed,
+       "tensor-missing", "zero_point is true, but qzeros of the module is missing"},
+      {"no qweight", Gemm, [](Stored t) { RemoveAwqPart(t, "qweight"); }, kMalformed,
+       "tensor-orphan", "qzeros: qweight of the module is missing"},
       {"a weight, too", Gemm,
-       [](T t) {
-         Add(t, kAwqModule + ".weight", "F16", {16, 128}, 4096);
+       [](Stored t) {
+         AddZeros(t, kAwqModule + ".weight", "F16", {16, 128}, 4096);
        },
        kMalformed, "weight-twice", "the module has both a weight and a qweight"},
       {"scaled activation", Gemm,
-       [](T t) { Add(t, "model.layers.0.mlp.act.scales", "F16", {128}, 256); }, kUnsupported,
-       "awq-scaled-activation", "model.layers.0.mlp.act.scales: activation scaling"},
-      {"an index of groups", Gemm, [](T t) { Add(t, kAwqModule + ".g_idx", "I32", {128}, 512); },
-       kMalformed, "awq-layout", "an AWQ module has no index of groups"},
+       [](Stored t) { AddZeros(t, "model.layers.0.mlp.act.scales", "F16", {128}, 256); },
+       kUnsupported, "awq-scaled-activation", "model.layers.0.mlp.act.scales: activation scaling"},
+      {"an index of groups", Gemm,
+       [](Stored t) { AddZeros(t, kAwqModule + ".g_idx", "I32", {128}, 512); }, kMalformed,
+       "awq-layout", "an AWQ module has no index of groups"},
       {"stacked experts", Gemm,
-       [](T t) {
-         Part(t, "qweight").shape = {1, 128, 2};
+       [](Stored t) {
+         AwqPart(t, "qweight").shape = {1, 128, 2};
        },
        kUnsupported, "awq-rank", "only matrices are read, not stacked experts (found [1, 128, 2]"},
       {"an embedding", Gemm,
-       [](T t) {
+       [](Stored t) {
          for (TestTensor& tensor : t.tensors) {
            const size_t dot = tensor.name.rfind('.');
            if (tensor.name.starts_with(kAwqModule)) {
@@ -140,17 +139,18 @@ TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused"
          }
        },
        kUnsupported, "embedding-quantized", "quantized embeddings are not read"},
-      {"codes in floating point", Gemm, [](T t) { Part(t, "qweight").dtype = "F32"; }, kMalformed,
-       "tensor-dtype", "packed codes have the wrong dtype (found F32, expected I32 or I16)"},
-      {"scales in integers", Gemm, [](T t) { Part(t, "scales").dtype = "I16"; }, kMalformed,
+      {"codes in floating point", Gemm, [](Stored t) { AwqPart(t, "qweight").dtype = "F32"; },
+       kMalformed, "tensor-dtype",
+       "packed codes have the wrong dtype (found F32, expected I32 or I16)"},
+      {"scales in integers", Gemm, [](Stored t) { AwqPart(t, "scales").dtype = "I16"; }, kMalformed,
        "tensor-dtype", "scales have the wrong dtype (found I16"},
       {"nothing quantized", Gemm,
-       [](T t) {
-         for (const char* suffix : {"qweight", "qzeros", "scales"}) Remove(t, suffix);
+       [](Stored t) {
+         for (const char* suffix : {"qweight", "qzeros", "scales"}) RemoveAwqPart(t, suffix);
        },
        kMalformed, "nothing-quantized", "no tensor is one"},
       {"empty", Gemm,
-       [](T t) {
+       [](Stored t) {
          Reshape(t, "qweight", {0, 2}, 0);
          Reshape(t, "qzeros", {0, 2}, 0);
          Reshape(t, "scales", {0, 16}, 0);
@@ -162,49 +162,50 @@ TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused"
 TEST_CASE("AWQ shapes that contradict each other, the config or the format are refused") {
   CheckDefects({
       {"no layout", Gemm,
-       [](T t) {
+       [](Stored t) {
          Reshape(t, "qzeros", {3, 2}, 24);
        },
        kMalformed, "awq-layout",
        "fit none of AWQ's layouts (found model.layers.0.mlp.up_proj: qweight I32 [128, 2], qzeros "
        "I32 [3, 2], scales F16 [2, 16]"},
       {"channels that fill no words", Gemm,
-       [](T t) {
+       [](Stored t) {
          Reshape(t, "scales", {2, 15}, 60);
        },
        kMalformed, "awq-layout", "fit none of AWQ's layouts"},
       {"marlin", Gemm,
-       [](T t) {
-         Remove(t, "qzeros");
-         Config(t)["zero_point"] = false;
+       [](Stored t) {
+         RemoveAwqPart(t, "qzeros");
+         AwqConfigOf(t)["zero_point"] = false;
          Reshape(t, "qweight", {8, 32}, 1024);
        },
        kUnsupported, "awq-marlin", "the module holds AWQ-Marlin GPU tiles (found [8, 32])"},
       {"GPTQ", Gemm,
-       [](T t) {
+       [](Stored t) {
          Reshape(t, "qweight", {16, 16}, 1024);
        },
        kMalformed, "awq-gptq-packing",
        "qweight is [K/8, N]: this is GPTQ packing, although AWQ is declared"},
-      {"another group size", Gemm, [](T t) { Config(t)["group_size"] = 32; }, kMalformed,
+      {"another group size", Gemm, [](Stored t) { AwqConfigOf(t)["group_size"] = 32; }, kMalformed,
        "group-size-mismatch",
        "(found 2 scale groups, which for K = 128 mean group_size 64, expected group_size 32, as "
        "config.json: quantization_config says)"},
-      {"a short last group", Gemm, [](T t) { Config(t)["group_size"] = 96; }, kMalformed,
+      {"a short last group", Gemm, [](Stored t) { AwqConfigOf(t)["group_size"] = 96; }, kMalformed,
        "group-size-mismatch",
        "K is not a multiple of the group size (found K = 128, group size 96)"},
-      {"another group size, gemv", Gemv, [](T t) { Config(t)["group_size"] = 32; }, kMalformed,
-       "group-size-mismatch", "16 (padded) scale groups, which for K = 128 mean group_size 64"},
-      {"a group size that gemv has not", Gemv, [](T t) { Config(t)["group_size"] = 16; },
+      {"another group size, gemv", Gemv, [](Stored t) { AwqConfigOf(t)["group_size"] = 32; },
+       kMalformed, "group-size-mismatch",
+       "16 (padded) scale groups, which for K = 128 mean group_size 64"},
+      {"a group size that gemv has not", Gemv, [](Stored t) { AwqConfigOf(t)["group_size"] = 16; },
        kMalformed, "group-size-mismatch", "expected group_size 16"},
       {"a short last group, gemv", Gemv,
-       [](T t) {
+       [](Stored t) {
          Reshape(t, "qweight", {16, 12}, 768);
        },
        kMalformed, "group-size-mismatch",
        "K is not a multiple of the group size (found K = 96, group size 64)"},
       {"K that gemv_fast has not", GemvFast,
-       [](T t) {
+       [](Stored t) {
          Reshape(t, "qweight", {4, 96}, 768);
        },
        kMalformed, "tensor-shape", "interleaves 64 input channels"},
@@ -213,50 +214,51 @@ TEST_CASE("AWQ shapes that contradict each other, the config or the format are r
 
 TEST_CASE("AWQ numbers that are broken are refused") {
   CheckDefects({
-      {"NaN", Gemm, [](T t) { PutHalf(t, "scales", 16 + 3, 0x7E00); }, kMalformed,
+      {"NaN", Gemm, [](Stored t) { PutHalf(t, "scales", 16 + 3, 0x7E00); }, kMalformed,
        "scale-not-finite", "the scale of channel 3, group 1 is not a finite number (found NaN)"},
-      {"infinity, gemv", Gemv, [](T t) { PutHalf(t, "scales", 16 * 5 + 1, 0x7C00); }, kMalformed,
-       "scale-not-finite",
+      {"infinity, gemv", Gemv, [](Stored t) { PutHalf(t, "scales", 16 * 5 + 1, 0x7C00); },
+       kMalformed, "scale-not-finite",
        "the scale of channel 5, group 1 is not a finite number (found infinity)"},
-      {"zero scale", Gemm, [](T t) { PutHalf(t, "scales", 2, 0); }, kMalformed, "scale-zero",
+      {"zero scale", Gemm, [](Stored t) { PutHalf(t, "scales", 2, 0); }, kMalformed, "scale-zero",
        "the scale of channel 2, group 0 is zero, but the group has weights"},
       {"symmetric with other zero points", SymmetricGemm,
-       [](T t) { Part(t, "qzeros").bytes[1] = std::byte{0x83}; }, kMalformed,
+       [](Stored t) { AwqPart(t, "qzeros").bytes[1] = std::byte{0x83}; }, kMalformed,
        "zero-point-not-symmetric",
        "the config says zero_point false, but the zero points are not all 8 (found 3 at channel 4, "
        "group 0; 3 to 8 in these rows"},
-      {"padding scales of gemv", Gemv, [](T t) { PutHalf(t, "scales", 16 * 2 + 7, 0x3C00); },
+      {"padding scales of gemv", Gemv, [](Stored t) { PutHalf(t, "scales", 16 * 2 + 7, 0x3C00); },
        kMalformed, "awq-padding",
        "there is data in the padding behind the last group (found channel 2, group 7"},
       {"padding zero points of gemv", Gemv,
-       [](T t) { Part(t, "qzeros").bytes[8 * 4 + 1] = std::byte{0x10}; }, kMalformed, "awq-padding",
+       [](Stored t) { AwqPart(t, "qzeros").bytes[8 * 4 + 1] = std::byte{0x10}; }, kMalformed,
+       "awq-padding",
        "qzeros: there is data in the padding behind the last group (found channel 4, group 3"},
       {"padding scales of gemv_fast", GemvFast,
-       [](T t) { PutHalf(t, "scales", 16 * 2 + 9, 0x3C00); }, kMalformed, "awq-padding",
+       [](Stored t) { PutHalf(t, "scales", 16 * 2 + 9, 0x3C00); }, kMalformed, "awq-padding",
        "(found channel 9, group 2"},
       {"padding offsets of gemv_fast", GemvFast,
-       [](T t) { PutHalf(t, "qzeros", 16 * 15 + 1, 0xBC00); }, kMalformed, "awq-padding",
+       [](Stored t) { PutHalf(t, "qzeros", 16 * 15 + 1, 0xBC00); }, kMalformed, "awq-padding",
        "(found channel 1, group 15"},
       {"an offset between two zero points", GemvFast,
-       [](T t) {
+       [](Stored t) {
          PutHalf(t, "scales", 16 + 1, 0x3C00);  // 1
          PutHalf(t, "qzeros", 16 + 1, 0xC100);  // −2.5
        },
        kUnsupported, "awq-offset-not-integer",
        "(found offset -2.5 with scale 1, a zero point of 2.5, at channel 1, group 1"},
       {"an offset beyond 4 bits", GemvFast,
-       [](T t) {
+       [](Stored t) {
          PutHalf(t, "scales", 0, 0x3C00);
          PutHalf(t, "qzeros", 0, 0xCC00);  // −16
        },
        kUnsupported, "awq-offset-not-integer", "a zero point of 16, at channel 0, group 0"},
       {"an offset below 4 bits", GemvFast,
-       [](T t) {
+       [](Stored t) {
          PutHalf(t, "scales", 0, 0x3C00);
          PutHalf(t, "qzeros", 0, 0x3C00);
        },
        kUnsupported, "awq-offset-not-integer", "a zero point of -1, at channel 0, group 0"},
-      {"an offset that is no number", GemvFast, [](T t) { PutHalf(t, "qzeros", 3, 0x7E00); },
+      {"an offset that is no number", GemvFast, [](Stored t) { PutHalf(t, "qzeros", 3, 0x7E00); },
        kUnsupported, "awq-offset-not-integer", "at channel 3, group 0"},
   });
 }
@@ -268,7 +270,7 @@ TEST_CASE("A rounded offset is still its zero point, and zero scales have none")
   // A scale of zero is fine where its group has no weights: codes and offset 0.
   PutHalf(stored, "scales", 0, 0);
   PutHalf(stored, "qzeros", 0, 0x8000);  // −0
-  std::vector<std::byte>& codes = Part(stored, "qweight").bytes;
+  std::vector<std::byte>& codes = AwqPart(stored, "qweight").bytes;
   std::fill(codes.begin(), codes.begin() + 32, std::byte{0});
   testing::RequireOk(ReadEverything(stored));
   const TempFolder folder;
@@ -306,7 +308,7 @@ TEST_CASE("Copies of an AWQ config must say the same") {
 TEST_CASE("One bad AWQ module does not hide the others from a report") {
   TestCheckpoint stored = Gemm();
   for (const TestTensor& tensor :
-       testing::AwqGemmTensors("model.layers.0.mlp.gate_proj", Numbers())) {
+       testing::AwqGemmTensors("model.layers.0.mlp.gate_proj", AwqNumbersOf())) {
     if (!tensor.name.ends_with("scales")) stored.tensors.push_back(tensor);
   }
   const TempFolder folder;

@@ -18,41 +18,41 @@ using testing::HasFinding;
 using testing::TestCheckpoint;
 using testing::TestTensor;
 
-AwqNumbers Numbers(uint64_t group_size = 64) {
+AwqNumbers GroupedNumbers(uint64_t group_size = 64) {
   SplitMix64 random(31);
   return testing::RandomAwqNumbers(16, 128, group_size, random);
 }
 
 TestCheckpoint Mlp() {
-  TestCheckpoint stored =
-      AwqCheckpoint(testing::AwqGemmTensors("model.layers.0.mlp.gate_proj", Numbers()), "gemm", 64);
+  TestCheckpoint stored = AwqCheckpoint(
+      testing::AwqGemmTensors("model.layers.0.mlp.gate_proj", GroupedNumbers()), "gemm", 64);
   for (const TestTensor& tensor :
-       testing::AwqGemmTensors("model.layers.0.mlp.up_proj", Numbers())) {
+       testing::AwqGemmTensors("model.layers.0.mlp.up_proj", GroupedNumbers())) {
     stored.tensors.push_back(tensor);
   }
   return stored;
 }
 
-Json& Config(TestCheckpoint& stored) {
+Json& QuantizationOf(TestCheckpoint& stored) {
   return stored.config["quantization_config"];
 }
 
-void AddPlain(TestCheckpoint& stored, const std::string& module) {
+void AddPlainAwq(TestCheckpoint& stored, const std::string& module) {
   stored.tensors.push_back(
       {module + ".weight", "F16", {16, 128}, std::vector<std::byte>(size_t{16} * 128 * 2)});
 }
 
 TEST_CASE("A sound AWQ checkpoint has no findings") {
   TestCheckpoint stored = Mlp();
-  AddPlain(stored, "lm_head");
+  AddPlainAwq(stored, "lm_head");
   CHECK(FindingsOf(stored).empty());
-  Config(stored)["modules_to_not_convert"] = {"lm_head", "visual"};
+  QuantizationOf(stored)["modules_to_not_convert"] = {"lm_head", "visual"};
   CHECK(FindingsOf(stored).empty());
 }
 
 TEST_CASE("A version that names another layout is reported, and the tensors are believed") {
   TestCheckpoint stored = Mlp();
-  Config(stored)["version"] = "GEMV";
+  QuantizationOf(stored)["version"] = "GEMV";
   const std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "awq-version-wrong");
@@ -61,19 +61,19 @@ TEST_CASE("A version that names another layout is reported, and the tensors are 
   CHECK(findings[0].message ==
         "the tensors are in layout gemm, config.json: quantization_config says version \"gemv\"");
 
-  Config(stored).erase("version");
+  QuantizationOf(stored).erase("version");
   CHECK(FindingsOf(stored).empty());  // gemm is the default
-  Config(stored)["checkpoint_format"] = "gemv_fast";
+  QuantizationOf(stored)["checkpoint_format"] = "gemv_fast";
   CHECK(HasFinding(FindingsOf(stored), "awq-version-wrong", "version \"gemv_fast\""));
 
-  TestCheckpoint gemv =
-      AwqCheckpoint(testing::AwqGemvTensors("model.layers.0.mlp.up_proj", Numbers()), "gemm", 64);
+  TestCheckpoint gemv = AwqCheckpoint(
+      testing::AwqGemvTensors("model.layers.0.mlp.up_proj", GroupedNumbers()), "gemm", 64);
   CHECK(HasFinding(FindingsOf(gemv), "awq-version-wrong", "the tensors are in layout gemv,"));
 }
 
 TEST_CASE("Exclusions that would hit quantized modules in vLLM are reported") {
   TestCheckpoint stored = Mlp();
-  Config(stored)["modules_to_not_convert"] = {"gate"};
+  QuantizationOf(stored)["modules_to_not_convert"] = {"gate"};
   const std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "module-ignored-but-quantized");
@@ -83,12 +83,12 @@ TEST_CASE("Exclusions that would hit quantized modules in vLLM are reported") {
 
 TEST_CASE("A plain module that the exclusions do not name is reported") {
   TestCheckpoint stored = Mlp();
-  AddPlain(stored, "model.layers.0.mlp.down_proj");
+  AddPlainAwq(stored, "model.layers.0.mlp.down_proj");
   CHECK(FindingsOf(stored).empty());  // without a list, readers look at the tensors
-  Config(stored)["modules_to_not_convert"] = {"lm_head"};
+  QuantizationOf(stored)["modules_to_not_convert"] = {"lm_head"};
   CHECK(HasFinding(FindingsOf(stored), "module-targeted-but-plain",
                    "modules_to_not_convert does not say so"));
-  Config(stored)["modules_to_not_convert"] = {"down_proj"};
+  QuantizationOf(stored)["modules_to_not_convert"] = {"down_proj"};
   CHECK(FindingsOf(stored).empty());
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("Fused layers that are quantized differently are listed") {
   for (const char* suffix : {"qweight", "qzeros", "scales"}) {
     stored.Remove(std::string("model.layers.0.mlp.up_proj.") + suffix);
   }
-  AddPlain(stored, "model.layers.0.mlp.up_proj");
+  AddPlainAwq(stored, "model.layers.0.mlp.up_proj");
   const std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "module-siblings-differ");
@@ -108,23 +108,24 @@ TEST_CASE("Fused layers that are quantized differently are listed") {
 
 TEST_CASE("lm_head in the config and in the tensors are compared") {
   TestCheckpoint stored = Mlp();
-  Config(stored)["lm_head"] = true;
+  QuantizationOf(stored)["lm_head"] = true;
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "but lm_head is not quantized"));
-  for (const TestTensor& tensor : testing::AwqGemmTensors("lm_head", Numbers())) {
+  for (const TestTensor& tensor : testing::AwqGemmTensors("lm_head", GroupedNumbers())) {
     stored.tensors.push_back(tensor);
   }
   CHECK(FindingsOf(stored).empty());
-  Config(stored).erase("lm_head");
+  QuantizationOf(stored).erase("lm_head");
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "does not say \"lm_head\": true"));
 }
 
 TEST_CASE("The head of a multimodal model is a head") {
   TestCheckpoint stored = Mlp();
-  for (const TestTensor& tensor : testing::AwqGemmTensors("language_model.lm_head", Numbers())) {
+  for (const TestTensor& tensor :
+       testing::AwqGemmTensors("language_model.lm_head", GroupedNumbers())) {
     stored.tensors.push_back(tensor);
   }
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "does not say \"lm_head\": true"));
-  Config(stored)["lm_head"] = true;
+  QuantizationOf(stored)["lm_head"] = true;
   CHECK(FindingsOf(stored).empty());
 }
 

@@ -9,7 +9,7 @@
 namespace prepack {
 namespace {
 
-Result<CtConfig> Parse(const Json& fields) {
+Result<CtConfig> ParseFields(const Json& fields) {
   return ParseCtConfig({"config.json: quantization_config", "compressed-tensors", &fields});
 }
 
@@ -42,7 +42,7 @@ Json GoodConfig() {
 }
 
 CtConfig Good(const Json& fields) {
-  Result<CtConfig> config = Parse(fields);
+  Result<CtConfig> config = ParseFields(fields);
   INFO(config.status().ToString());
   REQUIRE(config.ok());
   return *std::move(config);
@@ -305,10 +305,10 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
   for (const Case& c : cases) {
     CAPTURE(c.name);
     Json fields = GoodConfig();
-    REQUIRE(Parse(fields).ok());
+    REQUIRE(ParseFields(fields).ok());
     Json& group = fields["config_groups"]["group_0"];
     c.break_it(fields, group, group["weights"]);
-    const Result<CtConfig> config = Parse(fields);
+    const Result<CtConfig> config = ParseFields(fields);
     REQUIRE_FALSE(config.ok());
     CHECK(config.status().kind() == c.kind);
     CHECK_THAT(config.status().ToString(), Catch::Contains(c.text));

@@ -18,7 +18,7 @@ using testing::CheckError;
 using testing::ExampleConfig;
 
 // The status of two copies, of which the second was changed.
-Result<CtConfig> Parse(void (*change)(Json& copy, Json& group)) {
+Result<CtConfig> ParseChanged(void (*change)(Json& copy, Json& group)) {
   const Json config = ExampleConfig(true);
   const Json& first = config["quantization_config"];
   Json second = first;
@@ -66,19 +66,21 @@ TEST_CASE("Copies of a compressed-tensors config that mean other weights are ref
        "version: two copies of the quantization config disagree (found 0.17.1, expected 0.19.0"},
   };
   for (const Case& c : cases) {
-    const Result<CtConfig> config = Parse(c.change);
+    const Result<CtConfig> config = ParseChanged(c.change);
     CheckError(config.status(), ErrorKind::kMalformed, c.text);
     CHECK(config.status().id() == "config-conflict");
   }
 }
 
 TEST_CASE("Copies may differ in what says nothing of the weights") {
-  testing::RequireOk(Parse([](Json&, Json&) {}).status());
-  testing::RequireOk(Parse([](Json& c, Json&) { c["ignore"] = Json::array(); }).status());
-  testing::RequireOk(Parse([](Json& c, Json&) { c["version"] = "0.18.0"; }).status());
-  testing::RequireOk(Parse([](Json& c, Json&) { c.erase("version"); }).status());
-  testing::RequireOk(Parse([](Json& c, Json&) { c["quantization_status"] = "frozen"; }).status());
-  testing::RequireOk(Parse([](Json&, Json& g) { g["weights"]["observer"] = "mse"; }).status());
+  testing::RequireOk(ParseChanged([](Json&, Json&) {}).status());
+  testing::RequireOk(ParseChanged([](Json& c, Json&) { c["ignore"] = Json::array(); }).status());
+  testing::RequireOk(ParseChanged([](Json& c, Json&) { c["version"] = "0.18.0"; }).status());
+  testing::RequireOk(ParseChanged([](Json& c, Json&) { c.erase("version"); }).status());
+  testing::RequireOk(
+      ParseChanged([](Json& c, Json&) { c["quantization_status"] = "frozen"; }).status());
+  testing::RequireOk(
+      ParseChanged([](Json&, Json& g) { g["weights"]["observer"] = "mse"; }).status());
 }
 
 TEST_CASE("The order of groups is no difference, and a version is taken from where it is") {
@@ -97,7 +99,7 @@ TEST_CASE("The order of groups is no difference, and a version is taken from whe
 }
 
 TEST_CASE("Every copy is refused for what it says by itself") {
-  const Result<CtConfig> config = Parse([](Json& c, Json&) {
+  const Result<CtConfig> config = ParseChanged([](Json& c, Json&) {
     c["transform_config"] = {{"config_groups", {{"R1", 1}}}};
   });
   CheckError(config.status(), ErrorKind::kUnsupported, "compression_config.transform_config");

@@ -30,36 +30,36 @@ using testing::TestTensor;
 
 const std::string kFile = "model.safetensors: tensor " + kExampleModule;
 
-TestTensor& Part(TestCheckpoint& stored, const std::string& suffix) {
+TestTensor& CtPart(TestCheckpoint& stored, const std::string& suffix) {
   return stored.At(kExampleModule + "." + suffix);
 }
 
-void Add(TestCheckpoint& stored, const std::string& suffix, const std::string& dtype,
-         const std::vector<uint64_t>& shape, size_t bytes) {
+void AddCtPart(TestCheckpoint& stored, const std::string& suffix, const std::string& dtype,
+               const std::vector<uint64_t>& shape, size_t bytes) {
   stored.tensors.push_back(
       {kExampleModule + "." + suffix, dtype, shape, std::vector<std::byte>(bytes)});
 }
 
-void Remove(TestCheckpoint& stored, const std::string& suffix) {
+void RemoveCtPart(TestCheckpoint& stored, const std::string& suffix) {
   stored.Remove(kExampleModule + "." + suffix);
 }
 
 // Replaces the quantized tensors by others.
 void Replace(TestCheckpoint& stored, const std::string& suffix, const std::string& dtype,
              const std::vector<uint64_t>& shape, size_t bytes) {
-  Remove(stored, "weight_packed");
-  Remove(stored, "weight_shape");
-  Add(stored, suffix, dtype, shape, bytes);
+  RemoveCtPart(stored, "weight_packed");
+  RemoveCtPart(stored, "weight_shape");
+  AddCtPart(stored, suffix, dtype, shape, bytes);
 }
 
-Json& Config(TestCheckpoint& stored) {
+Json& CtConfigOf(TestCheckpoint& stored) {
   return stored.config["quantization_config"];
 }
 Json& Group(TestCheckpoint& stored) {
-  return Config(stored)["config_groups"]["group_0"];
+  return CtConfigOf(stored)["config_groups"]["group_0"];
 }
 
-void Rename(TestCheckpoint& stored, const std::string& module) {
+void RenameCtModule(TestCheckpoint& stored, const std::string& module) {
   for (TestTensor& tensor : stored.tensors) {
     if (tensor.name.starts_with(kExampleModule)) {
       tensor.name = module + tensor.name.substr(kExampleModule.size());
@@ -67,7 +67,7 @@ void Rename(TestCheckpoint& stored, const std::string& module) {
   }
 }
 
-struct Defect {
+struct CtDefect {
   std::string name;
   TestCheckpoint (*good)();
   void (*break_it)(TestCheckpoint& stored);
@@ -75,8 +75,8 @@ struct Defect {
   std::string id;
 };
 
-void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
-  for (const Defect& defect : defects) {
+void CheckTable(const std::vector<CtDefect>& defects, ErrorKind kind) {
+  for (const CtDefect& defect : defects) {
     INFO(defect.name);
     TestCheckpoint stored = defect.good();
     testing::RequireOk(testing::ReadEverything(stored));
@@ -89,12 +89,12 @@ void CheckTable(const std::vector<Defect>& defects, ErrorKind kind) {
 
 TEST_CASE("Damaged and contradictory checkpoints are malformed") {
   using T = TestCheckpoint&;
-  const std::vector<Defect> defects = {
-      {"no config groups", SymmetricExample, [](T t) { Config(t).erase("config_groups"); },
+  const std::vector<CtDefect> defects = {
+      {"no config groups", SymmetricExample, [](T t) { CtConfigOf(t).erase("config_groups"); },
        "config_groups: there is no config group, but there are quantized tensors",
        "config-groups-missing"},
       {"empty config groups", SymmetricExample,
-       [](T t) { Config(t)["config_groups"] = Json::object(); },
+       [](T t) { CtConfigOf(t)["config_groups"] = Json::object(); },
        "there is no config group, but there are quantized tensors", "config-groups-missing"},
       {"no group names the module", SymmetricExample,
        [](T t) { Group(t)["targets"] = {"re:.*down_proj"}; },
@@ -112,22 +112,23 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        "module-scheme-contradiction"},
       {"both weight and weight_packed", SymmetricExample,
        [](T t) {
-         Add(t, "weight", "BF16", {4, 16}, 128);
+         AddCtPart(t, "weight", "BF16", {4, 16}, 128);
        },
        kFile + ".weight_packed: the module has both weight and weight_packed", "weight-twice"},
       {"weight_packed is F32", SymmetricExample,
-       [](T t) { Part(t, "weight_packed").dtype = "F32"; },
+       [](T t) { CtPart(t, "weight_packed").dtype = "F32"; },
        ".weight_packed: packed weights have the wrong dtype (found F32, expected I32)",
        "tensor-dtype"},
-      {"weight_packed is flat", SymmetricExample, [](T t) { Part(t, "weight_packed").shape = {8}; },
+      {"weight_packed is flat", SymmetricExample,
+       [](T t) { CtPart(t, "weight_packed").shape = {8}; },
        ".weight_packed: the weight has the wrong rank (found [8], expected [N, words])",
        "tensor-shape"},
       {"a global scale", SymmetricExample,
-       [](T t) { Add(t, "weight_global_scale", "F32", {1}, 4); },
+       [](T t) { AddCtPart(t, "weight_global_scale", "F32", {1}, 4); },
        ".weight_global_scale: integer weights have no global scale", "module-scheme-contradiction"},
-      {"no scale", SymmetricExample, [](T t) { Remove(t, "weight_scale"); },
+      {"no scale", SymmetricExample, [](T t) { RemoveCtPart(t, "weight_scale"); },
        ".weight_packed: weight_scale of the module is missing", "tensor-missing"},
-      {"no weight", SymmetricExample, [](T t) { Remove(t, "weight_packed"); },
+      {"no weight", SymmetricExample, [](T t) { RemoveCtPart(t, "weight_packed"); },
        ".weight_scale: the weight that this tensor describes is missing (expected " +
            kExampleModule + ".weight_packed)",
        "tensor-orphan"},
@@ -151,19 +152,19 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        "tensor a.b.weight: a quantized weight without weight_scale (found I8)", "tensor-missing"},
       {"the scale is I32", SymmetricExample,
        [](T t) {
-         Part(t, "weight_scale") = {
+         CtPart(t, "weight_scale") = {
              kExampleModule + ".weight_scale", "I32", {4, 2}, std::vector<std::byte>(32)};
        },
        ".weight_scale: the scales have the wrong dtype (found I32, expected BF16 or F16 or F32)",
        "tensor-dtype"},
       {"the scale has other rows", SymmetricExample,
        [](T t) {
-         Part(t, "weight_scale").shape = {2, 4};
+         CtPart(t, "weight_scale").shape = {2, 4};
        },
        ".weight_scale: the shape of the scales contradicts the weight (found [2, 4], expected [4, "
        "2] for a group scheme of [4, 16])",
        "tensor-shape"},
-      {"the scale is flat", SymmetricExample, [](T t) { Part(t, "weight_scale").shape = {8}; },
+      {"the scale is flat", SymmetricExample, [](T t) { CtPart(t, "weight_scale").shape = {8}; },
        "(found [8], expected [4, 2] for a group scheme", "tensor-shape"},
       {"the group size is twice what the scale says", SymmetricExample,
        [](T t) { ExampleWeights(t)["group_size"] = 16; },
@@ -183,85 +184,86 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        "group-size-mismatch"},
       {"weight_shape has another N", SymmetricExample,
        [](T t) {
-         Part(t, "weight_shape").bytes = Int64s({8, 16});
+         CtPart(t, "weight_shape").bytes = Int64s({8, 16});
        },
        ".weight_shape: weight_shape contradicts weight_packed (found [8, 16], expected [4, K] "
        "with K in 2 words of 4-bit codes)",
        "tensor-shape"},
       {"weight_shape has a K that is too large", SymmetricExample,
        [](T t) {
-         Part(t, "weight_shape").bytes = Int64s({4, 17});
+         CtPart(t, "weight_shape").bytes = Int64s({4, 17});
        },
        "found [4, 17]", "tensor-shape"},
       {"weight_shape has a K that is too small", SymmetricExample,
        [](T t) {
-         Part(t, "weight_shape").bytes = Int64s({4, 8});
+         CtPart(t, "weight_shape").bytes = Int64s({4, 8});
        },
        "found [4, 8]", "tensor-shape"},
       {"weight_shape is negative", SymmetricExample,
        [](T t) {
-         Part(t, "weight_shape").bytes = Int64s({4, -16});
+         CtPart(t, "weight_shape").bytes = Int64s({4, -16});
        },
        "found [4, -16]", "tensor-shape"},
-      {"weight_shape is F64", SymmetricExample, [](T t) { Part(t, "weight_shape").dtype = "F64"; },
+      {"weight_shape is F64", SymmetricExample,
+       [](T t) { CtPart(t, "weight_shape").dtype = "F64"; },
        ".weight_shape: the numbers of weight_shape have the wrong dtype (found F64, expected I64 "
        "or "
        "I32)",
        "tensor-dtype"},
       {"weight_shape has one number", SymmetricExample,
        [](T t) {
-         Part(t, "weight_shape").shape = {1};
-         Part(t, "weight_shape").bytes = Int64s({4});
+         CtPart(t, "weight_shape").shape = {1};
+         CtPart(t, "weight_shape").bytes = Int64s({4});
        },
        ".weight_shape: weight_shape has the wrong shape (found [1], expected [2])", "tensor-shape"},
       {"no weight_shape for a channel", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = nullptr;
          ExampleWeights(t)["strategy"] = "channel";
-         Remove(t, "weight_shape");
+         RemoveCtPart(t, "weight_shape");
        },
        "weight_shape is missing, and K does not follow from the other tensors",
        "weight-shape-missing"},
       {"no weight_shape and a wrong group size", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = 64;
-         Remove(t, "weight_shape");
+         RemoveCtPart(t, "weight_shape");
        },
        "weight_shape is missing, and K does not follow", "weight-shape-missing"},
       {"no weight_shape and an absurd group size", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = 9223372036854775807LL;
-         Remove(t, "weight_shape");
+         RemoveCtPart(t, "weight_shape");
        },
        "weight_shape is missing, and K does not follow", "weight-shape-missing"},
       {"an empty weight", SymmetricExample,
        [](T t) {
-         Part(t, "weight_packed") = {kExampleModule + ".weight_packed", "I32", {0, 2}, {}};
-         Remove(t, "weight_shape");
+         CtPart(t, "weight_packed") = {kExampleModule + ".weight_packed", "I32", {0, 2}, {}};
+         RemoveCtPart(t, "weight_shape");
        },
        ".weight_packed: the weight is empty (found [0, 2])", "tensor-shape"},
-      {"no zero point", AsymmetricExample, [](T t) { Remove(t, "weight_zero_point"); },
+      {"no zero point", AsymmetricExample, [](T t) { RemoveCtPart(t, "weight_zero_point"); },
        kExampleModule + ": weight_zero_point is missing, but the scheme is asymmetric",
        "tensor-missing"},
       {"zero points packed along K", AsymmetricExample,
        [](T t) {
-         Part(t, "weight_zero_point").shape = {2, 1};
+         CtPart(t, "weight_zero_point").shape = {2, 1};
        },
        ".weight_zero_point: the tensor has the wrong shape (found [2, 1], expected [1, 2]: packed "
        "down the rows, one per group)",
        "tensor-shape"},
       {"zero points of I8 with the packed shape", AsymmetricExample,
        [](T t) {
-         Part(t, "weight_zero_point") = {
+         CtPart(t, "weight_zero_point") = {
              kExampleModule + ".weight_zero_point", "I8", {1, 2}, Hex("00 00")};
        },
        "(found [1, 2], expected [4, 2]: one per scale)", "tensor-shape"},
       {"zero points of F32", AsymmetricExample,
-       [](T t) { Part(t, "weight_zero_point").dtype = "F32"; },
+       [](T t) { CtPart(t, "weight_zero_point").dtype = "F32"; },
        "the zero points have the wrong dtype (found F32, expected I32 or I8)", "tensor-dtype"},
       {"a zero point outside 4 bits", AsymmetricExample,
        [](T t) {
-         Part(t, "weight_zero_point") = {
+         CtPart(t, "weight_zero_point") = {
              kExampleModule + ".weight_zero_point", "I8", {4, 2}, Hex("00 00 00 00 00 08 00 00")};
        },
        ".weight_zero_point: a zero point is outside 4 bits (found 8 at [2, 1], expected -8 to 7)",
@@ -273,53 +275,53 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        "zero-point-not-symmetric"},
       {"a scale of NaN", SymmetricExample,
        [](T t) {
-         Part(t, "weight_scale").bytes[11] = std::byte{0x7F},
-                 Part(t, "weight_scale").bytes[10] = std::byte{0xC0};
+         CtPart(t, "weight_scale").bytes[11] = std::byte{0x7F},
+                   CtPart(t, "weight_scale").bytes[10] = std::byte{0xC0};
        },
        kFile + ".weight_scale: the scale of channel 2, group 1 is not a finite number (found NaN)",
        "scale-not-finite"},
       {"a scale of infinity", SymmetricExample,
        [](T t) {
-         Part(t, "weight_scale").bytes[1] = std::byte{0xFF},
-                 Part(t, "weight_scale").bytes[0] = std::byte{0x80};
+         CtPart(t, "weight_scale").bytes[1] = std::byte{0xFF},
+                   CtPart(t, "weight_scale").bytes[0] = std::byte{0x80};
        },
        ".weight_scale: the scale of channel 0, group 0 is not a finite number (found infinity)",
        "scale-not-finite"},
       {"a scale of zero", SymmetricExample,
        [](T t) {
-         Part(t, "weight_scale").bytes[6] = std::byte{0},
-                 Part(t, "weight_scale").bytes[7] = std::byte{0};
+         CtPart(t, "weight_scale").bytes[6] = std::byte{0},
+                   CtPart(t, "weight_scale").bytes[7] = std::byte{0};
        },
        ".weight_scale: the scale of channel 1, group 1 is zero, but the group has weights (found "
        "code 7 at [1, 8], expected the zero point 8 throughout)",
        "scale-zero"},
       {"a scale of minus zero", SymmetricExample,
        [](T t) {
-         Part(t, "weight_scale").bytes[6] = std::byte{0},
-                 Part(t, "weight_scale").bytes[7] = std::byte{0x80};
+         CtPart(t, "weight_scale").bytes[6] = std::byte{0},
+                   CtPart(t, "weight_scale").bytes[7] = std::byte{0x80};
        },
        "the scale of channel 1, group 1 is zero", "scale-zero"},
       {"a group index out of range", SymmetricExample,
        [](T t) {
-         Add(t, "weight_g_idx", "I32", {16}, 64);
-         Part(t, "weight_g_idx").bytes[60] = std::byte{2};
+         AddCtPart(t, "weight_g_idx", "I32", {16}, 64);
+         CtPart(t, "weight_g_idx").bytes[60] = std::byte{2};
        },
        ".weight_g_idx: a group index is out of range (found 2 at [15], expected 0 to 1)",
        "order-out-of-range"},
       {"a group index that is half set", SymmetricExample,
        [](T t) {
-         Add(t, "weight_g_idx", "I32", {16}, 64);
-         for (size_t i = 60; i < 64; ++i) Part(t, "weight_g_idx").bytes[i] = std::byte{0xFF};
+         AddCtPart(t, "weight_g_idx", "I32", {16}, 64);
+         for (size_t i = 60; i < 64; ++i) CtPart(t, "weight_g_idx").bytes[i] = std::byte{0xFF};
        },
        ".weight_g_idx: only some group indices are set (found 1 of 16 are -1)", "order-half-set"},
       {"a group index of another length", SymmetricExample,
-       [](T t) { Add(t, "weight_g_idx", "I32", {8}, 32); },
+       [](T t) { AddCtPart(t, "weight_g_idx", "I32", {8}, 32); },
        "(found [8], expected [16]: one per input channel)", "tensor-shape"},
       {"a group index of F32", SymmetricExample,
-       [](T t) { Add(t, "weight_g_idx", "F32", {16}, 64); },
+       [](T t) { AddCtPart(t, "weight_g_idx", "F32", {16}, 64); },
        "the group indices have the wrong dtype (found F32, expected I32 or I64)", "tensor-dtype"},
       {"groups of unequal size", SymmetricExample,
-       [](T t) { Add(t, "weight_g_idx", "I32", {16}, 64); },
+       [](T t) { AddCtPart(t, "weight_g_idx", "I32", {16}, 64); },
        ".weight_g_idx: the groups have unequal sizes (found 16 input channels in group 0, expected "
        "8)",
        "order-unbalanced"},
@@ -328,11 +330,11 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        "of 8-bit codes)",
        "tensor-shape"},
       {"both weight_scale and weight_scale_inv", SymmetricExample,
-       [](T t) { Add(t, "weight_scale_inv", "F32", {1}, 4); },
+       [](T t) { AddCtPart(t, "weight_scale_inv", "F32", {1}, 4); },
        ".weight_scale_inv: the module has both weight_scale and weight_scale_inv", "weight-twice"},
       {"a shape of two numbers for stacked experts", SymmetricExample,
        [](T t) {
-         Part(t, "weight_packed").shape = {1, 4, 2};
+         CtPart(t, "weight_packed").shape = {1, 4, 2};
        },
        ".weight_shape: weight_shape has the wrong shape (found [2], expected [3])", "tensor-shape"},
       {"static activations without their scale", SymmetricExample,
@@ -343,25 +345,25 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
       {"static activations whose scale is zero", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
-         Add(t, "input_scale", "F32", {1}, 4);
+         AddCtPart(t, "input_scale", "F32", {1}, 4);
        },
        ".input_scale: the scale of activations is not a positive number (found 0",
        "input-scale-invalid"},
       {"static activations with a scale per channel", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
-         Add(t, "input_scale", "F32", {16}, 64);
+         AddCtPart(t, "input_scale", "F32", {16}, 64);
        },
        ".input_scale: activations have one static scale (found [16], expected [1])",
        "tensor-shape"},
       {"asymmetric static activations without a zero point", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}, {"symmetric", false}};
-         Add(t, "input_scale", "BF16", {1}, 2);
-         Part(t, "input_scale").bytes = Hex("80 3f");
+         AddCtPart(t, "input_scale", "BF16", {1}, 2);
+         CtPart(t, "input_scale").bytes = Hex("80 3f");
        },
        "input_zero_point is missing, but activations are quantized statically", "input-missing"},
-      {"an input scale", SymmetricExample, [](T t) { Add(t, "input_scale", "F32", {1}, 4); },
+      {"an input scale", SymmetricExample, [](T t) { AddCtPart(t, "input_scale", "F32", {1}, 4); },
        ".input_scale: the config says nothing of quantized activations",
        "module-scheme-contradiction"},
       {"nothing is quantized", SymmetricExample,
@@ -374,7 +376,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
 
 TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
   using T = TestCheckpoint&;
-  const std::vector<Defect> defects = {
+  const std::vector<CtDefect> defects = {
       {"output quantization", SymmetricExample,
        [](T t) {
          Group(t)["output_activations"] = {{"strategy", "tensor"}};
@@ -383,14 +385,14 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
       {"mxfp8", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
-         Remove(t, "weight_scale");
-         Add(t, "weight_scale", "U8", {4, 2}, 8);
+         RemoveCtPart(t, "weight_scale");
+         AddCtPart(t, "weight_scale", "U8", {4, 2}, 8);
        },
        ".weight: mxfp8-quantized weights are not read", "storage-unsupported"},
       {"nvfp4", SymmetricExample,
        [](T t) {
          Replace(t, "weight_packed", "U8", {4, 8}, 32);
-         Add(t, "weight_global_scale", "F32", {1}, 4);
+         AddCtPart(t, "weight_global_scale", "F32", {1}, 4);
        },
        ".weight_packed: nvfp4-pack-quantized weights are not read", "storage-unsupported"},
       {"mxfp4", SymmetricExample,
@@ -412,43 +414,43 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
        "weight-fake-quantized"},
       {"fused experts", SymmetricExample,
        [](T t) {
-         Add(t, "gate_up_proj_packed", "I32", {4, 2}, 32);
+         AddCtPart(t, "gate_up_proj_packed", "I32", {4, 2}, 32);
        },
        ".gate_up_proj_packed: packed weights under a name that is not known",
        "storage-unsupported"},
       {"sparse", SymmetricExample,
        [](T t) {
-         Add(t, "weight.bitmask", "U8", {4, 2}, 8);
+         AddCtPart(t, "weight.bitmask", "U8", {4, 2}, 8);
        },
        "sparse-bitmask weights are not read", "storage-unsupported"},
       {"marlin", SymmetricExample,
        [](T t) {
-         Add(t, "scale_packed", "F16", {4, 2}, 16);
+         AddCtPart(t, "scale_packed", "F16", {4, 2}, 16);
        },
        "marlin-24 weights are not read", "storage-unsupported"},
       {"scales of 64 bits", SymmetricExample,
        [](T t) {
-         Remove(t, "weight_scale");
-         Add(t, "weight_scale", "F64", {4, 2}, 64);
+         RemoveCtPart(t, "weight_scale");
+         AddCtPart(t, "weight_scale", "F64", {4, 2}, 64);
        },
        ".weight_scale: scales of 64 bits are not read", "tensor-dtype"},
       {"a quantized embedding", SymmetricExample,
        [](T t) {
          Group(t)["targets"] = {"re:.*"};
-         Rename(t, "model.embed_tokens");
+         RenameCtModule(t, "model.embed_tokens");
        },
        "model.embed_tokens: quantized embeddings are not read", "embedding-quantized"},
       {"a target that is a class", SymmetricExample,
        [](T t) { Group(t)["targets"] = {"QKVProjection"}; },
        kExampleModule + ": no config group names the module (found target \"QKVProjection\"",
        "module-without-group"},
-      {"a long name", SymmetricExample, [](T t) { Rename(t, std::string(600, 'a')); },
+      {"a long name", SymmetricExample, [](T t) { RenameCtModule(t, std::string(600, 'a')); },
        "the name of the module is too long (found 600 bytes, expected at most 512)",
        "module-name-unusable"},
       {"weights in floating point", SymmetricExample,
        [](T t) {
          t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);
-         Config(t)["quantization_status"] = "frozen";
+         CtConfigOf(t)["quantization_status"] = "frozen";
        },
        "the weights are still in floating point (found quantization_status \"frozen\"",
        "nothing-quantized"},
@@ -456,7 +458,7 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
        [](T t) {
          t.tensors.push_back(
              {"model.layers.1.mlp.up_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
-         Config(t)["quantization_status"] = "frozen";
+         CtConfigOf(t)["quantization_status"] = "frozen";
        },
        "model.layers.1.mlp.up_proj.weight: the weight is still in floating point, though a config "
        "group names it (found weight BF16, quantization_status \"frozen\"",
@@ -464,13 +466,13 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
       {"only the KV cache", SymmetricExample,
        [](T t) {
          t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3);
-         Config(t)["config_groups"] = Json::object();
-         Config(t)["kv_cache_scheme"] = {{"num_bits", 8}};
+         CtConfigOf(t)["config_groups"] = Json::object();
+         CtConfigOf(t)["kv_cache_scheme"] = {{"num_bits", 8}};
        },
        "only the KV cache is quantized, no weights", "nothing-quantized"},
       {"transforms", SymmetricExample,
        [](T t) {
-         Config(t)["transform_config"] = {{"config_groups", Json::object()}};
+         CtConfigOf(t)["transform_config"] = {{"config_groups", Json::object()}};
        },
        "transform_config: the model uses transforms", "rotation"},
   };

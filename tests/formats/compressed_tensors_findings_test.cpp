@@ -23,7 +23,7 @@ using testing::SymmetricExample;
 using testing::TestCheckpoint;
 using testing::Value;
 
-struct Case {
+struct CtFinding {
   std::string name;
   TestCheckpoint (*good)();
   void (*change)(TestCheckpoint& stored);
@@ -32,43 +32,45 @@ struct Case {
   std::string id{};
 };
 
-Json& Config(TestCheckpoint& stored) {
+Json& QuantizationConfigOf(TestCheckpoint& stored) {
   return stored.config["quantization_config"];
 }
 
-const std::vector<Case>& Cases() {
+const std::vector<CtFinding>& Cases() {
   using T = TestCheckpoint&;
-  static const std::vector<Case> cases = {
+  static const std::vector<CtFinding> cases = {
       {"nothing", AsymmetricExample, [](T) {}, "", ""},
       {"the config says int-quantized", SymmetricExample,
-       [](T t) { Config(t)["config_groups"]["group_0"]["format"] = "int-quantized"; },
+       [](T t) { QuantizationConfigOf(t)["config_groups"]["group_0"]["format"] = "int-quantized"; },
        kExampleModule, "the config says format int-quantized, the tensors are pack-quantized",
        "module-format-mismatch"},
       {"a scale for dynamic activations", SymmetricExample,
        [](T t) {
-         Config(t)["config_groups"]["group_0"]["input_activations"] = {{"strategy", "token"},
-                                                                       {"dynamic", true}};
+         QuantizationConfigOf(t)["config_groups"]["group_0"]["input_activations"] = {
+             {"strategy", "token"}, {"dynamic", true}};
          t.tensors.push_back({kExampleModule + ".input_scale", "BF16", {1}, Hex("80 3f")});
        },
        kExampleModule + ".input_scale",
        "the config says that activations are quantized at run time; this is not used",
        "input-unneeded"},
       {"the ignore list names the module", SymmetricExample,
-       [](T t) { Config(t)["ignore"].push_back("re:.*up_proj"); }, kExampleModule,
+       [](T t) { QuantizationConfigOf(t)["ignore"].push_back("re:.*up_proj"); }, kExampleModule,
        "the ignore list names the module, but it is quantized", "module-ignored-but-quantized"},
       {"an entry that matches nothing", SymmetricExample,
-       [](T t) { Config(t)["ignore"].push_back("model.layers.0.mlp.gate"); },
+       [](T t) { QuantizationConfigOf(t)["ignore"].push_back("model.layers.0.mlp.gate"); },
        "config.json: quantization_config.ignore",
        "1 of 2 entries match no module of the checkpoint: \"model.layers.0.mlp.gate\"",
        "config-pattern-unmatched"},
       {"an entry that matches the parent of a module", SymmetricExample,
-       [](T t) { Config(t)["ignore"].push_back("model.layers.0"); }, "", ""},
+       [](T t) { QuantizationConfigOf(t)["ignore"].push_back("model.layers.0"); }, "", ""},
       {"a head that is neither stored nor tied", SymmetricExample,
        [](T t) { t.config["tie_word_embeddings"] = false; },
        "config.json: quantization_config.ignore",
        "1 of 1 entries match no module of the checkpoint: \"lm_head\"", "config-pattern-unmatched"},
       {"a target that matches nothing", SymmetricExample,
-       [](T t) { Config(t)["config_groups"]["group_0"]["targets"].push_back("re:vision.*"); },
+       [](T t) {
+         QuantizationConfigOf(t)["config_groups"]["group_0"]["targets"].push_back("re:vision.*");
+       },
        "config.json: quantization_config.config_groups.group_0.targets",
        "1 of 2 entries match no module of the checkpoint: \"re:vision.*\"",
        "config-pattern-unmatched"},
@@ -81,7 +83,7 @@ const std::vector<Case>& Cases() {
        "module-targeted-but-plain"},
       {"a float layer that is ignored", SymmetricExample,
        [](T t) {
-         Config(t)["ignore"] = {"model.q_proj"};
+         QuantizationConfigOf(t)["ignore"] = {"model.q_proj"};
          t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
        },
        "", ""},
@@ -103,14 +105,14 @@ const std::vector<Case>& Cases() {
        "", ""},
       {"zero points are missing in an old file", AsymmetricExample,
        [](T t) {
-         Config(t)["version"] = "0.9.2";
+         QuantizationConfigOf(t)["version"] = "0.9.2";
          t.Remove(kExampleModule + ".weight_zero_point");
        },
        kExampleModule, "weight_zero_point is missing in an asymmetric module",
        "zero-point-recovered"},
       {"zero points are missing in a file without version", AsymmetricExample,
        [](T t) {
-         Config(t).erase("version");
+         QuantizationConfigOf(t).erase("version");
          t.Remove(kExampleModule + ".weight_zero_point");
        },
        kExampleModule, "weight_zero_point is missing in an asymmetric module",
@@ -135,7 +137,7 @@ const std::vector<Case>& Cases() {
                               "I64",
                               {16},
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
-         Config(t)["config_groups"]["group_0"]["weights"]["actorder"] = "group";
+         QuantizationConfigOf(t)["config_groups"]["group_0"]["weights"]["actorder"] = "group";
        },
        kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
       {"a group index that was never set", SymmetricExample,
@@ -157,15 +159,15 @@ const std::vector<Case>& Cases() {
        kExampleModule + ".smooth", "unknown tensor of a quantized module; passed through",
        "tensor-unknown"},
       {"a status that is wrong", SymmetricExample,
-       [](T t) { Config(t)["quantization_status"] = "frozen"; },
+       [](T t) { QuantizationConfigOf(t)["quantization_status"] = "frozen"; },
        "config.json: quantization_config.quantization_status",
        "the status is \"frozen\", but 1 modules are stored quantized", "config-status-wrong"},
       {"a status that is missing", SymmetricExample,
-       [](T t) { Config(t).erase("quantization_status"); }, "", ""},
+       [](T t) { QuantizationConfigOf(t).erase("quantization_status"); }, "", ""},
       {"a frozen model with an ignored layer", SymmetricExample,
        [](T t) {
-         Config(t)["quantization_status"] = "frozen";
-         Config(t)["ignore"] = {"model.q_proj"};
+         QuantizationConfigOf(t)["quantization_status"] = "frozen";
+         QuantizationConfigOf(t)["ignore"] = {"model.q_proj"};
          t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
        },
        "config.json: quantization_config.quantization_status", "the status is \"frozen\"",
@@ -178,7 +180,7 @@ const std::vector<Case>& Cases() {
        "scale-foreign-name"},
       {"zero points with columns behind the last group", AsymmetricExample,
        [](T t) {
-         Config(t)["version"] = "0.10.2";
+         QuantizationConfigOf(t)["version"] = "0.10.2";
          t.At(kExampleModule + ".weight_zero_point").shape = {1, 3};
          t.At(kExampleModule + ".weight_zero_point").bytes =
              Hex("f8 b7 00 00 90 5a 00 00 ff ff ff ff");
@@ -193,7 +195,7 @@ const std::vector<Case>& Cases() {
        "", ""},
       {"groups that vLLM ranks differently", SymmetricExample,
        [](T t) {
-         Json& groups = Config(t)["config_groups"];
+         Json& groups = QuantizationConfigOf(t)["config_groups"];
          groups["z"] = groups["group_0"];
          groups["z"]["targets"] = {"re:.*mlp.*"};
          groups["a"] = groups["z"];
@@ -225,7 +227,7 @@ TEST_CASE("An index that scatters the groups wins over the config") {
 }
 
 TEST_CASE("What is odd, but readable, is a finding") {
-  for (const Case& c : Cases()) {
+  for (const CtFinding& c : Cases()) {
     CAPTURE(c.name);
     TestCheckpoint stored = c.good();
     c.change(stored);

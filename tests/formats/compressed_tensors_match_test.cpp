@@ -9,7 +9,7 @@ namespace prepack {
 namespace {
 
 // Groups with these targets, in this order.
-CtConfig Config(const Json& targets_by_group, const Json& ignore = Json::array()) {
+CtConfig ConfigOfTargets(const Json& targets_by_group, const Json& ignore = Json::array()) {
   Json fields = {{"config_groups", Json::object()}, {"ignore", ignore}};
   for (const auto& [name, targets] : targets_by_group.items()) {
     fields["config_groups"][name] = {{"targets", targets},
@@ -26,9 +26,9 @@ std::string Name(const CtGroup* group) {
 }
 
 TEST_CASE("Exact names win over expressions, and these over classes") {
-  const CtConfig config = Config({{"class", {"Linear"}},
-                                  {"regex", {"re:.*down_proj"}},
-                                  {"name", {"model.layers.0.mlp.down_proj"}}});
+  const CtConfig config = ConfigOfTargets({{"class", {"Linear"}},
+                                           {"regex", {"re:.*down_proj"}},
+                                           {"name", {"model.layers.0.mlp.down_proj"}}});
   const CtMatcher matcher(config);
   const auto group = [&](std::string_view module) {
     return Name(*matcher.GroupOf(module, ModuleClass::kLinear));
@@ -40,8 +40,8 @@ TEST_CASE("Exact names win over expressions, and these over classes") {
 }
 
 TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the config") {
-  const CtConfig config =
-      Config({{"second", {"re:.*mlp.*"}}, {"first", {"re:.*layers.*"}}, {"named", {"a.mlp.b"}}});
+  const CtConfig config = ConfigOfTargets(
+      {{"second", {"re:.*mlp.*"}}, {"first", {"re:.*layers.*"}}, {"named", {"a.mlp.b"}}});
   const CtMatcher matcher(config);
   const std::string_view module = "model.layers.0.mlp.up_proj";
   CHECK(Name(*matcher.GroupOf(module, ModuleClass::kLinear)) == "first");
@@ -52,7 +52,8 @@ TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the co
 }
 
 TEST_CASE("A target that stands in two groups belongs to the later one") {
-  const CtConfig config = Config({{"early", {"Linear", "a.b"}}, {"late", {"a.b", "Linear"}}});
+  const CtConfig config =
+      ConfigOfTargets({{"early", {"Linear", "a.b"}}, {"late", {"a.b", "Linear"}}});
   const CtMatcher matcher(config);
   CHECK(Name(*matcher.GroupOf("x.y", ModuleClass::kLinear)) == "late");
   CHECK(Name(*matcher.GroupOf("a.b", ModuleClass::kLinear)) == "late");
@@ -60,8 +61,8 @@ TEST_CASE("A target that stands in two groups belongs to the later one") {
 }
 
 TEST_CASE("The ignore list takes names, expressions and classes") {
-  const CtConfig config =
-      Config({{"all", {"Linear"}}}, {"lm_head", "re:.*gate$", "Embedding", "model.vision_tower"});
+  const CtConfig config = ConfigOfTargets(
+      {{"all", {"Linear"}}}, {"lm_head", "re:.*gate$", "Embedding", "model.vision_tower"});
   const CtMatcher matcher(config);
   const auto ignored = [&](std::string_view module) {
     return *matcher.Ignored(module, ClassOfModule(module));

@@ -132,11 +132,11 @@ TEST_CASE("Rows that end inside a word are stripped of their padding") {
 }
 
 TEST_CASE("Panels of any split give the codes of a whole read") {
-  for (const uint64_t k : {7, 8, 12, 16, 31, 32, 50}) {
+  for (const uint64_t k : {7U, 8U, 12U, 16U, 31U, 32U, 50U}) {
     const OpenedModel opened = Open(ChannelExample(5, k));
     const QuantizedLinear& linear = opened.Module(kExampleModule);
     const std::vector<std::byte> whole = Codes(linear);
-    for (const uint64_t rows : {1, 2, 3, 5}) {
+    for (const uint64_t rows : {1U, 2U, 3U, 5U}) {
       for (const uint64_t cols : {uint64_t{2}, uint64_t{6}, uint64_t{16}, k}) {
         for (uint64_t n0 = 0; n0 < 5; n0 += rows) {
           for (uint64_t k0 = 0; k0 < k; k0 += cols) {

@@ -42,6 +42,14 @@ inline Status ReadEverything(const TestCheckpoint& stored) {
   return ReadEverything(folder.path());
 }
 
+inline constexpr ErrorKind kMalformed = ErrorKind::kMalformed;
+inline constexpr ErrorKind kUnsupported = ErrorKind::kUnsupported;
+
+inline void AddZeros(TestCheckpoint& stored, const std::string& name, const std::string& dtype,
+                     const std::vector<uint64_t>& shape, size_t bytes) {
+  stored.tensors.push_back({name, dtype, shape, std::vector<std::byte>(bytes)});
+}
+
 struct FormatDefect {
   std::string name;
   TestCheckpoint (*good)();

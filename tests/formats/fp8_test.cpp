@@ -17,7 +17,7 @@ using testing::CheckError;
 using testing::Hex;
 using testing::TestCheckpoint;
 
-const std::string kModule = "model.layers.0.mlp.up_proj";
+const std::string kFp8Module = "model.layers.0.mlp.up_proj";
 
 // [3, 5] in blocks of 2 × 4, so that both edges are partial. Row n is 1 throughout, and the scale
 // of block (i, j) is 1 + 2i + j: W[n, k] = 1 + 2·(n / 2) + k / 4.
@@ -29,8 +29,8 @@ TestCheckpoint Blocks() {
                      {"fmt", "e4m3"},
                      {"weight_block_size", {2, 4}}}}};
   stored.tensors = {
-      {kModule + ".weight", "F8_E4M3", {3, 5}, std::vector<std::byte>(15, std::byte{0x38})},
-      {kModule + ".weight_scale_inv",
+      {kFp8Module + ".weight", "F8_E4M3", {3, 5}, std::vector<std::byte>(15, std::byte{0x38})},
+      {kFp8Module + ".weight_scale_inv",
        "F32",
        {2, 2},
        Hex("00 00 80 3f 00 00 00 40 00 00 40 40 00 00 80 40")},
@@ -44,9 +44,9 @@ TestCheckpoint Static() {
   Json& config = stored.config["quantization_config"];
   config.erase("weight_block_size");
   config["activation_scheme"] = "static";
-  stored.Remove(kModule + ".weight_scale_inv");
-  stored.tensors.push_back({kModule + ".weight_scale", "BF16", {1}, Hex("00 40")});
-  stored.tensors.push_back({kModule + ".input_scale", "F32", {}, Hex("00 00 00 3f")});
+  stored.Remove(kFp8Module + ".weight_scale_inv");
+  stored.tensors.push_back({kFp8Module + ".weight_scale", "BF16", {1}, Hex("00 40")});
+  stored.tensors.push_back({kFp8Module + ".input_scale", "F32", {}, Hex("00 00 00 3f")});
   return stored;
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("FP8 blocks of any size are scaled block by block") {
   const testing::OpenedModel opened = testing::MustOpen(folder.path());
   CHECK(opened.model.format == "fp8");
   REQUIRE(opened.model.modules.size() == 1);
-  const QuantizedLinear& linear = opened.Module(kModule);
+  const QuantizedLinear& linear = opened.Module(kFp8Module);
   CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 block 2x4");
   CHECK(DescribeActivations(linear.scheme().activations) == "8-bit float per group of 4 dynamic");
   CHECK(testing::Dequantize(linear, 0, 3) ==
@@ -68,7 +68,7 @@ TEST_CASE("One scale per module and a static scale of activations") {
   const testing::TempFolder folder;
   Static().Write(folder.path());
   const testing::OpenedModel opened = testing::MustOpen(folder.path());
-  const QuantizedLinear& linear = opened.Module(kModule);
+  const QuantizedLinear& linear = opened.Module(kFp8Module);
   CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 tensor");
   CHECK(testing::Dequantize(linear, 0, 3) == std::vector<float>(15, 2.0F));
   REQUIRE(linear.input().has_value());
@@ -88,11 +88,11 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
   const std::vector<Defect> defects = {
-      {"no scale", Blocks, [](T t) { t.Remove(kModule + ".weight_scale_inv"); }, malformed,
+      {"no scale", Blocks, [](T t) { t.Remove(kFp8Module + ".weight_scale_inv"); }, malformed,
        ".weight: the scale of the FP8 weight is missing", "tensor-missing"},
       {"both scales", Blocks,
        [](T t) {
-         t.tensors.push_back({kModule + ".weight_scale", "BF16", {1}, Hex("00 40")});
+         t.tensors.push_back({kFp8Module + ".weight_scale", "BF16", {1}, Hex("00 40")});
        },
        malformed, "the module has both weight_scale and weight_scale_inv", "weight-twice"},
       {"scales of other blocks", Blocks,
@@ -112,18 +112,18 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        },
        malformed, "weight_block_size: the block is not two positive numbers",
        "config-field-invalid"},
-      {"a weight of one dimension", Blocks, [](T t) { t.At(kModule + ".weight").shape = {15}; },
+      {"a weight of one dimension", Blocks, [](T t) { t.At(kFp8Module + ".weight").shape = {15}; },
        malformed, "the weight is no matrix, or is empty (found [15]", "tensor-shape"},
-      {"a NaN weight", Blocks, [](T t) { t.At(kModule + ".weight").bytes[7] = std::byte{0xFF}; },
+      {"a NaN weight", Blocks, [](T t) { t.At(kFp8Module + ".weight").bytes[7] = std::byte{0xFF}; },
        malformed, ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])", "code-nan"},
       {"a NaN scale", Blocks,
        [](T t) {
-         t.At(kModule + ".weight_scale_inv").bytes[14] = std::byte{0xC0};
-         t.At(kModule + ".weight_scale_inv").bytes[15] = std::byte{0x7F};
+         t.At(kFp8Module + ".weight_scale_inv").bytes[14] = std::byte{0xC0};
+         t.At(kFp8Module + ".weight_scale_inv").bytes[15] = std::byte{0x7F};
        },
        malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)",
        "scale-not-finite"},
-      {"E5M2 by dtype", Blocks, [](T t) { t.At(kModule + ".weight").dtype = "F8_E5M2"; },
+      {"E5M2 by dtype", Blocks, [](T t) { t.At(kFp8Module + ".weight").dtype = "F8_E5M2"; },
        unsupported, "FP8 weights of this type are not read (found F8_E5M2", "storage-unsupported"},
       {"E5M2 by name", Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
        unsupported, "fmt: only E4M3 weights are read", "scheme-unsupported"},
@@ -136,7 +136,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
       {"nothing quantized", Blocks,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 2); }, malformed,
        "the config declares FP8 weights, but no tensor is one", "nothing-quantized"},
-      {"no static scale", Static, [](T t) { t.Remove(kModule + ".input_scale"); }, malformed,
+      {"no static scale", Static, [](T t) { t.Remove(kFp8Module + ".input_scale"); }, malformed,
        "input_scale is missing", "input-missing"},
   };
   for (const Defect& defect : defects) {
@@ -178,13 +178,13 @@ TEST_CASE("Copies of the FP8 config that disagree are refused") {
 
 TEST_CASE("A module that the config excludes and that is FP8 all the same is a finding") {
   TestCheckpoint stored = Blocks();
-  stored.config["quantization_config"]["modules_to_not_convert"] = {kModule};
+  stored.config["quantization_config"]["modules_to_not_convert"] = {kFp8Module};
   const testing::TempFolder folder;
   stored.Write(folder.path());
   const testing::OpenedModel opened = testing::MustOpen(folder.path());
   REQUIRE(opened.model.findings.size() == 1);
   CHECK(opened.model.findings[0].id == "module-ignored-but-quantized");
-  CHECK(opened.model.findings[0].where == kModule);
+  CHECK(opened.model.findings[0].where == kFp8Module);
 }
 
 }  // namespace

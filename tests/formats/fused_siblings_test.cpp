@@ -25,7 +25,7 @@ void AddQuantized(TestCheckpoint& stored, const std::string& name) {
   testing::AddGptqModule(stored, name, x);
 }
 
-void AddPlain(TestCheckpoint& stored, const std::string& name) {
+void AddPlainLinear(TestCheckpoint& stored, const std::string& name) {
   stored.tensors.push_back(
       {name + ".weight", "F16", {8, 32}, std::vector<std::byte>(size_t{8} * 32 * 2)});
 }
@@ -44,14 +44,14 @@ TEST_CASE("Siblings that are quantized alike, or are not there, are no finding")
   CHECK(FindingsOf(stored).empty());
   AddQuantized(stored, kAttention + "v_proj");
   // Not fused with them, nor with a module of another layer.
-  AddPlain(stored, kAttention + "o_proj.inner");
-  AddPlain(stored, "model.layers.1.up");
+  AddPlainLinear(stored, kAttention + "o_proj.inner");
+  AddPlainLinear(stored, "model.layers.1.up");
   CHECK(FindingsOf(stored).empty());
 }
 
 TEST_CASE("A sibling that is not quantized is a finding, whichever format it is") {
   TestCheckpoint stored = QueriesAndKeys();
-  AddPlain(stored, kAttention + "v_proj");
+  AddPlainLinear(stored, kAttention + "v_proj");
   GptqConfigOf(stored)["dynamic"] = {{"-:.*v_proj", Json::object()}};
   const std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);

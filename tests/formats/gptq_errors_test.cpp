@@ -28,7 +28,7 @@ using testing::TempFolder;
 using testing::TestCheckpoint;
 using testing::TestTensor;
 
-struct Defect {
+struct GptqDefect {
   std::string name;
   std::function<void(TestCheckpoint&)> make;
   ErrorKind kind;
@@ -36,7 +36,7 @@ struct Defect {
   std::string text;
 };
 
-TestTensor& Part(TestCheckpoint& checkpoint, const std::string& suffix) {
+TestTensor& GptqPart(TestCheckpoint& checkpoint, const std::string& suffix) {
   return checkpoint.At(kGptqModule + "." + suffix);
 }
 
@@ -47,7 +47,7 @@ void AddPart(TestCheckpoint& checkpoint, const std::string& suffix) {
 TEST_CASE("Broken GPTQ checkpoints are refused by name") {
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
-  const std::vector<Defect> defects = {
+  const std::vector<GptqDefect> defects = {
       {"no qzeros", [](auto& c) { c.Remove(kGptqModule + ".qzeros"); }, malformed, "tensor-missing",
        "qzeros of a quantized module is missing"},
       {"no scales", [](auto& c) { c.Remove(kGptqModule + ".scales"); }, malformed, "tensor-missing",
@@ -59,7 +59,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        "low-rank adapters"},
       {"zero points of twice the width",
        [](auto& c) {
-         TestTensor& zeros = Part(c, "qzeros");
+         TestTensor& zeros = GptqPart(c, "qzeros");
          const auto bytes = zeros.bytes;
          zeros.bytes.insert(zeros.bytes.end(), bytes.begin(), bytes.end());
          zeros.shape[1] *= 2;
@@ -126,48 +126,48 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        "config-field-invalid", "not positive"},
       {"width", [](auto& c) { GptqConfigOf(c)["bits"] = 8; }, malformed, "tensor-shape",
        "g_idx and qweight disagree about K"},
-      {"qweight dtype", [](auto& c) { Part(c, "qweight").dtype = "F32"; }, malformed,
+      {"qweight dtype", [](auto& c) { GptqPart(c, "qweight").dtype = "F32"; }, malformed,
        "tensor-dtype", "wrong dtype"},
       {"qweight I16",
        [](auto& c) {
-         Part(c, "qweight").dtype = "I16";
-         Part(c, "qweight").shape = {4, 16};
+         GptqPart(c, "qweight").dtype = "I16";
+         GptqPart(c, "qweight").shape = {4, 16};
        },
        unsupported, "pack-dtype", "other words"},
       {"rank",
        [](auto& c) {
-         Part(c, "qweight").shape = {1, 4, 8};
+         GptqPart(c, "qweight").shape = {1, 4, 8};
        },
        malformed, "tensor-shape", "not a matrix"},
       {"AWQ",
        [](auto& c) {
-         Part(c, "qweight").shape = {32, 1};
+         GptqPart(c, "qweight").shape = {32, 1};
          c.Remove(kGptqModule + ".g_idx");
        },
        malformed, "gptq-is-awq", "this is AWQ packing"},
       {"zero point columns",
        [](auto& c) {
-         Part(c, "qzeros").shape = {1, 2};
+         GptqPart(c, "qzeros").shape = {1, 2};
        },
        malformed, "tensor-shape", "zero points contradict"},
       {"scale columns",
        [](auto& c) {
-         Part(c, "scales").shape = {2, 4};
-         Part(c, "scales").bytes.resize(16);
+         GptqPart(c, "scales").shape = {2, 4};
+         GptqPart(c, "scales").bytes.resize(16);
        },
        malformed, "tensor-shape", "scales and qweight disagree about N"},
       {"order length",
        [](auto& c) {
-         Part(c, "g_idx").shape = {31};
-         Part(c, "g_idx").bytes.resize(124);
+         GptqPart(c, "g_idx").shape = {31};
+         GptqPart(c, "g_idx").bytes.resize(124);
        },
        malformed, "tensor-shape", "g_idx and qweight disagree"},
-      {"order range", [](auto& c) { Part(c, "g_idx").bytes[0] = std::byte{2}; }, malformed,
+      {"order range", [](auto& c) { GptqPart(c, "g_idx").bytes[0] = std::byte{2}; }, malformed,
        "order-out-of-range", "2 at [0]"},
-      {"order unbalanced", [](auto& c) { Part(c, "g_idx").bytes[0] = std::byte{1}; }, malformed,
+      {"order unbalanced", [](auto& c) { GptqPart(c, "g_idx").bytes[0] = std::byte{1}; }, malformed,
        "order-unbalanced", "15 input channels in group 0"},
-      {"symmetric middle", [](auto& c) { Part(c, "qzeros").bytes[0] = std::byte{0x75}; }, malformed,
-       "zero-point-not-symmetric", "5 at channel 0"},
+      {"symmetric middle", [](auto& c) { GptqPart(c, "qzeros").bytes[0] = std::byte{0x75}; },
+       malformed, "zero-point-not-symmetric", "5 at channel 0"},
       {"rule",
        [](auto& c) {
          GptqConfigOf(c)["dynamic"] = {{".*up", {{"bits", "4"}}}};
@@ -184,7 +184,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
       {"nothing", [](auto& c) { c.tensors = {c.At("model.norm.weight")}; }, malformed,
        "nothing-quantized", "no tensor is one"},
   };
-  for (const Defect& defect : defects) {
+  for (const GptqDefect& defect : defects) {
     CAPTURE(defect.name);
     TempFolder temp;
     TestCheckpoint checkpoint = SmallGptq();
@@ -237,7 +237,7 @@ TEST_CASE("Rules that only one copy of the GPTQ config has are refused") {
 TEST_CASE("Zero points that vary in a symmetric module are found when they are read") {
   TempFolder temp;
   TestCheckpoint checkpoint = SmallGptq();
-  Part(checkpoint, "qzeros").bytes[5] = std::byte{0x78};  // channel 2 of group 1
+  GptqPart(checkpoint, "qzeros").bytes[5] = std::byte{0x78};  // channel 2 of group 1
   checkpoint.Write(temp.path());
   const OpenedModel opened = testing::MustOpen(temp.path());
   std::vector<uint8_t> zeros(16);
@@ -253,7 +253,7 @@ TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is know
   x.group_size = 32;
   x.Randomize(5, 1);
   TestCheckpoint checkpoint = MakeGptq(x);
-  Part(checkpoint, "qzeros").bytes = Hex("f6 e7 f0 26");
+  GptqPart(checkpoint, "qzeros").bytes = Hex("f6 e7 f0 26");
   for (const char* producer :
        {"", "gptqmodel:0.8.1", "optimum:1.2", "gptqmodel:0.9.0", "intel/auto-round:0.1"}) {
     CAPTURE(producer);
@@ -286,7 +286,7 @@ TEST_CASE("GPTQ scales that are broken are refused") {
         Number{0x8000, "scale-zero", "is zero, but the group has weights"}}) {
     CAPTURE(number.bits);
     TestCheckpoint stored = SmallGptq();
-    std::vector<std::byte>& bytes = Part(stored, "scales").bytes;
+    std::vector<std::byte>& bytes = GptqPart(stored, "scales").bytes;
     constexpr size_t kAt = size_t{2} * (8 + 3);
     bytes[kAt] = static_cast<std::byte>(number.bits & 0xFFU);
     bytes[kAt + 1] = static_cast<std::byte>(number.bits >> 8);

@@ -30,7 +30,7 @@ using testing::TestTensor;
 using testing::Value;
 using testing::Words;
 
-TestTensor& Part(TestCheckpoint& checkpoint, const std::string& suffix) {
+TestTensor& PartOf(TestCheckpoint& checkpoint, const std::string& suffix) {
   return checkpoint.At(kGptqModule + "." + suffix);
 }
 
@@ -42,7 +42,7 @@ Finding OnlyFinding(const TestCheckpoint& stored) {
 
 // The same index for every input channel.
 void FillOrder(TestCheckpoint& stored, uint32_t index) {
-  Part(stored, "g_idx").bytes = Words(std::vector<uint32_t>(32, index));
+  PartOf(stored, "g_idx").bytes = Words(std::vector<uint32_t>(32, index));
 }
 
 // The order in which the module of a checkpoint is read; empty: natural.
@@ -82,7 +82,7 @@ TEST_CASE("A tensor of a quantized module that nobody knows is reported") {
 
 TEST_CASE("Zero points that are padded to 32 channels read, and are reported") {
   TestCheckpoint stored = SmallGptq();  // 8 channels: one word of zero points per group
-  TestTensor& zeros = Part(stored, "qzeros");
+  TestTensor& zeros = PartOf(stored, "qzeros");
   zeros.shape[1] = 4;
   zeros.bytes = Words({0x77777777, 0, 0, 0, 0x77777777, 0, 0, 0});
   const Finding finding = OnlyFinding(stored);
@@ -113,7 +113,7 @@ TEST_CASE("An index of groups that was filled in by half is refused") {
     TestCheckpoint stored = SmallGptq();
     std::vector<uint32_t> order(32, unset);
     order[0] = 0;
-    Part(stored, "g_idx").bytes = Words(order);
+    PartOf(stored, "g_idx").bytes = Words(order);
     const Status status = testing::ReadEverything(stored);
     CheckError(status, ErrorKind::kMalformed, "1 input channels in group 0");
     CHECK(status.id() == "order-unbalanced");
@@ -124,7 +124,7 @@ TEST_CASE("An order that goes away while its module is in use is an error") {
   TestCheckpoint stored = SmallGptq();
   std::vector<uint32_t> order(32);
   for (uint32_t k = 0; k < 32; ++k) order[k] = k % 2;
-  Part(stored, "g_idx").bytes = Words(order);
+  PartOf(stored, "g_idx").bytes = Words(order);
   const TempFolder folder;
   stored.Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
@@ -163,9 +163,9 @@ TEST_CASE("Indexes of groups may have 64 bits, and may count from the end") {
   std::vector<int64_t> from_end;
   for (const int64_t group : x.group_of) from_end.push_back(group - 2);
   TestCheckpoint natural = MakeGptq(x);
-  Part(natural, "g_idx").dtype = "I64";
+  PartOf(natural, "g_idx").dtype = "I64";
   for (const auto& indices : {x.group_of, from_end}) {
-    Part(natural, "g_idx").bytes = Int64s(indices);
+    PartOf(natural, "g_idx").bytes = Int64s(indices);
     CHECK(OrderOf(natural).empty());
     CHECK(FindingsOf(natural).empty());
   }
@@ -176,16 +176,16 @@ TEST_CASE("Indexes of groups may have 64 bits, and may count from the end") {
   REQUIRE(order.size() == 32);
   from_end.clear();
   for (const int64_t group : x.group_of) from_end.push_back(group - 2);
-  Part(scattered, "g_idx").dtype = "I64";
+  PartOf(scattered, "g_idx").dtype = "I64";
   for (const auto& indices : {x.group_of, from_end}) {
-    Part(scattered, "g_idx").bytes = Int64s(indices);
+    PartOf(scattered, "g_idx").bytes = Int64s(indices);
     CHECK(OrderOf(scattered) == order);
   }
   from_end[3] = -3;
-  Part(scattered, "g_idx").bytes = Int64s(from_end);
+  PartOf(scattered, "g_idx").bytes = Int64s(from_end);
   CheckError(testing::ReadEverything(scattered), ErrorKind::kMalformed, "-3 at [3]");
   from_end[3] = int64_t{1} << 32;  // 0, if it were cut to 32 bits
-  Part(scattered, "g_idx").bytes = Int64s(from_end);
+  PartOf(scattered, "g_idx").bytes = Int64s(from_end);
   CheckError(testing::ReadEverything(scattered), ErrorKind::kMalformed, "4294967296 at [3]");
 }
 
@@ -209,7 +209,7 @@ TEST_CASE("A symmetric module with the constant of the other version is read, an
 }
 
 // An asymmetric module whose weights lie around zero, large enough to be judged by itself.
-GptqExample Centred(uint64_t k, bool stored_zeros) {
+GptqExample CentredGptq(uint64_t k, bool stored_zeros) {
   GptqExample x;
   x.n = 32;
   x.k = k;
@@ -234,10 +234,10 @@ TestCheckpoint Declared(const GptqExample& x) {
 
 TEST_CASE("One module whose zero points follow the other version is refused by name") {
   constexpr uint64_t kEnough = 256;  // inputs of 32 channels
-  TestCheckpoint stored = Declared(Centred(kEnough, false));
+  TestCheckpoint stored = Declared(CentredGptq(kEnough, false));
   testing::RequireOk(testing::ReadEverything(stored));
   const std::string wrong = "model.layers.0.mlp.down_proj";
-  testing::AddGptqModule(stored, wrong, Centred(kEnough, true));
+  testing::AddGptqModule(stored, wrong, CentredGptq(kEnough, true));
   const TempFolder folder;
   stored.Write(folder.path());
   const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
@@ -253,10 +253,10 @@ TEST_CASE("One module whose zero points follow the other version is refused by n
 
 TEST_CASE("Modules that are too small to be judged are judged together") {
   constexpr uint64_t kTooFew = 64;
-  TestCheckpoint stored = Declared(Centred(kTooFew, true));
+  TestCheckpoint stored = Declared(CentredGptq(kTooFew, true));
   testing::RequireOk(testing::ReadEverything(stored));
   for (const char* name : {"model.layers.0.mlp.gate_proj", "model.layers.0.mlp.down_proj"}) {
-    testing::AddGptqModule(stored, name, Centred(kTooFew, true));
+    testing::AddGptqModule(stored, name, CentredGptq(kTooFew, true));
   }
   const Status status = testing::ReadEverything(stored);
   CheckError(status, ErrorKind::kMalformed, "over 6144 weights");
@@ -317,12 +317,12 @@ TEST_CASE("The statistic of zero points is that of each code by itself") {
   }
 }
 
-void AddPlain(TestCheckpoint& stored, const std::string& module) {
+void AddPlainWeight(TestCheckpoint& stored, const std::string& module) {
   stored.tensors.push_back({module + ".weight", "F16", {1, 2}, std::vector<std::byte>(4)});
 }
 
 // Calls the only quantized module something else.
-void Rename(TestCheckpoint& stored, const std::string& name) {
+void RenameModule(TestCheckpoint& stored, const std::string& name) {
   for (TestTensor& tensor : stored.tensors) {
     if (tensor.name.starts_with(kGptqModule)) tensor.name.replace(0, kGptqModule.size(), name);
   }
@@ -336,7 +336,7 @@ TEST_CASE("A module that the config leaves out, but that is quantized, is report
   CHECK(finding.message == "dynamic excludes it with \"-:.*up_proj\", but it is quantized");
 
   TestCheckpoint head = SmallGptq();
-  Rename(head, "lm_head");
+  RenameModule(head, "lm_head");
   finding = OnlyFinding(head);
   CHECK(finding.id == "module-ignored-but-quantized");
   CHECK(finding.message == "lm_head is not true, but the output head is quantized");
@@ -354,10 +354,10 @@ TEST_CASE("A module that the config leaves out, but that is quantized, is report
 
 TEST_CASE("A module that the config quantizes, but that is plain, is reported") {
   TestCheckpoint stored = SmallGptq();
-  AddPlain(stored, "model.layers.0.mlp.router");
-  AddPlain(stored, "lm_head");
+  AddPlainWeight(stored, "model.layers.0.mlp.router");
+  AddPlainWeight(stored, "lm_head");
   CHECK(FindingsOf(stored).empty());
-  AddPlain(stored, "model.layers.0.mlp.down_proj");
+  AddPlainWeight(stored, "model.layers.0.mlp.down_proj");
   Finding finding = OnlyFinding(stored);
   CHECK(finding.id == "module-targeted-but-plain");
   CHECK(finding.where == "model.layers.0.mlp.down_proj");

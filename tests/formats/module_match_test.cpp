@@ -8,7 +8,7 @@
 namespace prepack {
 namespace {
 
-ConfigPattern Parse(std::string_view text) {
+ConfigPattern ParsePattern(std::string_view text) {
   Result<ConfigPattern> pattern = ConfigPattern::Parse(text, "ignore[0]");
   INFO(pattern.status().ToString());
   REQUIRE(pattern.ok());
@@ -38,23 +38,23 @@ TEST_CASE("An entry matches names the way compressed-tensors does") {
   };
   for (const Case& c : cases) {
     CAPTURE(c.pattern, c.module);
-    CHECK(*Parse(c.pattern).MatchesName(c.module) == c.matches);
+    CHECK(*ParsePattern(c.pattern).MatchesName(c.module) == c.matches);
   }
 }
 
 TEST_CASE("Class names are matched against the class that a module must have had") {
-  CHECK(Parse("Linear").MatchesClass(ModuleClass::kLinear));
-  CHECK(Parse("LinearBase").MatchesClass(ModuleClass::kLinear));
-  CHECK_FALSE(Parse("Linear").MatchesClass(ModuleClass::kEmbedding));
-  CHECK(Parse("Embedding").MatchesClass(ModuleClass::kEmbedding));
-  CHECK_FALSE(Parse("linear").MatchesClass(ModuleClass::kLinear));
-  CHECK_FALSE(Parse("re:Linear").MatchesClass(ModuleClass::kLinear));
-  CHECK_FALSE(Parse("LlamaAttention").MatchesClass(ModuleClass::kLinear));
+  CHECK(ParsePattern("Linear").MatchesClass(ModuleClass::kLinear));
+  CHECK(ParsePattern("LinearBase").MatchesClass(ModuleClass::kLinear));
+  CHECK_FALSE(ParsePattern("Linear").MatchesClass(ModuleClass::kEmbedding));
+  CHECK(ParsePattern("Embedding").MatchesClass(ModuleClass::kEmbedding));
+  CHECK_FALSE(ParsePattern("linear").MatchesClass(ModuleClass::kLinear));
+  CHECK_FALSE(ParsePattern("re:Linear").MatchesClass(ModuleClass::kLinear));
+  CHECK_FALSE(ParsePattern("LlamaAttention").MatchesClass(ModuleClass::kLinear));
 
-  CHECK(Parse("LlamaAttention").LooksLikeClass());
-  CHECK_FALSE(Parse("lm_head").LooksLikeClass());
-  CHECK_FALSE(Parse("Model.layers").LooksLikeClass());
-  CHECK_FALSE(Parse("re:Linear").LooksLikeClass());
+  CHECK(ParsePattern("LlamaAttention").LooksLikeClass());
+  CHECK_FALSE(ParsePattern("lm_head").LooksLikeClass());
+  CHECK_FALSE(ParsePattern("Model.layers").LooksLikeClass());
+  CHECK_FALSE(ParsePattern("re:Linear").LooksLikeClass());
 
   CHECK(ClassOfModule("model.embed_tokens") == ModuleClass::kEmbedding);
   CHECK(ClassOfModule("transformer.wte") == ModuleClass::kEmbedding);

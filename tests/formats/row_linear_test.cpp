@@ -17,7 +17,7 @@ namespace {
 using testing::Int64s;
 using testing::TestCheckpoint;
 
-const std::string kModule = "model.layers.0.mlp.up_proj";
+const std::string kRowModule = "model.layers.0.mlp.up_proj";
 
 // A module in the terms of the config, with its numbers.
 struct Sample {
@@ -102,7 +102,7 @@ TestCheckpoint Base(const Sample& s, const std::string& format) {
                            {"group_size", s.group_size == 0 ? Json(nullptr) : Json(s.group_size)},
                            {"symmetric", s.symmetric}}}}}}}}}};
   stored.tensors.push_back(
-      {kModule + ".weight_scale", "F32", Shape(s, {s.n, s.groups()}), FloatBytes(s.scales)});
+      {kRowModule + ".weight_scale", "F32", Shape(s, {s.n, s.groups()}), FloatBytes(s.scales)});
   return stored;
 }
 
@@ -115,10 +115,10 @@ TestCheckpoint Packed(const Sample& s) {
     for (const uint32_t word : row_words) AppendWord(word, packed);
     words = row_words.size();
   }
-  stored.tensors.push_back({kModule + ".weight_packed", "I32", Shape(s, {s.n, words}), packed});
+  stored.tensors.push_back({kRowModule + ".weight_packed", "I32", Shape(s, {s.n, words}), packed});
   std::vector<int64_t> dims = {static_cast<int64_t>(s.n), static_cast<int64_t>(s.k)};
   if (s.experts != 0) dims.insert(dims.begin(), static_cast<int64_t>(s.experts));
-  stored.tensors.push_back({kModule + ".weight_shape", "I64", {dims.size()}, Int64s(dims)});
+  stored.tensors.push_back({kRowModule + ".weight_shape", "I64", {dims.size()}, Int64s(dims)});
   if (s.symmetric) return stored;
 
   std::vector<std::byte> zeros;
@@ -134,7 +134,7 @@ TestCheckpoint Packed(const Sample& s) {
     }
   }
   stored.tensors.push_back(
-      {kModule + ".weight_zero_point", "I32", Shape(s, {words, s.groups()}), zeros});
+      {kRowModule + ".weight_zero_point", "I32", Shape(s, {words, s.groups()}), zeros});
   return stored;
 }
 
@@ -149,9 +149,10 @@ std::vector<std::byte> Signed(const Sample& s, const std::vector<uint8_t>& value
 
 TestCheckpoint Bytes(const Sample& s) {
   TestCheckpoint stored = Base(s, "int-quantized");
-  stored.tensors.push_back({kModule + ".weight", "I8", Shape(s, {s.n, s.k}), Signed(s, s.codes)});
+  stored.tensors.push_back(
+      {kRowModule + ".weight", "I8", Shape(s, {s.n, s.k}), Signed(s, s.codes)});
   if (!s.symmetric) {
-    stored.tensors.push_back({kModule + ".weight_zero_point", "I8", Shape(s, {s.n, s.groups()}),
+    stored.tensors.push_back({kRowModule + ".weight_zero_point", "I8", Shape(s, {s.n, s.groups()}),
                               Signed(s, s.zero_points)});
   }
   return stored;
@@ -165,7 +166,7 @@ void CheckReads(const Sample& s, const TestCheckpoint& stored, SplitMix64& rando
   REQUIRE(opened.model.modules.size() == s.matrices());
   for (uint64_t e = 0; e < s.matrices(); ++e) {
     const QuantizedLinear& linear =
-        opened.Module(s.experts == 0 ? kModule : kModule + "." + std::to_string(e));
+        opened.Module(s.experts == 0 ? kRowModule : kRowModule + "." + std::to_string(e));
     REQUIRE(linear.n() == s.n);
     REQUIRE(linear.k() == s.k);
     REQUIRE(linear.groups() == s.groups());
@@ -237,16 +238,16 @@ TEST_CASE("Whole rows of 4 and 8 bits without padding can be used where they lie
     s.zero_points.assign(s.n, static_cast<uint8_t>(1U << (bits - 1)));
     s.scales.assign(s.n, 1.0F);
   };
-  const auto find = [&s](const TestCheckpoint& stored, const PanelRange& range) {
+  const auto find = [](const TestCheckpoint& stored, const PanelRange& range) {
     const testing::TempFolder folder;
     stored.Write(folder.path());
     const testing::OpenedModel opened = testing::MustOpen(folder.path());
-    const auto found = opened.Module(kModule).FindCodes(range);
+    const auto found = opened.Module(kRowModule).FindCodes(range);
     return found.has_value() ? std::string(found->tensor) + "+" + std::to_string(found->offset)
                              : "none";
   };
   fill(4, 16);
-  CHECK(find(Packed(s), {1, 2, 0, 16}) == kModule + ".weight_packed+8");
+  CHECK(find(Packed(s), {1, 2, 0, 16}) == kRowModule + ".weight_packed+8");
   CHECK(find(Packed(s), {1, 2, 0, 8}) == "none");  // parts of rows
   CHECK(find(Bytes(s), {1, 2, 0, 16}) == "none");  // one code per byte
   fill(4, 7);
@@ -256,8 +257,8 @@ TEST_CASE("Whole rows of 4 and 8 bits without padding can be used where they lie
   fill(3, 32);
   CHECK(find(Packed(s), {1, 2, 0, 32}) == "none");  // to be unpacked
   fill(8, 12);
-  CHECK(find(Packed(s), {1, 2, 0, 12}) == kModule + ".weight_packed+12");
-  CHECK(find(Bytes(s), {2, 1, 0, 12}) == kModule + ".weight+24");
+  CHECK(find(Packed(s), {1, 2, 0, 12}) == kRowModule + ".weight_packed+12");
+  CHECK(find(Bytes(s), {2, 1, 0, 12}) == kRowModule + ".weight+24");
 }
 
 TEST_CASE("More stacked experts than any model has are refused") {
@@ -291,7 +292,7 @@ TEST_CASE("Bits in padding are counted, and change nothing else") {
       const testing::TempFolder folder;
       checkpoint.Write(folder.path());
       const Result<uint64_t> bits =
-          testing::MustOpen(folder.path()).Module(kModule).CountStrayBits();
+          testing::MustOpen(folder.path()).Module(kRowModule).CountStrayBits();
       REQUIRE(bits.ok());
       return *bits;
     };
@@ -302,7 +303,7 @@ TEST_CASE("Bits in padding are counted, and change nothing else") {
                                                    : s.k % per_word != 0 || 32 % s.bits != 0;
     if (!spare) continue;
     ++padded;
-    stored.At(kModule + ".weight_packed").bytes.back() |= std::byte{0x80};
+    stored.At(kRowModule + ".weight_packed").bytes.back() |= std::byte{0x80};
     CHECK(count(stored) == 1);
     CheckReads(s, stored, random);
   }
@@ -323,11 +324,11 @@ TEST_CASE("A byte that needs more bits than the scheme has is malformed, whereve
     s.scales.assign(s.n, 1.0F);
     TestCheckpoint stored = Bytes(s);
     const auto half = static_cast<uint8_t>(1U << (s.bits - 1));
-    stored.At(kModule + ".weight").bytes[4 * 7 + 6] = static_cast<std::byte>(half);
+    stored.At(kRowModule + ".weight").bytes[4 * 7 + 6] = static_cast<std::byte>(half);
     const testing::TempFolder folder;
     stored.Write(folder.path());
     const testing::OpenedModel opened = testing::MustOpen(folder.path());
-    const QuantizedLinear& linear = opened.Module(kModule);
+    const QuantizedLinear& linear = opened.Module(kRowModule);
     const PanelRange all{0, s.n, 0, s.k};
     std::vector<std::byte> codes(PanelBytes(linear.scheme().code, all));
     const Status status = linear.ReadCodes(all, codes);

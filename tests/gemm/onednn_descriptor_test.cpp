@@ -37,7 +37,7 @@ TEST_CASE("oneDNN asks for plain weights on CPUs with AVX2, whatever the activat
   for (const DType type : {DType::kBF16, DType::kF16, DType::kF32}) {
     for (const auto& [dynamic, symmetric] : {std::pair{true, true}, std::pair{true, false},
                                              std::pair{false, true}, std::pair{false, false}}) {
-      for (const auto& [n, k] : {std::pair{1, 1}, std::pair{33, 129}, std::pair{256, 512}}) {
+      for (const auto& [n, k] : {std::pair{1U, 1U}, std::pair{33U, 129U}, std::pair{256U, 512U}}) {
         CAPTURE(n, k, dynamic, symmetric, DTypeName(type));
         PackRequest request = Request(n, k, dynamic, symmetric);
         request.activation_dtype = type;

@@ -6,6 +6,7 @@ function(prepack_add_integration_test name file)
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/integrations/${file}_test.py ${ARGN})
   set(environment
     "PREPACK_TOOL=$<TARGET_FILE:prepack>"
+    "PREPACK_SANITIZERS=${PREPACK_SANITIZE}"
     "PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/cli:${PROJECT_SOURCE_DIR}/integrations/python/src")
   if(TARGET onednn_consumer)
     list(APPEND environment

@@ -8,7 +8,7 @@
 namespace prepack {
 namespace {
 
-constexpr int32_t kBefore = -1000003;
+constexpr int32_t kRowBefore = -1000003;
 
 // Cuts of columns around those of the kernels, which go by 16, 32 and 64 bytes.
 const Sizes kBytes = {0,  1,  2,  15, 16, 17, 31,  32,  33,  47,  48,
@@ -16,7 +16,7 @@ const Sizes kBytes = {0,  1,  2,  15, 16, 17, 31,  32,  33,  47,  48,
 
 // One sum more than there are rows, which must stay.
 std::vector<int32_t> SumsBefore(size_t rows) {
-  return std::vector<int32_t>(rows + 1, kBefore);
+  return std::vector<int32_t>(rows + 1, kRowBefore);
 }
 
 TEST_CASE("Rows of bytes are summed on every instruction set") {

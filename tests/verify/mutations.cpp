@@ -199,9 +199,9 @@ void Mutant::Rehash() {
 namespace {
 
 // The codes of the weight where the closed form says that they are.
-class CodeBits {
+class PackedCodes {
  public:
-  explicit CodeBits(const Mutant& mutant)
+  explicit PackedCodes(const Mutant& mutant)
       : bytes(mutant.Part(PartRole::kWeight)),
         width(prepack::CodeBits(mutant.request().scheme.code)),
         mutant_(mutant) {}
@@ -253,15 +253,15 @@ class CodeBits {
 };
 
 bool SwapAllNibbles(Mutant& mutant) {
-  CodeBits codes(mutant);
+  PackedCodes codes(mutant);
   if (codes.width != 4) return false;
-  const CodeBits before(mutant);
+  const PackedCodes before(mutant);
   for (const uint64_t bit : codes.All()) codes.Set(bit ^ 4U, before.Get(bit));
   return mutant.SetPart(PartRole::kWeight, codes.bytes);
 }
 
 bool SwapTwoNibbles(Mutant& mutant) {
-  CodeBits codes(mutant);
+  PackedCodes codes(mutant);
   if (codes.width != 4) return false;
   for (const uint64_t bit : codes.All()) {
     const unsigned here = codes.Get(bit);
@@ -276,7 +276,7 @@ bool SwapTwoNibbles(Mutant& mutant) {
 
 // Downwards, so that no FP8 number becomes a NaN.
 bool ChangeOneCode(Mutant& mutant) {
-  CodeBits codes(mutant);
+  PackedCodes codes(mutant);
   for (const uint64_t bit : codes.All()) {
     const unsigned code = codes.Get(bit);
     if (code % 2 == 0) continue;
@@ -367,7 +367,7 @@ bool ExchangeBlocks(Mutant& mutant) {
 }
 
 bool ChangeOneSum(Mutant& mutant) {
-  CodeBits codes(mutant);
+  PackedCodes codes(mutant);
   const std::vector<size_t> sums = codes.Rest();
   if (sums.empty()) return false;
   codes.bytes[sums.front()] ^= std::byte{1};
@@ -375,7 +375,7 @@ bool ChangeOneSum(Mutant& mutant) {
 }
 
 bool DropSums(Mutant& mutant) {
-  CodeBits codes(mutant);
+  PackedCodes codes(mutant);
   for (const size_t at : codes.Rest()) codes.bytes[at] = std::byte{0};
   return mutant.SetPart(PartRole::kWeight, codes.bytes);
 }

@@ -16,6 +16,10 @@
 
 namespace prepack::testing {
 
+// Modules of every real checkpoint of fixtures/.
+inline const std::string kDownProj = "model.layers.0.mlp.down_proj";
+inline const std::string kQProj = "model.layers.0.self_attn.q_proj";  // 384 x 384
+
 struct PackedExample {
   const char* target = "";
   WantedScheme scheme = WantedScheme::kAuto;

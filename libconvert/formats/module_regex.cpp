@@ -5,6 +5,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -38,6 +39,9 @@ constexpr size_t kMaxPatternDepth = 64;
 // one match still ends within a millisecond.
 constexpr uint32_t kMaxSteps = 50'000;
 constexpr uint32_t kMaxHeapKiB = 4096;
+// Characters, not bytes, with the classes of Unicode, as in Python. That bytes are UTF-8 is
+// checked: PCRE2_MATCH_INVALID_UTF would let an anchored match begin behind bytes that are not.
+constexpr uint32_t kCharacters = PCRE2_UTF | PCRE2_UCP;
 
 PCRE2_SPTR Units(std::string_view text) {
   return reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -47,6 +51,15 @@ std::string ErrorText(int error) {
   std::array<PCRE2_UCHAR, 256> buffer{};
   pcre2_get_error_message(error, buffer.data(), buffer.size());
   return reinterpret_cast<const char*>(buffer.data());
+}
+
+// Limits that Python has not, or has elsewhere.
+bool IsLimit(int error) {
+  constexpr std::array kLimits = {
+      PCRE2_ERROR_QUANTIFIER_TOO_BIG,         PCRE2_ERROR_PARENTHESES_NEST_TOO_DEEP,
+      PCRE2_ERROR_PATTERN_TOO_LARGE,          PCRE2_ERROR_SUBPATTERN_NAME_TOO_LONG,
+      PCRE2_ERROR_LOOKBEHIND_TOO_COMPLICATED, PCRE2_ERROR_LOOKBEHIND_NOT_FIXED_LENGTH};
+  return std::ranges::find(kLimits, error) != kLimits.end();
 }
 
 regex::MatchContext MakeMatchContext() {
@@ -85,9 +98,14 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
   pcre2_set_parens_nest_limit(context.get(), kMaxPatternDepth);
   int error = 0;
   PCRE2_SIZE offset = 0;
-  pcre2_code* compiled = pcre2_compile(Units(*translated), translated->size(), PCRE2_NEVER_UTF,
-                                       &error, &offset, context.get());
+  pcre2_code* compiled = pcre2_compile(Units(*translated), translated->size(), kCharacters, &error,
+                                       &offset, context.get());
   if (compiled == nullptr) {
+    if (IsLimit(error)) {
+      return Unsupported(where, "the pattern is too large")
+          .Found(fmt::format("\"{}\": {}", Printable(pattern), ErrorText(error)))
+          .Id(FindingId("config-pattern-invalid"));
+    }
     return Malformed(where, "the pattern does not compile")
         .Found(fmt::format("\"{}\": {}", Printable(pattern), ErrorText(error)))
         .Id(FindingId("config-pattern-invalid"));
@@ -101,6 +119,9 @@ Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
                                 match.get(), code_->limits.get());
   if (found >= 0) return true;
   if (found == PCRE2_ERROR_NOMATCH) return false;
+  if (found <= PCRE2_ERROR_UTF8_ERR1 && found >= PCRE2_ERROR_UTF8_ERR21) {
+    return Malformed(where_, "a name that is not UTF-8 cannot be matched").Found(Printable(text));
+  }
   return Unsupported(where_, "the pattern takes too long to match")
       .Found(fmt::format("{} on \"{}\"", ErrorText(found), Printable(text)))
       .Hint("Write a simpler pattern: nested repetitions are what makes it slow")

@@ -10,13 +10,17 @@ namespace prepack {
 
 // A pattern of Python's `re` module as one for PCRE2:
 //
-//     \Z      the very end of the text; PCRE2 spells it \z
-//     {,n}    at most n times; PCRE2 before 10.43 takes it literally
-//     \v      the character; PCRE2 takes it for a class
+//     \Z        the very end of the text; PCRE2 spells it \z
+//     {,n} {,}  at most n times, any number of times; PCRE2 before 10.43 takes them literally
+//     \v        the character; PCRE2 takes it for a class
+//     \12       group 12; PCRE2 takes it for a character where there are fewer groups
 //
-// Escapes and groups that only PCRE2 knows (\K, \h, \Q, (?|…), (?<name>…), (*VERB) …) are errors in
-// Python: kMalformed. What Python has and PCRE2 reads otherwise (\N{name}, \u, POSIX classes as
-// plain characters) is kUnsupported. `where` names the place of the pattern.
+// What only PCRE2 takes is an error in Python: kMalformed. So are its escapes and groups (\K, \h,
+// \Q,
+// (?|…), (?<name>…), (*VERB) …), repetitions of repetitions and of places (a{2}{3}, ^*), references
+// to groups that have not ended, flags that are not at the start, and \x without two digits. What
+// Python has and PCRE2 reads otherwise is kUnsupported: \N{name}, \u, POSIX classes as plain
+// characters, conditions, and the flags a, L, u and x. `where` names the place of the pattern.
 Result<std::string> PythonRegexForPcre(std::string_view pattern, std::string_view where);
 
 }  // namespace prepack

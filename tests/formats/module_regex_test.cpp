@@ -85,6 +85,18 @@ TEST_CASE("Regular expressions give the answers of re.match") {
       {"\\v", "\x0b", true},
       {"a{,x}", "a{,x}", true},
       {"a[{,2}]", "a,", true},
+      {"a{,}$", "aaa", true},
+      {"a{ 1}", "a{ 1}", true},
+      {"[.a.]+$", "a.", true},
+      {"[^=a=]", "=", false},
+      {"\\141\\060", "a0", true},
+      {"[\\141]", "a", true},
+      {"(a)(?:\\1)1", "aa1", true},
+      {"\\w$", "\u00e9", true},
+      {"[^a]$", "\u00e9", true},
+      {"\\W", "\u00e9", false},
+      {"(?i)(?s)A.$", "a\n", true},
+      {"(?i-s:A)$", "a", true},
   };
   for (const Case& c : cases) {
     CAPTURE(c.pattern, c.text);
@@ -117,10 +129,51 @@ TEST_CASE("A pattern that takes exponential time is an error, and no answer") {
 }
 
 TEST_CASE("Patterns that Python would not compile are malformed") {
-  for (const std::string pattern :
-       {"(",       ")",       "a)",      "[",       "[a",   "*a",    "a**",       "{2}a(",
-        "\\",      "[b-a]",   "a{3,2}",  "(?P<x",   "(?#x", "\\q",   "\\K",       "\\h",
-        "\\Qa\\E", "(?<n>a)", "(?'n'a)", "(?|a|b)", "(?R)", "(?&n)", "(*ACCEPT)", "(?"}) {
+  for (const std::string pattern : {"(",
+                                    ")",
+                                    "a)",
+                                    "[",
+                                    "[a",
+                                    "*a",
+                                    "a**",
+                                    "{2}a(",
+                                    "\\",
+                                    "[b-a]",
+                                    "a{3,2}",
+                                    "(?P<x",
+                                    "(?#x",
+                                    "\\q",
+                                    "\\K",
+                                    "\\h",
+                                    "\\Qa\\E",
+                                    "(?<n>a)",
+                                    "(?'n'a)",
+                                    "(?|a|b)",
+                                    "(?R)",
+                                    "(?&n)",
+                                    "(*ACCEPT)",
+                                    "(?",
+                                    "a{2}{3}",
+                                    "a{2}*",
+                                    "^*",
+                                    "\\b+",
+                                    "*",
+                                    "a|*",
+                                    "\\x6",
+                                    "\\x{61}",
+                                    "\\10",
+                                    "(a\\1)",
+                                    "\\1(a)",
+                                    "[\\8]",
+                                    "\\777",
+                                    "(?-:a)",
+                                    "(?i-:a)",
+                                    "(?i-i:a)",
+                                    "a(?i)",
+                                    "((?i)a)",
+                                    "(?-i)a",
+                                    "(?P=n)(?P<n>a)",
+                                    "(?P<n>(?P=n))"}) {
     const Result<ModuleRegex> regex = ModuleRegex::Compile(pattern, "ignore[0]");
     CAPTURE(pattern);
     REQUIRE_FALSE(regex.ok());
@@ -134,7 +187,9 @@ TEST_CASE("Patterns that Python would not compile are malformed") {
 TEST_CASE("What the two engines read differently, or is out of bounds, is refused") {
   for (const std::string& pattern :
        {std::string("(?a)b"), std::string("\\N{DASH}"), std::string("\\u0041"),
-        std::string("[[:alpha:]]"), std::string(4097, 'a')}) {
+        std::string("[[:alpha:]]"), std::string("a{1,99999}"),
+        std::string("a{99999999999999999999}"), std::string("(?x) a"), std::string("(a)?(?(1)b|c)"),
+        "(?P<" + std::string(40, 'n') + ">a)", std::string("(?<=a*)b"), std::string(4097, 'a')}) {
     const Result<ModuleRegex> regex = ModuleRegex::Compile(pattern, "ignore[0]");
     CAPTURE(pattern);
     REQUIRE_FALSE(regex.ok());
@@ -144,6 +199,19 @@ TEST_CASE("What the two engines read differently, or is out of bounds, is refuse
   deep += "a";
   deep += std::string(100, ')');
   CHECK_FALSE(ModuleRegex::Compile(deep, "ignore[0]").ok());
+}
+
+TEST_CASE("Bytes that are no UTF-8 are an error, never a match behind them") {
+  const Result<ModuleRegex> regex = ModuleRegex::Compile("_", "ignore[0]");
+  REQUIRE(regex.ok());
+  for (const std::string text : {"1\xf6_", "\xff", "_\xe8"}) {
+    CAPTURE(text);
+    for (const Result<bool>& found : {regex->MatchesStart(text), regex->Search(text)}) {
+      REQUIRE_FALSE(found.ok());
+      CHECK(found.status().kind() == ErrorKind::kMalformed);
+    }
+  }
+  CHECK_FALSE(ModuleRegex::Compile("\xff", "ignore[0]").ok());
 }
 
 TEST_CASE("Random patterns end with an answer or an error") {

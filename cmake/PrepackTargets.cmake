@@ -13,6 +13,12 @@ if(PREPACK_SANITIZE)
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(prepack_options INTERFACE -fsanitize=${PREPACK_SANITIZE})
 endif()
+if(PREPACK_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "PREPACK_FUZZ asks for clang (cmake --preset fuzz), not ${CMAKE_CXX_COMPILER}")
+  endif()
+  target_compile_options(prepack_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()
 
 # prepack_group_sources(TARGET): what a unity build (CMAKE_UNITY_BUILD, for clang-tidy and sanitizers) reads
 # as one file: up to 16 files of a folder, in the order of their names. Layouts of the library give their

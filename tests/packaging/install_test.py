@@ -25,7 +25,7 @@ class Install(installed.InstalledTest):
         installed_files = {str(p.relative_to(self.prefix)) for p in self.prefix.rglob("*")}
         self.assertLessEqual(
             {
-                "bin/prepack", "share/doc/prepack/LICENSE", "share/doc/prepack/CHANGELOG.md",
+                "bin/prepack", "share/doc/prepack/copyright", "share/doc/prepack/CHANGELOG.md",
                 "include/prepack/base/version.h", "include/prepack/verify/verify.h",
             },
             installed_files,

@@ -15,3 +15,5 @@ endfunction()
 
 prepack_add_packaging_test(install)
 prepack_add_packaging_test(completion)
+prepack_add_packaging_test(deb)
+prepack_add_packaging_test(wheel)

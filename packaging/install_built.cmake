@@ -5,9 +5,7 @@ if(NOT EXISTS ${PREPACK_BUILT_IN}/bin/prepack)
   message(FATAL_ERROR "PREPACK_BUILT_IN: there is no bin/prepack in ${PREPACK_BUILT_IN}. Build it first: "
                       "cmake --build ${PREPACK_BUILT_IN}")
 endif()
-foreach(target prepack cli_docs_files)
-  add_custom_target(${target})
-endforeach()
+add_custom_target(prepack)
 install(CODE "
   execute_process(
     COMMAND \"${CMAKE_COMMAND}\" --install \"${PREPACK_BUILT_IN}\" --component tool --strip

@@ -154,6 +154,18 @@ class ManPages(harness.ToolTest):
         self.assertIn("--skip LEVEL[,LEVEL...]", verify)
 
 
+    def test_errors(self):
+        tool = os.environ["PREPACK_CLI_DOCS_TOOL"]
+        (self.scratch / "file").write_text("")
+        for args, code, text in (
+            ([], 2, "error: cli_docs: no folder to write to"),
+            ([self.scratch / "file"], 4, f"error: {self.scratch}/file/bash/prepack: cannot be"),
+        ):
+            result = subprocess.run([tool, *args], capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, code)
+            self.assertTrue(result.stderr.startswith(text), result.stderr)
+
+
 class Help(harness.ToolTest):
     def test_help_of_a_command(self):
         for verb in VERBS:

@@ -9,7 +9,10 @@ import installed
 from installed import BUILD, ROOT, VERSION
 
 # No network, and none of the user's own settings.
-PIP = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+PIP = {
+    "PIP_NO_INDEX": "1", "PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": os.devnull,
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
 
 
 class Wheel(installed.InstalledTest):

@@ -6,7 +6,7 @@
 #
 # Intel's build uses the SYCL runtime for the CPU. Its libraries lie in one folder and do not say
 # where to find each other, so programs get a DT_RPATH (not DT_RUNPATH: that one does not count for
-# the libraries of libraries). Its OpenCL driver is named at run time, see
+# the libraries of libraries); CMake itself puts the folder into it, and takes it out on installing. Its OpenCL driver is named at run time, see
 # libconvert/gemm/onednn_runtime.h.
 
 include(FindPackageHandleStandardArgs)
@@ -51,11 +51,10 @@ find_package_handle_standard_args(oneDNN
   REASON_FAILURE_MESSAGE "tools/setup installs it. Without it verify has its reference engine only")
 
 if(oneDNN_FOUND AND NOT TARGET oneDNN::dnnl)
-  get_filename_component(_folder "${oneDNN_LIBRARY}" DIRECTORY)
   add_library(oneDNN::dnnl UNKNOWN IMPORTED)
   set_target_properties(oneDNN::dnnl PROPERTIES
     IMPORTED_LOCATION "${oneDNN_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${oneDNN_INCLUDE_DIR}"
-    INTERFACE_LINK_OPTIONS "-Wl,--disable-new-dtags;-Wl,-rpath,${_folder}")
+    INTERFACE_LINK_OPTIONS "-Wl,--disable-new-dtags")
 endif()
 mark_as_advanced(oneDNN_INCLUDE_DIR oneDNN_LIBRARY)

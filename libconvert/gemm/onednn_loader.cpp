@@ -1,4 +1,4 @@
-// Loads the module with oneDNN from the program's own folder.
+// Loads the module with oneDNN from beside the program.
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -48,15 +48,27 @@ Status CannotLoad(const std::filesystem::path& module, std::string_view otherwis
   const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
   return Unavailable(module.string(), "the module with oneDNN cannot be loaded")
       .Found(reason == nullptr ? "no reason given" : reason)
-      .Hint(fmt::format("Keep it beside the program, run tools/setup and build again, or choose {}",
-                        otherwise));
+      .Hint(
+          fmt::format("Keep it where it was built or installed, put the libraries of oneDNN, or a "
+                      "link to their folder, at {}, or choose {}",
+                      (module.parent_path() / "onednn").string(), otherwise));
+}
+
+// In the program's own folder: there the build puts it. Else where it is installed, which is said
+// relative to the program, so that a whole installation can be moved.
+std::filesystem::path ModuleFile() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path beside = program.parent_path() / PREPACK_ONEDNN_MODULE;
+  if (std::filesystem::exists(beside, error)) return beside;
+  const std::filesystem::path installed =
+      (program.parent_path() / PREPACK_MODULE_FOLDER / PREPACK_ONEDNN_MODULE).lexically_normal();
+  return std::filesystem::exists(installed, error) ? installed : beside;
 }
 
 // A function of the module. `otherwise` is what the user can choose when there is none.
 Result<void*> Entry(const char* name, std::string_view otherwise) {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path module = program.parent_path() / PREPACK_ONEDNN_MODULE;
+  const std::filesystem::path module = ModuleFile();
   void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return CannotLoad(module, otherwise);
   void* const entry = dlsym(handle, name);

@@ -9,7 +9,7 @@
 #include "gemm/engine.h"
 #include "gemm/onednn_descriptor.h"
 
-// The file lies in the folder of the program.
+// The file lies in the folder of the program, or where it was installed.
 #define PREPACK_ONEDNN_MODULE "prepack_onednn.so"
 #define PREPACK_ONEDNN_ENGINE_ENTRY PrepackMakeOneDnnEngine
 #define PREPACK_ONEDNN_DESCRIPTOR_ENTRY PrepackAskOneDnn

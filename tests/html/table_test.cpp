@@ -8,14 +8,14 @@
 namespace prepack::testing {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kHugeNumber = std::numeric_limits<double>::infinity();
 
 TEST_CASE("Cells have what they are sorted by, unless it is no number") {
   const std::string html = PlainTable(
       {{"name"}, {"dB", true}},
       {{{.text = "a"}, {.text = "1.5", .order = 1.5}},
-       {{.text = "b"}, {.text = "inf", .order = kInfinite}},
-       {{.text = "c"}, {.text = "-inf", .order = -kInfinite}},
+       {{.text = "b"}, {.text = "inf", .order = kHugeNumber}},
+       {{.text = "c"}, {.text = "-inf", .order = -kHugeNumber}},
        {{.text = "d"}, {.text = "-"}},
        {{.text = "e"}, {.text = "undefined", .order = std::numeric_limits<double>::quiet_NaN()}}});
   CHECK(Contains(html, "<th scope=\"col\">name</th><th scope=\"col\" class=\"number\">dB</th>"));

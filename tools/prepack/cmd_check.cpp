@@ -181,15 +181,13 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<CheckCommand>();
   CLI::App* command = AddCommand(
       app, "check", "Check that a quantized checkpoint is complete and sane", options->common,
-      "Exit codes: 0 sound, notes and warnings allowed; 1 values are bad, or, with --strict, "
-      "there\n"
-      "are warnings; 3 the checkpoint is malformed; 5 it is not supported. With several kinds of\n"
-      "errors: 3 before 5 before 1.\n"
-      "Examples:\n"
-      "  prepack check Llama-3-8B-W4A16\n"
-      "  prepack check Llama-3-8B-W4A16 --headers\n"
-      "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict --junit check.xml --html "
-      "check.html");
+      {.examples = "  prepack check Llama-3-8B-W4A16\n"
+                   "  prepack check Llama-3-8B-W4A16 --headers\n"
+                   "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict "
+                   "--junit check.xml --html check.html",
+       .notes = "Exit codes: 0 sound, notes and warnings allowed; 1 values are bad, or, with\n"
+                "--strict, there are warnings; 3 the checkpoint is malformed; 5 it is not\n"
+                "supported. With several kinds of errors: 3 before 5 before 1."});
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
   CLI::Option* headers =
       command->add_flag("--headers", options->headers, "Do not read the data: milliseconds");

@@ -115,13 +115,12 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
 
 void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<ConvertCommand>();
-  CLI::App* command =
-      AddCommand(app, "convert", "Pack a quantized checkpoint for a CPU runtime", options->common,
-                 "The source is never changed; the output appears whole or not at all.\n"
-                 "Examples:\n"
-                 "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
-                 "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
-                 "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16");
+  CLI::App* command = AddCommand(
+      app, "convert", "Pack a quantized checkpoint for a CPU runtime", options->common,
+      {.examples = "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
+                   "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
+                   "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
+       .notes = "The source is never changed; the output appears whole or not at all."});
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
   command->add_option("-o,--output", options->output, "Folder to make")
       ->required()

@@ -138,13 +138,14 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<DiffCommand>();
   CLI::App* command = AddCommand(
       app, "diff", "Compare two checkpoints by what their weights mean", options->common,
-      "Modules are identical (same steps, same scales), equal (within one rounding of the dtype\n"
-      "of the scales) or different; other tensors are identical or different.\n"
-      "Exit codes: 0 all identical or equal; 1 something differs or is on one side only.\n"
-      "Examples:\n"
-      "  prepack diff Llama-3-8B-AWQ Llama-3-8B-W4A16\n"
-      "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --module model.layers.0.mlp.down_proj --json\n"
-      "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --html diff.html");
+      {.examples = "  prepack diff Llama-3-8B-AWQ Llama-3-8B-W4A16\n"
+                   "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --json "
+                   "--module model.layers.0.mlp.down_proj\n"
+                   "  prepack diff Llama-3-8B-W4A16 Llama-3-8B --html diff.html",
+       .notes =
+           "Modules are identical (same steps, same scales), equal (within one rounding of\n"
+           "the dtype of the scales) or different; other tensors are identical or different.\n"
+           "Exit codes: 0 all identical or equal; 1 something differs or is on one side only."});
   command->add_option("A", options->a, "Checkpoint folder")->required();
   command->add_option("B", options->b, "Checkpoint folder")->required();
   command->add_option("--module", options->module, "Compare one quantized module")

@@ -140,10 +140,11 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
   CLI::App* command = AddCommand(
       app, "inspect", "Show what a checkpoint, packed folder or .safetensors file holds",
       options->common,
-      "Examples:\n"
-      "  prepack inspect Llama-3-8B-W4A16\n"
-      "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
-      "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'");
+      {.examples =
+           "  prepack inspect Llama-3-8B-W4A16\n"
+           "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
+           "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
+       .notes = ""});
   command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
   command->add_option("--module", options->module, "Show one quantized module and its tensors")
       ->type_name("NAME");

@@ -34,9 +34,9 @@ std::string TargetsText() {
 
 void AddTargets(CLI::App& app, ExitCodeValue& exit_code) {
   auto common = std::make_shared<CommonOptions>();
-  CLI::App* command =
-      AddCommand(app, "targets", "List every layout: what it takes, who reads it", *common,
-                 "Example:\n  prepack targets --json | jq '.targets[].layouts[].layout'");
+  CLI::App* command = AddCommand(
+      app, "targets", "List every layout: what it takes, who reads it", *common,
+      {.examples = "  prepack targets --json | jq '.targets[].layouts[].layout'", .notes = ""});
   command->callback([common, &exit_code] {
     if (common->json) {
       PrintJson(TargetsJson());

@@ -18,21 +18,7 @@
 namespace prepack::cli {
 namespace {
 
-constexpr char kFooter[] =
-    "Levels\n"
-    "  integrity  every file and tensor has the bytes that were written\n"
-    "  exactness  every code, zero point, scale and other tensor is that of the source\n"
-    "  gemm       products of the packed weights are those of the source\n"
-    "  quality    weights and products against the unquantized model, with --baseline\n"
-    "A level that cannot run, or proves nothing, is \"not run\", never \"passed\".\n"
-    "\n"
-    "Exit codes: 0 all that was asked for passed; 1 something failed; 6 nothing failed, but a\n"
-    "level could not run, or was skipped; 2 usage; 3 a manifest or report is malformed; 4 the "
-    "system\n"
-    "failed; 5 not supported. The files of --junit, --html and --markdown are written with 0, 1\n"
-    "and 6, each whole or not at all.\n"
-    "\n"
-    "Examples:\n"
+constexpr char kExamples[] =
     "  prepack verify packed/ --source Llama-3-8B-W4A16\n"
     "      everything, against the checkpoint that the folder was made from\n"
     "  prepack verify packed/ --skip exactness,gemm\n"
@@ -44,6 +30,20 @@ constexpr char kFooter[] =
     "      fails when a figure is more than 0.2 dB below the earlier one\n"
     "  prepack verify packed/ --source SRC --min-sqnr 35 --min-sqnr 'mlp\\.down_proj=30'\n"
     "      lower bars, the lowest for what is known to be hard";
+
+constexpr char kNotes[] =
+    "Levels\n"
+    "  integrity  every file and tensor has the bytes that were written\n"
+    "  exactness  every code, zero point, scale and other tensor is that of the source\n"
+    "  gemm       products of the packed weights are those of the source\n"
+    "  quality    weights and products against the unquantized model, with --baseline\n"
+    "A level that cannot run, or proves nothing, is \"not run\", never \"passed\".\n"
+    "\n"
+    "Exit codes: 0 all that was asked for passed; 1 something failed; 6 nothing failed, but a\n"
+    "level could not run, or was skipped; 2 usage; 3 a manifest or report is malformed; 4 the "
+    "system\n"
+    "failed; 5 not supported. The files of --junit, --html and --markdown are written with 0, 1\n"
+    "and 6, each whole or not at all.";
 
 struct VerifyCommand {
   CommonOptions common;
@@ -71,11 +71,16 @@ std::optional<Number> ParseNumber(const std::string& text) {
   return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
+std::vector<std::string> LevelNames() {
+  std::vector<std::string> names;
+  names.reserve(kLevels.size());
+  for (const Level level : kLevels) names.emplace_back(LevelName(level));
+  return names;
+}
+
 // Names of levels, divided by commas.
 Status ParseLevels(std::string_view text, std::vector<Level>& levels) {
-  std::vector<std::string> known;
-  known.reserve(kLevels.size());
-  for (const Level level : kLevels) known.emplace_back(LevelName(level));
+  const std::vector<std::string> known = LevelNames();
   while (true) {
     const size_t comma = text.find(',');
     const std::string_view name = text.substr(0, comma);
@@ -186,6 +191,7 @@ void AddLevels(CLI::App& command, VerifyCommand& options) {
                   "Levels to leave out: integrity, exactness, gemm, quality. Without one of the "
                   "first three the verdict is \"not run\" (6)")
       ->type_name("LEVEL[,LEVEL...]")
+      ->check(Offers(LevelNames()))
       ->allow_extra_args(false);
   command
       .add_option("--engine", options.engine,
@@ -242,7 +248,7 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<VerifyCommand>();
   CLI::App* command =
       AddCommand(app, "verify", "Prove that a packed folder holds the model and computes like it",
-                 options->common, kFooter);
+                 options->common, {.examples = kExamples, .notes = kNotes});
   AddInputs(*command, *options);
   AddLevels(*command, *options);
   AddReports(*command, options->outputs, options->tolerance);

@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 #include "container/json.h"
@@ -28,9 +30,22 @@ inline constexpr ExitCodeValue kExitUsage = 2;
 inline constexpr ExitCodeValue kExitSystem = 4;
 inline constexpr ExitCodeValue kExitNotRun = 6;
 
-// Adds a subcommand with the common options. `examples` stand at the end of its help.
+// What help and man pages say about a command beside its options.
+struct HelpText {
+  std::string examples;  // lines that begin with two spaces
+  std::string notes;     // may be empty
+};
+
+// Adds a subcommand with the common options.
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
-                     CommonOptions& common, const std::string& examples);
+                     CommonOptions& common, HelpText text);
+// Examples come first in the help of the command, notes last.
+void SetHelpText(CLI::App& command, HelpText text);
+// What SetHelpText got.
+HelpText HelpTextOf(const CLI::App& command);
+// Values that help and completions name. Others are not refused here: the library does so, and says
+// what was meant.
+CLI::Validator Offers(const std::vector<std::string>& values);
 
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);
@@ -53,6 +68,8 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code);
 void AddCheck(CLI::App& app, ExitCodeValue& exit_code);
 void AddDiff(CLI::App& app, ExitCodeValue& exit_code);
 void AddTargets(CLI::App& app, ExitCodeValue& exit_code);
+// Knows the commands that were added before it.
+void AddHelp(CLI::App& app, ExitCodeValue& exit_code);
 
 }  // namespace prepack::cli
 

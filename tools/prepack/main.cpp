@@ -1,32 +1,22 @@
-// The command line: prepack convert | verify | check | diff | plan | inspect | targets.
+// prepack: parses the command line and runs the command that it names.
 
 #include <fmt/format.h>
 #include <signal.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
-#include <string>
-#include <vector>
 
 #include "base/cancellation.h"
-#include "base/suggest.h"
-#include "base/version.h"
 #include "command.h"
+#include "command_line.h"
 
 namespace {
 
 using prepack::cli::ExitCodeValue;
 
 constexpr ExitCodeValue kExitTerminated = 128 + SIGTERM;
-
-constexpr char kExitCodes[] =
-    "Exit codes: 0 done and good; 1 checked and found bad; 2 usage; 3 malformed input; 4 the "
-    "system failed;\n5 sound but not supported; 6 a check could not run here; 130 interrupted, 143 "
-    "by SIGTERM.\n"
-    "`prepack COMMAND --help` shows options and examples.";
 
 volatile std::sig_atomic_t asked_to_stop_by = 0;
 
@@ -44,39 +34,14 @@ void InstallSignalHandlers() {
   signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error to report, too
 }
 
-// Did the first word name a subcommand that does not exist? CLI11 would only say that one is
-// missing.
-prepack::Status CheckCommandName(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || *argv[1] == '-') return {};
-  std::vector<std::string> known;
-  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
-  if (std::ranges::find(known, argv[1]) != known.end()) return {};
-  return prepack::Usage("command line", "unknown subcommand")
-      .Found(argv[1])
-      .Expected(fmt::format("{}", fmt::join(known, ", ")))
-      .Hint(prepack::DidYouMean(argv[1], known));
-}
-
 ExitCodeValue Run(int argc, char** argv) {
-  CLI::App app{
-      "prepack repacks quantized LLM checkpoints, once and ahead of deployment, into the exact\n"
-      "bytes that CPU kernels read, and proves that nothing changed.",
-      "prepack"};
-  app.set_version_flag("--version", prepack::kVersion);
-  app.require_subcommand(1);
-  app.footer(kExitCodes);
-
   ExitCodeValue exit_code = prepack::cli::kExitDone;
-  prepack::cli::AddConvert(app, exit_code);
-  prepack::cli::AddMerge(app, exit_code);
-  prepack::cli::AddVerify(app, exit_code);
-  prepack::cli::AddCheck(app, exit_code);
-  prepack::cli::AddDiff(app, exit_code);
-  prepack::cli::AddPlan(app, exit_code);
-  prepack::cli::AddInspect(app, exit_code);
-  prepack::cli::AddTargets(app, exit_code);
-  if (const prepack::Status named = CheckCommandName(app, argc, argv); !named.ok()) {
-    return prepack::cli::Fail(named);
+  CLI::App app;
+  prepack::cli::DescribeCommandLine(app, exit_code);
+  // CLI11 would only say that a subcommand is missing.
+  if (argc > 1 && *argv[1] != '-') {
+    const prepack::Status named = prepack::cli::CheckCommandName(app, argv[1]);
+    if (!named.ok()) return prepack::cli::Fail(named);
   }
   try {
     app.parse(argc, argv);

@@ -1,10 +1,23 @@
 #include "plan_options.h"
 
+#include "command.h"
+#include "layouts/table.h"
+
 namespace prepack::cli {
+namespace {
+
+std::vector<std::string> TargetNames() {
+  std::vector<std::string> names;
+  for (const Target& target : AllTargets()) names.emplace_back(target.id);
+  return names;
+}
+
+}  // namespace
 
 void PlanFlags::AddTo(CLI::App& command) {
   command.add_option("-t,--target", target, "Runtime to pack for; `prepack targets` lists them")
       ->required()
+      ->check(Offers(TargetNames()))
       ->type_name("TARGET");
   command
       .add_option(
@@ -17,6 +30,7 @@ void PlanFlags::AddTo(CLI::App& command) {
                   "What to compute with: auto, w4a16, w4a8, w8a8 or w8a16; PATTERN=SCHEME for the "
                   "modules that the regular expression is found in; may be repeated, the last one "
                   "that fits decides (default: auto, what the checkpoint says)")
+      ->check(Offers({"auto", "w4a16", "w4a8", "w8a8", "w8a16"}))
       ->type_name("[PATTERN=]SCHEME")
       ->allow_extra_args(false);
   command

@@ -1,0 +1,40 @@
+# Debian packages: `cpack` in a build folder writes prepack (the program) and libprepack-dev (the library).
+# The program's dependencies are those that dpkg-shlibdeps finds. oneDNN is not among them: no Debian
+# package of it is new enough; the module looks for it beside itself (docs/dependencies.md).
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME prepack)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # else it stands before each description below
+set(CPACK_PACKAGE_VENDOR "prepack developers")
+set(CPACK_PACKAGE_CONTACT "prepack developers")
+set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
+  OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+set(CPACK_COMPONENTS_ALL tool development)
+
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_PRIORITY optional)
+
+set(CPACK_DEBIAN_TOOL_PACKAGE_NAME prepack)
+set(CPACK_DEBIAN_TOOL_PACKAGE_SECTION utils)
+set(CPACK_DEBIAN_TOOL_PACKAGE_SHLIBDEPS ON)
+if(oneDNN_LIBRARY)
+  cmake_path(GET oneDNN_LIBRARY PARENT_PATH CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS)
+endif()
+set(CPACK_COMPONENT_TOOL_DESCRIPTION "repack quantized LLM checkpoints for CPU kernels
+prepack reads checkpoints of compressed-tensors, GPTQ, AWQ, AutoRound and
+block FP8, writes them in the bytes that kernels of vLLM, zentorch and oneDNN
+read, and proves that the weights are still those of the model.")
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libprepack-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS
+  "nlohmann-json3-dev (>= 3.11), libfmt-dev, libxxhash-dev, libpcre2-dev")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "library of prepack, for programs in C++
+Opens packed folders and quantized checkpoints, converts and verifies them.
+A static library with a CMake package and a pkg-config file.")
+
+include(CPack)

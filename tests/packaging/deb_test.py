@@ -1,0 +1,89 @@
+"""The Debian packages: cpack makes them, they say what they need, and what is in them runs from where it
+is unpacked."""
+
+import re
+import shutil
+import stat
+import unittest
+
+import installed
+from installed import BUILD, VERSION
+
+
+def field(info, name):
+    found = re.search(rf"^ {name}: (.*)$", info, re.MULTILINE)
+    return found and found.group(1)
+
+
+@unittest.skipUnless(shutil.which("dpkg-shlibdeps"), "dpkg-dev is not installed")
+class Deb(installed.InstalledTest):
+    def setUp(self):
+        super().setUp()
+        self.run_command(
+            "cpack", "--config", BUILD / "CPackConfig.cmake", "-G", "DEB", "-B", self.scratch,
+            cwd=self.scratch,
+        )
+        self.architecture = self.run_command("dpkg", "--print-architecture").strip()
+
+    def package(self, name):
+        return self.scratch / f"{name}_{VERSION}_{self.architecture}.deb"
+
+    def unpack(self, name):
+        folder = self.scratch / name
+        self.run_command("dpkg-deb", "-x", self.package(name), folder)
+        return folder
+
+    def test_packages(self):
+        made = sorted(path.name for path in self.scratch.glob("*.deb"))
+        self.assertEqual(made, [self.package("libprepack-dev").name, self.package("prepack").name])
+        self.check_program()
+        self.check_library()
+
+    def check_program(self):
+        info = self.run_command("dpkg-deb", "--info", self.package("prepack"))
+        self.assertEqual(field(info, "Package"), "prepack")
+        self.assertEqual(field(info, "Version"), VERSION)
+        self.assertEqual(field(info, "Maintainer"), "prepack developers")
+        self.assertEqual(
+            field(info, "Description"), "repack quantized LLM checkpoints for CPU kernels"
+        )
+        depends = field(info, "Depends")
+        for library in ("libc6", "libfmt", "libpcre2-8-0", "libstdc++6", "libxxhash0"):
+            self.assertIn(library, depends)
+        self.assertNotIn("dnnl", depends)
+        root = self.unpack("prepack")
+        self.check_content(root)
+        self.check_tool(root / "usr")
+        program = self.run_command("readelf", "-S", root / "usr" / "bin" / "prepack")
+        self.assertNotIn(".symtab", program)
+        for page in ("prepack.1", "prepack-convert.1"):
+            self.assertTrue((root / "usr/share/man/man1" / page).exists(), page)
+        # What only the building machine has.
+        self.assertFalse([path for path in root.rglob("onednn")])
+
+    def check_library(self):
+        info = self.run_command("dpkg-deb", "--info", self.package("libprepack-dev"))
+        for library in ("nlohmann-json3-dev", "libfmt-dev", "libxxhash-dev", "libpcre2-dev"):
+            self.assertIn(library, field(info, "Depends"))
+        root = self.unpack("libprepack-dev")
+        self.check_content(root)
+        self.assertEqual(len(list(root.rglob("libprepack.a"))), 1)
+        self.assertEqual(len(list(root.rglob("prepackConfig.cmake"))), 1)
+
+    def check_content(self, root):
+        """Files that belong to root and are read by all, beneath /usr, with their licence."""
+        self.check_no_paths(root)
+        self.assertEqual([path.name for path in root.iterdir()], ["usr"])
+        name = root.name
+        self.assertTrue((root / f"usr/share/doc/{name}/copyright").exists())
+        listed = self.run_command("dpkg-deb", "-c", self.package(name)).splitlines()
+        self.assertEqual([line for line in listed if " root/root " not in line], [])
+        for path in root.rglob("*"):
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            run = path.is_dir() or path.parent.name == "bin"
+            if path.suffix != ".so":
+                self.assertEqual(mode, 0o755 if run else 0o644, path)
+
+
+if __name__ == "__main__":
+    unittest.main()

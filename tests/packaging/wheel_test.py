@@ -1,0 +1,61 @@
+"""The wheel: pip builds it from this build folder and installs it, and its `prepack` is the program."""
+
+import os
+import sys
+import unittest
+import zipfile
+
+import installed
+from installed import BUILD, ROOT, VERSION
+
+# No network, and none of the user's own settings.
+PIP = {
+    "PIP_NO_INDEX": "1", "PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": os.devnull,
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}
+
+
+class Wheel(installed.InstalledTest):
+    def build_wheel(self, folder):
+        self.run_command(
+            sys.executable, "-m", "pip", "wheel", ROOT, "--no-build-isolation", "--no-deps", "-w", folder,
+            "--config-settings", f"cmake.define.PREPACK_BUILT_IN={BUILD}",
+            "--config-settings", f"build-dir={self.scratch / 'build'}",
+            env=PIP,
+        )
+        (wheel,) = folder.iterdir()
+        return wheel
+
+    def test_wheel(self):
+        wheel = self.build_wheel(self.scratch / "wheels")
+        self.assertRegex(wheel.name, rf"^prepack-{VERSION}-py3-none-linux_\w+\.whl$")
+        with zipfile.ZipFile(wheel) as archive:
+            metadata = archive.read(f"prepack-{VERSION}.dist-info/METADATA").decode()
+            names = archive.namelist()
+            archive.extractall(self.scratch / "content")
+        self.assertIn(f"\nVersion: {VERSION}\n", metadata)
+        self.assertTrue(any(name.endswith("/LICENSE") for name in names), names)
+        self.assertFalse([name for name in names if name.endswith((".h", ".a", "/onednn"))])
+        self.check_no_paths(self.scratch / "content")
+        environment = self.scratch / "environment"
+        self.run_command(sys.executable, "-m", "venv", "--without-pip", environment)
+        self.run_command(
+            sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "install",
+            "--no-deps", wheel, env=PIP,
+        )
+        self.check_tool(environment)
+        module = BUILD / "bin" / "prepack_onednn.so"
+        self.assertEqual(
+            (environment / "lib" / "prepack" / "prepack_onednn.so").exists(), module.exists()
+        )
+
+    def test_a_folder_that_was_not_built(self):
+        result = self.run_program(
+            "cmake", "-S", ROOT, "-B", self.scratch / "b", f"-DPREPACK_BUILT_IN={self.scratch}"
+        )
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("Build it first", " ".join(result.stderr.split()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,49 @@
+#ifndef PREPACK_TOOLS_CLI_DOCS_COMMAND_TREE_H_
+#define PREPACK_TOOLS_CLI_DOCS_COMMAND_TREE_H_
+
+// The command line as data: what completions and man pages have to know of it.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace prepack::cli_docs {
+
+// What stands behind an option, or in a place of its own.
+enum class ValueKind { kNone, kText, kChoice, kChoices, kFile, kFolder };
+
+// kChoice is one of `choices`, kChoices several of them divided by commas.
+struct Value {
+  ValueKind kind = ValueKind::kNone;
+  std::string name;
+  std::vector<std::string> choices;
+};
+
+struct OptionEntry {
+  std::vector<std::string> names;  // short ones first; empty for what has no name
+  std::string help;
+  std::string default_value;
+  bool required = false;
+  bool repeats = false;
+  Value value;
+};
+
+struct CommandEntry {
+  std::string name;
+  std::string description;
+  std::string examples;
+  std::string notes;
+  std::vector<OptionEntry> options;
+  std::vector<OptionEntry> positionals;
+};
+
+struct CommandTree {
+  CommandEntry program;
+  std::vector<CommandEntry> commands;
+};
+
+CommandTree ReadCommandTree(const CLI::App& app);
+
+}  // namespace prepack::cli_docs
+
+#endif  // PREPACK_TOOLS_CLI_DOCS_COMMAND_TREE_H_

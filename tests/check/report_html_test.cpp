@@ -8,7 +8,7 @@
 namespace prepack::testing {
 namespace {
 
-bool Contains(const std::string& text, std::string_view part) {
+bool PageHas(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -30,7 +30,7 @@ ModuleCheck Measured(std::string name) {
   return module;
 }
 
-CheckReport Example() {
+CheckReport MeasuredReport() {
   CheckReport report;
   report.source = "model";
   report.format = "awq";
@@ -41,26 +41,26 @@ CheckReport Example() {
 }
 
 TEST_CASE("A page has the verdict, the findings, both histograms and every module") {
-  const std::string page = CheckHtml(Example());
-  CHECK(Contains(page, "<h1>prepack check: <span class=\"unsure\">warnings</span></h1>"));
-  CHECK(Contains(page, "<dt>Format</dt><dd>awq</dd>"));
-  CHECK(Contains(page,
-                 "<td>layers.1.&lt;i&gt;</td><td class=\"unsure\">warning</td>"
-                 "<td>codes-constant</td><td>all &lt;8&gt;</td>"));
+  const std::string page = CheckHtml(MeasuredReport());
+  CHECK(PageHas(page, "<h1>prepack check: <span class=\"unsure\">warnings</span></h1>"));
+  CHECK(PageHas(page, "<dt>Format</dt><dd>awq</dd>"));
+  CHECK(PageHas(page,
+                "<td>layers.1.&lt;i&gt;</td><td class=\"unsure\">warning</td>"
+                "<td>codes-constant</td><td>all &lt;8&gt;</td>"));
   // Of both modules together, which have the same scheme.
-  CHECK(Contains(page, "<title>0: 80 (25.00 %)</title>"));
-  CHECK(Contains(page, "<title>7: 240 (75.00 %)</title>"));
-  CHECK(Contains(page, "<title>15: 0 (0.00 %)</title>"));
-  CHECK(Contains(page, "<title>2^-10: 10 (100.00 %)</title>"));
-  CHECK(Contains(page, "<title>layers.0.a: 25 %</title>"));
-  CHECK(Contains(page, "<td class=\"number\" data-v=\"0.25\">25.00 %</td>"));
-  CHECK(Contains(page, "<td class=\"number\" data-v=\"0.0009765625\">9.766e-04</td>"));
-  CHECK_FALSE(Contains(page, "<i>"));
-  CHECK_FALSE(Contains(page, "<h2>Worst modules</h2>"));  // all two are shown
+  CHECK(PageHas(page, "<title>0: 80 (25.00 %)</title>"));
+  CHECK(PageHas(page, "<title>7: 240 (75.00 %)</title>"));
+  CHECK(PageHas(page, "<title>15: 0 (0.00 %)</title>"));
+  CHECK(PageHas(page, "<title>2^-10: 10 (100.00 %)</title>"));
+  CHECK(PageHas(page, "<title>layers.0.a: 25 %</title>"));
+  CHECK(PageHas(page, "<td class=\"number\" data-v=\"0.25\">25.00 %</td>"));
+  CHECK(PageHas(page, "<td class=\"number\" data-v=\"0.0009765625\">9.766e-04</td>"));
+  CHECK_FALSE(PageHas(page, "<i>"));
+  CHECK_FALSE(PageHas(page, "<h2>Worst modules</h2>"));  // all two are shown
 }
 
 TEST_CASE("The worst modules are those furthest from the unquantized model") {
-  CheckReport report = Example();
+  CheckReport report = MeasuredReport();
   report.baseline = "float";
   report.modules.clear();
   for (int i = 0; i < 12; ++i) {
@@ -72,33 +72,33 @@ TEST_CASE("The worst modules are those furthest from the unquantized model") {
   const size_t all = page.find("<h2>Modules</h2>");
   const std::string shown = page.substr(worst, all - worst);
   CHECK(shown.find("<td>layers.0.a</td>") < shown.find("<td>layers.7.a</td>"));  // 20, 21
-  CHECK(Contains(shown, "<td>layers.7.a</td>"));
-  CHECK_FALSE(Contains(shown, "<td>layers.5.a</td>"));  // 31, the best
-  CHECK(Contains(page, "<title>layers.5.a: 31 dB</title>"));
+  CHECK(PageHas(shown, "<td>layers.7.a</td>"));
+  CHECK_FALSE(PageHas(shown, "<td>layers.5.a</td>"));  // 31, the best
+  CHECK(PageHas(page, "<title>layers.5.a: 31 dB</title>"));
 }
 
 TEST_CASE("A page without data says that it was not read") {
-  CheckReport report = Example();
+  CheckReport report = MeasuredReport();
   report.headers_only = true;
   for (ModuleCheck& module : report.modules) module.statistics.reset();
   const std::string page = CheckHtml(report);
-  CHECK(Contains(page, "<dt>Data</dt><dd>not read (--headers)</dd>"));
-  CHECK_FALSE(Contains(page, "<h2>Codes and scales</h2>"));
-  CHECK_FALSE(Contains(page, "<h2>Along the depth of the model</h2>"));
+  CHECK(PageHas(page, "<dt>Data</dt><dd>not read (--headers)</dd>"));
+  CHECK_FALSE(PageHas(page, "<h2>Codes and scales</h2>"));
+  CHECK_FALSE(PageHas(page, "<h2>Along the depth of the model</h2>"));
 }
 
 TEST_CASE("Signed codes and FP8 are shown in the order of their values") {
-  CheckReport report = Example();
+  CheckReport report = MeasuredReport();
   report.modules = {Measured("s8"), Measured("fp8")};
   report.modules[0].scheme = {.code = CodeType::kS8, .bits = 8};
   report.modules[1].scheme = {.code = CodeType::kF8E4M3, .bits = 8};
   const std::string page = CheckHtml(report);
-  CHECK(Contains(page, "<title>-128: 0 (0.00 %)</title>"));
+  CHECK(PageHas(page, "<title>-128: 0 (0.00 %)</title>"));
   CHECK(page.find("<title>-128: 0") < page.find("<title>-1: 0"));
   CHECK(page.find("<title>-1: 0") < page.find("<title>7: 120"));
-  CHECK(Contains(page, "<title>-448: 0 (0.00 %)</title>"));
-  CHECK(Contains(page, "<title>448: 0 (0.00 %)</title>"));
-  CHECK_FALSE(Contains(page, "nan"));
+  CHECK(PageHas(page, "<title>-448: 0 (0.00 %)</title>"));
+  CHECK(PageHas(page, "<title>448: 0 (0.00 %)</title>"));
+  CHECK_FALSE(PageHas(page, "nan"));
 }
 
 }  // namespace

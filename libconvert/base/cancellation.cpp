@@ -6,7 +6,9 @@ namespace prepack {
 namespace {
 
 std::atomic<bool> requested = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "needed inside a signal handler");
+std::atomic<int> orderly_ends = 0;
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+              "needed inside a signal handler");
 
 }  // namespace
 
@@ -18,6 +20,16 @@ bool CancellationRequested() noexcept {
 }
 void ResetCancellation() noexcept {
   requested.store(false, std::memory_order_relaxed);
+}
+
+OrderlyEnd::OrderlyEnd() noexcept {
+  orderly_ends.fetch_add(1);
+}
+OrderlyEnd::~OrderlyEnd() {
+  orderly_ends.fetch_sub(1);
+}
+bool OrderlyEnd::IsNeeded() noexcept {
+  return orderly_ends.load() != 0;
 }
 
 }  // namespace prepack

@@ -10,6 +10,19 @@ bool CancellationRequested() noexcept;
 // For tests.
 void ResetCancellation() noexcept;
 
+// While one lives there is something on the disk to clean up, so that a request to stop has to be
+// waited for. Without one the process may end at once.
+class OrderlyEnd {
+ public:
+  OrderlyEnd() noexcept;
+  ~OrderlyEnd();
+  OrderlyEnd(const OrderlyEnd&) = delete;
+  OrderlyEnd& operator=(const OrderlyEnd&) = delete;
+
+  // Does one live? Safe to call from a signal handler.
+  static bool IsNeeded() noexcept;
+};
+
 }  // namespace prepack
 
 #endif  // PREPACK_BASE_CANCELLATION_H_

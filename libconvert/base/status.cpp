@@ -117,8 +117,27 @@ Status SystemError(std::string_view where, std::string_view what, int errnum) {
       fmt::format("{}: {}", what, std::strerror(errnum)));  // NOLINT(concurrency-mt-unsafe)
   switch (errnum) {
     case ENOSPC:
-    case EDQUOT:
       status.Hint("Free some space there or choose another output folder");
+      break;
+    case EDQUOT:
+      status.Hint("Your quota there is used up: free some of it or choose another output folder");
+      break;
+    case EFBIG:
+      status.Hint(
+          "Raise the limit of the size of files (ulimit -f), or choose a file system that holds "
+          "such files");
+      break;
+    case EIO:
+      status.Hint("The disk, or the connection to it, failed; the kernel's log (dmesg) says more");
+      break;
+    case ESTALE:
+      status.Hint("The file was replaced or removed on the server meanwhile; try again");
+      break;
+    case ENOLCK:
+      status.Hint("The file system cannot lock files; choose an output folder on another one");
+      break;
+    case ENAMETOOLONG:
+      status.Hint("Choose a shorter name");
       break;
     case EACCES:
     case EPERM:

@@ -43,11 +43,13 @@ JUnitCase TestCase(std::string name, const std::vector<Finding>& findings, bool 
 
 std::string CheckJUnit(const CheckReport& report, bool strict) {
   JUnitSuite suite{.name = "prepack check " + report.source, .cases = {}};
-  suite.cases.push_back(TestCase("checkpoint", report.findings, true, strict));
   for (const ModuleCheck& module : report.modules) {
     suite.cases.push_back(
         TestCase(module.module, module.findings, module.statistics.has_value(), strict));
   }
+  std::string whole = NameOfWhole("checkpoint", suite.cases);
+  suite.cases.insert(suite.cases.begin(),
+                     TestCase(std::move(whole), report.findings, true, strict));
   return JUnitXml({&suite, 1});
 }
 

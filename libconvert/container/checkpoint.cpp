@@ -21,7 +21,8 @@ namespace {
 
 // Far above what real ones hold, low enough to be read into memory.
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
-constexpr uint64_t kMaxIndexBytes = uint64_t{256} << 20;
+constexpr uint64_t kMaxIndexBytes = uint64_t{128} << 20;  // a million tensors
+constexpr size_t kMaxShards = 99'999;                     // what five digits can say
 
 constexpr std::string_view kConfigName = "config.json";
 // Where quantizers put copies of the quantization config, and Mistral its model config.
@@ -61,6 +62,7 @@ struct Listing {
   std::vector<std::string> indexes;
   std::vector<std::string> side_files;
   std::vector<std::string> other_weights;
+  std::vector<std::string> left_out;  // see Checkpoint::left_out
   bool has_config = false;
 };
 
@@ -86,8 +88,11 @@ void Classify(std::string name, Listing& listing) {
   } else if (ends_with(kIndexSuffix)) {
     listing.indexes.push_back(std::move(name));
   } else if (std::ranges::any_of(kOtherWeights, ends_with)) {
+    listing.left_out.push_back(name);
     listing.other_weights.push_back(std::move(name));
-  } else if (name != kManifestName && !ends_with(kAnyIndexSuffix)) {
+  } else if (ends_with(kAnyIndexSuffix)) {
+    listing.left_out.push_back(std::move(name));
+  } else if (name != kManifestName) {
     listing.side_files.push_back(std::move(name));
   }
 }
@@ -111,29 +116,38 @@ Result<Listing> ListFolder(const fs::path& folder) {
     }
     if (type_error)
       return SystemError(entry->path().string(), "cannot look at it", type_error.value());
-    // A FIFO or a folder with the name of a shard is kept: opening it gives the error.
-    const bool is_weight = name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix);
-    if (!fs::is_regular_file(status) && !is_weight && name != kConfigName) continue;
+    const bool is_ours =
+        name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix) || name == kConfigName;
+    if (fs::is_directory(status) && !is_ours) {
+      listing.left_out.push_back(name + "/");
+      continue;
+    }
+    if (Status regular = CheckRegularFile(entry->path()); !regular.ok()) return regular;
     if (entry->is_symlink(type_error)) links.push_back(entry->path());
     Classify(std::move(name), listing);
   }
   if (error) return SystemError(folder.string(), "cannot list the folder", error.value());
   if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;
-  for (std::vector<std::string>* names : {&listing.shards, &listing.indexes, &listing.side_files})
+  for (std::vector<std::string>* names :
+       {&listing.shards, &listing.indexes, &listing.side_files, &listing.left_out})
     std::sort(names->begin(), names->end());
   return listing;
 }
 
-Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes) {
+Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes, const JsonLimits& limits) {
   const Result<std::string> text = ReadTextFile(path, max_bytes);
   if (!text.ok()) return text.status();
-  Result<Json> json = ParseJsonStrict(*text, path.string());
+  Result<Json> json = ParseJsonStrict(*text, path.string(), limits);
   if (json.ok() && !json->is_object()) {
     return Malformed(path.string(), "not a JSON object")
         .Found(json->type_name())
         .Expected("an object");
   }
   return json;
+}
+
+Result<Json> ReadConfigFile(const fs::path& path) {
+  return ReadJsonFile(path, kMaxConfigBytes, {.python_numbers = true});
 }
 
 // The index may only name files beside it.
@@ -161,6 +175,9 @@ Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
           .Found(fmt::format("'{}'", Printable(text)))
           .Expected("a plain file name that ends in .safetensors");
     }
+    if (is_new && weight_map.shards.size() == kMaxShards) {
+      return Malformed(where, "too many shards").Expected(fmt::format("at most {}", kMaxShards));
+    }
     if (is_new) weight_map.shards.push_back(text);
     weight_map.entries.push_back({.tensor = name, .shard = number->second});
   }
@@ -168,7 +185,7 @@ Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
 }
 
 Result<WeightMap> ReadIndex(const fs::path& path) {
-  const Result<Json> index = ReadJsonFile(path, kMaxIndexBytes);
+  const Result<Json> index = ReadJsonFile(path, kMaxIndexBytes, {});
   if (!index.ok()) return index.status();
   const std::string where = fmt::format("{}: weight_map", path.string());
   const auto entries = index->find("weight_map");
@@ -326,16 +343,17 @@ Status Checkpoint::OpenFolder() {
   Status status = CheckNumberOfFiles(path_, *listing);
   if (!status.ok()) return status;
   side_files_ = std::move(listing->side_files);
+  left_out_ = std::move(listing->left_out);
 
   auto configs = std::make_shared<Configs>();
   if (listing->has_config) {
-    Result<Json> config = ReadJsonFile(path_ / kConfigName, kMaxConfigBytes);
+    Result<Json> config = ReadConfigFile(path_ / kConfigName);
     if (!config.ok()) return config.status();
     configs->config = *std::move(config);
   }
   for (const std::string_view name : kSideConfigs) {
     if (std::ranges::find(side_files_, name) == side_files_.end()) continue;
-    Result<Json> config = ReadJsonFile(path_ / name, kMaxConfigBytes);
+    Result<Json> config = ReadConfigFile(path_ / name);
     if (!config.ok()) return config.status();
     configs->side_configs.emplace(name, *std::move(config));
   }

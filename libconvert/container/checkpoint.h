@@ -65,6 +65,9 @@ class Checkpoint {
   std::string Where(const StoredTensor& tensor) const;
   // Plain names of the regular files that are neither weights, nor index, nor config.json.
   const std::vector<std::string>& side_files() const { return side_files_; }
+  // What else is in the folder and is no side file, ascending: weights in other formats and their
+  // indexes, and subfolders, whose names end in '/'. Hidden ones are left out.
+  const std::vector<std::string>& left_out() const { return left_out_; }
   // Size of all tensors.
   uint64_t total_bytes() const;
 
@@ -92,6 +95,7 @@ class Checkpoint {
   std::vector<CheckpointFile> files_;
   std::vector<StoredTensor> tensors_;
   std::vector<std::string> side_files_;
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace prepack

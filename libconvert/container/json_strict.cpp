@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,17 +17,58 @@ namespace {
 
 // Builds the DOM bottom-up: a container is filled in its frame and moved into the one around it
 // when it ends.
+// Numbers that JSON does not have, by the byte that they begin at.
+using PythonNumbers = std::map<size_t, double>;
+
+// Puts a 0 and spaces in their places, so that what follows keeps its offset.
+PythonNumbers ReplacePythonNumbers(std::string& text) {
+  struct Spelling {
+    std::string_view text;
+    double number;
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  static constexpr std::array kSpellings = {
+      Spelling{"NaN", std::numeric_limits<double>::quiet_NaN()}, Spelling{"Infinity", kInfinity},
+      Spelling{"-Infinity", -kInfinity}};
+  constexpr std::string_view kBeforeValue = " \t\r\n,:[";
+  PythonNumbers numbers;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && (i == 0 || kBeforeValue.find(text[i - 1]) != kBeforeValue.npos)) {
+      const std::string_view rest = std::string_view(text).substr(i);
+      const auto spelling = std::ranges::find_if(
+          kSpellings, [&](const Spelling& known) { return rest.starts_with(known.text); });
+      if (spelling == kSpellings.end()) continue;
+      numbers.emplace(i, spelling->number);
+      text.replace(i, spelling->text.size(), spelling->text.size(), ' ');
+      text[i] = '0';
+      i += spelling->text.size() - 1;
+    }
+  }
+  return numbers;
+}
+
 class DomBuilder : public JsonSax {
  public:
-  explicit DomBuilder(const JsonLimits& limits)
-      : JsonSax(limits.max_depth), values_left_(limits.max_values) {}
+  DomBuilder(const JsonLimits& limits, PythonNumbers python_numbers)
+      : JsonSax(limits.max_depth),
+        python_numbers_(std::move(python_numbers)),
+        values_left_(limits.max_values) {}
 
   Json TakeRoot() { return std::move(root_); }
 
   bool null() override { return Add(nullptr); }
   bool boolean(bool value) override { return Add(value); }
   bool number_integer(number_integer_t value) override { return Add(value); }
-  bool number_unsigned(number_unsigned_t value) override { return Add(value); }
+  bool number_unsigned(number_unsigned_t value) override {
+    // Behind the 0 in its place one more byte was read.
+    const auto python = value == 0 ? python_numbers_.find(offset() - 2) : python_numbers_.end();
+    return python == python_numbers_.end() ? Add(value) : Add(python->second);
+  }
   bool number_float(number_float_t value, const std::string& /*text*/) override {
     return Add(value);
   }
@@ -112,6 +157,7 @@ class DomBuilder : public JsonSax {
 
   Json root_;
   std::vector<Frame> frames_;
+  const PythonNumbers python_numbers_;
   size_t values_left_;
 };
 
@@ -119,7 +165,14 @@ class DomBuilder : public JsonSax {
 
 Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
                              const JsonLimits& limits) {
-  DomBuilder builder(limits);
+  std::string plain;
+  PythonNumbers python_numbers;
+  if (limits.python_numbers) {
+    plain = text;
+    python_numbers = ReplacePythonNumbers(plain);
+    text = plain;
+  }
+  DomBuilder builder(limits, std::move(python_numbers));
   Status status = builder.Run(text, where);
   if (!status.ok()) return status;
   return builder.TakeRoot();

@@ -16,6 +16,9 @@ namespace prepack {
 struct JsonLimits {
   size_t max_depth = 32;          // config.json of real models stays below 10
   size_t max_values = 4'000'000;  // an index of 1M tensors has 1M values
+  // Are NaN, Infinity and -Infinity numbers? For JSON they are not, but Python writes and reads
+  // them, so the configs of some models have them.
+  bool python_numbers = false;
 };
 
 // `where` names the file, for the error.

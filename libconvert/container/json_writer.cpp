@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace prepack {
 namespace {
@@ -14,6 +16,11 @@ constexpr size_t kIndent = 2;
 
 bool IsPlain(char c) {
   return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+}
+
+std::string_view PythonName(double number) {
+  if (std::isnan(number)) return "NaN";
+  return number > 0 ? "Infinity" : "-Infinity";
 }
 
 }  // namespace
@@ -48,7 +55,9 @@ void JsonWriter::Value(const Json& value) {
     Text(value.get_ref<const std::string&>());
   } else {
     BeginValue();
-    buffer_ += value.dump();
+    const bool python = not_finite_ == NotFinite::kPython && value.is_number_float();
+    const double number = python ? value.get<double>() : 0;
+    buffer_ += std::isfinite(number) ? value.dump() : std::string(PythonName(number));
   }
 }
 
@@ -110,6 +119,24 @@ void JsonWriter::AppendQuoted(std::string_view text) {
   buffer_ += '"';
   buffer_ += text;
   buffer_ += '"';
+}
+
+Json JsonAsWritten(Json value) {
+  if (value.is_structured()) {
+    for (Json& element : value) element = JsonAsWritten(std::move(element));
+  } else if (value.is_number_float() && !std::isfinite(value.get<double>())) {
+    value = nullptr;
+  }
+  return value;
+}
+
+std::string PythonJsonText(const Json& value) {
+  std::string text;
+  JsonWriter json([&text](std::string_view piece) { text += piece; },
+                  JsonWriter::NotFinite::kPython);
+  json.Value(value);
+  json.Flush();
+  return text + "\n";
 }
 
 }  // namespace prepack

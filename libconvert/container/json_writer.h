@@ -22,7 +22,14 @@ class JsonWriter {
   // Called with the text piece by piece.
   using Sink = std::function<void(std::string_view)>;
 
-  explicit JsonWriter(Sink sink) : sink_(std::move(sink)) {}
+  // How numbers are written that JSON does not have.
+  enum class NotFinite : uint8_t {
+    kNull,    // as null
+    kPython,  // NaN, Infinity, -Infinity: what Python writes and reads
+  };
+
+  explicit JsonWriter(Sink sink, NotFinite not_finite = NotFinite::kNull)
+      : sink_(std::move(sink)), not_finite_(not_finite) {}
 
   void BeginObject() { Begin('{'); }
   void EndObject() { End('}'); }
@@ -53,10 +60,18 @@ class JsonWriter {
   void AppendQuoted(std::string_view text);
 
   Sink sink_;
+  NotFinite not_finite_;
   std::string buffer_;
   std::vector<size_t> elements_;  // in each open container
   bool after_key_ = false;
 };
+
+// What a reader of NotFinite::kNull gets: numbers that JSON does not have are null.
+Json JsonAsWritten(Json value);
+
+// A whole document as Python would have it (NotFinite::kPython), with a line break at its end: for
+// what comes from config.json.
+std::string PythonJsonText(const Json& value);
 
 }  // namespace prepack
 

@@ -249,4 +249,8 @@ Status SafetensorsWriter::Sync() {
   return file_.Sync();
 }
 
+Status SafetensorsWriter::CheckArrived() {
+  return file_.CheckArrived();
+}
+
 }  // namespace prepack

@@ -74,6 +74,8 @@ class SafetensorsWriter {
   std::mutex& turn() { return *turn_; }
   // Flushes to the disk. That every byte was written is up to the caller.
   Status Sync();
+  // Instead, where nobody waits for the disk: see File::CheckArrived.
+  Status CheckArrived();
 
  private:
   SafetensorsWriter(File file, SafetensorsPlan plan, const Hash128& header_hash);

@@ -9,6 +9,7 @@
 #include "base/isa.h"
 #include "base/parallel.h"
 #include "convert/finish_folder.h"
+#include "convert/finished_run.h"
 #include "convert/journal.h"
 #include "convert/manifest.h"
 #include "convert/manifest_maker.h"
@@ -54,6 +55,8 @@ class Conversion {
   Status OpenShard(size_t index);
   Status WriteWhole();
   Status WritePart();
+  // Of the parts, the first carries them.
+  bool HasSideFiles() const { return options_.part.index == 1; }
 
   const ConvertOptions& options_;
   const Checkpoint& checkpoint_;
@@ -118,7 +121,10 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   if (Status status = StartJournal(folder); !status.ok()) return status;
   // Shards of an interrupted run are continued, or go to make room.
   const uint64_t there = std::min(BytesOnDisk(folder_, shards_.names), shards_.file_bytes);
-  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes - there); !status.ok()) {
+  const Result<uint64_t> side_bytes = HasSideFiles() ? CheckSideFiles(checkpoint_) : 0;
+  if (!side_bytes.ok()) return side_bytes.status();
+  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes - there + *side_bytes);
+      !status.ok()) {
     return status;
   }
   for (size_t i = 0; i < shards_.names.size(); ++i) {
@@ -130,16 +136,17 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
 Status Conversion::FillShards() {
   filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
   if (Status status = filler_->Run(threads_, options_.output.string()); !status.ok()) return status;
-  if (!options_.flush) return {};
   progress_.Begin("flushing", 0);
-  return ParallelFor(writers_.size(), threads_,
-                     [&](size_t index, unsigned) { return writers_[index].Sync(); });
+  return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
+    return options_.flush ? writers_[index].Sync() : writers_[index].CheckArrived();
+  });
 }
 
 Status Conversion::WriteRest() {
   maker_.emplace(plan_, shards_, writers_, *filler_);
   manifest_ = maker_->Make(model_);
   manifest_.exact_scales = options_.plan.exact_scales;
+  manifest_.run = identity_;
   manifest_.source_path = PathToSource(options_.source, options_.output);
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
 }
@@ -163,7 +170,7 @@ Status Conversion::WritePart() {
                     .source_tensors = SourceLines(filler_->source_hashes()),
                     .all_source_tensors = checkpoint_.tensors().size(),
                     .side_files = {}};
-  if (options_.part.index == 1) {
+  if (HasSideFiles()) {
     Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
     if (!names.ok()) return names.status();
     record.side_files = *std::move(names);
@@ -173,8 +180,8 @@ Status Conversion::WritePart() {
 }
 
 // What the manifest says of a conversion, or of a part of one; without its modules and tensors.
-ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& model, const Plan& plan,
-                       const Manifest& manifest) {
+ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoint,
+                       const QuantizedModel& model, const Plan& plan, const Manifest& manifest) {
   ConvertReport report;
   report.output = OutputOf(options);
   report.target = manifest.target;
@@ -190,6 +197,7 @@ ConvertReport ReportOf(const ConvertOptions& options, const QuantizedModel& mode
     ++report.shards;
   }
   report.source_fingerprint = manifest.source_fingerprint;
+  if (options.part.index == 1) report.not_copied = checkpoint.left_out();
   report.findings = model.findings;
   return report;
 }
@@ -205,7 +213,7 @@ uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
 }
 
 ConvertReport Conversion::Report() const {
-  ConvertReport report = ReportOf(options_, model_, plan_, manifest_);
+  ConvertReport report = ReportOf(options_, checkpoint_, model_, plan_, manifest_);
   if (!options_.part.IsWhole()) report.source_bytes = SourceBytes(plan_, shards_);
   report.resumed_units = finished_.size();
   for (size_t i = 0; i < shards_.units.size(); ++i) {
@@ -222,35 +230,23 @@ ConvertReport Conversion::Report() const {
   return report;
 }
 
-// Is this part there already, from an earlier run of the same conversion?
-Result<bool> IsPartDone(const std::filesystem::path& folder, const RunIdentity& identity,
-                        const Part& part) {
-  std::error_code error;
-  if (part.IsWhole() || !std::filesystem::exists(folder / kPartName, error)) return false;
-  const Result<PartRecord> record = ReadPartRecord(folder);
-  if (!record.ok()) return record.status();
-  Status status = CheckSameRun(record->identity, identity, folder.string());
-  if (!status.ok()) return std::move(status).Hint("--force replaces it");
-  return record->part == part;
-}
-
-Result<ConvertReport> ReportOfDonePart(const ConvertOptions& options, const Checkpoint& checkpoint,
-                                       const QuantizedModel& model, const Plan& plan) {
-  const Result<Manifest> manifest = ReadPartManifest(OutputOf(options));
-  if (!manifest.ok()) return manifest.status();
+// The report of an earlier run with this manifest.
+Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoint& checkpoint,
+                                   const QuantizedModel& model, const Plan& plan,
+                                   const Manifest& manifest) {
   const Result<OutputShards> shards =
       PlanOutputShards(checkpoint, plan, options.shard_bytes, options.part);
   if (!shards.ok()) return shards.status();
-  ConvertReport report = ReportOf(options, model, plan, *manifest);
+  ConvertReport report = ReportOf(options, checkpoint, model, plan, manifest);
   report.source_bytes = SourceBytes(plan, *shards);
   report.was_done = true;
-  report.packed_modules = manifest->modules.size();
-  for (const auto& [name, module] : manifest->modules) {
+  report.packed_modules = manifest.modules.size();
+  for (const auto& [name, module] : manifest.modules) {
     ++report.layouts[module.layout];
     report.fused_modules += module.fused.empty() ? 0U : 1U;
     report.rounded_scales += module.rounded_scales;
   }
-  report.copied_tensors = manifest->tensors.size();
+  report.copied_tensors = manifest.tensors.size();
   return report;
 }
 
@@ -274,10 +270,11 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
 
   RunIdentity identity = IdentityOf(*checkpoint, *plan, options.plan, options.shard_bytes);
   const std::filesystem::path output = OutputOf(options);
-  if (options.resume) {
-    const Result<bool> done = IsPartDone(output, identity, options.part);
+  if (options.resume && !options.replace) {
+    const Result<std::optional<Manifest>> done =
+        FindFinishedRun(output, identity, options.part, *checkpoint);
     if (!done.ok()) return done.status();
-    if (*done) return ReportOfDonePart(options, *checkpoint, *model, *plan);
+    if (done->has_value()) return ReportOfDone(options, *checkpoint, *model, *plan, **done);
   }
   Result<OutputFolder> folder = OutputFolder::Create(
       output, options.replace, options.resume ? Leftovers::kKeep : Leftovers::kRemove);

@@ -10,7 +10,8 @@
 //   side files, manifest     then the hidden folder is renamed
 //
 // Memory: threads × panel, and the headers. The source is opened read-only. With `resume` an
-// interrupted run leaves what it has finished, and the next one goes on from there (journal.h).
+// interrupted run leaves what it has finished, and the next one goes on from there (journal.h), or
+// finds that there is nothing left to do (finished_run.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -47,7 +48,7 @@ struct ConvertOptions {
 struct ConvertReport {
   std::filesystem::path output;  // what was made: the packed folder, or the part of one
   std::string target;
-  bool was_done = false;  // with `resume`: the part was there already, nothing was done
+  bool was_done = false;  // with `resume`: the output was there already, nothing was done
   std::string format;
   Part part;
   size_t resumed_units = 0;  // modules and tensors that an interrupted run had finished
@@ -63,6 +64,7 @@ struct ConvertReport {
   uint64_t output_bytes = 0;  // of all shards
   size_t shards = 0;
   std::string source_fingerprint;
+  std::vector<std::string> not_copied;  // of the source's folder, see Checkpoint::left_out
   std::vector<Finding> findings;
 };
 

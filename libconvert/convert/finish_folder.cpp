@@ -54,14 +54,24 @@ Status RecordFile(const std::filesystem::path& folder, const std::string& name, 
 
 }  // namespace
 
-Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
-                                               const std::filesystem::path& folder) {
-  std::vector<std::string> names;
+Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint) {
+  uint64_t bytes = 0;
   for (const std::string& name : checkpoint.side_files()) {
     if (Printable(name, name.size() + 1) != name) {
       return Malformed(fmt::format("file {}", name), "its name is no readable UTF-8")
           .Hint("Rename it, or move it out of the checkpoint");
     }
+    const Result<File> file = File::OpenForRead(checkpoint.path() / name);
+    if (!file.ok()) return file.status();
+    bytes += file->size();
+  }
+  return bytes;
+}
+
+Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
+                                               const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const std::string& name : checkpoint.side_files()) {
     Status status = CopyFile(checkpoint.path() / name, folder / name);
     if (!status.ok()) return status;
     names.push_back(name);
@@ -77,8 +87,9 @@ Status FinishFolder(const std::filesystem::path& folder, const std::vector<Index
     if (Status status = WriteIndex(folder, shards); !status.ok()) return status;
     names.emplace_back(kIndexName);
   }
-  Status status = WriteTextFile(
-      folder / kConfigName, OutputConfig(source_config, manifest, contents.modules).dump(2) + "\n");
+  Status status =
+      WriteTextFile(folder / kConfigName,
+                    PythonJsonText(OutputConfig(source_config, manifest, contents.modules)));
   if (!status.ok()) return status;
   names.emplace_back(kConfigName);
   for (const std::string& name : names) {

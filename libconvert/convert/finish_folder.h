@@ -24,8 +24,10 @@ struct IndexedShard {
   const SafetensorsHeader* header = nullptr;
 };
 
-// Copies the tokenizer and the like; returns the names. A name that is no readable UTF-8 is
-// kMalformed: the manifest could not say it.
+// Can the tokenizer and the like be copied? How many bytes they have. To be asked before hours of
+// work. A name that is no readable UTF-8 is kMalformed: the manifest could not say it.
+Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint);
+// Copies them; returns the names.
 Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
                                                const std::filesystem::path& folder);
 

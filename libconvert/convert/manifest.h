@@ -19,13 +19,15 @@
 #include "canonical/scheme.h"
 #include "container/json.h"
 #include "container/tensor_shape.h"
+#include "convert/run_identity.h"
 #include "gemm/onednn_descriptor.h"
 #include "layouts/layout.h"
 
 namespace prepack {
 
 inline constexpr int kManifestVersion = 2;
-inline constexpr uint64_t kMaxManifestBytes = 1ULL << 30;
+// Of half a million modules, and what reading it may take four times of in memory.
+inline constexpr uint64_t kMaxManifestBytes = 512ULL << 20;
 inline constexpr size_t kMaxSourcePathBytes = 4096;  // longer ones cannot be opened (PATH_MAX)
 
 // A tensor of the output and its bytes.
@@ -78,7 +80,8 @@ struct Manifest {
   std::string prepack_version;
   std::string target;
   DType activation_dtype = DType::kBF16;
-  bool exact_scales = false;  // see PackRequest
+  bool exact_scales = false;       // see PackRequest
+  std::optional<RunIdentity> run;  // what the conversion was bound to; older prepacks did not say
   std::string source_format;
   std::string source_fingerprint;  // of all tensors of the source
   // From the packed folder to the source when it was packed, relative; empty: unknown. Only a hint

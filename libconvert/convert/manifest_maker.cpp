@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/version.h"
+#include "container/json_writer.h"
 #include "convert/output_hash.h"
 #include "convert/source_hash.h"
 
@@ -108,7 +109,7 @@ Manifest ManifestMaker::Make(const QuantizedModel& model) const {
   manifest.target = plan_.target->id;
   manifest.activation_dtype = plan_.activation_dtype;
   manifest.source_format = model.format;
-  manifest.source_quantization_config = *model.quantization_config;
+  manifest.source_quantization_config = JsonAsWritten(*model.quantization_config);
   AddLayouts(manifest);
   AddReasons(manifest);
   AddShards(manifest);

@@ -301,6 +301,13 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
         .Found(*scales)
         .Expected("exact or runtime");
   }
+  if (json.contains("run")) {
+    const Result<const Json*> run = ObjectField(json, "run", where);
+    if (!run.ok()) return run.status();
+    Result<RunIdentity> identity = ReadIdentity(**run, fmt::format("{}: run", where));
+    if (!identity.ok()) return identity.status();
+    manifest.run = *std::move(identity);
+  }
   const Result<const Json*> source = ObjectField(json, "source", where);
   if (!source.ok()) return source.status();
   Result<std::string> format = StringField(**source, "format", where);
@@ -345,7 +352,9 @@ Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
   if (!text.ok()) return text.status();
   const std::string where = path.string();
   if (Status status = CheckHash(*text, where); !status.ok()) return status;
-  const Result<Json> json = ParseJsonStrict(*text, where);
+  // Some 40 for a module and 8 for a tensor.
+  constexpr JsonLimits kLimits{.max_values = 20'000'000};
+  const Result<Json> json = ParseJsonStrict(*text, where, kLimits);
   if (!json.ok()) return json.status();
 
   Manifest manifest;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "container/json_strict.h"
+#include "container/json_writer.h"
 #include "container/required_fields.h"
 #include "io/file.h"
 #include "io/output_folder.h"
@@ -64,7 +65,7 @@ Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& re
                        const Manifest& manifest, const ManifestRecords& records) {
   Status status = WriteManifest(folder / kPartManifestName, manifest, records);
   if (!status.ok()) return status;
-  return WriteTextFile(folder / kPartName, RecordJson(record).dump(2) + "\n");
+  return WriteTextFile(folder / kPartName, PythonJsonText(RecordJson(record)));
 }
 
 Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
@@ -77,7 +78,7 @@ Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
   const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
   if (!text.ok()) return text.status();
   const std::string where = path.string();
-  const Result<Json> json = ParseJsonStrict(*text, where);
+  const Result<Json> json = ParseJsonStrict(*text, where, {.python_numbers = true});
   if (!json.ok()) return json.status();
   PartRecord record;
   for (const auto read : {ReadHead, ReadLists}) {

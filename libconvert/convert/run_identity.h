@@ -2,16 +2,19 @@
 #define PREPACK_CONVERT_RUN_IDENTITY_H_
 
 // What a conversion is bound to. Two runs with the same identity write the same bytes, so one may
-// continue what the other began (journal.h), and their parts belong together (part.h).
+// continue what the other began (journal.h), their parts belong together (part.h), and what the one
+// has finished the other need not do again.
 
 #include <string>
 
 #include "base/result.h"
-#include "container/checkpoint.h"
 #include "container/json.h"
-#include "convert/plan.h"
 
 namespace prepack {
+
+class Checkpoint;
+struct Plan;
+struct PlanOptions;
 
 struct RunIdentity {
   std::string tool;     // version of prepack

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "formats/finding.h"
 #include "formats/python_regex.h"
@@ -35,9 +36,14 @@ namespace {
 // Real patterns have some dozens of characters.
 constexpr size_t kMaxPatternBytes = 4096;
 constexpr size_t kMaxPatternDepth = 64;
-// Steps of the engine. ".*" patterns on names of 100 characters take some hundred; at this number
-// one match still ends within a millisecond.
-constexpr uint32_t kMaxSteps = 50'000;
+// A match is tried with few steps of the engine first, so that what it costs is known. ".*"
+// patterns on names of 100 characters take some hundred; with the most steps one still ends within
+// a millisecond.
+struct Effort {
+  uint32_t most_steps;
+  int64_t attempts;  // of RegexBudget
+};
+constexpr std::array kEfforts = {Effort{128, 1}, Effort{2048, 16}, Effort{50'000, 400}};
 constexpr uint32_t kMaxHeapKiB = 4096;
 // Characters, not bytes, with the classes of Unicode, as in Python. That bytes are UTF-8 is
 // checked: PCRE2_MATCH_INVALID_UTF would let an anchored match begin behind bytes that are not.
@@ -62,25 +68,36 @@ bool IsLimit(int error) {
   return std::ranges::find(kLimits, error) != kLimits.end();
 }
 
-regex::MatchContext MakeMatchContext() {
+regex::MatchContext MakeMatchContext(uint32_t most_steps) {
   regex::MatchContext context(pcre2_match_context_create(nullptr));
   if (context == nullptr) return context;
-  pcre2_set_match_limit(context.get(), kMaxSteps);
+  pcre2_set_match_limit(context.get(), most_steps);
   pcre2_set_heap_limit(context.get(), kMaxHeapKiB);
   return context;
 }
 
+thread_local std::shared_ptr<std::atomic<int64_t>> attempts_left;
+
 }  // namespace
 
+RegexBudget::RegexBudget(int64_t attempts)
+    : outer_(std::exchange(attempts_left, std::make_shared<std::atomic<int64_t>>(attempts))) {}
+
+RegexBudget::~RegexBudget() {
+  attempts_left = std::move(outer_);
+}
+
 struct ModuleRegex::Code {
-  explicit Code(pcre2_code* compiled) : code(compiled), limits(MakeMatchContext()) {}
+  explicit Code(pcre2_code* compiled) : code(compiled) {
+    for (const Effort& effort : kEfforts) limits.push_back(MakeMatchContext(effort.most_steps));
+  }
 
   std::unique_ptr<pcre2_code, regex::Free<pcre2_code_free>> code;
-  regex::MatchContext limits;
+  std::vector<regex::MatchContext> limits;  // as kEfforts
 };
 
 ModuleRegex::ModuleRegex(std::shared_ptr<const Code> code, std::string where)
-    : code_(std::move(code)), where_(std::move(where)) {}
+    : code_(std::move(code)), attempts_left_(attempts_left), where_(std::move(where)) {}
 
 Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_view where) {
   if (pattern.size() > kMaxPatternBytes) {
@@ -113,10 +130,22 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
   return ModuleRegex(std::make_shared<const Code>(compiled), std::string(where));
 }
 
+bool ModuleRegex::Pay(int64_t attempts) const {
+  return attempts_left_ == nullptr || attempts_left_->fetch_sub(attempts) >= attempts;
+}
+
 Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
   const regex::MatchData match(pcre2_match_data_create(1, nullptr));
-  const int found = pcre2_match(code_->code.get(), Units(text), text.size(), 0, options,
-                                match.get(), code_->limits.get());
+  int found = PCRE2_ERROR_MATCHLIMIT;
+  for (size_t i = 0; i < kEfforts.size() && found == PCRE2_ERROR_MATCHLIMIT; ++i) {
+    if (!Pay(kEfforts[i].attempts)) {
+      return Unsupported(where_, "the patterns take too long to match, all together")
+          .Hint("Use fewer or simpler ones: each is tried on every module")
+          .Id(FindingId("config-pattern-slow"));
+    }
+    found = pcre2_match(code_->code.get(), Units(text), text.size(), 0, options, match.get(),
+                        code_->limits[i].get());
+  }
   if (found >= 0) return true;
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found <= PCRE2_ERROR_UTF8_ERR1 && found >= PCRE2_ERROR_UTF8_ERR21) {

@@ -13,6 +13,7 @@
 #include "formats/fp8.h"
 #include "formats/fused_siblings.h"
 #include "formats/gptq.h"
+#include "formats/module_regex.h"
 #include "formats/module_tensors.h"
 #include "formats/quantization_config.h"
 
@@ -62,6 +63,7 @@ std::span<const Format> AllFormats() {
 }
 
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
+  const RegexBudget of_all_patterns;
   const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
   if (!config.ok()) return config.status();
   if (config->method == "prepack") {

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/cancellation.h"
 #include "io/file.h"
 #include "io/posix.h"
 
@@ -34,6 +35,7 @@ Status WriteFileAtomically(const std::filesystem::path& given, std::string_view 
   const std::filesystem::path path = exists ? std::filesystem::canonical(given, error) : given;
   const std::filesystem::path name = path.filename();
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const OrderlyEnd orderly_end;
   const std::filesystem::path partial = folder / fmt::format(".{}.prepack-partial", name.string());
   int result = posix::RemoveTree(partial);
   if (result < 0) return SystemError(partial.string(), "cannot remove it", -result);

@@ -72,7 +72,7 @@ File& File::operator=(File&& other) noexcept {
 File::~File() {
   if (fd_ < 0) return;
   MappedWindows::OfProcess().Forget(number_);
-  // Nothing is lost when close fails: what must last has been through Sync.
+  // Nothing is lost when close fails: what must last has been through Sync or CheckArrived.
   ::close(fd_);
 }
 
@@ -205,6 +205,18 @@ Status File::Sync() {
   const int result = posix::SyncData(fd_);
   if (result < 0) return SystemError(path_.string(), "cannot flush it to the disk", -result);
   return {};
+}
+
+Status File::CheckArrived() {
+  const int result = posix::CloseCopy(fd_);
+  if (result < 0) return SystemError(path_.string(), "cannot write to it", -result);
+  return {};
+}
+
+Status CheckRegularFile(const std::filesystem::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return OpenError(path, errno);
+  return S_ISREG(info.st_mode) ? Status() : NotRegular(path.string(), KindName(info.st_mode));
 }
 
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes) {

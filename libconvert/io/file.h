@@ -60,6 +60,9 @@ class File {
   void StartWriteback();
   // Flushes to the disk (fdatasync).
   Status Sync();
+  // Did all that was written arrive at the file system? For files that are not flushed: local file
+  // systems know at once, network ones when a file is closed.
+  Status CheckArrived();
 
  private:
   File(int fd, std::filesystem::path path, uint64_t size);
@@ -71,6 +74,9 @@ class File {
   uint64_t number_ = 0;  // of this open file in the process, see io/mapped_windows.h
 };
 
+// OK for a regular file, or a link to one; else the error that opening it would give. It is not
+// opened: of a device that may do something.
+Status CheckRegularFile(const std::filesystem::path& path);
 // A whole small file as text; larger than `max_bytes` is kMalformed.
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes);
 // Writes a new file and flushes it.

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "io/escape.h"
 
 namespace prepack {
@@ -45,6 +48,13 @@ Counts Count(const JUnitSuite& suite) {
 }
 
 }  // namespace
+
+std::string NameOfWhole(std::string name, std::span<const JUnitCase> others) {
+  while (std::ranges::find(others, name, &JUnitCase::name) != others.end()) {
+    name = fmt::format("the {} itself", name);
+  }
+  return name;
+}
 
 std::string JUnitXml(std::span<const JUnitSuite> suites) {
   Counts total;

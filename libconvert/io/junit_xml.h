@@ -31,6 +31,10 @@ struct JUnitSuite {
   std::vector<JUnitCase> cases;
 };
 
+// For a case about all that the others are about: `name`, or "the NAME itself" when one of them has
+// it already. Two cases of one name are one to what shows them.
+std::string NameOfWhole(std::string name, std::span<const JUnitCase> others);
+
 std::string JUnitXml(std::span<const JUnitSuite> suites);
 
 }  // namespace prepack

@@ -94,15 +94,18 @@ bool IsSameFile(int fd, const fs::path& path) {
 Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const int fd = posix::Open(lock_path, O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
+    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW;
+    int fd = posix::Open(lock_path, kFlags | O_EXCL, 0666);
+    const bool is_new = fd >= 0;
+    if (fd == -EEXIST) fd = posix::Open(lock_path, kFlags, 0666);
     if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
     const int result = posix::TryLock(fd);
     if (result >= 0 && IsSameFile(fd, lock_path)) return fd;
     ::close(fd);
     if (result >= 0) continue;
-    if (result != -EWOULDBLOCK)
-      return SystemError(lock_path.string(), "cannot lock the output", -result);
-    break;
+    if (result == -EWOULDBLOCK) break;
+    if (is_new) posix::RemoveTree(lock_path);  // else it may be another's
+    return SystemError(lock_path.string(), "cannot lock the output", -result);
   }
   return Usage(final_path.string(), "another prepack is writing this output")
       .Hint("Wait until it is done, or choose another output folder");
@@ -154,6 +157,7 @@ Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool repla
                                           Leftovers leftovers) {
   Result<fs::path> resolved = ResolveFinalPath(final_path);
   if (!resolved.ok()) return resolved.status();
+  const OrderlyEnd until_the_folder_has_its_own;
   const fs::path lock_path =
       resolved->parent_path() / fmt::format(".{}.{}", resolved->filename().string(), kLockSuffix);
   Result<int> lock = AcquireLock(lock_path, *resolved);

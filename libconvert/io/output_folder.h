@@ -31,6 +31,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/cancellation.h"
 #include "base/result.h"
 
 namespace prepack {
@@ -78,6 +79,7 @@ class OutputFolder {
   void Discard() noexcept;
   void RemoveLock() noexcept;
 
+  OrderlyEnd orderly_end_;  // the first member, so that it outlives all that is to be cleaned up
   std::filesystem::path final_path_;
   std::filesystem::path partial_path_;
   bool replace_ = false;

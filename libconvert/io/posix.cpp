@@ -93,6 +93,13 @@ int StartWriteback(int fd) {
   return Run(Call::kWriteback, [&] { return ::sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); });
 }
 
+int CloseCopy(int fd) {
+  // A close that was interrupted must not be repeated: the descriptor may be gone.
+  const int copy = Run(Call::kClose, [&] { return ::fcntl(fd, F_DUPFD_CLOEXEC, 0); });
+  if (copy < 0) return copy;
+  return ::close(copy) == 0 || errno == EINTR ? 0 : -errno;
+}
+
 int SyncAll(int fd) {
   return Run(Call::kSync, [&] { return ::fsync(fd); });
 }

@@ -24,6 +24,7 @@ enum class Call {
   kResize,
   kSync,
   kWriteback,
+  kClose,
   kLock,
   kMakeFolder,
   kRename,
@@ -53,6 +54,9 @@ int Resize(int fd, uint64_t bytes);
 int SyncData(int fd);
 // Asks the kernel to start writing what is in memory of the file; returns at once.
 int StartWriteback(int fd);
+// Closes a second descriptor of the file. Network file systems write when one is closed, and say
+// only then that the disk is full.
+int CloseCopy(int fd);
 // Everything; for folders.
 int SyncAll(int fd);
 // An exclusive flock; -EWOULDBLOCK when another process, or another open file of this one, has it.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "container/json_writer.h"
 #include "convert/output_config.h"
 #include "convert/output_hash.h"
 #include "convert/small_parts.h"
@@ -75,7 +76,7 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
                       LevelResult& result) {
   const Manifest& manifest = folder.manifest();
   const std::string expected =
-      OutputConfig(source.config(), manifest, PackedSchemes(manifest)).dump(2) + "\n";
+      PythonJsonText(OutputConfig(source.config(), manifest, PackedSchemes(manifest)));
   const auto config = folder.manifest().files.find("config.json");
   if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
     result.Fail("config.json",
@@ -111,7 +112,7 @@ void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, Leve
 
 // What the manifest says became of modules must be what became of them: config.json is made of it.
 void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResult& result) {
-  if (manifest.source_quantization_config != *model.quantization_config) {
+  if (manifest.source_quantization_config != JsonAsWritten(*model.quantization_config)) {
     result.Fail("prepack.json", "it holds another quantization config than the source");
   }
   for (const auto& linear : model.modules) {

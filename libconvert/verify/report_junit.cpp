@@ -125,7 +125,7 @@ class SuiteBuilder {
   }
 
   void AddFolder() {
-    JUnitCase test = NewCase("folder");
+    JUnitCase test = NewCase(NameOfWhole("folder", suite_.cases));
     const std::vector<const Problem*> problems = OfNoModule();
     const LevelState state = level_.result->state;
     if (state == LevelState::kFailed && !problems.empty()) {

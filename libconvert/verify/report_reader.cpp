@@ -289,7 +289,14 @@ Result<VerifyReport> ParseVerifyReport(std::string_view text, std::string_view w
 
 Result<VerifyReport> ReadVerifyReport(const std::filesystem::path& path) {
   const Result<std::string> text = ReadTextFile(path, kMaxReportBytes);
-  if (!text.ok()) return text.status();
+  if (!text.ok()) {
+    std::error_code error;
+    const bool too_large = std::filesystem::file_size(path, error) > kMaxReportBytes && !error;
+    constexpr std::string_view kHint =
+        "Compare samples: `prepack verify --sample 0.1` looks at the same modules each time, and "
+        "its report is smaller";
+    return too_large ? Status(text.status()).Hint(kHint) : text.status();
+  }
   return ParseVerifyReport(*text, path.string());
 }
 

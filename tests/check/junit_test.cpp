@@ -33,6 +33,15 @@ TEST_CASE("Warnings fail only when strict, and text is escaped") {
   CHECK(Contains(strict, "<failure type=\"codes-constant\" message=\"all &lt;8&gt;\">"));
 }
 
+TEST_CASE("A module may be called as the case of the checkpoint is") {
+  CheckReport report = Example();
+  report.modules[0].module = "checkpoint";
+  report.findings = {MakeFinding("codes-constant", "all of it", "of the whole")};
+  const std::string xml = CheckJUnit(report, false);
+  CHECK(Contains(xml, "name=\"checkpoint\">\n    </testcase>"));
+  CHECK(Contains(xml, "name=\"the checkpoint itself\">\n      <system-out>warning"));
+}
+
 TEST_CASE("A module that was not looked at is skipped") {
   CheckReport report = Example();
   report.modules[0].statistics.reset();

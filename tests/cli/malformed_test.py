@@ -1,6 +1,7 @@
 """Broken and unsupported checkpoints: the exit code, and one line that says what is wrong."""
 
 import json
+import shutil
 import struct
 import sys
 import unittest
@@ -149,6 +150,24 @@ class Malformed(harness.ToolTest):
     def test_packed_folder_as_source(self):
         packed = self.convert(self.source, "vllm-cpu")
         self.assert_fails(5, ["packed"], "plan", packed, "-t", "vllm-cpu")
+
+    def test_packed_folders_are_not_compared(self):
+        packed = self.convert(self.source, "vllm-cpu")
+        for pair in ((packed, self.source), (self.source, packed)):
+            self.assert_fails(5, ["a packed folder cannot be compared"], "diff", *pair)
+
+    def test_module_names_that_patterns_cannot_be_matched_with(self):
+        def rename(tensors):
+            for name in [n for n in tensors if n.startswith(MODULE)]:
+                tensors[name.replace("mlp", "ml\u00fc")] = tensors.pop(name)
+
+        self.rewrite(rename)
+        self.assert_refused(5, "up_proj", "characters outside ASCII")
+
+    def test_nothing_to_pack(self):
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(harness.ROOT / "fixtures" / "float-bf16" / name, self.source)
+        self.assert_refused(5, "quantiz")
 
     def test_no_such_folder(self):
         self.assert_fails(4, ["nowhere"], "plan", self.scratch / "nowhere", "-t", "vllm-cpu")

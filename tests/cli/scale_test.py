@@ -185,7 +185,7 @@ class Parts(harness.ToolTest):
         self.assert_fails(2, ["exists already"], *args)
         before = harness.snapshot(part_name(out, 1, 2))
         result = self.run_ok(*args, "--resume")
-        self.assertIn("is there already", result.stdout)
+        self.assertIn("is complete already", result.stdout)
         report = self.checked_json(self.run_ok(*args, "--resume", "--json").stdout, "convert")
         self.assertIs(report["was_done"], True)
         self.assertEqual(report["part"], "1/2")

@@ -1,8 +1,15 @@
 #include "container/checkpoint.h"
 
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "catch.h"
@@ -145,11 +152,53 @@ TEST_CASE("side files are what is carried over") {
         "x.onnx", "tf_model.h5", "flax_model.msgpack", "prepack.json", "._1.safetensors"})
     sample.Put(name, "x");
   fs::create_directory(sample.path() / "figures");
-  REQUIRE(::mkfifo((sample.path() / "pipe").c_str(), 0600) == 0);
   sample.Put(".blob", "x");
   fs::create_symlink(".blob", sample.path() / "merges.txt");
   CHECK(Value(sample.Open()).side_files() ==
         Strings{"README.md", "generation_config.json", "merges.txt", "tokenizer.json"});
+}
+
+TEST_CASE("what is not carried over is listed") {
+  Sample sample;
+  fs::create_directories(sample.path() / "onnx" / "inner");
+  fs::create_directory(sample.path() / ".cache");
+  fs::create_directory_symlink("/", sample.path() / "everything");
+  for (const char* name : {"pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json",
+                           ".gitattributes", "model.gguf", "notes.txt"}) {
+    RequireOk(WriteTextFile(sample.path() / name, "x"));
+  }
+  const Checkpoint checkpoint = Value(sample.Open());
+  CHECK(checkpoint.left_out() == Strings{"everything/", "model.gguf", "onnx/",
+                                         "pytorch_model-00001-of-00002.bin",
+                                         "pytorch_model.bin.index.json"});
+  const Strings& carried = checkpoint.side_files();
+  CHECK(std::ranges::find(carried, "notes.txt") != carried.end());
+}
+
+TEST_CASE("what is no file at all is refused before anything is read") {
+  Sample sample;
+  REQUIRE(::mkfifo((sample.path() / "notes").c_str(), 0600) == 0);
+  sample.CheckMalformed("/notes: not a regular file (found a FIFO, expected a regular file)");
+  fs::remove(sample.path() / "notes");
+  const int listener = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  const std::string path = (sample.path() / "notes").string();
+  REQUIRE(path.size() < sizeof(address.sun_path));
+  path.copy(address.sun_path, path.size());
+  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+  ::close(listener);
+  sample.CheckMalformed("/notes: not a regular file (found a socket, expected a regular file)");
+  fs::remove(sample.path() / "notes");
+  for (const char* name : {"1.safetensors", "config.json", kIndex}) {
+    INFO(name);
+    Sample other;
+    fs::remove(other.path() / name);
+    REQUIRE(::mkfifo((other.path() / name).c_str(), 0600) == 0);
+    other.CheckMalformed(std::string("/") + name + ": not a regular file (found a FIFO");
+    fs::remove(other.path() / name);
+    fs::create_directory(other.path() / name);
+    other.CheckMalformed(std::string("/") + name + ": not a regular file (found a folder");
+  }
 }
 
 TEST_CASE("shards may be links, as in the cache of the hub") {
@@ -358,12 +407,31 @@ TEST_CASE("defects of the index") {
     sample.PutMap("{}");
     sample.CheckMalformed("weight_map: wrong type of value, or empty (found an empty object");
   }
+  SECTION("too many shards") {
+    std::string map;
+    for (int i = 0; i < 100'000; ++i) {
+      map += (map.empty() ? "{" : ",") + fmt::format("\"{0}\":\"{0}.safetensors\"", i);
+    }
+    sample.PutMap(map + "}");
+    sample.CheckMalformed("index.json: weight_map: too many shards (expected at most 99999)");
+  }
   SECTION("a shard that is no text") {
     sample.PutMap(R"({"a":1})");
     sample.CheckMalformed(
         "weight_map: a: wrong type of value (found number, expected the name of "
         "a shard)");
   }
+}
+
+TEST_CASE("configs may have the numbers that only Python writes, an index may not") {
+  Sample sample;
+  sample.Put("config.json", R"({"rope_scaling":{"factor":Infinity},"x":[NaN,-Infinity]})");
+  sample.Put("quant_config.json", R"({"y":NaN})");
+  const Checkpoint checkpoint = Value(sample.Open());
+  CHECK(std::isinf(checkpoint.config()["rope_scaling"]["factor"].get<double>()));
+  CHECK(std::isnan(checkpoint.side_configs().at("quant_config.json")["y"].get<double>()));
+  sample.PutMap(R"({"a":NaN})");
+  sample.CheckMalformed("model.safetensors.index.json: byte ");
 }
 
 TEST_CASE("defects of the configuration") {

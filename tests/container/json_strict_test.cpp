@@ -1,5 +1,7 @@
 #include "container/json_strict.h"
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -103,6 +105,33 @@ TEST_CASE("depth is limited, and costs no stack") {
   limits.max_depth = 0;
   CHECK(ParseJsonStrict("1", "f", limits).ok());
   CHECK_FALSE(ParseJsonStrict("[]", "f", limits).ok());
+}
+
+TEST_CASE("numbers that only Python writes are read on request") {
+  const std::string text =
+      R"({"a": NaN, "b": [Infinity,-Infinity ,0, NaN], "NaN": "-Infinity \" NaN", "c": 0.0})";
+  CheckError(ParseJsonStrict(text, "f").status(), ErrorKind::kMalformed, "f: byte 7: ");
+  const JsonLimits python{.python_numbers = true};
+  const Json json = Value(ParseJsonStrict(text, "f", python));
+  CHECK(std::isnan(json["a"].get<double>()));
+  CHECK(json["b"][0] == std::numeric_limits<double>::infinity());
+  CHECK(json["b"][1] == -std::numeric_limits<double>::infinity());
+  CHECK(json["b"][2].is_number_unsigned());
+  CHECK(std::isnan(json["b"][3].get<double>()));
+  CHECK(json["NaN"] == "-Infinity \" NaN");
+  CHECK(json["c"] == 0.0);
+  CHECK(std::isnan(Value(ParseJsonStrict("NaN", "f", python)).get<double>()));
+  CHECK(Value(ParseJsonStrict("0", "f", python)) == 0);
+  // What Python does not read either.
+  for (const char* broken :
+       {"[1NaN]", "[-NaN]", "[+Infinity]", "[NaN1]", "[NaNNaN]", "[nan]", "[Inf]", "{NaN: 1}",
+        "NaN NaN", "[--Infinity]", "[Infinity.5]", "\"NaN"}) {
+    INFO(broken);
+    CheckError(ParseJsonStrict(broken, "f", python).status(), ErrorKind::kMalformed, "f: byte ");
+  }
+  // What follows keeps its place.
+  CheckError(ParseJsonStrict(R"({"a": -Infinity, "a": 1})", "f", python).status(),
+             ErrorKind::kMalformed, "f: byte 20: duplicate key \"a\"");
 }
 
 TEST_CASE("the number of values is limited") {

@@ -1,8 +1,11 @@
 #include "container/json_writer.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "catch.h"
+#include "container/json_strict.h"
+#include "status_matchers.h"
 
 namespace prepack {
 namespace {
@@ -77,6 +80,18 @@ TEST_CASE("long documents are handed on in pieces of bounded size") {
   CHECK(text == json.dump(2));
   CHECK(pieces > 4);
   CHECK(largest < 80'000);
+}
+
+TEST_CASE("numbers that JSON does not have are null, or as Python has them") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Json json = {{"a", {infinity, -infinity, 0.5}},
+                     {"b", std::numeric_limits<double>::quiet_NaN()}};
+  CHECK(Written(json) == json.dump(2));
+  CHECK(JsonAsWritten(json) == Json::parse(json.dump()));
+  const std::string text = PythonJsonText(json);
+  CHECK(text == "{\n  \"a\": [\n    Infinity,\n    -Infinity,\n    0.5\n  ],\n  \"b\": NaN\n}\n");
+  const JsonLimits python{.python_numbers = true};
+  CHECK(PythonJsonText(testing::Value(ParseJsonStrict(text, "f", python))) == text);
 }
 
 TEST_CASE("bytes that are no UTF-8 are replaced") {

@@ -146,9 +146,9 @@ class Conversions {
     const bool harmless = error == EINTR || error == posix::kShort || hit == Call::kWriteback;
     // The lock is removed last, and it is no harm when it stays.
     if (hit && hit != Call::kRemove) REQUIRE(status.ok() == harmless);
-    // What could not be removed stays, and so does a lock that may be another's; the next run
-    // removes both.
-    const bool clean = !options_.resume && hit != Call::kRemove && hit != Call::kLock;
+    if (!status.ok()) CheckHint(status, error);
+    // What could not be removed stays; the next run removes it.
+    const bool clean = !options_.resume && hit != Call::kRemove;
     if (clean) REQUIRE(Siblings() == (ContentsOf(output).empty() ? 0 : 1));
 
     RequireOk(Run("out", options_.plan.target));
@@ -171,6 +171,15 @@ class Conversions {
     options.replace = true;
     Progress progress;
     return Convert(options, progress).status();
+  }
+
+  // The system's words, and what to do; where the new output is in place that is said instead.
+  static void CheckHint(const Status& status, int error) {
+    const Status expected = SystemError("", "", error);
+    REQUIRE(status.what().ends_with(expected.what()));
+    REQUIRE_FALSE(expected.hint().empty());
+    const bool in_place = status.hint().find("in place") != std::string::npos;
+    if (!in_place) REQUIRE(status.hint() == expected.hint());
   }
 
   void CheckLeft(const Status& status, const Contents& left) const {
@@ -224,6 +233,18 @@ TEST_CASE("faults do no harm to conversions of any kind") {
   size_t calls = 0;
   while (conversions.Disturb(calls, error, error == ENOSPC)) ++calls;
   CHECK(calls > 20);
+}
+
+// Of a full quota, and a limit for the size of files.
+TEST_CASE("whatever the system's reason, it is told with what to do, and nothing is left") {
+  ConvertOptions options = PlainOptions(false);
+  options.flush = false;
+  Conversions conversions(options, true);
+  for (const int error : {EDQUOT, EFBIG}) {
+    size_t calls = 0;
+    while (conversions.Disturb(calls, error, true)) ++calls;
+    CHECK(calls > 50);
+  }
 }
 
 TEST_CASE("calls that a signal interrupts, or that do half of their work, do no harm") {

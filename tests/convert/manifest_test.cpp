@@ -22,6 +22,7 @@ Manifest SmallManifest() {
   Manifest manifest;
   manifest.prepack_version = "0.1.0";
   manifest.target = "vllm-cpu";
+  manifest.run = {.tool = "0.1.0", .source = "s", .options = "--target vllm-cpu", .plan = "p"};
   manifest.source_format = "compressed-tensors";
   manifest.source_fingerprint = std::string(32, 'a');
   manifest.source_path = "../source";
@@ -77,6 +78,7 @@ TEST_CASE("a manifest comes back as it was written") {
   CHECK(read->modules.at("a.b").parts.at("weight").offset == 4096);
   CHECK(read->tensors.at(0).shape == std::vector<uint64_t>{8});
   CHECK(read->source_path == "../source");
+  CHECK(read->run == SmallManifest().run);
   CHECK(Read(Edited([](Json&) {})).ok());  // the builder of the cases below is sound
   CHECK(Edited([](Json&) {}) == text);
 }
@@ -191,6 +193,10 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [](Json& json) { json.erase("manifest_version"); }},
       {"field \"target\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["target"] = 5; }},
+      {"field \"run\" has the wrong type", ErrorKind::kMalformed,
+       [](Json& json) { json["run"] = "x"; }},
+      {"run: field \"plan\" is missing", ErrorKind::kMalformed,
+       [](Json& json) { json["run"].erase("plan"); }},
       {"field \"path\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["source"]["path"] = 5; }},
       {"field \"path\" of the source is no relative path", ErrorKind::kMalformed,

@@ -1,6 +1,8 @@
 #include "formats/module_regex.h"
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -126,6 +128,45 @@ TEST_CASE("A pattern that takes exponential time is an error, and no answer") {
   }
   // Slow to backtrack, but far below the limit.
   CHECK_FALSE(Match(".*.*b", text));
+}
+
+TEST_CASE("All patterns of a model together have a budget") {
+  const auto compile = [](std::string_view pattern) {
+    Result<ModuleRegex> regex = ModuleRegex::Compile(pattern, "ignore[7]");
+    REQUIRE(regex.ok());
+    return *std::move(regex);
+  };
+  const ModuleRegex free = compile(".*b");
+  std::optional<RegexBudget> budget(std::in_place, 20);
+  const ModuleRegex first = compile(".*a");
+  const ModuleRegex second = compile(".*b");
+  budget.reset();  // they keep it
+  const ModuleRegex later = compile(".*b");
+  for (int i = 0; i < 10; ++i) {
+    CHECK(first.MatchesStart("aaa").ok());
+    CHECK(second.MatchesStart("aaa").ok());
+  }
+  const Status spent = first.MatchesStart("aaa").status();
+  REQUIRE_FALSE(spent.ok());
+  CHECK(spent.kind() == ErrorKind::kUnsupported);
+  CHECK(spent.id() == "config-pattern-slow");
+  CHECK(spent.ToString() ==
+        "ignore[7]: the patterns take too long to match, all together. Use fewer or simpler ones: "
+        "each is tried on every module");
+  CHECK_FALSE(second.MatchesStart("aaa").ok());
+  CHECK(free.MatchesStart("aaa").ok());
+  CHECK(later.MatchesStart("aaa").ok());
+}
+
+TEST_CASE("A slow match costs as much as many") {
+  const RegexBudget budget(1000);
+  const Result<ModuleRegex> slow = ModuleRegex::Compile("(a|a)*$", "ignore[7]");
+  REQUIRE(slow.ok());
+  const std::string text = std::string(400, 'a') + "!";
+  CHECK(slow->MatchesStart(text).status().what() == "the pattern takes too long to match");
+  CHECK(slow->MatchesStart(text).status().what() == "the pattern takes too long to match");
+  CHECK(slow->MatchesStart(text).status().what() ==
+        "the patterns take too long to match, all together");
 }
 
 TEST_CASE("Patterns that Python would not compile are malformed") {

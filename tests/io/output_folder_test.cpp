@@ -406,6 +406,11 @@ TEST_CASE("file systems without the newer renames") {
     Faults::kind_errnum = ENOLCK;
     CheckError(OutputFolder::Create(folder / "out", false).status(), ErrorKind::kSystem,
                "cannot lock the output: No locks available");
+    CHECK(Names(folder.path()).empty());
+    // One that was there may be another's.
+    RequireOk(WriteTextFile(folder / ".out.prepack-lock", ""));
+    CHECK_FALSE(OutputFolder::Create(folder / "out", false).ok());
+    CHECK(Names(folder.path()) == Strings{".out.prepack-lock"});
   }
 }
 

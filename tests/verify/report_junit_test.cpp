@@ -82,6 +82,18 @@ TEST_CASE("a module that could not be judged is skipped with its own reason") {
   CHECK(Contains(CaseText(xml, "gemm", "folder"), "<skipped message=\"not run\"/>"));
 }
 
+TEST_CASE("a module may be called as the case of the folder is") {
+  VerifyReport report = ExampleReport(2);
+  report.modules[0].module = "folder";
+  std::string xml = VerifyJUnit(report);
+  CHECK(Contains(CaseText(xml, "gemm", "folder"), "gaussian activations"));
+  CHECK(Contains(CaseText(xml, "integrity", "the folder itself"), "sizes, hashes, headers"));
+  report.modules[1].module = "the folder itself";
+  xml = VerifyJUnit(report);
+  CHECK(CountOf(xml, "name=\"the the folder itself itself\"") == 3);
+  CHECK(CountOf(xml, "<testcase") == 9);
+}
+
 TEST_CASE("notes are told, and names are escaped") {
   VerifyReport report = ExampleReport(1);
   report.modules[0].module = "<a>&\"\x01";

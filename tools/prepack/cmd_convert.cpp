@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "command.h"
 #include "convert/convert.h"
@@ -34,8 +38,10 @@ struct ConvertCommand {
 
 std::string ConvertText(const ConvertReport& report) {
   const std::string output = report.output.string();
-  if (report.was_done)
-    return fmt::format("{}: is there already, from the same conversion\n", output);
+  if (report.was_done) {
+    return fmt::format("{}: is complete already, from the same conversion; nothing was done\n",
+                       output);
+  }
   std::string text = report.part.IsWhole()
                          ? fmt::format("{}: packed {} of {} quantized modules for {}\n", output,
                                        report.packed_modules,
@@ -70,6 +76,20 @@ std::string ConvertText(const ConvertReport& report) {
   return text + FindingsText(report.findings);
 }
 
+// What the user may miss in the output.
+void PrintNotCopied(const std::vector<std::string>& names) {
+  constexpr size_t kMostShown = 5;
+  if (names.empty()) return;
+  std::string shown;
+  for (const std::string& name : std::span(names).first(std::min(names.size(), kMostShown))) {
+    shown += (shown.empty() ? "" : ", ") + Printable(name);
+  }
+  if (names.size() > kMostShown) shown += fmt::format(" and {} more", names.size() - kMostShown);
+  fmt::print(stderr,
+             "note: not copied: {}. Subfolders and weights in other formats stay with the source\n",
+             shown);
+}
+
 ExitCodeValue RunConvert(const ConvertCommand& options) {
   ConvertOptions convert;
   convert.source = options.source;
@@ -96,6 +116,7 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   const Result<ConvertReport> report = Convert(convert, progress);
   line.reset();
   if (!report.ok()) return Fail(report.status());
+  if (!options.common.quiet) PrintNotCopied(report->not_copied);
   if (options.common.json) {
     PrintJson(ConvertJson(*report, options.source));
   } else if (!options.common.quiet) {
@@ -142,7 +163,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
       ->type_name("I/N");
   command->add_flag("--resume", options->resume,
                     "Keep what is finished when interrupted, and go on with what an interrupted "
-                    "run of the same conversion has finished");
+                    "run of the same conversion has finished; nothing is done when all of it is");
   command->add_flag("--no-flush", options->no_flush,
                     "Do not wait until the weights are on the disk, as cp does not: faster, but "
                     "damaged if the power fails within the next minute");

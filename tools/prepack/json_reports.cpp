@@ -236,6 +236,7 @@ Json ConvertJson(const ConvertReport& report, const std::string& source) {
   json["output_bytes"] = report.output_bytes;
   json["shards"] = report.shards;
   json["source_fingerprint"] = report.source_fingerprint;
+  json["not_copied"] = report.not_copied.empty() ? Json::array() : Json(report.not_copied);
   json["findings"] = FindingsJson(report.findings);
   return json;
 }

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <string_view>
 
 #include "base/cancellation.h"
 #include "command.h"
@@ -19,11 +22,24 @@ using prepack::cli::ExitCodeValue;
 constexpr ExitCodeValue kExitTerminated = 128 + SIGTERM;
 
 volatile std::sig_atomic_t asked_to_stop_by = 0;
+bool stderr_is_terminal = false;
 
-// The first signal asks for an orderly end (partial output is removed); the second one kills.
+// Ends the process at once, inside a signal handler.
+[[noreturn]] void EndNow(int number) {
+  constexpr std::string_view kMessage = "\r\x1b[Kerror: stopped on request\n";
+  constexpr size_t kEraseBytes = 4;  // at its start: a line of progress
+  const std::string_view shown = kMessage.substr(stderr_is_terminal ? 0 : kEraseBytes);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, shown.data(), shown.size());
+  _exit(128 + number);
+}
+
+// The first signal asks for an orderly end (partial output is removed) where there is output, and
+// ends the process where there is none; the second one kills.
 void InstallSignalHandlers() {
+  stderr_is_terminal = isatty(STDERR_FILENO) == 1;
   struct sigaction action = {};
   action.sa_handler = [](int number) {
+    if (!prepack::OrderlyEnd::IsNeeded()) EndNow(number);
     asked_to_stop_by = number;
     prepack::RequestCancellation();
   };
@@ -32,6 +48,15 @@ void InstallSignalHandlers() {
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN);  // a closed pipe (`| head`) is no reason to die half-way
   signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is an error to report, too
+}
+
+// A checkpoint of thousands of shards has them all open at once. The usual limit is 1024, for the
+// sake of programs that use select.
+void RaiseLimitOfOpenFiles() {
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // without success all is as it was
 }
 
 ExitCodeValue Run(int argc, char** argv) {
@@ -60,6 +85,7 @@ ExitCodeValue Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   InstallSignalHandlers();
+  RaiseLimitOfOpenFiles();
   ExitCodeValue exit_code = prepack::cli::kExitSystem;
   try {
     exit_code = Run(argc, argv);

@@ -59,9 +59,9 @@ Status CannotLoad(const std::filesystem::path& module, std::string_view otherwis
 std::filesystem::path ModuleFile() {
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path beside = program.parent_path() / PREPACK_ONEDNN_MODULE;
+  std::filesystem::path beside = program.parent_path() / PREPACK_ONEDNN_MODULE;
   if (std::filesystem::exists(beside, error)) return beside;
-  const std::filesystem::path installed =
+  std::filesystem::path installed =
       (program.parent_path() / PREPACK_MODULE_FOLDER / PREPACK_ONEDNN_MODULE).lexically_normal();
   return std::filesystem::exists(installed, error) ? installed : beside;
 }

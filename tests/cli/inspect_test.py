@@ -108,5 +108,43 @@ class At(harness.ToolTest):
         self.assert_fails(2, ["behind the end"], "inspect", source, "--at", f"model.safetensors:{1 << 60}")
 
 
+class Values(harness.ToolTest):
+    def values(self, folder, *args):
+        result = self.run_ok("inspect", folder, "--json", "--values", DOWN, *args)
+        return self.checked_json(result.stdout, "inspect_values")
+
+    def test_packed_and_stored_weights_are_the_same_numbers(self):
+        for source, target in (
+            ("ct-w4a16-g32-asym", "vllm-cpu"), ("gptqmodel-w4-actorder-g128", "onednn"),
+            ("ct-w8a8-dynamic", "zentorch"),
+        ):
+            out = self.convert(CHECKPOINTS / source, target)
+            where = ("--rows", "30:35", "--cols", "120:140")
+            stored = self.values(CHECKPOINTS / source, *where)["values"]
+            self.assertEqual((len(stored), len(stored[0])), (5, 20))
+            self.assertEqual(self.values(out, *where)["values"], stored)
+            self.assertGreater(len({value for row in stored for value in row}), 5)
+
+    def test_codes_and_bytes_are_those_of_the_file(self):
+        source = CHECKPOINTS / "ct-w4a16-g32-asym"
+        header, start = read_header(source / "model.safetensors")
+        info = header[DOWN + ".weight_packed"]
+        at = start + info["data_offsets"][0] + 2 * 4 * info["shape"][1]
+        stored = (source / "model.safetensors").read_bytes()[at : at + 4]
+        where = ("--rows", "2:3", "--cols", ":8")
+        codes = self.values(source, *where, "--codes")["values"]
+        self.assertEqual(codes, [[b >> s & 15 for b in stored for s in (0, 4)]])
+        shown = self.values(source, *where, "--bytes")["values"]
+        self.assertEqual(shown, [[b for b in stored for _ in (0, 4)]])
+
+    def test_columns_line_up_and_nonsense_is_refused(self):
+        source = CHECKPOINTS / "ct-w8a8-dynamic"
+        lines = self.run_ok("inspect", source, "--values", DOWN).stdout.splitlines()
+        self.assertEqual(len(lines), 6)
+        self.assertEqual(len({len(line) for line in lines[1:]}), 1)
+        for wrong, text in (("4:4", "not a range"), ("a:b", "not a range"), ("9999999:", "no weights")):
+            self.assert_fails(2, [text], "inspect", source, "--values", DOWN, "--rows", wrong)
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

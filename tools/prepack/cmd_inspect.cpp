@@ -10,6 +10,7 @@
 #include "findings.h"
 #include "inspect/inspect.h"
 #include "inspect_places.h"
+#include "inspect_weights.h"
 #include "json_reports.h"
 #include "table.h"
 #include "units.h"
@@ -25,6 +26,15 @@ struct InspectCommand {
   std::vector<std::string> find;  // MODULE N K
   std::string at;                 // FILE:OFFSET
   std::string source;
+  std::string values;  // module
+  std::string rows = "0:4";
+  std::string cols = "0:16";
+  bool codes = false;
+  bool bytes = false;
+
+  ValueKind ValuesKind() const {
+    return codes ? ValueKind::kCodes : bytes ? ValueKind::kBytes : ValueKind::kDecoded;
+  }
 };
 
 std::string HeadText(const InspectReport& report) {
@@ -140,6 +150,12 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
     return Show(options.common, ContentsAt(options.path, options.at), ContentsText,
                 [&](const ByteContents& contents) { return ContentsJson(options.path, contents); });
   }
+  if (!options.values.empty()) {
+    return Show(
+        options.common,
+        ValuesOf(options.path, options.values, options.rows, options.cols, options.ValuesKind()),
+        ValuesText, [&](const WeightValues& values) { return ValuesJson(options.path, values); });
+  }
   Result<InspectReport> report = Inspect(options.path);
   if (!report.ok()) return Fail(report.status());
   const ModuleSummary* module = nullptr;
@@ -158,6 +174,22 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
   return kExitDone;
 }
 
+void AddValues(CLI::App& command, InspectCommand& options) {
+  auto* values = command.add_option("--values", options.values, "Show weights of a module");
+  values->type_name("MODULE")->excludes("--module", "--tensors", "--find", "--at");
+  command.add_option("--rows", options.rows, "With --values: output channels (0:4)")
+      ->type_name("FIRST:END")
+      ->needs(values);
+  command.add_option("--cols", options.cols, "With --values: input channels (0:16)")
+      ->type_name("FIRST:END")
+      ->needs(values);
+  auto* codes = command.add_flag("--codes", options.codes, "With --values: codes, not decoded");
+  codes->needs(values);
+  command.add_flag("--bytes", options.bytes, "With --values: the byte that each code begins in")
+      ->needs(values)
+      ->excludes(codes);
+}
+
 }  // namespace
 
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
@@ -170,6 +202,7 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
            "  prepack inspect packed/ --find model.layers.0.mlp.down_proj 5 100\n"
            "  prepack inspect packed/ --at model.safetensors:4096\n"
+           "  prepack inspect packed/ --values model.layers.0.mlp.down_proj --rows 0:4 --cols 0:16\n"
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
   command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
@@ -189,6 +222,7 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
                    "manifest does not say")
       ->type_name("FOLDER")
       ->needs(find);
+  AddValues(*command, *options);
   command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
 }
 

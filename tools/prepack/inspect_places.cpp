@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,16 +14,6 @@
 
 namespace prepack::cli {
 namespace {
-
-std::optional<uint64_t> ParseCount(std::string_view text) {
-  const bool hex = text.starts_with("0x") || text.starts_with("0X");
-  if (hex) text.remove_prefix(2);
-  uint64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
 
 Result<uint64_t> ParseNumber(std::string_view option, const std::string& text) {
   if (const std::optional<uint64_t> value = ParseCount(text)) return *value;

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <utility>
 
-#include "base/page_buffer.h"
 #include "base/suggest.h"
 #include "inspect/packed_places.h"
+#include "inspect/weight_row.h"
 
 namespace prepack {
 namespace {
@@ -148,15 +147,10 @@ std::string_view HoldsName(PartRole role) {
 Status AddPackedCodes(const PackedModule& packed, uint64_t byte, ByteContents& contents) {
   const Layout& layout = packed.layout();
   const PackRequest& request = packed.request();
-  PageBuffer order;  // as the kernel counts input channels, to as the checkpoint does
-  Status status = packed.ReadWholePart(PartRole::kInputOrder, order);
-  if (!status.ok()) return status;
-  const auto channel = [&](uint64_t j) -> uint64_t {
-    if (order.size() == 0) return j;
-    uint32_t k = 0;
-    std::memcpy(&k, order.data() + j * sizeof k, sizeof k);
-    return k;
-  };
+  const Result<std::vector<uint32_t>> order = ReadInputOrder(packed);
+  if (!order.ok()) return order.status();
+  // As the kernel counts input channels, to as the checkpoint does.
+  const auto channel = [&](uint64_t j) -> uint64_t { return order->empty() ? j : (*order)[j]; };
   const WeightByte found = WeightsAt(layout, request, byte);
   for (const WeightPlace& place : found.weights) {
     const PartBits where = WherePackedCode(layout, request, place.n, place.k);

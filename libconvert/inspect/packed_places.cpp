@@ -177,6 +177,13 @@ PartBits WherePackedCode(const Layout& layout, const PackRequest& request, uint6
   return {.bit = layout.weight_bit(request, n, j), .bits = WeightCellBits(request)};
 }
 
+PanelRange PackedCodesNear(const Layout& layout, const PackRequest& request, uint64_t byte) {
+  const std::optional<StripByte> at =
+      FindStrip(request.n, layout.cut(request).rows, WeightStrips(layout, request), byte);
+  if (!at) return {};
+  return {.n0 = at->strip.n0, .rows = at->strip.rows, .k0 = 0, .cols = request.k};
+}
+
 WeightByte WeightsAt(const Layout& layout, const PackRequest& request, uint64_t byte) {
   WeightByte found;
   const std::optional<StripByte> at =

@@ -39,6 +39,9 @@ struct WeightByte {
 
 // The weight (n, j), j counted as the kernel does: after input_order where there is one.
 PartBits WherePackedCode(const Layout& layout, const PackRequest& request, uint64_t n, uint64_t j);
+// Which weights to look at for those that lie in a byte of the weight part: at least all of those,
+// counted as the kernel does.
+PanelRange PackedCodesNear(const Layout& layout, const PackRequest& request, uint64_t byte);
 WeightByte WeightsAt(const Layout& layout, const PackRequest& request, uint64_t byte);
 
 // `role` is kScale or kZeroPoint, a part of the module. Where values of several channels are stored

@@ -42,16 +42,19 @@ void Fill(std::span<const std::byte> panel, uint64_t index, WeightRow& row) {
   for (uint64_t channel = 0; channel < k; ++channel) row.values.push_back(Decode(row, channel));
 }
 
-Result<std::vector<uint64_t>> PackedPositions(const PackedModule& packed) {
+}  // namespace
+
+Result<std::vector<uint32_t>> ReadInputOrder(const PackedModule& packed) {
   PageBuffer bytes;
   Status status = packed.ReadWholePart(PartRole::kInputOrder, bytes);
   if (!status.ok()) return status;
   std::vector<uint32_t> order(bytes.size() / sizeof(uint32_t));
-  if (!order.empty()) std::memcpy(order.data(), bytes.data(), order.size() * sizeof(uint32_t));
-  return Positions(order, packed.request().k);
+  if (order.empty()) return order;
+  std::memcpy(order.data(), bytes.data(), order.size() * sizeof(uint32_t));
+  const Result<std::vector<uint64_t>> positions = Positions(order, packed.request().k);
+  if (!positions.ok()) return positions.status();
+  return order;
 }
-
-}  // namespace
 
 Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
   const Result<SharedOrder> order = linear.KOrder();
@@ -75,7 +78,9 @@ Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
 }
 
 Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n) {
-  Result<std::vector<uint64_t>> positions = PackedPositions(packed);
+  const Result<std::vector<uint32_t>> order = ReadInputOrder(packed);
+  if (!order.ok()) return order.status();
+  Result<std::vector<uint64_t>> positions = Positions(*order, packed.request().k);
   if (!positions.ok()) return positions.status();
   const PackRequest& request = packed.request();
   const TileCut cut = packed.layout().cut(request);

@@ -28,6 +28,9 @@ struct WeightRow {
 Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n);
 Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n);
 
+// k_order of a packed module; empty where it has none. kMalformed when it is no permutation.
+Result<std::vector<uint32_t>> ReadInputOrder(const PackedModule& packed);
+
 // A code as people count it: signed codes below 0, FP8 and BF16 as their bits.
 int64_t CodeNumber(CodeType code, uint16_t bits);
 

@@ -1,5 +1,6 @@
 """prepack inspect on single numbers: where a weight lies, what a byte holds."""
 
+import json
 import sys
 import unittest
 
@@ -106,6 +107,41 @@ class At(harness.ToolTest):
         self.assertEqual(self.at(source, "0xA")["offset"], 10)
         self.assert_fails(2, ["the offset is missing"], "inspect", source, "--at", "model")
         self.assert_fails(2, ["behind the end"], "inspect", source, "--at", f"model.safetensors:{1 << 60}")
+
+
+class Layout(harness.ToolTest):
+    def layout(self, folder):
+        result = self.run_ok("inspect", folder, "--json", "--layout", DOWN)
+        return self.checked_json(result.stdout, "inspect_layout")
+
+    def test_cells_are_what_find_says(self):
+        for source, target in (
+            ("ct-w4a8", "vllm-cpu"), ("gptqmodel-w4-actorder-g128", "vllm-cpu"),
+            ("awq-gemm-g128", "onednn"), ("ct-w8a8-dynamic", "zentorch"), ("ct-fp8-block", "vllm-cpu"),
+        ):
+            out = self.convert(CHECKPOINTS / source, target)
+            drawn = self.layout(out)
+            for side in ("source", "packed"):
+                cells = drawn[side]["cells"]
+                self.assertEqual(len(cells) * drawn[side]["cell_bits"], 64 * 8)
+                for index in (0, 1, 17, len(cells) - 1):
+                    found = self.run_ok("inspect", out, "--json", "--find", DOWN, *cells[index])
+                    number = json.loads(found.stdout)[side]["numbers"][0]["where"][0]
+                    bit = 8 * number["offset_in_tensor"] + number["bit"]
+                    self.assertEqual(bit, index * drawn[side]["cell_bits"])
+
+    def test_side_by_side_when_there_is_room(self):
+        out = self.convert(CHECKPOINTS / "ct-w4a16-g32-asym", "vllm-cpu")
+        wide = self.run_ok("inspect", out, "--layout", DOWN, env={"COLUMNS": "400"}).stdout
+        narrow = self.run_ok("inspect", out, "--layout", DOWN, env={"COLUMNS": "80"}).stdout
+        self.assertEqual(len(wide.splitlines()), 18)
+        self.assertEqual(len(narrow.splitlines()), 37)
+        first = [line for line in narrow.splitlines() if line.startswith("byte 0 ")]
+        self.assertEqual([line.split()[2:5] for line in first],
+                         [["n0k0", "n0k1", "n0k2"], ["n0k0", "n1k0", "n2k0"]])
+        self.assertTrue(wide.splitlines()[2].startswith(first[0]))
+        self.assertTrue(wide.splitlines()[2].endswith(first[1]))
+        self.assertNotIn("\x1b", wide)
 
 
 class Values(harness.ToolTest):

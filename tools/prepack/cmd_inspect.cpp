@@ -9,6 +9,7 @@
 #include "command.h"
 #include "findings.h"
 #include "inspect/inspect.h"
+#include "inspect_drawing.h"
 #include "inspect_places.h"
 #include "inspect_weights.h"
 #include "json_reports.h"
@@ -26,6 +27,7 @@ struct InspectCommand {
   std::vector<std::string> find;  // MODULE N K
   std::string at;                 // FILE:OFFSET
   std::string source;
+  std::string layout;  // module
   std::string values;  // module
   std::string rows = "0:4";
   std::string cols = "0:16";
@@ -150,6 +152,12 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
     return Show(options.common, ContentsAt(options.path, options.at), ContentsText,
                 [&](const ByteContents& contents) { return ContentsJson(options.path, contents); });
   }
+  if (!options.layout.empty()) {
+    return Show(
+        options.common, DrawSides(options.path, options.source, options.layout),
+        [](const DrawnSides& drawn) { return DrawingText(drawn, StyleOfTerminal()); },
+        [&](const DrawnSides& drawn) { return DrawingJson(options.path, drawn); });
+  }
   if (!options.values.empty()) {
     return Show(
         options.common,
@@ -176,7 +184,7 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
 
 void AddValues(CLI::App& command, InspectCommand& options) {
   auto* values = command.add_option("--values", options.values, "Show weights of a module");
-  values->type_name("MODULE")->excludes("--module", "--tensors", "--find", "--at");
+  values->type_name("MODULE")->excludes("--module", "--tensors", "--find", "--at", "--layout");
   command.add_option("--rows", options.rows, "With --values: output channels (0:4)")
       ->type_name("FIRST:END")
       ->needs(values);
@@ -202,6 +210,7 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
            "  prepack inspect packed/ --find model.layers.0.mlp.down_proj 5 100\n"
            "  prepack inspect packed/ --at model.safetensors:4096\n"
+           "  prepack inspect packed/ --layout model.layers.0.mlp.down_proj\n"
            "  prepack inspect packed/ --values model.layers.0.mlp.down_proj --rows 0:4 --cols 0:16\n"
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
@@ -209,19 +218,26 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("--module", options->module, "Show one quantized module and its tensors")
       ->type_name("NAME");
   command->add_flag("--tensors", options->tensors, "List every tensor");
-  auto* find = command->add_option("--find", options->find,
-                                   "Show which bytes hold weight (n, k) of a module, its scale and "
-                                   "zero point; of a packed folder, in its source, too");
+  CLI::Option* find =
+      command->add_option("--find", options->find,
+                          "Show which bytes hold weight (n, k) of a module, its scale and "
+                          "zero point; of a packed folder, in its source, too");
   find->type_name("MODULE N K")->expected(3)->excludes("--module", "--tensors");
   command->add_option("--at", options->at, "Show what a byte of a file holds")
       ->type_name("FILE:OFFSET")
       ->excludes("--module", "--tensors", "--find");
   command
+      ->add_option("--layout", options->layout,
+                   "Draw which weight each of a module's first nibbles or bytes is; of a packed "
+                   "folder, in its source, too")
+      ->type_name("MODULE")
+      ->excludes("--module", "--tensors", "--find", "--at");
+  command
       ->add_option("--source", options->source,
-                   "With --find: the checkpoint that a packed folder was made from, where the "
-                   "manifest does not say")
+                   "With --find and --layout: the checkpoint that a packed folder was made from, "
+                   "where the manifest does not say")
       ->type_name("FOLDER")
-      ->needs(find);
+      ->excludes("--module", "--tensors", "--at");
   AddValues(*command, *options);
   command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
 }

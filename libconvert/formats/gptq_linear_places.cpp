@@ -35,7 +35,7 @@ class PackedString {
     uint32_t below = 0;
     for (const uint32_t width : {8U, 4U, 2U, 1U}) {
       if ((packing_.bits & width) == 0) continue;
-      Add(unit + below * kGptqWordBits + index % kGptqWordBits * width, width, found);
+      Add(unit + uint64_t{below} * kGptqWordBits + index % kGptqWordBits * width, width, found);
       below += width;
     }
     return found;

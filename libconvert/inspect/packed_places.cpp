@@ -149,10 +149,12 @@ std::vector<std::byte> PackMarkedValues(const Layout& layout, const PackRequest&
   std::vector<std::byte> packed(PlacedBytes(strip.placement));
   if (role == PartRole::kZeroPoint) {
     std::vector<uint8_t> values;
+    values.reserve(marked.size());
     for (const bool is_marked : marked) values.push_back(is_marked ? 15 : 0);
     layout.pack_zero_points(request, strip.rows, values, packed);
   } else {
     std::vector<float> values;
+    values.reserve(marked.size());
     for (const bool is_marked : marked) values.push_back(is_marked ? 2.0F : 1.0F);
     // Both numbers fit into every form of scales.
     (void)layout.pack_scales(request, strip.rows, values, packed).ok();

@@ -211,7 +211,8 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "  prepack inspect packed/ --find model.layers.0.mlp.down_proj 5 100\n"
            "  prepack inspect packed/ --at model.safetensors:4096\n"
            "  prepack inspect packed/ --layout model.layers.0.mlp.down_proj\n"
-           "  prepack inspect packed/ --values model.layers.0.mlp.down_proj --rows 0:4 --cols 0:16\n"
+           "  prepack inspect packed/ --values model.layers.0.mlp.down_proj --rows 0:4 --cols "
+           "0:16\n"
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
   command->add_option("PATH", options->path, "Folder or .safetensors file")->required();

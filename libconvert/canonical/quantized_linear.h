@@ -30,6 +30,7 @@
 #include "canonical/kept_order.h"
 #include "canonical/panel.h"
 #include "canonical/scheme.h"
+#include "canonical/source_places.h"
 
 namespace prepack {
 
@@ -116,6 +117,8 @@ class QuantizedLinear {
   // or in the unused part of a word. They mean nothing, and sound writers leave them zero: others
   // hint at a wrong width or K. May read all of the module.
   virtual Result<uint64_t> CountStrayBits() const { return uint64_t{0}; }
+  // Where its numbers lie in the source; null where they are those of other modules.
+  virtual const SourcePlaces* places() const { return nullptr; }
 
  protected:
   // Is the panel within the module, of whole bytes, and the buffer of its size? Else kUsage.

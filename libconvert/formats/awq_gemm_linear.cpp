@@ -70,6 +70,10 @@ class AwqGemmLinear final : public AwqLinear {
   Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
 
  private:
   uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
@@ -201,6 +205,31 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
         std::as_writable_bytes(out).subspan(g0).data(), groups());
   }
   return CheckSymmetric(n0, out);
+}
+
+// Codes and zero points alike: word [row, n/8].
+StoredBits WhereNibble(const StoredTensor& tensor, uint64_t row, uint64_t n, uint64_t channels) {
+  const uint64_t nibble = AwqNibble(static_cast<unsigned>(n % kAwqCodesPerWord));
+  return {{.tensor = tensor.name,
+           .bit = 4 * (row * channels + n / kAwqCodesPerWord * kAwqCodesPerWord + nibble),
+           .bits = 4}};
+}
+
+StoredBits AwqGemmLinear::WhereCode(uint64_t n, uint64_t k) const {
+  return WhereNibble(*tensors().qweight, k, n, n_);
+}
+
+StoredBits AwqGemmLinear::WhereScale(uint64_t n, uint64_t g) const {
+  return WhereElement(*tensors().scales, g * n_ + n);
+}
+
+StoredBits AwqGemmLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
+  if (tensors().qzeros == nullptr) return {};
+  return WhereNibble(*tensors().qzeros, g, n, n_);
+}
+
+PanelRange AwqGemmLinear::CodesNear(uint64_t byte) const {
+  return {.n0 = 0, .rows = n_, .k0 = byte / (n_ / 2), .cols = 1};
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ class AwqGemvFastLinear final : public AwqLinear {
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
 
  private:
   // Bytes of four rows, which lie together.
@@ -135,6 +139,30 @@ Status AwqGemvFastLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<u
     out[i] = *zero_point;
   }
   return CheckSymmetric(n0, out);
+}
+
+StoredBits AwqGemvFastLinear::WhereCode(uint64_t n, uint64_t k) const {
+  constexpr uint64_t kRunCols =
+      kGemvFastCols / 2;  // 16-bit number r holds r, r + 8, r + 16, r + 24
+  const uint64_t in_run = k % kRunCols;
+  const uint64_t nibble = in_run % 8 * 4 + in_run / 8;
+  const uint64_t byte = n / kGemvFastRows * FourBytes() + k / kGemvFastCols * kGemvFastChunkBytes +
+                        n % kGemvFastRows * kGemvFastRowBytes +
+                        k % kGemvFastCols / kRunCols * (kGemvFastRowBytes / 2);
+  return {{.tensor = tensors().qweight->name, .bit = 8 * byte + 4 * nibble, .bits = 4}};
+}
+
+StoredBits AwqGemvFastLinear::WhereScale(uint64_t n, uint64_t g) const {
+  return WhereElement(*tensors().scales, g * n_ + n);
+}
+
+// The product of scale and zero point.
+StoredBits AwqGemvFastLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
+  return WhereElement(*tensors().qzeros, g * n_ + n);
+}
+
+PanelRange AwqGemvFastLinear::CodesNear(uint64_t byte) const {
+  return {.n0 = byte / FourBytes() * kGemvFastRows, .rows = kGemvFastRows, .k0 = 0, .cols = k_};
 }
 
 }  // namespace

@@ -18,6 +18,10 @@ class AwqGemvLinear final : public AwqLinear {
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
 
  private:
   uint64_t padded_groups_;
@@ -75,6 +79,22 @@ Status AwqGemvLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
     }
   }
   return CheckSymmetric(n0, out);
+}
+
+StoredBits AwqGemvLinear::WhereCode(uint64_t n, uint64_t k) const {
+  return {{.tensor = tensors().qweight->name, .bit = 4 * (n * k_ + k), .bits = 4}};
+}
+
+StoredBits AwqGemvLinear::WhereScale(uint64_t n, uint64_t g) const {
+  return WhereElement(*tensors().scales, n * padded_groups_ + g);
+}
+
+StoredBits AwqGemvLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
+  return {{.tensor = tensors().qzeros->name, .bit = 4 * (n * padded_groups_ + g), .bits = 4}};
+}
+
+PanelRange AwqGemvLinear::CodesNear(uint64_t byte) const {
+  return {.n0 = byte / (k_ / 2), .rows = 1, .k0 = 0, .cols = k_};
 }
 
 }  // namespace

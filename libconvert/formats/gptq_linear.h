@@ -40,6 +40,10 @@ class GptqLinear final : public StoredLinear {
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   // Of a symmetric module, checks that the stored zero points say so too.
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
 
  private:
   // Rows of words [row, row + count) of the panel's channels.

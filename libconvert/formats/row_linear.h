@@ -69,6 +69,10 @@ class RowLinear final : public StoredLinear {
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
   Result<uint64_t> CountStrayBits() const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
 
  private:
   // Codes in the order of the file, whatever the order is.

@@ -108,6 +108,11 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
   return {};
 }
 
+StoredBits WhereElement(const StoredTensor& tensor, uint64_t index) {
+  const auto bits = static_cast<uint32_t>(DTypeBits(tensor.dtype));
+  return {{.tensor = tensor.name, .bit = index * bits, .bits = bits}};
+}
+
 Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t first,
                   std::span<float> out) {
   const size_t each = DTypeBits(tensor.dtype) / 8;

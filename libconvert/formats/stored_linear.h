@@ -12,7 +12,10 @@
 
 namespace prepack {
 
-class StoredLinear : public QuantizedLinear {
+class StoredLinear : public QuantizedLinear, public SourcePlaces {
+ public:
+  const SourcePlaces* places() const override { return this; }
+
  protected:
   // Refers to the checkpoint, which must live longer.
   explicit StoredLinear(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
@@ -35,6 +38,9 @@ class StoredLinear : public QuantizedLinear {
 
 // For an index of groups that held an order when its module was described, and now holds none.
 Status OrderHasChanged(std::string_view where);
+
+// Where element `index` of the tensor lies.
+StoredBits WhereElement(const StoredTensor& tensor, uint64_t index);
 
 // Reads floats of dtype BF16, F16 or F32 and widens them: `out.size()` elements from element
 // `first` on.

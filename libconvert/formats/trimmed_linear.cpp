@@ -39,6 +39,8 @@ class TrimmedLinear final : public QuantizedLinear {
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override {
     return padded_->ReadZeroPoints(n0, rows, out);
   }
+  // Channels that are left lie where they were; more of them are near a byte than there are.
+  const SourcePlaces* places() const override { return padded_->places(); }
 
  private:
   Status CheckDropped(const PanelRange& range) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace prepack {
 namespace {
@@ -41,12 +42,13 @@ std::string CellText(const WeightCell& cell) {
 
 // Cells are as wide as the widest of the drawing; the nibbles of a byte stand closer.
 std::string RowText(const std::vector<WeightCell>& cells, uint64_t begin, uint64_t byte_cells,
-                    size_t width) {
+                    size_t width, const PaintCell& paint) {
   const uint64_t end = std::min<uint64_t>(begin + kRowCells, cells.size());
   std::string text;
   for (uint64_t i = begin; i < end; ++i) {
     text += i % byte_cells == 0 ? "  " : " ";
-    text += fmt::format("{:<{}}", CellText(cells[i]), width);
+    std::string cell = fmt::format("{:<{}}", CellText(cells[i]), width);
+    text += paint ? paint(cells[i], std::move(cell)) : cell;
   }
   if (end < cells.size()) return text + "  …";
   return text.substr(0, text.find_last_not_of(' ') + 1);
@@ -58,29 +60,40 @@ uint32_t WeightCellBits(const PackRequest& request) {
   return CodeBits(request.scheme.code);
 }
 
+void FillCells(uint32_t cell_bits, uint64_t first, const PanelRange& near,
+               const std::function<uint64_t(uint64_t n, uint64_t k)>& bit_of,
+               std::vector<WeightCell>& cells) {
+  const uint64_t end = first * 8 + cells.size() * cell_bits;
+  for (uint64_t n = near.n0; n < near.n0 + near.rows; ++n) {
+    for (uint64_t k = near.k0; k < near.k0 + near.cols; ++k) {
+      const uint64_t bit = bit_of(n, k);
+      if (bit < first * 8 || bit >= end) continue;
+      WeightCell& cell = cells[(bit - first * 8) / cell_bits];
+      if (!cell) cell = {.n = n, .k = k};  // the first, where a cell holds several
+    }
+  }
+}
+
 std::vector<WeightCell> WeightCells(const Layout& layout, const PackRequest& request,
                                     uint64_t first, uint64_t bytes) {
   const uint32_t cell_bits = WeightCellBits(request);
   std::vector<WeightCell> cells(bytes * 8 / cell_bits);
-  for (uint64_t n = 0; n < request.n; ++n) {
-    for (uint64_t k = 0; k < request.k; ++k) {
-      const uint64_t bit = layout.weight_bit(request, n, k);
-      if (bit < first * 8 || bit >= (first + bytes) * 8) continue;
-      cells[(bit - first * 8) / cell_bits] = {.n = n, .k = k};
-    }
-  }
+  const PanelRange all{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
+  FillCells(
+      cell_bits, first, all,
+      [&](uint64_t n, uint64_t k) { return layout.weight_bit(request, n, k); }, cells);
   return cells;
 }
 
-std::string DrawWeight(const Layout& layout, const PackRequest& request) {
-  const std::vector<PartSpec> parts = layout.parts(request);
-  const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
-  const std::vector<WeightCell> cells =
-      WeightCells(layout, request, 0, TensorBytes(weight.dtype, weight.shape).value());
-  const uint32_t cell_bits = WeightCellBits(request);
-  const uint64_t byte_cells = cell_bits < 8 ? 8 / cell_bits : 1;
-  const std::vector<uint64_t> begins = RowBegins(cells, byte_cells);
+std::vector<uint64_t> ConsecutiveRows(uint64_t cells) {
+  std::vector<uint64_t> begins;
+  for (uint64_t begin = 0; begin < cells; begin += kRowCells) begins.push_back(begin);
+  return begins;
+}
 
+std::string DrawCells(const std::vector<WeightCell>& cells, uint32_t cell_bits,
+                      const std::vector<uint64_t>& begins, const PaintCell& paint) {
+  const uint64_t byte_cells = cell_bits < 8 ? 8 / cell_bits : 1;
   const size_t digits = fmt::formatted_size("{}", begins.back() * cell_bits / 8);
   size_t width = 0;
   for (const uint64_t begin : begins) {
@@ -92,9 +105,19 @@ std::string DrawWeight(const Layout& layout, const PackRequest& request) {
   std::string text;
   for (const uint64_t begin : begins) {
     text += fmt::format("byte {:<{}}{}\n", begin * cell_bits / 8, digits,
-                        RowText(cells, begin, byte_cells, width));
+                        RowText(cells, begin, byte_cells, width, paint));
   }
   return text;
+}
+
+std::string DrawWeight(const Layout& layout, const PackRequest& request) {
+  const std::vector<PartSpec> parts = layout.parts(request);
+  const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
+  const std::vector<WeightCell> cells =
+      WeightCells(layout, request, 0, TensorBytes(weight.dtype, weight.shape).value());
+  const uint32_t cell_bits = WeightCellBits(request);
+  const uint64_t byte_cells = cell_bits < 8 ? 8 / cell_bits : 1;
+  return DrawCells(cells, cell_bits, RowBegins(cells, byte_cells));
 }
 
 }  // namespace prepack

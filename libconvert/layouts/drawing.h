@@ -5,6 +5,7 @@
 // that they cannot say anything else than the bytes do.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,22 @@ uint32_t WeightCellBits(const PackRequest& request);
 // multiples of a cell's bytes. Looks at every weight of the module.
 std::vector<WeightCell> WeightCells(const Layout& layout, const PackRequest& request,
                                     uint64_t first, uint64_t bytes);
+
+// Puts the weights of `near` whose bits begin in bytes [first, first + bytes of the cells) into
+// their cells: `bit_of` says where the bits of one begin.
+void FillCells(uint32_t cell_bits, uint64_t first, const PanelRange& near,
+               const std::function<uint64_t(uint64_t n, uint64_t k)>& bit_of,
+               std::vector<WeightCell>& cells);
+
+// A cell's text as it is to be printed, e.g. in colour.
+using PaintCell = std::function<std::string(const WeightCell& cell, std::string text)>;
+
+// Rows of the grid that DrawWeight draws, from the cells that `begins` counts, which are the first
+// of a byte.
+std::string DrawCells(const std::vector<WeightCell>& cells, uint32_t cell_bits,
+                      const std::vector<uint64_t>& begins, const PaintCell& paint = nullptr);
+// The first cells of consecutive rows, for as many cells.
+std::vector<uint64_t> ConsecutiveRows(uint64_t cells);
 
 // The first bytes of the weight, and every place where the pattern goes on in a way that the bytes
 // before do not show: the next unit, the next block, sums. A row begins with its offset in bytes:

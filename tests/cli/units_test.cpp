@@ -29,5 +29,15 @@ TEST_CASE("shapes are shown as lists") {
   CHECK(ShapeText(std::vector<uint64_t>{384, 1536}) == "[384, 1536]");
 }
 
+TEST_CASE("numbers are read in decimal and in hex, and nothing else is a number") {
+  CHECK(ParseCount("4096") == 4096);
+  CHECK(ParseCount("0x1F") == 31);
+  CHECK(ParseCount("18446744073709551615") == UINT64_MAX);
+  for (const char* wrong : {"", "0x", "-1", "+1", " 1", "1 ", "1.5", "18446744073709551616"}) {
+    CAPTURE(wrong);
+    CHECK_FALSE(ParseCount(wrong).has_value());
+  }
+}
+
 }  // namespace
 }  // namespace prepack::cli

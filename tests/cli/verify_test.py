@@ -141,7 +141,7 @@ class Reports(PackedTest):
         root = read_junit(junit)
         self.assertEqual(root.get("tests"), "24")  # (7 modules and the folder) x 3 levels
         self.assertEqual(classes_that_failed(root), set())
-        self.assertIn("<span class=\"passed\">passed</span>", html.read_text())
+        self.assertIn("<span class=\"good\">passed</span>", html.read_text())
         self.assertTrue(markdown.read_text().startswith("## ✅ passed prepack verify "))
         self.assertEqual(xml.etree.ElementTree.fromstring(html.read_text()).tag, "html")
 

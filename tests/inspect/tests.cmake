@@ -1,2 +1,5 @@
 prepack_add_tests(inspect
-  inspect_test.cpp)
+  byte_contents_test.cpp
+  find_weight_test.cpp
+  inspect_test.cpp
+  source_places_test.cpp)

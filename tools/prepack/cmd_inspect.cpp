@@ -9,6 +9,9 @@
 #include "command.h"
 #include "findings.h"
 #include "inspect/inspect.h"
+#include "inspect_drawing.h"
+#include "inspect_places.h"
+#include "inspect_weights.h"
 #include "json_reports.h"
 #include "table.h"
 #include "units.h"
@@ -21,6 +24,19 @@ struct InspectCommand {
   std::string path;
   std::string module;
   bool tensors = false;
+  std::vector<std::string> find;  // MODULE N K
+  std::string at;                 // FILE:OFFSET
+  std::string source;
+  std::string layout;  // module
+  std::string values;  // module
+  std::string rows = "0:4";
+  std::string cols = "0:16";
+  bool codes = false;
+  bool bytes = false;
+
+  ValueKind ValuesKind() const {
+    return codes ? ValueKind::kCodes : bytes ? ValueKind::kBytes : ValueKind::kDecoded;
+  }
 };
 
 std::string HeadText(const InspectReport& report) {
@@ -114,7 +130,40 @@ std::string ReportText(const InspectReport& report, bool tensors) {
   return text + FindingsText(report.findings);
 }
 
+// Prints what a part of the command has found, as text or JSON.
+template <typename Found, typename Text, typename ToJson>
+ExitCodeValue Show(const CommonOptions& common, const Result<Found>& found, Text text,
+                   ToJson to_json) {
+  if (!found.ok()) return Fail(found.status());
+  if (common.json) {
+    PrintJson(to_json(*found));
+  } else if (!common.quiet) {
+    Print(text(*found));
+  }
+  return kExitDone;
+}
+
 ExitCodeValue RunInspect(const InspectCommand& options) {
+  if (!options.find.empty()) {
+    return Show(options.common, FindSides(options.path, options.source, options.find), FoundText,
+                [&](const FoundSides& found) { return FoundJson(options.path, found); });
+  }
+  if (!options.at.empty()) {
+    return Show(options.common, ContentsAt(options.path, options.at), ContentsText,
+                [&](const ByteContents& contents) { return ContentsJson(options.path, contents); });
+  }
+  if (!options.layout.empty()) {
+    return Show(
+        options.common, DrawSides(options.path, options.source, options.layout),
+        [](const DrawnSides& drawn) { return DrawingText(drawn, StyleOfTerminal()); },
+        [&](const DrawnSides& drawn) { return DrawingJson(options.path, drawn); });
+  }
+  if (!options.values.empty()) {
+    return Show(
+        options.common,
+        ValuesOf(options.path, options.values, options.rows, options.cols, options.ValuesKind()),
+        ValuesText, [&](const WeightValues& values) { return ValuesJson(options.path, values); });
+  }
   Result<InspectReport> report = Inspect(options.path);
   if (!report.ok()) return Fail(report.status());
   const ModuleSummary* module = nullptr;
@@ -133,6 +182,22 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
   return kExitDone;
 }
 
+void AddValues(CLI::App& command, InspectCommand& options) {
+  auto* values = command.add_option("--values", options.values, "Show weights of a module");
+  values->type_name("MODULE")->excludes("--module", "--tensors", "--find", "--at", "--layout");
+  command.add_option("--rows", options.rows, "With --values: output channels (0:4)")
+      ->type_name("FIRST:END")
+      ->needs(values);
+  command.add_option("--cols", options.cols, "With --values: input channels (0:16)")
+      ->type_name("FIRST:END")
+      ->needs(values);
+  auto* codes = command.add_flag("--codes", options.codes, "With --values: codes, not decoded");
+  codes->needs(values);
+  command.add_flag("--bytes", options.bytes, "With --values: the byte that each code begins in")
+      ->needs(values)
+      ->excludes(codes);
+}
+
 }  // namespace
 
 void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
@@ -143,12 +208,38 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
       {.examples =
            "  prepack inspect Llama-3-8B-W4A16\n"
            "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
+           "  prepack inspect packed/ --find model.layers.0.mlp.down_proj 5 100\n"
+           "  prepack inspect packed/ --at model.safetensors:4096\n"
+           "  prepack inspect packed/ --layout model.layers.0.mlp.down_proj\n"
+           "  prepack inspect packed/ --values model.layers.0.mlp.down_proj --rows 0:4 --cols "
+           "0:16\n"
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
   command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
   command->add_option("--module", options->module, "Show one quantized module and its tensors")
       ->type_name("NAME");
   command->add_flag("--tensors", options->tensors, "List every tensor");
+  CLI::Option* find =
+      command->add_option("--find", options->find,
+                          "Show which bytes hold weight (n, k) of a module, its scale and "
+                          "zero point; of a packed folder, in its source, too");
+  find->type_name("MODULE N K")->expected(3)->excludes("--module", "--tensors");
+  command->add_option("--at", options->at, "Show what a byte of a file holds")
+      ->type_name("FILE:OFFSET")
+      ->excludes("--module", "--tensors", "--find");
+  command
+      ->add_option("--layout", options->layout,
+                   "Draw which weight each of a module's first nibbles or bytes is; of a packed "
+                   "folder, in its source, too")
+      ->type_name("MODULE")
+      ->excludes("--module", "--tensors", "--find", "--at");
+  command
+      ->add_option("--source", options->source,
+                   "With --find and --layout: the checkpoint that a packed folder was made from, "
+                   "where the manifest does not say")
+      ->type_name("FOLDER")
+      ->excludes("--module", "--tensors", "--at");
+  AddValues(*command, *options);
   command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
 }
 

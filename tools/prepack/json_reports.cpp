@@ -14,10 +14,6 @@
 namespace prepack::cli {
 namespace {
 
-Json Document(std::string_view kind) {
-  return {{"kind", kind}, {"version", 1}, {"prepack_version", kVersion}};
-}
-
 Json FindingsJson(const std::vector<Finding>& findings) {
   Json json = Json::array();
   for (const Finding& finding : findings) {
@@ -145,7 +141,7 @@ void WriteTensor(const StoredTensor& tensor, const std::string& file, JsonWriter
 // Begins the document with its head; the caller ends it.
 void BeginDocument(std::string_view kind, JsonWriter& json) {
   json.BeginObject();
-  const Json head = Document(kind);
+  const Json head = JsonDocument(kind);
   for (const auto& [name, value] : head.items()) json.Member(name, value);
 }
 
@@ -215,8 +211,12 @@ Json ModuleDiffJson(const ModuleDiff& diff) {
 
 }  // namespace
 
+Json JsonDocument(std::string_view kind) {
+  return {{"kind", kind}, {"version", 1}, {"prepack_version", kVersion}};
+}
+
 Json ConvertJson(const ConvertReport& report, const std::string& source) {
-  Json json = Document("prepack-convert");
+  Json json = JsonDocument("prepack-convert");
   json["source"] = source;
   json["output"] = report.output.string();
   json["part"] = report.part.Text();
@@ -242,7 +242,7 @@ Json ConvertJson(const ConvertReport& report, const std::string& source) {
 }
 
 Json MergeJson(const MergeReport& report, const std::string& output) {
-  Json json = Document("prepack-merge");
+  Json json = JsonDocument("prepack-merge");
   json["output"] = output;
   json["target"] = report.target;
   json["parts"] = report.parts;
@@ -316,7 +316,7 @@ void WriteInspectJson(const InspectReport& report, JsonWriter& json) {
 }
 
 Json CheckJson(const CheckReport& report, bool strict) {
-  Json json = Document("prepack-check");
+  Json json = JsonDocument("prepack-check");
   json["source"] = report.source;
   json["baseline"] = report.baseline.empty() ? Json(nullptr) : Json(report.baseline);
   json["headers_only"] = report.headers_only;
@@ -338,7 +338,7 @@ Json CheckJson(const CheckReport& report, bool strict) {
 }
 
 Json DiffJson(const DiffReport& report) {
-  Json json = Document("prepack-diff");
+  Json json = JsonDocument("prepack-diff");
   json["a"] = report.a;
   json["b"] = report.b;
   json["format_a"] = report.format_a.empty() ? Json(nullptr) : Json(report.format_a);
@@ -359,7 +359,7 @@ Json DiffJson(const DiffReport& report) {
 }
 
 Json TargetsJson() {
-  Json json = Document("prepack-targets");
+  Json json = JsonDocument("prepack-targets");
   Json& targets = json["targets"] = Json::array();
   for (const Target& target : AllTargets()) {
     Json layouts = Json::array();

@@ -5,6 +5,8 @@
 // (verify/report_json.h). Each document names its kind and version, and has a schema of the same
 // name in schemas/.
 
+#include <string_view>
+
 #include "check/check.h"
 #include "container/json.h"
 #include "container/json_writer.h"
@@ -15,6 +17,9 @@
 #include "inspect/inspect.h"
 
 namespace prepack::cli {
+
+// The head of a document.
+Json JsonDocument(std::string_view kind);
 
 Json ConvertJson(const ConvertReport& report, const std::string& source);
 Json MergeJson(const MergeReport& report, const std::string& output);

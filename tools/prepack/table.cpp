@@ -5,14 +5,11 @@
 #include <utility>
 
 namespace prepack::cli {
-namespace {
 
 size_t CodePoints(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
-
-}  // namespace
 
 std::string Table::Render(size_t indent) const {
   std::vector<size_t> widths;

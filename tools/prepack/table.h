@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace prepack::cli {
 
 enum class Align : uint8_t { kLeft, kRight };
+
+// Columns of a terminal that UTF-8 text takes, as far as we write it.
+size_t CodePoints(std::string_view text);
 
 // Columns that line up. Cells may hold UTF-8; a cell's width is its number of code points.
 class Table {

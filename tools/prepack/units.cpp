@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <charconv>
 
 #include <array>
 #include <cmath>
@@ -31,6 +32,16 @@ std::string HumanSeconds(double seconds) {
 
 std::string ShapeText(std::span<const uint64_t> shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::optional<uint64_t> ParseCount(std::string_view text) {
+  const bool hex = text.starts_with("0x") || text.starts_with("0X");
+  if (hex) text.remove_prefix(2);
+  uint64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 }  // namespace prepack::cli

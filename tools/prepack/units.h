@@ -2,8 +2,10 @@
 #define PREPACK_TOOLS_UNITS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace prepack::cli {
 
@@ -13,6 +15,9 @@ std::string HumanBytes(uint64_t bytes);
 std::string HumanSeconds(double seconds);
 // "[384, 1536]".
 std::string ShapeText(std::span<const uint64_t> shape);
+
+// A whole number as users write it, decimal or in hex with 0x; nothing else with it.
+std::optional<uint64_t> ParseCount(std::string_view text);
 
 }  // namespace prepack::cli
 

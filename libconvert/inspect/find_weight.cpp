@@ -1,0 +1,172 @@
+#include "inspect/find_weight.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/checked.h"
+#include "inspect/packed_places.h"
+#include "inspect/weight_row.h"
+
+namespace prepack {
+namespace {
+
+Status CheckInside(std::string_view module, uint64_t n, uint64_t k, uint64_t rows, uint64_t cols) {
+  if (n < rows && k < cols) return {};
+  return Usage(module, "there is no such weight")
+      .Found(fmt::format("({}, {})", n, k))
+      .Expected(fmt::format("output channel 0 to {}, input channel 0 to {}", rows - 1, cols - 1));
+}
+
+BitsInFile Locate(const Checkpoint& checkpoint, const StoredTensor& tensor, uint64_t bit,
+                  uint32_t bits) {
+  return {.tensor = tensor.name,
+          .file = checkpoint.files()[tensor.file].name,
+          .offset = tensor.offset + bit / 8,
+          .in_tensor = bit / 8,
+          .bit = static_cast<uint32_t>(bit % 8),
+          .bits = bits};
+}
+
+Status Add(const Checkpoint& checkpoint, std::string_view what, std::vector<BitsInFile> where,
+           double value, FoundWeight& found) {
+  if (where.empty()) return {};
+  const Result<uint64_t> stored = ReadBits(checkpoint, where);
+  if (!stored.ok()) return stored.status();
+  found.numbers.push_back(
+      {.what = what, .where = std::move(where), .stored = *stored, .value = value});
+  return {};
+}
+
+std::vector<BitsInFile> LocateAll(const Checkpoint& checkpoint, const StoredBits& bits) {
+  std::vector<BitsInFile> where;
+  for (const BitRun& run : bits) {
+    where.push_back(Locate(checkpoint, *checkpoint.Find(run.tensor), run.bit, run.bits));
+  }
+  return where;
+}
+
+// What row and group have in common, whether packed or not.
+void Describe(const WeightRow& row, uint64_t k, FoundWeight& found) {
+  found.k = k;
+  found.position = row.positions[k];
+  found.group = row.GroupOf(k);
+  found.weight = row.values[k];
+}
+
+std::string_view ZeroPointName(const Checkpoint& checkpoint, const StoredBits& bits) {
+  const DType dtype = checkpoint.Find(bits.front().tensor)->dtype;
+  const bool is_float = dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32;
+  return is_float ? "zero point (as -scale * z)" : "zero point";
+}
+
+Result<FoundWeight> FindInSource(const OpenedFolder& folder, std::string_view module, uint64_t n,
+                                 uint64_t k) {
+  const Result<const QuantizedLinear*> linear = FindSourceModule(folder, module);
+  if (!linear.ok()) return linear.status();
+  Status status = CheckInside(module, n, k, (*linear)->n(), (*linear)->k());
+  if (!status.ok()) return status;
+  const Result<WeightRow> row = ReadWeightRow(**linear, n);
+  if (!row.ok()) return row.status();
+  const SourcePlaces& places = *(*linear)->places();
+  const Checkpoint& checkpoint = *folder.checkpoint;
+  FoundWeight found{.path = folder.path.string(),
+                    .form = folder.model->format,
+                    .module = std::string(module),
+                    .n = n};
+  Describe(*row, k, found);
+  status = Add(checkpoint, "code", LocateAll(checkpoint, places.WhereCode(n, k)),
+               static_cast<double>(CodeNumber(row->code, row->codes[k])), found);
+  if (status.ok()) {
+    status = Add(checkpoint, "scale", LocateAll(checkpoint, places.WhereScale(n, found.group)),
+                 row->scales[found.group], found);
+  }
+  const StoredBits zero_point = places.WhereZeroPoint(n, found.group);
+  if (status.ok() && !zero_point.empty()) {
+    status = Add(checkpoint, ZeroPointName(checkpoint, zero_point),
+                 LocateAll(checkpoint, zero_point), row->zero_points[found.group], found);
+  }
+  if (!status.ok()) return status;
+  return found;
+}
+
+// A number of a part. The layout says where; nothing when it does not keep it.
+Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRole role,
+                 std::string_view what, const PartBits& bits, double value, FoundWeight& found) {
+  const PartSpec* part = FindPart(packed.parts(), role);
+  if (part == nullptr || bits.bits == 0) return {};
+  const StoredTensor* tensor =
+      folder.checkpoint->Find(fmt::format("{}.{}", packed.name(), part->name));
+  if (tensor == nullptr || CeilDiv(bits.bit + bits.bits, 8) > tensor->bytes) {
+    return Malformed(packed.name(), fmt::format("part {} is not in the files", part->name))
+        .Hint("Run `prepack verify` on the folder");
+  }
+  return Add(*folder.checkpoint, what, {Locate(*folder.checkpoint, *tensor, bits.bit, bits.bits)},
+             value, found);
+}
+
+Result<FoundWeight> FindInPacked(const OpenedFolder& folder, std::string_view module, uint64_t n,
+                                 uint64_t k) {
+  const Result<PackedModuleName> name = FindPackedModule(folder, module);
+  if (!name.ok()) return name.status();
+  Status status = CheckInside(module, n, k, name->n, name->record->k);
+  if (!status.ok()) return status;
+  const Result<PackedModule> packed =
+      PackedModule::Open(*folder.packed, *name->name, *name->record, Isa::kScalar);
+  if (!packed.ok()) return packed.status();
+  const uint64_t row_index = name->first + n;
+  const Result<WeightRow> row = ReadWeightRow(*packed, row_index);
+  if (!row.ok()) return row.status();
+  FoundWeight found{.path = folder.path.string(),
+                    .form = std::string(packed->layout().id),
+                    .module = *name->name,
+                    .n = row_index};
+  Describe(*row, k, found);
+  const Layout& layout = packed->layout();
+  const PackRequest& request = packed->request();
+  const GroupPlace group{.n = row_index, .g = found.group};
+  status = AddPacked(folder, *packed, PartRole::kWeight, "code",
+                     WherePackedCode(layout, request, row_index, found.position),
+                     static_cast<double>(CodeNumber(row->code, row->codes[k])), found);
+  const std::array<std::pair<PartRole, std::string_view>, 2> values = {
+      {{PartRole::kScale, "scale"}, {PartRole::kZeroPoint, "zero point"}}};
+  for (const auto& [role, what] : values) {
+    if (!status.ok() || FindPart(packed->parts(), role) == nullptr) continue;
+    const double value = role == PartRole::kScale ? static_cast<double>(row->scales[found.group])
+                                                  : row->zero_points[found.group];
+    status = AddPacked(folder, *packed, role, what, WherePackedValue(layout, request, role, group),
+                       value, found);
+  }
+  if (!status.ok()) return status;
+  return found;
+}
+
+}  // namespace
+
+Result<uint64_t> ReadBits(const Checkpoint& checkpoint, const std::vector<BitsInFile>& where) {
+  uint64_t number = 0;
+  uint32_t shift = 0;
+  for (const BitsInFile& run : where) {
+    const StoredTensor& tensor = *checkpoint.Find(run.tensor);
+    std::array<std::byte, 8> bytes{};
+    Status status = checkpoint.Read(tensor, run.in_tensor,
+                                    std::span(bytes).first(CeilDiv(run.bit + run.bits, 8)));
+    if (!status.ok()) return status;
+    uint64_t word = 0;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      word |= static_cast<uint64_t>(bytes[i]) << (8 * i);
+    }
+    number |= (word >> run.bit & ((uint64_t{1} << run.bits) - 1)) << shift;
+    shift += run.bits;
+  }
+  return number;
+}
+
+Result<FoundWeight> FindWeight(const OpenedFolder& folder, std::string_view module, uint64_t n,
+                               uint64_t k) {
+  return folder.packed ? FindInPacked(folder, module, n, k) : FindInSource(folder, module, n, k);
+}
+
+}  // namespace prepack

@@ -1,0 +1,124 @@
+#include "inspect/weight_row.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include "base/float_convert.h"
+#include "base/page_buffer.h"
+#include "canonical/dequantize.h"
+
+namespace prepack {
+namespace {
+
+// Where each input channel comes; in their own order when there is no other.
+Result<std::vector<uint64_t>> Positions(std::span<const uint32_t> order, uint64_t k) {
+  std::vector<uint64_t> positions(k, k);
+  if (order.empty()) {
+    std::iota(positions.begin(), positions.end(), 0);
+    return positions;
+  }
+  for (uint64_t j = 0; j < order.size(); ++j) {
+    if (order[j] < k) positions[order[j]] = j;
+  }
+  if (order.size() == k && std::ranges::find(positions, k) == positions.end()) return positions;
+  return Malformed("input_order", "not a permutation of the input channels");
+}
+
+float Decode(const WeightRow& row, uint64_t k) {
+  if (row.code == CodeType::kBF16) return BF16ToF32(row.codes[k]);
+  const uint64_t g = row.GroupOf(k);
+  const auto zero_point = static_cast<float>(row.zero_points[g]);
+  return (CodeValues(row.code)[row.codes[k]] - zero_point) * row.scales[g];
+}
+
+// `panel` holds whole rows in k_order, of which `index` is wanted.
+void Fill(std::span<const std::byte> panel, uint64_t index, WeightRow& row) {
+  const uint64_t k = row.positions.size();
+  for (uint64_t channel = 0; channel < k; ++channel) {
+    row.codes.push_back(PanelBits(row.code, panel, k, index, row.positions[channel]));
+  }
+  for (uint64_t channel = 0; channel < k; ++channel) row.values.push_back(Decode(row, channel));
+}
+
+}  // namespace
+
+Result<std::vector<uint32_t>> ReadInputOrder(const PackedModule& packed) {
+  PageBuffer bytes;
+  Status status = packed.ReadWholePart(PartRole::kInputOrder, bytes);
+  if (!status.ok()) return status;
+  std::vector<uint32_t> order(bytes.size() / sizeof(uint32_t));
+  if (order.empty()) return order;
+  std::memcpy(order.data(), bytes.data(), order.size() * sizeof(uint32_t));
+  const Result<std::vector<uint64_t>> positions = Positions(order, packed.request().k);
+  if (!positions.ok()) return positions.status();
+  return order;
+}
+
+Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
+  const Result<SharedOrder> order = linear.KOrder();
+  if (!order.ok()) return order.status();
+  Result<std::vector<uint64_t>> positions = Positions(**order, linear.k());
+  if (!positions.ok()) return positions.status();
+  WeightRow row;
+  row.code = linear.scheme().code;
+  row.group_size = linear.scheme().group_size;
+  row.positions = *std::move(positions);
+  row.scales.resize(linear.groups());
+  row.zero_points.resize(linear.groups());
+  const PanelRange range{.n0 = n, .rows = 1, .k0 = 0, .cols = linear.k()};
+  std::vector<std::byte> codes(PanelBytes(row.code, range));
+  Status status = linear.ReadCodes(range, codes);
+  if (status.ok()) status = linear.ReadScales(n, 1, row.scales);
+  if (status.ok()) status = linear.ReadZeroPoints(n, 1, row.zero_points);
+  if (!status.ok()) return status;
+  Fill(codes, 0, row);
+  return row;
+}
+
+Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n) {
+  const Result<std::vector<uint32_t>> order = ReadInputOrder(packed);
+  if (!order.ok()) return order.status();
+  Result<std::vector<uint64_t>> positions = Positions(*order, packed.request().k);
+  if (!positions.ok()) return positions.status();
+  const PackRequest& request = packed.request();
+  const TileCut cut = packed.layout().cut(request);
+  const uint64_t groups = request.groups();
+  WeightRow row;
+  row.code = request.scheme.code;
+  row.group_size = request.scheme.group_size;
+  row.positions = *std::move(positions);
+  PageBuffer buffer;
+
+  const uint64_t n0 = n / cut.strip_rows * cut.strip_rows;
+  const uint64_t value_rows = std::min(cut.strip_rows, request.n - n0);
+  std::vector<float> scales(value_rows * groups, 1.0F);
+  std::vector<uint8_t> zero_points(value_rows * groups);
+  Status status;
+  if (packed.layout().unpack_scales != nullptr) {
+    status = packed.ReadScales(n0, value_rows, buffer, scales);
+  }
+  if (status.ok()) status = packed.ReadZeroPoints(n0, value_rows, buffer, zero_points);
+  if (!status.ok()) return status;
+  const auto first = static_cast<ptrdiff_t>((n - n0) * groups);
+  row.scales.assign(scales.begin() + first,
+                    scales.begin() + first + static_cast<ptrdiff_t>(groups));
+  row.zero_points.assign(zero_points.begin() + first,
+                         zero_points.begin() + first + static_cast<ptrdiff_t>(groups));
+
+  const uint64_t row0 = n / cut.rows * cut.rows;
+  const PanelRange range{
+      .n0 = row0, .rows = std::min(cut.rows, request.n - row0), .k0 = 0, .cols = request.k};
+  std::vector<std::byte> codes(PanelBytes(row.code, range));
+  status = packed.ReadCodes(range.n0, range.rows, buffer, codes);
+  if (!status.ok()) return status;
+  Fill(codes, n - row0, row);
+  return row;
+}
+
+int64_t CodeNumber(CodeType code, uint16_t bits) {
+  return code == CodeType::kS8 ? static_cast<int8_t>(bits) : bits;
+}
+
+}  // namespace prepack

@@ -1,0 +1,161 @@
+#include "inspect_drawing.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "json_reports.h"
+#include "table.h"
+#include "units.h"
+
+namespace prepack::cli {
+namespace {
+
+constexpr uint64_t kDrawnBytes = 64;
+constexpr size_t kGap = 4;  // columns between two drawings
+
+// A line of a drawing: its text, which may have colours, and how many columns it takes.
+struct DrawnLine {
+  std::string text;
+  size_t width = 0;
+};
+
+// Neighbouring output channels differ; those eight apart look alike.
+std::string Paint(const WeightCell& cell, const std::string& text) {
+  static constexpr std::array<int, 8> kColours = {31, 32, 33, 34, 35, 36, 91, 94};
+  if (!cell) return text;
+  return fmt::format("\x1b[{}m{}\x1b[0m", kColours[cell->n % kColours.size()], text);
+}
+
+// Columns that a text takes: colours take none.
+size_t WidthOf(const std::string& text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+    } else {
+      plain += text[i];
+    }
+  }
+  return CodePoints(plain);
+}
+
+std::vector<DrawnLine> Lines(std::string_view title, const DrawnModule& drawn, bool colour) {
+  std::string text = fmt::format("{}: {}, {}\n{}\n", title, Printable(drawn.path),
+                                 Printable(drawn.form), Printable(drawn.tensor));
+  const std::vector<uint64_t> rows = ConsecutiveRows(drawn.cells.size());
+  const PaintCell paint = colour
+                              ? PaintCell([](const WeightCell& cell, const std::string& cell_text) {
+                                  return Paint(cell, cell_text);
+                                })
+                              : PaintCell();
+  if (!rows.empty()) text += DrawCells(drawn.cells, drawn.cell_bits, rows, paint);
+  std::vector<DrawnLine> lines;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    std::string line = text.substr(begin, end - begin);
+    const size_t width = WidthOf(line);
+    lines.push_back({.text = std::move(line), .width = width});
+    begin = end + 1;
+  }
+  return lines;
+}
+
+size_t WidthOf(const std::vector<DrawnLine>& lines) {
+  return lines.empty() ? 0 : std::ranges::max(lines, {}, &DrawnLine::width).width;
+}
+
+std::string SideBySide(const std::vector<DrawnLine>& left, const std::vector<DrawnLine>& right) {
+  const size_t width = WidthOf(left);
+  std::string text;
+  for (size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
+    const DrawnLine line = i < left.size() ? left[i] : DrawnLine();
+    text += line.text;
+    if (i < right.size()) text += std::string(width - line.width + kGap, ' ') + right[i].text;
+    text += '\n';
+  }
+  return text;
+}
+
+Json SideJson(const std::optional<DrawnModule>& drawn) {
+  if (!drawn) return nullptr;
+  Json cells = Json::array();
+  for (const WeightCell& cell : drawn->cells) {
+    cells.push_back(cell ? Json{cell->n, cell->k} : Json(nullptr));
+  }
+  return {{"path", drawn->path},     {"form", drawn->form},           {"module", drawn->module},
+          {"tensor", drawn->tensor}, {"cell_bits", drawn->cell_bits}, {"cells", std::move(cells)}};
+}
+
+}  // namespace
+
+Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
+                             const std::string& module) {
+  DrawnSides drawn{.module = module};
+  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
+  if (!folder.ok()) return folder.status();
+  Result<DrawnModule> side = DrawModule(*folder, module, kDrawnBytes);
+  if (!side.ok()) return side.status();
+  if (!folder->packed) {
+    drawn.source = *std::move(side);
+    return drawn;
+  }
+  drawn.packed = *std::move(side);
+  const Result<std::optional<OpenedFolder>> origin = OpenSource(*folder->packed, source);
+  if (!origin.ok()) return origin.status();
+  if (!*origin) return drawn;
+  // Of a fused module, the one that comes first.
+  const ModuleRecord& record = folder->packed->manifest().modules.at(drawn.packed->module);
+  const bool is_fused = drawn.packed->module == module && !record.fused.empty();
+  Result<DrawnModule> stored =
+      DrawModule(**origin, is_fused ? record.fused.front().module : module, kDrawnBytes);
+  if (!stored.ok()) return stored.status();
+  drawn.source = *std::move(stored);
+  return drawn;
+}
+
+DrawingStyle StyleOfTerminal() {
+  DrawingStyle style;
+  const bool is_terminal = isatty(STDOUT_FILENO) == 1;
+  const char* no_colour = std::getenv("NO_COLOR");
+  style.colour = is_terminal && (no_colour == nullptr || *no_colour == '\0');
+  winsize size{};
+  const char* columns = std::getenv("COLUMNS");
+  if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) {
+    style.width = size.ws_col;
+  } else if (columns != nullptr) {
+    style.width = ParseCount(columns).value_or(style.width);
+  }
+  return style;
+}
+
+std::string DrawingText(const DrawnSides& drawn, const DrawingStyle& style) {
+  std::vector<DrawnLine> source;
+  std::vector<DrawnLine> packed;
+  if (drawn.source) source = Lines("source", *drawn.source, style.colour);
+  if (drawn.packed) packed = Lines("packed", *drawn.packed, style.colour);
+  const bool both = !source.empty() && !packed.empty();
+  if (both && WidthOf(source) + kGap + WidthOf(packed) <= style.width) {
+    return SideBySide(source, packed);
+  }
+  return SideBySide(source, {}) + (both ? "\n" : "") + SideBySide(packed, {});
+}
+
+Json DrawingJson(const std::string& path, const DrawnSides& drawn) {
+  Json json = JsonDocument("prepack-inspect-layout");
+  json["path"] = path;
+  json["module"] = drawn.module;
+  json["source"] = SideJson(drawn.source);
+  json["packed"] = SideJson(drawn.packed);
+  return json;
+}
+
+}  // namespace prepack::cli

@@ -1,0 +1,40 @@
+#ifndef PREPACK_TOOLS_INSPECT_DRAWING_H_
+#define PREPACK_TOOLS_INSPECT_DRAWING_H_
+
+// `prepack inspect --layout`: which weight each of the first nibbles or bytes of a module is, in
+// the source and packed.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "container/json.h"
+#include "inspect/drawn_module.h"
+
+namespace prepack::cli {
+
+struct DrawnSides {
+  std::string module;  // as asked for
+  std::optional<DrawnModule> source = {};
+  std::optional<DrawnModule> packed = {};
+};
+
+// Draws the folder and, when it is a packed one, its source: `source`, or the one that the manifest
+// names, where that is there.
+Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
+                             const std::string& module);
+
+struct DrawingStyle {
+  bool colour = false;  // cells by output channel
+  size_t width = 80;    // of the terminal: what fits stands side by side
+};
+
+// As stdout and the environment say: NO_COLOR, COLUMNS.
+DrawingStyle StyleOfTerminal();
+
+std::string DrawingText(const DrawnSides& drawn, const DrawingStyle& style);
+Json DrawingJson(const std::string& path, const DrawnSides& drawn);
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_INSPECT_DRAWING_H_

@@ -67,8 +67,10 @@ svg .frame { fill: none; stroke: var(--line); }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } }
 )";
 
-// Cells that have no number come last, whichever way the column is sorted.
+// A page is XML as well, so that any tool can take it apart: hence CDATA. Cells that have no number
+// come last, whichever way the column is sorted.
 constexpr std::string_view kScript = R"(
+//<![CDATA[
 "use strict";
 for (const box of document.querySelectorAll(".sortable")) {
   const table = box.querySelector("table"), body = table.tBodies[0];
@@ -113,6 +115,7 @@ for (const box of document.querySelectorAll(".sortable")) {
   search.hidden = false;
   show();
 }
+//]]>
 )";
 
 }  // namespace

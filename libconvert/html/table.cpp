@@ -55,7 +55,7 @@ std::string SortableTable(const std::vector<HtmlColumn>& columns,
                           const std::vector<HtmlRow>& rows) {
   if (rows.empty()) return "";
   return fmt::format(
-      "<div class=\"sortable\">\n<label class=\"search\" hidden><input type=\"search\" "
+      "<div class=\"sortable\">\n<label class=\"search\" hidden=\"hidden\"><input type=\"search\" "
       "placeholder=\"Search\" aria-label=\"Search the table\"/><span></span></label>\n{}</div>\n",
       PlainTable(columns, rows));
 }

@@ -150,7 +150,7 @@ class Reports(PackedTest):
         failed = classes_that_failed(read_junit(junit))
         self.assertLessEqual({"prepack.verify.integrity", "prepack.verify.exactness"}, failed)
         self.assertIn(MODULE, junit.read_text())
-        self.assertIn("<span class=\"failed\">failed: integrity, exactness", html.read_text())
+        self.assertIn("<span class=\"bad\">failed: integrity, exactness", html.read_text())
         self.assertTrue(markdown.read_text().startswith("## ❌ failed prepack verify "))
         self.assertEqual(list(self.scratch.glob(".*")), [])
 

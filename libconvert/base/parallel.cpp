@@ -22,11 +22,19 @@ unsigned ThreadCount(unsigned jobs) {
   return std::max(1U, std::thread::hardware_concurrency());
 }
 
+namespace {
+
+Status OutOfMemory() {
+  return Status(ErrorKind::kSystem, "", "out of memory").Hint("Use fewer threads with --jobs");
+}
+
+}  // namespace
+
 Status CatchExceptions(FunctionRef<Status()> work) {
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    return Status(ErrorKind::kSystem, "", "out of memory").Hint("Use fewer threads with --jobs");
+    return OutOfMemory();
   } catch (const std::exception& error) {
     return {ErrorKind::kSystem, "", error.what()};
   }
@@ -38,16 +46,28 @@ Status ParallelFor(size_t count, unsigned threads, FunctionRef<Status(size_t, un
   Status first_error;
   size_t first_error_index = std::numeric_limits<size_t>::max();
   std::atomic<bool> failed = false;
+  // For when there is not even memory to say so.
+  Status out_of_memory = OutOfMemory();
+  const auto run = [&](size_t index, unsigned worker, Status& status) {
+    try {
+      status = CatchExceptions([&] { return task(index, worker); });
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+  };
 
   const auto work = [&](unsigned worker) {
     while (!failed.load(std::memory_order_relaxed)) {
       const size_t index = next.fetch_add(1, std::memory_order_relaxed);
       if (index >= count) return;
-      Status status = CatchExceptions([&] { return task(index, worker); });
-      if (status.ok()) continue;
+      Status status;
+      const bool has_status = run(index, worker, status);
+      if (has_status && status.ok()) continue;
       const std::lock_guard lock(mutex);
       failed = true;
-      if (index < first_error_index) {
+      if (!has_status) status = std::move(out_of_memory);
+      if (!status.ok() && index < first_error_index) {
         first_error_index = index;
         first_error = std::move(status);
       }

@@ -143,7 +143,7 @@ class Scripts(PathTest):
         for file in self.jobs.iterdir():
             file.unlink()
         self.script("slurm_submit", *args)
-        self.assertEqual((self.jobs / "log").read_text().count("is there already"), 2)
+        self.assertEqual((self.jobs / "log").read_text().count("is complete already"), 2)
         self.assert_merged()
 
     def test_a_missing_argument_is_usage(self):

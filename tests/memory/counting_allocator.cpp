@@ -11,6 +11,7 @@ namespace {
 std::atomic<uint64_t> now = 0;
 std::atomic<uint64_t> peak = 0;
 std::atomic<uint64_t> calls = 0;
+thread_local bool failing = false;
 
 void* Count(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
@@ -33,7 +34,7 @@ void Free(void* memory) noexcept {
 
 // The other forms of new and delete call these.
 void* operator new(size_t bytes) {
-  return Count(std::malloc(bytes == 0 ? 1 : bytes));
+  return Count(failing ? nullptr : std::malloc(bytes == 0 ? 1 : bytes));
 }
 void* operator new(size_t bytes, std::align_val_t alignment) {
   const auto to = static_cast<size_t>(alignment);
@@ -53,6 +54,10 @@ void operator delete(void* memory, size_t, std::align_val_t) noexcept {
 }
 
 namespace prepack::testing {
+
+void FailAllocations(bool fail) noexcept {
+  failing = fail;
+}
 
 void StartCounting() noexcept {
   peak = now.load();

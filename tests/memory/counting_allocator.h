@@ -15,6 +15,9 @@ struct Allocated {
 };
 
 void StartCounting() noexcept;
+
+// From now on this thread gets no memory from operator new, or again does.
+void FailAllocations(bool fail) noexcept;
 Allocated AllocatedSoFar() noexcept;
 
 }  // namespace prepack::testing

@@ -9,6 +9,7 @@ endif()
 prepack_add_tests(memory
   conversion_memory_test.cpp
   counting_allocator.cpp
+  out_of_memory_test.cpp
   ../../bench/sample_checkpoint.cpp
   ../../bench/sample_formats.cpp)
 target_include_directories(test_memory PRIVATE ${PROJECT_SOURCE_DIR}/bench)

@@ -1,0 +1,27 @@
+// A thread that has no memory left ends in an error, not in the end of the process.
+
+#include <new>
+
+#include "base/parallel.h"
+#include "catch.h"
+#include "memory/counting_allocator.h"
+
+namespace prepack {
+namespace {
+
+TEST_CASE("Threads that get no memory, not even for an error, end in one") {
+  for (const unsigned threads : {1U, 2U, 4U}) {
+    CAPTURE(threads);
+    const Status status = ParallelFor(8, threads, [](size_t, unsigned) -> Status {
+      testing::FailAllocations(true);
+      throw std::bad_alloc();
+    });
+    testing::FailAllocations(false);
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.kind() == ErrorKind::kSystem);
+    CHECK(status.what() == "out of memory");
+  }
+}
+
+}  // namespace
+}  // namespace prepack

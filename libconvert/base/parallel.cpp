@@ -7,6 +7,7 @@
 #include <limits>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace prepack {
@@ -66,7 +67,7 @@ Status ParallelFor(size_t count, unsigned threads, FunctionRef<Status(size_t, un
       if (has_status && status.ok()) continue;
       const std::lock_guard lock(mutex);
       failed = true;
-      if (!has_status) status = std::move(out_of_memory);
+      if (!has_status) status = std::exchange(out_of_memory, Status());
       if (!status.ok() && index < first_error_index) {
         first_error_index = index;
         first_error = std::move(status);

@@ -52,6 +52,7 @@ HtmlCell SqnrCell(const ModuleDiff& diff) {
 
 std::string ModulesHtml(const std::vector<const ModuleDiff*>& modules) {
   std::vector<HtmlRow> rows;
+  rows.reserve(modules.size());
   for (const ModuleDiff* diff : modules) {
     rows.push_back({{.text = diff->module},
                     {.text = SideText(diff->a)},

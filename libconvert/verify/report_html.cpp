@@ -49,6 +49,7 @@ std::string HeadHtml(const VerifyReport& report) {
 
 std::string LevelsHtml(const std::vector<ShownLevel>& levels) {
   std::vector<HtmlRow> rows;
+  rows.reserve(levels.size());
   for (const ShownLevel& level : levels) {
     rows.push_back({{.text = std::string(level.name)},
                     StateCell(level.result->state),
@@ -95,11 +96,13 @@ std::string ModulesHtml(const std::vector<const ModuleVerification*>& modules, b
                         const std::vector<ShownLevel>& levels) {
   const std::vector<ReportColumn> titles = ModuleColumns(with_quality);
   std::vector<HtmlColumn> columns;
+  columns.reserve(titles.size() + levels.size());
   for (const ReportColumn& title : titles) columns.push_back({title.title, title.number});
   for (const ShownLevel& level : levels) {
     if (level.level) columns.push_back({std::string(level.name)});
   }
   std::vector<HtmlRow> rows;
+  rows.reserve(modules.size());
   for (const ModuleVerification* module : modules) {
     rows.push_back(ModuleRow(*module, levels, titles, with_quality));
   }

@@ -49,12 +49,19 @@ Status ParallelFor(size_t count, unsigned threads, FunctionRef<Status(size_t, un
   std::atomic<bool> failed = false;
   // For when there is not even memory to say so.
   Status out_of_memory = OutOfMemory();
-  const auto run = [&](size_t index, unsigned worker, Status& status) {
+  const auto fail = [&](size_t index, Status& status) {
+    const std::lock_guard lock(mutex);
+    failed = true;
+    if (status.ok() || index >= first_error_index) return;  // ok: out_of_memory was used before
+    first_error_index = index;
+    first_error = std::exchange(status, Status());
+  };
+  const auto run = [&](size_t index, unsigned worker) {
     try {
-      status = CatchExceptions([&] { return task(index, worker); });
-      return true;
+      Status status = CatchExceptions([&] { return task(index, worker); });
+      if (!status.ok()) fail(index, status);
     } catch (const std::bad_alloc&) {
-      return false;
+      fail(index, out_of_memory);
     }
   };
 
@@ -62,16 +69,7 @@ Status ParallelFor(size_t count, unsigned threads, FunctionRef<Status(size_t, un
     while (!failed.load(std::memory_order_relaxed)) {
       const size_t index = next.fetch_add(1, std::memory_order_relaxed);
       if (index >= count) return;
-      Status status;
-      const bool has_status = run(index, worker, status);
-      if (has_status && status.ok()) continue;
-      const std::lock_guard lock(mutex);
-      failed = true;
-      if (!has_status) status = std::exchange(out_of_memory, Status());
-      if (!status.ok() && index < first_error_index) {
-        first_error_index = index;
-        first_error = std::move(status);
-      }
+      run(index, worker);
     }
   };
 

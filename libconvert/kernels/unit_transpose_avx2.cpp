@@ -80,33 +80,30 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   TransposeMatrix<Block<kUnit>>({in, in_stride, rows, cols, out, out_stride});
 }
 
-// Copying leaves the units that add idle; shuffling would not.
-struct CopyAndSum {
-  int32_t* sums;
+// The sum of some codes. Copying leaves the units that add idle; shuffling would not.
+class CodeSum {
+ public:
+  static constexpr size_t kBytes = sizeof(__m256i);
 
-  template <size_t kRunBytes>
-  [[gnu::always_inline]] void Runs(const std::byte* from, size_t stride, size_t first_row,
-                                   size_t rows, std::byte* to) const {
-    constexpr size_t kVectors = kRunBytes / sizeof(__m256i);
-    static_assert(kVectors * 2 * 128 <= 32768, "sums of pairs fit into 16 bits");
-    const __m256i ones = _mm256_set1_epi8(1);  // the instruction that sums pairs wants factors
-    for (size_t r = 0; r < rows; ++r) {
-      __m256i pairs = _mm256_setzero_si256();
-      for (size_t i = 0; i < kRunBytes; i += sizeof(__m256i)) {
-        const __m256i codes = Load(from + r * stride + i);
-        Store(to + r * kRunBytes + i, codes);
-        pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(ones, codes));
-      }
-      const __m256i of_fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-      sums[first_row + r] += Total(of_fours);
-    }
+  [[gnu::always_inline]] void CopyAndAdd(const std::byte* from, std::byte* to) {
+    const __m256i codes = Load(from);
+    Store(to, codes);
+    // The instruction that sums pairs wants factors.
+    pairs_ = _mm256_add_epi16(pairs_, _mm256_maddubs_epi16(_mm256_set1_epi8(1), codes));
   }
+
+  [[gnu::always_inline]] int32_t Sum() const {
+    return Total(_mm256_madd_epi16(pairs_, _mm256_set1_epi16(1)));
+  }
+
+ private:
+  __m256i pairs_ = _mm256_setzero_si256();
 };
 
 void SummedWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                  size_t out_stride, int32_t* sums) {
-  TransposeSummed<Block<4>, CopyAndSum>({in, in_stride, rows, cols, out, out_stride}, sums,
-                                        {Transpose<4>, SumRowsAvx2});
+  TransposeSummed<Block<4>, CodeSum>({in, in_stride, rows, cols, out, out_stride}, sums,
+                                     {Transpose<4>, SumRowsAvx2});
 }
 
 }  // namespace

@@ -59,34 +59,32 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
   TransposeUnitsFor(Isa::kAvx2, kUnit)(in, in_stride, rows, cols, out, out_stride);
 }
 
-// Copying leaves the units that add idle; shuffling would not.
-struct CopyAndSum {
-  int32_t* sums;
+// The sum of some codes. Copying leaves the units that add idle; shuffling would not.
+class CodeSum {
+ public:
+  static constexpr size_t kBytes = sizeof(__m512i);
 
-  template <size_t kRunBytes>
-  [[gnu::always_inline]] void Runs(const std::byte* from, size_t stride, size_t first_row,
-                                   size_t rows, std::byte* to) const {
-    constexpr size_t kVectors = kRunBytes / sizeof(__m512i);
-    static_assert(kVectors * 2 * 128 <= 32768, "sums of pairs fit into 16 bits");
-    const __m512i ones = _mm512_set1_epi8(1);  // the instruction that sums pairs wants factors
-    for (size_t r = 0; r < rows; ++r) {
-      __m512i pairs = _mm512_setzero_si512();
-      for (size_t i = 0; i < kRunBytes; i += sizeof(__m512i)) {
-        const __m512i codes = Load(from + r * stride + i);
-        Store(to + r * kRunBytes + i, codes);
-        pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16(ones, codes));
-      }
-      const __m512i of_fours = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
-      sums[first_row + r] += Total(_mm256_add_epi32(_mm512_castsi512_si256(of_fours),
-                                                    _mm512_extracti64x4_epi64(of_fours, 1)));
-    }
+  [[gnu::always_inline]] void CopyAndAdd(const std::byte* from, std::byte* to) {
+    const __m512i codes = Load(from);
+    Store(to, codes);
+    // The instruction that sums pairs wants factors.
+    pairs_ = _mm512_add_epi16(pairs_, _mm512_maddubs_epi16(_mm512_set1_epi8(1), codes));
   }
+
+  [[gnu::always_inline]] int32_t Sum() const {
+    const __m512i fours = _mm512_madd_epi16(pairs_, _mm512_set1_epi16(1));
+    return Total(
+        _mm256_add_epi32(_mm512_castsi512_si256(fours), _mm512_extracti64x4_epi64(fours, 1)));
+  }
+
+ private:
+  __m512i pairs_ = _mm512_setzero_si512();
 };
 
 void SummedWords(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                  size_t out_stride, int32_t* sums) {
-  TransposeSummed<Block<4>, CopyAndSum>({in, in_stride, rows, cols, out, out_stride}, sums,
-                                        {Transpose<4>, SumRowsAvx512});
+  TransposeSummed<Block<4>, CodeSum>({in, in_stride, rows, cols, out, out_stride}, sums,
+                                     {Transpose<4>, SumRowsAvx512});
 }
 
 }  // namespace

@@ -54,6 +54,28 @@ struct CopyOnly {
   }
 };
 
+// `CodeSum` copies kBytes codes at a time, and adds them to a sum of 16 bits for every two codes:
+//
+//     void CopyAndAdd(const std::byte* from, std::byte* to);
+//     int32_t Sum() const;
+template <typename CodeSum>
+struct CopyAndSum {
+  int32_t* sums;  // of rows: what is copied is added
+
+  template <size_t kRunBytes>
+  [[gnu::always_inline]] void Runs(const std::byte* from, size_t stride, size_t first_row,
+                                   size_t rows, std::byte* to) const {
+    static_assert(kRunBytes / CodeSum::kBytes * 2 * 128 <= 32768, "sums of pairs fit");
+    for (size_t r = 0; r < rows; ++r) {
+      CodeSum sum;
+      for (size_t i = 0; i < kRunBytes; i += CodeSum::kBytes) {
+        sum.CopyAndAdd(from + r * stride + i, to + r * kRunBytes + i);
+      }
+      sums[first_row + r] += sum.Sum();
+    }
+  }
+};
+
 // Where rows of the input lie further apart than those of the output: a run of each row of a block
 // at a time.
 template <typename Block, size_t kRunBytes, typename Copy = CopyOnly>
@@ -139,24 +161,24 @@ struct SeparateKernels {
   }
 };
 
-// `CopyAndSum` of sums adds those of the runs that it copies. It gets whole runs of whole blocks of
-// rows, none of them twice; the rest is left to `separate`.
-template <typename Block, size_t kRunBytes, typename CopyAndSum>
+// Sums are those of whole runs of whole blocks of rows, none of them twice; the rest is left to
+// `separate`.
+template <typename Block, size_t kRunBytes, typename CodeSum>
 void TransposeSummedRuns(const Matrix& m, int32_t* sums, const SeparateKernels& separate) {
   constexpr size_t kUnit = Block::kUnit;
   constexpr size_t kRun = kRunBytes / kUnit;
   const size_t rows = m.rows / Block::kRows * Block::kRows;
   const size_t cols = m.cols / kRun * kRun;
-  TransposeInputRuns<Block, kRunBytes>(Part<kUnit>(m, 0, rows, 0, cols), CopyAndSum{sums});
+  TransposeInputRuns<Block, kRunBytes>(Part<kUnit>(m, 0, rows, 0, cols), CopyAndSum<CodeSum>{sums});
   separate(Part<kUnit>(m, 0, rows, cols, m.cols - cols), sums);
   separate(Part<kUnit>(m, rows, m.rows - rows, 0, m.cols), sums + rows);
 }
 
-template <typename Block, typename CopyAndSum>
+template <typename Block, typename CodeSum>
 void TransposeSummed(const Matrix& m, int32_t* sums, const SeparateKernels& separate) {
   return IsLongRun<Block>(m.cols * Block::kUnit, m.out_stride)
-             ? TransposeSummedRuns<Block, kLongRun, CopyAndSum>(m, sums, separate)
-             : TransposeSummedRuns<Block, kShortRun, CopyAndSum>(m, sums, separate);
+             ? TransposeSummedRuns<Block, kLongRun, CodeSum>(m, sums, separate)
+             : TransposeSummedRuns<Block, kShortRun, CodeSum>(m, sums, separate);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 #include "inspect/packed_places.h"
-#include "inspect/weight_row.h"
+#include "inspect/shown_module.h"
 
 namespace prepack {
 namespace {
@@ -48,48 +48,27 @@ std::vector<BitsInFile> LocateAll(const Checkpoint& checkpoint, const StoredBits
   return where;
 }
 
-// What row and group have in common, whether packed or not.
-void Describe(const WeightRow& row, uint64_t k, FoundWeight& found) {
-  found.k = k;
-  found.position = row.positions[k];
-  found.group = row.GroupOf(k);
-  found.weight = row.values[k];
-}
-
 std::string_view ZeroPointName(const Checkpoint& checkpoint, const StoredBits& bits) {
   const DType dtype = checkpoint.Find(bits.front().tensor)->dtype;
   const bool is_float = dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32;
   return is_float ? "zero point (as -scale * z)" : "zero point";
 }
 
-Result<FoundWeight> FindInSource(const OpenedFolder& folder, std::string_view module, uint64_t n,
-                                 uint64_t k) {
-  const Result<const QuantizedLinear*> linear = FindSourceModule(folder, module);
-  if (!linear.ok()) return linear.status();
-  Status status = CheckInside(module, n, k, (*linear)->n(), (*linear)->k());
-  if (!status.ok()) return status;
-  const Result<WeightRow> row = ReadWeightRow(**linear, n);
-  if (!row.ok()) return row.status();
-  const SourcePlaces& places = *(*linear)->places();
+Status AddFromSource(const OpenedFolder& folder, const QuantizedLinear& linear,
+                     const WeightRow& row, FoundWeight& found) {
+  const SourcePlaces& places = *linear.places();
   const Checkpoint& checkpoint = *folder.checkpoint;
-  FoundWeight found{.path = folder.path.string(),
-                    .form = folder.model->format,
-                    .module = std::string(module),
-                    .n = n};
-  Describe(*row, k, found);
-  status = Add(checkpoint, "code", LocateAll(checkpoint, places.WhereCode(n, k)),
-               static_cast<double>(CodeNumber(row->code, row->codes[k])), found);
+  Status status = Add(checkpoint, "code", LocateAll(checkpoint, places.WhereCode(found.n, found.k)),
+                      static_cast<double>(CodeNumber(row.code, row.codes[found.k])), found);
   if (status.ok()) {
-    status = Add(checkpoint, "scale", LocateAll(checkpoint, places.WhereScale(n, found.group)),
-                 row->scales[found.group], found);
+    status =
+        Add(checkpoint, "scale", LocateAll(checkpoint, places.WhereScale(found.n, found.group)),
+            row.scales[found.group], found);
   }
-  const StoredBits zero_point = places.WhereZeroPoint(n, found.group);
-  if (status.ok() && !zero_point.empty()) {
-    status = Add(checkpoint, ZeroPointName(checkpoint, zero_point),
-                 LocateAll(checkpoint, zero_point), row->zero_points[found.group], found);
-  }
-  if (!status.ok()) return status;
-  return found;
+  const StoredBits zero_point = places.WhereZeroPoint(found.n, found.group);
+  if (!status.ok() || zero_point.empty()) return status;
+  return Add(checkpoint, ZeroPointName(checkpoint, zero_point), LocateAll(checkpoint, zero_point),
+             row.zero_points[found.group], found);
 }
 
 // A number of a part. The layout says where; nothing when it does not keep it.
@@ -107,40 +86,24 @@ Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRol
              value, found);
 }
 
-Result<FoundWeight> FindInPacked(const OpenedFolder& folder, std::string_view module, uint64_t n,
-                                 uint64_t k) {
-  const Result<PackedModuleName> name = FindPackedModule(folder, module);
-  if (!name.ok()) return name.status();
-  Status status = CheckInside(module, n, k, name->n, name->record->k);
-  if (!status.ok()) return status;
-  const Result<PackedModule> packed =
-      PackedModule::Open(*folder.packed, *name->name, *name->record, Isa::kScalar);
-  if (!packed.ok()) return packed.status();
-  const uint64_t row_index = name->first + n;
-  const Result<WeightRow> row = ReadWeightRow(*packed, row_index);
-  if (!row.ok()) return row.status();
-  FoundWeight found{.path = folder.path.string(),
-                    .form = std::string(packed->layout().id),
-                    .module = *name->name,
-                    .n = row_index};
-  Describe(*row, k, found);
-  const Layout& layout = packed->layout();
-  const PackRequest& request = packed->request();
-  const GroupPlace group{.n = row_index, .g = found.group};
-  status = AddPacked(folder, *packed, PartRole::kWeight, "code",
-                     WherePackedCode(layout, request, row_index, found.position),
-                     static_cast<double>(CodeNumber(row->code, row->codes[k])), found);
+Status AddFromPacked(const OpenedFolder& folder, const PackedModule& packed, const WeightRow& row,
+                     FoundWeight& found) {
+  const Layout& layout = packed.layout();
+  const PackRequest& request = packed.request();
+  const GroupPlace group{.n = found.n, .g = found.group};
+  Status status = AddPacked(folder, packed, PartRole::kWeight, "code",
+                            WherePackedCode(layout, request, found.n, found.position),
+                            static_cast<double>(CodeNumber(row.code, row.codes[found.k])), found);
   const std::array<std::pair<PartRole, std::string_view>, 2> values = {
       {{PartRole::kScale, "scale"}, {PartRole::kZeroPoint, "zero point"}}};
   for (const auto& [role, what] : values) {
-    if (!status.ok() || FindPart(packed->parts(), role) == nullptr) continue;
-    const double value = role == PartRole::kScale ? static_cast<double>(row->scales[found.group])
-                                                  : row->zero_points[found.group];
-    status = AddPacked(folder, *packed, role, what, WherePackedValue(layout, request, role, group),
+    if (!status.ok() || FindPart(packed.parts(), role) == nullptr) continue;
+    const double value = role == PartRole::kScale ? static_cast<double>(row.scales[found.group])
+                                                  : row.zero_points[found.group];
+    status = AddPacked(folder, packed, role, what, WherePackedValue(layout, request, role, group),
                        value, found);
   }
-  if (!status.ok()) return status;
-  return found;
+  return status;
 }
 
 }  // namespace
@@ -166,7 +129,24 @@ Result<uint64_t> ReadBits(const Checkpoint& checkpoint, const std::vector<BitsIn
 
 Result<FoundWeight> FindWeight(const OpenedFolder& folder, std::string_view module, uint64_t n,
                                uint64_t k) {
-  return folder.packed ? FindInPacked(folder, module, n, k) : FindInSource(folder, module, n, k);
+  const Result<ShownModule> shown = FindShown(folder, module);
+  if (!shown.ok()) return shown.status();
+  Status status = CheckInside(module, n, k, shown->n, shown->k);
+  if (!status.ok()) return status;
+  const Result<WeightRow> row = shown->Row(n);
+  if (!row.ok()) return row.status();
+  FoundWeight found{.path = folder.path.string(),
+                    .form = shown->form,
+                    .module = shown->packed ? shown->packed->name() : std::string(module),
+                    .n = shown->first + n,
+                    .k = k,
+                    .position = row->positions[k],
+                    .group = row->GroupOf(k),
+                    .weight = row->values[k]};
+  status = shown->packed ? AddFromPacked(folder, *shown->packed, *row, found)
+                         : AddFromSource(folder, *shown->linear, *row, found);
+  if (!status.ok()) return status;
+  return found;
 }
 
 }  // namespace prepack

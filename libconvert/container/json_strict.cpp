@@ -15,8 +15,6 @@
 namespace prepack {
 namespace {
 
-// Builds the DOM bottom-up: a container is filled in its frame and moved into the one around it
-// when it ends.
 // Numbers that JSON does not have, by the byte that they begin at.
 using PythonNumbers = std::map<size_t, double>;
 
@@ -52,6 +50,8 @@ PythonNumbers ReplacePythonNumbers(std::string& text) {
   return numbers;
 }
 
+// Builds the DOM bottom-up: a container is filled in its frame and moved into the one around it
+// when it ends.
 class DomBuilder : public JsonSax {
  public:
   DomBuilder(const JsonLimits& limits, PythonNumbers python_numbers)

@@ -2,13 +2,10 @@
 
 #include "catch.h"
 #include "check/finding_list.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {
-
-bool Contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 CheckReport Example() {
   CheckReport report;

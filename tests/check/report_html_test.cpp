@@ -4,13 +4,10 @@
 
 #include "catch.h"
 #include "check/finding_list.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {
-
-bool PageHas(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 constexpr uint64_t kWeights = 160;
 
@@ -42,21 +39,21 @@ CheckReport MeasuredReport() {
 
 TEST_CASE("A page has the verdict, the findings, both histograms and every module") {
   const std::string page = CheckHtml(MeasuredReport());
-  CHECK(PageHas(page, "<h1>prepack check: <span class=\"unsure\">warnings</span></h1>"));
-  CHECK(PageHas(page, "<dt>Format</dt><dd>awq</dd>"));
-  CHECK(PageHas(page,
-                "<td>layers.1.&lt;i&gt;</td><td class=\"unsure\">warning</td>"
-                "<td>codes-constant</td><td>all &lt;8&gt;</td>"));
+  CHECK(Contains(page, "<h1>prepack check: <span class=\"unsure\">warnings</span></h1>"));
+  CHECK(Contains(page, "<dt>Format</dt><dd>awq</dd>"));
+  CHECK(Contains(page,
+                 "<td>layers.1.&lt;i&gt;</td><td class=\"unsure\">warning</td>"
+                 "<td>codes-constant</td><td>all &lt;8&gt;</td>"));
   // Of both modules together, which have the same scheme.
-  CHECK(PageHas(page, "<title>0: 80 (25.00 %)</title>"));
-  CHECK(PageHas(page, "<title>7: 240 (75.00 %)</title>"));
-  CHECK(PageHas(page, "<title>15: 0 (0.00 %)</title>"));
-  CHECK(PageHas(page, "<title>2^-10: 10 (100.00 %)</title>"));
-  CHECK(PageHas(page, "<title>layers.0.a: 25 %</title>"));
-  CHECK(PageHas(page, "<td class=\"number\" data-v=\"0.25\">25.00 %</td>"));
-  CHECK(PageHas(page, "<td class=\"number\" data-v=\"0.0009765625\">9.766e-04</td>"));
-  CHECK_FALSE(PageHas(page, "<i>"));
-  CHECK_FALSE(PageHas(page, "<h2>Worst modules</h2>"));  // all two are shown
+  CHECK(Contains(page, "<title>0: 80 (25.00 %)</title>"));
+  CHECK(Contains(page, "<title>7: 240 (75.00 %)</title>"));
+  CHECK(Contains(page, "<title>15: 0 (0.00 %)</title>"));
+  CHECK(Contains(page, "<title>2^-10: 10 (100.00 %)</title>"));
+  CHECK(Contains(page, "<title>layers.0.a: 25 %</title>"));
+  CHECK(Contains(page, "<td class=\"number\" data-v=\"0.25\">25.00 %</td>"));
+  CHECK(Contains(page, "<td class=\"number\" data-v=\"0.0009765625\">9.766e-04</td>"));
+  CHECK_FALSE(Contains(page, "<i>"));
+  CHECK_FALSE(Contains(page, "<h2>Worst modules</h2>"));  // all two are shown
 }
 
 TEST_CASE("The worst modules are those furthest from the unquantized model") {
@@ -72,9 +69,9 @@ TEST_CASE("The worst modules are those furthest from the unquantized model") {
   const size_t all = page.find("<h2>Modules</h2>");
   const std::string shown = page.substr(worst, all - worst);
   CHECK(shown.find("<td>layers.0.a</td>") < shown.find("<td>layers.7.a</td>"));  // 20, 21
-  CHECK(PageHas(shown, "<td>layers.7.a</td>"));
-  CHECK_FALSE(PageHas(shown, "<td>layers.5.a</td>"));  // 31, the best
-  CHECK(PageHas(page, "<title>layers.5.a: 31 dB</title>"));
+  CHECK(Contains(shown, "<td>layers.7.a</td>"));
+  CHECK_FALSE(Contains(shown, "<td>layers.5.a</td>"));  // 31, the best
+  CHECK(Contains(page, "<title>layers.5.a: 31 dB</title>"));
 }
 
 TEST_CASE("A page without data says that it was not read") {
@@ -82,9 +79,9 @@ TEST_CASE("A page without data says that it was not read") {
   report.headers_only = true;
   for (ModuleCheck& module : report.modules) module.statistics.reset();
   const std::string page = CheckHtml(report);
-  CHECK(PageHas(page, "<dt>Data</dt><dd>not read (--headers)</dd>"));
-  CHECK_FALSE(PageHas(page, "<h2>Codes and scales</h2>"));
-  CHECK_FALSE(PageHas(page, "<h2>Along the depth of the model</h2>"));
+  CHECK(Contains(page, "<dt>Data</dt><dd>not read (--headers)</dd>"));
+  CHECK_FALSE(Contains(page, "<h2>Codes and scales</h2>"));
+  CHECK_FALSE(Contains(page, "<h2>Along the depth of the model</h2>"));
 }
 
 TEST_CASE("Signed codes and FP8 are shown in the order of their values") {
@@ -93,12 +90,12 @@ TEST_CASE("Signed codes and FP8 are shown in the order of their values") {
   report.modules[0].scheme = {.code = CodeType::kS8, .bits = 8};
   report.modules[1].scheme = {.code = CodeType::kF8E4M3, .bits = 8};
   const std::string page = CheckHtml(report);
-  CHECK(PageHas(page, "<title>-128: 0 (0.00 %)</title>"));
+  CHECK(Contains(page, "<title>-128: 0 (0.00 %)</title>"));
   CHECK(page.find("<title>-128: 0") < page.find("<title>-1: 0"));
   CHECK(page.find("<title>-1: 0") < page.find("<title>7: 120"));
-  CHECK(PageHas(page, "<title>-448: 0 (0.00 %)</title>"));
-  CHECK(PageHas(page, "<title>448: 0 (0.00 %)</title>"));
-  CHECK_FALSE(PageHas(page, "nan"));
+  CHECK(Contains(page, "<title>-448: 0 (0.00 %)</title>"));
+  CHECK(Contains(page, "<title>448: 0 (0.00 %)</title>"));
+  CHECK_FALSE(Contains(page, "nan"));
 }
 
 }  // namespace

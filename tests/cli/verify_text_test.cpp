@@ -4,6 +4,7 @@
 
 #include "../verify/example_report.h"
 #include "catch.h"
+#include "text.h"
 
 namespace prepack::cli {
 namespace {

@@ -4,13 +4,10 @@
 
 #include "catch.h"
 #include "diff/report_summary.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {
-
-bool Contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 ModuleDiff Different(std::string name, double noise) {
   ModuleDiff diff;

@@ -8,6 +8,7 @@
 #include "html/heat_map.h"
 #include "html/histogram_chart.h"
 #include "html_text.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "html_text.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {

@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "example_report.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {

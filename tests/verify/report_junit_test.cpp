@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "example_report.h"
+#include "text.h"
 
 namespace prepack::testing {
 namespace {

@@ -99,27 +99,18 @@ Json SideJson(const std::optional<DrawnModule>& drawn) {
 
 Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
                              const std::string& module) {
-  DrawnSides drawn{.module = module};
-  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
-  if (!folder.ok()) return folder.status();
-  Result<DrawnModule> side = DrawModule(*folder, module, kDrawnBytes);
-  if (!side.ok()) return side.status();
-  if (!folder->packed) {
-    drawn.source = *std::move(side);
-    return drawn;
-  }
-  drawn.packed = *std::move(side);
-  const Result<std::optional<OpenedFolder>> origin = OpenSource(*folder->packed, source);
-  if (!origin.ok()) return origin.status();
-  if (!*origin) return drawn;
+  const auto show = [&](const OpenedFolder& folder) {
+    return DrawModule(folder, module, kDrawnBytes);
+  };
   // Of a fused module, the one that comes first.
-  const ModuleRecord& record = folder->packed->manifest().modules.at(drawn.packed->module);
-  const bool is_fused = drawn.packed->module == module && !record.fused.empty();
-  Result<DrawnModule> stored =
-      DrawModule(**origin, is_fused ? record.fused.front().module : module, kDrawnBytes);
-  if (!stored.ok()) return stored.status();
-  drawn.source = *std::move(stored);
-  return drawn;
+  const auto show_source = [&](const OpenedFolder& origin, const DrawnModule& packed,
+                               const ModuleRecord& record) {
+    const bool is_fused = packed.module == module && !record.fused.empty();
+    return DrawModule(origin, is_fused ? record.fused.front().module : module, kDrawnBytes);
+  };
+  Result<Sides<DrawnModule>> sides = ShowSides<DrawnModule>(path, source, show, show_source);
+  if (!sides.ok()) return sides.status();
+  return DrawnSides{.module = module, .sides = *std::move(sides)};
 }
 
 DrawingStyle StyleOfTerminal() {
@@ -140,8 +131,8 @@ DrawingStyle StyleOfTerminal() {
 std::string DrawingText(const DrawnSides& drawn, const DrawingStyle& style) {
   std::vector<DrawnLine> source;
   std::vector<DrawnLine> packed;
-  if (drawn.source) source = Lines("source", *drawn.source, style.colour);
-  if (drawn.packed) packed = Lines("packed", *drawn.packed, style.colour);
+  if (drawn.sides.source) source = Lines("source", *drawn.sides.source, style.colour);
+  if (drawn.sides.packed) packed = Lines("packed", *drawn.sides.packed, style.colour);
   const bool both = !source.empty() && !packed.empty();
   if (both && WidthOf(source) + kGap + WidthOf(packed) <= style.width) {
     return SideBySide(source, packed);
@@ -153,8 +144,8 @@ Json DrawingJson(const std::string& path, const DrawnSides& drawn) {
   Json json = JsonDocument("prepack-inspect-layout");
   json["path"] = path;
   json["module"] = drawn.module;
-  json["source"] = SideJson(drawn.source);
-  json["packed"] = SideJson(drawn.packed);
+  json["source"] = SideJson(drawn.sides.source);
+  json["packed"] = SideJson(drawn.sides.packed);
   return json;
 }
 

@@ -5,18 +5,17 @@
 // the source and packed.
 
 #include <cstddef>
-#include <optional>
 #include <string>
 
 #include "container/json.h"
 #include "inspect/drawn_module.h"
+#include "inspect_sides.h"
 
 namespace prepack::cli {
 
 struct DrawnSides {
   std::string module;  // as asked for
-  std::optional<DrawnModule> source = {};
-  std::optional<DrawnModule> packed = {};
+  Sides<DrawnModule> sides = {};
 };
 
 // Draws the folder and, when it is a packed one, its source: `source`, or the one that the manifest

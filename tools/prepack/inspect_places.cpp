@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -58,11 +57,6 @@ std::string SideText(std::string_view title, const FoundWeight& found) {
   return text + table.Render(2) + fmt::format("  weight {:g}\n", found.weight);
 }
 
-// JSON has no infinity and no NaN.
-Json Finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
 Json SideJson(const std::optional<FoundWeight>& found) {
   if (!found) return nullptr;
   Json numbers = Json::array();
@@ -77,7 +71,7 @@ Json SideJson(const std::optional<FoundWeight>& found) {
                        {"bits", bits.bits}});
     }
     numbers.push_back({{"what", number.what},
-                       {"value", Finite(number.value)},
+                       {"value", JsonNumber(number.value)},
                        {"stored", number.stored},
                        {"where", std::move(where)}});
   }
@@ -87,7 +81,7 @@ Json SideJson(const std::optional<FoundWeight>& found) {
           {"n", found->n},
           {"position", found->position},
           {"group", found->group},
-          {"weight", Finite(found->weight)},
+          {"weight", JsonNumber(found->weight)},
           {"numbers", std::move(numbers)}};
 }
 
@@ -111,30 +105,24 @@ Result<FoundSides> FindSides(const std::string& path, const std::string& source,
   if (!k.ok()) return k.status();
   found.n = *n;
   found.k = *k;
-  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
-  if (!folder.ok()) return folder.status();
-  Result<FoundWeight> weight = FindWeight(*folder, found.module, *n, *k);
-  if (!weight.ok()) return weight.status();
-  if (!folder->packed) {
-    found.source = *std::move(weight);
-    return found;
-  }
-  found.packed = *std::move(weight);
-  const Result<std::optional<OpenedFolder>> origin = OpenSource(*folder->packed, source);
-  if (!origin.ok()) return origin.status();
-  if (!*origin) return found;
+  const auto show = [&](const OpenedFolder& folder) {
+    return FindWeight(folder, found.module, *n, *k);
+  };
   // A packed module that was fused is several of the source: its own channel says which.
-  const ModuleRecord& record = folder->packed->manifest().modules.at(found.packed->module);
-  std::string module = found.packed->module;
-  uint64_t row = found.packed->n;
-  for (const FusedMember& member : record.fused) {
-    module = member.module;
-    if (row < member.n) break;
-    row -= member.n;
-  }
-  Result<FoundWeight> stored = FindWeight(**origin, module, row, *k);
-  if (!stored.ok()) return stored.status();
-  found.source = *std::move(stored);
+  const auto show_source = [&](const OpenedFolder& origin, const FoundWeight& packed,
+                               const ModuleRecord& record) {
+    std::string module = packed.module;
+    uint64_t row = packed.n;
+    for (const FusedMember& member : record.fused) {
+      module = member.module;
+      if (row < member.n) break;
+      row -= member.n;
+    }
+    return FindWeight(origin, module, row, *k);
+  };
+  Result<Sides<FoundWeight>> sides = ShowSides<FoundWeight>(path, source, show, show_source);
+  if (!sides.ok()) return sides.status();
+  found.sides = *std::move(sides);
   return found;
 }
 
@@ -151,12 +139,13 @@ Result<ByteContents> ContentsAt(const std::string& path, const std::string& want
 }
 
 std::string FoundText(const FoundSides& found) {
-  const FoundWeight& any = found.source ? *found.source : *found.packed;
+  const FoundWeight& any = found.sides.source ? *found.sides.source : *found.sides.packed;
   std::string text = fmt::format("{}: output channel {}, input channel {}, group {}\n",
                                  Printable(found.module), found.n, found.k, any.group);
-  if (found.source) text += SideText("source", *found.source);
-  if (found.packed) text += SideText("packed", *found.packed);
-  if (!found.source) text += "\nThe source is not where the manifest says: name it by --source\n";
+  if (found.sides.source) text += SideText("source", *found.sides.source);
+  if (found.sides.packed) text += SideText("packed", *found.sides.packed);
+  if (!found.sides.source)
+    text += "\nThe source is not where the manifest says: name it by --source\n";
   return text;
 }
 
@@ -166,8 +155,8 @@ Json FoundJson(const std::string& path, const FoundSides& found) {
   json["module"] = found.module;
   json["n"] = found.n;
   json["k"] = found.k;
-  json["source"] = SideJson(found.source);
-  json["packed"] = SideJson(found.packed);
+  json["source"] = SideJson(found.sides.source);
+  json["packed"] = SideJson(found.sides.packed);
   return json;
 }
 

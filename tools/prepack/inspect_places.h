@@ -4,7 +4,6 @@
 // `prepack inspect --find` and `--at`: which bytes hold a weight, and what a byte holds.
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "container/json.h"
 #include "inspect/byte_contents.h"
 #include "inspect/find_weight.h"
+#include "inspect_sides.h"
 
 namespace prepack::cli {
 
@@ -20,8 +20,7 @@ struct FoundSides {
   std::string module;  // as asked for
   uint64_t n = 0;
   uint64_t k = 0;
-  std::optional<FoundWeight> source = {};
-  std::optional<FoundWeight> packed = {};
+  Sides<FoundWeight> sides = {};
 };
 
 // Looks in the folder and, when it is a packed one, in its source: `source`, or the one that the

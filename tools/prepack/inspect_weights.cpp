@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -82,11 +81,8 @@ Json ValuesJson(const std::string& path, const WeightValues& values) {
     Json row = Json::array();
     for (uint64_t k = 0; k < values.range.cols; ++k) {
       const double value = values.values[n * values.range.cols + k];
-      if (values.kind != ValueKind::kDecoded) {
-        row.push_back(static_cast<int64_t>(value));
-      } else {
-        row.push_back(std::isfinite(value) ? Json(value) : Json(nullptr));  // JSON has no infinity
-      }
+      row.push_back(values.kind == ValueKind::kDecoded ? JsonNumber(value)
+                                                       : Json(static_cast<int64_t>(value)));
     }
     rows.push_back(std::move(row));
   }

@@ -145,11 +145,6 @@ void BeginDocument(std::string_view kind, JsonWriter& json) {
   for (const auto& [name, value] : head.items()) json.Member(name, value);
 }
 
-// JSON has no infinity and no NaN.
-Json Number(const std::optional<double>& value) {
-  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
-}
-
 Json StatisticsJson(const ModuleCheck& module) {
   if (!module.statistics) return nullptr;
   const ModuleStatistics& statistics = *module.statistics;
@@ -160,8 +155,8 @@ Json StatisticsJson(const ModuleCheck& module) {
           {"saturated_fraction", statistics.SaturatedFraction(module.scheme)},
           {"mean_shift", statistics.MeanShift()},
           {"scales", statistics.scales},
-          {"min_scale", Number(statistics.min_scale)},
-          {"max_scale", Number(statistics.max_scale)},
+          {"min_scale", JsonNumber(statistics.min_scale)},
+          {"max_scale", JsonNumber(statistics.max_scale)},
           {"negative_scales", statistics.negative_scales},
           {"zero_scales", statistics.zero_scales},
           {"imprecise_scales", statistics.imprecise_scales},
@@ -178,7 +173,7 @@ Json DiffSideJson(const std::optional<DiffSide>& side) {
 }
 
 Json ElementJson(const ElementSide& side) {
-  Json json = {{"value", Number(side.value)}};
+  Json json = {{"value", JsonNumber(side.value)}};
   if (side.stored) {
     json["code"] = side.stored->code;
     json["zero_point"] = side.stored->zero_point;
@@ -203,13 +198,17 @@ Json ModuleDiffJson(const ModuleDiff& diff) {
           {"elements", differences.elements},
           {"differing", differences.unequal},
           {"beyond_rounding", differences.beyond},
-          {"max_absolute", Number(differences.max_absolute)},
-          {"max_relative", Number(differences.max_relative)},
-          {"sqnr_db", Number(differences.SqnrDb())},
+          {"max_absolute", JsonNumber(differences.max_absolute)},
+          {"max_relative", JsonNumber(differences.max_relative)},
+          {"sqnr_db", JsonNumber(differences.SqnrDb())},
           {"worst", std::move(worst)}};
 }
 
 }  // namespace
+
+Json JsonNumber(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(*value) : Json(nullptr);
+}
 
 Json JsonDocument(std::string_view kind) {
   return {{"kind", kind}, {"version", 1}, {"prepack_version", kVersion}};
@@ -332,7 +331,7 @@ Json CheckJson(const CheckReport& report, bool strict) {
                        {"shape", {module.n, module.k}},
                        {"scheme", SchemeJson(module.scheme)},
                        {"statistics", StatisticsJson(module)},
-                       {"sqnr_db", Number(module.sqnr_db)}});
+                       {"sqnr_db", JsonNumber(module.sqnr_db)}});
   }
   return json;
 }
@@ -353,7 +352,7 @@ Json DiffJson(const DiffReport& report) {
                        {"a", DiffSideJson(diff.a)},
                        {"b", DiffSideJson(diff.b)},
                        {"differing", diff.differences.elements},
-                       {"max_absolute", Number(diff.differences.max_absolute)}});
+                       {"max_absolute", JsonNumber(diff.differences.max_absolute)}});
   }
   return json;
 }

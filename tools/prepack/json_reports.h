@@ -5,6 +5,7 @@
 // (verify/report_json.h). Each document names its kind and version, and has a schema of the same
 // name in schemas/.
 
+#include <optional>
 #include <string_view>
 
 #include "check/check.h"
@@ -20,6 +21,8 @@ namespace prepack::cli {
 
 // The head of a document.
 Json JsonDocument(std::string_view kind);
+// Null in place of what JSON has no number for: infinity, NaN, and none at all.
+Json JsonNumber(const std::optional<double>& value);
 
 Json ConvertJson(const ConvertReport& report, const std::string& source);
 Json MergeJson(const MergeReport& report, const std::string& output);

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "io/paths.h"
+
 namespace prepack::cli {
 namespace {
 
@@ -22,11 +24,6 @@ std::filesystem::path PlaceOf(const std::filesystem::path& file) {
   if (!error) return existing;
   const std::filesystem::path folder = Canonical(file.parent_path());
   return folder.empty() ? folder : folder / file.filename();
-}
-
-bool IsBelow(const std::filesystem::path& file, const std::filesystem::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first ==
-         folder.end();
 }
 
 }  // namespace
@@ -51,7 +48,7 @@ Status OutputPaths::Add(std::string_view option, const std::filesystem::path& fi
   const std::filesystem::path place = PlaceOf(file);
   if (place.empty()) return SystemError(where, "its folder cannot be opened", ENOENT);
   for (const Named& folder : folders_) {
-    if (!IsBelow(place, folder.path)) continue;
+    if (!IsInside(place, folder.path)) continue;
     return Usage(where, fmt::format("it would be written into {}", folder.name))
         .Hint("Write reports somewhere else");
   }

@@ -3,17 +3,39 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string_view>
 
 namespace prepack {
+
+// Hears of what a long run does, from any of its threads: must not take long.
+class ProgressObserver {
+ public:
+  ProgressObserver() = default;
+  ProgressObserver(const ProgressObserver&) = delete;
+  ProgressObserver& operator=(const ProgressObserver&) = delete;
+  virtual ~ProgressObserver() = default;
+
+  // `stage` is a string literal. How far the one before it has come can still be read.
+  virtual void StageBegins(const char* stage, uint64_t total_bytes) = 0;
+  // Of the stage that began last: a module, tensor or file. A large one may be told several times.
+  virtual void ItemBegins(std::string_view item) = 0;
+};
 
 // How far a long run is. Worker threads add, one thread that shows it reads; nothing blocks.
 class Progress {
  public:
+  // The observer, which may be null, must live longer.
+  explicit Progress(ProgressObserver* observer = nullptr) : observer_(observer) {}
+
   // `stage` must be a string literal: what is going on, for people.
   void Begin(const char* stage, uint64_t total_bytes) {
+    if (observer_ != nullptr) observer_->StageBegins(stage, total_bytes);
     stage_ = stage;
     total_ = total_bytes;
     done_ = 0;
+  }
+  void BeginItem(std::string_view item) {
+    if (observer_ != nullptr) observer_->ItemBegins(item);
   }
   void Add(uint64_t bytes) { done_.fetch_add(bytes, std::memory_order_relaxed); }
 
@@ -22,6 +44,7 @@ class Progress {
   uint64_t total() const { return total_; }
 
  private:
+  ProgressObserver* observer_;
   std::atomic<const char*> stage_ = "";
   std::atomic<uint64_t> total_ = 0;
   std::atomic<uint64_t> done_ = 0;

@@ -88,6 +88,7 @@ class DataCheck {
     const RowStripe& stripe = stripes_[index];
     const QuantizedLinear& linear = *model_.modules[stripe.matrix];
     StripeResult& result = results_[index];
+    progress.BeginItem(linear.module());
     if (stripe.n0 == 0) {
       const Result<uint64_t> stray_bits = linear.CountStrayBits();
       if (!stray_bits.ok()) return stray_bits.status();

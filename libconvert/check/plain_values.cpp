@@ -69,6 +69,7 @@ class PlainValues {
     return ParallelFor(pieces_.size(), threads, [&](size_t index, unsigned worker) {
       Piece& piece = pieces_[index];
       if (CancellationRequested()) return Interrupted(tensors_[piece.tensor]->name);
+      progress.BeginItem(tensors_[piece.tensor]->name);
       buffers[worker].resize(static_cast<size_t>(piece.bytes));
       Status status = ReadPiece(piece, buffers[worker]);
       progress.Add(piece.bytes);

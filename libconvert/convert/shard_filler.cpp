@@ -94,6 +94,8 @@ uint64_t ShardFiller::Begin(size_t turn) {
   UnitState& state = *states_[index];
   AddSources(unit, state.hashes);
   if (TakeFinished(index)) return 0;
+  progress_.BeginItem(unit.copied != nullptr ? unit.copied->name
+                                             : plan_.modules[unit.module].linear->module());
   state.hashes.of_sources.resize(state.hashes.sources.size());
   if (unit.copied != nullptr) {
     return std::max<uint64_t>(1, CeilDiv(unit.copied->bytes, kCopyBytes));

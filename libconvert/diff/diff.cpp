@@ -175,6 +175,7 @@ class Differ {
     Status status = ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
       const RowStripe& stripe = stripes_[index];
       const ModuleComparison& comparison = comparisons_[stripe.matrix];
+      progress.BeginItem(report_.modules[compared_[stripe.matrix]].module);
       const uint64_t panel = StripePanelRows(comparison.a().k());
       for (uint64_t row = 0; row < stripe.rows; row += panel) {
         if (CancellationRequested()) return Interrupted(options_.a.string());
@@ -205,6 +206,7 @@ class Differ {
           TensorDiff& diff = report_.tensors[index];
           if (!diff.a || !diff.b) return Status();
           const StoredTensor& tensor = *a_.checkpoint->Find(diff.tensor);
+          progress.BeginItem(tensor.name);
           Result<TensorDifferences> compared = CompareTensors(
               *a_.checkpoint, tensor, *b_.checkpoint, *b_.checkpoint->Find(diff.tensor));
           if (!compared.ok()) return compared.status();

@@ -45,6 +45,7 @@ Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
                     const Checkpoint& source, const StoredTensor& tensor, Progress& progress,
                     Comparison& comparison) {
   constexpr uint64_t kChunkBytes = kHashedPieceBytes;
+  progress.BeginItem(record.tensor);
   PageBuffer buffer(2 * std::min(kChunkBytes, tensor.bytes));
   Xxh3Hasher hasher;
   for (uint64_t offset = 0; offset < tensor.bytes; offset += kChunkBytes) {
@@ -132,6 +133,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   if (!InSample(sample, name)) return {};
   const Result<PackedModule> packed = PackedModule::Open(folder, name, record, isa);
   if (!packed.ok()) return packed.status();
+  progress.BeginItem(name);
   const Result<ModuleDifferences> differences =
       CompareModule(*packed, source, *linear, weights, isa, threads, progress);
   if (!differences.ok()) return differences.status();

@@ -88,6 +88,7 @@ void FileCheck::FailModules(const std::string& what) {
 // Reads the file once: for its own hash and those of its tensors, where its header can be read.
 // With a sample, of a shard only the header.
 Status FileCheck::HashAll(const File& file) {
+  progress_.BeginItem(name_);
   if (IsShard(name_)) header_.emplace(ReadSafetensorsHeader(file));
   if (IsShard(name_) && sample_ != nullptr) {
     file_hash_ = record_.xxh3_128;

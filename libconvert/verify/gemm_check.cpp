@@ -79,6 +79,7 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
     if (!InSample(check_.sample, name)) continue;
     Result<PackedModule> packed = PackedModule::Open(folder_, name, record, check_.products.isa);
     if (!packed.ok()) return packed.status();
+    progress.BeginItem(name);
     ModuleVerification& module = figures.at(name);
     Status status = RunModule(*packed, record, progress, module);
     if (!status.ok()) return status;

@@ -14,11 +14,13 @@
 #include "check/junit.h"
 #include "check/report_html.h"
 #include "command.h"
+#include "findings.h"
 #include "io/atomic_file.h"
 #include "json_reports.h"
 #include "output_paths.h"
-#include "progress_line.h"
+#include "progress_display.h"
 #include "table.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace prepack::cli {
@@ -67,7 +69,9 @@ std::string ListText(const std::vector<Finding>& findings) {
   std::string text;
   for (const std::string_view kind : kinds) {
     const std::vector<const Finding*>& same = by_kind[kind];
-    text += fmt::format("\n{} [{}]\n", SeverityName(same.front()->severity), kind);
+    text += fmt::format("\n{} [{}]\n",
+                        PaintSeverity(same.front()->severity, SeverityName(same.front()->severity)),
+                        kind);
     for (size_t i = 0; i < same.size() && i < kMaxShownPerKind; ++i) {
       const Finding& finding = *same[i];
       text +=
@@ -111,11 +115,11 @@ size_t Count(const std::vector<Finding>& findings, Severity severity) {
 std::string VerdictText(const std::vector<Finding>& findings) {
   const size_t errors = Count(findings, Severity::kError);
   const size_t warnings = Count(findings, Severity::kWarning);
-  if (errors == 0 && warnings == 0) return "sound";
+  if (errors == 0 && warnings == 0) return Paint(TextStyle::kGood, "sound");
   std::string text;
   if (errors != 0) text = Plural(errors, "error");
   if (warnings != 0) text += (errors != 0 ? ", " : "") + Plural(warnings, "warning");
-  return text;
+  return Paint(errors != 0 ? TextStyle::kBad : TextStyle::kUnsure, text);
 }
 
 void PrintReport(const CheckReport& report, const CheckCommand& options) {
@@ -130,8 +134,7 @@ void PrintReport(const CheckReport& report, const CheckCommand& options) {
     for (const Finding& finding : findings) {
       if (finding.severity != Severity::kError && !options.strict) continue;
       if (finding.severity == Severity::kInfo) continue;
-      fmt::print(stderr, "error: {}: {}\n", Printable(finding.where),
-                 Printable(finding.message, 1000));
+      PrintError(fmt::format("{}: {}", Printable(finding.where), Printable(finding.message, 1000)));
     }
   }
 }
@@ -164,11 +167,9 @@ ExitCodeValue RunCheck(const CheckCommand& options) {
                      .headers_only = options.headers,
                      .jobs = options.jobs};
   if (!options.baseline.empty()) check.baseline = options.baseline;
-  Progress progress;
-  std::optional<ProgressLine> line;
-  line.emplace(progress, !options.common.quiet);
-  const Result<CheckReport> report = Check(check, progress);
-  line.reset();
+  ProgressDisplay display(options.common);
+  const Result<CheckReport> report = Check(check, display.progress());
+  display.Stop();
   if (!report.ok()) return Fail(report.status());
   if (const Status written = WriteReports(*report, options); !written.ok()) return Fail(written);
   PrintReport(*report, options);
@@ -204,6 +205,7 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunCheck(*options); });
 }
 

@@ -15,7 +15,7 @@
 #include "findings.h"
 #include "json_reports.h"
 #include "plan_options.h"
-#include "progress_line.h"
+#include "progress_display.h"
 #include "units.h"
 #include "verify_output.h"
 
@@ -85,9 +85,8 @@ void PrintNotCopied(const std::vector<std::string>& names) {
     shown += (shown.empty() ? "" : ", ") + Printable(name);
   }
   if (names.size() > kMostShown) shown += fmt::format(" and {} more", names.size() - kMostShown);
-  fmt::print(stderr,
-             "note: not copied: {}. Subfolders and weights in other formats stay with the source\n",
-             shown);
+  PrintNote(fmt::format(
+      "not copied: {}. Subfolders and weights in other formats stay with the source", shown));
 }
 
 ExitCodeValue RunConvert(const ConvertCommand& options) {
@@ -110,11 +109,9 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
                     .Hint("Run `prepack verify` after `prepack merge`"));
   }
 
-  Progress progress;
-  std::optional<ProgressLine> line;
-  line.emplace(progress, !options.common.quiet);
-  const Result<ConvertReport> report = Convert(convert, progress);
-  line.reset();
+  ProgressDisplay display(options.common);
+  const Result<ConvertReport> report = Convert(convert, display.progress());
+  display.Stop();
   if (!report.ok()) return Fail(report.status());
   if (!options.common.quiet) PrintNotCopied(report->not_copied);
   if (options.common.json) {
@@ -128,8 +125,10 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   verify.source = options.source;
   verify.jobs = options.jobs;
   // stdout holds one JSON document: that of convert. The verdict is the exit code.
-  return VerifyAndPrint(verify, {},
-                        {.json = false, .quiet = options.common.json || options.common.quiet});
+  CommonOptions common = options.common;
+  common.quiet = common.quiet || common.json;
+  common.json = false;
+  return VerifyAndPrint(verify, {}, common);
 }
 
 }  // namespace
@@ -169,6 +168,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                     "damaged if the power fails within the next minute");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
   command->add_flag("--verify", options->verify, "Verify the result against the source");
+  AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunConvert(*options); });
 }
 

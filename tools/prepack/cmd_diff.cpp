@@ -15,8 +15,9 @@
 #include "io/atomic_file.h"
 #include "json_reports.h"
 #include "output_paths.h"
-#include "progress_line.h"
+#include "progress_display.h"
 #include "table.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace prepack::cli {
@@ -50,6 +51,10 @@ std::string WorstText(const ModuleDiff& diff) {
   return text + table.Render(2);
 }
 
+std::string VerdictText(DiffVerdict verdict) {
+  return Paint(IsSame(verdict) ? TextStyle::kGood : TextStyle::kBad, DiffVerdictName(verdict));
+}
+
 std::string ModulesText(const DiffReport& report) {
   Table table({{"module"},
                {"A"},
@@ -62,8 +67,8 @@ std::string ModulesText(const DiffReport& report) {
   for (const ModuleDiff& diff : report.modules) {
     const WeightDifferences& differences = diff.differences;
     table.AddRow({Printable(diff.module), SideText(diff.a), SideText(diff.b),
-                  std::string(DiffVerdictName(diff.verdict)),
-                  fmt::format("{}", differences.unequal), DifferenceText(differences.max_absolute),
+                  VerdictText(diff.verdict), fmt::format("{}", differences.unequal),
+                  DifferenceText(differences.max_absolute),
                   DifferenceText(differences.max_relative), SqnrText(differences)});
   }
   return table.Render();
@@ -81,7 +86,7 @@ std::string TensorsText(const DiffReport& report) {
     if (IsSame(diff.differences.verdict)) continue;
     any = true;
     table.AddRow({Printable(diff.tensor), SideText(diff.a), SideText(diff.b),
-                  std::string(DiffVerdictName(diff.differences.verdict)),
+                  VerdictText(diff.differences.verdict),
                   fmt::format("{}", diff.differences.elements),
                   DifferenceText(diff.differences.max_absolute)});
   }
@@ -111,12 +116,11 @@ Status CheckHtmlPath(const DiffCommand& options) {
 
 ExitCodeValue RunDiff(const DiffCommand& options) {
   if (const Status path = CheckHtmlPath(options); !path.ok()) return Fail(path);
-  Progress progress;
-  std::optional<ProgressLine> line;
-  line.emplace(progress, !options.common.quiet);
-  const Result<DiffReport> report = Diff(
-      {.a = options.a, .b = options.b, .module = options.module, .jobs = options.jobs}, progress);
-  line.reset();
+  ProgressDisplay display(options.common);
+  const Result<DiffReport> report =
+      Diff({.a = options.a, .b = options.b, .module = options.module, .jobs = options.jobs},
+           display.progress());
+  display.Stop();
   if (!report.ok()) return Fail(report.status());
   if (options.common.json) {
     PrintJson(DiffJson(*report));
@@ -155,6 +159,7 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunDiff(*options); });
 }
 

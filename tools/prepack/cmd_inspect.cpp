@@ -173,7 +173,7 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
   }
   if (options.common.json) {
     if (module != nullptr) KeepModule(*report, *module);
-    JsonWriter json(Print);
+    JsonWriter json(PrintRaw);
     WriteInspectJson(*report, json);
     FinishJson(json);
   } else if (!options.common.quiet) {

@@ -9,7 +9,7 @@
 #include "command.h"
 #include "convert/merge.h"
 #include "json_reports.h"
-#include "progress_line.h"
+#include "progress_display.h"
 #include "units.h"
 
 namespace prepack::cli {
@@ -32,11 +32,9 @@ std::string MergeText(const MergeReport& report, const std::string& output) {
 }
 
 ExitCodeValue RunMerge(const MergeCommand& options) {
-  Progress progress;
-  std::optional<ProgressLine> line;
-  line.emplace(progress, !options.common.quiet);
-  const Result<MergeReport> report = Merge(options.merge, progress);
-  line.reset();
+  ProgressDisplay display(options.common);
+  const Result<MergeReport> report = Merge(options.merge, display.progress());
+  display.Stop();
   if (!report.ok()) return Fail(report.status());
   const std::string output = options.merge.output.string();
   if (options.common.json) {
@@ -62,6 +60,7 @@ void AddMerge(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("OUT", options->merge.output, "Folder to make")->required();
   command->add_flag("--force", options->merge.replace, "Replace an existing packed folder");
   command->add_flag("--keep-parts", options->merge.keep_parts, "Leave the parts where they are");
+  AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunMerge(*options); });
 }
 

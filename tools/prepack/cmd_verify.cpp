@@ -258,6 +258,7 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }
 

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "terminal.h"
+
 namespace prepack::cli {
 namespace {
 
@@ -31,6 +33,12 @@ class HelpFormatter : public CLI::Formatter {
   HelpText text_;
 };
 
+void PrintLabelled(TextStyle style, std::string_view label, std::string_view text) {
+  const std::string line =
+      fmt::format("{} {}\n", Paint(style, fmt::format("{}:", label), Stream::kStderr), text);
+  fmt::print(stderr, "{}", DisplayOf(Stream::kStderr).unicode ? line : ToAscii(line));
+}
+
 }  // namespace
 
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
@@ -38,8 +46,27 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   CLI::App* command = app.add_subcommand(name, description);
   command->add_flag("--json", common.json, "Print one JSON document (see schemas/) to stdout");
   command->add_flag("-q,--quiet", common.quiet, "Print errors only");
+  command
+      ->add_option("--color", common.color,
+                   "Colours: auto (on a terminal, unless NO_COLOR is set), always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WHEN");
+  command->parse_complete_callback([&common] { SetColour(common.color); });
   SetHelpText(*command, std::move(text));
   return command;
+}
+
+void AddProgressOptions(CLI::App& command, CommonOptions& common) {
+  command
+      .add_option("--progress", common.progress,
+                  "Progress on stderr: auto (one line on a terminal, nothing elsewhere), plain "
+                  "(a new line every few seconds, for logs) or none")
+      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      ->type_name("HOW");
+  command
+      .add_flag("-v,--verbose", common.verbose,
+                "Say on stderr what is worked on, and how long each stage took")
+      ->excludes("--quiet");
 }
 
 void SetHelpText(CLI::App& command, HelpText text) {
@@ -56,22 +83,35 @@ CLI::Validator Offers(const std::vector<std::string>& values) {
           fmt::format("{{{}}}", fmt::join(values, ","))};
 }
 
+void PrintError(std::string_view text) {
+  PrintLabelled(TextStyle::kBad, "error", text);
+}
+
+void PrintNote(std::string_view text) {
+  PrintLabelled(TextStyle::kUnsure, "note", text);
+}
+
 ExitCodeValue Fail(const Status& status) {
-  fmt::print(stderr, "error: {}\n", status.ToString());
+  PrintError(status.ToString());
   return ExitCode(status);
 }
 
 void PrintJson(const Json& json) {
   // Names from a checkpoint may hold bytes that are not UTF-8: replaced, not thrown.
-  Print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  PrintRaw(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void FinishJson(JsonWriter& json) {
   json.Flush();
-  Print("\n");
+  PrintRaw("\n");
 }
 
 void Print(std::string_view text) {
+  if (DisplayOf(Stream::kStdout).unicode) return PrintRaw(text);
+  PrintRaw(ToAscii(text));
+}
+
+void PrintRaw(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!written && print_error == 0) print_error = errno;
 }

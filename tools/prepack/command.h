@@ -20,6 +20,9 @@ namespace prepack::cli {
 struct CommonOptions {
   bool json = false;
   bool quiet = false;
+  bool verbose = false;
+  std::string color = "auto";     // "auto", "always", "never"
+  std::string progress = "auto";  // "auto", "plain", "none"
 };
 
 // How the program ends; main returns it.
@@ -36,24 +39,32 @@ struct HelpText {
   std::string notes;     // may be empty
 };
 
-// Adds a subcommand with the common options.
+// Adds a subcommand with the common options; those that concern the terminal hold from when the
+// command line was parsed.
 CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& description,
                      CommonOptions& common, HelpText text);
 // Examples come first in the help of the command, notes last.
 void SetHelpText(CLI::App& command, HelpText text);
 // What SetHelpText got.
 HelpText HelpTextOf(const CLI::App& command);
+// --progress and --verbose, for commands that take long.
+void AddProgressOptions(CLI::App& command, CommonOptions& common);
 // Values that help and completions name. Others are not refused here: the library does so, and says
 // what was meant.
 CLI::Validator Offers(const std::vector<std::string>& values);
 
 // Prints "error: …" to stderr and gives the exit code of the status.
 ExitCodeValue Fail(const Status& status);
+// Prints a note or an error to stderr, as "LABEL: text".
+void PrintError(std::string_view text);
+void PrintNote(std::string_view text);
 // Prints one JSON document to stdout.
 void PrintJson(const Json& json);
-// Ends a document that was written piece by piece to Print.
+// Prints to stdout as it is: for JsonWriter.
+void PrintRaw(std::string_view text);
+// Ends a document that was written piece by piece to PrintRaw.
 void FinishJson(JsonWriter& json);
-// Prints text to stdout.
+// Prints text for people to stdout, in characters that it can show.
 void Print(std::string_view text);
 // Flushes stdout and gives the errno of the first write that failed, 0 when all went well. A closed
 // pipe (`| head`) is well.

@@ -17,6 +17,27 @@ constexpr char kExitCodes[] =
     "by SIGTERM.\n"
     "`prepack help COMMAND` shows examples and options.";
 
+// Every long name of an option of the command.
+std::vector<std::string> OptionNames(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// For the first argument that looks like an option, and is none.
+std::string NearOption(const CLI::App& command, std::span<char* const> arguments) {
+  const std::vector<std::string> known = OptionNames(command);
+  for (const std::string_view argument : arguments) {
+    const std::string name(argument.substr(0, argument.find('=')));
+    if (name == "--") break;
+    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
+    return DidYouMean(name, known);
+  }
+  return "";
+}
+
 }  // namespace
 
 void DescribeCommandLine(CLI::App& app, ExitCodeValue& exit_code) {
@@ -42,6 +63,17 @@ std::vector<std::string> CommandNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   return names;
+}
+
+Status ParseFailure(const CLI::App& app, const CLI::ParseError& error,
+                    std::span<char* const> arguments) {
+  const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+  std::string hint = NearOption(command, arguments);
+  if (hint.empty()) {
+    hint = fmt::format("`prepack {}--help` shows what there is",
+                       &command == &app ? "" : command.get_name() + " ");
+  }
+  return Usage("command line", error.what()).Hint(hint);
 }
 
 Status CheckCommandName(const CLI::App& app, const std::string& name) {

@@ -2,22 +2,30 @@
 
 #include <fmt/format.h>
 
+#include "terminal.h"
+
 namespace prepack::cli {
 
-namespace {
-
-std::string_view SeverityLabel(Severity severity) {
-  return severity == Severity::kInfo ? "note" : SeverityName(severity);
+std::string PaintSeverity(Severity severity, std::string_view text) {
+  switch (severity) {
+    case Severity::kInfo:
+      break;
+    case Severity::kWarning:
+      return Paint(TextStyle::kUnsure, text);
+    case Severity::kError:
+      return Paint(TextStyle::kBad, text);
+  }
+  return std::string(text);
 }
-
-}  // namespace
 
 std::string FindingsText(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
+    const Severity severity = finding.severity;
     text += fmt::format(
-        "{}: {}: {}{} [{}]\n", SeverityLabel(finding.severity), Printable(finding.where),
-        Printable(finding.message, 1000),
+        "{}: {}: {}{} [{}]\n",
+        PaintSeverity(severity, severity == Severity::kInfo ? "note" : SeverityName(severity)),
+        Printable(finding.where), Printable(finding.message, 1000),
         finding.more == 0 ? "" : fmt::format(" (and {} more like it)", finding.more), finding.id);
   }
   return text;

@@ -1,8 +1,6 @@
 #include "inspect_drawing.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -13,7 +11,7 @@
 #include <vector>
 
 #include "json_reports.h"
-#include "table.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace prepack::cli {
@@ -35,19 +33,6 @@ std::string Paint(const WeightCell& cell, const std::string& text) {
   return fmt::format("\x1b[{}m{}\x1b[0m", kColours[cell->n % kColours.size()], text);
 }
 
-// Columns that a text takes: colours take none.
-size_t WidthOf(const std::string& text) {
-  std::string plain;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\x1b') {
-      i = text.find('m', i);
-    } else {
-      plain += text[i];
-    }
-  }
-  return CodePoints(plain);
-}
-
 std::vector<DrawnLine> Lines(std::string_view title, const DrawnModule& drawn, bool colour) {
   std::string text = fmt::format("{}: {}, {}\n{}\n", title, Printable(drawn.path),
                                  Printable(drawn.form), Printable(drawn.tensor));
@@ -62,7 +47,7 @@ std::vector<DrawnLine> Lines(std::string_view title, const DrawnModule& drawn, b
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     std::string line = text.substr(begin, end - begin);
-    const size_t width = WidthOf(line);
+    const size_t width = Columns(line);
     lines.push_back({.text = std::move(line), .width = width});
     begin = end + 1;
   }
@@ -115,13 +100,11 @@ Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
 
 DrawingStyle StyleOfTerminal() {
   DrawingStyle style;
-  const bool is_terminal = isatty(STDOUT_FILENO) == 1;
-  const char* no_colour = std::getenv("NO_COLOR");
-  style.colour = is_terminal && (no_colour == nullptr || *no_colour == '\0');
-  winsize size{};
+  const Display& display = DisplayOf(Stream::kStdout);
+  style.colour = display.colour;
   const char* columns = std::getenv("COLUMNS");
-  if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col != 0) {
-    style.width = size.ws_col;
+  if (display.width != 0) {
+    style.width = display.width;
   } else if (columns != nullptr) {
     style.width = ParseCount(columns).value_or(style.width);
   }

@@ -28,7 +28,7 @@ struct DrawingStyle {
   size_t width = 80;    // of the terminal: what fits stands side by side
 };
 
-// As stdout and the environment say: NO_COLOR, COLUMNS.
+// As stdout and the environment say; not only a terminal may have COLUMNS.
 DrawingStyle StyleOfTerminal();
 
 std::string DrawingText(const DrawnSides& drawn, const DrawingStyle& style);

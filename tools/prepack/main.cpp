@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <span>
 #include <string_view>
 
 #include "base/cancellation.h"
@@ -73,10 +74,8 @@ ExitCodeValue Run(int argc, char** argv) {
   } catch (const CLI::Success& done) {  // --help, --version
     return app.exit(done);
   } catch (const CLI::ParseError& error) {
-    fmt::print(
-        stderr, "error: command line: {}. `prepack {}--help` shows what there is\n", error.what(),
-        app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ");
-    return prepack::cli::kExitUsage;
+    return prepack::cli::Fail(
+        prepack::cli::ParseFailure(app, error, std::span(argv, static_cast<size_t>(argc))));
   }
   return exit_code;
 }
@@ -90,9 +89,9 @@ int main(int argc, char** argv) {
   try {
     exit_code = Run(argc, argv);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "error: out of memory. Use fewer threads with --jobs\n");
+    prepack::cli::PrintError("out of memory. Use fewer threads with --jobs");
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    prepack::cli::PrintError(error.what());
   }
   if (const int error = prepack::cli::FinishPrinting(); error != 0) {
     return prepack::cli::Fail(prepack::SystemError("stdout", "cannot write the output", error));

@@ -1,39 +1,65 @@
 #include "table.h"
 
 #include <algorithm>
-#include <string_view>
-#include <utility>
+#include <numeric>
+
+#include "terminal.h"
 
 namespace prepack::cli {
+namespace {
 
-size_t CodePoints(std::string_view text) {
-  return static_cast<size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
+constexpr size_t kGap = 2;          // columns between two cells
+constexpr size_t kLeastWidth = 16;  // to which cells are shortened
 
-std::string Table::Render(size_t indent) const {
+}  // namespace
+
+std::vector<size_t> Table::WidthsWithin(size_t width, size_t indent) const {
   std::vector<size_t> widths;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    size_t width = CodePoints(columns_[i].title);
-    for (const auto& row : rows_) width = std::max(width, CodePoints(row[i]));
-    widths.push_back(width);
+    size_t widest = Columns(columns_[i].title);
+    for (const auto& row : rows_) widest = std::max(widest, Columns(row[i]));
+    widths.push_back(widest);
   }
+  if (width == 0) return widths;
+  size_t total = std::accumulate(widths.begin(), widths.end(), indent + kGap * (widths.size() - 1));
+  while (total > width) {
+    size_t* widest = nullptr;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      if (columns_[i].align != Align::kLeft || widths[i] <= kLeastWidth) continue;
+      if (widest == nullptr || widths[i] > *widest) widest = &widths[i];
+    }
+    if (widest == nullptr) break;
+    --*widest;
+    --total;
+  }
+  return widths;
+}
+
+std::string Table::RenderWithin(size_t width, size_t indent) const {
+  const std::vector<size_t> widths = WidthsWithin(width, indent);
   const auto line = [&](auto&& cell_of) {
     std::string text(indent, ' ');
     for (size_t i = 0; i < columns_.size(); ++i) {
-      const std::string& cell = cell_of(i);
-      const std::string pad(widths[i] - CodePoints(cell), ' ');
-      if (i != 0) text += "  ";
+      const std::string cell = Shortened(cell_of(i), widths[i]);
+      const std::string pad(widths[i] - Columns(cell), ' ');
+      if (i != 0) text += std::string(kGap, ' ');
       text += columns_[i].align == Align::kRight ? pad + cell : cell + pad;
     }
     text.erase(text.find_last_not_of(' ') + 1);
-    return text + "\n";
+    return text;
   };
-  std::string text = line([&](size_t i) -> const std::string& { return columns_[i].title; });
+  std::string text = Paint(TextStyle::kTitle,
+                           line([&](size_t i) -> const std::string& { return columns_[i].title; }));
+  text += "\n";
   for (const auto& row : rows_) {
     text += line([&](size_t i) -> const std::string& { return row[i]; });
+    text += "\n";
   }
   return text;
+}
+
+std::string Table::Render(size_t indent) const {
+  return RenderWithin(DisplayOf(Stream::kStdout).width, indent);
 }
 
 }  // namespace prepack::cli

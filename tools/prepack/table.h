@@ -3,17 +3,13 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace prepack::cli {
 
 enum class Align : uint8_t { kLeft, kRight };
 
-// Columns of a terminal that UTF-8 text takes, as far as we write it.
-size_t CodePoints(std::string_view text);
-
-// Columns that line up. Cells may hold UTF-8; a cell's width is its number of code points.
+// Columns that line up. Cells may hold UTF-8 and colours.
 class Table {
  public:
   struct Column {
@@ -27,9 +23,15 @@ class Table {
   void AddRow(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
   // Header, rows; two spaces between columns, no trailing spaces, every line indented by `indent`.
+  // No line is wider than the terminal, if there is one: see below.
   std::string Render(size_t indent = 0) const;
+  // Cells of the widest columns that are aligned to the left are shortened, though not to less than
+  // a few characters, where a line would be wider than `width` (0: no limit).
+  std::string RenderWithin(size_t width, size_t indent) const;
 
  private:
+  std::vector<size_t> WidthsWithin(size_t width, size_t indent) const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

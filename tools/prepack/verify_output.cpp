@@ -6,7 +6,7 @@
 
 #include "io/atomic_file.h"
 #include "output_paths.h"
-#include "progress_line.h"
+#include "progress_display.h"
 #include "verify/packed_folder.h"
 #include "verify/report_html.h"
 #include "verify/report_json.h"
@@ -88,16 +88,16 @@ ExitCodeValue ExitCodeOf(LevelState verdict) {
 // The report, compared with the earlier one if there is one. That is read first: a mistake in its
 // name must not cost the time of a verification.
 Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutputs& outputs,
-                                bool show_progress) {
+                                const CommonOptions& common) {
   std::optional<VerifyReport> earlier;
   if (!outputs.against.empty()) {
     Result<VerifyReport> read = ReadVerifyReport(outputs.against);
     if (!read.ok()) return read.status();
     earlier = *std::move(read);
   }
-  Progress progress;
-  const ProgressLine line(progress, show_progress);
-  Result<VerifyReport> report = Verify(options, progress);
+  ProgressDisplay display(common);
+  Result<VerifyReport> report = Verify(options, display.progress());
+  display.Stop();
   if (report.ok() && earlier) {
     report->against = outputs.against;
     CompareWithEarlier(*earlier, outputs.tolerance_db, *report);
@@ -110,7 +110,7 @@ Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutput
 ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& outputs,
                              const CommonOptions& common) {
   if (const Status paths = CheckPaths(options, outputs); !paths.ok()) return Fail(paths);
-  const Result<VerifyReport> report = MakeReport(options, outputs, !common.quiet);
+  const Result<VerifyReport> report = MakeReport(options, outputs, common);
   if (!report.ok()) return Fail(report.status());
   if (common.json) {
     PrintJson(VerifyReportJson(*report));

@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "table.h"
+#include "terminal.h"
 #include "verify/report_summary.h"
 
 namespace prepack::cli {
@@ -77,19 +78,33 @@ std::string ListText(std::string_view prefix, const std::vector<Problem>& proble
   return text;
 }
 
+TextStyle StyleOfState(LevelState state) {
+  switch (state) {
+    case LevelState::kPassed:
+      return TextStyle::kGood;
+    case LevelState::kFailed:
+      return TextStyle::kBad;
+    case LevelState::kNotRun:
+      return TextStyle::kUnsure;
+  }
+  return TextStyle::kPlain;
+}
+
 }  // namespace
 
 std::string VerifyText(const VerifyReport& report) {
   std::string text = ModulesText(report);
   for (const ShownLevel& level : ShownLevels(report)) {
-    text += fmt::format("{:<10}  {:<7}  {}\n", level.name, LevelStateName(level.result->state),
+    const LevelState state = level.result->state;
+    text += fmt::format("{:<10}  {}  {}\n", level.name,
+                        Paint(StyleOfState(state), fmt::format("{:<7}", LevelStateName(state))),
                         Printable(level.sentence, 1000));
     text += ListText("", Folded(level.result->problems)) +
             ListText("note: ", Folded(level.result->notes));
   }
   const std::string sample = SampleSentence(report);
   if (!sample.empty()) text += sample + "\n";
-  return text + "\n" + VerdictSentence(report) + "\n";
+  return text + "\n" + Paint(StyleOfState(report.Verdict()), VerdictSentence(report)) + "\n";
 }
 
 }  // namespace prepack::cli

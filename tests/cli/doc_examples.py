@@ -44,7 +44,7 @@ class Block:
 
 def code_blocks(text):
     """All code of a document, in its order."""
-    found, open_block, fenced = [], None, False
+    found, open_block, fenced, previous = [], None, False, ""
     for number, line in enumerate(text.split("\n")):
         fence = re.match(r"```(\w*)$", line)
         if fenced:
@@ -57,7 +57,7 @@ def code_blocks(text):
             found.append(open_block)
         elif open_block is not None and (line.startswith("    ") or not line):
             open_block.lines.append(line[4:])
-        elif line.startswith("    ") and (number == 0 or not previous):
+        elif line.startswith("    ") and not previous:
             open_block = Block("", number, [line[4:]])
             found.append(open_block)
         else:

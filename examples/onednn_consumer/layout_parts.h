@@ -1,7 +1,7 @@
 #ifndef ONEDNN_CONSUMER_LAYOUT_PARTS_H_
 #define ONEDNN_CONSUMER_LAYOUT_PARTS_H_
 
-// The parts that each layout has, as docs/layouts.md lists them.
+// The parts that each layout has, as docs/layouts/ lists them.
 
 #include <string>
 

@@ -108,7 +108,7 @@ class Commands(harness.ToolTest):
     def test_every_option_in_the_docs_exists(self):
         first = "\n".join(re.findall(r"^    (.*)$", DOCS.split("```")[0], re.MULTILINE))
         calls = [call for text in [first, *blocks("bash"), *blocks("yaml")] for call in commands(text)]
-        self.assertEqual(len(calls), 8)
+        self.assertEqual(len(calls), 9)
         for subcommand, options in calls:
             self.assertLessEqual(set(options), self.help_options(subcommand))
         for option in re.findall(r"`(--[a-z-]+)", DOCS):

@@ -10,10 +10,17 @@ target_link_libraries(test_cli PRIVATE prepack_cli)
 # The tool as a whole, from Python: it needs jsonschema, numpy, safetensors and PyYAML, which tools/setup
 # --tests puts into a virtual environment.
 set(PREPACK_TEST_PYTHON "python3" CACHE STRING "Python with jsonschema, numpy, safetensors and PyYAML")
-foreach(test check ci convert diff faults formats fuse hostile html inspect malformed onednn scale scale_docs
-    terminal verify)
+foreach(test check ci convert diff docs faults formats fuse hostile html inspect links malformed onednn scale
+    scale_docs terminal verify)
   add_test(NAME "tool: ${test}"
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli/${test}_test.py)
   set_tests_properties("tool: ${test}" PROPERTIES
     ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>;PREPACK_SANITIZERS=${PREPACK_SANITIZE}" TIMEOUT 1500)
 endforeach()
+
+# The example that documents run, built from the sources of the library as an installed one would be.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/libconvert ${PROJECT_BINARY_DIR}/include/prepack SYMBOLIC)
+add_executable(read_tensor ${PROJECT_SOURCE_DIR}/examples/read_tensor/main.cpp)
+target_include_directories(read_tensor PRIVATE ${PROJECT_BINARY_DIR}/include)
+target_link_libraries(read_tensor PRIVATE convert prepack_options)

@@ -13,7 +13,6 @@ import unittest
 
 import numpy
 
-import doc_examples
 import harness
 from harness import CHECKPOINTS, ROOT
 
@@ -330,14 +329,7 @@ class Refusals(ConsumerTest):
         self.check_refused(2, ["no such packed module: none"], self.out, "none", env=self.env)
 
 
-class Documents(unittest.TestCase):
-    def test_cpp_in_the_docs_is_that_of_the_example(self):
-        code = " ".join(" ".join(p.read_text().split()) for p in sorted(SOURCES.glob("*.cpp")))
-        excerpts = doc_examples.blocks((ROOT / "docs" / "packed-folder.md").read_text(), "cpp")
-        self.assertEqual(len(excerpts), 2)
-        for excerpt in excerpts:
-            self.assertIn(" ".join(excerpt.split()), code)
-
+class Sources(unittest.TestCase):
     def test_it_uses_nothing_of_prepack(self):
         own = {path.name for path in SOURCES.glob("*.h")}
         for path in SOURCES.glob("*.[hc]*"):

@@ -16,7 +16,6 @@ import unittest
 import numpy
 from safetensors.numpy import load_file
 
-import doc_examples
 import harness
 import prepack
 from harness import CHECKPOINTS, ROOT
@@ -500,20 +499,6 @@ class ZentorchExample(harness.ToolTest):
         result = self.run_example(self.convert(W4A16, "zentorch"), "no.such.module")
         self.assertEqual(result.returncode, 2)
         self.assertIn("no.such.module", result.stderr)
-
-
-class Documents(harness.ToolTest):
-    def test_python_examples_run(self):
-        for document in (ROOT / "docs" / "packed-folder.md", PACKAGE / "README.md"):
-            (example_text,) = doc_examples.blocks(document.read_text(), "python")
-            self.convert(W4A16, "zentorch", name="packed")
-            result = subprocess.run(
-                [sys.executable, "-c", example_text], cwd=self.scratch, capture_output=True,
-                text=True, check=False,
-            )
-            self.assertEqual(result.returncode, 0, result.stderr)
-            self.assertIn("zentorch/woq", result.stdout)
-            shutil.rmtree(self.scratch / "packed")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ endfunction()
 
 prepack_add_integration_test("integrations: python package" python_package)
 if(TARGET onednn_consumer)
-  foreach(case W4A16 W4A8 W8A8Dynamic W8A8Static Refusals Documents)
+  foreach(case W4A16 W4A8 W8A8Dynamic W8A8Static Refusals Sources)
     prepack_add_integration_test("integrations: onednn_consumer ${case}" onednn_consumer ${case})
   endforeach()
 endif()

@@ -1,7 +1,7 @@
 #ifndef PREPACK_LAYOUTS_DOC_EXAMPLES_H_
 #define PREPACK_LAYOUTS_DOC_EXAMPLES_H_
 
-// The modules that docs/layouts.md is derived from.
+// The modules that docs/layouts/ is derived from.
 
 #include <vector>
 

@@ -2,7 +2,7 @@
 #define PREPACK_LAYOUTS_DOC_FORMULAS_H_
 
 // Numbers of a layout as formulas: the one that holds for all example modules. So a formula in
-// docs/layouts.md cannot disagree with the code, and one that is missing is an error.
+// docs/layouts/ cannot disagree with the code, and one that is missing is an error.
 
 #include <string>
 #include <vector>

@@ -5,7 +5,7 @@
     python zentorch_linear.py packed [MODULE]
 
 The op gets the mapped file as it is; its result is compared with that of the weights, dequantized
-here by the formulas of docs/layouts.md.
+here by the formulas of docs/layouts/.
 
 Exit codes: 0 the result is right; 1 it is wrong; 2 usage; 3 the folder is not sound; 6 zentorch or
 the CPU cannot do it here.

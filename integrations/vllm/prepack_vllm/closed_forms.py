@@ -1,4 +1,4 @@
-"""Packed weights by their closed forms (docs/layouts.md): codes to bytes and back, in numpy.
+"""Packed weights by their closed forms (docs/layouts/): codes to bytes and back, in numpy.
 
 Slow and simple. The check reads packed bytes with it, and the tests pack with it; converting is the
 business of prepack itself.

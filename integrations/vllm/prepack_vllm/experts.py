@@ -192,7 +192,7 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
                 self.grid.first.name,
                 f"experts in {self.grid.layout} need the op {self._kernel_type.op}, which the "
                 "runtime for this CPU lacks",
-                hint="docs/layouts.md says which CPU each layout runs on",
+                hint="docs/layouts/ says which CPU each layout runs on",
             )
 
     def _make_stack(self, layer: torch.nn.Module, shards: tuple[str, ...], n: int, k: int) -> Stack:

@@ -14,7 +14,7 @@ from prepack_vllm.manifest import Manifest, PackedModule
 class Layout:
     id: str
     version: int
-    fingerprint: str  # of that version, see docs/layouts.md
+    fingerprint: str  # of that version, see docs/layouts/
     parts_of: parts.PartsOf
     kernel: type[kernels.Kernel]
     activation_dtypes: tuple[str, ...] = ("BF16",)

@@ -1,6 +1,6 @@
 """The parts of each layout: names, dtypes, shapes, and where they can be cut.
 
-The same as in docs/layouts.md. A part is cut along one axis of its array where the module is cut
+The same as in docs/layouts/. A part is cut along one axis of its array where the module is cut
 along its output channels (q, k and v side by side; tensor parallelism), and along one where it is
 cut along its input channels.
 """

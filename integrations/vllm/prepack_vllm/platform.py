@@ -63,5 +63,5 @@ def check_platform(manifest: Manifest) -> None:
                 where,
                 f"{id} needs the op {missing[0]}, which vLLM's library for this CPU lacks",
                 found=_cpu(),
-                hint="docs/layouts.md says which CPU each layout runs on",
+                hint="docs/layouts/ says which CPU each layout runs on",
             )

@@ -1,6 +1,6 @@
 """The consumers' ops in plain torch, for CPUs that cannot run the real ones. For tests only.
 
-They read packed bytes as docs/layouts.md says (by reshaping, which shares nothing with the closed
+They read packed bytes as docs/layouts/ says (by reshaping, which shares nothing with the closed
 forms of the package) and compute what the ops compute; tests/test_standins.py holds them against
 what the real ops made. `install` registers those that are missing here, and says which they are.
 """

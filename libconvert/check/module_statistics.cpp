@@ -173,26 +173,29 @@ double ModuleStatistics::MeanShift() const {
   return std::abs(sum / count) / std::sqrt(sum_squares / count);
 }
 
-Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
-                   StatisticsBuffers& buffers, ModuleStatistics& statistics) {
-  const Scheme& scheme = linear.scheme();
-  const uint64_t k = linear.k();
-  const uint64_t groups = linear.groups();
-  const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = k};
-  buffers.codes.resize(PanelBytes(scheme.code, range));
-  buffers.scales.resize(rows * groups);
-  buffers.zero_points.resize(rows * groups);
-  Status status = linear.ReadCodes(range, buffers.codes);
-  if (status.ok()) status = linear.ReadScales(n0, rows, buffers.scales);
-  if (status.ok()) status = linear.ReadZeroPoints(n0, rows, buffers.zero_points);
-  if (!status.ok()) return status;
-
+std::vector<uint8_t> CodesOf(const Scheme& scheme) {
+  if (scheme.code == CodeType::kBF16) return {};
   const std::array<float, 256>& values = CodeValues(scheme.code);
-  const float smallest_precise = SmallestPrecise(linear.stored_scale_dtype());
+  const bool is_signed = scheme.code == CodeType::kS8;
+  const unsigned count = scheme.code == CodeType::kF8E4M3 ? 256 : 1U << scheme.bits;
+  std::vector<uint8_t> codes;
+  for (unsigned i = 0; i < count; ++i) {
+    const auto code = static_cast<uint8_t>(is_signed ? i - count / 2 : i);
+    if (!std::isnan(values[code])) codes.push_back(code);
+  }
+  std::ranges::stable_sort(codes, {}, [&](uint8_t code) { return values[code]; });
+  return codes;
+}
+
+void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
+               const StatisticsBuffers& numbers, ModuleStatistics& statistics) {
+  const uint64_t groups = CeilDiv(k, scheme.group_size);
+  const std::array<float, 256>& values = CodeValues(scheme.code);
+  const float smallest_precise = SmallestPrecise(stored_scale_dtype);
   const auto highest = static_cast<uint8_t>((1U << scheme.bits) - 1);
   Histogram bytes{};
   for (uint64_t row = 0; row < rows; ++row) {
-    const std::byte* codes = buffers.codes.data() + row * PanelRowBytes(scheme.code, k);
+    const std::byte* codes = numbers.codes.data() + row * PanelRowBytes(scheme.code, k);
     for (uint64_t g = 0; g < groups; ++g) {
       const uint64_t first = g * scheme.group_size;
       const uint64_t end = std::min(k, first + scheme.group_size);
@@ -200,13 +203,13 @@ Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                                  ? SumNibbles(codes, first, end, bytes, statistics.histogram)
                                  : SumBytes(codes, first, end, values, statistics.histogram);
       // Σ (c − z)·s and Σ (c − z)²·s², from the sums of c and c².
-      const double scale = buffers.scales[row * groups + g];
-      const double zero = buffers.zero_points[row * groups + g];
+      const double scale = numbers.scales[row * groups + g];
+      const double zero = numbers.zero_points[row * groups + g];
       const auto count = static_cast<double>(sums.count);
       const double squares = sums.squares - 2 * zero * sums.sum + count * zero * zero;
       statistics.sum += scale * (sums.sum - count * zero);
       statistics.sum_squares += scale * scale * squares;
-      CountScale(buffers.scales[row * groups + g], squares != 0, smallest_precise, statistics);
+      CountScale(numbers.scales[row * groups + g], squares != 0, smallest_precise, statistics);
       if (scheme.symmetric) continue;
       ++statistics.zero_points;
       if (zero == 0) ++statistics.low_zero_points;
@@ -218,6 +221,20 @@ Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
     statistics.histogram[byte >> 4] += bytes[byte];
   }
   statistics.weights += rows * k;
+}
+
+Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                   StatisticsBuffers& buffers, ModuleStatistics& statistics) {
+  const Scheme& scheme = linear.scheme();
+  const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = linear.k()};
+  buffers.codes.resize(PanelBytes(scheme.code, range));
+  buffers.scales.resize(rows * linear.groups());
+  buffers.zero_points.resize(rows * linear.groups());
+  Status status = linear.ReadCodes(range, buffers.codes);
+  if (status.ok()) status = linear.ReadScales(n0, rows, buffers.scales);
+  if (status.ok()) status = linear.ReadZeroPoints(n0, rows, buffers.zero_points);
+  if (!status.ok()) return status;
+  CountRows(scheme, linear.stored_scale_dtype(), linear.k(), rows, buffers, statistics);
   return {};
 }
 

@@ -58,11 +58,20 @@ struct ModuleStatistics {
 // A scale above this multiplies even the smallest step to something that no trained weight is.
 inline constexpr float kHugeScale = 1e4F;
 
+// The codes of a scheme in the order of their values, as the canonical layout holds them. None of
+// kBF16, which has none; no NaN.
+std::vector<uint8_t> CodesOf(const Scheme& scheme);
+
+// The numbers of some output channels, input channels in k_order.
 struct StatisticsBuffers {
   std::vector<std::byte> codes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
 };
+
+// Adds `rows` output channels of `k` weights each that were read. Not of kBF16.
+void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
+               const StatisticsBuffers& numbers, ModuleStatistics& statistics);
 
 // Adds output channels [n0, n0 + rows) to `statistics`. Errors are those of the reader.
 Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,

@@ -206,20 +206,6 @@ std::string CheckHeatHtml(const CheckReport& report) {
   return HeatMapSvg(map);
 }
 
-// Codes of a scheme in the order of their values.
-std::vector<uint8_t> CodesOf(const Scheme& scheme) {
-  const std::array<float, 256>& values = CodeValues(scheme.code);
-  const bool is_signed = scheme.code == CodeType::kS8;
-  const unsigned count = scheme.code == CodeType::kF8E4M3 ? 256 : 1U << scheme.bits;
-  std::vector<uint8_t> codes;
-  for (unsigned i = 0; i < count; ++i) {
-    const auto code = static_cast<uint8_t>(is_signed ? i - count / 2 : i);
-    if (!std::isnan(values[code])) codes.push_back(code);
-  }
-  std::ranges::stable_sort(codes, {}, [&](uint8_t code) { return values[code]; });
-  return codes;
-}
-
 std::string CodesHistogram(const Scheme& scheme, const ModuleStatistics& statistics,
                            std::string_view caption) {
   HistogramChart chart = {.caption = fmt::format("{}: codes", caption), .bins = {}};

@@ -22,6 +22,8 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--text); background: var
   margin: 2rem auto; max-width: 80rem; padding: 0 1.25rem; }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2.25rem 0 .6rem; }
+details { margin: 2.25rem 0 0; } summary { cursor: pointer; margin: 0 0 .6rem; }
+summary h2 { display: inline; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1.25rem; margin: 0; }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
 li { overflow-wrap: anywhere; }
@@ -132,6 +134,12 @@ std::string HtmlPage(std::string_view title, std::string_view html) {
 std::string HtmlSection(std::string_view heading, std::string_view html) {
   if (html.empty()) return "";
   return fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", EscapeXml(heading), html);
+}
+
+std::string HtmlFoldedSection(std::string_view heading, std::string_view html) {
+  if (html.empty()) return "";
+  return fmt::format("<details>\n<summary><h2>{}</h2></summary>\n{}</details>\n",
+                     EscapeXml(heading), html);
 }
 
 std::string HtmlFacts(const std::vector<std::pair<std::string_view, std::string>>& facts) {

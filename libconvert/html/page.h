@@ -19,6 +19,9 @@ std::string HtmlPage(std::string_view title, std::string_view html);
 // A heading and what belongs to it; empty when that is empty.
 std::string HtmlSection(std::string_view heading, std::string_view html);
 
+// The same, closed until its heading is clicked.
+std::string HtmlFoldedSection(std::string_view heading, std::string_view html);
+
 // Where a report comes from: names and values, those without a value left out.
 std::string HtmlFacts(const std::vector<std::pair<std::string_view, std::string>>& facts);
 

@@ -64,12 +64,50 @@ void AddCodes(const QuantizedLinear& linear, const StoredTensor& tensor, uint64_
   }
 }
 
+// Groups by how far the values of a channel lie from that of its group 0: the same for all
+// channels. So few places need be looked at, however many there are.
+class GroupDistances {
+ public:
+  template <typename Where>
+  GroupDistances(uint64_t groups, const Where& where) {
+    for (uint64_t g = 0; g < groups; ++g) {
+      distances_.emplace_back(FirstBit(where(0, g)) - FirstBit(where(0, 0)), g);
+    }
+    std::ranges::sort(distances_);
+  }
+
+  // The groups, ascending, whose values may have bits in the byte when that of group 0 is `stored`.
+  std::vector<uint64_t> Near(const StoredBits& stored, uint64_t byte) const {
+    std::vector<uint64_t> groups;
+    for (const BitRun& run : stored) {
+      const int64_t behind = static_cast<int64_t>(8 * byte + 8) - static_cast<int64_t>(run.bit);
+      const std::pair first(behind - 7 - static_cast<int64_t>(run.bits), uint64_t{0});
+      for (auto it = std::ranges::lower_bound(distances_, first);
+           it != distances_.end() && it->first < behind; ++it) {
+        groups.push_back(it->second);
+      }
+    }
+    std::ranges::sort(groups);
+    const auto repeated = std::ranges::unique(groups);
+    groups.erase(repeated.begin(), repeated.end());
+    return groups;
+  }
+
+ private:
+  static int64_t FirstBit(const StoredBits& stored) {
+    return static_cast<int64_t>(stored.front().bit);
+  }
+
+  std::vector<std::pair<int64_t, uint64_t>> distances_;
+};
+
 // Scales or zero points; those that channels share become one.
 template <typename Where>
 void AddValues(const QuantizedLinear& linear, const StoredTensor& tensor, uint64_t byte,
                const Where& where, ByteContents& contents) {
+  const GroupDistances distances(linear.groups(), where);
   for (uint64_t n = 0; n < linear.n(); ++n) {
-    for (uint64_t g = 0; g < linear.groups(); ++g) {
+    for (const uint64_t g : distances.Near(where(n, 0), byte)) {
       const BitsOfByte bits = OverlapOf(where(n, g), tensor, byte);
       if (bits.bits == 0) continue;
       const auto shared = std::ranges::find_if(contents.numbers, [&](const HeldNumber& number) {

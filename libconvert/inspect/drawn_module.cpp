@@ -33,11 +33,11 @@ DrawnModule DrawStored(const OpenedFolder& folder, const QuantizedLinear& linear
                     .form = folder.model->format,
                     .module = linear.module(),
                     .tensor = tensor.name,
+                    .first = places.WhereCode(0, 0).front().bit / 8,
                     .cell_bits = 8 % bits == 0 ? bits : 8,
                     .cells = {}};
   if (places.WhereCode(0, 0).front().bits == 8) drawn.cell_bits = 8;  // codes in bytes
-  // Of stacked experts, from the first byte of this one on.
-  const uint64_t first = places.WhereCode(0, 0).front().bit / 8;
+  const uint64_t first = drawn.first;
   drawn.cells.resize(std::min(bytes, tensor.bytes - first) * 8 / drawn.cell_bits);
   FillFrom(
       [&](uint64_t byte) {

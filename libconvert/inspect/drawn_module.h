@@ -18,6 +18,7 @@ struct DrawnModule {
   std::string form;    // the format, or the layout
   std::string module;  // there; a fused one of a packed folder
   std::string tensor;
+  uint64_t first = 0;  // byte of the tensor that the drawing begins at: above 0 for stacked experts
   // Bits of a cell. Codes that do not fill bytes (3, 5, 6 or 7 bits) are drawn byte by byte, each
   // as the first weight that begins in it.
   uint32_t cell_bits = 4;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "convert/manifest.h"
+#include "convert/plan.h"
 #include "formats/finding_tally.h"
 #include "io/output_folder.h"
 
@@ -28,6 +29,7 @@ void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
     return;
   }
   report.format = model->format;
+  report.targets = UseOfTargets(checkpoint, *model);
   report.findings = std::move(model->findings);
   for (const auto& linear : model->modules) {
     report.modules.push_back(
@@ -44,6 +46,11 @@ void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
 void DescribePacked(const Manifest& manifest, InspectReport& report) {
   report.format = manifest.source_format;
   report.target = manifest.target;
+  report.origin = {.prepack_version = manifest.prepack_version,
+                   .source_path = manifest.source_path,
+                   .source_fingerprint = manifest.source_fingerprint,
+                   .activation_dtype = std::string(ActivationDTypeName(manifest.activation_dtype)),
+                   .options = manifest.run ? manifest.run->options : ""};
   for (const auto& [name, record] : manifest.modules) {
     ModuleSummary module{.module = name,
                          .scheme = record.scheme,

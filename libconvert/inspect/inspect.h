@@ -15,6 +15,7 @@
 #include "canonical/scheme.h"
 #include "container/checkpoint.h"
 #include "formats/format.h"
+#include "inspect/target_use.h"
 
 namespace prepack {
 
@@ -42,6 +43,15 @@ struct ModuleSummary {
   double BitsPerWeight() const;
 };
 
+// What the manifest of a packed folder says about its origin.
+struct PackedOrigin {
+  std::string prepack_version;     // that made it
+  std::string source_path;         // where the source was, from the folder; may be empty
+  std::string source_fingerprint;  // of all tensors of the source
+  std::string activation_dtype;    // "bf16"
+  std::string options;             // of the conversion; empty: not recorded
+};
+
 struct InspectReport {
   std::string path;
   FolderKind kind = FolderKind::kCheckpoint;
@@ -50,7 +60,9 @@ struct InspectReport {
   uint64_t tensor_bytes = 0;
   std::string format;                  // "compressed-tensors"; of the source when packed
   std::string target;                  // of a packed folder
+  std::optional<PackedOrigin> origin;  // of a packed folder
   std::vector<ModuleSummary> modules;  // ascending by name
+  std::vector<TargetUse> targets;      // of a checkpoint: what each would make of it
   std::vector<Finding> findings;
   // Why the quantized modules of a checkpoint could not be described; the rest of the report
   // stands.

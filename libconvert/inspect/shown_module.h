@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "check/module_statistics.h"
 #include "inspect/opened_folder.h"
 #include "inspect/weight_row.h"
 
@@ -20,6 +21,22 @@ struct ShownModule {
   uint64_t k = 0;
   std::string form = {};
 
+  const Scheme& scheme() const {
+    return linear != nullptr ? linear->scheme() : packed->request().scheme;
+  }
+  DType stored_scale_dtype() const {
+    return linear != nullptr ? linear->stored_scale_dtype() : packed->request().stored_scale_dtype;
+  }
+  // Are the input channels in another order than the checkpoint's when groups follow each other?
+  bool reordered() const {
+    return linear != nullptr ? linear->reordered() : packed->request().reordered;
+  }
+  uint64_t groups() const { return CeilDiv(k, scheme().group_size); }
+  // Output channels to read at a time.
+  uint64_t PanelRows() const;
+  // The numbers of output channels [n0, n0 + rows); input channels are in k_order.
+  Status ReadRows(uint64_t n0, uint64_t rows, StatisticsBuffers& numbers) const;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::vector<float>& scales) const;
   Result<WeightRow> Row(uint64_t row) const {
     return linear != nullptr ? ReadWeightRow(*linear, row) : ReadWeightRow(*packed, first + row);
   }

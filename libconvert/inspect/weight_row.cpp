@@ -8,6 +8,7 @@
 #include "base/float_convert.h"
 #include "base/page_buffer.h"
 #include "canonical/dequantize.h"
+#include "inspect/packed_rows.h"
 
 namespace prepack {
 namespace {
@@ -33,11 +34,11 @@ float Decode(const WeightRow& row, uint64_t k) {
   return (CodeValues(row.code)[row.codes[k]] - zero_point) * row.scales[g];
 }
 
-// `panel` holds whole rows in k_order, of which `index` is wanted.
-void Fill(std::span<const std::byte> panel, uint64_t index, WeightRow& row) {
+// `codes` are those of the row in k_order.
+void Fill(std::span<const std::byte> codes, WeightRow& row) {
   const uint64_t k = row.positions.size();
   for (uint64_t channel = 0; channel < k; ++channel) {
-    row.codes.push_back(PanelBits(row.code, panel, k, index, row.positions[channel]));
+    row.codes.push_back(PanelBits(row.code, codes, k, 0, row.positions[channel]));
   }
   for (uint64_t channel = 0; channel < k; ++channel) row.values.push_back(Decode(row, channel));
 }
@@ -73,7 +74,7 @@ Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
   if (status.ok()) status = linear.ReadScales(n, 1, row.scales);
   if (status.ok()) status = linear.ReadZeroPoints(n, 1, row.zero_points);
   if (!status.ok()) return status;
-  Fill(codes, 0, row);
+  Fill(codes, row);
   return row;
 }
 
@@ -83,37 +84,16 @@ Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n) {
   Result<std::vector<uint64_t>> positions = Positions(*order, packed.request().k);
   if (!positions.ok()) return positions.status();
   const PackRequest& request = packed.request();
-  const TileCut cut = packed.layout().cut(request);
-  const uint64_t groups = request.groups();
   WeightRow row;
   row.code = request.scheme.code;
   row.group_size = request.scheme.group_size;
   row.positions = *std::move(positions);
-  PageBuffer buffer;
-
-  const uint64_t n0 = n / cut.strip_rows * cut.strip_rows;
-  const uint64_t value_rows = std::min(cut.strip_rows, request.n - n0);
-  std::vector<float> scales(value_rows * groups, 1.0F);
-  std::vector<uint8_t> zero_points(value_rows * groups);
-  Status status;
-  if (packed.layout().unpack_scales != nullptr) {
-    status = packed.ReadScales(n0, value_rows, buffer, scales);
-  }
-  if (status.ok()) status = packed.ReadZeroPoints(n0, value_rows, buffer, zero_points);
+  std::vector<std::byte> codes;
+  Status status = ReadPackedScales(packed, n, 1, row.scales);
+  if (status.ok()) status = ReadPackedZeroPoints(packed, n, 1, row.zero_points);
+  if (status.ok()) status = ReadPackedCodes(packed, n, 1, codes);
   if (!status.ok()) return status;
-  const auto first = static_cast<ptrdiff_t>((n - n0) * groups);
-  row.scales.assign(scales.begin() + first,
-                    scales.begin() + first + static_cast<ptrdiff_t>(groups));
-  row.zero_points.assign(zero_points.begin() + first,
-                         zero_points.begin() + first + static_cast<ptrdiff_t>(groups));
-
-  const uint64_t row0 = n / cut.rows * cut.rows;
-  const PanelRange range{
-      .n0 = row0, .rows = std::min(cut.rows, request.n - row0), .k0 = 0, .cols = request.k};
-  std::vector<std::byte> codes(PanelBytes(row.code, range));
-  status = packed.ReadCodes(range.n0, range.rows, buffer, codes);
-  if (!status.ok()) return status;
-  Fill(codes, n - row0, row);
+  Fill(codes, row);
   return row;
 }
 

@@ -17,6 +17,15 @@ TEST_CASE("bytes are shown in decimal units") {
   CHECK(HumanBytes(UINT64_MAX) == "18.4 EB");
 }
 
+TEST_CASE("numbers of things are shown with a prefix and a plural") {
+  CHECK(HumanCount(999) == "999");
+  CHECK(HumanCount(1000) == "1.0 k");
+  CHECK(HumanCount(8'030'261'248) == "8.0 G");
+  CHECK(Plural(0, "file") == "0 files");
+  CHECK(Plural(1, "file") == "1 file");
+  CHECK(Plural(2, "file") == "2 files");
+}
+
 TEST_CASE("durations are shown in two units at most") {
   CHECK(HumanSeconds(0.2) == "0 s");
   CHECK(HumanSeconds(59.4) == "59 s");

@@ -39,10 +39,6 @@ struct CheckCommand {
   unsigned jobs = 0;
 };
 
-std::string Plural(size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string HeadText(const CheckReport& report) {
   std::string text = fmt::format("{}: {}", Printable(report.source),
                                  report.format.empty() ? "format not read" : report.format);

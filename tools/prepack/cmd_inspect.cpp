@@ -3,16 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "base/suggest.h"
 #include "command.h"
 #include "findings.h"
 #include "inspect/inspect.h"
+#include "inspect/report_html.h"
 #include "inspect_drawing.h"
+#include "inspect_numbers.h"
 #include "inspect_places.h"
+#include "inspect_summary.h"
 #include "inspect_weights.h"
+#include "io/atomic_file.h"
 #include "json_reports.h"
+#include "output_paths.h"
 #include "table.h"
 #include "units.h"
 
@@ -23,6 +30,7 @@ struct InspectCommand {
   CommonOptions common;
   std::string path;
   std::string module;
+  bool modules = false;
   bool tensors = false;
   std::vector<std::string> find;  // MODULE N K
   std::string at;                 // FILE:OFFSET
@@ -31,6 +39,7 @@ struct InspectCommand {
   std::string values;  // module
   std::string rows = "0:4";
   std::string cols = "0:16";
+  std::string html;
   bool codes = false;
   bool bytes = false;
 
@@ -39,13 +48,7 @@ struct InspectCommand {
   }
 };
 
-std::string HeadText(const InspectReport& report) {
-  std::string text = fmt::format("{}: {}", Printable(report.path), FolderKindName(report.kind));
-  if (!report.format.empty()) text += fmt::format(", {}", Printable(report.format));
-  if (!report.target.empty()) text += fmt::format(", packed for {}", Printable(report.target));
-  text += fmt::format("\n{} tensors, {}, in {} file{}\n", report.tensors.size(),
-                      HumanBytes(report.tensor_bytes), report.files.size(),
-                      report.files.size() == 1 ? "" : "s");
+std::string FilesText(const InspectReport& report) {
   Table files({{"file"},
                {"size", Align::kRight},
                {"tensors", Align::kRight},
@@ -54,24 +57,7 @@ std::string HeadText(const InspectReport& report) {
     files.AddRow({Printable(file.name), HumanBytes(file.bytes), fmt::format("{}", file.tensors),
                   fmt::format("{}", file.data_start)});
   }
-  return text + files.Render(2);
-}
-
-std::string ModulesText(const InspectReport& report) {
-  Table table({{"module"},
-               {"N", Align::kRight},
-               {"K", Align::kRight},
-               {"scheme"},
-               {"layout"},
-               {"size", Align::kRight},
-               {"bits/weight", Align::kRight}});
-  for (const ModuleSummary& module : report.modules) {
-    table.AddRow({Printable(module.module), fmt::format("{}", module.n),
-                  fmt::format("{}", module.k), DescribeScheme(module.scheme),
-                  module.layout.empty() ? "as stored" : Printable(module.layout),
-                  HumanBytes(module.bytes), fmt::format("{:.2f}", module.BitsPerWeight())});
-  }
-  return fmt::format("\n{} quantized modules\n{}", report.modules.size(), table.Render(2));
+  return fmt::format("\n{}", files.Render(2));
 }
 
 // The tensors whose names are in `names`, or all when it is null.
@@ -94,8 +80,7 @@ std::string TensorsText(const InspectReport& report, const std::vector<std::stri
 std::string ModuleText(const InspectReport& report, const ModuleSummary& module) {
   return fmt::format("{}: N = {}, K = {}, {}, {}, {}, {:.2f} bits per weight\n{}",
                      Printable(module.module), module.n, module.k, DescribeScheme(module.scheme),
-                     module.layout.empty() ? "as stored" : Printable(module.layout),
-                     HumanBytes(module.bytes), module.BitsPerWeight(),
+                     LayoutText(module.layout), HumanBytes(module.bytes), module.BitsPerWeight(),
                      TensorsText(report, &module.tensors));
 }
 
@@ -117,15 +102,15 @@ void KeepModule(InspectReport& report, const ModuleSummary& wanted) {
   report.modules = {module};
 }
 
-std::string ReportText(const InspectReport& report, bool tensors) {
-  std::string text = HeadText(report);
-  if (!report.modules.empty()) text += ModulesText(report);
+std::string ReportText(const InspectReport& report, const InspectCommand& options) {
+  std::string text = SummaryText(report);
   if (report.unreadable) {
     text +=
         fmt::format("\nquantized modules cannot be described: {}\n", report.unreadable->ToString());
   }
-  if (tensors || report.kind == FolderKind::kSafetensorsFile) {
-    text += "\n" + TensorsText(report, nullptr);
+  text += options.modules ? AllModulesText(report) : FoldedModulesText(report);
+  if (options.tensors || report.kind == FolderKind::kSafetensorsFile) {
+    text += FilesText(report) + "\n" + TensorsText(report, nullptr);
   }
   return text + FindingsText(report.findings);
 }
@@ -141,6 +126,58 @@ ExitCodeValue Show(const CommonOptions& common, const Result<Found>& found, Text
     Print(text(*found));
   }
   return kExitDone;
+}
+
+void PrintReport(const InspectReport& report, const Json& summary, const Json& statistics) {
+  JsonWriter json(PrintRaw);
+  WriteInspectJson(report, summary, statistics, json);
+  FinishJson(json);
+}
+
+// The page may not be written into what it is about.
+Status CheckPagePath(const InspectCommand& options) {
+  OutputPaths paths;
+  std::error_code error;
+  if (std::filesystem::is_directory(options.path, error)) {
+    paths.ProtectFolder(options.path, "the folder");
+  } else {
+    paths.ProtectFile(options.path, "the file");
+  }
+  return paths.Add("--html", options.html);
+}
+
+ExitCodeValue ShowFolder(const InspectReport& report, const InspectCommand& options) {
+  if (!options.html.empty()) {
+    const Status written = WriteFileAtomically(options.html, InspectHtml(report));
+    if (!written.ok()) return Fail(written);
+  }
+  if (options.common.json) {
+    PrintReport(report, SummaryJson(report), nullptr);
+  } else if (!options.common.quiet) {
+    Print(ReportText(report, options));
+  }
+  return kExitDone;
+}
+
+Result<ModuleNumbers> NumbersOf(const InspectCommand& options) {
+  const Result<OpenedFolder> folder = OpenedFolder::Open(options.path);
+  if (!folder.ok()) return folder.status();
+  return MeasureModule(*folder, options.module);
+}
+
+// What the headers say is shown whether or not the numbers can be read.
+ExitCodeValue ShowModule(InspectReport& report, const InspectCommand& options) {
+  const ModuleSummary* module = report.FindModule(options.module);
+  if (module == nullptr) return Fail(NoSuchModule(report, options.module));
+  const Result<ModuleNumbers> numbers = NumbersOf(options);
+  if (options.common.json) {
+    KeepModule(report, *module);
+    PrintReport(report, nullptr, numbers.ok() ? NumbersJson(*numbers) : Json(nullptr));
+  } else if (!options.common.quiet) {
+    Print(ModuleText(report, *module));
+    if (numbers.ok()) Print(NumbersText(*numbers, StyleOfTerminal()));
+  }
+  return numbers.ok() ? kExitDone : Fail(numbers.status());
 }
 
 ExitCodeValue RunInspect(const InspectCommand& options) {
@@ -164,27 +201,18 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
         ValuesOf(options.path, options.values, options.rows, options.cols, options.ValuesKind()),
         ValuesText, [&](const WeightValues& values) { return ValuesJson(options.path, values); });
   }
+  if (!options.html.empty()) {
+    if (const Status path = CheckPagePath(options); !path.ok()) return Fail(path);
+  }
   Result<InspectReport> report = Inspect(options.path);
   if (!report.ok()) return Fail(report.status());
-  const ModuleSummary* module = nullptr;
-  if (!options.module.empty()) {
-    module = report->FindModule(options.module);
-    if (module == nullptr) return Fail(NoSuchModule(*report, options.module));
-  }
-  if (options.common.json) {
-    if (module != nullptr) KeepModule(*report, *module);
-    JsonWriter json(PrintRaw);
-    WriteInspectJson(*report, json);
-    FinishJson(json);
-  } else if (!options.common.quiet) {
-    Print(module != nullptr ? ModuleText(*report, *module) : ReportText(*report, options.tensors));
-  }
-  return kExitDone;
+  return options.module.empty() ? ShowFolder(*report, options) : ShowModule(*report, options);
 }
 
 void AddValues(CLI::App& command, InspectCommand& options) {
   auto* values = command.add_option("--values", options.values, "Show weights of a module");
-  values->type_name("MODULE")->excludes("--module", "--tensors", "--find", "--at", "--layout");
+  values->type_name("MODULE")->excludes("--module", "--modules", "--tensors", "--html", "--find",
+                                        "--at", "--layout");
   command.add_option("--rows", options.rows, "With --values: output channels (0:4)")
       ->type_name("FIRST:END")
       ->needs(values);
@@ -207,6 +235,7 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
       options->common,
       {.examples =
            "  prepack inspect Llama-3-8B-W4A16\n"
+           "  prepack inspect Llama-3-8B-W4A16 --html model.html\n"
            "  prepack inspect packed/ --module model.layers.0.mlp.down_proj\n"
            "  prepack inspect packed/ --find model.layers.0.mlp.down_proj 5 100\n"
            "  prepack inspect packed/ --at model.safetensors:4096\n"
@@ -216,29 +245,39 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
            "  prepack inspect model-00001-of-00002.safetensors --json | jq '.tensors[].name'",
        .notes = ""});
   command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
-  command->add_option("--module", options->module, "Show one quantized module and its tensors")
+  command
+      ->add_option("--module", options->module,
+                   "Show one quantized module, its tensors, and what its codes, scales and zero "
+                   "points are")
       ->type_name("NAME");
-  command->add_flag("--tensors", options->tensors, "List every tensor");
+  command->add_flag("--modules", options->modules,
+                    "List every module, not one line for those that differ in numbers only");
+  command->add_flag("--tensors", options->tensors, "List every file and every tensor");
+  command->add_option("--html", options->html, "Write the report as one self-contained page")
+      ->type_name("FILE")
+      ->excludes("--module");
   CLI::Option* find =
       command->add_option("--find", options->find,
                           "Show which bytes hold weight (n, k) of a module, its scale and "
                           "zero point; of a packed folder, in its source, too");
-  find->type_name("MODULE N K")->expected(3)->excludes("--module", "--tensors");
+  find->type_name("MODULE N K")
+      ->expected(3)
+      ->excludes("--module", "--modules", "--tensors", "--html");
   command->add_option("--at", options->at, "Show what a byte of a file holds")
       ->type_name("FILE:OFFSET")
-      ->excludes("--module", "--tensors", "--find");
+      ->excludes("--module", "--modules", "--tensors", "--html", "--find");
   command
       ->add_option("--layout", options->layout,
                    "Draw which weight each of a module's first nibbles or bytes is; of a packed "
                    "folder, in its source, too")
       ->type_name("MODULE")
-      ->excludes("--module", "--tensors", "--find", "--at");
+      ->excludes("--module", "--modules", "--tensors", "--html", "--find", "--at");
   command
       ->add_option("--source", options->source,
                    "With --find and --layout: the checkpoint that a packed folder was made from, "
                    "where the manifest does not say")
       ->type_name("FOLDER")
-      ->excludes("--module", "--tensors", "--at");
+      ->excludes("--module", "--modules", "--tensors", "--html", "--at");
   AddValues(*command, *options);
   command->callback([options, &exit_code] { exit_code = RunInspect(*options); });
 }

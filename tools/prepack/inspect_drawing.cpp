@@ -34,8 +34,10 @@ std::string Paint(const WeightCell& cell, const std::string& text) {
 }
 
 std::vector<DrawnLine> Lines(std::string_view title, const DrawnModule& drawn, bool colour) {
-  std::string text = fmt::format("{}: {}, {}\n{}\n", title, Printable(drawn.path),
+  std::string text = fmt::format("{}: {}, {}\n{}", title, Printable(drawn.path),
                                  Printable(drawn.form), Printable(drawn.tensor));
+  if (drawn.first != 0) text += fmt::format(" from its byte {} on", drawn.first);
+  text += "\n";
   const std::vector<uint64_t> rows = ConsecutiveRows(drawn.cells.size());
   const PaintCell paint = colour
                               ? PaintCell([](const WeightCell& cell, const std::string& cell_text) {
@@ -76,8 +78,13 @@ Json SideJson(const std::optional<DrawnModule>& drawn) {
   for (const WeightCell& cell : drawn->cells) {
     cells.push_back(cell ? Json{cell->n, cell->k} : Json(nullptr));
   }
-  return {{"path", drawn->path},     {"form", drawn->form},           {"module", drawn->module},
-          {"tensor", drawn->tensor}, {"cell_bits", drawn->cell_bits}, {"cells", std::move(cells)}};
+  return {{"path", drawn->path},
+          {"form", drawn->form},
+          {"module", drawn->module},
+          {"tensor", drawn->tensor},
+          {"offset_in_tensor", drawn->first},
+          {"cell_bits", drawn->cell_bits},
+          {"cells", std::move(cells)}};
 }
 
 }  // namespace
@@ -102,6 +109,7 @@ DrawingStyle StyleOfTerminal() {
   DrawingStyle style;
   const Display& display = DisplayOf(Stream::kStdout);
   style.colour = display.colour;
+  style.unicode = display.is_terminal && display.unicode;
   const char* columns = std::getenv("COLUMNS");
   if (display.width != 0) {
     style.width = display.width;

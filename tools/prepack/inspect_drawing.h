@@ -24,8 +24,9 @@ Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
                              const std::string& module);
 
 struct DrawingStyle {
-  bool colour = false;  // cells by output channel
-  size_t width = 80;    // of the terminal: what fits stands side by side
+  bool colour = false;   // cells by output channel
+  bool unicode = false;  // bars may be drawn with blocks
+  size_t width = 80;     // of the terminal: what fits stands side by side
 };
 
 // As stdout and the environment say; not only a terminal may have COLUMNS.

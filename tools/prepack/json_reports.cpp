@@ -9,6 +9,7 @@
 
 #include "base/version.h"
 #include "convert/scheme_json.h"
+#include "inspect_summary.h"
 #include "layouts/table.h"
 
 namespace prepack::cli {
@@ -281,7 +282,8 @@ void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::str
   json.EndObject();
 }
 
-void WriteInspectJson(const InspectReport& report, JsonWriter& json) {
+void WriteInspectJson(const InspectReport& report, const Json& summary, const Json& statistics,
+                      JsonWriter& json) {
   BeginDocument("prepack-inspect", json);
   json.MemberText("path", report.path);
   json.MemberText("contents", FolderKindName(report.kind));
@@ -289,7 +291,10 @@ void WriteInspectJson(const InspectReport& report, JsonWriter& json) {
   json.Member("target", report.target.empty() ? Json(nullptr) : Json(report.target));
   json.Member("unreadable",
               report.unreadable ? Json(report.unreadable->ToString()) : Json(nullptr));
+  json.Member("origin", OriginJson(report));
   json.MemberNumber("tensor_bytes", report.tensor_bytes);
+  json.Member("summary", summary);
+  json.Member("statistics", statistics);
   json.Key("files");
   json.BeginArray();
   for (const FileSummary& file : report.files) {

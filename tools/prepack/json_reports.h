@@ -29,7 +29,10 @@ Json MergeJson(const MergeReport& report, const std::string& output);
 // Those that have an entry for every module or tensor are written piece by piece.
 void WritePlanJson(const Plan& plan, const QuantizedModel& model, const std::string& source,
                    JsonWriter& json);
-void WriteInspectJson(const InspectReport& report, JsonWriter& json);
+// `summary` is of the folder, `statistics` of the one module that is left in the report; null: not
+// asked for.
+void WriteInspectJson(const InspectReport& report, const Json& summary, const Json& statistics,
+                      JsonWriter& json);
 // `strict` decides the exit code that the document states.
 Json CheckJson(const CheckReport& report, bool strict);
 Json DiffJson(const DiffReport& report);

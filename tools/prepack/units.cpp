@@ -11,16 +11,33 @@
 
 namespace prepack::cli {
 
-std::string HumanBytes(uint64_t bytes) {
-  if (bytes < 1000) return fmt::format("{} B", bytes);
-  constexpr std::array<std::string_view, 6> kUnits = {"kB", "MB", "GB", "TB", "PB", "EB"};
-  double value = static_cast<double>(bytes) / 1000;
-  size_t unit = 0;
-  while (value >= 999.95 && unit + 1 < kUnits.size()) {
+namespace {
+
+constexpr std::array<std::string_view, 6> kPrefixes = {"k", "M", "G", "T", "P", "E"};
+
+// "1.5 M" of what is 1000 or more.
+std::string WithPrefix(uint64_t number) {
+  double value = static_cast<double>(number) / 1000;
+  size_t prefix = 0;
+  while (value >= 999.95 && prefix + 1 < kPrefixes.size()) {
     value /= 1000;
-    ++unit;
+    ++prefix;
   }
-  return fmt::format("{:.1f} {}", value, kUnits[unit]);
+  return fmt::format("{:.1f} {}", value, kPrefixes[prefix]);
+}
+
+}  // namespace
+
+std::string HumanBytes(uint64_t bytes) {
+  return bytes < 1000 ? fmt::format("{} B", bytes) : WithPrefix(bytes) + "B";
+}
+
+std::string HumanCount(uint64_t count) {
+  return count < 1000 ? fmt::format("{}", count) : WithPrefix(count);
+}
+
+std::string Plural(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 std::string HumanSeconds(double seconds) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
+#include "base/human_units.h"
 #include "html/depth_chart.h"
 #include "html/depth_order.h"
 #include "html/page.h"
@@ -23,11 +25,7 @@ HtmlCell CountCell(uint64_t count) {
 }
 
 HtmlCell BytesCell(uint64_t bytes) {
-  constexpr double kMega = 1e6;
-  const auto value = static_cast<double>(bytes);
-  return {.text = value < 1e5 ? fmt::format("{:.1f} kB", value / 1e3)
-                              : fmt::format("{:.1f} MB", value / kMega),
-          .order = value};
+  return {.text = HumanBytes(bytes), .order = static_cast<double>(bytes)};
 }
 
 HtmlCell BitsCell(double bits) {
@@ -48,7 +46,8 @@ std::string FolderHeadHtml(const InspectReport& report) {
            {"Format", report.format},
            {"Packed for", report.target},
            {"Quantized modules", fmt::format("{}", report.modules.size())},
-           {"Tensors", fmt::format("{}, {} bytes", report.tensors.size(), report.tensor_bytes)},
+           {"Tensors",
+            fmt::format("{}, {}", report.tensors.size(), HumanBytes(report.tensor_bytes))},
            {"Files", fmt::format("{}", report.files.size())},
            {"Not described", report.unreadable ? report.unreadable->ToString() : ""},
            {"Made by", report.origin ? fmt::format("prepack {}", origin.prepack_version) : ""},
@@ -69,9 +68,9 @@ std::string SchemesHtml(const InspectReport& report) {
                     BitsCell(use.BitsPerWeight())});
   }
   for (const DTypeUse& use : TensorsOutsideModules(report)) {
-    rows.push_back({{.text = fmt::format("{} tensors of {} that no module has", use.tensors,
-                                         DTypeName(use.dtype))},
-                    LayoutCell(""),
+    const bool is_packed = report.kind == FolderKind::kPacked;
+    rows.push_back({{.text = fmt::format("{} × {}", use.tensors, DTypeName(use.dtype))},
+                    {.text = is_packed ? "not packed" : "not quantized"},
                     {},
                     {},
                     BytesCell(use.bytes),
@@ -131,9 +130,9 @@ std::string ChartsHtml(const InspectReport& report) {
   return DepthChartSvg(size) + DepthChartSvg(bits);
 }
 
+// `names` of them are alike.
 HtmlRow ModuleRow(const std::string& name, uint64_t names, const ModuleSummary& like) {
   return {{.text = name},
-          CountCell(names),
           CountCell(like.n),
           CountCell(like.k),
           {.text = DescribeScheme(like.scheme)},
@@ -142,62 +141,54 @@ HtmlRow ModuleRow(const std::string& name, uint64_t names, const ModuleSummary& 
           BitsCell(like.BitsPerWeight())};
 }
 
-std::string ModulesHtml(const InspectReport& report) {
+// Rows of things along the depth of the model, or, of very many of them, of those folded: then the
+// second column says how many a row stands for. `row_of(name, how many, like)` has the other cells.
+template <typename Folded, typename Thing, typename RowOf>
+std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*name_of,
+                       const std::function<std::vector<Folded>()>& fold,
+                       std::vector<HtmlColumn> columns, const RowOf& row_of) {
   std::vector<HtmlRow> rows;
-  if (report.modules.size() > kMostRows) {
-    for (const FoldedModules& modules : FoldModules(report)) {
-      rows.push_back(ModuleRow(modules.names.text, modules.names.names, *modules.like));
+  if (things.size() > kMostRows) {
+    columns.insert(columns.begin() + 1, {.title = "how many", .number = true});
+    for (const Folded& folded : fold()) {
+      const NamePattern& names = folded.names;
+      rows.push_back(row_of(names.text, names.names, *folded.like));
+      rows.back().insert(rows.back().begin() + 1, CountCell(names.names));
     }
   } else {
     std::vector<std::string> names;
-    for (const ModuleSummary& module : report.modules) names.push_back(module.module);
-    for (const size_t i : DepthOrder(names)) {
-      rows.push_back(ModuleRow(names[i], 1, report.modules[i]));
-    }
+    for (const Thing& thing : things) names.push_back(thing.*name_of);
+    for (const size_t i : DepthOrder(names)) rows.push_back(row_of(names[i], 1, things[i]));
   }
-  return SortableTable({{"module"},
-                        {"modules", true},
-                        {"N", true},
-                        {"K", true},
-                        {"scheme"},
-                        {"layout"},
-                        {"size", true},
-                        {"bits/weight", true}},
-                       rows);
+  return SortableTable(columns, rows);
 }
 
-HtmlRow TensorRow(const std::string& name, uint64_t names, const StoredTensor& like,
-                  const std::string& file) {
-  return {{.text = name},
-          CountCell(names),
-          {.text = std::string(DTypeName(like.dtype))},
-          {.text = fmt::format("{}", fmt::join(like.shape, " × "))},
-          BytesCell(names * like.bytes),
-          {.text = file},
-          names == 1 ? CountCell(like.offset) : HtmlCell{}};
+std::string ModulesHtml(const InspectReport& report) {
+  return ThingsHtml<FoldedModules>(
+      report.modules, &ModuleSummary::module, [&] { return FoldModules(report); },
+      {{"module"},
+       {"N", true},
+       {"K", true},
+       {"scheme"},
+       {"layout"},
+       {"size", true},
+       {"bits/weight", true}},
+      ModuleRow);
 }
 
 std::string TensorsHtml(const InspectReport& report) {
-  std::vector<HtmlRow> rows;
-  if (report.tensors.size() > kMostRows) {
-    for (const FoldedTensors& tensors : FoldTensors(report)) {
-      const bool is_one = tensors.names.names == 1;
-      rows.push_back(TensorRow(tensors.names.text, tensors.names.names, *tensors.like,
-                               is_one ? report.files[tensors.like->file].name : ""));
-    }
-  } else {
-    for (const StoredTensor& tensor : report.tensors) {
-      rows.push_back(TensorRow(tensor.name, 1, tensor, report.files[tensor.file].name));
-    }
-  }
-  return SortableTable({{"tensor"},
-                        {"tensors", true},
-                        {"dtype"},
-                        {"shape"},
-                        {"size", true},
-                        {"file"},
-                        {"offset", true}},
-                       rows);
+  return ThingsHtml<FoldedTensors>(
+      report.tensors, &StoredTensor::name, [&] { return FoldTensors(report); },
+      {{"tensor"}, {"dtype"}, {"shape"}, {"size", true}, {"file"}, {"offset", true}},
+      [&](const std::string& name, uint64_t names, const StoredTensor& like) {
+        const bool is_one = names == 1;
+        return HtmlRow{{.text = name},
+                       {.text = std::string(DTypeName(like.dtype))},
+                       {.text = fmt::format("{}", fmt::join(like.shape, " × "))},
+                       BytesCell(names * like.bytes),
+                       {.text = is_one ? report.files[like.file].name : ""},
+                       is_one ? CountCell(like.offset) : HtmlCell{}};
+      });
 }
 
 std::string NotesHtml(const InspectReport& report) {

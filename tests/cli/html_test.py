@@ -45,12 +45,13 @@ class Html(harness.ToolTest):
         self.browser.open(path)
         return path
 
-    def look(self, modules):
+    def look(self, modules, heat=True):
         """What holds for every report of so many modules."""
         browser = self.browser
         self.assertEqual(browser.evaluate("document.querySelectorAll('h1').length"), 1)
         self.assertGreaterEqual(browser.evaluate("document.querySelectorAll('svg circle').length"), modules)
-        self.assertGreaterEqual(browser.evaluate("document.querySelectorAll('svg rect.heat').length"), modules)
+        cells = browser.evaluate("document.querySelectorAll('svg rect.heat').length")
+        self.assertGreaterEqual(cells, modules if heat else 0)
         # Nothing sticks out of the page, and no chart is empty.
         self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"),
                              browser.evaluate("document.documentElement.clientWidth"))
@@ -118,6 +119,47 @@ class Html(harness.ToolTest):
         self.assertEqual(self.browser.evaluate("document.querySelector('h1').textContent"),
                          "prepack diff: different")
 
+    def test_inspect(self):
+        source = CHECKPOINTS / "ct-mixed"
+        self.page(0, "inspect", source)
+        self.look(2 * 6, heat=False)
+        text = self.browser.evaluate("document.querySelectorAll('table')[1].textContent")
+        for target in harness.TARGETS:
+            self.assertIn(f"{target}6 of 6", text)
+        # The table of modules is the last but one; that of tensors is folded, and the last.
+        self.assertFalse(self.browser.evaluate("document.querySelector('details').open"))
+        self.assertEqual(self.browser.evaluate("document.querySelectorAll('table').length"), 4)
+        self.browser.evaluate("document.querySelector('summary').click()")
+        self.assertTrue(self.browser.evaluate("document.querySelector('details').open"))
+        sizes = {t["name"]: t["bytes"] for t in json.loads(
+            self.run_ok("inspect", source, "--json").stdout)["tensors"]}
+        self.browser.evaluate(CLICK % 3)
+        names = self.browser.evaluate(COLUMN % 0)
+        self.assertEqual(set(names), set(sizes))
+        self.assertEqual([sizes[name] for name in names], sorted(sizes.values()))
+        self.browser.evaluate(SEARCH % json.dumps("down_proj scale"))
+        self.assertEqual(self.browser.evaluate(COLUMN % 0),
+                         ["model.layers.0.mlp.down_proj.weight_scale"])
+
+    def test_inspect_of_a_packed_folder(self):
+        packed = self.convert(CHECKPOINTS / "gptqmodel-dynamic", "vllm-cpu", "--scales", "exact")
+        self.page(0, "inspect", packed)
+        self.look(2 * 5, heat=False)
+        facts = self.browser.evaluate("document.querySelector('dl').textContent")
+        for fact in ("vllm-cpu", "gptqmodel-dynamic", "--scales exact", "prepack 0.",
+                     harness.manifest(packed)["source"]["fingerprint"]):
+            self.assertIn(fact, facts)
+        self.assertIn("left as stored", self.browser.evaluate("document.querySelector('li').textContent"))
+
+    def test_inspect_of_four_hundred_modules(self):
+        random = harness.large_checkpoint(self.scratch / "many", 400, n=8, k=128)
+        self.page(0, "inspect", random)
+        self.look(2 * 400, heat=False)
+        rows = "[...document.querySelectorAll('table')].at(-2).tBodies[0].rows"
+        self.assertEqual(self.browser.evaluate(f"{rows}.length"), 400)
+        self.assertEqual(self.browser.evaluate(f"{rows}[10].cells[0].textContent"),
+                         "model.layers.10.mlp.up_proj")
+
     def test_names_of_files_are_no_markup(self):
         odd = self.copy_checkpoint()
         evil = odd.parent / "<img src=x onerror=throw2>"
@@ -129,7 +171,7 @@ class Html(harness.ToolTest):
     def test_pages_are_not_written_into_a_checkpoint(self):
         folder = self.copy_checkpoint()
         before = sorted(p.name for p in folder.iterdir())
-        for args in (["check", folder], ["diff", folder, folder]):
+        for args in (["check", folder], ["diff", folder, folder], ["inspect", folder]):
             self.assert_fails(2, ["--html"], *args, "--html", folder / "page.html")
         self.assert_fails(4, ["nowhere"], "check", folder, "--html", self.scratch / "nowhere" / "page.html")
         self.assertEqual(sorted(p.name for p in folder.iterdir()), before)

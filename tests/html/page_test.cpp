@@ -26,6 +26,8 @@ TEST_CASE("Text of a page is escaped") {
   const std::string escaped(kEscaped);
   CHECK(Contains(HtmlPage(markup, ""), "<title>" + escaped + "</title>"));
   CHECK(HtmlSection(markup, "x") == "<section>\n<h2>" + escaped + "</h2>\nx</section>\n");
+  CHECK(HtmlFoldedSection(markup, "x") ==
+        "<details>\n<summary><h2>" + escaped + "</h2></summary>\nx</details>\n");
   CHECK(HtmlFacts({{markup, markup}}) ==
         "<dl>\n<dt>" + escaped + "</dt><dd>" + escaped + "</dd>\n</dl>\n");
   CHECK(HtmlList({markup}) == "<ul>\n<li>" + escaped + "</li>\n</ul>\n");
@@ -34,6 +36,7 @@ TEST_CASE("Text of a page is escaped") {
 
 TEST_CASE("What has nothing in it is left out") {
   CHECK(HtmlSection("heading", "").empty());
+  CHECK(HtmlFoldedSection("heading", "").empty());
   CHECK(HtmlFacts({}).empty());
   CHECK(HtmlFacts({{"name", ""}}).empty());
   CHECK(HtmlFacts({{"name", ""}, {"other", "value"}}) ==

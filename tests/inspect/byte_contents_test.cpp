@@ -1,5 +1,8 @@
 #include "inspect/byte_contents.h"
 
+#include <algorithm>
+
+#include "base/random.h"
 #include "formats/ct_example.h"
 #include "formats/gptq_example.h"
 #include "inspect/find_weight.h"
@@ -100,6 +103,35 @@ TEST_CASE("a byte that several weights cross holds parts of them") {
   REQUIRE(found.numbers.front().where.size() == 2);
   CHECK(found.numbers.front().where[1].in_tensor == 4 * (32 + 5));
   CHECK(found.numbers.front().stored == x.codes[10 * x.n + 5]);
+}
+
+// The byte that a scale or zero point begins in holds it.
+void CheckValueAt(const OpenedFolder& folder, const StoredBits& where, std::string_view what,
+                  uint64_t n, uint64_t g) {
+  if (where.empty()) return;
+  const BitRun& run = where.front();
+  const StoredTensor& tensor = *folder.checkpoint->Find(run.tensor);
+  const std::string& file = folder.checkpoint->files()[tensor.file].name;
+  const ByteContents contents = Value(ReadByteContents(folder, file, tensor.offset + run.bit / 8));
+  CHECK(contents.holds == what);
+  CHECK(std::ranges::any_of(contents.numbers, [&](const HeldNumber& number) {
+    return number.g == g && number.n <= n && n < number.n + number.rows &&
+           number.bit == run.bit % 8;
+  }));
+}
+
+TEST_CASE("scales and zero points of every format are found at their bytes") {
+  SplitMix64 random(53);
+  for (const auto& entry : std::filesystem::directory_iterator(testing::Fixture("checkpoints"))) {
+    const OpenedFolder folder = Value(OpenedFolder::Open(entry.path()));
+    for (const auto& linear : folder.model->modules) {
+      const uint64_t n = random.Below(linear->n());
+      const uint64_t g = random.Below(linear->groups());
+      CAPTURE(entry.path().string(), linear->module(), n, g);
+      CheckValueAt(folder, linear->places()->WhereScale(n, g), "scale", n, g);
+      CheckValueAt(folder, linear->places()->WhereZeroPoint(n, g), "zero point", n, g);
+    }
+  }
 }
 
 TEST_CASE("a byte that is not there, or in no file, is refused") {

@@ -2,6 +2,8 @@ prepack_add_tests(inspect
   byte_contents_test.cpp
   find_weight_test.cpp
   inspect_test.cpp
+  module_numbers_test.cpp
   name_patterns_test.cpp
+  report_html_test.cpp
   source_places_test.cpp
   summary_test.cpp)

@@ -8,12 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "base/human_units.h"  // IWYU pragma: export
+
 namespace prepack::cli {
 
-// "512 B", "1.5 MB", "4.0 GB": decimal units, as disks and `ls --si` have them.
-std::string HumanBytes(uint64_t bytes);
-// "999", "1.5 k", "8.0 G".
-std::string HumanCount(uint64_t count);
 // "1 module", "2 modules".
 std::string Plural(size_t count, std::string_view what);
 // "12 s", "3 min 20 s", "2 h 5 min".

@@ -1,0 +1,88 @@
+#include "inspect/report_html.h"
+
+#include <fmt/format.h>
+
+#include "catch.h"
+#include "text.h"
+
+namespace prepack::testing {
+namespace {
+
+InspectReport PackedReport() {
+  InspectReport report;
+  report.path = "<packed>";
+  report.kind = FolderKind::kPacked;
+  report.format = "awq";
+  report.target = "zentorch";
+  report.origin = {.prepack_version = "1.2.3",
+                   .source_path = "../source",
+                   .source_fingerprint = "abc",
+                   .activation_dtype = "bf16",
+                   .options = "--fuse"};
+  return report;
+}
+
+void AddModules(int layers, InspectReport& report) {
+  report.files = {{.name = "model.safetensors"}};
+  for (int layer = 0; layer < layers; ++layer) {
+    const std::string name = fmt::format("layers.{}.up", layer);
+    report.modules.push_back({.module = name,
+                              .scheme = {.group_size = 32},
+                              .layout = "zentorch/woq",
+                              .n = 8,
+                              .k = 64,
+                              .bytes = 288,
+                              .tensors = {name + ".weight"}});
+    report.tensors.push_back({.name = name + ".weight", .shape = {8, 36}, .bytes = 288});
+  }
+  report.tensors.push_back(
+      {.name = "norm.weight", .dtype = DType::kF32, .shape = {}, .bytes = 1234});
+}
+
+TEST_CASE("A page of a packed folder has its origin, its schemes and every module") {
+  InspectReport report = PackedReport();
+  AddModules(3, report);
+  const std::string page = InspectHtml(report);
+  CHECK(Contains(page, "<h1>prepack inspect: <span class=\"plain\">packed folder</span></h1>"));
+  CHECK(Contains(page, "<dt>Path</dt><dd>&lt;packed&gt;</dd>"));
+  CHECK(Contains(page, "<dt>Made by</dt><dd>prepack 1.2.3</dd>"));
+  CHECK(Contains(page, "<dt>Source</dt><dd>../source</dd>"));
+  CHECK(Contains(page, "<dt>Fingerprint of the source</dt><dd>abc</dd>"));
+  CHECK(Contains(page, "<dt>Options</dt><dd>--fuse</dd>"));
+  CHECK(Contains(page,
+                 "<tr><td>w4a16 group 32 symmetric</td><td>zentorch/woq</td>"
+                 "<td class=\"number\" data-v=\"3\">3</td>"));
+  CHECK(Contains(page, "<td>1 × F32</td><td>not packed</td>"));
+  CHECK(Contains(page, "<td class=\"number\" data-v=\"1234\">1.2 kB</td>"));
+  CHECK(Contains(page, "<title>layers.2.up: 4.5 bits</title>"));
+  CHECK(Contains(page, "<td>layers.1.up</td>"));
+  CHECK(Contains(page, "<summary><h2>Tensors</h2></summary>"));
+  CHECK_FALSE(Contains(page, "how many"));
+  CHECK_FALSE(Contains(page, "What each target would take"));
+}
+
+TEST_CASE("What a target leaves is on the page with its reason") {
+  InspectReport report;
+  AddModules(1, report);
+  report.targets = {{.target = "onednn",
+                     .modules = 1,
+                     .layouts = {},
+                     .left = {{.why = "K < 3", .first = "layers.0.up", .modules = 1}}}};
+  const std::string page = InspectHtml(report);
+  CHECK(Contains(page, "<td>onednn</td><td>0 of 1</td>"));
+  CHECK(Contains(page, "<td class=\"unsure\">1 left as stored: K &lt; 3</td>"));
+  CHECK(Contains(page, "<td>1 × F32</td><td>not quantized</td>"));
+}
+
+TEST_CASE("Very many modules and tensors are folded") {
+  InspectReport report = PackedReport();
+  AddModules(10'001, report);
+  const std::string page = InspectHtml(report);
+  CHECK(CountOf(page, "<td>layers.{0..10000}.up</td><td class=\"number\" data-v=\"10001\">") == 1);
+  CHECK(CountOf(page, "<td>layers.{0..10000}.up.weight</td>") == 1);
+  CHECK(CountOf(page, "<td>norm.weight</td>") == 1);
+  CHECK_FALSE(Contains(page, "<td>layers.1.up</td>"));
+}
+
+}  // namespace
+}  // namespace prepack::testing

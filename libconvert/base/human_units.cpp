@@ -32,4 +32,8 @@ std::string HumanCount(uint64_t count) {
   return count < 1000 ? fmt::format("{}", count) : WithPrefix(count);
 }
 
+std::string Plural(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 }  // namespace prepack

@@ -3,8 +3,10 @@
 
 // Large numbers as people read them.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace prepack {
 
@@ -12,6 +14,8 @@ namespace prepack {
 std::string HumanBytes(uint64_t bytes);
 // "999", "1.5 k", "8.0 G".
 std::string HumanCount(uint64_t count);
+// "1 module", "2 modules".
+std::string Plural(size_t count, std::string_view what);
 
 }  // namespace prepack
 

@@ -88,8 +88,7 @@ class GroupDistances {
       }
     }
     std::ranges::sort(groups);
-    const auto repeated = std::ranges::unique(groups);
-    groups.erase(repeated.begin(), repeated.end());
+    groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
     return groups;
   }
 

@@ -69,12 +69,13 @@ std::string SchemesHtml(const InspectReport& report) {
   }
   for (const DTypeUse& use : TensorsOutsideModules(report)) {
     const bool is_packed = report.kind == FolderKind::kPacked;
-    rows.push_back({{.text = fmt::format("{} × {}", use.tensors, DTypeName(use.dtype))},
-                    {.text = is_packed ? "not packed" : "not quantized"},
-                    {},
-                    {},
-                    BytesCell(use.bytes),
-                    {}});
+    rows.push_back(
+        {{.text = fmt::format("{} of {}", Plural(use.tensors, "tensor"), DTypeName(use.dtype))},
+         {.text = is_packed ? "not packed" : "not quantized"},
+         {},
+         {},
+         BytesCell(use.bytes),
+         {}});
   }
   return PlainTable({{"scheme"},
                      {"layout"},
@@ -85,13 +86,15 @@ std::string SchemesHtml(const InspectReport& report) {
                     rows);
 }
 
-HtmlCell LeftCell(const TargetUse& use) {
-  std::vector<std::string> reasons;
-  for (const LeftModules& left : use.left) {
-    reasons.push_back(fmt::format("{} left as stored: {}", left.modules, left.why));
+std::string LeftHtml(const InspectReport& report) {
+  std::vector<std::string> sentences;
+  for (const TargetUse& use : report.targets) {
+    for (const LeftModules& left : use.left) {
+      sentences.push_back(fmt::format("{} would leave {} as stored: {}", use.target,
+                                      Plural(left.modules, "module"), left.why));
+    }
   }
-  return {.text = fmt::format("{}", fmt::join(reasons, "; ")),
-          .tone = use.packed == 0 ? Tone::kUnsure : Tone::kPlain};
+  return HtmlList(sentences);
 }
 
 std::string TargetsHtml(const InspectReport& report) {
@@ -102,19 +105,14 @@ std::string TargetsHtml(const InspectReport& report) {
       layouts.push_back(fmt::format("{} × {}", modules, layout));
     }
     rows.push_back({{.text = use.target},
-                    {.text = fmt::format("{} of {}", use.packed, use.modules)},
+                    {.text = fmt::format("{} of {}", use.packed, use.modules),
+                     .tone = use.packed == 0 ? Tone::kUnsure : Tone::kPlain},
                     {.text = fmt::format("{}", fmt::join(layouts, ", "))},
                     use.packed == 0 ? HtmlCell{.text = "-"} : BytesCell(use.output_bytes),
-                    use.packed == 0 ? HtmlCell{.text = "-"} : BitsCell(use.BitsPerWeight()),
-                    LeftCell(use)});
+                    use.packed == 0 ? HtmlCell{.text = "-"} : BitsCell(use.BitsPerWeight())});
   }
-  return PlainTable({{"target"},
-                     {"would pack"},
-                     {"layouts"},
-                     {"output", true},
-                     {"bits/weight", true},
-                     {"the rest, and why"}},
-                    rows);
+  return PlainTable(
+      {{"target"}, {"would pack"}, {"layouts"}, {"output", true}, {"bits/weight", true}}, rows);
 }
 
 std::string ChartsHtml(const InspectReport& report) {
@@ -205,13 +203,14 @@ std::string NotesHtml(const InspectReport& report) {
 }  // namespace
 
 std::string InspectHtml(const InspectReport& report) {
-  return HtmlPage(fmt::format("prepack inspect: {}", report.path),
-                  FolderHeadHtml(report) + HtmlSection("Findings", NotesHtml(report)) +
-                      HtmlSection("Schemes", SchemesHtml(report)) +
-                      HtmlSection("What each target would take", TargetsHtml(report)) +
-                      HtmlSection("Along the depth of the model", ChartsHtml(report)) +
-                      HtmlSection("Modules", ModulesHtml(report)) +
-                      HtmlFoldedSection("Tensors", TensorsHtml(report)));
+  return HtmlPage(
+      fmt::format("prepack inspect: {}", report.path),
+      FolderHeadHtml(report) + HtmlSection("Findings", NotesHtml(report)) +
+          HtmlSection("Schemes", SchemesHtml(report)) +
+          HtmlSection("What each target would take", TargetsHtml(report) + LeftHtml(report)) +
+          HtmlSection("Along the depth of the model", ChartsHtml(report)) +
+          HtmlSection("Modules", ModulesHtml(report)) +
+          HtmlFoldedSection("Tensors", TensorsHtml(report)));
 }
 
 }  // namespace prepack

@@ -9,10 +9,6 @@
 
 namespace prepack::cli {
 
-std::string Plural(size_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string HumanSeconds(double seconds) {
   const auto whole = std::llround(seconds);
   if (whole < 60) return fmt::format("{} s", whole);

@@ -1,7 +1,6 @@
 #ifndef PREPACK_TOOLS_UNITS_H_
 #define PREPACK_TOOLS_UNITS_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -12,8 +11,6 @@
 
 namespace prepack::cli {
 
-// "1 module", "2 modules".
-std::string Plural(size_t count, std::string_view what);
 // "12 s", "3 min 20 s", "2 h 5 min".
 std::string HumanSeconds(double seconds);
 // "[384, 1536]".

@@ -155,6 +155,7 @@ std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*nam
     }
   } else {
     std::vector<std::string> names;
+    names.reserve(things.size());
     for (const Thing& thing : things) names.push_back(thing.*name_of);
     for (const size_t i : DepthOrder(names)) rows.push_back(row_of(names[i], 1, things[i]));
   }

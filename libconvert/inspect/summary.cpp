@@ -80,6 +80,7 @@ std::vector<SchemeUse> UseOfSchemes(const InspectReport& report) {
     use.bytes += module.bytes;
   }
   std::vector<SchemeUse> sorted;
+  sorted.reserve(uses.size());
   for (auto& [key, use] : uses) sorted.push_back(std::move(use));
   std::ranges::stable_sort(sorted, std::ranges::greater(), &SchemeUse::bytes);
   return sorted;
@@ -96,6 +97,7 @@ std::vector<DTypeUse> TensorsOutsideModules(const InspectReport& report) {
     use.bytes += tensor.bytes;
   }
   std::vector<DTypeUse> sorted;
+  sorted.reserve(uses.size());
   for (const auto& [dtype, use] : uses) sorted.push_back(use);
   std::ranges::stable_sort(sorted, std::ranges::greater(), &DTypeUse::bytes);
   return sorted;

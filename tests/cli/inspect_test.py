@@ -448,7 +448,7 @@ class Numbers(harness.ToolTest):
         """What the tool writes to a terminal."""
         child, terminal = pty.fork()
         if child == 0:
-            os.environ.update(env)
+            os.environ.update(env, NO_COLOR="1")
             os.execv(harness.TOOL, [harness.TOOL, *map(str, args)])
         data = b""
         try:

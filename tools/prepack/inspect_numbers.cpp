@@ -22,7 +22,9 @@ using Counts = std::array<uint64_t, 256>;
 constexpr size_t kMostBins = 32;
 constexpr size_t kMostFrequent = 3;
 constexpr size_t kWidestBar = 50;
-constexpr size_t kBesideBar = 34;  // columns that the rest of a line takes
+constexpr size_t kNarrowestBar = 10;
+constexpr size_t kIndent = 2;
+constexpr size_t kBetween = 2;  // columns, of a table
 
 struct CodeBin {
   uint8_t first = 0;
@@ -62,22 +64,39 @@ std::string Percent(uint64_t count, uint64_t all) {
   return fmt::format("{:.2f} %", 100 * static_cast<double>(count) / static_cast<double>(all));
 }
 
+// Columns for the longest bar: what a line has left, within reason.
+double BarWidth(const std::vector<std::array<std::string, 3>>& cells, size_t width) {
+  size_t taken = kIndent;
+  for (size_t column = 0; column < 3; ++column) {
+    size_t widest = 0;
+    for (const auto& row : cells) widest = std::max(widest, row[column].size());
+    taken += widest + kBetween;
+  }
+  const size_t room = width > taken ? width - taken : 0;
+  return static_cast<double>(std::clamp(room, kNarrowestBar, kWidestBar));
+}
+
 std::string CodesText(const ModuleNumbers& numbers, const DrawingStyle& style) {
   const std::vector<CodeBin> bins = BinsOf(numbers.scheme, *numbers.codes);
   const uint64_t most = std::max<uint64_t>(1, std::ranges::max(bins, {}, &CodeBin::count).count);
-  const size_t room = style.width > kBesideBar ? style.width - kBesideBar : 0;
-  const auto width = static_cast<double>(std::clamp<size_t>(room, 10, kWidestBar));
-  Table table({{numbers.scheme.code == CodeType::kF8E4M3 ? "value" : "code", Align::kRight},
+  const bool is_float = numbers.scheme.code == CodeType::kF8E4M3;
+  std::vector<std::array<std::string, 3>> cells;
+  cells.reserve(bins.size());
+  for (const CodeBin& bin : bins) {
+    cells.push_back({BinText(numbers.scheme, bin), fmt::format("{}", bin.count),
+                     Percent(bin.count, numbers.n * numbers.k)});
+  }
+  const double width = BarWidth(cells, style.width);
+  Table table({{is_float ? "value" : "code", Align::kRight},
                {"count", Align::kRight},
                {"share", Align::kRight},
                {""}});
-  for (const CodeBin& bin : bins) {
-    const double share = static_cast<double>(bin.count) / static_cast<double>(most);
-    table.AddRow({BinText(numbers.scheme, bin), fmt::format("{}", bin.count),
-                  Percent(bin.count, numbers.n * numbers.k),
+  for (size_t i = 0; i < bins.size(); ++i) {
+    const double share = static_cast<double>(bins[i].count) / static_cast<double>(most);
+    table.AddRow({cells[i][0], cells[i][1], cells[i][2],
                   Bar(static_cast<uint64_t>(std::llround(8 * width * share)), style.unicode)});
   }
-  return fmt::format("\n{}", table.Render(2));
+  return fmt::format("\n{}", table.Render(kIndent));
 }
 
 // Values with their counts, the most frequent first; of equal ones the lower first.

@@ -61,7 +61,7 @@ std::string ProgressText(const ProgressState& state, size_t width) {
 }
 
 std::string StageText(const ProgressState& state) {
-  const std::string text = fmt::format("{:<10} {:.1f} s", state.stage, state.seconds);
+  std::string text = fmt::format("{:<10} {:.1f} s", state.stage, state.seconds);
   if (state.done == 0 || state.seconds <= 0) return text;
   return fmt::format("{}  {}  {}", text, HumanBytes(state.done),
                      RateText(state.done, state.seconds));

@@ -1,4 +1,5 @@
 prepack_add_tests(verify
+  damaged_folder_test.cpp
   exactness_test.cpp
   figure_sums_test.cpp
   fused_model_test.cpp

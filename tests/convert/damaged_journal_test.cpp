@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,10 +59,16 @@ class InterruptedRun {
     return lines;
   }
 
+  // With the whole journal, and a file that nobody knows in the unfinished output.
+  Status ConvertAgain() {
+    Restore(journal_);
+    std::ofstream(partial() / "stray") << "x";
+    return Convert("out").status();
+  }
+
   // With this journal. When it succeeds, the output is that of the undisturbed run.
   Result<ConvertReport> Resume(const std::string& journal) {
-    if (!fs::exists(partial())) fs::copy(temp_ / "kept", partial());
-    std::ofstream(journal_path(), std::ios::trunc) << journal;
+    Restore(journal);
     Result<ConvertReport> report = Convert("out");
     if (!report.ok()) return report;
     REQUIRE(ContentsOf("out") == ContentsOf("undisturbed"));
@@ -70,6 +79,12 @@ class InterruptedRun {
  private:
   fs::path partial() const { return temp_ / ".out.prepack-partial"; }
   fs::path journal_path() const { return temp_ / ".out.prepack-journal"; }
+
+  void Restore(const std::string& journal) const {
+    fs::remove_all(temp_ / "out");
+    if (!fs::exists(partial())) fs::copy(temp_ / "kept", partial());
+    std::ofstream(journal_path(), std::ios::trunc) << journal;
+  }
 
   std::map<std::string, std::string> ContentsOf(const std::string& name) const {
     std::map<std::string, std::string> contents;
@@ -118,6 +133,50 @@ TEST_CASE("a conversion does not go on behind a journal that rotted") {
     REQUIRE(status.hint() == "Run without --resume to start from the beginning");
   }
   CHECK(Value(run.Resume(run.journal())).resumed_units == 3);  // refusing has destroyed nothing
+}
+
+// Makes the n-th call fail, counted from 0.
+class ResumeFault {
+ public:
+  explicit ResumeFault(size_t n) {
+    n_ = n;
+    calls_ = 0;
+    posix::SetFaultHook([](posix::Call) { return calls_++ == n_ ? EACCES : 0; });
+  }
+  ~ResumeFault() { posix::SetFaultHook(nullptr); }
+  ResumeFault(const ResumeFault&) = delete;
+  ResumeFault& operator=(const ResumeFault&) = delete;
+
+  static bool Happened() { return calls_ > n_; }
+
+ private:
+  static inline size_t n_ = 0;
+  static inline std::atomic<size_t> calls_ = 0;
+};
+
+TEST_CASE("whichever call fails when a conversion goes on, the next run goes on") {
+  InterruptedRun run;
+  std::set<std::string> said;
+  bool happened = true;
+  for (size_t n = 0; happened; ++n) {
+    Status status;
+    {
+      const ResumeFault fault(n);
+      status = run.ConvertAgain();
+      happened = ResumeFault::Happened();
+    }
+    INFO(n << ": " << status.ToString());
+    if (!status.ok()) {
+      REQUIRE(status.kind() == ErrorKind::kSystem);
+      said.insert(status.what().substr(0, status.what().find(':')));
+    }
+    RequireOk(run.Resume(run.journal()).status());
+  }
+  for (const char* what :
+       {"cannot change its size", "cannot remove what an interrupted run left"}) {
+    INFO(what);
+    CHECK(said.contains(what));
+  }
 }
 
 TEST_CASE("a journal that lies is found out by the bytes of the shards") {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/cancellation.h"
 #include "catch.h"
 #include "check/check.h"
 #include "convert/convert.h"
@@ -169,6 +170,32 @@ bool RunWith(const Folders& folders, const Verb& verb, const Change& change, con
   if (!verb.reports_damage) REQUIRE((!same.ok() || *same));
   if (!happened) REQUIRE((same.ok() && *same));
   return happened;
+}
+
+TEST_CASE("a verb that is asked to stop at any of its calls ends soon, and says so") {
+  const Folders folders;
+  const std::vector<Verb> verbs = {{"convert", &Folders::Convert, {}},
+                                   {"check", &Folders::Check, {}},
+                                   {"diff", &Folders::Diff, {}},
+                                   {"verify", &Folders::Verify, {}}};
+  for (const Verb& verb : verbs) {
+    size_t interrupted = 0;
+    bool happened = true;
+    for (size_t n = 0; happened; ++n) {
+      const BeforeCall before(n, RequestCancellation);
+      const Result<bool> same = (folders.*verb.run)();
+      ResetCancellation();
+      happened = BeforeCall::Happened();
+      INFO(verb.name << " before call " << n << ": " << same.status().ToString());
+      if (same.ok()) {
+        REQUIRE(*same);
+      } else {
+        REQUIRE(same.status().kind() == ErrorKind::kInterrupted);
+        ++interrupted;
+      }
+    }
+    CHECK(interrupted > 4);
+  }
 }
 
 TEST_CASE(

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/checked.h"
 #include "formats/awq_linear.h"
 #include "formats/finding.h"
 #include "formats/json_fields.h"

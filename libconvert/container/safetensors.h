@@ -50,7 +50,7 @@ inline constexpr uint64_t kHeaderLengthBytes = 8;  // in front of the header
 
 // Limits of what is read, all far above what real files hold.
 inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format itself
-inline constexpr size_t kMaxTensorsPerFile = 2'000'000;
+// So there are less than 2,000,000 tensors: the shortest entry of one has 51 bytes.
 inline constexpr size_t kMaxTensorRank = 8;
 inline constexpr size_t kMaxTensorNameBytes = 4096;
 

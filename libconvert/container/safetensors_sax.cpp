@@ -201,10 +201,6 @@ bool SafetensorsSax::BeginTensor(const std::string& name) {
   }
   if (std::any_of(tensor_.name.begin(), tensor_.name.end(), IsControl))
     return Fail(Malformed(WhereNow(), "control character in the name"));
-  if (header_.tensors.size() == kMaxTensorsPerFile) {
-    return Fail(Malformed(fmt::format("{}: header", file_), "too many tensors")
-                    .Expected(fmt::format("at most {}", kMaxTensorsPerFile)));
-  }
   return true;
 }
 

@@ -19,7 +19,7 @@ constexpr uint64_t kMaxJournalBytes = 4ULL << 30;
 std::string HeadLine(const RunIdentity& identity, const Part& part) {
   Json json = IdentityJson(identity);
   json["part"] = part.Text();
-  return json.dump() + "\n";
+  return JournalLine(json.dump());
 }
 
 std::vector<std::string> HexOf(const std::vector<Hash128>& hashes) {
@@ -34,7 +34,7 @@ std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
                      {"rounded_scales", finished.rounded_scales},
                      {"outputs", HexOf(finished.outputs)},
                      {"sources", HexOf(finished.sources)}};
-  return json.dump() + "\n";
+  return JournalLine(json.dump());
 }
 
 Status ReadHead(const Json& json, std::string_view where, JournalContents& contents) {
@@ -79,14 +79,27 @@ Status ReadUnit(const Json& json, std::string_view where, JournalContents& conte
   return {};
 }
 
+// What a line says, without its hash and its end.
+Result<std::string_view> WithoutHash(std::string_view line, std::string_view where) {
+  const std::string_view text = line.substr(0, line.rfind(' '));
+  if (fmt::format("{}\n", line) == JournalLine(text)) return text;
+  return Malformed(where, "the line is not what was written: its hash differs");
+}
+
 Status ReadLine(std::string_view line, std::string_view where, bool is_head,
                 JournalContents& contents) {
-  const Result<Json> json = ParseJsonStrict(line, where);
+  const Result<std::string_view> text = WithoutHash(line, where);
+  if (!text.ok()) return text.status();
+  const Result<Json> json = ParseJsonStrict(*text, where);
   if (!json.ok()) return json.status();
   return is_head ? ReadHead(*json, where, contents) : ReadUnit(*json, where, contents);
 }
 
 }  // namespace
+
+std::string JournalLine(std::string_view json) {
+  return fmt::format("{} {}\n", json, Xxh3Hex(json));
+}
 
 Journal::Journal(File file, uint64_t end)
     : file_(std::move(file)), end_(end), mutex_(std::make_unique<std::mutex>()) {}

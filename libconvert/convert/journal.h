@@ -2,20 +2,24 @@
 #define PREPACK_CONVERT_JOURNAL_H_
 
 // What a conversion has finished so far, so that --resume can go on after a crash. One JSON object
-// per line, beside the hidden folder (io/output_folder.h); the first says which run this is:
+// per line, with its xxh3-128, beside the hidden folder (io/output_folder.h); the first says which
+// run this is:
 //
-//     {"prepack":"0.1.0","source":"…","options":"…","plan":"…","part":"1/1"}
-//     {"unit":0,"rounded_scales":0,"outputs":["…"],"sources":["…","…"]}
+//     {"prepack":"0.1.0","source":"…","options":"…","plan":"…","part":"1/1"} 93b1…
+//     {"unit":0,"rounded_scales":0,"outputs":["…"],"sources":["…","…"]} 07fe…
 //
 // A line is written when its unit is, and is not flushed: what a line says is checked against the
-// bytes of the shard before it is believed, so that neither a lost page nor a lost line can hurt. A
-// last line without its end is ignored; of two lines about one unit the later one counts.
+// bytes of the shard before it is believed, so that neither a lost page nor a lost line can hurt.
+// The hash is for what no shard can tell, such as those of the source. A last line without its end
+// is ignored; of two lines about one unit the later one counts.
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
@@ -25,6 +29,9 @@
 #include "io/file.h"
 
 namespace prepack {
+
+// The line that says `json`.
+std::string JournalLine(std::string_view json);
 
 // A unit of OutputShards::units that is in its shard.
 struct FinishedUnit {

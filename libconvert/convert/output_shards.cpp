@@ -212,6 +212,10 @@ void AddUnits(const std::vector<Unit>& units, OutputShards& output) {
 
 }  // namespace
 
+std::map<std::string, std::string> ShardMetadata() {
+  return {{"format", "pt"}};
+}
+
 std::string ShardName(size_t shard, size_t count) {
   if (count == 1) return "model.safetensors";
   return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, count);
@@ -229,7 +233,7 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
 
   OutputShards output;
   for (size_t i = 0; i < shards.size(); ++i) {
-    Result<SafetensorsPlan> shard = PlanSafetensors(std::move(shards[i]), {{"format", "pt"}});
+    Result<SafetensorsPlan> shard = PlanSafetensors(std::move(shards[i]), ShardMetadata());
     if (!shard.ok()) return shard.status();
     output.file_bytes += shard->file_bytes;
     output.plans.push_back(*std::move(shard));

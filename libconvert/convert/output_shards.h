@@ -5,6 +5,7 @@
 // the output does not depend on threads or timing.
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +64,9 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
 // because writes to one file exclude each other in the kernel.
 inline constexpr size_t kShardsAtOnce = 4;
 std::vector<size_t> UnitsInTurns(const OutputShards& shards);
+
+// The metadata of every shard: loaders ask whose tensors these are.
+std::map<std::string, std::string> ShardMetadata();
 
 // "model.safetensors", or "model-00002-of-00005.safetensors" for shard 1 (counted from 0) of 5.
 std::string ShardName(size_t shard, size_t count);

@@ -158,6 +158,13 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
                            GranularityName(scheme.granularity), scheme.group_size,
                            scheme.scale_rows));
   }
+  const Result<std::string> name = StringField(json, "name", where);
+  if (!name.ok()) return name.status();
+  if (*name != SchemeName(scheme)) {
+    return Malformed(where, "the name of the scheme is not that of its numbers")
+        .Found(Printable(*name))
+        .Expected(SchemeName(scheme));
+  }
   return scheme;
 }
 

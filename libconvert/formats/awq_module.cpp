@@ -117,13 +117,8 @@ Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const AwqTensors
   const TensorShape& scales = tensors.scales->shape;
   Dimensions found{.n = scales[1], .k = qweight[0]};
   if (layout == AwqLayout::kGemv) {
-    const std::optional<uint64_t> k = CheckedMul(qweight[1], kAwqCodesPerWord);
-    if (!k) {
-      return Malformed(checkpoint.Where(*tensors.qweight), "the weight is too large")
-          .Found(ShowShape(qweight))
-          .Id(FindingId("tensor-shape"));
-    }
-    found = {.n = qweight[0], .k = *k};
+    // Cannot overflow: bytes of a file are counted by 63 bits, and each holds two codes.
+    found = {.n = qweight[0], .k = qweight[1] * kAwqCodesPerWord};
   } else if (layout == AwqLayout::kGemvFast) {
     found.k = qweight[1];
   }

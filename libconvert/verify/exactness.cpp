@@ -140,6 +140,11 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   figure.exact = differences->none();
   figure.max_scale_difference = differences->max_scale_difference;
   if (!differences->none()) result.FailModule(name, differences->Describe());
+  if (differences->rounded_scales != record.rounded_scales) {
+    result.FailModule(name, fmt::format("the manifest has another number of rounded scales (found "
+                                        "{}, expected {})",
+                                        record.rounded_scales, differences->rounded_scales));
+  }
   return {};
 }
 

@@ -12,6 +12,7 @@
 #include "base/page_buffer.h"
 #include "container/safetensors.h"
 #include "convert/output_hash.h"
+#include "convert/output_shards.h"
 
 namespace prepack {
 namespace {
@@ -137,6 +138,8 @@ size_t FileCheck::CheckTensors() {
 
 // The header is what loaders read: it must say what the manifest says.
 void FileCheck::CheckHeader(const SafetensorsHeader& header) {
+  if (header.metadata != ShardMetadata())
+    Fail("the metadata in its header is not what convert writes");
   std::map<std::string_view, const OwnedTensor*> expected;
   for (const OwnedTensor& owned : tensors_) expected.emplace(owned.tensor->tensor, &owned);
   for (const TensorInfo& tensor : header.tensors) {

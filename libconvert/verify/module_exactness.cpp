@@ -63,7 +63,11 @@ class ModuleComparison {
         isa_(isa),
         shape_(TileShapeFor(weights, layout_.cut(request_))),
         grid_(weights.n(), weights.k(), shape_),
-        strip_rows_(StripRows(layout_, request_)) {}
+        strip_rows_(StripRows(layout_, request_)),
+        scale_dtype_(layout_.scale_form == nullptr ? DType::kF32
+                                                   : layout_.scale_form(request_).value),
+        rounds_scales_(scale_dtype_ != DType::kF32 &&
+                       scale_dtype_ != weights.stored_scale_dtype()) {}
 
   size_t tiles() const { return grid_.size(); }
   size_t strips() const { return static_cast<size_t>(CeilDiv(weights_.n(), strip_rows_)); }
@@ -85,6 +89,8 @@ class ModuleComparison {
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
+  DType scale_dtype_;
+  bool rounds_scales_;
 };
 
 // Codes are unpacked and compared. What else the weight holds is compared by packing the source
@@ -137,12 +143,11 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   if (status.ok()) status = weights_.ReadZeroPoints(n0, rows, buffers.expected_zeros);
   if (!status.ok()) return status;
 
-  const DType dtype =
-      layout_.scale_form == nullptr ? DType::kF32 : layout_.scale_form(request_).value;
   for (size_t i = 0; i < count; ++i) {
     const float found = buffers.found_scales[i];
     const float expected = buffers.expected_scales[i];
-    const float rounded = RoundTo(dtype, expected);
+    const float rounded = RoundTo(scale_dtype_, expected);
+    if (rounds_scales_ && rounded != expected) ++differences.rounded_scales;
     if (std::bit_cast<uint32_t>(found) != std::bit_cast<uint32_t>(rounded)) ++differences.scales;
     if (expected != 0) {
       const double difference = std::abs((static_cast<double>(found) - expected) / expected);
@@ -206,6 +211,7 @@ void ModuleDifferences::Merge(const ModuleDifferences& other) {
   scales += other.scales;
   extra_tiles += other.extra_tiles;
   weight_sums += other.weight_sums;
+  rounded_scales += other.rounded_scales;
   parts.insert(parts.end(), other.parts.begin(), other.parts.end());
   max_scale_difference = std::max(max_scale_difference, other.max_scale_difference);
   if (other.first_code < first_code) {

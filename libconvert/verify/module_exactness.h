@@ -30,6 +30,8 @@ struct ModuleDifferences {
   unsigned first_found = 0;
   unsigned first_expected = 0;
   double max_scale_difference = 0;
+  // No difference, but what the manifest is to say: scales that the layout gives another value.
+  uint64_t rounded_scales = 0;
 
   bool none() const;
   void Merge(const ModuleDifferences& other);

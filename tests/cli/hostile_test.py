@@ -153,6 +153,24 @@ class NoFiles(Folder):
         )
 
 
+class UnknownWords(Folder):
+    def test_they_are_named(self):
+        self.assert_fails(2, ["unknown subcommand (found nosuch"], "help", "nosuch")
+        self.assert_fails(
+            2, ["--scheme: unknown scheme (found w3a3"], *self.convert_args, "--scheme", "w3a3"
+        )
+
+
+class FullDevice(Folder):
+    def test_a_report_that_cannot_be_written(self):
+        self.run_ok(*self.convert_args)
+        for command in (("check", self.source), ("diff", self.source, SOURCE), ("verify", self.out)):
+            with self.subTest(command[0]):
+                self.assert_fails(
+                    4, ["/dev/full: cannot write to it"], *command, "--html", "/dev/full"
+                )
+
+
 class Bombs(Folder):
     """Small files that would take much memory or time. Measured is what the process used, not how
     long it took."""

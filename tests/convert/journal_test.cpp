@@ -99,20 +99,39 @@ TEST_CASE("a journal goes on behind its last whole line, and the later line coun
 }
 
 TEST_CASE("a damaged journal is an error that says where and what to do") {
-  for (const std::string line :
-       {"{", "[]", "{}", R"({"unit":-1,"rounded_scales":0,"outputs":[],"sources":[]})",
-        R"({"unit":1,"rounded_scales":0,"outputs":[1],"sources":[]})",
-        R"({"unit":1,"rounded_scales":0,"outputs":{},"sources":[]})",
-        R"({"unit":1,"rounded_scales":0,"outputs":[],"sources":["abc"]})",
-        R"({"unit":1,"unit":1,"rounded_scales":0,"outputs":[],"sources":[]})"}) {
+  for (
+      const std::string line :
+      {"{", "[]", "{}", R"({"unit":-1,"rounded_scales":0,"outputs":[],"sources":[]})",
+       R"({"unit":1,"rounded_scales":0,"outputs":[1],"sources":[]})",
+       R"({"unit":1,"rounded_scales":0,"outputs":{},"sources":[]})",
+       R"({"unit":1,"rounded_scales":0,"outputs":[],"sources":["abc"]})",
+       R"({"unit":1,"rounded_scales":0,"outputs":["0123456789abcdef0123456789abcdeg"],"sources":[]})",
+       R"({"unit":1,"unit":1,"rounded_scales":0,"outputs":[],"sources":[]})"}) {
     INFO(line);
     const TempFolder folder;
     const std::filesystem::path path = WriteSample(folder);
     const auto at = std::filesystem::file_size(path);
-    Append(path, fmt::format("{}\n", line));
+    Append(path, JournalLine(line));
     const auto contents = ReadJournal(path);
     CheckError(contents.status(), ErrorKind::kMalformed, fmt::format("journal: byte {}", at));
     CHECK_THAT(contents.status().ToString(), Catch::Contains("without --resume"));
+  }
+}
+
+TEST_CASE("whichever bit of a journal rotted, it is refused, or ends earlier") {
+  const TempFolder folder;
+  const std::string text = TextOf(WriteSample(folder));
+  for (size_t bit = 0; bit < 8 * text.size(); ++bit) {
+    std::string damaged = text;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+    std::ofstream(folder / "damaged", std::ios::trunc) << damaged;
+    const auto contents = ReadJournal(folder / "damaged");
+    INFO("bit " << bit % 8 << " of byte " << bit / 8);
+    if (bit / 8 + 1 == text.size()) {  // the last line lost its end
+      REQUIRE(Value(contents)->units.size() == 1);
+    } else {
+      CheckError(contents.status(), ErrorKind::kMalformed, "the line is not what was written");
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "convert/plan.h"
 
 #include "catch.h"
+#include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack {
@@ -53,6 +54,10 @@ TEST_CASE("a plan in which nothing fits says why and is not carried out") {
   CHECK(status.kind() == ErrorKind::kUnsupported);
   CHECK_THAT(status.ToString(), Catch::Contains("no layout of vllm-cpu takes any module"));
   CHECK_THAT(status.ToString(), Catch::Contains("vllm-cpu/wna16: "));
+}
+
+TEST_CASE("a plan for nothing is not carried out") {
+  testing::CheckError(CheckPlan({}), ErrorKind::kUnsupported, "there is nothing to pack");
 }
 
 TEST_CASE("an unknown target is a usage error that suggests the nearest") {

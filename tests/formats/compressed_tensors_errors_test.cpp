@@ -59,6 +59,14 @@ Json& Group(TestCheckpoint& stored) {
   return CtConfigOf(stored)["config_groups"]["group_0"];
 }
 
+// One expert.
+void StackCtExperts(TestCheckpoint& stored) {
+  CtPart(stored, "weight_packed").shape = {1, 4, 2};
+  CtPart(stored, "weight_scale").shape = {1, 4, 2};
+  CtPart(stored, "weight_shape").shape = {3};
+  CtPart(stored, "weight_shape").bytes = Int64s({1, 4, 16});
+}
+
 void RenameCtModule(TestCheckpoint& stored, const std::string& module) {
   for (TestTensor& tensor : stored.tensors) {
     if (tensor.name.starts_with(kExampleModule)) {
@@ -337,6 +345,16 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
          CtPart(t, "weight_packed").shape = {1, 4, 2};
        },
        ".weight_shape: weight_shape has the wrong shape (found [2], expected [3])", "tensor-shape"},
+      {"FP8 with zero points", SymmetricExample,
+       [](T t) {
+         Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
+         CtConfigOf(t)["format"] = "float-quantized";
+         ExampleWeights(t) = {{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}};
+         CtPart(t, "weight_scale").shape = {4, 1};
+         CtPart(t, "weight_scale").bytes.resize(8);
+         AddCtPart(t, "weight_zero_point", "I8", {4, 1}, 4);
+       },
+       ".weight_zero_point: FP8 weights have no zero points", "module-scheme-contradiction"},
       {"static activations without their scale", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
@@ -418,6 +436,27 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
        },
        ".gate_up_proj_packed: packed weights under a name that is not known",
        "storage-unsupported"},
+      {"activation order of stacked experts", SymmetricExample,
+       [](T t) {
+         StackCtExperts(t);
+         AddCtPart(t, "weight_g_idx", "I32", {16}, 64);
+       },
+       ".weight_g_idx: activation order of stacked experts is not read", "scheme-unsupported"},
+      {"static activations of stacked experts", SymmetricExample,
+       [](T t) {
+         StackCtExperts(t);
+         Group(t)["input_activations"] = {{"strategy", "tensor"}};
+         AddCtPart(t, "input_scale", "F32", {1}, 4);
+       },
+       "static activations of stacked experts are not read", "scheme-unsupported"},
+      {"static activations per group", SymmetricExample,
+       [](T t) {
+         Group(t)["input_activations"] = {{"strategy", "group"}, {"group_size", 8}};
+       },
+       "this quantization of activations is not read", "scheme-unsupported"},
+      {"weights with one more scale", SymmetricExample,
+       [](T t) { ExampleWeights(t)["strategy"] = "tensor_group"; },
+       "weights with strategy tensor_group are not read", "scheme-unsupported"},
       {"sparse", SymmetricExample,
        [](T t) {
          AddCtPart(t, "weight.bitmask", "U8", {4, 2}, 8);

@@ -3,7 +3,8 @@
 // a journal that is accepted can be continued; a part's record that is accepted stays as it is when
 // it is written.
 //
-// Input: which of them, then its text. The hash that ends a manifest is put behind it here.
+// Input: which of them, then its text. The hashes that end a manifest and the lines of a journal
+// are put behind them here.
 
 #include <fmt/format.h>
 
@@ -55,8 +56,18 @@ void CheckManifest(std::string_view text) {
   OpenModules(*folder);
 }
 
+// What follows the last end of a line stays as it is.
+std::string WithHashedLines(std::string_view text) {
+  std::string lines;
+  for (size_t end = 0; (end = text.find('\n')) != std::string_view::npos;) {
+    lines += JournalLine(text.substr(0, end));
+    text.remove_prefix(end + 1);
+  }
+  return lines.append(text);
+}
+
 void CheckJournal(std::string_view text) {
-  Folder().Write(kJournal, text);
+  Folder().Write(kJournal, WithHashedLines(text));
   const auto path = Folder() / kJournal;
   const Result<std::optional<JournalContents>> found = ReadJournal(path);
   if (!found.ok()) {

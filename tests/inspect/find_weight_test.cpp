@@ -11,6 +11,7 @@
 #include "inspect/byte_contents.h"
 #include "inspect/flipped_bits.h"
 #include "temp_folder.h"
+#include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
 namespace prepack {
@@ -171,6 +172,27 @@ TEST_CASE("a weight of a module that was fused is found under its own name") {
   CHECK(found.n == Value(FindSourceModule(source, "model.layers.0.mlp.gate_proj"))->n() + 3);
   CHECK(Number(found, "code").stored == Number(stored, "code").stored);
   CHECK(found.group == stored.group);
+}
+
+TEST_CASE("weights of a damaged folder are an error that leads to verify") {
+  const TempFolder temp;
+  testing::Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "packed");
+  testing::EditManifest(temp / "packed", [](Manifest& manifest) {
+    auto module = manifest.modules.extract(std::string(kModule));
+    module.key() = "renamed";
+    for (auto& [name, part] : module.mapped().parts) part.tensor = "renamed." + name;
+    manifest.modules.insert(std::move(module));
+  });
+  CheckError(FindWeight(Value(OpenedFolder::Open(temp / "packed")), "renamed", 0, 0).status(),
+             ErrorKind::kMalformed,
+             "renamed: part weight is not in the files. Run `prepack verify`");
+
+  testing::Pack(Fixture("checkpoints/gptqmodel-w4-actorder-g128"), {.target = "vllm-cpu"},
+                temp / "ordered");
+  testing::FlipBits(temp / "ordered",
+                    testing::PartOf(temp / "ordered", std::string(kModule), "input_order"), 0, 1);
+  CheckError(FindWeight(Value(OpenedFolder::Open(temp / "ordered")), kModule, 0, 0).status(),
+             ErrorKind::kMalformed, "input_order: not a permutation of the input channels");
 }
 
 TEST_CASE("what is not there is not found, and the nearest name is said") {

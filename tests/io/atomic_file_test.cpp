@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <string>
 
 #include "catch.h"
 #include "io/file.h"
+#include "io_fault.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -67,6 +69,9 @@ TEST_CASE("A file that cannot be written leaves nothing behind") {
   std::filesystem::create_directory(folder / "taken");
   CheckError(WriteFileAtomically(folder / "taken", "x"), ErrorKind::kSystem, "cannot write it");
   CHECK(Entries(folder.path()) == 1);
+  const IoFault fault(posix::Call::kRemove, EACCES);
+  CheckError(WriteFileAtomically(folder / "out.xml", "x"), ErrorKind::kSystem,
+             ".out.xml.prepack-partial: cannot remove it");
 }
 
 }  // namespace

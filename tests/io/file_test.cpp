@@ -195,6 +195,13 @@ TEST_CASE("failures of the disk are reported") {
     CheckError(WriteTextFile(folder / "b", "x"), ErrorKind::kSystem,
                "b: cannot write to it: No space left on device. Free some space");
   }
+  SECTION("writing where no file can have bytes") {
+    File file = Value(File::CreateNew(folder / "b"));
+    CheckError(file.WriteAt(UINT64_MAX - 2, four), ErrorKind::kSystem,
+               "b: cannot write to it: File too large");
+    CheckError(file.Resize(UINT64_MAX), ErrorKind::kSystem,
+               "b: cannot change its size: File too large");
+  }
   SECTION("flushing") {
     const IoFault fault(posix::Call::kSync, EIO);
     CheckError(WriteTextFile(folder / "b", "x"), ErrorKind::kSystem,

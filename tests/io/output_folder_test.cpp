@@ -393,6 +393,15 @@ TEST_CASE("file systems without the newer renames") {
     CHECK(Manifest(folder / "out") == "old");
     CHECK(Names(folder.path()) == Strings{"out"});
   }
+  SECTION("power was lost at that moment, and the old output cannot come back") {
+    MakePacked(folder / ".out.prepack-old", "old");
+    Faults faults;
+    Faults::failing_kind = posix::Call::kRename;
+    Faults::kind_errnum = EIO;
+    CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kSystem,
+               ".out.prepack-old: cannot put the output of an interrupted run back");
+    CHECK(Manifest(folder / ".out.prepack-old") == "old");
+  }
   SECTION("power was lost a moment later: the old output goes") {
     MakePacked(folder / ".out.prepack-old", "old");
     MakePacked(folder / "out", "new");

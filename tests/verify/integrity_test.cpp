@@ -183,6 +183,40 @@ TEST_CASE("a layout that is made otherwise today fails with its modules") {
         "its layout vllm-cpu/wna16 is not what this version of prepack makes");
 }
 
+TEST_CASE("a layout that this version does not know fails with its modules") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  testing::EditManifest(temp / "out", [](Manifest& manifest) {
+    manifest.layouts["vllm-cpu/next"] = manifest.layouts.at("vllm-cpu/wna16");
+    for (auto& [name, module] : manifest.modules) module.layout = "vllm-cpu/next";
+  });
+  const CheckedLevel checked = CheckIntact(temp / "out");
+  CHECK(checked.failed().size() == 7);
+  REQUIRE(checked.level.problems.size() == 8);
+  CHECK(checked.level.problems[0].where == "layout vllm-cpu/next");
+  CHECK(checked.level.problems[0].message == "this version of prepack does not know it");
+}
+
+TEST_CASE("a folder that no loader takes as a checkpoint fails") {
+  TempFolder temp;
+  ConvertTo(temp / "out");
+  std::filesystem::remove(temp / "out" / "config.json");
+  testing::EditManifest(temp / "out",
+                        [](Manifest& manifest) { manifest.files.erase("config.json"); });
+  CheckedLevel checked = CheckIntact(temp / "out");
+  REQUIRE(checked.level.problems.size() == 1);
+  CHECK(checked.level.problems[0].where == "config.json");
+  CHECK(checked.level.problems[0].message == "the manifest does not list it");
+
+  std::filesystem::remove(temp / "out" / "model.safetensors.index.json");
+  testing::EditManifest(temp / "out", [](Manifest& manifest) {
+    manifest.files.erase("model.safetensors.index.json");
+  });
+  checked = CheckIntact(temp / "out");
+  REQUIRE(checked.level.problems.size() == 2);
+  CHECK(checked.level.problems[0].message.find("no index") != std::string::npos);
+}
+
 TEST_CASE("a header that the manifest contradicts is told of the part") {
   TempFolder temp;
   ConvertTo(temp / "out");

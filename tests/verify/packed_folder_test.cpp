@@ -72,6 +72,12 @@ TEST_CASE("reads stay inside a part") {
   testing::RequireOk(folder.Read(part, part.bytes() - 16, buffer));
   CheckError(folder.Read(part, part.bytes() - 15, buffer), ErrorKind::kMalformed, "fewer bytes");
   CheckError(folder.Read(part, UINT64_MAX - 3, buffer), ErrorKind::kMalformed, "fewer bytes");
+  std::filesystem::remove(temp / "out" / part.file);
+  const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
+  CheckError(without.Read(part, 0, buffer), ErrorKind::kMalformed, "the file is missing");
+  CheckError(without.Visit(
+                 part, [](const std::byte*) {}, VisitThreads::kThisOne),
+             ErrorKind::kMalformed, "the file is missing");
 }
 
 // Verifies a folder whose manifest was edited and hashed again.

@@ -110,6 +110,17 @@ TEST_CASE("a manifest that lies about the model fails exactness, however well it
   }
 }
 
+TEST_CASE("a side file that the source has otherwise fails exactness") {
+  const TempFolder temp;
+  std::filesystem::copy(Fixture("checkpoints/ct-w4a16-g128-sym"), temp / "source");
+  Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
+  Overwrite(temp / "source" / "tokenizer.json", "{}");
+  const VerifyReport report = WithoutGemm(temp / "out", temp / "source");
+  CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
+  CHECK(Says(report.level(Level::kExactness),
+             "tokenizer.json: it differs from the file of the source"));
+}
+
 TEST_CASE("a file that the source does not have fails exactness, also when the manifest lists it") {
   const TempFolder temp;
   const std::filesystem::path source = Fixture("checkpoints/ct-w4a16-g128-sym");

@@ -214,6 +214,10 @@ TEST_CASE("codes, scales and zero points that the second decoder does not know a
       {kExampleModule + ".weight_zero_point", "I32", {1, 1}, Hex("00000000")});
   CheckError(StatusOf(packed_zeros, "fp8", 2), ErrorKind::kUnsupported,
              "packed zero points of codes that are not packed");
+  CheckError(StatusOf(CtStored({}, {{"weight", "I8", {1, 6}, Hex("000000000000")},
+                                    {"weight_scale", "BF16", {1, 4}, Hex("803f803f803f803f")}}),
+                      "compressed-tensors", 6),
+             ErrorKind::kMalformed, "disagree (found 4 groups of 6 input channels)");
   TestCheckpoint stacked = with("I8", "F32", {1});
   stacked.At(kExampleModule + ".weight").shape = {1, 2, 2};
   CheckError(StatusOf(stacked, "fp8", 2), ErrorKind::kUnsupported, "takes matrices only");
@@ -229,6 +233,16 @@ TEST_CASE("what the second decoder of GPTQ cannot decode is an error") {
   CheckError(decoder.Decode(name, 385, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
   CheckError(decoder.Decode(name, 384, 1536, 1, decoded), ErrorKind::kMalformed,
              "not a matrix of the expected size");
+  const Json asymmetric = {{"layer", {{"sym", false}}}};
+  CheckError(StatusOf(GptqExample({{"dynamic", asymmetric}}, ""), "gptq", 8),
+             ErrorKind::kUnsupported, "dynamic: the second decoder does not know which layers");
+  CheckError(StatusOf(GptqExample({{"extra_config", asymmetric}}, ""), "auto-round", 8),
+             ErrorKind::kUnsupported,
+             "extra_config: the second decoder does not know which layers");
+  TestCheckpoint no_matrix = GptqExample({{"sym", false}}, "");
+  no_matrix.At(kExampleModule + ".qzeros").shape = {2};
+  CheckError(StatusOf(no_matrix, "gptq", 8), ErrorKind::kMalformed,
+             "qzeros: shapes of codes, scales and zero points disagree");
 }
 
 TEST_CASE("codes of gemv_fast that do not come in whole turns of 64 inputs are refused") {

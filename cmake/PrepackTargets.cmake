@@ -20,7 +20,7 @@ if(PREPACK_FUZZ)
   target_compile_options(prepack_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# prepack_group_sources(TARGET): what a unity build (CMAKE_UNITY_BUILD, for clang-tidy and sanitizers) reads
+# prepack_group_sources(TARGET): what a unity build (CMAKE_UNITY_BUILD, which most presets ask for) reads
 # as one file: up to 16 files of a folder, in the order of their names. Layouts of the library give their
 # functions the same names, and stay apart.
 function(prepack_group_sources target)

@@ -16,7 +16,7 @@ class ProgressObserver {
   virtual ~ProgressObserver() = default;
 
   // `stage` is a string literal. How far the one before it has come can still be read.
-  virtual void StageBegins(const char* stage, uint64_t total_bytes) = 0;
+  virtual void StageBegins(const char* stage) = 0;
   // Of the stage that began last: a module, tensor or file. A large one may be told several times.
   virtual void ItemBegins(std::string_view item) = 0;
 };
@@ -29,7 +29,7 @@ class Progress {
 
   // `stage` must be a string literal: what is going on, for people.
   void Begin(const char* stage, uint64_t total_bytes) {
-    if (observer_ != nullptr) observer_->StageBegins(stage, total_bytes);
+    if (observer_ != nullptr) observer_->StageBegins(stage);
     stage_ = stage;
     total_ = total_bytes;
     done_ = 0;

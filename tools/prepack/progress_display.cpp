@@ -90,7 +90,7 @@ void ProgressDisplay::Stop() {
   if (line_is_there_) Write(kClearLine);
 }
 
-void ProgressDisplay::StageBegins(const char* stage, uint64_t /*total_bytes*/) {
+void ProgressDisplay::StageBegins(const char* stage) {
   const std::lock_guard lock(mutex_);
   EndStage();
   stage_ = stage;

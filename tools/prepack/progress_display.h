@@ -53,7 +53,7 @@ class ProgressDisplay : private ProgressObserver {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void StageBegins(const char* stage, uint64_t total_bytes) override;
+  void StageBegins(const char* stage) override;
   void ItemBegins(std::string_view item) override;
 
   // With the lock held.

@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <functional>
+#include <utility>
 
 #include "io/posix.h"
 
@@ -27,6 +29,28 @@ class IoFault {
  private:
   static inline posix::Call call_ = posix::Call::kOpen;
   static inline int error_ = 0;
+};
+
+// Does something at the n-th system call of any kind, counted from 0. What that gives is the errno
+// of the call; 0: it goes on.
+class AtCall {
+ public:
+  AtCall(size_t n, std::function<int()> work) {
+    n_ = n;
+    calls_ = 0;
+    work_ = std::move(work);
+    posix::SetFaultHook([](posix::Call) { return calls_++ == n_ ? work_() : 0; });
+  }
+  ~AtCall() { posix::SetFaultHook(nullptr); }
+  AtCall(const AtCall&) = delete;
+  AtCall& operator=(const AtCall&) = delete;
+
+  static bool Happened() { return calls_ > n_; }
+
+ private:
+  static inline size_t n_ = 0;
+  static inline std::atomic<size_t> calls_ = 0;
+  static inline std::function<int()> work_;
 };
 
 // Counts system calls while it lives.

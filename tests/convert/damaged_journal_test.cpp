@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
@@ -135,25 +134,6 @@ TEST_CASE("a conversion does not go on behind a journal that rotted") {
   CHECK(Value(run.Resume(run.journal())).resumed_units == 3);  // refusing has destroyed nothing
 }
 
-// Makes the n-th call fail, counted from 0.
-class ResumeFault {
- public:
-  explicit ResumeFault(size_t n) {
-    n_ = n;
-    calls_ = 0;
-    posix::SetFaultHook([](posix::Call) { return calls_++ == n_ ? EACCES : 0; });
-  }
-  ~ResumeFault() { posix::SetFaultHook(nullptr); }
-  ResumeFault(const ResumeFault&) = delete;
-  ResumeFault& operator=(const ResumeFault&) = delete;
-
-  static bool Happened() { return calls_ > n_; }
-
- private:
-  static inline size_t n_ = 0;
-  static inline std::atomic<size_t> calls_ = 0;
-};
-
 TEST_CASE("whichever call fails when a conversion goes on, the next run goes on") {
   InterruptedRun run;
   std::set<std::string> said;
@@ -161,9 +141,9 @@ TEST_CASE("whichever call fails when a conversion goes on, the next run goes on"
   for (size_t n = 0; happened; ++n) {
     Status status;
     {
-      const ResumeFault fault(n);
+      const testing::AtCall fault(n, [] { return EACCES; });
       status = run.ConvertAgain();
-      happened = ResumeFault::Happened();
+      happened = testing::AtCall::Happened();
     }
     INFO(n << ": " << status.ToString());
     if (!status.ok()) {

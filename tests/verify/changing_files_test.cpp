@@ -3,7 +3,6 @@
 // or says now; never with a signal.
 
 #include <algorithm>
-#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -22,6 +21,7 @@
 #include "io/file.h"
 #include "io/output_folder.h"
 #include "io/posix.h"
+#include "io_fault.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/verify.h"
@@ -30,33 +30,10 @@ namespace prepack {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::AtCall;
 using testing::RequireOk;
 using testing::TempFolder;
 using testing::Value;
-
-// Does something before the n-th system call (counted from 0).
-class BeforeCall {
- public:
-  BeforeCall(size_t n, std::function<void()> work) {
-    n_ = n;
-    calls_ = 0;
-    work_ = std::move(work);
-    posix::SetFaultHook([](posix::Call) {
-      if (calls_++ == n_) work_();
-      return 0;
-    });
-  }
-  ~BeforeCall() { posix::SetFaultHook(nullptr); }
-  BeforeCall(const BeforeCall&) = delete;
-  BeforeCall& operator=(const BeforeCall&) = delete;
-
-  static bool Happened() { return calls_ > n_; }
-
- private:
-  static inline size_t n_ = 0;
-  static inline std::atomic<size_t> calls_ = 0;
-  static inline std::function<void()> work_;
-};
 
 // A source, an equal one, and what was packed of it.
 class Folders {
@@ -155,9 +132,12 @@ bool RunWith(const Folders& folders, const Verb& verb, const Change& change, con
   Result<bool> same = false;
   bool happened = false;
   {
-    const BeforeCall before(n, [&] { change.apply(path); });
+    const AtCall before(n, [&] {
+      change.apply(path);
+      return 0;
+    });
     same = (folders.*verb.run)();
-    happened = BeforeCall::Happened();
+    happened = AtCall::Happened();
   }
   INFO("before call " << n << ": " << same.status().ToString());
   if (!same.ok()) {
@@ -182,10 +162,13 @@ TEST_CASE("a verb that is asked to stop at any of its calls ends soon, and says 
     size_t interrupted = 0;
     bool happened = true;
     for (size_t n = 0; happened; ++n) {
-      const BeforeCall before(n, RequestCancellation);
+      const AtCall before(n, [] {
+        RequestCancellation();
+        return 0;
+      });
       const Result<bool> same = (folders.*verb.run)();
       ResetCancellation();
-      happened = BeforeCall::Happened();
+      happened = AtCall::Happened();
       INFO(verb.name << " before call " << n << ": " << same.status().ToString());
       if (same.ok()) {
         REQUIRE(*same);

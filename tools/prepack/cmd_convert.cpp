@@ -69,10 +69,9 @@ std::string ConvertText(const ConvertReport& report) {
     text += fmt::format("  {} scale{} rounded to the dtype that the kernel reads\n",
                         report.rounded_scales, report.rounded_scales == 1 ? " was" : "s were");
   }
-  text +=
-      fmt::format("  {} other tensors copied; {} in, {} out in {} file{}\n", report.copied_tensors,
-                  HumanBytes(report.source_bytes), HumanBytes(report.output_bytes), report.shards,
-                  report.shards == 1 ? "" : "s");
+  text += fmt::format("  {} other tensors copied; {} in, {} out in {}\n", report.copied_tensors,
+                      HumanBytes(report.source_bytes), HumanBytes(report.output_bytes),
+                      Plural(report.shards, "file"));
   return text + FindingsText(report.findings);
 }
 

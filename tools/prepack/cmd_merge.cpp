@@ -26,9 +26,8 @@ std::string MergeText(const MergeReport& report, const std::string& output) {
   for (const auto& [layout, modules] : report.layouts) {
     text += fmt::format("  {:>5} × {}\n", modules, layout);
   }
-  return text + fmt::format("  {} other tensors; {} in {} file{}\n", report.copied_tensors,
-                            HumanBytes(report.output_bytes), report.shards,
-                            report.shards == 1 ? "" : "s");
+  return text + fmt::format("  {} other tensors; {} in {}\n", report.copied_tensors,
+                            HumanBytes(report.output_bytes), Plural(report.shards, "file"));
 }
 
 ExitCodeValue RunMerge(const MergeCommand& options) {

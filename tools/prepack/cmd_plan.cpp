@@ -98,8 +98,7 @@ std::string RuntimeText(const Plan& plan, const std::vector<Alike>& groups,
   }
   std::string text;
   for (const auto& [table, count] : tables) {
-    text += fmt::format("\nvLLM 0.32 itself would run, {} module{}, {}", count,
-                        count == 1 ? "" : "s", table);
+    text += fmt::format("\nvLLM 0.32 itself would run, {}, {}", Plural(count, "module"), table);
   }
   return text;
 }
@@ -140,11 +139,11 @@ std::string PlanText(const Plan& plan, const std::string& format) {
   const unsigned threads = ThreadCount(0);
   text += fmt::format(
       "\n{} of {} quantized modules are packed for {}; activations {}; all tensors {} before, {} "
-      "after; converting needs {} of disk and at most {} of memory on {} thread{}\n",
+      "after; converting needs {} of disk and at most {} of memory on {}\n",
       plan.PackedModules(), plan.modules.size(), plan.target->id,
       ActivationDTypeName(plan.activation_dtype), HumanBytes(plan.source_bytes),
       HumanBytes(plan.output_bytes), HumanBytes(plan.output_bytes),
-      HumanBytes(plan.PeakMemory(threads)), threads, threads == 1 ? "" : "s");
+      HumanBytes(plan.PeakMemory(threads)), Plural(threads, "thread"));
   return text;
 }
 

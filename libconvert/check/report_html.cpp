@@ -33,17 +33,6 @@ Tone ToneOfVerdict(CheckVerdict verdict) {
   }
 }
 
-Tone ToneOfSeverity(Severity severity) {
-  switch (severity) {
-    case Severity::kError:
-      return Tone::kBad;
-    case Severity::kWarning:
-      return Tone::kUnsure;
-    default:
-      return Tone::kPlain;
-  }
-}
-
 std::string CheckHeadHtml(const CheckReport& report) {
   return fmt::format(
       "<h1>prepack check: {}</h1>\n{}",
@@ -61,12 +50,12 @@ std::string FindingsHtml(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     std::string message = finding.message;
     if (finding.more != 0) message += fmt::format(" (and {} more like it)", finding.more);
-    rows.push_back({{.text = finding.where},
-                    {.text = std::string(SeverityName(finding.severity)),
-                     .tone = ToneOfSeverity(finding.severity)},
-                    {.text = std::string(finding.id)},
-                    {.text = message},
-                    {.text = std::string(finding.hint)}});
+    rows.push_back(
+        {{.text = finding.where},
+         {.text = std::string(SeverityName(finding.severity)), .tone = ToneOf(finding.severity)},
+         {.text = std::string(finding.id)},
+         {.text = message},
+         {.text = std::string(finding.hint)}});
   }
   return SortableTable({{"where"}, {"severity"}, {"finding"}, {"what"}, {"what to do"}}, rows);
 }

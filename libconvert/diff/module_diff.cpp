@@ -71,6 +71,10 @@ bool IsSame(DiffVerdict verdict) {
   return verdict == DiffVerdict::kIdentical || verdict == DiffVerdict::kEqual;
 }
 
+Tone ToneOf(DiffVerdict verdict) {
+  return IsSame(verdict) ? Tone::kGood : Tone::kBad;
+}
+
 void WeightDifferences::Merge(const WeightDifferences& other) {
   elements += other.elements;
   unequal += other.unequal;

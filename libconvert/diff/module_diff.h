@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/tone.h"
 #include "diff/weights.h"
 
 namespace prepack {
@@ -33,6 +34,7 @@ enum class DiffVerdict : uint8_t {
 std::string_view DiffVerdictName(DiffVerdict verdict);  // "identical", …, "only in B"
 // kIdentical or kEqual.
 bool IsSame(DiffVerdict verdict);
+Tone ToneOf(DiffVerdict verdict);
 
 inline constexpr size_t kWorstElements = 5;
 

@@ -18,10 +18,6 @@ namespace {
 
 constexpr size_t kShownWorst = 10;
 
-Tone ToneOf(DiffVerdict verdict) {
-  return IsSame(verdict) ? Tone::kGood : Tone::kBad;
-}
-
 std::string HeadHtml(const DiffReport& report) {
   return fmt::format(
       "<h1>prepack diff: {}</h1>\n{}",

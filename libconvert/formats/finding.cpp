@@ -14,6 +14,17 @@ std::string_view SeverityName(Severity severity) {
   return "";
 }
 
+Tone ToneOf(Severity severity) {
+  switch (severity) {
+    case Severity::kError:
+      return Tone::kBad;
+    case Severity::kWarning:
+      return Tone::kUnsure;
+    default:
+      return Tone::kPlain;
+  }
+}
+
 std::span<const FindingKind> AllFindingKinds() {
   return internal::kFindingKinds;
 }

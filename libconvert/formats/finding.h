@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/tone.h"
+
 namespace prepack {
 
 enum class Severity : uint8_t {
@@ -18,6 +20,7 @@ enum class Severity : uint8_t {
 };
 
 std::string_view SeverityName(Severity severity);  // "info", "warning", "error"
+Tone ToneOf(Severity severity);
 
 struct FindingKind {
   std::string_view id;  // "area-what", lower case

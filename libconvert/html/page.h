@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/tone.h"
+
 namespace prepack {
 
 // A whole document.
@@ -29,7 +31,6 @@ std::string HtmlFacts(const std::vector<std::pair<std::string_view, std::string>
 std::string HtmlList(const std::vector<std::string>& sentences);
 
 // Words in the colour of what they mean.
-enum class Tone { kPlain, kGood, kBad, kUnsure };
 std::string_view ToneClass(Tone tone);  // of the style sheet
 std::string HtmlToned(Tone tone, std::string_view text);
 

@@ -30,6 +30,18 @@ std::string_view LevelStateName(LevelState state) {
   return "";
 }
 
+Tone ToneOf(LevelState state) {
+  switch (state) {
+    case LevelState::kPassed:
+      return Tone::kGood;
+    case LevelState::kFailed:
+      return Tone::kBad;
+    case LevelState::kNotRun:
+      return Tone::kUnsure;
+  }
+  return Tone::kPlain;
+}
+
 void LevelResult::Fail(std::string where, std::string message) {
   state = LevelState::kFailed;
   problems.push_back({"", std::move(where), std::move(message)});

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/tone.h"
+
 namespace prepack {
 
 enum class Level : uint8_t {
@@ -26,6 +28,7 @@ std::string_view LevelName(Level level);  // "integrity", "exactness", "gemm", "
 // What nobody has set is the first one: not run.
 enum class LevelState : uint8_t { kNotRun, kPassed, kFailed };
 std::string_view LevelStateName(LevelState state);  // "passed", "failed", "not run"
+Tone ToneOf(LevelState state);
 
 // One thing that is wrong, could not be checked, or should be known.
 struct Problem {

@@ -18,18 +18,6 @@ namespace {
 
 constexpr size_t kShownWorst = 10;
 
-Tone ToneOf(LevelState state) {
-  switch (state) {
-    case LevelState::kPassed:
-      return Tone::kGood;
-    case LevelState::kFailed:
-      return Tone::kBad;
-    case LevelState::kNotRun:
-      return Tone::kUnsure;
-  }
-  return Tone::kPlain;
-}
-
 HtmlCell StateCell(LevelState state) {
   return {.text = std::string(LevelStateName(state)), .tone = ToneOf(state)};
 }

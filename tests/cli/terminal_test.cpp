@@ -32,7 +32,7 @@ TEST_CASE("without a terminal there is text in UTF-8, without colours and limits
   CHECK(display.unicode);
   CHECK_FALSE(display.colour);
   CHECK(display.width == 0);
-  CHECK(Paint(TextStyle::kBad, "bad") == "bad");
+  CHECK(Paint(Tone::kBad, "bad") == "bad");
 }
 
 }  // namespace

@@ -14,7 +14,6 @@
 #include "check/junit.h"
 #include "check/report_html.h"
 #include "command.h"
-#include "findings.h"
 #include "io/atomic_file.h"
 #include "json_reports.h"
 #include "output_paths.h"
@@ -65,9 +64,8 @@ std::string ListText(const std::vector<Finding>& findings) {
   std::string text;
   for (const std::string_view kind : kinds) {
     const std::vector<const Finding*>& same = by_kind[kind];
-    text += fmt::format("\n{} [{}]\n",
-                        PaintSeverity(same.front()->severity, SeverityName(same.front()->severity)),
-                        kind);
+    const Severity severity = same.front()->severity;
+    text += fmt::format("\n{} [{}]\n", Paint(ToneOf(severity), SeverityName(severity)), kind);
     for (size_t i = 0; i < same.size() && i < kMaxShownPerKind; ++i) {
       const Finding& finding = *same[i];
       text +=
@@ -111,11 +109,11 @@ size_t Count(const std::vector<Finding>& findings, Severity severity) {
 std::string VerdictText(const std::vector<Finding>& findings) {
   const size_t errors = Count(findings, Severity::kError);
   const size_t warnings = Count(findings, Severity::kWarning);
-  if (errors == 0 && warnings == 0) return Paint(TextStyle::kGood, "sound");
+  if (errors == 0 && warnings == 0) return Paint(Tone::kGood, "sound");
   std::string text;
   if (errors != 0) text = Plural(errors, "error");
   if (warnings != 0) text += (errors != 0 ? ", " : "") + Plural(warnings, "warning");
-  return Paint(errors != 0 ? TextStyle::kBad : TextStyle::kUnsure, text);
+  return Paint(errors != 0 ? Tone::kBad : Tone::kUnsure, text);
 }
 
 void PrintReport(const CheckReport& report, const CheckCommand& options) {

@@ -52,7 +52,7 @@ std::string WorstText(const ModuleDiff& diff) {
 }
 
 std::string VerdictText(DiffVerdict verdict) {
-  return Paint(IsSame(verdict) ? TextStyle::kGood : TextStyle::kBad, DiffVerdictName(verdict));
+  return Paint(ToneOf(verdict), DiffVerdictName(verdict));
 }
 
 std::string ModulesText(const DiffReport& report) {

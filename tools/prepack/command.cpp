@@ -33,9 +33,9 @@ class HelpFormatter : public CLI::Formatter {
   HelpText text_;
 };
 
-void PrintLabelled(TextStyle style, std::string_view label, std::string_view text) {
+void PrintLabelled(Tone tone, std::string_view label, std::string_view text) {
   const std::string line =
-      fmt::format("{} {}\n", Paint(style, fmt::format("{}:", label), Stream::kStderr), text);
+      fmt::format("{} {}\n", Paint(tone, fmt::format("{}:", label), Stream::kStderr), text);
   fmt::print(stderr, "{}", DisplayOf(Stream::kStderr).unicode ? line : ToAscii(line));
 }
 
@@ -84,11 +84,11 @@ CLI::Validator Offers(const std::vector<std::string>& values) {
 }
 
 void PrintError(std::string_view text) {
-  PrintLabelled(TextStyle::kBad, "error", text);
+  PrintLabelled(Tone::kBad, "error", text);
 }
 
 void PrintNote(std::string_view text) {
-  PrintLabelled(TextStyle::kUnsure, "note", text);
+  PrintLabelled(Tone::kUnsure, "note", text);
 }
 
 ExitCodeValue Fail(const Status& status) {

@@ -6,25 +6,13 @@
 
 namespace prepack::cli {
 
-std::string PaintSeverity(Severity severity, std::string_view text) {
-  switch (severity) {
-    case Severity::kInfo:
-      break;
-    case Severity::kWarning:
-      return Paint(TextStyle::kUnsure, text);
-    case Severity::kError:
-      return Paint(TextStyle::kBad, text);
-  }
-  return std::string(text);
-}
-
 std::string FindingsText(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     const Severity severity = finding.severity;
     text += fmt::format(
         "{}: {}: {}{} [{}]\n",
-        PaintSeverity(severity, severity == Severity::kInfo ? "note" : SeverityName(severity)),
+        Paint(ToneOf(severity), severity == Severity::kInfo ? "note" : SeverityName(severity)),
         Printable(finding.where), Printable(finding.message, 1000),
         finding.more == 0 ? "" : fmt::format(" (and {} more like it)", finding.more), finding.id);
   }

@@ -3,15 +3,11 @@
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "formats/format.h"
 
 namespace prepack::cli {
-
-// A text about something so severe, in its colour.
-std::string PaintSeverity(Severity severity, std::string_view text);
 
 // One "note: WHERE: MESSAGE" line per finding; empty when there are none.
 std::string FindingsText(const std::vector<Finding>& findings);

@@ -48,8 +48,8 @@ std::string Table::RenderWithin(size_t width, size_t indent) const {
     text.erase(text.find_last_not_of(' ') + 1);
     return text;
   };
-  std::string text = Paint(TextStyle::kTitle,
-                           line([&](size_t i) -> const std::string& { return columns_[i].title; }));
+  std::string text =
+      PaintTitle(line([&](size_t i) -> const std::string& { return columns_[i].title; }));
   text += "\n";
   for (const auto& row : rows_) {
     text += line([&](size_t i) -> const std::string& { return row[i]; });

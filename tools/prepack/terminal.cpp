@@ -56,20 +56,23 @@ Displays& All() {
   return displays;
 }
 
-std::string_view CodeOf(TextStyle style) {
-  switch (style) {
-    case TextStyle::kPlain:
+std::string_view CodeOf(Tone tone) {
+  switch (tone) {
+    case Tone::kPlain:
       break;
-    case TextStyle::kTitle:
-      return "1";
-    case TextStyle::kGood:
+    case Tone::kGood:
       return "32";
-    case TextStyle::kUnsure:
+    case Tone::kUnsure:
       return "33";
-    case TextStyle::kBad:
+    case Tone::kBad:
       return "1;31";
   }
   return "";
+}
+
+std::string WithCode(std::string_view code, std::string_view text, Stream stream) {
+  if (code.empty() || !DisplayOf(stream).colour) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
 }
 
 bool IsContinuation(char c) {
@@ -87,10 +90,12 @@ const Display& DisplayOf(Stream stream) {
   return All().at(static_cast<size_t>(stream));
 }
 
-std::string Paint(TextStyle style, std::string_view text, Stream stream) {
-  const std::string_view code = CodeOf(style);
-  if (code.empty() || !DisplayOf(stream).colour) return std::string(text);
-  return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+std::string Paint(Tone tone, std::string_view text, Stream stream) {
+  return WithCode(CodeOf(tone), text, stream);
+}
+
+std::string PaintTitle(std::string_view text) {
+  return WithCode("1", text, Stream::kStdout);
 }
 
 size_t Columns(std::string_view text) {

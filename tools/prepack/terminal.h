@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/tone.h"
+
 namespace prepack::cli {
 
 struct Display {
@@ -28,10 +30,10 @@ void SetColour(std::string_view when);
 // say.
 const Display& DisplayOf(Stream stream);
 
-enum class TextStyle : uint8_t { kPlain, kTitle, kGood, kUnsure, kBad };
-
-// `text` in colour, where the stream has colours.
-std::string Paint(TextStyle style, std::string_view text, Stream stream = Stream::kStdout);
+// `text` in the colour of its tone, where the stream has colours.
+std::string Paint(Tone tone, std::string_view text, Stream stream = Stream::kStdout);
+// The head of a table, for stdout.
+std::string PaintTitle(std::string_view text);
 
 // Columns that UTF-8 text takes, as far as we write it: colours take none.
 size_t Columns(std::string_view text);

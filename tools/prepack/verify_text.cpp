@@ -78,18 +78,6 @@ std::string ListText(std::string_view prefix, const std::vector<Problem>& proble
   return text;
 }
 
-TextStyle StyleOfState(LevelState state) {
-  switch (state) {
-    case LevelState::kPassed:
-      return TextStyle::kGood;
-    case LevelState::kFailed:
-      return TextStyle::kBad;
-    case LevelState::kNotRun:
-      return TextStyle::kUnsure;
-  }
-  return TextStyle::kPlain;
-}
-
 }  // namespace
 
 std::string VerifyText(const VerifyReport& report) {
@@ -97,14 +85,14 @@ std::string VerifyText(const VerifyReport& report) {
   for (const ShownLevel& level : ShownLevels(report)) {
     const LevelState state = level.result->state;
     text += fmt::format("{:<10}  {}  {}\n", level.name,
-                        Paint(StyleOfState(state), fmt::format("{:<7}", LevelStateName(state))),
+                        Paint(ToneOf(state), fmt::format("{:<7}", LevelStateName(state))),
                         Printable(level.sentence, 1000));
     text += ListText("", Folded(level.result->problems)) +
             ListText("note: ", Folded(level.result->notes));
   }
   const std::string sample = SampleSentence(report);
   if (!sample.empty()) text += sample + "\n";
-  return text + "\n" + Paint(StyleOfState(report.Verdict()), VerdictSentence(report)) + "\n";
+  return text + "\n" + Paint(ToneOf(report.Verdict()), VerdictSentence(report)) + "\n";
 }
 
 }  // namespace prepack::cli

@@ -7,8 +7,9 @@ namespace prepack {
 // a signal handler; there is one flag for the process.
 void RequestCancellation() noexcept;
 bool CancellationRequested() noexcept;
-// For tests.
+// For tests: takes the request back, and what every look at it calls first (none: null).
 void ResetCancellation() noexcept;
+void SetCancellationHook(void (*hook)()) noexcept;
 
 // While one lives there is something on the disk to clean up, so that a request to stop has to be
 // waited for. Without one the process may end at once.

@@ -3,6 +3,7 @@
 // or says now; never with a signal.
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -39,8 +40,15 @@ using testing::Value;
 class Folders {
  public:
   Folders() {
-    testing::TinyModel({"a", "b"}).Write(temp_ / "source");
-    testing::TinyModel({"a", "b"}).Write(temp_ / "twin");
+    testing::TestCheckpoint model = testing::TinyModel({"a", "b"});
+    model.config["tie_word_embeddings"] = true;
+    for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+      model.tensors.push_back({name, "BF16", {2, 2}, testing::Hex("80 3f 00 40 80 3f 00 40")});
+    }
+    model.Write(temp_ / "source");
+    model.At("norm").dtype = "F16";  // of other values: compared as floats
+    model.At("norm").bytes = testing::Hex("00 3c 00 3c");
+    model.Write(temp_ / "twin");
     RequireOk(Convert("packed"));
   }
   fs::path operator/(const std::string& name) const { return temp_ / name; }
@@ -152,13 +160,59 @@ bool RunWith(const Folders& folders, const Verb& verb, const Change& change, con
   return happened;
 }
 
+const std::vector<Verb> kStopping = {{"convert", &Folders::Convert, {}},
+                                     {"check", &Folders::Check, {}},
+                                     {"diff", &Folders::Diff, {}},
+                                     {"verify", &Folders::Verify, {}}};
+
+// Asks to stop when something looks for the n-th time whether it is to.
+class StopAtLook {
+ public:
+  explicit StopAtLook(size_t n) {
+    n_ = n;
+    looks_ = 0;
+    SetCancellationHook([] {
+      if (looks_++ == n_) RequestCancellation();
+    });
+  }
+  ~StopAtLook() {
+    SetCancellationHook(nullptr);
+    ResetCancellation();
+  }
+  StopAtLook(const StopAtLook&) = delete;
+  StopAtLook& operator=(const StopAtLook&) = delete;
+
+  static bool Happened() { return looks_ > n_; }
+
+ private:
+  static inline std::atomic<size_t> n_ = 0;
+  static inline std::atomic<size_t> looks_ = 0;
+};
+
+TEST_CASE("a verb that sees that it is to stop, wherever it looks, stops there") {
+  const Folders folders;
+  for (const Verb& verb : kStopping) {
+    size_t looks = 0;
+    for (;; ++looks) {
+      const StopAtLook stop(looks);
+      const Result<bool> same = (folders.*verb.run)();
+      INFO(verb.name << " at look " << looks << ": " << same.status().ToString());
+      if (!StopAtLook::Happened()) {
+        REQUIRE((same.ok() && *same));
+        break;
+      }
+      REQUIRE_FALSE(same.ok());
+      REQUIRE(same.status().kind() == ErrorKind::kInterrupted);
+      REQUIRE_FALSE(same.status().where().empty());
+    }
+    INFO(verb.name);
+    CHECK(looks > 4);
+  }
+}
+
 TEST_CASE("a verb that is asked to stop at any of its calls ends soon, and says so") {
   const Folders folders;
-  const std::vector<Verb> verbs = {{"convert", &Folders::Convert, {}},
-                                   {"check", &Folders::Check, {}},
-                                   {"diff", &Folders::Diff, {}},
-                                   {"verify", &Folders::Verify, {}}};
-  for (const Verb& verb : verbs) {
+  for (const Verb& verb : kStopping) {
     size_t interrupted = 0;
     bool happened = true;
     for (size_t n = 0; happened; ++n) {

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
+#include <vector>
 
 #include "base/checked.h"
 #include "base/hash.h"
@@ -12,6 +15,7 @@
 #include "convert/scheme_json.h"
 #include "io/file.h"
 #include "io/output_folder.h"
+#include "layouts/onednn_w8a8.h"
 
 namespace prepack {
 namespace {
@@ -159,11 +163,12 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
     Result<BlockedDesc> read = ReadBlockedDesc(*desc, module.n, module.k, where);
     if (!read.ok()) return read.status();
     module.weights_desc = *std::move(read);
+  } else if (module.layout == kOneDnnW8A8.id) {
+    return Malformed(where, "field \"memory_descriptor\" is missing");
   }
   if (const auto origin = json.find("onednn"); origin != json.end()) {
     Result<OneDnnOrigin> read = ReadOneDnnOrigin(*origin, fmt::format("{}: onednn", where));
     if (!read.ok()) return read.status();
-    if (!module.weights_desc) return Malformed(where, "field \"memory_descriptor\" is missing");
     module.onednn = *std::move(read);
   }
   if (json.contains("fused")) {
@@ -248,26 +253,32 @@ Status ReadTensorsAndFiles(const Json& json, std::string_view where, Manifest& m
   return {};
 }
 
-// Every tensor must lie inside a file that the manifest lists.
-Status CheckRanges(const Manifest& manifest, std::string_view where) {
-  const auto check = [&](const TensorRecord& tensor) -> Status {
-    const auto file = manifest.files.find(tensor.file);
-    if (file != manifest.files.end() && tensor.offset + tensor.bytes() <= file->second.bytes) {
-      return {};
-    }
-    return Malformed(fmt::format("{}: tensor {}", where, tensor.tensor),
-                     "its bytes are not inside a file of the manifest")
-        .Found(tensor.file);
-  };
+std::vector<const TensorRecord*> AllTensors(const Manifest& manifest) {
+  std::vector<const TensorRecord*> tensors;
   for (const auto& [name, module] : manifest.modules) {
-    for (const auto& [part, tensor] : module.parts) {
-      if (Status status = check(tensor); !status.ok()) return status;
+    for (const auto& [part, tensor] : module.parts) tensors.push_back(&tensor);
+  }
+  for (const TensorRecord& tensor : manifest.tensors) tensors.push_back(&tensor);
+  return tensors;
+}
+
+// Every tensor must lie inside a file that the manifest lists, and be there once.
+Status CheckTensors(const Manifest& manifest, std::string_view where) {
+  std::vector<const TensorRecord*> tensors = AllTensors(manifest);
+  for (const TensorRecord* tensor : tensors) {
+    const auto file = manifest.files.find(tensor->file);
+    if (file != manifest.files.end() && tensor->offset + tensor->bytes() <= file->second.bytes) {
+      continue;
     }
+    return Malformed(fmt::format("{}: tensor {}", where, tensor->tensor),
+                     "its bytes are not inside a file of the manifest")
+        .Found(tensor->file);
   }
-  for (const TensorRecord& tensor : manifest.tensors) {
-    if (Status status = check(tensor); !status.ok()) return status;
-  }
-  return {};
+  const auto name = [](const TensorRecord* tensor) -> std::string_view { return tensor->tensor; };
+  std::ranges::sort(tensors, {}, name);
+  const auto twin = std::ranges::adjacent_find(tensors, {}, name);
+  if (twin == tensors.end()) return {};
+  return Malformed(fmt::format("{}: tensor {}", where, (*twin)->tensor), "it is listed twice");
 }
 
 Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
@@ -361,7 +372,7 @@ Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
   for (const auto read : {ReadHead, ReadLayouts, ReadModules, ReadTensorsAndFiles}) {
     if (Status status = read(*json, where, manifest); !status.ok()) return status;
   }
-  if (Status status = CheckRanges(manifest, where); !status.ok()) return status;
+  if (Status status = CheckTensors(manifest, where); !status.ok()) return status;
   return manifest;
 }
 

@@ -217,6 +217,13 @@ Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
   if (Status status = CheckBlockedDesc(desc, k, n); !status.ok()) {
     return std::move(status).In(where);
   }
+  const Result<std::string> name = StringField(json, "name", where);
+  if (!name.ok()) return name.status();
+  if (*name != desc.Name()) {
+    return Malformed(std::string(where), "the name of the form contradicts its other fields")
+        .Found(Printable(*name))
+        .Expected(desc.Name());
+  }
   return desc;
 }
 

@@ -205,10 +205,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
 
 Status ModuleMultiplication::RunPrimitive() {
   if (options_.engine == nullptr || !IsOneDnnLayout(packed_.layout())) return {};
-  PackRequest request = packed_.request();
-  if (packed_.layout().id == "onednn/w8a8" && !request.weights_desc) {
-    request.weights_desc = DefaultW8A8Desc(request);
-  }
+  const PackRequest& request = packed_.request();
   Status ran;
   Status status = packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {

@@ -92,11 +92,19 @@ TEST_CASE("a manifest says what a fused module was made of") {
   CHECK(ManifestText(*read) == ManifestText(manifest));
 }
 
+// A module like that of SmallManifest, whose tensors have names of their own.
+ModuleRecord SecondModule() {
+  ModuleRecord module = SmallManifest().modules.at("a.b");
+  for (auto& [part, tensor] : module.parts) tensor.tensor = "a.c." + part;
+  return module;
+}
+
 // Makes what a manifest lists: the parts of SmallManifest, twice as many modules.
 class MadeRecords : public ManifestRecords {
  public:
   void VisitModules(const ModuleVisitor& visit) const override {
-    for (const char* name : {"a.b", "a.c"}) visit(name, SmallManifest().modules.at("a.b"));
+    visit("a.b", SmallManifest().modules.at("a.b"));
+    visit("a.c", SecondModule());
   }
   void VisitTensors(const TensorVisitor& visit) const override {
     visit(SmallManifest().tensors.at(0));
@@ -114,7 +122,7 @@ TEST_CASE("what a manifest lists is made when it is written") {
   const Result<Manifest> read = ReadManifest(temp.path());
   REQUIRE(read.ok());
   Manifest expected = SmallManifest();
-  expected.modules["a.c"] = expected.modules.at("a.b");
+  expected.modules["a.c"] = SecondModule();
   CHECK(ManifestText(*read) == ManifestText(expected));
 }
 
@@ -191,6 +199,10 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [](Json& json) { json["manifest_version"] = 3; }},
       {"field \"manifest_version\" is missing", ErrorKind::kMalformed,
        [](Json& json) { json.erase("manifest_version"); }},
+      {"the name of the form contradicts its other fields (found ab, expected BA16a64b4a)",
+       ErrorKind::kMalformed, [&](Json& json) { descriptor(json)["name"] = "ab"; }},
+      {"it is listed twice", ErrorKind::kMalformed,
+       [&](Json& json) { json["tensors"].push_back(part(json)); }},
       {"field \"target\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["target"] = 5; }},
       {"field \"run\" has the wrong type", ErrorKind::kMalformed,

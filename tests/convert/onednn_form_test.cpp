@@ -153,8 +153,10 @@ TEST_CASE("the manifest says in which form weights were written, and who asked f
   CHECK(native.modules.at("a.b").onednn == kOrigin);
   const Manifest fixed = Value(WrittenAndRead(desc, std::nullopt));
   CHECK_FALSE(fixed.modules.at("a.b").onednn.has_value());
-  CheckError(WrittenAndRead(std::nullopt, kOrigin).status(), ErrorKind::kMalformed,
-             "module a.b: field \"memory_descriptor\" is missing");
+  for (const std::optional<OneDnnOrigin>& origin : {std::optional(kOrigin), {}}) {
+    CheckError(WrittenAndRead(std::nullopt, origin).status(), ErrorKind::kMalformed,
+               "module a.b: field \"memory_descriptor\" is missing");
+  }
 }
 
 }  // namespace

@@ -128,6 +128,16 @@ void Write(const Manifest& manifest, const ManifestRecords& records, const JsonW
 
 }  // namespace
 
+std::optional<ChannelRange> ChannelsOf(const std::vector<FusedMember>& fused,
+                                       std::string_view module) {
+  uint64_t first = 0;
+  for (const FusedMember& member : fused) {
+    if (member.module == module) return ChannelRange{.first = first, .n = member.n};
+    first += member.n;
+  }
+  return std::nullopt;
+}
+
 void OwnRecords::VisitModules(const ModuleVisitor& visit) const {
   for (const auto& [name, module] : manifest_.modules) visit(name, module);
 }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -49,6 +50,16 @@ struct FusedMember {
 
   friend bool operator==(const FusedMember&, const FusedMember&) = default;
 };
+
+// Output channels [first, first + n) of a module.
+struct ChannelRange {
+  uint64_t first = 0;
+  uint64_t n = 0;
+};
+
+// Those of a fused module that are `module`'s; nothing: it is not in it.
+std::optional<ChannelRange> ChannelsOf(const std::vector<FusedMember>& fused,
+                                       std::string_view module);
 
 struct ModuleRecord {
   std::string layout;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "convert/manifest.h"
 #include "convert/plan.h"
 #include "formats/finding_tally.h"
 #include "io/output_folder.h"
@@ -39,7 +38,8 @@ void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
          .n = linear->n(),
          .k = linear->k(),
          .bytes = linear->source_bytes(),
-         .tensors = {linear->source_tensors().begin(), linear->source_tensors().end()}});
+         .tensors = {linear->source_tensors().begin(), linear->source_tensors().end()},
+         .fused = {}});
   }
 }
 
@@ -58,7 +58,8 @@ void DescribePacked(const Manifest& manifest, InspectReport& report) {
                          .n = record.n,
                          .k = record.k,
                          .bytes = 0,
-                         .tensors = {}};
+                         .tensors = {},
+                         .fused = record.fused};
     for (const auto& [part, tensor] : record.parts) {
       module.bytes += tensor.bytes();
       module.tensors.push_back(tensor.tensor);
@@ -90,9 +91,16 @@ double ModuleSummary::BitsPerWeight() const {
   return 8.0 * static_cast<double>(bytes) / (static_cast<double>(n) * static_cast<double>(k));
 }
 
-const ModuleSummary* InspectReport::FindModule(std::string_view name) const {
-  const auto it = std::ranges::find(modules, name, &ModuleSummary::module);
-  return it == modules.end() ? nullptr : &*it;
+std::optional<FoundModule> InspectReport::FindModule(std::string_view name) const {
+  for (const ModuleSummary& module : modules) {
+    if (module.module == name) {
+      return FoundModule{.module = &module, .channels = {.first = 0, .n = module.n}};
+    }
+    if (const auto channels = ChannelsOf(module.fused, name)) {
+      return FoundModule{.module = &module, .channels = *channels};
+    }
+  }
+  return std::nullopt;
 }
 
 Result<InspectReport> Inspect(const std::filesystem::path& path) {

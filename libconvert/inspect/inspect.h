@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "canonical/scheme.h"
 #include "container/checkpoint.h"
+#include "convert/manifest.h"
 #include "formats/format.h"
 #include "inspect/target_use.h"
 
@@ -37,10 +38,20 @@ struct ModuleSummary {
   std::string layout;  // empty when not packed
   uint64_t n = 0;
   uint64_t k = 0;
-  uint64_t bytes = 0;                // of the tensors below
-  std::vector<std::string> tensors;  // that the module is made of
+  uint64_t bytes = 0;                   // of the tensors below
+  std::vector<std::string> tensors;     // that the module is made of
+  std::vector<FusedMember> fused = {};  // modules of the checkpoint in it, in order; empty: itself
 
   double BitsPerWeight() const;
+};
+
+// A module, and its output channels that are those of the one asked for: all, but for a module of
+// the checkpoint that was fused with others.
+struct FoundModule {
+  const ModuleSummary* module = nullptr;
+  ChannelRange channels = {};
+
+  bool is_part() const { return channels.n != module->n; }
 };
 
 // What the manifest of a packed folder says about its origin.
@@ -68,7 +79,8 @@ struct InspectReport {
   // stands.
   std::optional<Status> unreadable;
 
-  const ModuleSummary* FindModule(std::string_view name) const;
+  // By its name, or that of a module that was fused into it. Nothing: there is no such.
+  std::optional<FoundModule> FindModule(std::string_view name) const;
 };
 
 Result<InspectReport> Inspect(const std::filesystem::path& path);

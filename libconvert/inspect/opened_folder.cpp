@@ -43,17 +43,14 @@ Result<PackedModuleName> FindPackedModule(const OpenedFolder& folder, std::strin
   std::vector<std::string> names;
   for (const auto& [name, record] : folder.packed->manifest().modules) {
     if (name == module) {
-      return PackedModuleName{.name = &name, .record = &record, .first = 0, .n = record.n};
+      return PackedModuleName{
+          .name = &name, .record = &record, .channels = {.first = 0, .n = record.n}};
+    }
+    if (const auto channels = ChannelsOf(record.fused, module)) {
+      return PackedModuleName{.name = &name, .record = &record, .channels = *channels};
     }
     names.push_back(name);
-    uint64_t first = 0;
-    for (const FusedMember& member : record.fused) {
-      if (member.module == module) {
-        return PackedModuleName{.name = &name, .record = &record, .first = first, .n = member.n};
-      }
-      names.push_back(member.module);
-      first += member.n;
-    }
+    for (const FusedMember& member : record.fused) names.push_back(member.module);
   }
   return NoSuchQuantizedModule(module, names);
 }

@@ -27,13 +27,12 @@ struct OpenedFolder {
   static Result<OpenedFolder> Open(const std::filesystem::path& path);
 };
 
-// A module of a packed folder, and the output channel of it at which the one asked for begins:
-// above 0 for a module of the checkpoint that was fused with others.
+// A module of a packed folder, and its output channels that are those of the one asked for: all,
+// but for a module of the checkpoint that was fused with others.
 struct PackedModuleName {
   const std::string* name = nullptr;
   const ModuleRecord* record = nullptr;
-  uint64_t first = 0;
-  uint64_t n = 0;  // output channels of the one asked for
+  ChannelRange channels = {};
 };
 
 // kUsage with the name that is nearest when there is no such module; the error of the folder when

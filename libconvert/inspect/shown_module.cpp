@@ -51,8 +51,8 @@ Result<ShownModule> FindShown(const OpenedFolder& folder, std::string_view modul
       PackedModule::Open(*folder.packed, *name->name, *name->record, ProcessIsa());
   if (!packed.ok()) return packed.status();
   return ShownModule{.packed = *std::move(packed),
-                     .first = name->first,
-                     .n = name->n,
+                     .first = name->channels.first,
+                     .n = name->channels.n,
                      .k = name->record->k,
                      .form = name->record->layout};
 }

@@ -385,6 +385,29 @@ class Numbers(harness.ToolTest):
                         self.assertEqual(self.numbers(out, module), self.numbers(source, module))
         self.assertGreaterEqual(len(seen), 9, seen)
 
+    def test_a_fused_module_is_known_by_what_it_was_made_of(self):
+        source = CHECKPOINTS / "ct-w4a16-g32-asym"
+        out = self.convert(source, "vllm-cpu", "--fuse")
+        whole = DOWN.replace("mlp.down_proj", "self_attn.qkv_proj")
+        first = 0
+        for part in ("q_proj", "k_proj", "v_proj"):
+            name = whole.replace("qkv_proj", part)
+            result = self.run_ok("inspect", out, "--json", "--module", name)
+            report = self.checked_json(result.stdout, "inspect")
+            self.assertEqual([m["module"] for m in report["modules"]], [whole])
+            self.assertEqual(report["statistics"], self.numbers(source, name))
+            n = report["statistics"]["shape"][0]
+            self.assertIn({"module": name, "first": first, "n": n}, report["modules"][0]["fused"])
+            text = self.run_ok("inspect", out, "--module", name).stdout
+            self.assertTrue(text.startswith(f"{name}: output channels {first} to {first + n - 1} of\n{whole}: "))
+            first += n
+        self.assertEqual(self.numbers(out, whole)["shape"][0], first)
+        text = self.run_ok("inspect", out, "--module", whole).stdout
+        self.assertRegex(text, r"\n  fused of  +output channels\n  \S+q_proj +0 to \d+\n")
+        result = self.run_tool("inspect", out, "--module", whole.replace("qkv_proj", "k_prok"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn(whole.replace("qkv_proj", "k_proj"), result.stderr)
+
     def test_modules_of_bf16_have_weights_only(self):
         out = self.convert(CHECKPOINTS / "ct-fp8-block", "zentorch", "--fallback", "dequantize")
         found, stored = self.numbers(out), self.numbers(CHECKPOINTS / "ct-fp8-block")

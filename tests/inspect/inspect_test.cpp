@@ -1,8 +1,12 @@
 #include "inspect/inspect.h"
 
+#include <optional>
+#include <string>
+
 #include "formats/ct_example.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
+#include "verify/packed_example.h"
 
 namespace prepack {
 namespace {
@@ -20,14 +24,37 @@ TEST_CASE("a checkpoint is described with its modules and tensors") {
   CHECK(report.files[1].tensors == 8);
   CHECK(report.tensors.size() == 25);
   CHECK(report.modules.size() == 7);
-  const ModuleSummary* module = report.FindModule("model.layers.0.mlp.down_proj");
-  REQUIRE(module != nullptr);
+  const std::optional<FoundModule> found = report.FindModule("model.layers.0.mlp.down_proj");
+  REQUIRE(found.has_value());
+  CHECK_FALSE(found->is_part());
+  const ModuleSummary* module = found->module;
   CHECK(module->n == 384);
   CHECK(module->k == 1536);
   CHECK(DescribeScheme(module->scheme) == "w4a16 group 128 symmetric");
   // 4 bits per code, a bf16 scale per 128, and 16 bytes of weight_shape.
   CHECK(module->BitsPerWeight() == Approx(4 + 16.0 / 128 + 128.0 / (384 * 1536)));
-  CHECK(report.FindModule("model.layers.0.mlp") == nullptr);
+  CHECK_FALSE(report.FindModule("model.layers.0.mlp").has_value());
+}
+
+TEST_CASE("a module that was fused is found in the one that it is a part of") {
+  const TempFolder temp;
+  testing::Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu", .fuse = true},
+                temp / "packed");
+  const InspectReport report = Value(Inspect(temp / "packed"));
+  const std::optional<FoundModule> whole = report.FindModule("model.layers.0.self_attn.qkv_proj");
+  REQUIRE(whole.has_value());
+  CHECK_FALSE(whole->is_part());
+  uint64_t first = 0;
+  for (const char* name : {"q_proj", "k_proj", "v_proj"}) {
+    CAPTURE(name);
+    const auto part = report.FindModule(std::string("model.layers.0.self_attn.") + name);
+    REQUIRE(part.has_value());
+    CHECK(part->is_part());
+    CHECK(part->module == whole->module);
+    CHECK(part->channels.first == first);
+    first += part->channels.n;
+  }
+  CHECK(first == whole->module->n);
 }
 
 TEST_CASE("a single file is described by its tensors") {

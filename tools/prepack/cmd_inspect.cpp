@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/suggest.h"
 #include "command.h"
@@ -77,17 +78,43 @@ std::string TensorsText(const InspectReport& report, const std::vector<std::stri
   return table.Render(2);
 }
 
-std::string ModuleText(const InspectReport& report, const ModuleSummary& module) {
-  return fmt::format("{}: N = {}, K = {}, {}, {}, {}, {:.2f} bits per weight\n{}",
-                     Printable(module.module), module.n, module.k, DescribeScheme(module.scheme),
-                     LayoutText(module.layout), HumanBytes(module.bytes), module.BitsPerWeight(),
-                     TensorsText(report, &module.tensors));
+std::string ChannelsText(uint64_t first, uint64_t n) {
+  return fmt::format("{} to {}", first, first + n - 1);
+}
+
+std::string FusedText(const ModuleSummary& module) {
+  if (module.fused.empty()) return "";
+  Table table({{"fused of"}, {"output channels"}});
+  uint64_t first = 0;
+  for (const FusedMember& member : module.fused) {
+    table.AddRow({Printable(member.module), ChannelsText(first, member.n)});
+    first += member.n;
+  }
+  return table.Render(2);
+}
+
+std::string ModuleText(const InspectReport& report, const FoundModule& found,
+                       const std::string& wanted) {
+  const ModuleSummary& module = *found.module;
+  std::string text;
+  if (found.is_part()) {
+    text = fmt::format("{}: output channels {} of\n", Printable(wanted),
+                       ChannelsText(found.channels.first, found.channels.n));
+  }
+  return text + fmt::format("{}: N = {}, K = {}, {}, {}, {}, {:.2f} bits per weight\n{}{}",
+                            Printable(module.module), module.n, module.k,
+                            DescribeScheme(module.scheme), LayoutText(module.layout),
+                            HumanBytes(module.bytes), module.BitsPerWeight(), FusedText(module),
+                            TensorsText(report, &module.tensors));
 }
 
 Status NoSuchModule(const InspectReport& report, const std::string& wanted) {
   if (report.unreadable) return *report.unreadable;
   std::vector<std::string> names;
-  for (const ModuleSummary& module : report.modules) names.push_back(module.module);
+  for (const ModuleSummary& module : report.modules) {
+    names.push_back(module.module);
+    for (const FusedMember& member : module.fused) names.push_back(member.module);
+  }
   return Usage("--module", "there is no such quantized module")
       .Found(wanted)
       .Hint(DidYouMean(wanted, names));
@@ -167,14 +194,15 @@ Result<ModuleNumbers> NumbersOf(const InspectCommand& options) {
 
 // What the headers say is shown whether or not the numbers can be read.
 ExitCodeValue ShowModule(InspectReport& report, const InspectCommand& options) {
-  const ModuleSummary* module = report.FindModule(options.module);
-  if (module == nullptr) return Fail(NoSuchModule(report, options.module));
+  const std::optional<FoundModule> module = report.FindModule(options.module);
+  if (!module) return Fail(NoSuchModule(report, options.module));
   const Result<ModuleNumbers> numbers = NumbersOf(options);
   if (options.common.json) {
-    KeepModule(report, *module);
-    PrintReport(report, nullptr, numbers.ok() ? NumbersJson(*numbers) : Json(nullptr));
+    KeepModule(report, *module->module);
+    PrintReport(report, nullptr,
+                numbers.ok() ? NumbersJson(options.module, *numbers) : Json(nullptr));
   } else if (!options.common.quiet) {
-    Print(ModuleText(report, *module));
+    Print(ModuleText(report, *module, options.module));
     if (numbers.ok()) Print(NumbersText(*numbers, StyleOfTerminal()));
   }
   return numbers.ok() ? kExitDone : Fail(numbers.status());

@@ -198,8 +198,10 @@ std::string NumbersText(const ModuleNumbers& numbers, const DrawingStyle& style)
   return text + CodesText(numbers, style);
 }
 
-Json NumbersJson(const ModuleNumbers& numbers) {
+Json NumbersJson(std::string_view module, const ModuleNumbers& numbers) {
   return {
+      {"module", module},
+      {"shape", {numbers.n, numbers.k}},
       {"weights", numbers.n * numbers.k},
       {"min_weight", JsonNumber(numbers.min_weight)},
       {"max_weight", JsonNumber(numbers.max_weight)},

@@ -4,6 +4,7 @@
 // `prepack inspect --module`: what the numbers of a module look like.
 
 #include <string>
+#include <string_view>
 
 #include "container/json.h"
 #include "inspect/module_numbers.h"
@@ -12,7 +13,7 @@
 namespace prepack::cli {
 
 std::string NumbersText(const ModuleNumbers& numbers, const DrawingStyle& style);
-Json NumbersJson(const ModuleNumbers& numbers);
+Json NumbersJson(std::string_view module, const ModuleNumbers& numbers);
 
 }  // namespace prepack::cli
 

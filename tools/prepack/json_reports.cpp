@@ -125,6 +125,14 @@ void WriteModuleSummary(const ModuleSummary& module, LastScheme& schemes, JsonWr
   json.MemberNumber("bytes", module.bytes);
   json.Member("bits_per_weight", module.BitsPerWeight());
   json.Member("tensors", module.tensors);
+  json.Key("fused");
+  json.BeginArray();
+  uint64_t first = 0;
+  for (const FusedMember& member : module.fused) {
+    json.Value({{"module", member.module}, {"first", first}, {"n", member.n}});
+    first += member.n;
+  }
+  json.EndArray();
   json.EndObject();
 }
 

@@ -28,11 +28,13 @@ double Y(const ChartAxis& axis, double value) {
   return kTop + (1 - axis.Place(value)) * (kHeight - kTop - kBottom);
 }
 
-// Kinds in the order in which a layer has them; the last colour is for all that are left.
+// Kinds in the order in which a layer has them; the last colour is for all that are left, whose
+// names, and how many there are, nobody needs.
 class Kinds {
  public:
   explicit Kinds(const std::vector<DepthPoint>& points) {
     for (const DepthPoint& point : points) {
+      if (names_.size() > kColours) break;
       const std::string_view kind = ModuleKind(point.module);
       if (std::ranges::find(names_, kind) == names_.end()) names_.push_back(kind);
     }
@@ -103,25 +105,49 @@ std::string ValueText(double value, const std::string& unit) {
   return fmt::format("{:.4g} {}", value, unit);
 }
 
+// Those that have a value.
+std::vector<DepthPoint> AlongDepth(const std::vector<DepthPoint>& points) {
+  std::vector<std::string> names;
+  names.reserve(points.size());
+  for (const DepthPoint& point : points) names.push_back(point.module);
+  std::vector<DepthPoint> ordered;
+  for (const size_t i : DepthOrder(names)) {
+    if (!std::isnan(points[i].value)) ordered.push_back(points[i]);
+  }
+  return ordered;
+}
+
+// All indices; of more than one in a column, those of the lowest and of the highest.
+std::vector<size_t> DrawnPoints(const std::vector<DepthPoint>& points, size_t per_column) {
+  std::vector<size_t> drawn;
+  for (size_t first = 0; first < points.size(); first += per_column) {
+    const auto begin = points.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = begin + static_cast<ptrdiff_t>(std::min(per_column, points.size() - first));
+    const auto [low, high] = std::ranges::minmax_element(begin, end, {}, &DepthPoint::value);
+    drawn.push_back(static_cast<size_t>(low - points.begin()));
+    if (high->value != low->value) drawn.push_back(static_cast<size_t>(high - points.begin()));
+  }
+  return drawn;
+}
+
 }  // namespace
 
 std::string DepthChartSvg(const DepthChart& chart) {
-  std::vector<std::string> names;
-  for (const DepthPoint& point : chart.points) names.push_back(point.module);
-  std::vector<DepthPoint> points;
-  for (const size_t i : DepthOrder(names)) points.push_back(chart.points[i]);
-  std::erase_if(points, [](const DepthPoint& point) { return std::isnan(point.value); });
+  const std::vector<DepthPoint> points = AlongDepth(chart.points);
   if (points.empty()) return "";
   const Kinds kinds(points);
   const ChartAxis axis = AxisOf(chart);
+  const size_t each = ModulesPerColumn(points.size());
   const double step = (kWidth - kLeft - kRight) / static_cast<double>(points.size());
   const double radius = std::clamp(step / 2, 1.5, 3.5);
+  std::string caption = EscapeXml(chart.caption);
+  if (each > 1) caption += fmt::format(": the lowest and the highest of every {} neighbours", each);
   std::string svg = fmt::format(
       "<figure>\n<figcaption>{}</figcaption>\n<svg viewBox=\"0 0 {} {}\" role=\"img\" "
       "aria-label=\"{}\">\n",
-      EscapeXml(chart.caption), kWidth, kHeight, EscapeXml(chart.caption));
+      caption, kWidth, kHeight, caption);
   svg += GridSvg(axis, chart.unit) + BarsSvg(chart, axis);
-  for (size_t i = 0; i < points.size(); ++i) {
+  for (const size_t i : DrawnPoints(points, each)) {
     const DepthPoint& point = points[i];
     svg += fmt::format(
         "<circle class=\"k{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\"><title>{}: {}</title>"

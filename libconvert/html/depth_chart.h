@@ -2,7 +2,8 @@
 #define PREPACK_HTML_DEPTH_CHART_H_
 
 // One number per module along the depth of the model, a dot each, coloured by the kind of module;
-// with the bars that they must reach.
+// with the bars that they must reach. Where there are too many to be told apart, the lowest and the
+// highest of some neighbours are drawn, and the caption says so.
 
 #include <string>
 #include <vector>

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.h"
+
 namespace prepack {
 namespace {
 
@@ -43,6 +45,11 @@ std::vector<size_t> DepthOrder(const std::vector<std::string>& modules) {
   std::ranges::stable_sort(order,
                            [&](size_t a, size_t b) { return IsShallower(modules[a], modules[b]); });
   return order;
+}
+
+size_t ModulesPerColumn(size_t count) {
+  constexpr size_t kMostColumns = 1000;
+  return std::max<size_t>(1, CeilDiv(count, kMostColumns));
 }
 
 std::string_view ModuleKind(std::string_view module) {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string_view>
 
+#include "base/checked.h"
 #include "html/depth_order.h"
 #include "io/escape.h"
 
@@ -17,7 +19,6 @@ constexpr double kMapWidth = 960;
 constexpr double kNames = 150;  // room for the measures
 constexpr double kRowHeight = 22;
 constexpr double kRowGap = 3;
-constexpr double kLeastCell = 0.5;
 constexpr double kFaintest = 0.06;
 
 bool IsMeasured(const HeatCell& cell) {
@@ -56,6 +57,22 @@ std::string CellSvg(const HeatRow& row, const HeatRange& range, const HeatCell& 
       EscapeXml(cell.text));
 }
 
+// The worst of some modules; nothing: none was measured.
+std::optional<size_t> WorstOf(const HeatRow& row, const HeatRange& range,
+                              std::span<const size_t> neighbours) {
+  std::optional<size_t> worst;
+  double most = -1;
+  for (const size_t i : neighbours) {
+    if (!IsMeasured(row.cells[i])) continue;
+    const double badness = range.Badness(*row.cells[i].value, row.high_is_good);
+    if (badness > most) {
+      worst = i;
+      most = badness;
+    }
+  }
+  return worst;
+}
+
 }  // namespace
 
 std::string HeatMapSvg(const HeatMap& map) {
@@ -65,28 +82,30 @@ std::string HeatMapSvg(const HeatMap& map) {
   }
   if (rows.empty()) return "";
   const std::vector<size_t> order = DepthOrder(map.modules);
-  const double cell =
-      std::max(kLeastCell, (kMapWidth - kNames) / static_cast<double>(order.size()));
-  const double width = kNames + cell * static_cast<double>(order.size());
+  const size_t each = ModulesPerColumn(order.size());
+  const double cell = (kMapWidth - kNames) / static_cast<double>(CeilDiv(order.size(), each));
   const double height = static_cast<double>(rows.size()) * (kRowHeight + kRowGap);
+  std::string caption = EscapeXml(map.caption);
+  if (each > 1) caption += fmt::format(": the worst of every {} neighbours", each);
   std::string svg = fmt::format(
       "<figure>\n<figcaption>{}</figcaption>\n<svg viewBox=\"0 0 {:.0f} {}\" role=\"img\" "
       "aria-label=\"{}\">\n",
-      EscapeXml(map.caption), width, height, EscapeXml(map.caption));
+      caption, kMapWidth, height, caption);
   for (size_t r = 0; r < rows.size(); ++r) {
     const HeatRow& row = *rows[r];
     const HeatRange range(row);
     const double y = static_cast<double>(r) * (kRowHeight + kRowGap);
     svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", kNames - 8,
                        y + kRowHeight / 2 + 4, EscapeXml(row.measure));
-    for (size_t i = 0; i < order.size(); ++i) {
-      const HeatCell& measured = row.cells[order[i]];
-      if (!IsMeasured(measured)) continue;
-      svg += CellSvg(row, range, measured, map.modules[order[i]],
-                     kNames + static_cast<double>(i) * cell, y, cell);
+    for (size_t first = 0; first < order.size(); first += each) {
+      const size_t count = std::min(each, order.size() - first);
+      const auto worst = WorstOf(row, range, std::span(order).subspan(first, count));
+      if (!worst) continue;
+      svg += CellSvg(row, range, row.cells[*worst], map.modules[*worst],
+                     kNames + static_cast<double>(first / each) * cell, y, cell);
     }
     svg += fmt::format("<rect class=\"frame\" x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\"/>\n",
-                       kNames, y, width - kNames, kRowHeight);
+                       kNames, y, kMapWidth - kNames, kRowHeight);
   }
   return svg + "</svg>\n</figure>\n";
 }

@@ -2,7 +2,8 @@
 #define PREPACK_HTML_HEAT_MAP_H_
 
 // Modules, along the depth of the model, by measures. The darker a cell, the worse the module is
-// among the others by that measure; modules that were not measured are left blank.
+// among the others by that measure; modules that were not measured are left blank. Where there are
+// too many to be told apart, a cell is the worst of some neighbours, and the caption says so.
 
 #include <optional>
 #include <string>

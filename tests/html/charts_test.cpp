@@ -89,6 +89,41 @@ TEST_CASE("The worst cell of each measure is the strongest") {
   CHECK_FALSE(Contains(svg, "nothing"));
 }
 
+// Of modules 0 to 2499, number 1234 has another value than all others.
+constexpr size_t kMany = 2500;
+constexpr size_t kOther = 1234;
+
+TEST_CASE("Of very many modules, the lowest and the highest of neighbours are drawn") {
+  DepthChart chart = {.caption = "SQNR", .unit = "dB", .points = {}, .bars = {}};
+  for (size_t i = 0; i < kMany; ++i) {
+    chart.points.push_back({fmt::format("layers.{}.q", i), i == kOther ? 10.0 : 40.0});
+  }
+  const std::string svg = DepthChartSvg(chart);
+  CHECK(CountOf(svg, "<title>") == 834 + 1);  // columns of 3, and one of them has two values
+  CHECK(Contains(svg, "<title>layers.1234.q: 10 dB</title>"));
+  CHECK(Contains(svg, "<figcaption>SQNR: the lowest and the highest of every 3 neighbours<"));
+  CHECK_FALSE(Contains(DepthChartSvg({"few", "dB", {{"a", 1}}, {}}), "neighbours"));
+}
+
+TEST_CASE("Of very many modules, the worst of neighbours is in a heat map") {
+  HeatMap map = {.caption = "map",
+                 .modules = {},
+                 .rows = {{"high", true, {}}, {"low", false, {}}, {"some", true, {}}}};
+  for (size_t i = 0; i < kMany; ++i) {
+    map.modules.push_back(fmt::format("layers.{}.q", i));
+    const double value = i == kOther ? 10 : 40;
+    map.rows[0].cells.push_back({value, fmt::format("{}", value)});
+    map.rows[1].cells.push_back({-value, fmt::format("{}", -value)});
+    map.rows[2].cells.push_back(i < 4 ? HeatCell{1, "1"} : HeatCell{{}, "-"});
+  }
+  const std::string svg = HeatMapSvg(map);
+  CHECK(CountOf(svg, "<title>") == 834 + 834 + 2);
+  CHECK(Contains(svg, "fill-opacity=\"1.00\"><title>layers.1234.q: high 10</title>"));
+  CHECK(Contains(svg, "fill-opacity=\"1.00\"><title>layers.1234.q: low -10</title>"));
+  CHECK(Contains(svg, "<title>layers.3.q: some 1</title>"));
+  CHECK(Contains(svg, "<figcaption>map: the worst of every 3 neighbours<"));
+}
+
 TEST_CASE("Columns are as high as their counts") {
   const std::string svg =
       HistogramSvg({.caption = "codes", .bins = {{"-1", 1}, {"0", 4}, {"1", 2}}});

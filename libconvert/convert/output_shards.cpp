@@ -123,7 +123,8 @@ Status CheckNames(const std::vector<Unit>& units) {
     }
   }
   return Malformed(fmt::format("tensor {}", name),
-                   "the packed module needs this name, but another tensor has it");
+                   "the packed module needs this name, but another tensor has it")
+      .Hint("Is the folder a mix of two checkpoints? Remove the tensor, or save the model again");
 }
 
 std::vector<Unit> UnitsOfPart(const std::vector<Unit>& units, const Part& part) {

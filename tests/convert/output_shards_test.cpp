@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "formats/ct_example.h"
+#include "formats/gptq_example.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -158,6 +159,21 @@ TEST_CASE("stacked experts are packed together or kept together") {
   CHECK_THAT(status.ToString(),
              Catch::Contains(plan->modules[1].linear->module()) &&
                  Catch::Contains("weight_packed holds modules that are packed, too"));
+}
+
+TEST_CASE("a name that two tensors of the output would have is refused") {
+  const TempFolder temp;
+  testing::GptqExample example{.n = 32, .k = 32, .group_size = 32};
+  example.Randomize(1, 1);
+  TestCheckpoint stored = testing::MakeGptq(example);
+  stored.tensors.push_back(
+      {testing::kGptqModule + ".weight_scale", "BF16", {1}, testing::Hex("80 3f")});
+  stored.Write(temp.path());
+  const Checkpoint checkpoint = Value(Checkpoint::Open(temp.path()));
+  const QuantizedModel model = Value(ReadQuantizedModel(checkpoint));
+  const Plan plan = Value(MakePlan(checkpoint, model, {.target = "vllm-cpu"}));
+  testing::CheckError(PlanOutputShards(checkpoint, plan).status(), ErrorKind::kMalformed,
+                      "up_proj.weight_scale: the packed module needs this name");
 }
 
 }  // namespace

@@ -169,5 +169,14 @@ TEST_CASE("A packed folder and an unknown module are refused") {
       ErrorKind::kUnsupported, "prepack verify");
 }
 
+TEST_CASE("Two checkpoints without a tensor have nothing to compare") {
+  const TempFolder folder;
+  TestCheckpoint().Write(folder / "a");
+  Progress progress;
+  CheckError(
+      Diff({.a = folder / "a", .b = folder / "a", .module = "", .jobs = 1}, progress).status(),
+      ErrorKind::kUsage, "there is nothing to compare");
+}
+
 }  // namespace
 }  // namespace prepack::testing

@@ -8,6 +8,7 @@
 
 #include "formats/defects.h"
 #include "formats/gptq_example.h"
+#include "formats/gptq_order.h"
 #include "formats/read_helpers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -295,6 +296,20 @@ TEST_CASE("GPTQ scales that are broken are refused") {
     CheckError(status, ErrorKind::kMalformed, "the scale of channel 3, group 1 ");
     CHECK(status.id() == number.id);
   }
+}
+
+TEST_CASE("More input channels than an order can count are refused before the index is read") {
+  const TempFolder temp;
+  SmallGptq().Write(temp.path());
+  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
+  GptqShape shape;
+  shape.k = 1ULL << 32;
+  shape.group_size = 1ULL << 20;
+  shape.groups = 1ULL << 12;
+  shape.g_idx = checkpoint.Find(kGptqModule + ".g_idx");
+  REQUIRE(shape.g_idx != nullptr);
+  CheckError(ReadGptqOrder(checkpoint, shape).status(), ErrorKind::kUnsupported,
+             "K is too large for an index of groups (found 4294967296");
 }
 
 }  // namespace

@@ -6,4 +6,5 @@ prepack_add_tests(inspect
   name_patterns_test.cpp
   report_html_test.cpp
   source_places_test.cpp
-  summary_test.cpp)
+  summary_test.cpp
+  weight_values_test.cpp)

@@ -8,6 +8,7 @@ prepack_add_tests(verify
   gemm_layouts_test.cpp
   integrity_test.cpp
   kernel_weights_test.cpp
+  lying_manifest_test.cpp
   module_judgement_test.cpp
   module_products_test.cpp
   mutation_test.cpp
@@ -25,4 +26,5 @@ prepack_add_tests(verify
   sample_test.cpp
   second_decoder_test.cpp
   second_truth_test.cpp
+  source_rows_test.cpp
   sqnr_bars_test.cpp)

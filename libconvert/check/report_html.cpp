@@ -47,7 +47,9 @@ std::string CheckHeadHtml(const CheckReport& report) {
 
 std::string FindingsHtml(const std::vector<Finding>& findings) {
   std::vector<HtmlRow> rows;
-  for (const Finding& finding : findings) {
+  const auto rank = [](const Finding& finding) { return -static_cast<int>(finding.severity); };
+  for (const Finding* shown : TableRowsOf(findings, rank)) {
+    const Finding& finding = *shown;
     std::string message = finding.message;
     if (finding.more != 0) message += fmt::format(" (and {} more like it)", finding.more);
     rows.push_back(
@@ -57,7 +59,8 @@ std::string FindingsHtml(const std::vector<Finding>& findings) {
          {.text = message},
          {.text = std::string(finding.hint)}});
   }
-  return SortableTable({{"where"}, {"severity"}, {"finding"}, {"what"}, {"what to do"}}, rows);
+  return RowsLeftOutHtml(findings.size()) +
+         SortableTable({{"where"}, {"severity"}, {"finding"}, {"what"}, {"what to do"}}, rows);
 }
 
 // What is measured of a module, as a number to sort and colour by and as text.
@@ -143,14 +146,19 @@ std::string ModulesTable(const std::vector<const ModuleCheck*>& modules) {
   return SortableTable(columns, rows);
 }
 
-// The worst ones: by SQNR where there is a baseline, else by how many codes were clamped.
+// By SQNR where there is a baseline, else by how many codes were clamped.
+std::optional<double> RankOf(const CheckReport& report, const ModuleCheck& module) {
+  const CheckMeasure& measure = kCheckMeasures[report.baseline.empty() ? 1 : 0];
+  const std::optional<double> value = measure.of(module).order;
+  if (!value) return std::nullopt;
+  return measure.high_is_good ? *value : -*value;
+}
+
 std::vector<const ModuleCheck*> WorstChecked(const CheckReport& report) {
   if (report.modules.size() <= kShownWorst) return {};  // the table of all is as short
-  const CheckMeasure& measure = kCheckMeasures[report.baseline.empty() ? 1 : 0];
   std::vector<std::pair<double, const ModuleCheck*>> ranked;
   for (const ModuleCheck& module : report.modules) {
-    const std::optional<double> value = measure.of(module).order;
-    if (value) ranked.emplace_back(measure.high_is_good ? *value : -*value, &module);
+    if (const auto rank = RankOf(report, module)) ranked.emplace_back(*rank, &module);
   }
   std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
   std::vector<const ModuleCheck*> worst;
@@ -244,10 +252,13 @@ std::string HistogramsHtml(const CheckReport& report) {
   return html.empty() ? html : fmt::format("<div class=\"panels\">\n{}</div>\n", html);
 }
 
-std::vector<const ModuleCheck*> AllChecked(const CheckReport& report) {
-  std::vector<const ModuleCheck*> modules;
-  for (const ModuleCheck& module : report.modules) modules.push_back(&module);
-  return modules;
+std::string CheckedModulesHtml(const CheckReport& report) {
+  // What could not be measured, or was found to be wrong, comes first.
+  constexpr double kFirst = -std::numeric_limits<double>::infinity();
+  const auto rank = [&](const ModuleCheck& module) {
+    return module.findings.empty() ? RankOf(report, module).value_or(kFirst) : kFirst;
+  };
+  return RowsLeftOutHtml(report.modules.size()) + ModulesTable(TableRowsOf(report.modules, rank));
 }
 
 }  // namespace
@@ -259,7 +270,7 @@ std::string CheckHtml(const CheckReport& report) {
           HtmlSection("Along the depth of the model", ChartHtml(report) + CheckHeatHtml(report)) +
           HtmlSection("Codes and scales", HistogramsHtml(report)) +
           HtmlSection("Worst modules", ModulesTable(WorstChecked(report))) +
-          HtmlSection("Modules", ModulesTable(AllChecked(report))));
+          HtmlSection("Modules", CheckedModulesHtml(report)));
 }
 
 }  // namespace prepack

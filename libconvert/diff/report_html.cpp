@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -70,35 +71,38 @@ std::string ModulesHtml(const std::vector<const ModuleDiff*>& modules) {
                        rows);
 }
 
+// By SQNR; what differs in another way comes first, what does not differ last.
+double RankOf(const ModuleDiff& diff) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (IsSame(diff.verdict)) return kInfinite;
+  if (diff.verdict != DiffVerdict::kDifferent) return -kInfinite;
+  return diff.differences.SqnrDb().value_or(0);
+}
+
 std::string TensorsHtml(const DiffReport& report) {
   std::vector<HtmlRow> rows;
-  for (const TensorDiff& diff : report.tensors) {
-    rows.push_back({{.text = diff.tensor},
-                    {.text = SideText(diff.a)},
-                    {.text = SideText(diff.b)},
-                    VerdictCell(diff.differences.verdict),
-                    Count(diff.differences.elements),
-                    Number(diff.differences.max_absolute)});
+  const auto rank = [](const TensorDiff& diff) { return IsSame(diff.differences.verdict) ? 1 : 0; };
+  for (const TensorDiff* diff : TableRowsOf(report.tensors, rank)) {
+    rows.push_back({{.text = diff->tensor},
+                    {.text = SideText(diff->a)},
+                    {.text = SideText(diff->b)},
+                    VerdictCell(diff->differences.verdict),
+                    Count(diff->differences.elements),
+                    Number(diff->differences.max_absolute)});
   }
-  return SortableTable(
-      {{"tensor"}, {"A"}, {"B"}, {"verdict"}, {"differing", true}, {"max abs", true}}, rows);
+  return RowsLeftOutHtml(report.tensors.size()) +
+         SortableTable(
+             {{"tensor"}, {"A"}, {"B"}, {"verdict"}, {"differing", true}, {"max abs", true}}, rows);
 }
 
-std::vector<const ModuleDiff*> AllModules(const DiffReport& report) {
-  std::vector<const ModuleDiff*> modules;
-  for (const ModuleDiff& diff : report.modules) modules.push_back(&diff);
-  return modules;
-}
-
-// Those that differ, by their SQNR; what could not be compared comes first.
+// Those that differ.
 std::vector<const ModuleDiff*> WorstModules(const DiffReport& report) {
-  std::vector<const ModuleDiff*> modules = AllModules(report);
-  if (modules.size() <= kShownWorst) return {};  // the table of all is as short
-  std::erase_if(modules, [](const ModuleDiff* diff) { return IsSame(diff->verdict); });
-  std::ranges::stable_sort(modules, {}, [](const ModuleDiff* diff) {
-    return std::pair(diff->verdict == DiffVerdict::kDifferent,
-                     diff->differences.SqnrDb().value_or(0));
-  });
+  if (report.modules.size() <= kShownWorst) return {};  // the table of all is as short
+  std::vector<const ModuleDiff*> modules;
+  for (const ModuleDiff& diff : report.modules) {
+    if (!IsSame(diff.verdict)) modules.push_back(&diff);
+  }
+  std::ranges::stable_sort(modules, {}, [](const ModuleDiff* diff) { return RankOf(*diff); });
   if (modules.size() > kShownWorst) modules.resize(kShownWorst);
   return modules;
 }
@@ -149,7 +153,8 @@ std::string DiffHtml(const DiffReport& report) {
       HeadHtml(report) +
           HtmlSection("Along the depth of the model", ChartHtml(report) + HeatHtml(report)) +
           HtmlSection("What differs most", ModulesHtml(WorstModules(report))) +
-          HtmlSection("Modules", ModulesHtml(AllModules(report))) +
+          HtmlSection("Modules", RowsLeftOutHtml(report.modules.size()) +
+                                     ModulesHtml(TableRowsOf(report.modules, RankOf))) +
           HtmlSection("Other tensors", TensorsHtml(report)));
 }
 

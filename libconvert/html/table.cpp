@@ -51,6 +51,12 @@ std::string PlainTable(const std::vector<HtmlColumn>& columns, const std::vector
   return html + "</tbody>\n</table></div>\n";
 }
 
+std::string RowsLeftOutHtml(size_t all) {
+  if (all <= kMostTableRows) return "";
+  return HtmlList(
+      {fmt::format("The table has the worst {} of {}; --json has all.", kMostTableRows, all)});
+}
+
 std::string SortableTable(const std::vector<HtmlColumn>& columns,
                           const std::vector<HtmlRow>& rows) {
   if (rows.empty()) return "";

@@ -17,9 +17,6 @@
 namespace prepack {
 namespace {
 
-// More rows than that are folded; a browser takes seconds for them.
-constexpr size_t kMostRows = 10'000;
-
 HtmlCell CountCell(uint64_t count) {
   return {.text = fmt::format("{}", count), .order = static_cast<double>(count)};
 }
@@ -146,7 +143,7 @@ std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*nam
                        const std::function<std::vector<Folded>()>& fold,
                        std::vector<HtmlColumn> columns, const RowOf& row_of) {
   std::vector<HtmlRow> rows;
-  if (things.size() > kMostRows) {
+  if (things.size() > kMostTableRows) {
     columns.insert(columns.begin() + 1, {.title = "how many", .number = true});
     for (const Folded& folded : fold()) {
       const NamePattern& names = folded.names;

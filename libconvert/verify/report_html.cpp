@@ -4,6 +4,8 @@
 
 #include <array>
 #include <charconv>
+#include <limits>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -97,10 +99,13 @@ std::string ModulesHtml(const std::vector<const ModuleVerification*>& modules, b
   return SortableTable(columns, rows);
 }
 
-std::vector<const ModuleVerification*> AllModules(const VerifyReport& report) {
-  std::vector<const ModuleVerification*> modules;
-  for (const ModuleVerification& module : report.modules) modules.push_back(&module);
-  return modules;
+// What failed, then what is closest to the bars of its kernel.
+std::vector<const ModuleVerification*> ShownModules(const VerifyReport& report) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const std::set<std::string_view> problems = ModulesWithProblems(report);
+  return TableRowsOf(report.modules, [&](const ModuleVerification& module) {
+    return problems.contains(module.module) ? -kInfinite : KernelMargin(module).value_or(kInfinite);
+  });
 }
 
 // Of few modules, none: the table of all is as short.
@@ -199,7 +204,8 @@ std::string VerifyHtml(const VerifyReport& report) {
           HtmlSection("Along the depth of the model", DepthHtml(report) + HeatHtml(report)) +
           HtmlSection("Closest to the bar of their kernels",
                       ModulesHtml(Worst(report), with_quality, levels)) +
-          HtmlSection("Modules", ModulesHtml(AllModules(report), with_quality, levels)));
+          HtmlSection("Modules", RowsLeftOutHtml(report.modules.size()) +
+                                     ModulesHtml(ShownModules(report), with_quality, levels)));
 }
 
 }  // namespace prepack

@@ -1,6 +1,8 @@
 #include "html/table.h"
 
+#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "catch.h"
 #include "html_text.h"
@@ -46,6 +48,22 @@ TEST_CASE("A table for sorting is one with a field to search it") {
   CHECK_FALSE(Contains(html, kMarkup));
   CHECK(PlainTable(columns, {}).empty());
   CHECK(SortableTable(columns, {}).empty());
+}
+
+TEST_CASE("Of very many things, a table has the worst, in their order, and says so") {
+  std::vector<double> values(kMostTableRows, 1);
+  const auto rank = [](double value) { return value; };
+  CHECK(TableRowsOf(values, rank).size() == kMostTableRows);
+  CHECK(RowsLeftOutHtml(values.size()).empty());
+  values.insert(values.end(), {0, std::numeric_limits<double>::quiet_NaN(), 2, -1});
+  const std::vector<const double*> rows = TableRowsOf(values, rank);
+  REQUIRE(rows.size() == kMostTableRows);
+  CHECK(rows[0] == &values[0]);
+  CHECK(rows[kMostTableRows - 4] == &values[kMostTableRows - 4]);
+  CHECK(rows[kMostTableRows - 3] == &values[kMostTableRows]);
+  CHECK(std::isnan(*rows[kMostTableRows - 2]));
+  CHECK(*rows[kMostTableRows - 1] == -1);
+  CHECK(Contains(RowsLeftOutHtml(values.size()), "the worst 5000 of 5004"));
 }
 
 }  // namespace

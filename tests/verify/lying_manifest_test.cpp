@@ -93,7 +93,8 @@ void AddLies(const Json& whole, const Json::json_pointer& at, std::vector<ValueL
       lies.push_back({fmt::format("replace {}", at.to_string()), whole});
       lies.back().manifest[at] = other;
     }
-    Json& without = lies.emplace_back(fmt::format("remove {}", at.to_string()), whole).manifest;
+    lies.push_back({fmt::format("remove {}", at.to_string()), whole});
+    Json& without = lies.back().manifest;
     Json& parent = without[at.parent_pointer()];
     if (parent.is_object()) {
       parent.erase(at.back());

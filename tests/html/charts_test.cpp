@@ -1,5 +1,7 @@
 // Charts hold what they are given, where it belongs.
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "catch.h"

@@ -13,7 +13,10 @@
 #include "base/checked.h"
 #include "container/json_strict.h"
 #include "container/source_links.h"
+#include "io/file.h"
+#include "io/folder_names.h"
 #include "io/output_folder.h"
+#include "io/posix.h"
 
 namespace prepack {
 namespace fs = std::filesystem;
@@ -97,40 +100,49 @@ void Classify(std::string name, Listing& listing) {
   }
 }
 
+// What a name of a checkpoint leads to: hub caches use links.
+Status LookAtEntry(const fs::path& path, struct stat& info) {
+  const int result = posix::Look(path, info);
+  if (result >= 0) return {};
+  if (result == -ENOENT) {
+    return Malformed(path.string(), "a symbolic link to a file that does not exist")
+        .Hint("Is the download complete?");
+  }
+  if (result == -ELOOP) return Malformed(path.string(), "a symbolic link that leads to itself");
+  return SystemError(path.string(), "cannot look at it", -result);
+}
+
+Result<bool> IsLink(const fs::path& path) {
+  struct stat info {};
+  const int result = posix::LookAtLink(path, info);
+  if (result < 0) return SystemError(path.string(), "cannot look at it", -result);
+  return S_ISLNK(info.st_mode);
+}
+
 Result<Listing> ListFolder(const fs::path& folder) {
+  Result<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) return names.status();
   Listing listing;
   std::vector<fs::path> links;
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    std::string name = entry->path().filename().string();
+  for (std::string& name : *names) {
     if (name.starts_with('.')) continue;
-    std::error_code type_error;
-    const fs::file_status status = entry->status(type_error);  // follows links: hub caches use them
-    if (status.type() == fs::file_type::not_found) {
-      return Malformed(entry->path().string(), "a symbolic link to a file that does not exist")
-          .Hint("Is the download complete?");
-    }
-    if (type_error == std::errc::too_many_symbolic_link_levels) {
-      return Malformed(entry->path().string(), "a symbolic link that leads to itself");
-    }
-    if (type_error)
-      return SystemError(entry->path().string(), "cannot look at it", type_error.value());
+    const fs::path path = folder / name;
+    struct stat info {};
+    if (Status status = LookAtEntry(path, info); !status.ok()) return status;
     const bool is_ours =
         name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix) || name == kConfigName;
-    if (fs::is_directory(status) && !is_ours) {
+    if (S_ISDIR(info.st_mode) && !is_ours) {
       listing.left_out.push_back(name + "/");
       continue;
     }
-    if (Status regular = CheckRegularFile(entry->path()); !regular.ok()) return regular;
-    if (entry->is_symlink(type_error)) links.push_back(entry->path());
+    if (Status regular = CheckRegularFile(path, info.st_mode); !regular.ok()) return regular;
+    const Result<bool> is_link = IsLink(path);
+    if (!is_link.ok()) return is_link.status();
+    if (*is_link) links.push_back(path);
     Classify(std::move(name), listing);
   }
-  if (error) return SystemError(folder.string(), "cannot list the folder", error.value());
   if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;
-  for (std::vector<std::string>* names :
-       {&listing.shards, &listing.indexes, &listing.side_files, &listing.left_out})
-    std::sort(names->begin(), names->end());
+  std::ranges::sort(listing.left_out);  // names of folders end with a slash
   return listing;
 }
 

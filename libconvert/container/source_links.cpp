@@ -1,8 +1,7 @@
 #include "container/source_links.h"
 
-#include <system_error>
-
 #include "io/paths.h"
+#include "io/posix.h"
 
 namespace prepack {
 namespace fs = std::filesystem;
@@ -20,9 +19,10 @@ AllowedPlaces PlacesOf(fs::path folder) {
 }
 
 Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
-  std::error_code error;
-  const fs::path target = fs::canonical(link, error);
-  if (error) return SystemError(link.string(), "cannot look at it", error.value());
+  fs::path target;
+  if (const int result = posix::Resolve(link, target); result < 0) {
+    return SystemError(link.string(), "cannot look at it", -result);
+  }
   if (IsInside(target, allowed.folder)) return {};
   if (!allowed.blobs.empty() && IsInside(target, allowed.blobs)) return {};
   return Malformed(link.string(), "a symbolic link that leads out of the checkpoint")
@@ -35,9 +35,10 @@ Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
 
 Status CheckSourceLinks(const fs::path& source, std::span<const fs::path> links) {
   if (links.empty()) return {};
-  std::error_code error;
-  const fs::path folder = fs::canonical(source, error);
-  if (error) return SystemError(source.string(), "cannot look at it", error.value());
+  fs::path folder;
+  if (const int result = posix::Resolve(source, folder); result < 0) {
+    return SystemError(source.string(), "cannot look at it", -result);
+  }
   const AllowedPlaces allowed = PlacesOf(folder);
   for (const fs::path& link : links) {
     if (Status status = CheckLink(link, allowed); !status.ok()) return status;

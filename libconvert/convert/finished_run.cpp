@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "convert/part_record.h"
+#include "io/look.h"
 #include "io/output_folder.h"
 
 namespace prepack {
@@ -18,25 +18,39 @@ constexpr std::string_view kReplace = "--force replaces it";
 // A file that was removed or cut since is not worth a whole run to notice.
 Status CheckFiles(const fs::path& folder, const Manifest& manifest) {
   for (const auto& [name, record] : manifest.files) {
-    std::error_code error;
-    const uint64_t bytes = fs::file_size(folder / name, error);
-    if (!error && bytes == record.bytes) continue;
+    const Result<std::optional<struct stat>> file = LookAt(folder / name);
+    if (!file.ok()) return file.status();
+    const bool is_there = file->has_value();
+    const uint64_t bytes = is_there ? static_cast<uint64_t>((*file)->st_size) : 0;
+    if (is_there && bytes == record.bytes) continue;
     return Malformed((folder / name).string(), "the output is damaged: this file is not as written")
-        .Found(error ? error.message() : fmt::format("{} bytes", bytes))
+        .Found(is_there ? fmt::format("{} bytes", bytes) : "no such file")
         .Expected(fmt::format("{} bytes", record.bytes))
         .Hint(kReplace);
   }
   return {};
 }
 
+// Of a file that is there.
+Result<std::optional<timespec>> TimeOfChange(const fs::path& path) {
+  const Result<std::optional<struct stat>> file = LookAt(path);
+  if (!file.ok()) return file.status();
+  return *file ? std::optional((*file)->st_mtim) : std::nullopt;
+}
+
+bool IsLater(const timespec& a, const timespec& b) {
+  return std::pair(a.tv_sec, a.tv_nsec) > std::pair(b.tv_sec, b.tv_nsec);
+}
+
 // The identity knows the headers of the source, not its numbers.
 Status CheckSourceIsOlder(const fs::path& folder, std::string_view manifest_name,
                           const Checkpoint& source) {
-  std::error_code error;
-  const auto made = fs::last_write_time(folder / manifest_name, error);
+  const Result<std::optional<timespec>> made = TimeOfChange(folder / manifest_name);
+  if (!made.ok()) return made.status();
   for (const CheckpointFile& file : source.files()) {
-    const auto changed = fs::last_write_time(file.file.path(), error);
-    if (error || changed <= made) continue;
+    const Result<std::optional<timespec>> changed = TimeOfChange(file.file.path());
+    if (!changed.ok()) return changed.status();
+    if (!*made || !*changed || !IsLater(**changed, **made)) continue;
     return Usage(folder.string(), "it was made before the source was changed")
         .Found(fmt::format("a newer {}", file.file.path().string()))
         .Hint("`prepack verify` tells whether it still fits its source; --force replaces it");
@@ -57,8 +71,9 @@ Result<std::optional<RunIdentity>> IdentityOfPart(const fs::path& folder, const 
 Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const RunIdentity& identity,
                                                 const Part& part, const Checkpoint& source) {
   const std::string_view mark = part.IsWhole() ? kManifestName : kPartName;
-  std::error_code error;
-  if (!fs::exists(folder / mark, error)) return std::optional<Manifest>();
+  const Result<std::optional<struct stat>> marked = LookAt(folder / mark);
+  if (!marked.ok()) return marked.status();
+  if (!*marked) return std::optional<Manifest>();
   Result<Manifest> manifest = part.IsWhole() ? ReadManifest(folder) : ReadPartManifest(folder);
   if (!manifest.ok()) return std::move(manifest).status();
   std::optional<RunIdentity> found = manifest->run;

@@ -17,6 +17,7 @@
 #include "convert/output_shards.h"
 #include "convert/part_record.h"
 #include "io/file.h"
+#include "io/folder_names.h"
 #include "io/output_folder.h"
 #include "io/posix.h"
 
@@ -49,15 +50,14 @@ Result<uint32_t> CountParts(const fs::path& output) {
   std::set<uint32_t> counts;
   std::set<uint32_t> found;
   const fs::path parent = output.has_parent_path() ? output.parent_path() : fs::path(".");
-  std::error_code error;
-  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
-    const std::optional<Part> part =
-        PartOfName(it->path().filename().string(), output.filename().string());
+  const Result<std::vector<std::string>> names = NamesIn(parent);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    const std::optional<Part> part = PartOfName(name, output.filename().string());
     if (!part) continue;
     counts.insert(part->count);
     found.insert(part->index);
   }
-  if (error) return SystemError(parent.string(), "cannot list the folder", error.value());
   if (counts.empty()) {
     return Usage(output.string(), "there are no parts of it")
         .Expected(PartFolder(output, {}).string() + " and the like")

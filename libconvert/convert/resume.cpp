@@ -7,6 +7,7 @@
 #include "base/cancellation.h"
 #include "base/parallel.h"
 #include "convert/streamed_hash.h"
+#include "io/folder_names.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -46,18 +47,17 @@ Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::pat
   return std::move(status).Hint("Run without --resume to start from the beginning");
 }
 
-Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& names) {
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
-       it.increment(error)) {
-    if (std::ranges::find(names, it->path().filename().string()) != names.end()) continue;
-    const int result = posix::RemoveTree(it->path());
+Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& kept) {
+  const Result<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (std::ranges::find(kept, name) != kept.end()) continue;
+    const int result = posix::RemoveTree(folder / name);
     if (result < 0) {
-      return SystemError(it->path().string(), "cannot remove what an interrupted run left",
+      return SystemError((folder / name).string(), "cannot remove what an interrupted run left",
                          -result);
     }
   }
-  if (error) return SystemError(folder.string(), "cannot list the folder", error.value());
   return {};
 }
 

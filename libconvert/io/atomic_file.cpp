@@ -4,10 +4,10 @@
 
 #include <cerrno>
 #include <fstream>
-#include <system_error>
 
 #include "base/cancellation.h"
 #include "io/file.h"
+#include "io/look.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -25,14 +25,15 @@ Status WriteToSpecialFile(const std::filesystem::path& path, std::string_view te
 
 Status WriteFileAtomically(const std::filesystem::path& given, std::string_view text) {
   if (!given.has_filename()) return Usage(given.string(), "not the name of a file");
-  std::error_code error;
-  const std::filesystem::file_status status_of_given = std::filesystem::status(given, error);
-  const bool exists = std::filesystem::exists(status_of_given);
-  if (exists && !std::filesystem::is_regular_file(status_of_given) &&
-      !std::filesystem::is_directory(status_of_given)) {
-    return WriteToSpecialFile(given, text);
+  const Result<std::optional<struct stat>> there = LookAt(given);
+  if (!there.ok()) return there.status();
+  std::filesystem::path path = given;
+  if (*there) {
+    const mode_t mode = (*there)->st_mode;
+    if (!S_ISREG(mode) && !S_ISDIR(mode)) return WriteToSpecialFile(given, text);
+    const int resolved = posix::Resolve(given, path);
+    if (resolved < 0) return SystemError(given.string(), "cannot look at it", -resolved);
   }
-  const std::filesystem::path path = exists ? std::filesystem::canonical(given, error) : given;
   const std::filesystem::path name = path.filename();
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
   const OrderlyEnd orderly_end;

@@ -82,7 +82,9 @@ Result<File> File::Open(const std::filesystem::path& path, int access) {
   if (fd < 0) return OpenError(path, -fd);
   File file(fd, path, 0);
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return SystemError(path.string(), "cannot read its size", errno);
+  if (const int result = posix::LookAtOpen(fd, info); result < 0) {
+    return SystemError(path.string(), "cannot read its size", -result);
+  }
   if (!S_ISREG(info.st_mode)) return NotRegular(path.string(), KindName(info.st_mode));
   file.size_ = static_cast<uint64_t>(info.st_size);
   return file;
@@ -213,10 +215,8 @@ Status File::CheckArrived() {
   return {};
 }
 
-Status CheckRegularFile(const std::filesystem::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return OpenError(path, errno);
-  return S_ISREG(info.st_mode) ? Status() : NotRegular(path.string(), KindName(info.st_mode));
+Status CheckRegularFile(const std::filesystem::path& path, mode_t mode) {
+  return S_ISREG(mode) ? Status() : NotRegular(path.string(), KindName(mode));
 }
 
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes) {

@@ -76,7 +76,7 @@ class File {
 
 // OK for a regular file, or a link to one; else the error that opening it would give. It is not
 // opened: of a device that may do something.
-Status CheckRegularFile(const std::filesystem::path& path);
+Status CheckRegularFile(const std::filesystem::path& path, mode_t mode);
 // A whole small file as text; larger than `max_bytes` is kMalformed.
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes);
 // Writes a new file and flushes it.

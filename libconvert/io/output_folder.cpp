@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "io/file.h"
+#include "io/folder_names.h"
+#include "io/look.h"
 #include "io/posix.h"
 
 namespace prepack {
@@ -27,9 +29,15 @@ bool IsUnsupported(int result) {
   return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
 }
 
-bool Exists(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
+Result<bool> Exists(const fs::path& path) {
+  const Result<std::optional<struct stat>> info = LookAtLink(path);
+  if (!info.ok()) return info.status();
+  return info->has_value();
+}
+
+Result<bool> IsPackedFolder(const fs::path& path) {
+  const Result<bool> whole = Exists(path / kManifestName);
+  return whole.ok() && !*whole ? Exists(path / kPartName) : whole;
 }
 
 // Absolute, so that a later change of the working directory means nothing; without trailing
@@ -44,35 +52,34 @@ Result<fs::path> ResolveFinalPath(const fs::path& given) {
   }
 
   const fs::path parent = path.parent_path();
-  const fs::file_status status = fs::status(parent, error);
-  if (status.type() == fs::file_type::not_found) {
+  const Result<std::optional<struct stat>> info = LookAt(parent);
+  if (!info.ok()) return info.status();
+  if (!*info) {
     return SystemError(parent.string(), "the folder that the output should go into is missing",
                        ENOENT)
         .Hint(fmt::format("Create it first: mkdir -p '{}'", parent.string()));
   }
-  if (error) return SystemError(parent.string(), "cannot look at the folder", error.value());
-  if (!fs::is_directory(status))
+  if (!S_ISDIR((*info)->st_mode))
     return SystemError(parent.string(), "cannot create the output in it", ENOTDIR);
   return path;
 }
 
 // May the final name be taken?
 Status CheckFinalPath(const fs::path& path, bool replace) {
-  std::error_code error;
-  const fs::file_status status = fs::symlink_status(path, error);
-  if (status.type() == fs::file_type::not_found) return {};
-  if (error) return SystemError(path.string(), "cannot look at it", error.value());
-  if (fs::is_symlink(status)) {
+  const Result<std::optional<struct stat>> info = LookAtLink(path);
+  if (!info.ok() || !*info) return info.status();
+  if (S_ISLNK((*info)->st_mode)) {
     return Usage(path.string(), "exists and is a symbolic link")
         .Hint("Name the folder that it points to, or another one");
   }
-  if (!fs::is_directory(status)) {
+  if (!S_ISDIR((*info)->st_mode)) {
     return Usage(path.string(), "exists and is not a folder").Hint("Choose another output folder");
   }
-  const bool is_packed = Exists(path / kManifestName) || Exists(path / kPartName);
-  const bool is_empty = !is_packed && fs::is_empty(path, error);
-  if (error) return SystemError(path.string(), "cannot look into it", error.value());
-  if (!is_packed && !is_empty) {
+  const Result<bool> is_packed = IsPackedFolder(path);
+  if (!is_packed.ok()) return is_packed.status();
+  const Result<std::vector<std::string>> names = NamesIn(path);
+  if (!names.ok()) return names.status();
+  if (!*is_packed && !names->empty()) {
     return Usage(path.string(), "exists, holds files and is not a packed folder")
         .Found(fmt::format("no {} in it", kManifestName))
         .Hint("Choose another output folder");
@@ -81,12 +88,15 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
   return {};
 }
 
-// True when `path` still names the file that is open as `fd`.
-bool IsSameFile(int fd, const fs::path& path) {
+// Does `path` still name the file that is open as `fd`?
+Result<bool> IsSameFile(int fd, const fs::path& path) {
   struct stat open {};
-  struct stat named {};
-  return ::fstat(fd, &open) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+  if (const int result = posix::LookAtOpen(fd, open); result < 0) {
+    return SystemError(path.string(), "cannot look at it", -result);
+  }
+  const Result<std::optional<struct stat>> named = LookAtLink(path);
+  if (!named.ok()) return named.status();
+  return *named && open.st_dev == (*named)->st_dev && open.st_ino == (*named)->st_ino;
 }
 
 // Makes and locks the lock file; its descriptor. The holder removes the file when done, so a lock
@@ -100,11 +110,13 @@ Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
     if (fd == -EEXIST) fd = posix::Open(lock_path, kFlags, 0666);
     if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
     const int result = posix::TryLock(fd);
-    if (result >= 0 && IsSameFile(fd, lock_path)) return fd;
+    const Result<bool> same = result >= 0 ? IsSameFile(fd, lock_path) : Result<bool>(false);
+    if (same.ok() && *same) return fd;
     ::close(fd);
-    if (result >= 0) continue;
     if (result == -EWOULDBLOCK) break;
+    if (result >= 0 && same.ok()) continue;
     if (is_new) posix::RemoveTree(lock_path);  // else it may be another's
+    if (!same.ok()) return same.status();
     return SystemError(lock_path.string(), "cannot lock the output", -result);
   }
   return Usage(final_path.string(), "another prepack is writing this output")
@@ -175,19 +187,27 @@ Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool repla
   return folder;
 }
 
+// The old output, when a run was killed between the two renames of ReplaceInTwoSteps.
+Status OutputFolder::PutOldBack() {
+  const fs::path old_path = Sibling(kOldSuffix);
+  const Result<bool> has_old = Exists(old_path);
+  if (!has_old.ok() || !*has_old) return has_old.status();
+  const Result<bool> has_new = Exists(final_path_);
+  if (!has_new.ok() || *has_new) return has_new.status();
+  const int result = posix::Rename(old_path, final_path_);
+  if (result >= 0) return {};
+  return SystemError(old_path.string(), "cannot put the output of an interrupted run back",
+                     -result);
+}
+
 // What a run that was killed left behind. We hold the lock, so nobody is using it.
 Status OutputFolder::RemoveLeftovers() {
-  const fs::path old_path = Sibling(kOldSuffix);
-  if (Exists(old_path) && !Exists(final_path_)) {
-    const int result = posix::Rename(old_path, final_path_);
-    if (result < 0) {
-      return SystemError(old_path.string(), "cannot put the output of an interrupted run back",
-                         -result);
-    }
-  }
+  if (Status status = PutOldBack(); !status.ok()) return status;
+  const Result<bool> has_partial = Exists(partial_path_);
+  if (!has_partial.ok()) return has_partial.status();
   // Notes without the folder that they are about mean nothing.
-  const bool keep = leftovers_ == Leftovers::kKeep && Exists(partial_path_);
-  std::vector<fs::path> unwanted = {old_path};
+  const bool keep = leftovers_ == Leftovers::kKeep && *has_partial;
+  std::vector<fs::path> unwanted = {Sibling(kOldSuffix)};
   if (!keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
   for (const fs::path& path : unwanted) {
     const int result = posix::RemoveTree(path);
@@ -223,8 +243,11 @@ Status OutputFolder::Commit() {
 Status OutputFolder::MoveIntoPlace() {
   int result = posix::RenameNew(partial_path_, final_path_);
   // Plain rename would also take the place of an empty folder.
-  if (IsUnsupported(result))
-    result = Exists(final_path_) ? -EEXIST : posix::Rename(partial_path_, final_path_);
+  if (IsUnsupported(result)) {
+    const Result<bool> exists = Exists(final_path_);
+    if (!exists.ok()) return exists.status();
+    result = *exists ? -EEXIST : posix::Rename(partial_path_, final_path_);
+  }
   if (result == -EEXIST) {
     // It may be another one than the one that Create looked at.
     Status status = CheckFinalPath(final_path_, replace_);

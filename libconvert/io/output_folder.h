@@ -73,6 +73,7 @@ class OutputFolder {
  private:
   OutputFolder(std::filesystem::path final_path, bool replace, Leftovers leftovers, int lock_fd);
   std::filesystem::path Sibling(std::string_view suffix) const;
+  Status PutOldBack();
   Status RemoveLeftovers();
   Status MoveIntoPlace();
   Status ReplaceInTwoSteps();

@@ -141,4 +141,38 @@ int RemoveTree(const std::filesystem::path& path) {
   });
 }
 
+int Look(const std::filesystem::path& path, struct stat& info) {
+  return Run(Call::kLook, [&] { return ::stat(path.c_str(), &info); });
+}
+
+int LookAtLink(const std::filesystem::path& path, struct stat& info) {
+  return Run(Call::kLook, [&] { return ::lstat(path.c_str(), &info); });
+}
+
+int LookAtOpen(int fd, struct stat& info) {
+  return Run(Call::kLook, [&] { return ::fstat(fd, &info); });
+}
+
+int Resolve(const std::filesystem::path& path, std::filesystem::path& resolved) {
+  return Run(Call::kLook, [&] {
+    std::error_code error;
+    resolved = std::filesystem::canonical(path, error);
+    errno = error.value();
+    return error ? -1 : 0;
+  });
+}
+
+int List(const std::filesystem::path& folder, std::vector<std::string>& names) {
+  return Run(Call::kList, [&] {
+    names.clear();
+    std::error_code error;
+    std::filesystem::directory_iterator entry(folder, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      names.push_back(entry->path().filename().string());
+    }
+    errno = error.value();
+    return error ? -1 : 0;
+  });
+}
+
 }  // namespace prepack::posix

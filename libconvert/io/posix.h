@@ -1,17 +1,21 @@
 #ifndef PREPACK_IO_POSIX_H_
 #define PREPACK_IO_POSIX_H_
 
-// The system calls that change or read files, one function each. Everything in io/ goes through
-// here, so that tests can make any of them fail (SetFaultHook) and prove what is left behind.
+// The system calls that change, read or look at files, one function each. Everything in io/ goes
+// through here, so that tests can make any of them fail (SetFaultHook) and prove what is left
+// behind.
 //
 // All return a value >= 0, or -errno. EINTR is retried.
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
+#include <vector>
 
 namespace prepack::posix {
 
@@ -30,7 +34,9 @@ enum class Call {
   kRename,
   kExchange,
   kLink,
-  kRemove
+  kRemove,
+  kLook,
+  kList
 };
 
 // Asked before every call, from any thread: 0 lets it through, another value makes it fail with
@@ -73,6 +79,14 @@ int Link(const std::filesystem::path& from, const std::filesystem::path& to);
 // A file, or a folder with everything in it; links are removed, never followed. Nothing there is
 // a success.
 int RemoveTree(const std::filesystem::path& path);
+// What a path names: where a link leads, or the link itself.
+int Look(const std::filesystem::path& path, struct stat& info);
+int LookAtLink(const std::filesystem::path& path, struct stat& info);
+int LookAtOpen(int fd, struct stat& info);
+// The absolute path, without links.
+int Resolve(const std::filesystem::path& path, std::filesystem::path& resolved);
+// The names of all that is in a folder, in no order.
+int List(const std::filesystem::path& folder, std::vector<std::string>& names);
 
 }  // namespace prepack::posix
 

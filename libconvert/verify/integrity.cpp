@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/parallel.h"
 #include "container/checkpoint.h"
+#include "io/folder_names.h"
 #include "io/output_folder.h"
 #include "layouts/fingerprint.h"
 #include "layouts/table.h"
@@ -44,16 +45,14 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, Level
 // Loaders take what they see: shards, templates, code, configs. What the manifest does not know
 // must not lie there, but for a README and what is hidden.
 void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
-  std::error_code error;
-  std::filesystem::directory_iterator entry(folder.path(), error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const bool hidden = name.starts_with(".") && entry->path().extension() != ".safetensors";
+  const Result<std::vector<std::string>> names = NamesIn(folder.path());
+  if (!names.ok()) return result.Fail(folder.path().string(), names.status().ToString());
+  for (const std::string& name : *names) {
+    const bool hidden = name.starts_with(".") && !name.ends_with(".safetensors");
     if (hidden || name == kManifestName || name == "README.md") continue;
     if (folder.manifest().files.contains(name)) continue;
     result.Fail(Printable(name), "the folder holds a file that the manifest does not know");
   }
-  if (error) result.Fail(folder.path().string(), "cannot list the folder: " + error.message());
 }
 
 // Every module must be what its layout makes, and the folder one that loaders take as a checkpoint.

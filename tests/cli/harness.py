@@ -203,11 +203,11 @@ def contents(folder):
     return {name: (size, digest) for name, (size, _, digest) in snapshot(folder).items()}
 
 
-def not_with_sanitizers(reason):
-    """Leaves a test out of a build with sanitizers; tools/test shows what was left out."""
+def not_with_sanitizers(reason, kind=""):
+    """Leaves a test out of a build with sanitizers (of that kind); tools/test shows what was left out."""
 
     def decorate(test):
-        if not SANITIZERS:
+        if not SANITIZERS or kind not in SANITIZERS:
             return test
         print(f"left out with -fsanitize={SANITIZERS}: {test.__qualname__}: {reason}", flush=True)
         return unittest.skip(reason)(test)

@@ -173,7 +173,9 @@ class Html(harness.ToolTest):
         before = sorted(p.name for p in folder.iterdir())
         for args in (["check", folder], ["diff", folder, folder], ["inspect", folder]):
             self.assert_fails(2, ["--html"], *args, "--html", folder / "page.html")
-        self.assert_fails(4, ["nowhere"], "check", folder, "--html", self.scratch / "nowhere" / "page.html")
+        nowhere = self.scratch / "nowhere" / "page.html"
+        for args in (["check", folder], ["diff", folder, folder], ["inspect", folder]):
+            self.assert_fails(4, ["nowhere"], *args, "--html", nowhere)
         self.assertEqual(sorted(p.name for p in folder.iterdir()), before)
 
 

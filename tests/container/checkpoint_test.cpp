@@ -113,6 +113,18 @@ TEST_CASE("reads stay inside their tensor") {
              "most 2 bytes)");
   CheckError(checkpoint.Read(a, 2, std::span(out).first(1)), ErrorKind::kUsage, "outside");
   CheckError(checkpoint.Read(a, UINT64_MAX, std::span(out).first(2)), ErrorKind::kUsage, "outside");
+  const auto none = [](const std::byte*) {};
+  CheckError(checkpoint.Visit(a, 1, 2, none), ErrorKind::kUsage, "(found 2 bytes from 1, expected");
+  CheckError(checkpoint.Visit(a, 3, 0, none), ErrorKind::kUsage, "outside");
+  const auto runs = std::span(out).first(2);
+  RequireOk(checkpoint.ReadRuns(a, {.offset = 0, .run_bytes = 1, .stride = 1, .runs = 2}, runs));
+  CheckError(checkpoint.ReadRuns(a, {.offset = 1, .run_bytes = 1, .stride = 1, .runs = 2}, runs),
+             ErrorKind::kUsage, "(found 2 runs of 1 bytes from 1, expected");
+  for (const uint64_t stride : {uint64_t{2}, UINT64_MAX}) {
+    CheckError(
+        checkpoint.ReadRuns(a, {.offset = 0, .run_bytes = 1, .stride = stride, .runs = 2}, runs),
+        ErrorKind::kUsage, "outside");
+  }
 }
 
 TEST_CASE("a shard that shrinks after it was opened is noticed") {

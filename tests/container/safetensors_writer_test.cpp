@@ -205,6 +205,11 @@ TEST_CASE("what could not be read again is not planned") {
   CheckError(error({Tensor("a", DType::kF32, {uint64_t{1} << 62})}), ErrorKind::kMalformed,
              "the size overflows");
   CheckError(error(Huge(16)), ErrorKind::kUnsupported, "the size of all tensors overflows");
+  std::vector<TensorInfo> eight;  // 2^64 - 8 bytes
+  for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+    eight.push_back(Tensor(name, DType::kU8, {(uint64_t{1} << 61) - 1}));
+  }
+  CheckError(error(eight), ErrorKind::kUnsupported, "the size of the file overflows");
   CheckError(error({Tensor("a", DType::kU8, std::vector<uint64_t>(9, 1))}), ErrorKind::kMalformed,
              "too many dimensions");
   CheckError(error({}, {{"k", std::string(kMaxHeaderBytes, 'v')}}), ErrorKind::kUnsupported,

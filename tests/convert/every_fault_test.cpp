@@ -214,7 +214,7 @@ TEST_CASE("whichever system call fails, the output is the old one or the whole n
       INFO((resume ? "resume " : "") << (replace ? "replace" : ""));
       size_t calls = 0;
       while (conversions.Disturb(calls, EIO, false)) ++calls;
-      CHECK(calls > 50);
+      CHECK(calls > 150);
       size_t calls_of_full_disk = 0;
       while (conversions.Disturb(calls_of_full_disk, ENOSPC, true)) ++calls_of_full_disk;
       CHECK(calls_of_full_disk == calls);

@@ -10,6 +10,7 @@
 #include "formats/gptq_example.h"
 #include "formats/gptq_order.h"
 #include "formats/read_helpers.h"
+#include "formats/stored_linear.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -310,6 +311,15 @@ TEST_CASE("More input channels than an order can count are refused before the in
   REQUIRE(shape.g_idx != nullptr);
   CheckError(ReadGptqOrder(checkpoint, shape).status(), ErrorKind::kUnsupported,
              "K is too large for an index of groups (found 4294967296");
+}
+
+TEST_CASE("Numbers that are no floats are not read as such") {
+  const TempFolder temp;
+  SmallGptq().Write(temp.path());
+  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
+  std::vector<float> out(1);
+  CheckError(ReadFloats(checkpoint, *checkpoint.Find(kGptqModule + ".g_idx"), 0, out),
+             ErrorKind::kUsage, "g_idx: not a tensor of floats that are read (found I32)");
 }
 
 }  // namespace

@@ -402,6 +402,23 @@ TEST_CASE("file systems without the newer renames") {
                ".out.prepack-old: cannot put the output of an interrupted run back");
     CHECK(Manifest(folder / ".out.prepack-old") == "old");
   }
+  SECTION("power was lost at that moment, and nobody can tell whether the old output is there") {
+    for (int n = 0; n < 20; ++n) {
+      MakePacked(folder / ".out.prepack-old", "old");
+      Status status;
+      {
+        Faults faults;
+        Faults::fail_at = n;
+        status = WriteOutput(folder / "out", false, "new");
+      }
+      INFO("call " << n << ": " << status.ToString());
+      REQUIRE_FALSE(status.ok());
+      const fs::path old = fs::exists(folder / "out") ? "out" : ".out.prepack-old";
+      CHECK(Manifest(folder / old) == "old");
+      fs::remove_all(folder / "out");
+      fs::remove_all(folder / ".out.prepack-old");
+    }
+  }
   SECTION("power was lost a moment later: the old output goes") {
     MakePacked(folder / ".out.prepack-old", "old");
     MakePacked(folder / "out", "new");

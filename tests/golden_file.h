@@ -22,8 +22,10 @@ class GoldenFile {
  public:
   explicit GoldenFile(const std::filesystem::path& path) {
     const Result<File> file = File::OpenForRead(path);
+    INFO(file.status().ToString());
     REQUIRE(file.ok());
     const Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
+    INFO(header.status().ToString());
     REQUIRE(header.ok());
     metadata_ = header->metadata;
     for (const TensorInfo& tensor : header->tensors) {

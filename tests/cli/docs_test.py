@@ -274,7 +274,8 @@ class Documents(harness.ToolTest):
         if code is not None:
             self.assertEqual(page.code, code, where)
         if command.output is not None and not same(command.output, printed):
-            self.assertEqual(command.output, printed, f"{where}\n(docs_test.py --update)")
+            update = f"PREPACK_TOOL={TOOL} {sys.executable} tests/cli/docs_test.py --update {relative(page.path)}"
+            self.assertEqual(command.output, printed, f"{where}\n(once what it prints is right: {update})")
 
     def check_layout(self, page):
         """The commands of its page show the layout itself."""

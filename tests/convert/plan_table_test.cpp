@@ -105,6 +105,7 @@ TEST_CASE("every real checkpoint is planned for every target as plans.txt says")
   if (std::getenv("PREPACK_UPDATE_PLANS") != nullptr) std::ofstream(path) << found;
   std::ostringstream expected;
   expected << std::ifstream(path).rdbuf();
+  INFO("when the plans change on purpose, write them anew as the head of this file says");
   const std::vector<std::string> found_lines = Lines(found);
   const std::vector<std::string> expected_lines = Lines(expected.str());
   for (size_t i = 0; i < std::min(found_lines.size(), expected_lines.size()); ++i) {

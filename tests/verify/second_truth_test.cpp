@@ -56,7 +56,7 @@ TEST_CASE("second decoders give the dequantized truth of every real checkpoint")
     for (const auto& module : model.modules) CheckModule(decoder, *module, truth);
     ++checkpoints;
   }
-  CHECK(checkpoints == 35);
+  CHECK(checkpoints >= 35);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #define PREPACK_FORMATS_FINDING_H_
 
 // Something about a checkpoint that the user should know. Every kind of finding has one row in the
-// table of finding.cpp, with an identifier that never changes: scripts may rely on it.
+// table of finding_kinds.inc, with an identifier that never changes: scripts may rely on it.
 
 #include <cstdint>
 #include <span>

@@ -23,7 +23,7 @@ constexpr std::string_view kGpuTiles =
 constexpr std::string_view kDequantize =
     "Save the model in 16 bits and quantize that to integers or FP8";
 
-constexpr std::array<ForeignMethod, 24> kForeignMethods = {{
+constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"marlin", "Marlin", kGpuTiles},
     {"gptq-marlin", "Marlin", kGpuTiles},
     {"gptq-marlin-24", "sparse Marlin", kGpuTiles},
@@ -48,7 +48,7 @@ constexpr std::array<ForeignMethod, 24> kForeignMethods = {{
     {"modelopt", "ModelOpt (FP8 or NVFP4)", kDequantize},
     {"modelopt-fp4", "NVFP4", kDequantize},
     {"fbgemm-fp8", "FBGEMM FP8", kDequantize},
-}};
+});
 
 }  // namespace
 

@@ -1,8 +1,8 @@
 #ifndef PREPACK_FORMATS_FORMAT_H_
 #define PREPACK_FORMATS_FORMAT_H_
 
-// A format is how a quantizer stores a checkpoint. Each has one file in this folder and one row in
-// the table below; the reader it provides turns every quantized layer into the canonical layout.
+// A format is how a quantizer stores a checkpoint. Each has its files in this folder and one row in
+// table.cpp; the reader it provides turns every quantized layer into the canonical layout.
 
 #include <memory>
 #include <span>

@@ -12,6 +12,7 @@
 #include "formats/auto_round_example.h"
 #include "formats/awq_example.h"
 #include "formats/ct_example.h"
+#include "formats/fp8_example.h"
 #include "formats/gptq_example.h"
 #include "formats/read_helpers.h"
 #include "io/file.h"
@@ -43,7 +44,9 @@ std::vector<Sound> SoundCheckpoints() {
           {"awq gemv",
            testing::AwqCheckpoint(testing::AwqGemvTensors(testing::kAwqModule, gemv), "gemv", 64)},
           {"auto-round gptq", testing::ArGptq()},
-          {"auto-round awq", testing::ArAwq()}};
+          {"auto-round awq", testing::ArAwq()},
+          {"fp8 blocks", testing::Fp8Blocks()},
+          {"fp8 static", testing::Fp8Static()}};
 }
 
 Status ReadModule(const QuantizedLinear& linear) {

@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "formats/defects.h"
+#include "formats/fp8_example.h"
 #include "formats/read_helpers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -14,45 +15,15 @@ namespace prepack {
 namespace {
 
 using testing::CheckError;
+using testing::Fp8Blocks;
+using testing::Fp8Static;
 using testing::Hex;
+using testing::kFp8Module;
 using testing::TestCheckpoint;
-
-const std::string kFp8Module = "model.layers.0.mlp.up_proj";
-
-// [3, 5] in blocks of 2 × 4, so that both edges are partial. Row n is 1 throughout, and the scale
-// of block (i, j) is 1 + 2i + j: W[n, k] = 1 + 2·(n / 2) + k / 4.
-TestCheckpoint Blocks() {
-  TestCheckpoint stored;
-  stored.config = {{"quantization_config",
-                    {{"quant_method", "fp8"},
-                     {"activation_scheme", "dynamic"},
-                     {"fmt", "e4m3"},
-                     {"weight_block_size", {2, 4}}}}};
-  stored.tensors = {
-      {kFp8Module + ".weight", "F8_E4M3", {3, 5}, std::vector<std::byte>(15, std::byte{0x38})},
-      {kFp8Module + ".weight_scale_inv",
-       "F32",
-       {2, 2},
-       Hex("00 00 80 3f 00 00 00 40 00 00 40 40 00 00 80 40")},
-      {"model.norm.weight", "BF16", {1}, Hex("80 3f")},
-  };
-  return stored;
-}
-
-TestCheckpoint Static() {
-  TestCheckpoint stored = Blocks();
-  Json& config = stored.config["quantization_config"];
-  config.erase("weight_block_size");
-  config["activation_scheme"] = "static";
-  stored.Remove(kFp8Module + ".weight_scale_inv");
-  stored.tensors.push_back({kFp8Module + ".weight_scale", "BF16", {1}, Hex("00 40")});
-  stored.tensors.push_back({kFp8Module + ".input_scale", "F32", {}, Hex("00 00 00 3f")});
-  return stored;
-}
 
 TEST_CASE("FP8 blocks of any size are scaled block by block") {
   const testing::TempFolder folder;
-  Blocks().Write(folder.path());
+  Fp8Blocks().Write(folder.path());
   const testing::OpenedModel opened = testing::MustOpen(folder.path());
   CHECK(opened.model.format == "fp8");
   REQUIRE(opened.model.modules.size() == 1);
@@ -66,7 +37,7 @@ TEST_CASE("FP8 blocks of any size are scaled block by block") {
 
 TEST_CASE("One scale per module and a static scale of activations") {
   const testing::TempFolder folder;
-  Static().Write(folder.path());
+  Fp8Static().Write(folder.path());
   const testing::OpenedModel opened = testing::MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kFp8Module);
   CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 tensor");
@@ -88,14 +59,14 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
   const std::vector<Defect> defects = {
-      {"no scale", Blocks, [](T t) { t.Remove(kFp8Module + ".weight_scale_inv"); }, malformed,
+      {"no scale", Fp8Blocks, [](T t) { t.Remove(kFp8Module + ".weight_scale_inv"); }, malformed,
        ".weight: the scale of the FP8 weight is missing", "tensor-missing"},
-      {"both scales", Blocks,
+      {"both scales", Fp8Blocks,
        [](T t) {
          t.tensors.push_back({kFp8Module + ".weight_scale", "BF16", {1}, Hex("00 40")});
        },
        malformed, "the module has both weight_scale and weight_scale_inv", "weight-twice"},
-      {"scales of other blocks", Blocks,
+      {"scales of other blocks", Fp8Blocks,
        [](T t) {
          t.config["quantization_config"]["weight_block_size"] = {2, 2};
        },
@@ -103,40 +74,42 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        "the shape of the scales contradicts the weight (found [2, 2], expected [2, 3] for a block "
        "scheme of [3, 5])",
        "tensor-shape"},
-      {"no block size", Blocks,
+      {"no block size", Fp8Blocks,
        [](T t) { t.config["quantization_config"].erase("weight_block_size"); }, malformed,
        "(found [2, 2], expected [1] for a tensor scheme", "tensor-shape"},
-      {"a block of zero", Blocks,
+      {"a block of zero", Fp8Blocks,
        [](T t) {
          t.config["quantization_config"]["weight_block_size"] = {0, 128};
        },
        malformed, "weight_block_size: the block is not two positive numbers",
        "config-field-invalid"},
-      {"a weight of one dimension", Blocks, [](T t) { t.At(kFp8Module + ".weight").shape = {15}; },
-       malformed, "the weight is no matrix, or is empty (found [15]", "tensor-shape"},
-      {"a NaN weight", Blocks, [](T t) { t.At(kFp8Module + ".weight").bytes[7] = std::byte{0xFF}; },
-       malformed, ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])", "code-nan"},
-      {"a NaN scale", Blocks,
+      {"a weight of one dimension", Fp8Blocks,
+       [](T t) { t.At(kFp8Module + ".weight").shape = {15}; }, malformed,
+       "the weight is no matrix, or is empty (found [15]", "tensor-shape"},
+      {"a NaN weight", Fp8Blocks,
+       [](T t) { t.At(kFp8Module + ".weight").bytes[7] = std::byte{0xFF}; }, malformed,
+       ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])", "code-nan"},
+      {"a NaN scale", Fp8Blocks,
        [](T t) {
          t.At(kFp8Module + ".weight_scale_inv").bytes[14] = std::byte{0xC0};
          t.At(kFp8Module + ".weight_scale_inv").bytes[15] = std::byte{0x7F};
        },
        malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)",
        "scale-not-finite"},
-      {"E5M2 by dtype", Blocks, [](T t) { t.At(kFp8Module + ".weight").dtype = "F8_E5M2"; },
+      {"E5M2 by dtype", Fp8Blocks, [](T t) { t.At(kFp8Module + ".weight").dtype = "F8_E5M2"; },
        unsupported, "FP8 weights of this type are not read (found F8_E5M2", "storage-unsupported"},
-      {"E5M2 by name", Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
+      {"E5M2 by name", Fp8Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
        unsupported, "fmt: only E4M3 weights are read", "scheme-unsupported"},
-      {"an unknown activation scheme", Blocks,
+      {"an unknown activation scheme", Fp8Blocks,
        [](T t) { t.config["quantization_config"]["activation_scheme"] = "magic"; }, unsupported,
        "activation_scheme: unknown keyword (found \"magic\"", "config-keyword-unknown"},
-      {"a list that is none", Blocks,
+      {"a list that is none", Fp8Blocks,
        [](T t) { t.config["quantization_config"]["ignored_layers"] = "lm_head"; }, malformed,
        "ignored_layers: the field has the wrong type", "config-field-invalid"},
-      {"nothing quantized", Blocks,
+      {"nothing quantized", Fp8Blocks,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 2); }, malformed,
        "the config declares FP8 weights, but no tensor is one", "nothing-quantized"},
-      {"no static scale", Static, [](T t) { t.Remove(kFp8Module + ".input_scale"); }, malformed,
+      {"no static scale", Fp8Static, [](T t) { t.Remove(kFp8Module + ".input_scale"); }, malformed,
        "input_scale is missing", "input-missing"},
   };
   for (const Defect& defect : defects) {
@@ -152,7 +125,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
 
 TEST_CASE("Copies of the FP8 config that disagree are refused") {
   const auto read = [](void (*change)(Json & copy)) {
-    TestCheckpoint stored = Blocks();
+    TestCheckpoint stored = Fp8Blocks();
     Json copy = stored.config["quantization_config"];
     change(copy);
     stored.config["text_config"] = {{"quantization_config", copy}};
@@ -177,7 +150,7 @@ TEST_CASE("Copies of the FP8 config that disagree are refused") {
 }
 
 TEST_CASE("A module that the config excludes and that is FP8 all the same is a finding") {
-  TestCheckpoint stored = Blocks();
+  TestCheckpoint stored = Fp8Blocks();
   stored.config["quantization_config"]["modules_to_not_convert"] = {kFp8Module};
   const testing::TempFolder folder;
   stored.Write(folder.path());

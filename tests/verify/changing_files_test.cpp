@@ -50,6 +50,9 @@ class Folders {
     model.At("norm").bytes = testing::Hex("00 3c 00 3c");
     model.Write(temp_ / "twin");
     RequireOk(Convert("packed"));
+    fs::copy(temp_ / "packed", temp_ / "damaged");
+    // Of a shard whose header cannot be read, tensors are read one by one.
+    std::fstream(temp_ / "damaged" / "model.safetensors", std::ios::in | std::ios::out) << '\xFF';
   }
   fs::path operator/(const std::string& name) const { return temp_ / name; }
 
@@ -62,17 +65,8 @@ class Folders {
     }
     return true;
   }
-  Result<bool> Verify() const {
-    VerifyOptions options;
-    options.folder = temp_ / "packed";
-    options.source = temp_ / "source";
-    options.engine = EngineChoice::kReference;
-    options.jobs = 1;
-    Progress progress;
-    const Result<VerifyReport> report = prepack::Verify(options, progress);
-    if (!report.ok()) return report.status();
-    return report->Verdict() == LevelState::kPassed;
-  }
+  Result<bool> Verify() const { return VerdictIs(LevelState::kPassed, "packed"); }
+  Result<bool> VerifyDamaged() const { return VerdictIs(LevelState::kFailed, "damaged"); }
   Result<bool> Check() const {
     Progress progress;
     const Result<CheckReport> report =
@@ -97,6 +91,17 @@ class Folders {
   }
 
  private:
+  Result<bool> VerdictIs(LevelState verdict, const char* folder) const {
+    VerifyOptions options;
+    options.folder = temp_ / folder;
+    options.source = temp_ / "source";
+    options.engine = EngineChoice::kReference;
+    options.jobs = 1;
+    Progress progress;
+    const Result<VerifyReport> report = prepack::Verify(options, progress);
+    if (!report.ok()) return report.status();
+    return report->Verdict() == verdict;
+  }
   static std::string Text(const fs::path& path) { return Value(ReadTextFile(path, 1 << 20)); }
   Status Convert(const std::string& output) const {
     ConvertOptions options;
@@ -163,7 +168,8 @@ bool RunWith(const Folders& folders, const Verb& verb, const Change& change, con
 const std::vector<Verb> kStopping = {{"convert", &Folders::Convert, {}},
                                      {"check", &Folders::Check, {}},
                                      {"diff", &Folders::Diff, {}},
-                                     {"verify", &Folders::Verify, {}}};
+                                     {"verify", &Folders::Verify, {}},
+                                     {"verify damaged", &Folders::VerifyDamaged, {}}};
 
 // Asks to stop when something looks for the n-th time whether it is to.
 class StopAtLook {

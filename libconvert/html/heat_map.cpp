@@ -101,8 +101,9 @@ std::string HeatMapSvg(const HeatMap& map) {
       const size_t count = std::min(each, order.size() - first);
       const auto worst = WorstOf(row, range, std::span(order).subspan(first, count));
       if (!worst) continue;
+      const size_t column = first / each;
       svg += CellSvg(row, range, row.cells[*worst], map.modules[*worst],
-                     kNames + static_cast<double>(first / each) * cell, y, cell);
+                     kNames + static_cast<double>(column) * cell, y, cell);
     }
     svg += fmt::format("<rect class=\"frame\" x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\"/>\n",
                        kNames, y, kMapWidth - kNames, kRowHeight);

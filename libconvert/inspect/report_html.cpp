@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <string_view>
 #include <vector>
@@ -112,17 +113,29 @@ std::string TargetsHtml(const InspectReport& report) {
       {{"target"}, {"would pack"}, {"layouts"}, {"output", true}, {"bits/weight", true}}, rows);
 }
 
+// In units of which the largest module has some: numbers must fit beside the axis.
+DepthChart SizeChart(const std::vector<ModuleSummary>& modules) {
+  uint64_t largest = 0;
+  for (const ModuleSummary& module : modules) largest = std::max(largest, module.bytes);
+  const bool is_small = largest < 1'000'000;
+  DepthChart chart = {
+      .caption = "Size of every module", .unit = is_small ? "kB" : "MB", .points = {}, .bars = {}};
+  for (const ModuleSummary& module : modules) {
+    chart.points.push_back(
+        {module.module, static_cast<double>(module.bytes) / (is_small ? 1e3 : 1e6)});
+  }
+  return chart;
+}
+
 std::string ChartsHtml(const InspectReport& report) {
-  DepthChart size = {.caption = "Size of every module", .unit = "MB", .points = {}, .bars = {}};
   DepthChart bits = {.caption = "Bits per weight of every module, scales and zero points included",
                      .unit = "bits",
                      .points = {},
                      .bars = {}};
   for (const ModuleSummary& module : report.modules) {
-    size.points.push_back({module.module, static_cast<double>(module.bytes) / 1e6});
     bits.points.push_back({module.module, module.BitsPerWeight()});
   }
-  return DepthChartSvg(size) + DepthChartSvg(bits);
+  return DepthChartSvg(SizeChart(report.modules)) + DepthChartSvg(bits);
 }
 
 // `names` of them are alike.

@@ -61,6 +61,16 @@ TEST_CASE("A page of a packed folder has its origin, its schemes and every modul
   CHECK_FALSE(Contains(page, "What each target would take"));
 }
 
+TEST_CASE("Sizes of modules are drawn in units that fit them") {
+  InspectReport report;
+  AddModules(2, report);
+  report.modules[0].bytes = 592;
+  report.modules[1].bytes = 999'999;
+  CHECK(Contains(InspectHtml(report), "<title>layers.0.up: 0.592 kB</title>"));
+  report.modules[1].bytes = 1'000'000;
+  CHECK(Contains(InspectHtml(report), "<title>layers.1.up: 1 MB</title>"));
+}
+
 TEST_CASE("What a target leaves is on the page with its reason") {
   InspectReport report;
   AddModules(1, report);

@@ -90,7 +90,7 @@ std::string FusedText(const ModuleSummary& module) {
     table.AddRow({Printable(member.module), ChannelsText(first, member.n)});
     first += member.n;
   }
-  return table.Render(2);
+  return table.Render(2) + "\n";
 }
 
 std::string ModuleText(const InspectReport& report, const FoundModule& found,

@@ -24,6 +24,11 @@ LENIENT = verdicts.Table({
     r"look-behind requires fixed-width pattern": "a look-behind whose alternatives have different lengths",
 })
 
+# Python 3.11.2 finds `\S{2}(?<=[\d-][$]){,2}+(?-i:\A)` in "x1_", where nothing can match; 3.11.7 does not. Such
+# patterns are asked of later versions only.
+POSSESSIVE_GROUP = re.compile(r"\)(?:[*+?]|\{[\d,]*\})\+")
+HAS_POSSESSIVE_BUG = sys.version_info < (3, 11, 7)
+
 ATOMS = ["a", "b", "model", "layers", "mlp", "_proj", "q", "1", "0", "\\.", ".", ".", "\\d", "\\w", "\\s", "\\D", "\\W", "\\S",
          "\\b", "\\B", "\\A", "\\Z", "^", "$", "[ab]", "[^.]", "[]a]", "[^]]", "[a-z0-9_]", "[\\w.]", "[\\d-]", "[.-]", "[a-]",
          "\\-", "\\_" , "\\/", " ", "-", "_", ":", "!", "=", "<", ">", ",", "#", "}", "{", "]", "\\{", "\\x61", "\\141", "\\0",
@@ -83,6 +88,8 @@ def theirs(pattern, text):
 def compare(question, verdict):
     """What is wrong, or None."""
     if "unsupported" in verdict:
+        return None
+    if HAS_POSSESSIVE_BUG and POSSESSIVE_GROUP.search(question[0]):
         return None
     answer, message = theirs(*question)
     if "malformed" in verdict:

@@ -100,23 +100,23 @@ void Classify(std::string name, Listing& listing) {
   }
 }
 
-// What a name of a checkpoint leads to: hub caches use links.
-Status LookAtEntry(const fs::path& path, struct stat& info) {
-  const int result = posix::Look(path, info);
-  if (result >= 0) return {};
+struct Entry {
+  mode_t mode = 0;  // of what a link leads to: hub caches use them
+  bool is_link = false;
+};
+
+Result<Entry> LookAtEntry(const fs::path& path) {
+  struct stat info {};
+  int result = posix::LookAtLink(path, info);
+  const bool is_link = result >= 0 && S_ISLNK(info.st_mode);
+  if (is_link) result = posix::Look(path, info);
+  if (result >= 0) return Entry{.mode = info.st_mode, .is_link = is_link};
   if (result == -ENOENT) {
     return Malformed(path.string(), "a symbolic link to a file that does not exist")
         .Hint("Is the download complete?");
   }
   if (result == -ELOOP) return Malformed(path.string(), "a symbolic link that leads to itself");
   return SystemError(path.string(), "cannot look at it", -result);
-}
-
-Result<bool> IsLink(const fs::path& path) {
-  struct stat info {};
-  const int result = posix::LookAtLink(path, info);
-  if (result < 0) return SystemError(path.string(), "cannot look at it", -result);
-  return S_ISLNK(info.st_mode);
 }
 
 Result<Listing> ListFolder(const fs::path& folder) {
@@ -127,18 +127,16 @@ Result<Listing> ListFolder(const fs::path& folder) {
   for (std::string& name : *names) {
     if (name.starts_with('.')) continue;
     const fs::path path = folder / name;
-    struct stat info {};
-    if (Status status = LookAtEntry(path, info); !status.ok()) return status;
+    const Result<Entry> entry = LookAtEntry(path);
+    if (!entry.ok()) return entry.status();
     const bool is_ours =
         name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix) || name == kConfigName;
-    if (S_ISDIR(info.st_mode) && !is_ours) {
+    if (S_ISDIR(entry->mode) && !is_ours) {
       listing.left_out.push_back(name + "/");
       continue;
     }
-    if (Status regular = CheckRegularFile(path, info.st_mode); !regular.ok()) return regular;
-    const Result<bool> is_link = IsLink(path);
-    if (!is_link.ok()) return is_link.status();
-    if (*is_link) links.push_back(path);
+    if (Status regular = CheckRegularFile(path, entry->mode); !regular.ok()) return regular;
+    if (entry->is_link) links.push_back(path);
     Classify(std::move(name), listing);
   }
   if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;

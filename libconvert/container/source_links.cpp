@@ -1,7 +1,7 @@
 #include "container/source_links.h"
 
+#include "io/look.h"
 #include "io/paths.h"
-#include "io/posix.h"
 
 namespace prepack {
 namespace fs = std::filesystem;
@@ -19,14 +19,12 @@ AllowedPlaces PlacesOf(fs::path folder) {
 }
 
 Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
-  fs::path target;
-  if (const int result = posix::Resolve(link, target); result < 0) {
-    return SystemError(link.string(), "cannot look at it", -result);
-  }
-  if (IsInside(target, allowed.folder)) return {};
-  if (!allowed.blobs.empty() && IsInside(target, allowed.blobs)) return {};
+  const Result<fs::path> target = ResolveLinks(link);
+  if (!target.ok()) return target.status();
+  if (IsInside(*target, allowed.folder)) return {};
+  if (!allowed.blobs.empty() && IsInside(*target, allowed.blobs)) return {};
   return Malformed(link.string(), "a symbolic link that leads out of the checkpoint")
-      .Found(target.string())
+      .Found(target->string())
       .Expected("a file in the folder, or in the blobs of a hub cache")
       .Hint("If you trust it, put the file itself in the folder (cp -L)");
 }
@@ -35,11 +33,9 @@ Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
 
 Status CheckSourceLinks(const fs::path& source, std::span<const fs::path> links) {
   if (links.empty()) return {};
-  fs::path folder;
-  if (const int result = posix::Resolve(source, folder); result < 0) {
-    return SystemError(source.string(), "cannot look at it", -result);
-  }
-  const AllowedPlaces allowed = PlacesOf(folder);
+  const Result<fs::path> folder = ResolveLinks(source);
+  if (!folder.ok()) return folder.status();
+  const AllowedPlaces allowed = PlacesOf(*folder);
   for (const fs::path& link : links) {
     if (Status status = CheckLink(link, allowed); !status.ok()) return status;
   }

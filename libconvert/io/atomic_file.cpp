@@ -31,8 +31,9 @@ Status WriteFileAtomically(const std::filesystem::path& given, std::string_view 
   if (*there) {
     const mode_t mode = (*there)->st_mode;
     if (!S_ISREG(mode) && !S_ISDIR(mode)) return WriteToSpecialFile(given, text);
-    const int resolved = posix::Resolve(given, path);
-    if (resolved < 0) return SystemError(given.string(), "cannot look at it", -resolved);
+    Result<std::filesystem::path> resolved = ResolveLinks(given);
+    if (!resolved.ok()) return resolved.status();
+    path = *std::move(resolved);
   }
   const std::filesystem::path name = path.filename();
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";

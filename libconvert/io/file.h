@@ -74,8 +74,8 @@ class File {
   uint64_t number_ = 0;  // of this open file in the process, see io/mapped_windows.h
 };
 
-// OK for a regular file, or a link to one; else the error that opening it would give. It is not
-// opened: of a device that may do something.
+// OK when `mode`, that of `path` or of what a link there leads to, is that of a regular file; else
+// the error that opening it would give. It is not opened: of a device that may do something.
 Status CheckRegularFile(const std::filesystem::path& path, mode_t mode);
 // A whole small file as text; larger than `max_bytes` is kMalformed.
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes);

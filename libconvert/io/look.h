@@ -14,6 +14,8 @@ namespace prepack {
 // for missing may be overwritten.
 Result<std::optional<struct stat>> LookAt(const std::filesystem::path& path);      // through links
 Result<std::optional<struct stat>> LookAtLink(const std::filesystem::path& path);  // at links
+// The absolute path, without links. That there is nothing is an error.
+Result<std::filesystem::path> ResolveLinks(const std::filesystem::path& path);
 
 }  // namespace prepack
 

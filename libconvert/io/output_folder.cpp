@@ -77,12 +77,14 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
   }
   const Result<bool> is_packed = IsPackedFolder(path);
   if (!is_packed.ok()) return is_packed.status();
-  const Result<std::vector<std::string>> names = NamesIn(path);
-  if (!names.ok()) return names.status();
-  if (!*is_packed && !names->empty()) {
-    return Usage(path.string(), "exists, holds files and is not a packed folder")
-        .Found(fmt::format("no {} in it", kManifestName))
-        .Hint("Choose another output folder");
+  if (!*is_packed) {
+    const Result<std::vector<std::string>> names = NamesIn(path);
+    if (!names.ok()) return names.status();
+    if (!names->empty()) {
+      return Usage(path.string(), "exists, holds files and is not a packed folder")
+          .Found(fmt::format("no {} in it", kManifestName))
+          .Hint("Choose another output folder");
+    }
   }
   if (!replace) return Usage(path.string(), "exists already").Hint("--force replaces it");
   return {};
@@ -110,14 +112,15 @@ Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
     if (fd == -EEXIST) fd = posix::Open(lock_path, kFlags, 0666);
     if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
     const int result = posix::TryLock(fd);
-    const Result<bool> same = result >= 0 ? IsSameFile(fd, lock_path) : Result<bool>(false);
-    if (same.ok() && *same) return fd;
+    const Result<bool> taken =
+        result >= 0 ? IsSameFile(fd, lock_path)
+                    : SystemError(lock_path.string(), "cannot lock the output", -result);
+    if (taken.ok() && *taken) return fd;
     ::close(fd);
+    if (taken.ok()) continue;
     if (result == -EWOULDBLOCK) break;
-    if (result >= 0 && same.ok()) continue;
     if (is_new) posix::RemoveTree(lock_path);  // else it may be another's
-    if (!same.ok()) return same.status();
-    return SystemError(lock_path.string(), "cannot lock the output", -result);
+    return taken.status();
   }
   return Usage(final_path.string(), "another prepack is writing this output")
       .Hint("Wait until it is done, or choose another output folder");
@@ -203,12 +206,12 @@ Status OutputFolder::PutOldBack() {
 // What a run that was killed left behind. We hold the lock, so nobody is using it.
 Status OutputFolder::RemoveLeftovers() {
   if (Status status = PutOldBack(); !status.ok()) return status;
-  const Result<bool> has_partial = Exists(partial_path_);
-  if (!has_partial.ok()) return has_partial.status();
   // Notes without the folder that they are about mean nothing.
-  const bool keep = leftovers_ == Leftovers::kKeep && *has_partial;
+  const Result<bool> keep =
+      leftovers_ == Leftovers::kKeep ? Exists(partial_path_) : Result<bool>(false);
+  if (!keep.ok()) return keep.status();
   std::vector<fs::path> unwanted = {Sibling(kOldSuffix)};
-  if (!keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
+  if (!*keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
   for (const fs::path& path : unwanted) {
     const int result = posix::RemoveTree(path);
     if (result < 0)

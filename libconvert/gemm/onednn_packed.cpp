@@ -1,8 +1,8 @@
 // How each layout is given to the primitive (oneDNN 3.8 or newer):
 //
 //   w4a16  x bf16, weights s4 or u4 [K, N] `ab` with scales and u4 zero points [G, N] as packed,
-//          fpmath_mode bf16 for integers. A CPU without a bf16 kernel multiplies the same bf16
-//          values in f32.
+//          fpmath_mode bf16 for integers. A CPU for which oneDNN has no such kernel, or only its
+//          slow reference (AVX-512 without BF16), multiplies the same bf16 values in f32.
 //   w4a8   x s8 with one scale per token, the same weights
 //   w8a8   x s8, weights in the stored descriptor, scales [N]; what vLLM's handler does to the
 //          result itself (scales of tokens, zero points by weight_sum) is done here as well
@@ -18,6 +18,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -82,13 +83,17 @@ std::optional<dnnl::matmul::primitive_desc> DescribeW4(const dnnl::engine& engin
   return primitive;
 }
 
+bool IsReference(const dnnl::matmul::primitive_desc& primitive) {
+  return std::string_view(primitive.impl_info_str()).starts_with("ref");
+}
+
 Result<PackedPlan> PlanW4(const dnnl::engine& engine, const PackedProblem& problem) {
   PackedPlan plan;
   std::optional<dnnl::matmul::primitive_desc> primitive;
   if (IsW4A8(problem)) {
     primitive = DescribeW4(engine, problem, Type::s8);
     plan.info.activation_type = "s8 per token";
-  } else if ((primitive = DescribeW4(engine, problem, Type::bf16))) {
+  } else if ((primitive = DescribeW4(engine, problem, Type::bf16)) && !IsReference(*primitive)) {
     plan.info.activation_type = "bf16";
     plan.info.rounds_weights_to_bf16 = true;
   } else {
@@ -313,7 +318,7 @@ Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& p
   Result<PackedPlan> plan = IsW8A8(problem) ? PlanW8A8(engine, problem) : PlanW4(engine, problem);
   if (!plan.ok()) return plan;
   plan->info.implementation = plan->primitive.impl_info_str();
-  plan->info.is_reference = plan->info.implementation.starts_with("ref");
+  plan->info.is_reference = IsReference(plan->primitive);
   if (IsW8A8(problem) && !plan->info.is_reference) {
     Status exact = CheckExactSums(engine);
     if (!exact.ok()) return exact;

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "formats/quantization_config.h"
+
 namespace prepack {
 namespace {
 
@@ -97,9 +99,11 @@ Json OutputConfig(const Json& source_config, const Manifest& manifest,
 
   // Older and multi-modal checkpoints keep theirs elsewhere: only one may be left.
   Json config = source_config;
-  config.erase("compression_config");
-  const auto text = config.find("text_config");
-  if (text != config.end() && text->is_object()) text->erase("quantization_config");
+  for (const ConfigPath& path : DeclarationPaths(source_config)) {
+    Json* parent = &config;
+    for (size_t i = 0; i + 1 < path.size(); ++i) parent = &parent->at(path[i]);
+    if (parent != &config || path.back() != "quantization_config") parent->erase(path.back());
+  }
   config["quantization_config"] = std::move(quantization);
   return config;
 }

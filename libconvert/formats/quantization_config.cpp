@@ -1,6 +1,7 @@
 #include "formats/quantization_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,8 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kCopies = {"quantize_config.json", "quant_config.json",
                                                      "quantization_config.json"};
+constexpr std::string_view kDeclaration = "quantization_config";
+constexpr std::string_view kOldDeclaration = "compression_config";
 
 // Places where a declaration may stand, each with what stands there.
 class Places {
@@ -35,20 +38,35 @@ class Places {
   std::vector<QuantizationConfig> found_;
 };
 
+// Members of config.json that hold the configs of models inside the model, below these two, which
+// loaders look into.
+constexpr std::array<std::string_view, 2> kNested = {"text_config", "llm_config"};
+
+// The paths of all declarations inside nested configs, the outermost first.
+void FindNested(const Json& config, const ConfigPath& path, std::vector<ConfigPath>& found) {
+  for (const auto& [key, value] : config.items()) {
+    if (!value.is_object() || key == kDeclaration || key == kOldDeclaration) continue;
+    ConfigPath inside = path;
+    inside.push_back(key);
+    if (JsonMember(value, kDeclaration) != nullptr) {
+      found.push_back(inside);
+      found.back().emplace_back(kDeclaration);
+    }
+    FindNested(value, inside, found);
+  }
+}
+
 std::vector<QuantizationConfig> Locate(const Checkpoint& checkpoint) {
   Places places;
   const Json& config = checkpoint.config();
-  places.AddMember("config.json", config, "quantization_config");
-  for (const std::string_view nested : {"text_config", "llm_config"}) {
-    if (const Json* inner = JsonMember(config, nested)) {
-      places.Add(fmt::format("config.json: {}.quantization_config", nested),
-                 JsonMember(*inner, "quantization_config"));
-    }
+  for (const ConfigPath& path : DeclarationPaths(config)) {
+    const Json* fields = &config;
+    for (const std::string& key : path) fields = JsonMember(*fields, key);
+    places.Add(fmt::format("config.json: {}", fmt::join(path, ".")), fields);
   }
-  places.AddMember("config.json", config, "compression_config");
   const auto& side = checkpoint.side_configs();
   if (const auto params = side.find("params.json"); params != side.end() && config.empty()) {
-    places.AddMember("params.json", params->second, "quantization_config");
+    places.AddMember("params.json", params->second, kDeclaration);
     places.AddMember("params.json", params->second, "quantization");
   }
   for (const std::string_view name : kCopies) {
@@ -101,6 +119,22 @@ Status Complete(QuantizationConfig& config) {
 }
 
 }  // namespace
+
+std::vector<ConfigPath> DeclarationPaths(const Json& config) {
+  std::vector<ConfigPath> paths;
+  const auto add = [&](const Json* object, ConfigPath path) {
+    if (object != nullptr && JsonMember(*object, path.back()) != nullptr) {
+      paths.push_back(std::move(path));
+    }
+  };
+  add(&config, {std::string(kDeclaration)});
+  for (const std::string_view nested : kNested) {
+    add(JsonMember(config, nested), {std::string(nested), std::string(kDeclaration)});
+  }
+  add(&config, {std::string(kOldDeclaration)});
+  if (paths.empty()) FindNested(config, {}, paths);
+  return paths;
+}
 
 Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint) {
   std::vector<QuantizationConfig> configs = Locate(checkpoint);

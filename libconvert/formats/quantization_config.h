@@ -8,10 +8,11 @@
 //     config.json: quantization_config
 //     config.json: text_config.quantization_config     (multimodal models; also llm_config)
 //     config.json: compression_config                  (compressed-tensors before 0.5)
-//     params.json: quantization_config, quantization   (Mistral, when there is no config.json)
-//     quantize_config.json                             (AutoGPTQ, GPTQModel: the same again)
-//     quant_config.json                                (early AWQ)
-//     quantization_config.json                         (AutoRound: the same again)
+//     config.json: ANY..quantization_config           (deeper or other models, when there is none
+//     above) params.json: quantization_config, quantization   (Mistral, when there is no
+//     config.json) quantize_config.json                             (AutoGPTQ, GPTQModel: the same
+//     again) quant_config.json                                (early AWQ) quantization_config.json
+//     (AutoRound: the same again)
 //
 // Readers disagree about which copy counts. The first one is taken here; formats that have copies
 // compare them and refuse a checkpoint whose copies differ in what the weights mean.
@@ -30,6 +31,12 @@ struct QuantizationConfig {
   std::string method;  // quant_method in lower case with - for _: "compressed-tensors", "gptq"
   const Json* fields = nullptr;  // points into the checkpoint
 };
+
+// Keys from the top of config.json downwards.
+using ConfigPath = std::vector<std::string>;
+
+// Where config.json declares it, in the order above.
+std::vector<ConfigPath> DeclarationPaths(const Json& config);
 
 // Every declaration, in the order above. One that is not an object, or whose quant_method is not a
 // string, is kMalformed; so is a quant_method that differs from the first one's. A declaration

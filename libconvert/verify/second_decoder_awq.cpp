@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "verify/second_config.h"
 #include "verify/second_decoder_formats.h"
 #include "verify/second_fields.h"
 #include "verify/second_groups.h"

@@ -1,9 +1,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "verify/second_config.h"
 #include "verify/second_decoder_formats.h"
 #include "verify/second_gptq_tensors.h"
-#include "verify/second_tensors.h"
 
 namespace prepack {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/checked.h"
+#include "verify/second_config.h"
 #include "verify/second_fields.h"
 #include "verify/second_groups.h"
 #include "verify/second_tensors.h"

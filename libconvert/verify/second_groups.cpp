@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/checked.h"
+#include "verify/second_config.h"
 #include "verify/second_tensors.h"
 
 namespace prepack {

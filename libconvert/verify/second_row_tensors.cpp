@@ -18,6 +18,7 @@
 
 #include "base/checked.h"
 #include "base/float_convert.h"
+#include "verify/second_config.h"
 #include "verify/second_decoder_formats.h"
 #include "verify/second_fields.h"
 #include "verify/second_groups.h"

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 
 #include "base/float_convert.h"
 
@@ -49,43 +47,6 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
     out.push_back(static_cast<double>(bf16 ? BF16ToF32(value) : F16ToF32(value)));
   }
   return status;
-}
-
-const Json* SecondConfigField(const Checkpoint& source, const std::string& key) {
-  const Json& config = source.config();
-  const auto quantization = config.find("quantization_config");
-  if (quantization == config.end() || !quantization->is_object()) return nullptr;
-  const auto field = quantization->find(key);
-  return field == quantization->end() || field->is_null() ? nullptr : &*field;
-}
-
-std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key) {
-  std::vector<const Json*> found;
-  std::vector<const Json*> left;
-  const auto quantization = source.config().find("quantization_config");
-  if (quantization != source.config().end()) left.push_back(&*quantization);
-  while (!left.empty()) {
-    const Json& value = *left.back();
-    left.pop_back();
-    if (!value.is_object()) continue;
-    for (const auto& [name, member] : value.items()) {
-      if (name == key && !member.is_null()) found.push_back(&member);
-      left.push_back(&member);
-    }
-  }
-  return found;
-}
-
-std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key) {
-  std::vector<uint64_t> numbers;
-  for (const Json* value : SecondConfigValues(source, key)) {
-    if (!value->is_number_integer()) continue;
-    const auto number = value->get<int64_t>();
-    if (number > 0) numbers.push_back(static_cast<uint64_t>(number));
-  }
-  std::ranges::sort(numbers);
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  return numbers;
 }
 
 }  // namespace prepack

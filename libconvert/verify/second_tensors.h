@@ -59,14 +59,6 @@ Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const Se
 Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
                         const SecondRange& range, std::vector<double>& out);
 
-// The field of the quantization config in config.json, or nullptr.
-const Json* SecondConfigField(const Checkpoint& source, const std::string& key);
-// Every value that the quantization config has under that key, however deep: what a group of layers
-// or an override may say.
-std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key);
-// Those that are positive integers, each once, ascending.
-std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key);
-
 }  // namespace prepack
 
 #endif  // PREPACK_VERIFY_SECOND_TENSORS_H_

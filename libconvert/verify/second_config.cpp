@@ -1,0 +1,91 @@
+#include "verify/second_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace prepack {
+namespace {
+
+bool IsDeclaration(const std::string& key) {
+  return key == "quantization_config" || key == "compression_config";
+}
+
+// Some writers wrapped the declaration once more.
+const Json* Unwrapped(const Json* declaration) {
+  const auto inner = declaration->find("quantization_config");
+  return inner != declaration->end() && inner->is_object() ? &*inner : declaration;
+}
+
+void AddNested(const Json& config, std::vector<const Json*>& found) {
+  std::vector<const Json*> level = {&config};
+  while (!level.empty()) {
+    std::vector<const Json*> next;
+    for (const Json* object : level) {
+      for (const auto& [key, value] : object->items()) {
+        if (!value.is_object()) continue;
+        if (IsDeclaration(key)) {
+          found.push_back(Unwrapped(&value));
+        } else {
+          next.push_back(&value);
+        }
+      }
+    }
+    level = std::move(next);
+  }
+}
+
+}  // namespace
+
+std::vector<const Json*> SecondDeclarations(const Checkpoint& source) {
+  std::vector<const Json*> found;
+  AddNested(source.config(), found);
+  for (const auto& [file, json] : source.side_configs()) {
+    if (file != "params.json") {
+      found.push_back(Unwrapped(&json));
+      continue;
+    }
+    if (!source.config().empty()) continue;
+    for (const char* key : {"quantization_config", "quantization"}) {
+      const auto declared = json.find(key);
+      if (declared != json.end() && declared->is_object()) found.push_back(Unwrapped(&*declared));
+    }
+  }
+  return found;
+}
+
+const Json* SecondConfigField(const Checkpoint& source, const std::string& key) {
+  for (const Json* declaration : SecondDeclarations(source)) {
+    const auto field = declaration->find(key);
+    if (field != declaration->end() && !field->is_null()) return &*field;
+  }
+  return nullptr;
+}
+
+std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key) {
+  std::vector<const Json*> found;
+  std::vector<const Json*> left = SecondDeclarations(source);
+  while (!left.empty()) {
+    const Json& value = *left.back();
+    left.pop_back();
+    if (!value.is_object()) continue;
+    for (const auto& [name, member] : value.items()) {
+      if (name == key && !member.is_null()) found.push_back(&member);
+      left.push_back(&member);
+    }
+  }
+  return found;
+}
+
+std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key) {
+  std::vector<uint64_t> numbers;
+  for (const Json* value : SecondConfigValues(source, key)) {
+    if (!value->is_number_integer()) continue;
+    const auto number = value->get<int64_t>();
+    if (number > 0) numbers.push_back(static_cast<uint64_t>(number));
+  }
+  std::ranges::sort(numbers);
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+}  // namespace prepack

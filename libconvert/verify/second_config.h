@@ -1,0 +1,31 @@
+#ifndef PREPACK_VERIFY_SECOND_CONFIG_H_
+#define PREPACK_VERIFY_SECOND_CONFIG_H_
+
+// How the second decoders find what a checkpoint says of its quantization. Writers put it into
+// config.json, at the top level or into the config of any model nested in it, under one of two
+// names, or into a file of their own. The readers know the same places (see
+// formats/quantization_config.h), by other code.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "container/checkpoint.h"
+
+namespace prepack {
+
+// Every object that declares the quantization: those of config.json, the outermost first, then
+// those of the quantizers' own files. They point into the checkpoint.
+std::vector<const Json*> SecondDeclarations(const Checkpoint& source);
+
+// The field in the first declaration that has it, or nullptr.
+const Json* SecondConfigField(const Checkpoint& source, const std::string& key);
+// Every value that a declaration has under that key, however deep: what a group of layers or an
+// override may say.
+std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key);
+// Those that are positive integers, each once, ascending.
+std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SECOND_CONFIG_H_

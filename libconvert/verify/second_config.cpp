@@ -88,4 +88,9 @@ std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::s
   return numbers;
 }
 
+bool SecondAllSymmetric(const Checkpoint& source) {
+  const std::vector<const Json*> values = SecondConfigValues(source, "sym");
+  return std::ranges::none_of(values, [](const Json* value) { return *value == false; });
+}
+
 }  // namespace prepack

@@ -26,6 +26,10 @@ std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std:
 // Those that are positive integers, each once, ascending.
 std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key);
 
+// Is every module symmetric, as far as `sym` of the config and of its overrides says? It is where
+// they say nothing.
+bool SecondAllSymmetric(const Checkpoint& source);
+
 }  // namespace prepack
 
 #endif  // PREPACK_VERIFY_SECOND_CONFIG_H_

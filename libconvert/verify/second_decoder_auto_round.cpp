@@ -8,16 +8,9 @@
 namespace prepack {
 namespace {
 
-Result<SecondZeros> MeaningOf(const Checkpoint& source, const std::string& packing) {
+SecondZeros MeaningOf(const Checkpoint& source, const std::string& packing) {
   SecondZeros meaning;
-  if (const Json* extra = SecondConfigField(source, "extra_config")) {
-    for (const auto& [key, entry] : extra->items()) {
-      if (!entry.is_object() || !entry.contains("sym")) continue;
-      return Unsupported("config.json: quantization_config.extra_config",
-                         "the second decoder does not know which layers are symmetric");
-    }
-  }
-  if (const Json* sym = SecondConfigField(source, "sym")) meaning.symmetric = *sym != false;
+  meaning.symmetric = SecondAllSymmetric(source);
   const Json* model_free = SecondConfigField(source, "model_free");
   const bool stored = packing == "auto_round" || packing == "auto_round:gptqmodel";
   meaning.minus_one = !stored || (model_free != nullptr && *model_free == true);
@@ -35,9 +28,7 @@ Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, Decod
     break;
   }
   if (packing.find("awq") != std::string::npos) return DecodeAwq(source, wanted, out);
-  const Result<SecondZeros> meaning = MeaningOf(source, packing);
-  if (!meaning.ok()) return meaning.status();
-  return DecodeGptqTensors(source, wanted, *meaning, out);
+  return DecodeGptqTensors(source, wanted, MeaningOf(source, packing), out);
 }
 
 }  // namespace prepack

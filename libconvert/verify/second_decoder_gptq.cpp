@@ -8,16 +8,6 @@
 namespace prepack {
 namespace {
 
-// Does an entry of `dynamic` say of some modules that they are symmetric, or not?
-bool OverridesSymmetry(const Checkpoint& source) {
-  const Json* rules = SecondConfigField(source, "dynamic");
-  if (rules == nullptr || !rules->is_object()) return false;
-  for (const auto& [pattern, rule] : rules->items()) {
-    if (rule.is_object() && rule.contains("sym")) return true;
-  }
-  return false;
-}
-
 bool SaysVersion2(const Checkpoint& source) {
   for (const char* key : {"checkpoint_format", "format"}) {
     const Json* format = SecondConfigField(source, key);
@@ -29,12 +19,8 @@ bool SaysVersion2(const Checkpoint& source) {
 }  // namespace
 
 Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
-  if (OverridesSymmetry(source)) {
-    return Unsupported("config.json: quantization_config.dynamic",
-                       "the second decoder does not know which layers are symmetric");
-  }
   SecondZeros zeros;
-  if (const Json* sym = SecondConfigField(source, "sym")) zeros.symmetric = *sym != false;
+  zeros.symmetric = SecondAllSymmetric(source);
   zeros.minus_one = !SaysVersion2(source);
   return DecodeGptqTensors(source, wanted, zeros, out);
 }

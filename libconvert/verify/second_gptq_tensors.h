@@ -8,6 +8,9 @@
 //     z[g, n]    = bits [b·n, b·n + b) of the words qzeros[g, …], + 1 where z − 1 is stored;
 //                  2^(b − 1) where the scheme is symmetric
 //
+// Where some modules are symmetric and others are not, qzeros says z of both: writers store 2^(b −
+// 1) there, too.
+//
 // g is that of g_idx, or k / group size. A stored −1 borrows from the fields above it in its word;
 // fields of 3 bits cross words and wrap one by one.
 
@@ -17,7 +20,7 @@ namespace prepack {
 
 // What the config says of zero points.
 struct SecondZeros {
-  bool symmetric = true;
+  bool symmetric = true;  // every module is
   bool minus_one = true;
 };
 

@@ -5,14 +5,20 @@
 //     MODULE.weight_scale, MODULE.weight_scale_inv   one number; [N, G]; or one per block
 //     MODULE.weight_zero_point               I8 like the scales, or packed down the rows
 //     MODULE.weight_g_idx                    the group of each input channel
+//
+// Experts may be stacked: then MODULE.weight_packed and the like have one dimension more, in front,
+// and hold the modules MODULE.0, MODULE.1 ….
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -39,14 +45,24 @@ struct ScaleGrid {
 class RowTensors {
  public:
   RowTensors(const Checkpoint& source, const SecondRows& wanted)
-      : source_(source), wanted_(wanted), packed_(Find("weight_packed")), weight_(Find("weight")) {}
+      : source_(source), wanted_(wanted), stored_as_(wanted.module) {
+    if (!FindCodes()) FindStack();
+  }
 
   Status Decode(DecodedRows& out);
 
  private:
   const StoredTensor* Find(const char* suffix) const {
-    return source_.Find(fmt::format("{}.{}", wanted_.module, suffix));
+    return source_.Find(fmt::format("{}.{}", stored_as_, suffix));
   }
+  bool FindCodes();
+  void FindStack();
+  bool stacked() const { return stored_as_ != wanted_.module; }
+  // Of the matrix of this module in a tensor; a stack of vectors holds one of them.
+  Result<SecondShape> ShapeOf(const StoredTensor& tensor) const;
+  // The range counts from the first row of this module.
+  template <typename T>
+  Status Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const;
   Status Disagree(const StoredTensor& tensor) const {
     return Malformed(source_.Where(tensor), "shapes of codes, scales and zero points disagree");
   }
@@ -59,16 +75,69 @@ class RowTensors {
 
   const Checkpoint& source_;
   const SecondRows& wanted_;
-  const StoredTensor* packed_;
-  const StoredTensor* weight_;
+  std::string stored_as_;  // name of the tensors before the last dot
+  uint64_t experts_ = 1;   // modules in each tensor
+  uint64_t expert_ = 0;    // the one that is wanted
+  const StoredTensor* packed_ = nullptr;
+  const StoredTensor* weight_ = nullptr;
   SecondFields fields_;  // of packed codes and zero points
   ScaleGrid grid_;
 };
 
+bool RowTensors::FindCodes() {
+  packed_ = Find("weight_packed");
+  weight_ = Find("weight");
+  return packed_ != nullptr || weight_ != nullptr;
+}
+
+// The module as one of a stack, if there is such a stack.
+void RowTensors::FindStack() {
+  const size_t dot = wanted_.module.rfind('.');
+  if (dot == std::string::npos) return;
+  const char* end = wanted_.module.data() + wanted_.module.size();
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(wanted_.module.data() + dot + 1, end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return;
+  stored_as_ = wanted_.module.substr(0, dot);
+  const StoredTensor* codes = FindCodes() ? (packed_ != nullptr ? packed_ : weight_) : nullptr;
+  if (codes != nullptr && codes->shape.size() == 3 && number < codes->shape[0]) {
+    experts_ = codes->shape[0];
+    expert_ = number;
+    return;
+  }
+  packed_ = nullptr;
+  weight_ = nullptr;
+  stored_as_ = wanted_.module;
+}
+
+Result<SecondShape> RowTensors::ShapeOf(const StoredTensor& tensor) const {
+  if (tensor.shape.size() > 2 && !stacked()) {
+    return Unsupported(source_.Where(tensor), "the second decoder takes matrices only");
+  }
+  Result<SecondShape> shape = ShapeOfSecond(source_, tensor);
+  if (!shape.ok()) return shape;
+  if (shape->rows % experts_ != 0) return Disagree(tensor);
+  shape->rows /= experts_;
+  return shape;
+}
+
+template <typename T>
+Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const {
+  const Result<SecondShape> shape = ShapeOf(tensor);
+  if (!shape.ok()) return shape.status();
+  if (range.row > shape->rows || range.rows > shape->rows - range.row) return Disagree(tensor);
+  range.row += expert_ * shape->rows;
+  if constexpr (std::is_same_v<T, double>) {
+    return ReadSecondFloats(source_, tensor, range, out);
+  } else {
+    return ReadSecond(source_, tensor, range, out);
+  }
+}
+
 // The width that some layer of the config has and that gives as many words; and whether codes cross
 // words, as they do since 0.18.0.
 Status RowTensors::FindFields(const StoredTensor& packed) {
-  const Result<SecondShape> shape = ShapeOfSecond(source_, packed);
+  const Result<SecondShape> shape = ShapeOf(packed);
   if (!shape.ok()) return shape.status();
   std::vector<SecondFields> fitting;
   for (const uint64_t bits : SecondConfigNumbers(source_, "num_bits")) {
@@ -94,7 +163,7 @@ Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& st
   if (!status.ok()) return status;
   const uint64_t columns = fields_.Words(wanted_.k);
   std::vector<uint32_t> words;
-  status = ReadSecond(source_, packed, {wanted_.n0, wanted_.rows, 0, columns}, words);
+  status = Read(packed, {wanted_.n0, wanted_.rows, 0, columns}, words);
   if (!status.ok()) return status;
   const int offset = 1 << (fields_.bits - 1);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
@@ -111,7 +180,7 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
         .Found(DTypeName(weight.dtype));
   }
   std::vector<uint8_t> bytes;
-  Status status = ReadSecond(source_, weight, {wanted_.n0, wanted_.rows, 0, wanted_.k}, bytes);
+  Status status = Read(weight, {wanted_.n0, wanted_.rows, 0, wanted_.k}, bytes);
   if (!status.ok()) return status;
   std::array<float, 256> values{};  // by byte
   for (size_t byte = 0; byte < values.size(); ++byte) {
@@ -143,9 +212,9 @@ std::optional<std::array<uint64_t, 2>> BlockOf(const Checkpoint& source, const S
 }
 
 Status RowTensors::FindGrid(const StoredTensor& codes, const StoredTensor& scale) {
-  const Result<SecondShape> shape = ShapeOfSecond(source_, scale);
+  const Result<SecondShape> shape = ShapeOf(scale);
   if (!shape.ok()) return shape.status();
-  const uint64_t n = codes.shape[0];
+  const uint64_t n = codes.shape[codes.shape.size() - 2];
   grid_.shape = *shape;
   const auto block = BlockOf(source_, *shape, n, wanted_.k);
   if (block) {
@@ -154,7 +223,7 @@ Status RowTensors::FindGrid(const StoredTensor& codes, const StoredTensor& scale
     return {};
   }
   if (shape->rows == n) {
-    return ReadSecondGroups(source_, wanted_.module + ".weight_g_idx", wanted_.k, shape->columns,
+    return ReadSecondGroups(source_, stored_as_ + ".weight_g_idx", wanted_.k, shape->columns,
                             grid_.group_of);
   }
   if (shape->rows != 1 || shape->columns != 1) return Disagree(scale);
@@ -176,8 +245,7 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
   const SecondRange range{.row = first, .rows = last - first + 1, .column = 0, .columns = columns};
   std::vector<uint32_t> words;
   std::vector<int8_t> bytes;
-  Status status =
-      packed ? ReadSecond(source_, zeros, range, words) : ReadSecond(source_, zeros, range, bytes);
+  Status status = packed ? Read(zeros, range, words) : Read(zeros, range, bytes);
   if (!status.ok()) return status;
   std::vector<float> of_group(columns);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
@@ -202,7 +270,7 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
   const uint64_t rows = grid_.RowOf(wanted_.n0 + wanted_.rows - 1) - first + 1;
   const uint64_t columns = grid_.shape.columns;
   std::vector<double> stored;
-  Status status = ReadSecondFloats(source_, scale, {first, rows, 0, columns}, stored);
+  Status status = Read(scale, {first, rows, 0, columns}, stored);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t line = grid_.RowOf(wanted_.n0 + row) - first;
@@ -219,7 +287,7 @@ Status RowTensors::Decode(DecodedRows& out) {
     return Unsupported(fmt::format("module {}", wanted_.module),
                        "the second decoder does not find its codes and scales");
   }
-  if (codes->shape.size() != 2) {
+  if (codes->shape.size() != (stacked() ? 3 : 2)) {
     return Unsupported(source_.Where(*codes), "the second decoder takes matrices only");
   }
   if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);

@@ -18,11 +18,14 @@ Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::st
 
 Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor) {
   const TensorShape& shape = tensor.shape;
-  if (shape.size() > 2) {
+  if (shape.size() > 3) {
     return Unsupported(source.Where(tensor), "the second decoder takes matrices only");
   }
-  return SecondShape{.rows = shape.empty() ? 1 : shape[0],
-                     .columns = shape.size() < 2 ? 1 : shape[1]};
+  SecondShape matrix{.rows = shape.empty() ? 1 : shape[0],
+                     .columns = shape.size() < 2 ? 1 : shape[shape.size() - 1]};
+  if (shape.size() == 3)
+    matrix.rows *= shape[1];  // as the size of the tensor, it does not overflow
+  return matrix;
 }
 
 Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,

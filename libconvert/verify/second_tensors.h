@@ -18,13 +18,14 @@ namespace prepack {
 // it is stored in a way that the second path does not know.
 Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name);
 
-// A tensor as a matrix: a vector is one column, a scalar is [1, 1].
+// A tensor as a matrix: a vector is one column, a scalar is [1, 1], and of a stack of matrices the
+// rows follow each other.
 struct SecondShape {
   uint64_t rows = 1;
   uint64_t columns = 1;
 };
 
-// kUnsupported for more than two dimensions.
+// kUnsupported for more than three dimensions.
 Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor);
 
 // A run of columns of such a matrix, rows one after the other, as raw elements.

@@ -162,6 +162,54 @@ TEST_CASE("input channels that pad the last group of GPTQ are left out") {
         Floats{-8, -7, -6, -5, -8, -6});
 }
 
+TEST_CASE(
+    "where overrides say of some modules that they are symmetric, the stored zero points count") {
+  // 7 in every field of group 0, stored as z - 1, is what symmetric modules have.
+  const Json mixed = {
+      {"sym", true}, {"group_size", 4}, {"dynamic", {{"lm_head", {{"bits", 8}, {"sym", false}}}}}};
+  CHECK(Decode(GptqExample(mixed, ""), "gptq", 8, 0, 1) == Floats{-8, -7, -6, -5, 6, 8, 10, 12});
+  Json all = mixed;
+  all["dynamic"]["lm_head"]["sym"] = true;
+  CHECK(Decode(GptqExample(all, ""), "gptq", 8, 0, 1) == Floats{-8, -7, -6, -5, -8, -6, -4, -2});
+}
+
+// Two experts of [2, 2] in tensors of three dimensions, with scales of the given shape.
+TestCheckpoint Stacked(const std::vector<uint64_t>& scale_shape, const std::string& scales) {
+  return CtStored({}, {{"weight", "I8", {2, 2, 2}, Hex("01 02 03 04  05 06 07 f8")},
+                       {"weight_scale", "BF16", scale_shape, Hex(scales)}});
+}
+
+Floats DecodeExpert(const TestCheckpoint& checkpoint, const std::string& expert) {
+  TempFolder temp;
+  checkpoint.Write(temp.path());
+  const Checkpoint source = Value(Checkpoint::Open(temp.path()));
+  const SecondDecoder decoder = Value(SecondDecoder::Make(source, "compressed-tensors"));
+  return SecondWeights(decoder, kExampleModule + "." + expert, 2, 0, 2);
+}
+
+TEST_CASE("experts that are stacked are matrices of their own") {
+  const TestCheckpoint of_channels = Stacked({2, 2, 1}, "803f 0040 803e 003f");
+  CHECK(DecodeExpert(of_channels, "0") == Floats{1, 2, 6, 8});
+  CHECK(DecodeExpert(of_channels, "1") == Floats{1.25F, 1.5F, 3.5F, -4});
+  for (const std::vector<uint64_t>& shape :
+       std::vector<std::vector<uint64_t>>{{2}, {2, 1}, {2, 1, 1}}) {
+    CHECK(DecodeExpert(Stacked(shape, "803f 0040"), "1") == Floats{10, 12, 14, -16});
+  }
+  TestCheckpoint zeros = of_channels;
+  zeros.tensors.push_back(
+      {kExampleModule + ".weight_zero_point", "I8", {2, 2, 1}, Hex("00 01 02 fe")});
+  CHECK(DecodeExpert(zeros, "1") == Floats{0.75F, 1, 4.5F, -3});
+  for (const std::string name : {"2", "x", "01x", ""}) {
+    TempFolder temp;
+    of_channels.Write(temp.path());
+    const Checkpoint source = Value(Checkpoint::Open(temp.path()));
+    DecodedRows decoded;
+    CheckError(Value(SecondDecoder::Make(source, "compressed-tensors"))
+                   .Decode(kExampleModule + "." + name, 2, 0, 2, decoded),
+               ErrorKind::kUnsupported, "does not find its codes");
+  }
+}
+
 TEST_CASE("static activations and bias are read") {
   TempFolder temp;
   CtStored({}, {{"input_scale", "BF16", {1}, Hex("003f")},
@@ -233,12 +281,6 @@ TEST_CASE("what the second decoder of GPTQ cannot decode is an error") {
   CheckError(decoder.Decode(name, 385, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
   CheckError(decoder.Decode(name, 384, 1536, 1, decoded), ErrorKind::kMalformed,
              "not a matrix of the expected size");
-  const Json asymmetric = {{"layer", {{"sym", false}}}};
-  CheckError(StatusOf(GptqExample({{"dynamic", asymmetric}}, ""), "gptq", 8),
-             ErrorKind::kUnsupported, "dynamic: the second decoder does not know which layers");
-  CheckError(StatusOf(GptqExample({{"extra_config", asymmetric}}, ""), "auto-round", 8),
-             ErrorKind::kUnsupported,
-             "extra_config: the second decoder does not know which layers");
   TestCheckpoint no_matrix = GptqExample({{"sym", false}}, "");
   no_matrix.At(kExampleModule + ".qzeros").shape = {2};
   CheckError(StatusOf(no_matrix, "gptq", 8), ErrorKind::kMalformed,

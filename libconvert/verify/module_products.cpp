@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -62,8 +64,16 @@ std::string NameOfActivations(const PackedModule& packed) {
   return dtype == DType::kF16 ? "f16" : "f32";
 }
 
+// Zeros out of a module of zeros are right to the bit, which no ratio says. Any other output is as
+// wrong as can be.
+double DecibelOfZeros(const Figure& figure) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
+}
+
 // What one panel adds to the figures.
 struct PanelSums {
+  bool zeros = false;                  // every weight of it is zero in the source
   std::vector<FigureSums> kernel;      // by batch
   std::vector<FigureSums> end_to_end;  // by batch
   FigureSums agreement;
@@ -93,6 +103,7 @@ class ModuleMultiplication {
   ModuleProducts Collect() const;
 
  private:
+  Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
   // The model of the first rows of the inputs.
   Status MakeModel(uint64_t rows);
@@ -330,7 +341,17 @@ Status ModuleMultiplication::RunPanel(uint64_t n0, uint64_t channels, Scratch& s
     }
   }
   AddAgreement(n0, channels, scratch, sums.agreement);
+  sums.zeros =
+      std::ranges::all_of(scratch.truth.weights, [](double weight) { return weight == 0; });
   return {};
+}
+
+// The figure of all panels. A sum of zeros proves nothing where weights could have made another.
+Figure ModuleMultiplication::FigureOf(const FigureSums& sums) const {
+  Figure figure = sums.Result();
+  const bool zeros = std::ranges::all_of(sums_, &PanelSums::zeros);
+  if (zeros && std::isnan(figure.sqnr_db)) figure.sqnr_db = DecibelOfZeros(figure);
+  return figure;
 }
 
 // How near the two implementations are, on as many Gaussian rows as both have multiplied.
@@ -385,15 +406,15 @@ ModuleProducts ModuleMultiplication::Collect() const {
     }
     gemm.inputs.push_back({.input = std::string(inputs_->batches()[i].name),
                            .rows = inputs_->batches()[i].rows,
-                           .kernel = kernel.Result(),
-                           .end_to_end = end_to_end.Result(),
+                           .kernel = FigureOf(kernel),
+                           .end_to_end = FigureOf(end_to_end),
                            .kernel_bar_db = 0,
                            .end_to_end_bar_db = {}});
   }
   if (options_.engine != nullptr && modelled_) {
     FigureSums agreement;
     for (const PanelSums& panel : sums_) agreement.Merge(panel.agreement);
-    gemm.agreement_db = agreement.Result().sqnr_db;
+    gemm.agreement_db = FigureOf(agreement).sqnr_db;
     gemm.second_implementation = primitive_is_first()   ? model
                                  : primitive_y_.empty() ? second_name_
                                                         : primitive_.implementation;

@@ -119,7 +119,7 @@ TEST_CASE("one-hot activations that prove nothing do not count") {
   CHECK(ProblemOf(cancelled).find("one-hot") != std::string::npos);
 }
 
-TEST_CASE("a module of zeros is not run, neither passed nor failed") {
+TEST_CASE("a module whose figures prove nothing is not run, neither passed nor failed") {
   ModuleVerification module = GoodModule();
   for (InputFigures& input : module.gemm->inputs) {
     input.kernel.sqnr_db = kNothing;

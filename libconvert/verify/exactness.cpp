@@ -14,6 +14,7 @@
 #include "base/parallel.h"
 #include "canonical/dequantized_linear.h"
 #include "convert/scheme_choice.h"
+#include "convert/small_parts.h"
 #include "convert/source_hash.h"
 #include "verify/module_exactness.h"
 #include "verify/provenance.h"
@@ -108,6 +109,32 @@ bool MayBeChosen(const QuantizedLinear& linear, const ActivationScheme& activati
   });
 }
 
+// What the source has in the place of a packed module, against what the manifest says of it; empty:
+// the same.
+std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
+                          const ModuleRecord& record) {
+  if (linear.n() != record.n || linear.k() != record.k || scheme != record.scheme) {
+    return "the source has another shape or scheme than the manifest";
+  }
+  std::vector<FusedMember> members;
+  for (const QuantizedLinear* member : linear.members()) {
+    members.push_back({member->module(), member->n()});
+  }
+  if (members != record.fused) {
+    return "the manifest says that it is made of other layers than those of the source";
+  }
+  return "";
+}
+
+// Empty: it has a bias where the source has one.
+std::string WhyBiasIsWrong(const Checkpoint& source, const QuantizedLinear& linear,
+                           const ModuleRecord& record) {
+  const bool has_bias = !FindBiases(source, linear).empty();
+  if (has_bias == record.parts.contains("bias")) return "";
+  return has_bias ? "the source gives it a bias, which is not one of its parts"
+                  : "one of its parts is a bias, but the source gives it none";
+}
+
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
@@ -126,8 +153,13 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   if (MayBeChosen(*linear, record.scheme.activations)) {
     scheme.activations = record.scheme.activations;
   }
-  if (linear->n() != record.n || linear->k() != record.k || scheme != record.scheme) {
-    result.FailModule(name, "the source has another shape or scheme than the manifest");
+  if (std::string why = WhyNotTheSame(*linear, scheme, record); !why.empty()) {
+    result.FailModule(name, std::move(why));
+    return {};
+  }
+  if (std::string why = WhyBiasIsWrong(source, *linear, record); !why.empty()) {
+    result.FailModule(name, std::move(why));
+    if (InSample(sample, name)) figure.exact = false;
     return {};
   }
   if (!InSample(sample, name)) return {};

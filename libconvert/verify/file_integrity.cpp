@@ -46,6 +46,7 @@ class FileCheck {
   Status HashAll(const File& file);
   size_t CheckTensors();
   void CheckHeader(const SafetensorsHeader& header);
+  void CheckAlignment(const OwnedTensor& owned);
 
   const PackedFolder& folder_;
   const std::string& name_;
@@ -136,10 +137,26 @@ size_t FileCheck::CheckTensors() {
   return damaged;
 }
 
+// What docs/packed-folder.md promises to whoever maps the file.
+void FileCheck::CheckAlignment(const OwnedTensor& owned) {
+  constexpr uint64_t kLine = 64;
+  const TensorRecord& tensor = *owned.tensor;
+  const uint64_t bytes = tensor.bytes();
+  const uint64_t unit = bytes % kLine == 0 ? kLine : std::max(DTypeBits(tensor.dtype) / 8, 1U);
+  if (bytes == 0 || tensor.offset % unit == 0) return;
+  FailTensor(owned, fmt::format("it begins at byte {} of {}, which is not a multiple of {}",
+                                tensor.offset, name_, unit));
+}
+
 // The header is what loaders read: it must say what the manifest says.
 void FileCheck::CheckHeader(const SafetensorsHeader& header) {
   if (header.metadata != ShardMetadata())
     Fail("the metadata in its header is not what convert writes");
+  constexpr uint64_t kPage = 4096;
+  if (header.data_start % kPage != 0) {
+    Fail(fmt::format("its data begins at byte {}, which is not a multiple of {}", header.data_start,
+                     kPage));
+  }
   std::map<std::string_view, const OwnedTensor*> expected;
   for (const OwnedTensor& owned : tensors_) expected.emplace(owned.tensor->tensor, &owned);
   for (const TensorInfo& tensor : header.tensors) {
@@ -155,6 +172,7 @@ void FileCheck::CheckHeader(const SafetensorsHeader& header) {
                                           "offset than the manifest",
                                           name_));
     }
+    CheckAlignment(*it->second);
     expected.erase(it);
   }
   for (const auto& [name, owned] : expected) {

@@ -6,18 +6,19 @@
 #include <utility>
 
 #include "canonical/stacked_linear.h"
+#include "verify/fused_names.h"
 
 namespace prepack {
 namespace {
 
-// The modules of the source that the record names; none, when they are not all there as it says.
-std::vector<const QuantizedLinear*> FindMembers(const ModuleRecord& record,
+// The modules of the source that runtimes look for in one of this name; none, when they are not all
+// there.
+std::vector<const QuantizedLinear*> FindMembers(const std::string& name,
                                                 const QuantizedModel& model) {
   std::vector<const QuantizedLinear*> members;
-  for (const FusedMember& member : record.fused) {
-    const QuantizedLinear* linear = model.Find(member.module);
-    if (linear == nullptr || linear->n() != member.n) return {};
-    members.push_back(linear);
+  for (const std::string& layer : LayersByName(name)) {
+    members.push_back(model.Find(layer));
+    if (members.back() == nullptr) return {};
   }
   return members;
 }
@@ -37,7 +38,7 @@ Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model) {
   std::vector<std::unique_ptr<QuantizedLinear>> fused;
   std::set<const QuantizedLinear*> taken;
   for (const auto& [name, record] : manifest.modules) {
-    std::vector<const QuantizedLinear*> members = FindMembers(record, model);
+    std::vector<const QuantizedLinear*> members = FindMembers(name, model);
     const bool free = std::ranges::none_of(
         members, [&](const QuantizedLinear* member) { return taken.contains(member); });
     if (members.empty() || !free || model.Find(name) != nullptr) continue;

@@ -16,6 +16,7 @@
 #include "layouts/fingerprint.h"
 #include "layouts/table.h"
 #include "verify/file_integrity.h"
+#include "verify/loaded_files.h"
 
 namespace prepack {
 namespace {
@@ -52,6 +53,20 @@ void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
     if (hidden || name == kManifestName || name == "README.md") continue;
     if (folder.manifest().files.contains(name)) continue;
     result.Fail(Printable(name), "the folder holds a file that the manifest does not know");
+  }
+}
+
+// Tensors in a file that loaders pass over are not there for them, whatever the manifest says.
+void CheckFilesAreLoaded(const Manifest& manifest, const TensorsByFile& tensors,
+                         LevelResult& result) {
+  for (const std::string& name : FilesNotLoaded(manifest)) {
+    const std::string what = "loaders do not take it for weights of this model";
+    result.Fail(Printable(name), what);
+    for (const OwnedTensor& owned : tensors.at(name)) {
+      if (owned.module.empty()) continue;
+      result.problems.push_back(
+          {owned.module, owned.owner, fmt::format("it lies in {}: {}", Printable(name), what)});
+    }
   }
 }
 
@@ -150,6 +165,7 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSampl
     std::ranges::move(of_file, std::back_inserter(result.problems));
   }
   CheckStrayFiles(folder, result);
+  CheckFilesAreLoaded(manifest, tensors, result);
   CheckModules(folder, CheckFingerprints(manifest, isa, result), isa, result);
   if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
   SetModuleStates(Level::kIntegrity, result, sample, figures);

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "layouts/table.h"
+#include "verify/fused_names.h"
 
 namespace prepack {
 
@@ -60,6 +61,23 @@ std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) 
   return path;
 }
 
+namespace {
+
+// Runtimes know by its name what a module is made of, and do not ask the manifest.
+Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
+                       const std::string& where) {
+  if (record.fused.empty()) return {};
+  const std::vector<std::string> expected = LayersByName(name);
+  if (std::ranges::equal(record.fused, expected, {}, &FusedMember::module)) return {};
+  std::vector<std::string> found;
+  for (const FusedMember& member : record.fused) found.push_back(Printable(member.module));
+  return Malformed(where, "it is not made of the layers that runtimes look for under its name")
+      .Found(fmt::format("{}", fmt::join(found, ", ")))
+      .Expected(expected.empty() ? "one layer" : fmt::format("{}", fmt::join(expected, ", ")));
+}
+
+}  // namespace
+
 Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
                                         const ModuleRecord& record, Isa isa) {
   const std::string where = fmt::format("module {}", name);
@@ -83,6 +101,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
         .Expected(fmt::format("{}", module.layout_->version))
         .Hint("Convert the source again with this version of prepack");
   }
+  if (Status status = CheckFusedNames(name, record, where); !status.ok()) return status;
   module.request_ = RequestOf(folder.manifest(), record);
   module.members_ = record.fused;
   if (module.members_.empty()) module.members_.push_back({name, record.n});

@@ -136,29 +136,33 @@ void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResu
   }
 }
 
-// Every module and tensor of the source must be somewhere in the output.
-void CheckNothingIsMissing(const Manifest& manifest, const Checkpoint& source,
-                           const QuantizedModel& model, LevelResult& result) {
-  std::set<std::string> accounted;
+// Every tensor of the source must be in the output once: in a packed module, or as it is.
+void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
+                          const QuantizedModel& model, LevelResult& result) {
+  std::set<std::string> plain;
   std::map<std::string, std::string> modules;  // by the tensors that belong to them
-  for (const TensorRecord& tensor : manifest.tensors) accounted.insert(tensor.tensor);
+  std::set<std::string> packed;
+  for (const TensorRecord& tensor : manifest.tensors) plain.insert(tensor.tensor);
   for (const auto& linear : model.modules) {
     const auto record = manifest.modules.find(linear->module());
     if (record == manifest.modules.end()) continue;
-    for (std::string& name : TensorsOf(*linear, record->second)) {
-      accounted.insert(std::move(name));
-    }
+    for (std::string& name : TensorsOf(*linear, record->second)) packed.insert(std::move(name));
     for (std::string& name : ReplacedTensors(*linear, true)) {
       modules.emplace(std::move(name), linear->module());
     }
   }
   for (const StoredTensor& tensor : source.tensors()) {
-    if (accounted.contains(tensor.name)) continue;
     const auto module = modules.find(tensor.name);
+    const bool of_module = module != modules.end();
+    const bool is_plain = plain.contains(tensor.name);
+    if (of_module ? !is_plain && packed.contains(tensor.name) : is_plain) continue;
     result.state = LevelState::kFailed;
-    result.problems.push_back({module == modules.end() ? "" : module->second,
-                               fmt::format("tensor {}", tensor.name),
-                               "the source has it, the packed folder does not"});
+    result.problems.push_back(
+        {of_module ? module->second : "", fmt::format("tensor {}", tensor.name),
+         is_plain
+             ? "it lies beside the packed module that it belongs to: runtimes pass over it, or "
+               "compute with it twice"
+             : "the source has it, the packed folder does not"});
   }
 }
 
@@ -168,7 +172,7 @@ Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
                        const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
                        Progress& progress, TensorHashes& hashes, LevelResult& result) {
   const Manifest& manifest = folder.manifest();
-  CheckNothingIsMissing(manifest, source, model, result);
+  CheckEachIsThereOnce(manifest, source, model, result);
   CheckNoFileIsAdded(manifest, source, result);
   CheckFates(manifest, model, result);
   Status status = HashSource(manifest, source, model, sample, threads, progress, hashes, result);

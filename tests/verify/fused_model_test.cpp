@@ -1,5 +1,9 @@
 #include "verify/fused_model.h"
 
+#include <algorithm>
+#include <map>
+#include <span>
+
 #include "canonical/stacked_linear.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
@@ -52,21 +56,34 @@ TEST_CASE("the source is fused as the packed folder is") {
   CHECK(example.model.Find(kGateUp)->members().size() == 2);
 }
 
-TEST_CASE("a source that does not have what was fused stays as it is") {
+TEST_CASE("the manifest has no say in what is fused under a name") {
   FusedExample example;
   std::vector<FusedMember>& members = example.manifest.modules.at(kGateUp).fused;
-  SECTION("another name") {
-    members[0].module += "x";
+  SECTION("another order") {
+    std::swap(members[0], members[1]);
   }
   SECTION("another size") {
     ++members[0].n;
   }
-  SECTION("a member twice") {
-    example.manifest.modules.at(kQkv).fused[1].module = members[0].module;
+  SECTION("nothing") {
+    members.clear();
   }
   RequireOk(FuseAsPacked(example.manifest, example.model));
-  CHECK(example.model.modules.size() + example.model.members.size() >= 7);
-  CHECK((example.model.Find(kGateUp) == nullptr) != (example.model.Find(kQkv) == nullptr));
+  REQUIRE(example.model.Find(kGateUp) != nullptr);
+  const std::span<const QuantizedLinear* const> fused = example.model.Find(kGateUp)->members();
+  REQUIRE(fused.size() == 2);
+  CHECK(fused[0]->module() == kLayer + ".mlp.gate_proj");
+  CHECK(fused[1]->module() == kLayer + ".mlp.up_proj");
+}
+
+TEST_CASE("a source that does not have what was fused stays as it is") {
+  FusedExample example;
+  std::erase_if(example.model.modules,
+                [](const auto& linear) { return linear->module() == kLayer + ".mlp.up_proj"; });
+  RequireOk(FuseAsPacked(example.manifest, example.model));
+  CHECK(example.model.Find(kGateUp) == nullptr);
+  CHECK(example.model.Find(kLayer + ".mlp.gate_proj") != nullptr);
+  CHECK(example.model.Find(kQkv) != nullptr);
 }
 
 // What verify says of the two fused modules of a folder whose manifest says something else.
@@ -91,28 +108,63 @@ const ModuleVerification& ModuleOf(const VerifyReport& report, const std::string
   return report.modules.front();
 }
 
-TEST_CASE("verify finds members in another order than the manifest says") {
-  FusedExample example;
-  std::vector<FusedMember>& members = example.manifest.modules.at(kGateUp).fused;
-  std::swap(members[0], members[1]);
-  const VerifyReport report = VerifyChanged(example);
-  CHECK(ModuleOf(report, kQkv).exact == std::optional(true));
-  CHECK(ModuleOf(report, kGateUp).exact == std::optional(false));
-  // The second path from the source to weights sees it by itself.
-  CHECK(ModuleOf(report, kQkv).state(Level::kGemm) == LevelState::kPassed);
-  CHECK(ModuleOf(report, kGateUp).state(Level::kGemm) == LevelState::kFailed);
+bool Says(const LevelResult& level, const std::string& module, const std::string& text) {
+  return std::ranges::any_of(level.problems, [&](const Problem& problem) {
+    return problem.module == module && problem.message.find(text) != std::string::npos;
+  });
 }
 
-TEST_CASE("verify says that the source lacks what was fused") {
+TEST_CASE("what a fused module is made of follows from its name, whatever the manifest says") {
   FusedExample example;
-  example.manifest.modules.at(kGateUp).fused[1].module += "x";
-  const VerifyReport report = VerifyChanged(example);
-  bool found = false;
-  for (const auto& problem : report.level(Level::kExactness).problems) {
-    found = found || (problem.module == kGateUp &&
-                      problem.message.find("no such quantized module") != std::string::npos);
+  std::map<std::string, ModuleRecord>& modules = example.manifest.modules;
+  std::vector<FusedMember>& gate_up = modules.at(kGateUp).fused;
+  std::vector<FusedMember>& qkv = modules.at(kQkv).fused;
+  std::string changed = kGateUp;
+  SECTION("another order") {
+    std::swap(gate_up[0], gate_up[1]);
   }
-  CHECK(found);
+  SECTION("another layer of the model") {
+    for (FusedMember& member : gate_up) member.module.replace(0, kLayer.size(), "model.layers.1");
+  }
+  SECTION("a layer that is no part of it, of the right size") {
+    gate_up[1].module = kLayer + ".mlp.w3";
+  }
+  SECTION("a layer twice") {
+    changed = kQkv;
+    qkv[2].module = qkv[1].module;
+  }
+  SECTION("all but one") {
+    changed = kQkv;
+    qkv[0].n += qkv[1].n;
+    qkv.erase(qkv.begin() + 1);
+  }
+  SECTION("a name that stands for one layer") {
+    changed = kLayer + ".mlp.both_proj";
+    ModuleRecord record = modules.extract(kGateUp).mapped();
+    for (auto& [part, tensor] : record.parts) tensor.tensor = changed + "." + part;
+    modules.emplace(changed, record);
+  }
+  const VerifyReport report = VerifyChanged(example);
+  CHECK(Says(report.level(Level::kIntegrity), changed,
+             "it is not made of the layers that runtimes look for under its name"));
+  CHECK(ModuleOf(report, changed).state(Level::kExactness) == LevelState::kFailed);
+  CHECK(report.Verdict() == LevelState::kFailed);
+}
+
+TEST_CASE("members of other sizes, and members that are not named, fail exactness") {
+  FusedExample example;
+  std::vector<FusedMember>& members = example.manifest.modules.at(kGateUp).fused;
+  SECTION("sizes") {
+    ++members[0].n;
+    --members[1].n;
+  }
+  SECTION("no names") {
+    members.clear();
+  }
+  const VerifyReport report = VerifyChanged(example);
+  CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
+  CHECK(Says(report.level(Level::kExactness), kGateUp,
+             "made of other layers than those of the source"));
 }
 
 TEST_CASE("a fused folder passes all levels, against the unquantized model too") {

@@ -77,6 +77,8 @@ std::vector<Json> Others(const Json& value) {
     others.push_back(longer);
   }
   std::erase(others, value);
+  // Readers in other languages take this for another type.
+  if (value.is_number_unsigned()) others.push_back(static_cast<double>(value.get<uint64_t>()));
   return others;
 }
 

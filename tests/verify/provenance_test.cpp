@@ -2,6 +2,7 @@
 
 #include "verify/provenance.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -10,6 +11,7 @@
 
 #include "base/hash.h"
 #include "convert/output_config.h"
+#include "formats/tiny_model.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
@@ -108,6 +110,30 @@ TEST_CASE("a manifest that lies about the model fails exactness, however well it
     CHECK(report.level(Level::kExactness).state == LevelState::kFailed);
     CHECK(Says(report.level(Level::kExactness), lie.message));
   }
+}
+
+TEST_CASE("a bias that lies beside its packed module fails exactness, in every kind of layout") {
+  const char* target = GENERATE("vllm-cpu", "zentorch", "onednn");
+  CAPTURE(target);
+  const TempFolder temp;
+  testing::TestCheckpoint model = testing::TinyModel({"a", "b"});
+  // So small that no product shows it.
+  std::vector<std::byte> bias;
+  for (int n = 0; n < 32; ++n) bias.insert(bias.end(), {std::byte{0x80}, std::byte{0x00}});
+  model.tensors.push_back({"a.bias", "BF16", {32}, bias});
+  model.Write(temp / "source");
+  Pack(temp / "source", {.target = target}, temp / "out");
+  CHECK(WithoutGemm(temp / "out", temp / "source").level(Level::kExactness).state ==
+        LevelState::kPassed);
+  Rewrite(temp / "out", temp / "source", [](Manifest& manifest) {
+    manifest.tensors.push_back(manifest.modules.at("a").parts.extract("bias").mapped());
+    std::ranges::sort(manifest.tensors, {}, &TensorRecord::tensor);
+  });
+  const VerifyReport report = WithoutGemm(temp / "out", temp / "source");
+  CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
+  const LevelResult& level = report.level(Level::kExactness);
+  CHECK(Says(level, "module a: the source gives it a bias, which is not one of its parts"));
+  CHECK(Says(level, "tensor a.bias: it lies beside the packed module that it belongs to"));
 }
 
 TEST_CASE("a side file that the source has otherwise fails exactness") {

@@ -9,6 +9,7 @@ prepack_add_tests(verify
   gemm_layouts_test.cpp
   integrity_test.cpp
   kernel_weights_test.cpp
+  loaded_files_test.cpp
   lying_manifest_test.cpp
   module_judgement_test.cpp
   module_products_test.cpp

@@ -16,22 +16,6 @@
 namespace prepack {
 namespace {
 
-// The dtype that the model computes in, as transformers writes it: `dtype`, before 2025
-// `torch_dtype`; multi-modal models nest it in `text_config`.
-std::optional<DType> DTypeOfConfig(const Json& config) {
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    const auto it = config.find(key);
-    if (it == config.end() || !it->is_string()) continue;
-    const auto& name = it->get_ref<const std::string&>();
-    if (name == "bfloat16") return DType::kBF16;
-    if (name == "float16") return DType::kF16;
-    if (name == "float32") return DType::kF32;
-  }
-  const auto text = config.find("text_config");
-  if (text != config.end() && text->is_object()) return DTypeOfConfig(*text);
-  return std::nullopt;
-}
-
 std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
   const std::vector<const StoredTensor*> biases = FindBiases(checkpoint, linear);
   return biases.empty() ? std::nullopt : std::optional<DType>(biases.front()->dtype);
@@ -262,6 +246,20 @@ Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
 }
 
 }  // namespace
+
+std::optional<DType> DTypeOfConfig(const Json& config) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto it = config.find(key);
+    if (it == config.end() || !it->is_string()) continue;
+    const auto& name = it->get_ref<const std::string&>();
+    if (name == "bfloat16") return DType::kBF16;
+    if (name == "float16") return DType::kF16;
+    if (name == "float32") return DType::kF32;
+  }
+  const auto text = config.find("text_config");
+  if (text != config.end() && text->is_object()) return DTypeOfConfig(*text);
+  return std::nullopt;
+}
 
 uint64_t LayoutChoice::PartBytes() const {
   uint64_t bytes = 0;

@@ -13,6 +13,7 @@
 #include "container/checkpoint.h"
 #include "formats/format.h"
 #include "gemm/engine.h"
+#include "verify/decisions.h"
 #include "verify/exactness.h"
 #include "verify/fused_model.h"
 #include "verify/gemm_check.h"
@@ -166,7 +167,10 @@ Status Verification::RunExactness(const Checkpoint& source) {
   Result<LevelResult> exactness =
       CheckExactness(folder_, source, *model, sample(), isa_, threads(), progress_, figures_);
   if (!exactness.ok()) return exactness.status();
-  level(Level::kExactness) = *std::move(exactness);
+  LevelResult& result = level(Level::kExactness);
+  result = *std::move(exactness);
+  JudgeDecisions(folder_.manifest(), source, *model, options_.strict, result);
+  SetModuleStates(Level::kExactness, result, sample(), figures_);
   return {};
 }
 

@@ -39,6 +39,8 @@ struct VerifyOptions {
   EngineChoice engine = EngineChoice::kOneDnn;
   // Let oneDNN reorder weights whose form is not what its primitive wants here.
   bool repack = false;
+  // What was decided otherwise than the source says fails exactness.
+  bool strict = false;
   std::vector<SqnrBar> min_sqnr;       // the last one that speaks of a module decides
   std::optional<SampleChoice> sample;  // none: every module
   unsigned jobs = 0;                   // threads; 0: one per CPU

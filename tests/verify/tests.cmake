@@ -2,6 +2,7 @@ prepack_add_tests(verify
   changing_files_test.cpp
   config_places_test.cpp
   damaged_folder_test.cpp
+  decisions_test.cpp
   exactness_test.cpp
   figure_sums_test.cpp
   fused_model_test.cpp

@@ -54,6 +54,7 @@ struct VerifyCommand {
   std::vector<std::string> skip;
   std::string engine = "onednn";
   bool repack = false;
+  bool strict = false;
   std::vector<std::string> min_sqnr;
   std::string sample;
   std::string seed;
@@ -136,6 +137,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   if (!AnythingLeft(options)) return Usage("--skip", "nothing is left to verify");
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
   options.repack = command.repack;
+  options.strict = command.strict;
   for (const std::string& text : command.min_sqnr) {
     Result<SqnrBar> bar = ParseSqnrBar(text);
     if (!bar.ok()) return bar.status();
@@ -210,6 +212,9 @@ void AddLevels(CLI::App& command, VerifyCommand& options) {
                   "activations 28)")
       ->type_name("[PATTERN=]DB")
       ->allow_extra_args(false);
+  command.add_flag("--strict", options.strict,
+                   "What was decided otherwise than the checkpoint says is a failure: other "
+                   "activations, dequantized weights");
   CLI::Option* sample =
       command
           .add_option("--sample", options.sample,

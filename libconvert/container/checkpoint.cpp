@@ -144,20 +144,23 @@ Result<Listing> ListFolder(const fs::path& folder) {
   return listing;
 }
 
-Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes, const JsonLimits& limits) {
-  const Result<std::string> text = ReadTextFile(path, max_bytes);
-  if (!text.ok()) return text.status();
-  Result<Json> json = ParseJsonStrict(*text, path.string(), limits);
+// `text` becomes that of the file, if it is asked for.
+Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes, const JsonLimits& limits,
+                          std::string* text = nullptr) {
+  Result<std::string> read = ReadTextFile(path, max_bytes);
+  if (!read.ok()) return read.status();
+  Result<Json> json = ParseJsonStrict(*read, path.string(), limits);
   if (json.ok() && !json->is_object()) {
     return Malformed(path.string(), "not a JSON object")
         .Found(json->type_name())
         .Expected("an object");
   }
+  if (json.ok() && text != nullptr) *text = *std::move(read);
   return json;
 }
 
-Result<Json> ReadConfigFile(const fs::path& path) {
-  return ReadJsonFile(path, kMaxConfigBytes, {.python_numbers = true});
+Result<Json> ReadConfigFile(const fs::path& path, std::string* text = nullptr) {
+  return ReadJsonFile(path, kMaxConfigBytes, {.python_numbers = true}, text);
 }
 
 // The index may only name files beside it.
@@ -312,6 +315,7 @@ Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
 
 struct Checkpoint::Configs {
   Json config = Json::object();
+  std::string text = "{}";
   SideConfigs side_configs;
 };
 
@@ -319,6 +323,10 @@ Checkpoint::Checkpoint() : configs_(std::make_shared<const Configs>()) {}
 
 const Json& Checkpoint::config() const {
   return configs_->config;
+}
+
+const std::string& Checkpoint::config_text() const {
+  return configs_->text;
 }
 
 const Checkpoint::SideConfigs& Checkpoint::side_configs() const {
@@ -357,7 +365,7 @@ Status Checkpoint::OpenFolder() {
 
   auto configs = std::make_shared<Configs>();
   if (listing->has_config) {
-    Result<Json> config = ReadConfigFile(path_ / kConfigName);
+    Result<Json> config = ReadConfigFile(path_ / kConfigName, &configs->text);
     if (!config.ok()) return config.status();
     configs->config = *std::move(config);
   }

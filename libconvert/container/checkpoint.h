@@ -53,6 +53,8 @@ class Checkpoint {
   const std::filesystem::path& path() const { return path_; }
   // The parsed config.json, or an empty object when there is none.
   const Json& config() const;
+  // Its text, "{}" when there is none.
+  const std::string& config_text() const;
   // The other JSON files of a quantizer, parsed, by file name: copies of the quantization config
   // (quantize_config.json, quant_config.json, quantization_config.json) and params.json.
   using SideConfigs = std::map<std::string, Json, std::less<>>;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <string>
@@ -17,6 +19,17 @@ namespace {
 
 // Numbers that JSON does not have, by the byte that they begin at.
 using PythonNumbers = std::map<size_t, double>;
+
+// The length of a number that is too large for a double, which Python takes for infinity; 0: it is
+// none of those.
+size_t LengthOfOverflow(std::string_view text, double& number) {
+  const size_t length = std::min(text.find_first_not_of("+-.0123456789eE"), text.size());
+  const std::string_view digits = text.substr(0, length);
+  // Without an exponent it takes more than 300 digits.
+  if (length == 0 || (digits.find_first_of("eE") == digits.npos && length < 300)) return 0;
+  number = std::strtod(std::string(digits).c_str(), nullptr);
+  return std::isinf(number) ? length : 0;
+}
 
 // Puts a 0 and spaces in their places, so that what follows keeps its offset.
 PythonNumbers ReplacePythonNumbers(std::string& text) {
@@ -40,11 +53,14 @@ PythonNumbers ReplacePythonNumbers(std::string& text) {
       const std::string_view rest = std::string_view(text).substr(i);
       const auto spelling = std::ranges::find_if(
           kSpellings, [&](const Spelling& known) { return rest.starts_with(known.text); });
-      if (spelling == kSpellings.end()) continue;
-      numbers.emplace(i, spelling->number);
-      text.replace(i, spelling->text.size(), spelling->text.size(), ' ');
+      const bool is_spelled = spelling != kSpellings.end();
+      double number = is_spelled ? spelling->number : 0;
+      const size_t length = is_spelled ? spelling->text.size() : LengthOfOverflow(rest, number);
+      if (length == 0) continue;
+      numbers.emplace(i, number);
+      text.replace(i, length, length, ' ');
       text[i] = '0';
-      i += spelling->text.size() - 1;
+      i += length - 1;
     }
   }
   return numbers;

@@ -17,7 +17,8 @@ struct JsonLimits {
   size_t max_depth = 32;          // config.json of real models stays below 10
   size_t max_values = 4'000'000;  // an index of 1M tensors has 1M values
   // Are NaN, Infinity and -Infinity numbers? For JSON they are not, but Python writes and reads
-  // them, so the configs of some models have them.
+  // them, so the configs of some models have them. Python also takes what is too large for a double
+  // for infinity.
   bool python_numbers = false;
 };
 

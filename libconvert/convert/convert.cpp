@@ -159,14 +159,14 @@ Status Conversion::WriteWhole() {
   for (size_t i = 0; i < writers_.size(); ++i) {
     indexed.push_back({shards_.names[i], &writers_[i].header()});
   }
-  return FinishFolder(folder_, indexed, checkpoint_.config(), *names,
+  return FinishFolder(folder_, indexed, checkpoint_.config_text(), *names,
                       {*maker_, maker_->PackedModules()}, progress_, manifest_);
 }
 
 Status Conversion::WritePart() {
   PartRecord record{.identity = identity_,
                     .part = options_.part,
-                    .source_config = checkpoint_.config(),
+                    .source_config = checkpoint_.config_text(),
                     .source_tensors = SourceLines(filler_->source_hashes()),
                     .all_source_tensors = checkpoint_.tensors().size(),
                     .side_files = {}};

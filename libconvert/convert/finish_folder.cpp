@@ -80,16 +80,15 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
 }
 
 Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
-                    const Json& source_config, const std::vector<std::string>& side_files,
+                    const std::string& source_config, const std::vector<std::string>& side_files,
                     const PackedContents& contents, Progress& progress, Manifest& manifest) {
   std::vector<std::string> names = side_files;
   if (shards.size() > 1) {
     if (Status status = WriteIndex(folder, shards); !status.ok()) return status;
     names.emplace_back(kIndexName);
   }
-  Status status =
-      WriteTextFile(folder / kConfigName,
-                    PythonJsonText(OutputConfig(source_config, manifest, contents.modules)));
+  Status status = WriteTextFile(folder / kConfigName,
+                                OutputConfigText(source_config, manifest, contents.modules));
   if (!status.ok()) return status;
   names.emplace_back(kConfigName);
   for (const std::string& name : names) {

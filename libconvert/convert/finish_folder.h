@@ -37,10 +37,11 @@ struct PackedContents {
   std::vector<PackedScheme> modules;
 };
 
-// Writes the index (of several shards), config.json and the manifest. `side_files` are in the
-// folder already; the manifest has all but `contents` and the files that are no shards.
+// Writes the index (of several shards), config.json (of the text of the source's) and the manifest.
+// `side_files` are in the folder already; the manifest has all but `contents` and the files that
+// are no shards.
 Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
-                    const Json& source_config, const std::vector<std::string>& side_files,
+                    const std::string& source_config, const std::vector<std::string>& side_files,
                     const PackedContents& contents, Progress& progress, Manifest& manifest);
 
 }  // namespace prepack

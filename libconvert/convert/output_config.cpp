@@ -1,5 +1,7 @@
 #include "convert/output_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -7,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "container/json_strict.h"
+#include "container/json_text.h"
+#include "container/json_writer.h"
 #include "formats/quantization_config.h"
 
 namespace prepack {
@@ -74,8 +79,7 @@ void AddMember(std::string_view name, Json value, Json& object) {
 
 }  // namespace
 
-Json OutputConfig(const Json& source_config, const Manifest& manifest,
-                  std::span<const PackedScheme> modules) {
+Json OutputQuantization(const Manifest& manifest, std::span<const PackedScheme> modules) {
   Json quantization = {{"quant_method", "prepack"},
                        {"format_version", kManifestVersion},
                        {"target", manifest.target}};
@@ -96,16 +100,42 @@ Json OutputConfig(const Json& source_config, const Manifest& manifest,
                                ? *ignore
                                : Json::array();
   quantization["source"] = manifest.source_quantization_config;
+  return quantization;
+}
 
-  // Older and multi-modal checkpoints keep theirs elsewhere: only one may be left.
-  Json config = source_config;
-  for (const ConfigPath& path : DeclarationPaths(source_config)) {
-    Json* parent = &config;
-    for (size_t i = 0; i + 1 < path.size(); ++i) parent = &parent->at(path[i]);
-    if (parent != &config || path.back() != "quantization_config") parent->erase(path.back());
+std::string OutputConfigText(const std::string& source_text, const Manifest& manifest,
+                             std::span<const PackedScheme> modules) {
+  constexpr std::string_view kKey = "quantization_config";
+  std::string source = source_text;
+  // Older and multi-modal checkpoints keep theirs elsewhere: only one may be left. The text was
+  // read before, so that it is an object.
+  const Result<Json> config = ParseJsonStrict(source, "", {.python_numbers = true});
+  if (config.ok()) {
+    for (const ConfigPath& path : DeclarationPaths(*config)) {
+      if (path.size() > 1 || path.front() != kKey) source = WithoutMember(source, path);
+    }
   }
-  config["quantization_config"] = std::move(quantization);
-  return config;
+  Json declared = Json::object();
+  AddMember(kKey, OutputQuantization(manifest, modules), declared);
+  const std::string document = PythonJsonText(declared);
+  const std::string_view member = std::string_view(document).substr(1, document.size() - 4);
+
+  std::string text = "{";
+  bool replaced = false;
+  for (const TextMember& old : TextMembers(source)) {
+    if (text.size() > 1) text += ',';
+    if (old.key == kKey) {
+      text += member;
+      replaced = true;
+    } else {
+      text += fmt::format("\n  {}: {}", old.key_text, Reindented(old.value, 1));
+    }
+  }
+  if (!replaced) {
+    if (text.size() > 1) text += ',';
+    text += member;
+  }
+  return text + "\n}\n";
 }
 
 std::vector<PackedScheme> PackedSchemes(const Manifest& manifest) {

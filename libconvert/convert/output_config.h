@@ -2,6 +2,7 @@
 #define PREPACK_CONVERT_OUTPUT_CONFIG_H_
 
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,12 +19,16 @@ struct PackedScheme {
   const Scheme* scheme = nullptr;  // modules share theirs with others
 };
 
-// config.json of the output: the source's, with `quantization_config` replaced. What consumers
-// need at first sight stands there (target, the layout and scheme of most modules, the exceptions,
-// and what stayed unpacked); the manifest says all of it. The original stands under `source`.
-// `modules` are ascending by name.
-Json OutputConfig(const Json& source_config, const Manifest& manifest,
-                  std::span<const PackedScheme> modules);
+// The quantization config of the output. What consumers need at first sight stands there (target,
+// the layout and scheme of most modules, the exceptions, and what stayed unpacked); the manifest
+// says all of it. The original stands under `source`. `modules` are ascending by name.
+Json OutputQuantization(const Manifest& manifest, std::span<const PackedScheme> modules);
+
+// config.json of the output: the source's text (see Checkpoint::config_text), in which the
+// declarations of its quantization are replaced by that of the output. All other values keep the
+// text that they had.
+std::string OutputConfigText(const std::string& source_text, const Manifest& manifest,
+                             std::span<const PackedScheme> modules);
 
 // Those of the modules of a manifest, which must live longer.
 std::vector<PackedScheme> PackedSchemes(const Manifest& manifest);

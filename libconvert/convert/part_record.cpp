@@ -48,13 +48,17 @@ Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
   if (!run.ok()) return run.status();
   Result<RunIdentity> identity = ReadIdentity(**run, where);
   if (!identity.ok()) return identity.status();
-  const Result<const Json*> config = ObjectField(json, "source_config", where);
+  Result<std::string> config = StringField(json, "source_config", where);
   if (!config.ok()) return config.status();
+  const Result<Json> parsed_config =
+      ParseJsonStrict(*config, fmt::format("{}: source_config", where), {.python_numbers = true});
+  if (!parsed_config.ok()) return parsed_config.status();
+  if (!parsed_config->is_object()) return Malformed(where, "field \"source_config\" is no object");
   const Result<uint64_t> all = UintField(json, "all_source_tensors", where);
   if (!all.ok()) return all.status();
   record.part = *parsed;
   record.identity = *std::move(identity);
-  record.source_config = **config;
+  record.source_config = *std::move(config);
   record.all_source_tensors = *all;
   return {};
 }

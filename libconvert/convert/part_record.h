@@ -26,7 +26,7 @@ namespace prepack {
 struct PartRecord {
   RunIdentity identity;  // the same in all parts
   Part part;
-  Json source_config;                   // config.json of the source
+  std::string source_config;            // text of config.json of the source
   SourceTensorLines source_tensors;     // that the part was made of
   uint64_t all_source_tensors = 0;      // how many all parts have together
   std::vector<std::string> side_files;  // that the part carries

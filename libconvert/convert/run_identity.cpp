@@ -11,7 +11,6 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "container/checkpoint.h"
-#include "container/json_writer.h"
 #include "container/required_fields.h"
 #include "convert/plan.h"
 #include "convert/scheme_json.h"
@@ -34,7 +33,7 @@ constexpr std::array kFields = {
 
 std::string SourceIdentity(const Checkpoint& checkpoint) {
   Xxh3Hasher hasher;
-  hasher.Update(PythonJsonText(checkpoint.config()));
+  hasher.Update(checkpoint.config_text());
   for (const CheckpointFile& file : checkpoint.files()) {
     hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));
   }

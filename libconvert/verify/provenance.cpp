@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -12,7 +14,9 @@
 #include "convert/output_config.h"
 #include "convert/output_hash.h"
 #include "convert/small_parts.h"
+#include "io/file.h"
 #include "layouts/table.h"
+#include "verify/second_config_text.h"
 
 namespace prepack {
 namespace {
@@ -76,11 +80,19 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
                       LevelResult& result) {
   const Manifest& manifest = folder.manifest();
   const std::string expected =
-      PythonJsonText(OutputConfig(source.config(), manifest, PackedSchemes(manifest)));
+      OutputConfigText(source.config_text(), manifest, PackedSchemes(manifest));
   const auto config = folder.manifest().files.find("config.json");
   if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
     result.Fail("config.json",
                 "it is not the source's with the quantization_config of this folder");
+  } else if (const File* file = folder.FindFile("config.json"); file != nullptr) {
+    std::string text(std::min<uint64_t>(file->size(), config->second.bytes), ' ');
+    Status status = file->ReadAt(0, std::as_writable_bytes(std::span(text)));
+    if (!status.ok()) return status;
+    const std::string why = WhyConfigDiffers(source.config_text(), text);
+    if (!why.empty()) {
+      result.Fail("config.json", fmt::format("a value of the source's is not kept ({})", why));
+    }
   }
   for (const std::string& name : source.side_files()) {
     const Result<File> file = File::OpenForRead(source.path() / name);

@@ -37,7 +37,7 @@ void Rewrite(const std::filesystem::path& folder, const std::filesystem::path& s
   edit(manifest);
   const Checkpoint checkpoint = Value(Checkpoint::Open(source));
   const std::string config =
-      OutputConfig(checkpoint.config(), manifest, PackedSchemes(manifest)).dump(2) + "\n";
+      OutputConfigText(checkpoint.config_text(), manifest, PackedSchemes(manifest));
   Overwrite(folder / "config.json", config);
   manifest.files["config.json"] = {.bytes = config.size(), .xxh3_128 = Xxh3Hex(config)};
   Overwrite(folder / "prepack.json", ManifestText(manifest));

@@ -27,6 +27,7 @@ prepack_add_tests(verify
   report_summary_test.cpp
   report_test.cpp
   sample_test.cpp
+  second_config_text_test.cpp
   second_decoder_test.cpp
   second_truth_test.cpp
   source_rows_test.cpp

@@ -31,4 +31,5 @@ prepack_add_tests(verify
   second_decoder_test.cpp
   second_truth_test.cpp
   source_rows_test.cpp
-  sqnr_bars_test.cpp)
+  sqnr_bars_test.cpp
+  zero_module_test.cpp)

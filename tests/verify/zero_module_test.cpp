@@ -1,5 +1,5 @@
-// Modules of zeros: pruned experts, blocks that were added and not trained. No ratio says that their
-// products are right, so they are compared with zero.
+// Modules of zeros: pruned experts, blocks that were added and not trained. No ratio says that
+// their products are right, so they are compared with zero.
 
 #include <algorithm>
 #include <string>
@@ -41,7 +41,8 @@ TestCheckpoint ZeroW8() {
   return model;
 }
 
-TEST_CASE("a module of zeros passes with every kernel, and fails with one weight that is not zero") {
+TEST_CASE(
+    "a module of zeros passes with every kernel, and fails with one weight that is not zero") {
   const auto [model, example] = GENERATE(table<TestCheckpoint, PackedExample>(
       {{ZeroW4(), {.target = "vllm-cpu"}},
        {ZeroW4(), {.target = "vllm-cpu", .scheme = WantedScheme::kW4A8}},

@@ -12,7 +12,7 @@ namespace prepack {
 namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
-constexpr size_t kIndent = 2;
+constexpr size_t kTextIndent = 2;
 
 // Behind the string that begins at `at`.
 size_t EndOfString(std::string_view text, size_t at) {
@@ -97,7 +97,7 @@ std::string Reindented(std::string_view value, size_t depth) {
   char before = ' ';  // first character of the last token
   const auto break_line = [&] {
     text += '\n';
-    text.append(kIndent * depth, ' ');
+    text.append(kTextIndent * depth, ' ');
   };
   ForTokens(value, [&](std::string_view token) {
     const char first = token.front();

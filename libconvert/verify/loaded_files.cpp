@@ -10,13 +10,13 @@
 namespace prepack {
 namespace {
 
-constexpr std::string_view kSuffix = ".safetensors";
+constexpr std::string_view kWeightsSuffix = ".safetensors";
 
 // Upper and lower case are one to some file systems, and to who copies from them.
 bool IsWeights(std::string_view name) {
-  if (name.size() < kSuffix.size()) return false;
-  name.remove_prefix(name.size() - kSuffix.size());
-  return std::ranges::equal(name, kSuffix, {},
+  if (name.size() < kWeightsSuffix.size()) return false;
+  name.remove_prefix(name.size() - kWeightsSuffix.size());
+  return std::ranges::equal(name, kWeightsSuffix, {},
                             [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
 }
 
@@ -32,7 +32,7 @@ std::vector<std::string> FilesNotLoaded(const Manifest& manifest) {
     loaded.clear();
     size_t count = 0;
     const auto name = [&](size_t shard) {
-      return fmt::format("model-{:05}-of-{:05}{}", shard, count, kSuffix);
+      return fmt::format("model-{:05}-of-{:05}{}", shard, count, kWeightsSuffix);
     };
     // As many shards as there are names of one series, which has to be whole.
     for (count = weights.size(); count > 0 && !weights.contains(name(1)); --count) {

@@ -53,6 +53,7 @@ class Conversion {
  private:
   Status StartJournal(const OutputFolder& folder);
   Status OpenShard(size_t index);
+  Status TakeSideFiles();
   Status WriteWhole();
   Status WritePart();
   // Of the parts, the first carries them.
@@ -72,7 +73,9 @@ class Conversion {
   std::vector<SafetensorsWriter> writers_;
   std::set<size_t> created_;  // shards that were not there before
   std::optional<Journal> journal_;
-  FinishedUnits finished_;  // by an earlier run
+  FinishedUnits finished_;               // by an earlier run
+  std::vector<std::string> side_files_;  // that the output has
+  FileHashes source_files_;              // of a part
   std::optional<ShardFiller> filler_;
   std::optional<ManifestMaker> maker_;
   Manifest manifest_;
@@ -80,14 +83,13 @@ class Conversion {
 
 Status Conversion::StartJournal(const OutputFolder& folder) {
   const std::filesystem::path path = folder.journal_path();
-  const RunIdentity identity = IdentityHere(identity_, checkpoint_);
-  Result<std::optional<JournalContents>> earlier = FindEarlierRun(path, identity, options_.part);
+  Result<std::optional<JournalContents>> earlier = FindEarlierRun(path, identity_, options_.part);
   if (!earlier.ok()) return earlier.status();
   const bool goes_on = earlier->has_value();
   Status status = RemoveAllBut(folder_, goes_on ? shards_.names : std::vector<std::string>());
   if (!status.ok()) return status;
-  Result<Journal> journal =
-      goes_on ? Journal::Continue(path, **earlier) : Journal::Create(path, identity, options_.part);
+  Result<Journal> journal = goes_on ? Journal::Continue(path, **earlier)
+                                    : Journal::Create(path, identity_, options_.part);
   if (!journal.ok()) return journal.status();
   journal_.emplace(*std::move(journal));
   if (goes_on) finished_ = std::move((*earlier)->units);
@@ -130,7 +132,25 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   for (size_t i = 0; i < shards_.names.size(); ++i) {
     if (Status status = OpenShard(i); !status.ok()) return status;
   }
-  return DropUnfinished(shards_, writers_, created_, threads_, finished_);
+  Status status = DropUnfinished(shards_, writers_, created_, threads_, finished_);
+  if (status.ok()) {
+    status = CheckSources(checkpoint_, plan_, shards_, threads_, progress_, finished_);
+  }
+  return status.ok() ? TakeSideFiles() : status;
+}
+
+// Done before the weights: hours later, these files may be those of another revision.
+Status Conversion::TakeSideFiles() {
+  if (!options_.part.IsWhole()) {
+    Result<FileHashes> hashes = HashSideFiles(checkpoint_, progress_);
+    if (!hashes.ok()) return hashes.status();
+    source_files_ = *std::move(hashes);
+  }
+  if (!HasSideFiles()) return {};
+  Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
+  if (!names.ok()) return names.status();
+  side_files_ = *std::move(names);
+  return {};
 }
 
 Status Conversion::FillShards() {
@@ -152,14 +172,12 @@ Status Conversion::WriteRest() {
 }
 
 Status Conversion::WriteWhole() {
-  Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
-  if (!names.ok()) return names.status();
   manifest_.source_fingerprint = SourceFingerprint(filler_->source_hashes());
   std::vector<IndexedShard> indexed;
   for (size_t i = 0; i < writers_.size(); ++i) {
     indexed.push_back({shards_.names[i], &writers_[i].header()});
   }
-  return FinishFolder(folder_, indexed, checkpoint_.config_text(), *names,
+  return FinishFolder(folder_, indexed, checkpoint_.config_text(), side_files_,
                       {*maker_, maker_->PackedModules()}, progress_, manifest_);
 }
 
@@ -168,13 +186,19 @@ Status Conversion::WritePart() {
                     .part = options_.part,
                     .source_config = checkpoint_.config_text(),
                     .source_tensors = SourceLines(filler_->source_hashes()),
+                    .witnessed_tensors = {},
                     .all_source_tensors = checkpoint_.tensors().size(),
-                    .side_files = {}};
-  if (HasSideFiles()) {
-    Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
-    if (!names.ok()) return names.status();
-    record.side_files = *std::move(names);
+                    .side_files = side_files_,
+                    .source_files = source_files_};
+  // What the part is made of is hashed already.
+  TensorHashes seen = filler_->source_hashes();
+  if (!options_.trust_source) {
+    Status status =
+        HashTensorsAsStage(WitnessedTensors(checkpoint_, options_.part), threads_, progress_, seen);
+    if (!status.ok()) return status;
   }
+  record.witnessed_tensors = SourceLines(seen);
+  for (const auto& [name, line] : record.source_tensors) record.witnessed_tensors.erase(name);
   manifest_.source_fingerprint = FingerprintOfLines(record.source_tensors);
   return WritePartRecord(folder_, record, manifest_, *maker_);
 }
@@ -272,7 +296,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   const std::filesystem::path output = OutputOf(options);
   if (options.resume && !options.replace) {
     const Result<std::optional<Manifest>> done =
-        FindFinishedRun(output, identity, options.part, *checkpoint);
+        FindFinishedRun(output, identity, options.part, *checkpoint, *threads, progress);
     if (!done.ok()) return done.status();
     if (done->has_value()) return ReportOfDone(options, *checkpoint, *model, *plan, **done);
   }

@@ -41,6 +41,9 @@ struct ConvertOptions {
   // as it does for cp: a power failure until then leaves an output that `verify` refuses.
   bool flush = true;
   Part part = {};  // of a conversion by many machines, see merge.h
+  // Of parts: the source cannot change, so that no part need read more than it is made of to prove
+  // that all were made of one source (see Witnesses in part.h).
+  bool trust_source = false;
   uint64_t shard_bytes = kDefaultShardBytes;
 };
 

@@ -79,6 +79,42 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
   return names;
 }
 
+Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, Progress& progress) {
+  FileHashes hashes;
+  for (const std::string& name : checkpoint.side_files()) {
+    const Result<File> file = File::OpenForRead(checkpoint.path() / name);
+    if (!file.ok()) return file.status();
+    Result<FileRecord> record = HashFile(*file, progress);
+    if (!record.ok()) return record.status();
+    hashes.emplace(name, std::move(record->xxh3_128));
+  }
+  return hashes;
+}
+
+FileHashes SideFilesOf(const Manifest& manifest) {
+  FileHashes hashes;
+  for (const auto& [name, file] : manifest.files) {
+    if (name.ends_with(".safetensors") || name == kIndexName || name == kConfigName) continue;
+    hashes.emplace(name, file.xxh3_128);
+  }
+  return hashes;
+}
+
+Status CheckSameFiles(const FileHashes& found, const FileHashes& expected, std::string_view where) {
+  FileHashes names = found;
+  names.insert(expected.begin(), expected.end());
+  for (const auto& [name, hash] : names) {
+    const auto side = [&name = name](const FileHashes& hashes) -> std::string {
+      const auto file = hashes.find(name);
+      return file == hashes.end()
+                 ? fmt::format("no {}", Printable(name))
+                 : fmt::format("{} with the hash {}", Printable(name), file->second);
+    };
+    if (side(found) != side(expected)) return AnotherSource(where, side(found), side(expected));
+  }
+  return {};
+}
+
 Status FinishFolder(const std::filesystem::path& folder, const std::vector<IndexedShard>& shards,
                     const std::string& source_config, const std::vector<std::string>& side_files,
                     const PackedContents& contents, Progress& progress, Manifest& manifest) {

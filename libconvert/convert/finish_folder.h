@@ -5,6 +5,7 @@
 // and by merge.
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,16 @@ Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint);
 // Copies them; returns the names.
 Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
                                                const std::filesystem::path& folder);
+
+// The xxh3-128 of files, by name.
+using FileHashes = std::map<std::string, std::string>;
+// Of the side files of the source.
+Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, Progress& progress);
+// Of those that the manifest of a packed folder lists: all but shards, index and config.json.
+FileHashes SideFilesOf(const Manifest& manifest);
+
+// OK when they are equal; else the error of AnotherSource, with the first file that differs.
+Status CheckSameFiles(const FileHashes& found, const FileHashes& expected, std::string_view where);
 
 // What the manifest and config.json list by the thousand.
 struct PackedContents {

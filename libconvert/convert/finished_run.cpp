@@ -4,8 +4,11 @@
 
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "convert/finish_folder.h"
 #include "convert/part_record.h"
+#include "convert/source_hash.h"
 #include "io/look.h"
 #include "io/output_folder.h"
 
@@ -31,45 +34,69 @@ Status CheckFiles(const fs::path& folder, const Manifest& manifest) {
   return {};
 }
 
-// Of a file that is there.
-Result<std::optional<timespec>> TimeOfChange(const fs::path& path) {
-  const Result<std::optional<struct stat>> file = LookAt(path);
-  if (!file.ok()) return file.status();
-  return *file ? std::optional((*file)->st_mtim) : std::nullopt;
-}
-
-bool IsLater(const timespec& a, const timespec& b) {
-  return std::pair(a.tv_sec, a.tv_nsec) > std::pair(b.tv_sec, b.tv_nsec);
-}
-
-// The identity knows the headers of the source, not its numbers.
-Status CheckSourceIsOlder(const fs::path& folder, std::string_view manifest_name,
-                          const Checkpoint& source) {
-  const Result<std::optional<timespec>> made = TimeOfChange(folder / manifest_name);
-  if (!made.ok()) return made.status();
-  for (const CheckpointFile& file : source.files()) {
-    const Result<std::optional<timespec>> changed = TimeOfChange(file.file.path());
-    if (!changed.ok()) return changed.status();
-    if (!*made || !*changed || !IsLater(**changed, **made)) continue;
-    return Usage(folder.string(), "it was made before the source was changed")
-        .Found(fmt::format("a newer {}", file.file.path().string()))
-        .Hint("`prepack verify` tells whether it still fits its source; --force replaces it");
+// The first line that differs, if any: `now` has all names of `then`.
+Status CheckSameTensors(const SourceTensorLines& then, const SourceTensorLines& now,
+                        std::string_view where) {
+  for (const auto& [name, line] : then) {
+    const auto found = now.find(name);
+    if (found != now.end() && found->second == line) continue;
+    return AnotherSource(where, fmt::format("tensor {} {}", Printable(name), Printable(line)),
+                         found == now.end() ? "no such tensor" : found->second);
   }
   return {};
 }
 
-// What the folder was made by; nothing when it does not say.
-Result<std::optional<RunIdentity>> IdentityOfPart(const fs::path& folder, const Part& part) {
-  const Result<PartRecord> record = ReadPartRecord(folder);
-  if (!record.ok()) return record.status();
-  if (record->part != part) return std::optional<RunIdentity>();
-  return std::optional(record->identity);
+// The identity knows the headers of the source, not its numbers: they are read.
+Status CheckWholeSource(const std::string& where, const Manifest& manifest,
+                        const Checkpoint& source, unsigned threads, Progress& progress) {
+  std::vector<const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : source.tensors()) tensors.push_back(&tensor);
+  TensorHashes hashes(source);
+  if (Status status = HashTensorsAsStage(std::move(tensors), threads, progress, hashes);
+      !status.ok()) {
+    return status;
+  }
+  const std::string now = SourceFingerprint(hashes);
+  if (now == manifest.source_fingerprint) return {};
+  return AnotherSource(
+      where, fmt::format("weights with the fingerprint {}", manifest.source_fingerprint), now);
+}
+
+// The same for what a part has read of it.
+Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
+                         const Checkpoint& source, unsigned threads, Progress& progress) {
+  SourceTensorLines then = record.source_tensors;
+  then.insert(record.witnessed_tensors.begin(), record.witnessed_tensors.end());
+  std::vector<const StoredTensor*> tensors;
+  for (const auto& [name, line] : then) {
+    if (const StoredTensor* tensor = source.Find(name); tensor != nullptr)
+      tensors.push_back(tensor);
+  }
+  TensorHashes hashes(source);
+  Status status = HashTensorsAsStage(std::move(tensors), threads, progress, hashes);
+  return status.ok() ? CheckSameTensors(then, SourceLines(hashes), where) : status;
+}
+
+// What the folder was made of must be what the source is now.
+Status CheckSource(const std::string& where, const Manifest& manifest,
+                   const std::optional<PartRecord>& record, const Checkpoint& source,
+                   unsigned threads, Progress& progress) {
+  const Result<FileHashes> files = HashSideFiles(source, progress);
+  if (!files.ok()) return files.status();
+  Status status =
+      CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), *files, where);
+  if (status.ok()) {
+    status = record ? CheckSourceOfPart(where, *record, source, threads, progress)
+                    : CheckWholeSource(where, manifest, source, threads, progress);
+  }
+  return status.ok() ? status : std::move(status).Hint(kReplace);
 }
 
 }  // namespace
 
 Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const RunIdentity& identity,
-                                                const Part& part, const Checkpoint& source) {
+                                                const Part& part, const Checkpoint& source,
+                                                unsigned threads, Progress& progress) {
   const std::string_view mark = part.IsWhole() ? kManifestName : kPartName;
   const Result<std::optional<struct stat>> marked = LookAt(folder / mark);
   if (!marked.ok()) return marked.status();
@@ -77,16 +104,20 @@ Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const Ru
   Result<Manifest> manifest = part.IsWhole() ? ReadManifest(folder) : ReadPartManifest(folder);
   if (!manifest.ok()) return std::move(manifest).status();
   std::optional<RunIdentity> found = manifest->run;
+  std::optional<PartRecord> record;
   if (!part.IsWhole()) {
-    Result<std::optional<RunIdentity>> of_part = IdentityOfPart(folder, part);
+    Result<PartRecord> of_part = ReadPartRecord(folder);
     if (!of_part.ok()) return std::move(of_part).status();
-    found = *std::move(of_part);
+    found = of_part->part == part ? std::optional(of_part->identity) : std::nullopt;
+    record = *std::move(of_part);
   }
   if (!found) return std::optional<Manifest>();
   Status status = CheckSameRun(*found, identity, folder.string());
   if (!status.ok()) return std::move(status).Hint(kReplace);
   status = CheckFiles(folder, *manifest);
-  if (status.ok()) status = CheckSourceIsOlder(folder, mark, source);
+  if (status.ok()) {
+    status = CheckSource(folder.string(), *manifest, record, source, threads, progress);
+  }
   if (!status.ok()) return status;
   return std::optional(*std::move(manifest));
 }

@@ -30,10 +30,17 @@ std::vector<std::string> HexOf(const std::vector<Hash128>& hashes) {
 }
 
 std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
+  std::vector<uint64_t> tensors;
+  std::vector<Hash128> sources;
+  for (const SourceNote& note : finished.sources) {
+    tensors.push_back(note.tensor);
+    sources.push_back(note.hash);
+  }
   const Json json = {{"unit", unit},
                      {"rounded_scales", finished.rounded_scales},
                      {"outputs", HexOf(finished.outputs)},
-                     {"sources", HexOf(finished.sources)}};
+                     {"tensors", tensors},
+                     {"sources", HexOf(sources)}};
   return JournalLine(json.dump());
 }
 
@@ -66,6 +73,20 @@ Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view k
   return hashes;
 }
 
+Result<std::vector<SourceNote>> ReadSources(const Json& json, std::string_view where) {
+  const Result<std::vector<uint64_t>> tensors = UintArrayField(json, "tensors", where);
+  if (!tensors.ok()) return tensors.status();
+  const Result<std::vector<Hash128>> hashes = HashArrayField(json, "sources", where);
+  if (!hashes.ok()) return hashes.status();
+  if (tensors->size() != hashes->size()) {
+    return Malformed(where, "\"tensors\" and \"sources\" differ in length")
+        .Found(fmt::format("{} and {}", tensors->size(), hashes->size()));
+  }
+  std::vector<SourceNote> notes;
+  for (size_t i = 0; i < tensors->size(); ++i) notes.push_back({(*tensors)[i], (*hashes)[i]});
+  return notes;
+}
+
 Status ReadUnit(const Json& json, std::string_view where, JournalContents& contents) {
   const Result<uint64_t> unit = UintField(json, "unit", where);
   if (!unit.ok()) return unit.status();
@@ -73,10 +94,16 @@ Status ReadUnit(const Json& json, std::string_view where, JournalContents& conte
   if (!rounded.ok()) return rounded.status();
   Result<std::vector<Hash128>> outputs = HashArrayField(json, "outputs", where);
   if (!outputs.ok()) return outputs.status();
-  Result<std::vector<Hash128>> sources = HashArrayField(json, "sources", where);
+  Result<std::vector<SourceNote>> sources = ReadSources(json, where);
   if (!sources.ok()) return sources.status();
   contents.units[*unit] = {*rounded, *std::move(outputs), *std::move(sources)};
   return {};
+}
+
+// What the disk did not get before the power failed reads as zeros, which no line holds.
+bool WasLost(std::string_view line) {
+  constexpr std::string_view kZeros("\0\0\0\0\0\0\0\0", 8);
+  return line.find(kZeros) != std::string_view::npos;
 }
 
 // What a line says, without its hash and its end.
@@ -143,6 +170,7 @@ Result<std::optional<JournalContents>> ReadJournal(const std::filesystem::path& 
   JournalContents contents;
   for (size_t end = 0; (end = text->find('\n', contents.bytes)) != std::string::npos;) {
     const std::string_view line(text->data() + contents.bytes, end - contents.bytes);
+    if (WasLost(line)) break;
     const std::string where = fmt::format("{}: byte {}", path.string(), contents.bytes);
     Status status = ReadLine(line, where, contents.bytes == 0, contents);
     if (!status.ok()) {

@@ -6,12 +6,13 @@
 // run this is:
 //
 //     {"prepack":"0.1.0","source":"…","options":"…","plan":"…","part":"1/1"} 93b1…
-//     {"unit":0,"rounded_scales":0,"outputs":["…"],"sources":["…","…"]} 07fe…
+//     {"unit":0,"rounded_scales":0,"outputs":["…"],"tensors":[4,5],"sources":["…","…"]} 07fe…
 //
 // A line is written when its unit is, and is not flushed: what a line says is checked against the
-// bytes of the shard before it is believed, so that neither a lost page nor a lost line can hurt.
-// The hash is for what no shard can tell, such as those of the source. A last line without its end
-// is ignored; of two lines about one unit the later one counts.
+// bytes of the shard and of the source before it is believed (resume.h), so that neither a lost
+// page nor a lost line nor another source can hurt. The hash is for what neither can tell. A last
+// line without its end is ignored, and so is all behind zeros, which a power failure leaves; of two
+// lines about one unit the later one counts.
 
 #include <cstdint>
 #include <filesystem>
@@ -33,11 +34,21 @@ namespace prepack {
 // The line that says `json`.
 std::string JournalLine(std::string_view json);
 
+// A tensor of the source as it was when a unit was made of it.
+struct SourceNote {
+  uint64_t tensor = 0;  // index into Checkpoint::tensors()
+  Hash128 hash;         // xxh3-128 of its bytes
+
+  friend bool operator==(const SourceNote&, const SourceNote&) = default;
+};
+
 // A unit of OutputShards::units that is in its shard.
 struct FinishedUnit {
   uint64_t rounded_scales = 0;
   std::vector<Hash128> outputs;  // xxh3-128 of its tensors, as OutputUnit::slots
-  std::vector<Hash128> sources;  // of the source tensors that were hashed with it
+  // The source tensors that were hashed with it. One that several units are made of is noted by the
+  // first of them.
+  std::vector<SourceNote> sources;
 };
 
 using FinishedUnits = std::map<uint64_t, FinishedUnit>;

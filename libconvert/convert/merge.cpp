@@ -79,6 +79,12 @@ Result<uint32_t> CountParts(const fs::path& output) {
       .Hint("Run `prepack convert --part I/N` for each of them");
 }
 
+// A tensor of the source, as the parts have seen it.
+struct SeenTensor {
+  std::string line;
+  bool is_used = false;  // a part was made of it, and has not only read it
+};
+
 class Merger {
  public:
   Merger(const MergeOptions& options, fs::path output, uint32_t parts, Progress& progress)
@@ -107,7 +113,7 @@ class Merger {
   Progress& progress_;
 
   std::optional<PartRecord> first_;
-  SourceTensorLines sources_;
+  std::map<std::string, SeenTensor> sources_;
   Manifest manifest_;
   // While parts are read, tensors are said to lie in "FOLDER/SHARD".
   std::map<std::string, std::string> hashes_;  // tensor → hash
@@ -119,13 +125,18 @@ Status Merger::ReadParts() {
   for (uint32_t index = 1; index <= parts_; ++index) {
     if (Status status = ReadPart(index); !status.ok()) return status;
   }
-  if (sources_.size() != first_->all_source_tensors) {
+  SourceTensorLines used;
+  for (auto& [name, seen] : sources_) {
+    if (seen.is_used) used.emplace(name, std::move(seen.line));
+  }
+  sources_.clear();
+  if (used.size() != first_->all_source_tensors) {
     return Malformed(output_.string(), "the parts do not make up the source")
-        .Found(fmt::format("{} tensors", sources_.size()))
+        .Found(fmt::format("{} tensors", used.size()))
         .Expected(fmt::format("{}", first_->all_source_tensors));
   }
   NameShards();
-  manifest_.source_fingerprint = FingerprintOfLines(sources_);
+  manifest_.source_fingerprint = FingerprintOfLines(used);
   return {};
 }
 
@@ -140,6 +151,9 @@ Status Merger::ReadPart(uint32_t index) {
   }
   if (first_) {
     Status status = CheckSameRun(record->identity, first_->identity, folder.string());
+    if (status.ok()) {
+      status = CheckSameFiles(record->source_files, first_->source_files, folder.string());
+    }
     if (!status.ok()) {
       return std::move(status).Hint(
           fmt::format("Convert this part again, as {} was", FolderOf(1).filename().string()));
@@ -155,15 +169,21 @@ Status Merger::ReadPart(uint32_t index) {
 
 // Parts that were made from copies of the source, or at different times, may have seen another one.
 Status Merger::AddSources(const PartRecord& record, const fs::path& folder) {
-  for (const auto& [name, line] : record.source_tensors) {
-    const auto [known, is_new] = sources_.emplace(name, line);
-    if (is_new || known->second == line) continue;
-    return Malformed(fmt::format("{}: tensor {}", folder.string(), Printable(name)),
-                     "another part was made from another source")
-        .Found(Printable(line))
-        .Expected(Printable(known->second));
-  }
-  return {};
+  const auto add = [&](const SourceTensorLines& lines, bool is_used) -> Status {
+    for (const auto& [name, line] : lines) {
+      SeenTensor& seen = sources_.try_emplace(name, SeenTensor{.line = line}).first->second;
+      seen.is_used = seen.is_used || is_used;
+      if (seen.line == line) continue;
+      return Malformed(fmt::format("{}: tensor {}", folder.string(), Printable(name)),
+                       "another part was made from another source")
+          .Found(Printable(line))
+          .Expected(Printable(seen.line))
+          .Hint("Convert all parts of the old source again, with --force");
+    }
+    return {};
+  };
+  Status status = add(record.source_tensors, true);
+  return status.ok() ? add(record.witnessed_tensors, false) : status;
 }
 
 Status Merger::AddManifest(Manifest manifest, const fs::path& folder) {
@@ -264,8 +284,11 @@ Status Merger::WriteFolder(const fs::path& folder) {
   for (const std::string& name : first_->side_files) {
     if (Status status = CopyFile(FolderOf(1) / name, folder / name); !status.ok()) return status;
   }
-  return FinishFolder(folder, indexed, first_->source_config, first_->side_files,
-                      {OwnRecords(manifest_), PackedSchemes(manifest_)}, progress_, manifest_);
+  Status status =
+      FinishFolder(folder, indexed, first_->source_config, first_->side_files,
+                   {OwnRecords(manifest_), PackedSchemes(manifest_)}, progress_, manifest_);
+  if (!status.ok()) return status;
+  return CheckSameFiles(SideFilesOf(manifest_), first_->source_files, FolderOf(1).string());
 }
 
 Status Merger::RemoveParts() const {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "convert/source_hash.h"
 
 namespace prepack {
 namespace {
@@ -19,11 +20,6 @@ struct Unit {
   size_t module_index = 0;
   const StoredTensor* tensor = nullptr;
 };
-
-// A tensor's place among those of the checkpoint.
-size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
-}
 
 // By number: is the tensor one that packed modules replace?
 std::vector<bool> ReplacedTensors(const Checkpoint& checkpoint, const Plan& plan) {
@@ -243,6 +239,17 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
 
   AddUnits(units, output);
   return output;
+}
+
+std::vector<const StoredTensor*> SourcesOf(const Checkpoint& checkpoint, const Plan& plan,
+                                           const OutputUnit& unit) {
+  if (unit.copied != nullptr) return {unit.copied};
+  std::vector<const StoredTensor*> tensors;
+  for (const std::string& name : plan.modules[unit.module].ReplacedTensors()) {
+    const StoredTensor* tensor = checkpoint.Find(name);
+    if (tensor != nullptr) tensors.push_back(tensor);
+  }
+  return tensors;
 }
 
 std::vector<size_t> UnitsInTurns(const OutputShards& shards) {

@@ -60,6 +60,10 @@ Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& 
                                       uint64_t shard_bytes = kDefaultShardBytes,
                                       const Part& part = {});
 
+// The tensors of the source that a unit is made of.
+std::vector<const StoredTensor*> SourcesOf(const Checkpoint& checkpoint, const Plan& plan,
+                                           const OutputUnit& unit);
+
 // The units in the order in which they are best written: shards take turns, so many at a time,
 // because writes to one file exclude each other in the kernel.
 inline constexpr size_t kShardsAtOnce = 4;

@@ -24,6 +24,14 @@ std::string Part::Text() const {
   return fmt::format("{}/{}", index, count);
 }
 
+bool Witnesses(const Part& part, uint32_t share) {
+  uint32_t columns = 1;
+  while (uint64_t{columns} * columns < part.count) ++columns;
+  const uint32_t mine = part.index - 1;
+  const uint32_t other = share - 1;
+  return mine / columns == other / columns || mine % columns == other % columns;
+}
+
 Result<Part> ParsePart(std::string_view text) {
   Part part;
   const size_t slash = text.find('/');

@@ -24,6 +24,13 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
+// Does this part read share `share` of the source, counted from 1, besides what it is made of, so
+// that `prepack merge` can tell one source from two? Parts stand in a square, row by row, and read
+// the shares of their row and of their column. Of any two shares one part reads both: the one that
+// stands in the row of the first and in the column of the second. So two tensors that are not of
+// one model contradict what some part has seen. Each part reads less than 2·√N of the N shares.
+bool Witnesses(const Part& part, uint32_t share);
+
 // "3/8"; kUsage for anything else.
 Result<Part> ParsePart(std::string_view text);
 

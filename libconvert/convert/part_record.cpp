@@ -22,12 +22,18 @@ Json RecordJson(const PartRecord& record) {
           {"source_config", record.source_config},
           {"all_source_tensors", record.all_source_tensors},
           {"source_tensors", record.source_tensors},
-          {"side_files", record.side_files}};
+          {"witnessed_tensors", record.witnessed_tensors},
+          {"side_files", record.side_files},
+          {"source_files", record.source_files}};
 }
 
 Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
   Result<SourceTensorLines> tensors = StringMapField(json, "source_tensors", where);
   if (!tensors.ok()) return tensors.status();
+  Result<SourceTensorLines> witnessed = StringMapField(json, "witnessed_tensors", where);
+  if (!witnessed.ok()) return witnessed.status();
+  Result<FileHashes> of_source = StringMapField(json, "source_files", where);
+  if (!of_source.ok()) return of_source.status();
   Result<std::vector<std::string>> files = StringArrayField(json, "side_files", where);
   if (!files.ok()) return files.status();
   for (const std::string& file : *files) {
@@ -35,7 +41,9 @@ Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
     return Malformed(where, "\"side_files\" has something else than a plain file name").Found(file);
   }
   record.source_tensors = *std::move(tensors);
+  record.witnessed_tensors = *std::move(witnessed);
   record.side_files = *std::move(files);
+  record.source_files = *std::move(of_source);
   return {};
 }
 

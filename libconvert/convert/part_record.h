@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "convert/finish_folder.h"
 #include "convert/manifest.h"
 #include "convert/part.h"
 #include "convert/run_identity.h"
@@ -28,8 +29,10 @@ struct PartRecord {
   Part part;
   std::string source_config;            // text of config.json of the source
   SourceTensorLines source_tensors;     // that the part was made of
+  SourceTensorLines witnessed_tensors;  // that it has read besides, see Witnesses
   uint64_t all_source_tensors = 0;      // how many all parts have together
   std::vector<std::string> side_files;  // that the part carries
+  FileHashes source_files;              // of all side files of the source
 };
 
 Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/cancellation.h"
 #include "base/parallel.h"
+#include "convert/source_hash.h"
 #include "convert/streamed_hash.h"
 #include "io/folder_names.h"
 #include "io/posix.h"
@@ -30,6 +30,40 @@ Result<bool> IsInPlace(const OutputShards& shards, const std::vector<Safetensors
   return true;
 }
 
+constexpr std::string_view kEarlierRun = "the interrupted run that --resume would continue";
+constexpr std::string_view kBeginAnew = "Run without --resume to start from the beginning";
+
+// Are these notes about tensors that the unit is made of?
+bool AreAbout(const Checkpoint& checkpoint, const std::vector<const StoredTensor*>& sources,
+              const std::vector<SourceNote>& notes) {
+  return std::ranges::all_of(notes, [&](const SourceNote& note) {
+    return note.tensor < checkpoint.tensors().size() &&
+           std::ranges::count(sources, &checkpoint.tensors()[note.tensor]) != 0;
+  });
+}
+
+// Drops units whose notes are not about them, or which leave out a tensor that nobody else notes:
+// that of stacked experts is noted with one of them, which may not have been finished.
+void DropUnknownSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+                        FinishedUnits& finished) {
+  std::erase_if(finished, [&](const auto& unit) {
+    const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
+    return !AreAbout(checkpoint, sources, unit.second.sources);
+  });
+  for (bool dropped = true; dropped;) {  // what was noted with a unit goes with it
+    std::vector<bool> noted(checkpoint.tensors().size());
+    for (const auto& [unit, done] : finished) {
+      for (const SourceNote& note : done.sources) noted[note.tensor] = true;
+    }
+    dropped = std::erase_if(finished, [&](const auto& unit) {
+                const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
+                return !std::ranges::all_of(sources, [&](const StoredTensor* tensor) {
+                  return noted[NumberOf(checkpoint, *tensor)];
+                });
+              }) != 0;
+  }
+}
+
 }  // namespace
 
 Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::path& path,
@@ -38,13 +72,13 @@ Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::pat
   Result<std::optional<JournalContents>> contents = ReadJournal(path);
   if (!contents.ok() || !contents->has_value()) return contents;
   const JournalContents& found = **contents;
-  const std::string where = "the interrupted run that --resume would continue";
-  Status status = CheckSameRun(found.identity, identity, where);
+  Status status = CheckSameRun(found.identity, identity, kEarlierRun);
   if (status.ok() && found.part != part) {
-    status = Usage(where, "it is of another part").Found(found.part.Text()).Expected(part.Text());
+    status =
+        Usage(kEarlierRun, "it is of another part").Found(found.part.Text()).Expected(part.Text());
   }
   if (status.ok()) return contents;
-  return std::move(status).Hint("Run without --resume to start from the beginning");
+  return std::move(status).Hint(kBeginAnew);
 }
 
 Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& kept) {
@@ -76,6 +110,30 @@ Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsW
   if (!status.ok()) return status;
   for (size_t i = 0; i < units.size(); ++i) {
     if (in_place[i] == 0) finished.erase(units[i]);
+  }
+  return {};
+}
+
+Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+                    unsigned threads, Progress& progress, FinishedUnits& finished) {
+  DropUnknownSources(checkpoint, plan, shards, finished);
+  std::vector<SourceNote> notes;
+  std::set<const StoredTensor*> tensors;
+  for (const auto& [unit, done] : finished) {
+    notes.insert(notes.end(), done.sources.begin(), done.sources.end());
+  }
+  for (const SourceNote& note : notes) tensors.insert(&checkpoint.tensors()[note.tensor]);
+  TensorHashes hashes(checkpoint);
+  Status status = HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes);
+  if (!status.ok()) return status;
+  for (const SourceNote& note : notes) {
+    const StoredTensor& tensor = checkpoint.tensors()[note.tensor];
+    const Hash128 now = hashes.Of(tensor).value_or(Hash128());
+    if (now == note.hash) continue;
+    return AnotherSource(kEarlierRun,
+                         fmt::format("tensor {} with the hash {}", tensor.name, note.hash.Hex()),
+                         now.Hex())
+        .Hint(kBeginAnew);
   }
   return {};
 }

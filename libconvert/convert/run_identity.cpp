@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -24,9 +23,11 @@ struct Field {
   std::string RunIdentity::*value;
 };
 
+constexpr std::string_view kOtherSource = "another source, or a source that has changed";
+
 constexpr std::array kFields = {
     Field{"prepack", "another version of prepack", &RunIdentity::tool},
-    Field{"source", "another source, or a source that has changed", &RunIdentity::source},
+    Field{"source", kOtherSource, &RunIdentity::source},
     Field{"options", "other options", &RunIdentity::options},
     Field{"plan", "a plan that packs other bytes", &RunIdentity::plan},
 };
@@ -34,6 +35,10 @@ constexpr std::array kFields = {
 std::string SourceIdentity(const Checkpoint& checkpoint) {
   Xxh3Hasher hasher;
   hasher.Update(checkpoint.config_text());
+  for (const auto& [name, config] : checkpoint.side_configs()) {
+    hasher.Update(fmt::format("
+{} {}", name, PythonJsonText(config)));
+  }
   for (const CheckpointFile& file : checkpoint.files()) {
     hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));
   }
@@ -84,17 +89,6 @@ RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const Pla
           .plan = PlanIdentity(plan)};
 }
 
-RunIdentity IdentityHere(RunIdentity identity, const Checkpoint& checkpoint) {
-  Xxh3Hasher hasher;
-  for (const CheckpointFile& file : checkpoint.files()) {
-    std::error_code error;
-    const auto time = std::filesystem::last_write_time(file.file.path(), error);
-    hasher.Update(fmt::format("{} {}\n", file.name, error ? 0 : time.time_since_epoch().count()));
-  }
-  identity.source += " of " + hasher.HexDigest();
-  return identity;
-}
-
 Status CheckSameRun(const RunIdentity& found, const RunIdentity& expected, std::string_view where) {
   for (const Field& field : kFields) {
     if (found.*field.value == expected.*field.value) continue;
@@ -103,6 +97,12 @@ Status CheckSameRun(const RunIdentity& found, const RunIdentity& expected, std::
         .Expected(expected.*field.value);
   }
   return {};
+}
+
+Status AnotherSource(std::string_view where, std::string_view found, std::string_view expected) {
+  return Usage(where, fmt::format("it comes from {}", kOtherSource))
+      .Found(found)
+      .Expected(expected);
 }
 
 Json IdentityJson(const RunIdentity& identity) {

@@ -17,8 +17,10 @@ struct Plan;
 struct PlanOptions;
 
 struct RunIdentity {
-  std::string tool;     // version of prepack
-  std::string source;   // hash of config.json and of the names, sizes and headers of all shards
+  std::string tool;  // version of prepack
+  // Hash of config.json, of the quantizer's own configs, and of the names, sizes and headers of all
+  // shards: what is known before any weight is read. Weights are compared by their own hashes.
+  std::string source;
   std::string options;  // as text
   std::string plan;     // hash of what every module becomes, and of what packs it
 
@@ -28,13 +30,13 @@ struct RunIdentity {
 RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const PlanOptions& options,
                        uint64_t shard_bytes);
 
-// The same for a run that only this machine can continue: bound to when the shards were changed,
-// too.
-RunIdentity IdentityHere(RunIdentity identity, const Checkpoint& checkpoint);
-
 // OK when they are equal; else kUsage: `where` is what belongs to `found`, and the first field that
 // differs is named.
 Status CheckSameRun(const RunIdentity& found, const RunIdentity& expected, std::string_view where);
+
+// The same error where the contents of a source differ: `found` and `expected` name something of it
+// and its hash.
+Status AnotherSource(std::string_view where, std::string_view found, std::string_view expected);
 
 Json IdentityJson(const RunIdentity& identity);
 Result<RunIdentity> ReadIdentity(const Json& json, std::string_view where);

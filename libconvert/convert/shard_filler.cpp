@@ -29,6 +29,13 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       rounded_scales_(shards.units.size()),
       has_unit_(checkpoint.tensors().size()),
       source_hashes_(checkpoint) {
+  // What finished units were made of need not be hashed again, whichever units share it.
+  for (const auto& [unit, done] : finished) {
+    for (const SourceNote& note : done.sources) {
+      source_hashes_.Set(checkpoint.tensors()[note.tensor], note.hash);
+      has_unit_[note.tensor] = true;
+    }
+  }
   for (const SafetensorsWriter& writer : writers) {
     output_hashes_.emplace_back(writer.header().tensors.size());
   }
@@ -47,31 +54,11 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
 
 // Experts that are stacked share their tensors: the first of them has them hashed.
 void ShardFiller::AddSources(const OutputUnit& unit, UnitHashes& hashes) {
-  const auto add = [&](const StoredTensor* tensor) {
-    if (tensor == nullptr) return;
-    const auto number = static_cast<size_t>(tensor - checkpoint_.tensors().data());
+  for (const StoredTensor* tensor : SourcesOf(checkpoint_, plan_, unit)) {
+    const size_t number = NumberOf(checkpoint_, *tensor);
     if (!has_unit_[number]) hashes.sources.push_back(tensor);
     has_unit_[number] = true;
-  };
-  if (unit.copied != nullptr) {
-    add(unit.copied);
-  } else {
-    for (const std::string& name : plan_.modules[unit.module].ReplacedTensors()) {
-      add(checkpoint_.Find(name));
-    }
   }
-}
-
-// False when it is not finished, or what was noted does not fit: then the unit is done again.
-bool ShardFiller::TakeFinished(size_t index) {
-  const auto found = finished_.find(index);
-  if (found == finished_.end() ||
-      found->second.outputs.size() != shards_.units[index].slots.size() ||
-      found->second.sources.size() != states_[index]->hashes.sources.size()) {
-    return false;
-  }
-  Keep(index, found->second);
-  return true;
 }
 
 // Notes what is known of a finished unit, and forgets its state.
@@ -80,8 +67,8 @@ void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
   for (size_t i = 0; i < unit.slots.size(); ++i) {
     output_hashes_[unit.slots[i].shard][unit.slots[i].index] = finished.outputs[i];
   }
-  for (size_t i = 0; i < finished.sources.size(); ++i) {
-    source_hashes_.Set(*states_[index]->hashes.sources[i], finished.sources[i]);
+  for (const SourceNote& note : finished.sources) {
+    source_hashes_.Set(checkpoint_.tensors()[note.tensor], note.hash);
   }
   rounded_scales_[index] = finished.rounded_scales;
   states_[index].reset();
@@ -89,11 +76,14 @@ void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
 
 uint64_t ShardFiller::Begin(size_t turn) {
   const size_t index = order_[turn];
+  if (const auto done = finished_.find(index); done != finished_.end()) {
+    Keep(index, done->second);
+    return 0;
+  }
   const OutputUnit& unit = shards_.units[index];
   states_[index] = std::make_unique<UnitState>();
   UnitState& state = *states_[index];
   AddSources(unit, state.hashes);
-  if (TakeFinished(index)) return 0;
   progress_.BeginItem(unit.copied != nullptr ? unit.copied->name
                                              : plan_.modules[unit.module].linear->module());
   state.hashes.of_sources.resize(state.hashes.sources.size());
@@ -164,9 +154,9 @@ Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
     const Result<Hash128> hash =
         hashes.of_sources[i].Finish(RangeOf(checkpoint_, *hashes.sources[i]));
     if (!hash.ok()) return hash.status();
-    finished.sources.push_back(*hash);
+    finished.sources.push_back({NumberOf(checkpoint_, *hashes.sources[i]), *hash});
   }
-  if (unit.copied != nullptr) finished.outputs = finished.sources;
+  if (unit.copied != nullptr) finished.outputs = {finished.sources.front().hash};
   for (size_t i = 0; i < hashes.of_outputs.size(); ++i) {
     const OutputSlot slot = unit.slots[i];
     const Result<Hash128> hash =

@@ -43,7 +43,8 @@ namespace prepack {
 
 class ShardFiller final : private UnitWork {
  public:
-  // The arguments must outlive the filler. `writers`: one per shard.
+  // The arguments must outlive the filler. `writers`: one per shard. `finished`: what resume.h lets
+  // pass, so that all that it refers to is there.
   ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
               std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
               Journal& journal, Isa isa, Progress& progress);
@@ -74,7 +75,6 @@ class ShardFiller final : private UnitWork {
   Status End(size_t turn) override;
 
   void AddSources(const OutputUnit& unit, UnitHashes& hashes);
-  bool TakeFinished(size_t index);
   void Keep(size_t index, const FinishedUnit& finished);
   Status HashSources(UnitState& state) const;
   Status PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,

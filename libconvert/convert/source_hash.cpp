@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "base/page_buffer.h"
@@ -30,14 +31,34 @@ void AddLine(const TensorHashes& hashes, const StoredTensor& tensor, Xxh3Hasher&
   if (hash) hasher.Update(Line(tensor.name, RestOfLine(tensor, *hash)));
 }
 
-Status HashMissing(std::vector<const StoredTensor*> missing, unsigned threads, Progress& progress,
+}  // namespace
+
+Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes) {
+  std::vector<const StoredTensor*> all;
+  for (const StoredTensor& tensor : hashes.checkpoint().tensors()) all.push_back(&tensor);
+  return HashTensors(std::move(all), threads, progress, hashes);
+}
+
+Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
                    TensorHashes& hashes) {
+  std::vector<const StoredTensor*> tensors;
+  for (const std::string& name : names) {
+    const StoredTensor* tensor = hashes.checkpoint().Find(name);
+    if (tensor != nullptr) tensors.push_back(tensor);
+  }
+  return HashTensors(std::move(tensors), threads, progress, hashes);
+}
+
+Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
+                   TensorHashes& hashes) {
+  std::erase_if(tensors,
+                [&](const StoredTensor* tensor) { return hashes.Of(*tensor).has_value(); });
   // The largest first, so that no thread is left alone with one at the end.
-  std::ranges::stable_sort(missing, std::greater<>(), &StoredTensor::bytes);
+  std::ranges::stable_sort(tensors, std::greater<>(), &StoredTensor::bytes);
 
   std::vector<PageBuffer> buffers(threads);
-  return ParallelFor(missing.size(), threads, [&](size_t index, unsigned worker) {
-    const StoredTensor& tensor = *missing[index];
+  return ParallelFor(tensors.size(), threads, [&](size_t index, unsigned worker) {
+    const StoredTensor& tensor = *tensors[index];
     const Result<Hash128> hash =
         HashRange(RangeOf(hashes.checkpoint(), tensor), buffers[worker], progress);
     if (!hash.ok()) return hash.status();
@@ -46,24 +67,27 @@ Status HashMissing(std::vector<const StoredTensor*> missing, unsigned threads, P
   });
 }
 
-}  // namespace
-
-Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes) {
-  std::vector<const StoredTensor*> missing;
-  for (const StoredTensor& tensor : hashes.checkpoint().tensors()) {
-    if (!hashes.Of(tensor)) missing.push_back(&tensor);
-  }
-  return HashMissing(std::move(missing), threads, progress, hashes);
+Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,
+                          Progress& progress, TensorHashes& hashes) {
+  uint64_t bytes = 0;
+  for (const StoredTensor* tensor : tensors) bytes += hashes.Of(*tensor) ? 0 : tensor->bytes;
+  progress.Begin("hashing the source", bytes);
+  return HashTensors(std::move(tensors), threads, progress, hashes);
 }
 
-Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
-                   TensorHashes& hashes) {
-  std::vector<const StoredTensor*> missing;
-  for (const std::string& name : names) {
-    const StoredTensor* tensor = hashes.checkpoint().Find(name);
-    if (tensor != nullptr && !hashes.Of(*tensor)) missing.push_back(tensor);
-  }
-  return HashMissing(std::move(missing), threads, progress, hashes);
+std::vector<const StoredTensor*> WitnessedTensors(const Checkpoint& checkpoint, const Part& part) {
+  std::vector<const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : checkpoint.tensors()) tensors.push_back(&tensor);
+  std::ranges::sort(tensors, {}, [](const StoredTensor* tensor) {
+    return std::tuple(tensor->file, tensor->offset, tensor->bytes);
+  });
+  uint64_t start = 0;
+  std::erase_if(tensors, [&, total = checkpoint.total_bytes()](const StoredTensor* tensor) {
+    const uint32_t share = PartOf(start, tensor->bytes, total, part.count);
+    start += tensor->bytes;
+    return !Witnesses(part, share);
+  });
+  return tensors;
 }
 
 SourceTensorLines SourceLines(const TensorHashes& hashes) {

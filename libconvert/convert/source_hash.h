@@ -19,8 +19,14 @@
 #include "base/progress.h"
 #include "base/result.h"
 #include "container/checkpoint.h"
+#include "convert/part.h"
 
 namespace prepack {
+
+// Of a tensor of the checkpoint: its index in tensors().
+inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
+}
 
 // The xxh3-128 of the bytes of some or all tensors of a checkpoint. Tensors are named by reference,
 // and are those of that very checkpoint.
@@ -32,25 +38,32 @@ class TensorHashes {
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
   const std::optional<Hash128>& Of(const StoredTensor& tensor) const {
-    return hashes_[NumberOf(tensor)];
+    return hashes_[NumberOf(checkpoint_, tensor)];
   }
   // Threads may do so at the same time, each for other tensors.
-  void Set(const StoredTensor& tensor, const Hash128& hash) { hashes_[NumberOf(tensor)] = hash; }
-
- private:
-  size_t NumberOf(const StoredTensor& tensor) const {
-    return static_cast<size_t>(&tensor - checkpoint_.tensors().data());
+  void Set(const StoredTensor& tensor, const Hash128& hash) {
+    hashes_[NumberOf(checkpoint_, tensor)] = hash;
   }
 
+ private:
   const Checkpoint& checkpoint_;
   std::vector<std::optional<Hash128>> hashes_;  // in the order of the checkpoint's tensors
 };
 
 // Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
-// or those of `names` that it has.
+// those of `names` that it has, or some, each once.
 Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes);
 Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
                    TensorHashes& hashes);
+Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
+                   TensorHashes& hashes);
+// The same, as a stage of its own for those who watch.
+Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,
+                          Progress& progress, TensorHashes& hashes);
+
+// The tensors that a part reads as a witness (see Witnesses in part.h): the shares are those of the
+// source, in the order of its files.
+std::vector<const StoredTensor*> WitnessedTensors(const Checkpoint& checkpoint, const Part& part);
 
 // Tensor name → the rest of its line, "I32 [4,8] 0123…".
 using SourceTensorLines = std::map<std::string, std::string>;

@@ -410,12 +410,8 @@ class Complete(Folder):
         self.assert_fails(2, ["another source", hint], *self.convert_args, "--resume")
         config.write_text(text)
         # Other numbers in a file of the same form.
-        time.sleep(0.01)
         harness.flip(self.source / "model.safetensors", -1000, 1)
-        self.assert_fails(
-            2, ["made before the source was changed", "model.safetensors", "prepack verify"],
-            *self.convert_args, "--resume",
-        )
+        self.assert_fails(2, ["another source", hint], *self.convert_args, "--resume")
         self.assertEqual(harness.snapshot(self.out), before)
         self.run_ok(*other, "--force")
         self.assertEqual(harness.manifest(self.out)["target"], "zentorch")

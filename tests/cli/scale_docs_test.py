@@ -1,6 +1,7 @@
 """docs/scale.md and the files of integrations/scale/: they are the same, and they do what they say,
 with a Slurm that runs everything at once. tests/scale/ runs them on a real one."""
 
+import math
 import os
 import re
 import shutil
@@ -68,15 +69,24 @@ class Documents(harness.ToolTest):
                 self.assertLessEqual(set(options), self.help_options(subcommand), subcommand)
 
     def test_figures_follow_from_the_rates(self):
-        rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\d+) \| (\d+) \| (\d+) \|$", DOCS, re.MULTILINE)
+        number = r" ([\d.]+) \|"
+        rows = re.findall(rf"^\|{number * 7}$", DOCS, re.MULTILINE)
         self.assertEqual([int(row[0]) for row in rows], [1, 8, 16, 32, 64])
         size = 213.6
-        for parts, share, alone, shared, together in rows:
-            each = size / int(parts)
+        for parts, share, read, alone, shared, together, trusting in rows:
+            count = int(parts)
+            each = size / count
+            columns = math.ceil(math.sqrt(count))
+            seen = [  # how many shares each part reads
+                sum(a // columns == b // columns or a % columns == b % columns for b in range(count))
+                for a in range(count)
+            ]
             self.assertAlmostEqual(float(share), each, delta=0.05 + 1e-9)
-            self.assertEqual(int(alone), round(each / 1 + each / 0.5))
-            self.assertEqual(int(shared), round(size / 20 + size / 10))
+            self.assertAlmostEqual(float(read), max(seen) * each, delta=0.05 + 1e-9)
+            self.assertEqual(int(alone), round(max(seen) * each / 1 + each / 0.5))
+            self.assertEqual(int(shared), round(sum(seen) * each / 20 + size / 10))
             self.assertEqual(int(together), max(int(alone), int(shared)))
+            self.assertEqual(int(trusting), max(round(each / 1 + each / 0.5), round(size / 20 + size / 10)))
 
 
 class PathTest(harness.ToolTest):

@@ -169,8 +169,12 @@ TEST_CASE("a journal that lies is found out by the bytes of the shards") {
       [](Json& unit) { unit["outputs"].erase(0); },
       [](Json& unit) { unit["outputs"].push_back(unit["outputs"][0]); },
       [](Json& unit) { unit["outputs"][0] = std::string(32, '0'); },
-      [](Json& unit) { unit["sources"].erase(0); },
-      [](Json& unit) { unit["sources"].push_back(unit["sources"][0]); },
+      [](Json& unit) {
+        unit["tensors"].erase(0);
+        unit["sources"].erase(0);
+      },
+      [](Json& unit) { unit["tensors"][0] = 1'000'000'000'000; },
+      [](Json& unit) { unit["tensors"][0] = unit["tensors"][0] == 0 ? 8 : 0; },  // another's
   };
   for (size_t lie = 0; lie < lies.size(); ++lie) {
     INFO("lie " << lie);
@@ -180,6 +184,21 @@ TEST_CASE("a journal that lies is found out by the bytes of the shards") {
                                 JournalLine(lines[2]) + JournalLine(lines[3]);
     CHECK(Value(run.Resume(journal)).resumed_units >= 2);
   }
+}
+
+TEST_CASE("what the journal noted of the source must be what the source is now") {
+  InterruptedRun run;
+  const std::vector<std::string> lines = run.lines();
+  Json unit = Json::parse(lines[1]);
+  unit["sources"][0] = std::string(32, '0');
+  const auto with = [&](const Json& second) {
+    return run.Resume(JournalLine(lines[0]) + JournalLine(second.dump())).status();
+  };
+  CheckError(with(unit), ErrorKind::kUsage,
+             "it comes from another source, or a source that has changed");
+  unit["sources"].push_back(unit["sources"][0]);
+  CheckError(with(unit), ErrorKind::kMalformed, "differ in length");
+  RequireOk(with(Json::parse(lines[1])));
 }
 
 }  // namespace

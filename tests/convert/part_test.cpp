@@ -55,5 +55,33 @@ TEST_CASE("every piece has a part, whatever the sizes") {
   CHECK(PartOf(large / 2, large / 2, large, 4) == 4);
 }
 
+TEST_CASE("of any two shares of the source some part reads both") {
+  for (uint32_t count = 2; count <= 40; ++count) {
+    INFO(count);
+    for (uint32_t a = 1; a <= count; ++a) {
+      REQUIRE(Witnesses({a, count}, a));
+      for (uint32_t b = 1; b < a; ++b) {
+        bool seen = false;
+        for (uint32_t part = 1; part <= count; ++part) {
+          seen = seen || (Witnesses({part, count}, a) && Witnesses({part, count}, b));
+        }
+        REQUIRE(seen);
+      }
+    }
+  }
+}
+
+TEST_CASE("a part reads few shares as a witness") {
+  for (const uint32_t count : {2U, 4U, 9U, 30U, 100U, 1000U}) {
+    for (uint32_t part = 1; part <= count; ++part) {
+      uint32_t shares = 0;
+      for (uint32_t share = 1; share <= count; ++share) {
+        shares += Witnesses({part, count}, share) ? 1 : 0;
+      }
+      REQUIRE(shares * shares < 4 * count);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace prepack

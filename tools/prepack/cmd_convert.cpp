@@ -30,6 +30,7 @@ struct ConvertCommand {
   unsigned jobs = 0;
   uint64_t memory_limit = 0;
   std::string part = "1/1";
+  bool trust_source = false;
   bool resume = false;
   bool no_flush = false;
   bool force = false;
@@ -103,6 +104,7 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   Result<Part> part = ParsePart(options.part);
   if (!part.ok()) return Fail(part.status());
   convert.part = *part;
+  convert.trust_source = options.trust_source;
   if (options.verify && !part->IsWhole()) {
     return Fail(Usage("--verify", "a part cannot be verified by itself")
                     .Hint("Run `prepack verify` after `prepack merge`"));
@@ -159,6 +161,10 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
                    "Convert only share I of N, into OUT.part-0000I-of-0000N; `prepack merge` puts "
                    "the parts together")
       ->type_name("I/N");
+  command->add_flag("--trust-source", options->trust_source,
+                    "With --part, read only what the part is made of: for a source that cannot "
+                    "change until all parts are made. Otherwise each part reads more of it, so "
+                    "that `prepack merge` can tell one model from two");
   command->add_flag("--resume", options->resume,
                     "Keep what is finished when interrupted, and go on with what an interrupted "
                     "run of the same conversion has finished; nothing is done when all of it is");

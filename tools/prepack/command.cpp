@@ -36,7 +36,9 @@ class HelpFormatter : public CLI::Formatter {
 void PrintLabelled(Tone tone, std::string_view label, std::string_view text) {
   const std::string line =
       fmt::format("{} {}\n", Paint(tone, fmt::format("{}:", label), Stream::kStderr), text);
-  fmt::print(stderr, "{}", DisplayOf(Stream::kStderr).unicode ? line : ToAscii(line));
+  const std::string shown = DisplayOf(Stream::kStderr).unicode ? line : ToAscii(line);
+  // Where stderr cannot be written, nobody is left to tell: the exit code says what happened.
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
 }  // namespace

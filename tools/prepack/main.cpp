@@ -1,5 +1,6 @@
 // prepack: parses the command line and runs the command that it names.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <new>
 #include <span>
+#include <sstream>
 #include <string_view>
 
 #include "base/cancellation.h"
@@ -60,6 +62,16 @@ void RaiseLimitOfOpenFiles() {
   setrlimit(RLIMIT_NOFILE, &limit);  // without success all is as it was
 }
 
+// A standard stream that the caller has closed must not become the next file that is opened: what
+// is printed would be written into a shard. In its place comes one that fails when it is used.
+void OccupyClosedStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // The lowest number that is free is this one.
+    [[maybe_unused]] const int opened = open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
 ExitCodeValue Run(int argc, char** argv) {
   ExitCodeValue exit_code = prepack::cli::kExitDone;
   CLI::App app;
@@ -72,7 +84,10 @@ ExitCodeValue Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& done) {  // --help, --version
-    return app.exit(done);
+    std::ostringstream text;
+    const ExitCodeValue code = app.exit(done, text, text);
+    prepack::cli::PrintRaw(text.str());
+    return code;
   } catch (const CLI::ParseError& error) {
     return prepack::cli::Fail(
         prepack::cli::ParseFailure(app, error, std::span(argv, static_cast<size_t>(argc))));
@@ -83,6 +98,7 @@ ExitCodeValue Run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  OccupyClosedStreams();
   InstallSignalHandlers();
   RaiseLimitOfOpenFiles();
   ExitCodeValue exit_code = prepack::cli::kExitSystem;

@@ -15,6 +15,15 @@ namespace prepack::posix {
 namespace {
 
 std::atomic<FaultHook> fault_hook = nullptr;
+std::atomic<ChangeHook> change_hook = nullptr;
+
+// Tells of a call that has succeeded; gives its result.
+template <typename T>
+T Tell(T result, const Change& change) {
+  const ChangeHook hook = change_hook.load(std::memory_order_relaxed);
+  if (hook != nullptr && result >= 0) hook(change);
+  return result;
+}
 
 int FaultOf(Call call) {
   const FaultHook hook = fault_hook.load(std::memory_order_relaxed);
@@ -50,8 +59,14 @@ void SetFaultHook(FaultHook hook) noexcept {
   fault_hook.store(hook, std::memory_order_relaxed);
 }
 
+void SetChangeHook(ChangeHook hook) noexcept {
+  change_hook.store(hook, std::memory_order_relaxed);
+}
+
 int Open(const std::filesystem::path& path, int flags, mode_t mode) {
-  return Run(Call::kOpen, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+  const int fd = Run(Call::kOpen, [&] { return ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+  return Tell(fd,
+              {.call = Call::kOpen, .fd = fd, .path = &path, .truncates = (flags & O_TRUNC) != 0});
 }
 
 ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out) {
@@ -62,10 +77,13 @@ ssize_t ReadSome(int fd, uint64_t offset, std::span<std::byte> out) {
 }
 
 ssize_t WriteSome(int fd, uint64_t offset, std::span<const std::byte> bytes) {
-  return RunOrHalf(Call::kWrite, [&](bool half) {
+  const ssize_t written = RunOrHalf(Call::kWrite, [&](bool half) {
     const size_t count = half ? HalfOf(bytes.size()) : bytes.size();
     return ::pwrite(fd, bytes.data(), count, static_cast<off_t>(offset));
   });
+  const size_t done = written > 0 ? static_cast<size_t>(written) : 0;
+  return Tell(written,
+              {.call = Call::kWrite, .fd = fd, .offset = offset, .bytes = bytes.first(done)});
 }
 
 int MapForRead(int fd, uint64_t offset, uint64_t bytes, void*& begin) {
@@ -78,15 +96,17 @@ int MapForRead(int fd, uint64_t offset, uint64_t bytes, void*& begin) {
 int Reserve(int fd, uint64_t bytes) {
   // Not posix_fallocate: where the file system cannot reserve, glibc emulates it by writing to
   // every block, which takes as long as the conversion itself.
-  return Run(Call::kReserve, [&] { return ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)); });
+  return Tell(Run(Call::kReserve, [&] { return ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)); }),
+              {.call = Call::kReserve, .fd = fd, .offset = bytes});
 }
 
 int Resize(int fd, uint64_t bytes) {
-  return Run(Call::kResize, [&] { return ::ftruncate(fd, static_cast<off_t>(bytes)); });
+  return Tell(Run(Call::kResize, [&] { return ::ftruncate(fd, static_cast<off_t>(bytes)); }),
+              {.call = Call::kResize, .fd = fd, .offset = bytes});
 }
 
 int SyncData(int fd) {
-  return Run(Call::kSync, [&] { return ::fdatasync(fd); });
+  return Tell(Run(Call::kSync, [&] { return ::fdatasync(fd); }), {.call = Call::kSync, .fd = fd});
 }
 
 int StartWriteback(int fd) {
@@ -101,7 +121,7 @@ int CloseCopy(int fd) {
 }
 
 int SyncAll(int fd) {
-  return Run(Call::kSync, [&] { return ::fsync(fd); });
+  return Tell(Run(Call::kSync, [&] { return ::fsync(fd); }), {.call = Call::kSync, .fd = fd});
 }
 
 int TryLock(int fd) {
@@ -109,36 +129,42 @@ int TryLock(int fd) {
 }
 
 int MakeFolder(const std::filesystem::path& path) {
-  return Run(Call::kMakeFolder, [&] { return ::mkdir(path.c_str(), 0777); });
+  return Tell(Run(Call::kMakeFolder, [&] { return ::mkdir(path.c_str(), 0777); }),
+              {.call = Call::kMakeFolder, .path = &path});
 }
 
 int RenameNew(const std::filesystem::path& from, const std::filesystem::path& to) {
-  return Run(Call::kRename, [&] {
+  const int result = Run(Call::kRename, [&] {
     return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
   });
+  return Tell(result, {.call = Call::kRename, .path = &from, .to = &to});
 }
 
 int Rename(const std::filesystem::path& from, const std::filesystem::path& to) {
-  return Run(Call::kRename, [&] { return ::rename(from.c_str(), to.c_str()); });
+  return Tell(Run(Call::kRename, [&] { return ::rename(from.c_str(), to.c_str()); }),
+              {.call = Call::kRename, .path = &from, .to = &to});
 }
 
 int Exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
-  return Run(Call::kExchange, [&] {
+  const int result = Run(Call::kExchange, [&] {
     return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE);
   });
+  return Tell(result, {.call = Call::kExchange, .path = &a, .to = &b});
 }
 
 int Link(const std::filesystem::path& from, const std::filesystem::path& to) {
-  return Run(Call::kLink, [&] { return ::link(from.c_str(), to.c_str()); });
+  return Tell(Run(Call::kLink, [&] { return ::link(from.c_str(), to.c_str()); }),
+              {.call = Call::kLink, .path = &from, .to = &to});
 }
 
 int RemoveTree(const std::filesystem::path& path) {
-  return Run(Call::kRemove, [&] {
+  const int result = Run(Call::kRemove, [&] {
     std::error_code error;
     std::filesystem::remove_all(path, error);
     errno = error.value();
     return error ? -1 : 0;
   });
+  return Tell(result, {.call = Call::kRemove, .path = &path});
 }
 
 int Look(const std::filesystem::path& path, struct stat& info) {

@@ -46,6 +46,23 @@ using FaultHook = int (*)(Call call);
 inline constexpr int kShort = -1;
 void SetFaultHook(FaultHook hook) noexcept;
 
+// A call that was made and has changed something, or may be needed to know what another one
+// changed: what a disk would have to do.
+struct Change {
+  Call call = Call::kOpen;
+  int fd = -1;                                  // that was opened, written, resized or flushed
+  const std::filesystem::path* path = nullptr;  // that was opened, made, renamed, linked or removed
+  const std::filesystem::path* to =
+      nullptr;             // of a renaming, an exchange or a link: the other name
+  bool truncates = false;  // kOpen: an existing file
+  uint64_t offset = 0;     // of what was written; of kReserve and kResize: the size
+  std::span<const std::byte> bytes = {};
+};
+// Told of every change after it was made, from any thread. For tests that replay them up to any
+// point; null (the default) switches it off.
+using ChangeHook = void (*)(const Change& change);
+void SetChangeHook(ChangeHook hook) noexcept;
+
 // A file descriptor.
 int Open(const std::filesystem::path& path, int flags, mode_t mode = 0);
 // Bytes read or written, perhaps fewer than asked for; 0 from ReadSome is the end of the file.

@@ -13,6 +13,7 @@ prepack_add_tests(convert
   part_test.cpp
   plan_table_test.cpp
   plan_test.cpp
+  power_loss_test.cpp
   scheme_choice_test.cpp
   small_parts_test.cpp
   source_hash_test.cpp

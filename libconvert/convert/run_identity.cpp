@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/version.h"
 #include "container/checkpoint.h"
+#include "container/json_writer.h"
 #include "container/required_fields.h"
 #include "convert/plan.h"
 #include "convert/scheme_json.h"

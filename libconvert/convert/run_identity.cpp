@@ -37,8 +37,7 @@ std::string SourceIdentity(const Checkpoint& checkpoint) {
   Xxh3Hasher hasher;
   hasher.Update(checkpoint.config_text());
   for (const auto& [name, config] : checkpoint.side_configs()) {
-    hasher.Update(fmt::format("
-{} {}", name, PythonJsonText(config)));
+    hasher.Update(fmt::format("\n{} {}", name, PythonJsonText(config)));
   }
   for (const CheckpointFile& file : checkpoint.files()) {
     hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));

@@ -6,9 +6,9 @@
 //     W[n, k] = (code[n, j] − zero_point[n, j / group_size]) · scale[n, j / group_size]
 //     k = k_order[j], or j where there is no k_order
 //
-// codes [N, K], scales f32 [N, G] (an exact widening of what is stored), zero points u8 [N, G] in
-// the domain of the codes. G = ⌈K / group_size⌉: a last group may be short. Scales that several
-// output channels share (scheme().scale_rows) are repeated for each of them.
+// codes [N, K], scales f32 [N, G] (exact, but for reciprocals of stored divisors), zero points u8
+// [N, G] in the domain of the codes. G = ⌈K / group_size⌉: a last group may be short. Scales that
+// several output channels share (scheme().scale_rows) are repeated for each of them.
 //
 // k_order is there when the quantizer formed its groups over reordered input channels (activation
 // order): the permutation that makes groups contiguous. Codes are delivered in that order.
@@ -65,7 +65,7 @@ class QuantizedLinear {
   }
   // Of a scheme with static activations, else nullopt.
   const std::optional<InputQuantization>& input() const { return input_; }
-  // Dtype that the scales are stored in.
+  // Dtype that the scales are stored in; of divisors and exponents, one that holds the scales.
   DType stored_scale_dtype() const { return stored_scale_dtype_; }
   // Are zero points stored one less, a whole word at a time, so that a 0 changed its neighbours in
   // the word? What is delivered is right.

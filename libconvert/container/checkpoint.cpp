@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -34,6 +35,8 @@ constexpr std::array<std::string_view, 4> kSideConfigs = {
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";
+// How the names of Mistral's own copy of a model begin.
+constexpr std::string_view kConsolidated = "consolidated";
 // The same weights in other formats. They are no side files: a copy of the folder must not carry
 // the model twice.
 constexpr std::array<std::string_view, 7> kOtherWeights = {".bin",  ".pt", ".pth",    ".gguf",
@@ -142,6 +145,26 @@ Result<Listing> ListFolder(const fs::path& folder) {
   if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;
   std::ranges::sort(listing.left_out);  // names of folders end with a slash
   return listing;
+}
+
+bool IsConsolidated(std::string_view name) {
+  return name.starts_with(kConsolidated);
+}
+
+// Is one of the shards Hugging Face's, so that consolidated ones are another copy of the model?
+bool HasOwnShards(const Listing& listing) {
+  return listing.has_config && !std::ranges::all_of(listing.shards, IsConsolidated);
+}
+
+// Leaves out what is consolidated and not among `kept`.
+void LeaveOutConsolidated(std::vector<std::string>& names, const std::set<std::string_view>& kept,
+                          std::vector<std::string>& left_out) {
+  const auto is_copy = [&](const std::string& name) {
+    return IsConsolidated(name) && !kept.contains(name);
+  };
+  std::ranges::copy_if(names, std::back_inserter(left_out), is_copy);
+  std::erase_if(names, is_copy);
+  std::ranges::sort(left_out);
 }
 
 // `text` becomes that of the file, if it is asked for.
@@ -358,6 +381,21 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
 Status Checkpoint::OpenFolder() {
   Result<Listing> listing = ListFolder(path_);
   if (!listing.ok()) return listing.status();
+  const bool has_copy = HasOwnShards(*listing);
+  if (has_copy) LeaveOutConsolidated(listing->indexes, {}, listing->left_out);
+  // An index may name shards as it likes.
+  const bool has_index = listing->indexes.size() == 1;
+  const fs::path index_path = has_index ? path_ / listing->indexes.front() : fs::path();
+  WeightMap weight_map;
+  if (has_index && !listing->shards.empty()) {
+    Result<WeightMap> read = ReadIndex(index_path);
+    if (!read.ok()) return read.status();
+    weight_map = *std::move(read);
+  }
+  if (has_copy) {
+    LeaveOutConsolidated(listing->shards, {weight_map.shards.begin(), weight_map.shards.end()},
+                         listing->left_out);
+  }
   Status status = CheckNumberOfFiles(path_, *listing);
   if (!status.ok()) return status;
   side_files_ = std::move(listing->side_files);
@@ -377,13 +415,7 @@ Status Checkpoint::OpenFolder() {
   }
   configs_ = std::move(configs);
 
-  WeightMap weight_map;
-  const bool has_index = !listing->indexes.empty();
-  const fs::path index_path = has_index ? path_ / listing->indexes.front() : fs::path();
   if (has_index) {
-    Result<WeightMap> read = ReadIndex(index_path);
-    if (!read.ok()) return read.status();
-    weight_map = *std::move(read);
     status = CheckShards(index_path, weight_map, listing->shards);
     if (!status.ok()) return status;
   }

@@ -9,6 +9,9 @@
 // no tensor in two shards, shards present, shard names plain file names); *.safetensors files in
 // the folder that the index does not know are an error too, because loaders disagree about them.
 // A missing tensor, a tensor in two shards and a stale index are errors, never warnings.
+//
+// Mistral publishes its models twice in one folder: as Hugging Face's shards, and under its own
+// names as consolidated*.safetensors. The former are read, and the latter are left out.
 
 #include <cstdint>
 #include <filesystem>
@@ -67,8 +70,9 @@ class Checkpoint {
   std::string Where(const StoredTensor& tensor) const;
   // Plain names of the regular files that are neither weights, nor index, nor config.json.
   const std::vector<std::string>& side_files() const { return side_files_; }
-  // What else is in the folder and is no side file, ascending: weights in other formats and their
-  // indexes, and subfolders, whose names end in '/'. Hidden ones are left out.
+  // What else is in the folder and is no side file, ascending: second copies of the weights,
+  // weights in other formats and their indexes, and subfolders, whose names end in '/'. Hidden ones
+  // are left out.
   const std::vector<std::string>& left_out() const { return left_out_; }
   // Size of all tensors.
   uint64_t total_bytes() const;

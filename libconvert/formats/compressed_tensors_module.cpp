@@ -128,7 +128,7 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
         .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
         .Id(FindingId("tensor-orphan"));
   }
-  if (is_float8 && module.scale->dtype == DType::kU8) {
+  if (is_float8 && (module.scale->dtype == DType::kU8 || module.scale->dtype == DType::kF8E8M0)) {
     return RefuseFormat(checkpoint, weight, "mxfp8-quantized");
   }
   if (weight.dtype == DType::kI8 || is_float8) {

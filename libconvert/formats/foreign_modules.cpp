@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "formats/finding_tally.h"
+
 namespace prepack {
 
 namespace {
@@ -17,15 +19,17 @@ constexpr std::array<std::string_view, 2> kCodes = {"qweight", "weight_packed"};
 constexpr std::array<std::string_view, 4> kForeignSuffixes = {
     "qzeros", "weight_scale", "weight_scale_inv", "weight_zero_point"};
 
-bool IsCode(DType dtype) {
+// Types of which a matrix is quantized weights, or nothing that a model has.
+bool IsSmallCode(DType dtype) {
   switch (dtype) {
     case DType::kI8:
     case DType::kU8:
-    case DType::kI32:
     case DType::kF8E4M3:
     case DType::kF8E5M2:
     case DType::kF8E4M3Fnuz:
     case DType::kF8E5M2Fnuz:
+    case DType::kF6E2M3:
+    case DType::kF6E3M2:
     case DType::kF4:
       return true;
     default:
@@ -33,51 +37,166 @@ bool IsCode(DType dtype) {
   }
 }
 
-// The tensor that shows that a module is quantized, or nullptr. Codes that nobody reads come first:
-// two formats may have left theirs.
-const StoredTensor* Evidence(const ModuleTensors& module, const std::set<std::string_view>& read) {
-  const StoredTensor* codes = nullptr;
-  for (const std::string_view suffix : kCodes) {
-    const StoredTensor* tensor = module.Find(suffix);
-    if (tensor != nullptr && (codes == nullptr || !read.contains(tensor->name))) codes = tensor;
-  }
-  if (codes != nullptr) return codes;
-  for (const std::string_view suffix : kForeignSuffixes) {
-    if (const StoredTensor* tensor = module.Find(suffix)) return tensor;
-  }
-  // Experts that are fused into one tensor keep their names: "gate_up_proj_scale_inv".
-  for (const auto& [suffix, tensor] : module.tensors) {
-    if (suffix.ends_with("_scale_inv") || suffix.ends_with("_packed")) return tensor;
-  }
-  const StoredTensor* weight = module.Find("weight");
-  return weight != nullptr && weight->shape.size() >= 2 && IsCode(weight->dtype) ? weight : nullptr;
+bool IsCodeMatrix(const StoredTensor& tensor) {
+  return tensor.shape.size() >= 2 && IsSmallCode(tensor.dtype);
 }
+
+// The scale of codes by the name of either: "X" has "X_scale", and "X_blocks" has "X_scales".
+const StoredTensor* ScaleOf(const ModuleTensors& module, std::string_view codes) {
+  constexpr std::string_view kBlocks = "_blocks";
+  if (codes.ends_with(kBlocks)) {
+    const std::string_view stem = codes.substr(0, codes.size() - kBlocks.size());
+    return module.Find(fmt::format("{}_scales", stem));
+  }
+  for (const std::string_view suffix : {"_scale_inv", "_scale", "_scales"}) {
+    if (const StoredTensor* scale = module.Find(fmt::format("{}{}", codes, suffix))) return scale;
+  }
+  return codes == "weight" ? module.Find("scale") : nullptr;
+}
+
+// Is it the scale of codes that lie beside it? Scales may be bytes, too.
+bool IsScaleOfOthers(const ModuleTensors& module, const StoredTensor& tensor) {
+  return std::ranges::any_of(module.tensors, [&](const auto& other) {
+    return IsCodeMatrix(*other.second) && ScaleOf(module, other.first) == &tensor;
+  });
+}
+
+class Foreigners {
+ public:
+  Foreigners(const Checkpoint& checkpoint, QuantizedModel& model)
+      : checkpoint_(checkpoint), model_(model) {
+    for (const auto& linear : model.modules) {
+      used_.insert(linear->source_tensors().begin(), linear->source_tensors().end());
+    }
+  }
+
+  void Report(const ModuleTensors& module) {
+    if (IsLeftAsFloat(module)) {
+      findings_.Add("scale-leftover", module.name,
+                    "the weight is in floating point, and weight_scale_inv says nothing; "
+                    "transformers stores one also where it leaves a layer as it is");
+      return;
+    }
+    const StoredTensor* foreign = Evidence(module);
+    const bool any_codes = std::ranges::any_of(module.tensors, [&](const auto& named) {
+      return IsCodeMatrix(*named.second) && !used_.contains(named.second->name);
+    });
+    if ((foreign == nullptr && !any_codes) || IsReported(module)) return;
+    bool said = false;
+    for (const auto& [suffix, tensor] : module.tensors) {
+      if (IsCodeMatrix(*tensor) && !used_.contains(tensor->name)) {
+        said |= ReportCodes(module, suffix, *tensor);
+      }
+    }
+    if (foreign != nullptr && !said) ReportForeign(*foreign);
+  }
+
+  void Finish() {
+    std::vector<Finding> found = findings_.Take();
+    model_.findings.insert(model_.findings.end(), found.begin(), found.end());
+  }
+
+ private:
+  // The tensor that shows that a module is quantized as another format does it, or nullptr. Codes
+  // that nobody reads come first: two formats may have left theirs.
+  const StoredTensor* Evidence(const ModuleTensors& module) const {
+    const StoredTensor* codes = nullptr;
+    for (const std::string_view suffix : kCodes) {
+      const StoredTensor* tensor = module.Find(suffix);
+      if (tensor != nullptr && (codes == nullptr || !used_.contains(tensor->name))) codes = tensor;
+    }
+    if (codes != nullptr) return Unused(codes);
+    for (const std::string_view suffix : kForeignSuffixes) {
+      if (const StoredTensor* tensor = module.Find(suffix)) return Unused(tensor);
+    }
+    // Experts that are fused into one tensor keep their names: "gate_up_proj_scale_inv".
+    for (const auto& [suffix, tensor] : module.tensors) {
+      if (suffix.ends_with("_scale_inv") || suffix.ends_with("_packed")) return Unused(tensor);
+    }
+    const StoredTensor* weight = module.Find("weight");
+    const bool is_codes = weight != nullptr && weight->shape.size() >= 2 &&
+                          (weight->dtype == DType::kI32 || IsSmallCode(weight->dtype));
+    return is_codes ? Unused(weight) : nullptr;
+  }
+
+  // transformers leaves layers in floating point that cannot be cut into its blocks, and stores the
+  // scale that was to be theirs; its own reader ignores that.
+  bool IsLeftAsFloat(const ModuleTensors& module) const {
+    const StoredTensor* weight = module.Find("weight");
+    const bool is_float =
+        weight != nullptr && (weight->dtype == DType::kBF16 || weight->dtype == DType::kF16 ||
+                              weight->dtype == DType::kF32);
+    return model_.format == "fp8" && is_float && module.Find("weight_scale_inv") != nullptr;
+  }
+
+  const StoredTensor* Unused(const StoredTensor* tensor) const {
+    return used_.contains(tensor->name) ? nullptr : tensor;
+  }
+
+  bool IsReported(const ModuleTensors& module) const {
+    return std::ranges::any_of(model_.errors, [&](const Status& error) {
+      return error.where().find(module.name) != std::string::npos;
+    });
+  }
+
+  // Returns whether codes are beside scales, which is an error.
+  bool ReportCodes(const ModuleTensors& module, std::string_view suffix,
+                   const StoredTensor& tensor) {
+    if (ScaleOf(module, suffix) != nullptr) {
+      AddUnsupported(suffix, tensor);
+      return true;
+    }
+    // A "bias" of bytes is a causal mask, which old models store.
+    if (suffix != "weight" && suffix != "bias" && !IsScaleOfOthers(module, tensor)) {
+      findings_.Add("tensor-stays-quantized", tensor.name,
+                    fmt::format("{} of {} dimensions, which {} does not store; it stays as it is",
+                                DTypeName(tensor.dtype), tensor.shape.size(), model_.format));
+    }
+    return false;
+  }
+
+  void AddUnsupported(std::string_view suffix, const StoredTensor& tensor) {
+    const bool stacked = tensor.shape.size() > 2;
+    std::string_view what = "a quantized weight is stored in a way that is not read yet";
+    if (stacked) what = "quantized weights of experts stacked in one tensor are not read yet";
+    if (suffix.ends_with("_blocks")) what = "MXFP4 weights in blocks are not read yet";
+    model_.errors.push_back(
+        Unsupported(checkpoint_.Where(tensor), what)
+            .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
+            .Expected(
+                fmt::format("weights as {} stores them, one matrix per module", model_.format))
+            .Hint(stacked ? "Save the model again with one linear layer per expert"
+                          : "Quantize the float model in a format that is read")
+            .Id(FindingId("storage-unsupported")));
+  }
+
+  void ReportForeign(const StoredTensor& tensor) {
+    model_.errors.push_back(
+        Malformed(checkpoint_.Where(tensor),
+                  fmt::format("the module is quantized, but not as {} stores it", model_.format))
+            .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
+            .Hint("Is the folder a mix of two checkpoints, or half converted?")
+            .Id(FindingId("module-foreign")));
+  }
+
+  const Checkpoint& checkpoint_;
+  QuantizedModel& model_;
+  std::set<std::string_view> used_;  // tensors
+  FindingTally findings_;
+};
 
 }  // namespace
 
 void ReportForeignModules(const Checkpoint& checkpoint, const std::vector<ModuleTensors>& modules,
                           QuantizedModel& model) {
-  // So many errors say enough; below, each module is looked up in them.
+  // So many errors say enough; each module is looked up in them.
   constexpr size_t kMaxErrors = 1000;
-  if (model.errors.size() > kMaxErrors) return;
-  std::set<std::string_view> used;  // tensors
-  for (const auto& linear : model.modules) {
-    used.insert(linear->source_tensors().begin(), linear->source_tensors().end());
-  }
+  Foreigners foreigners(checkpoint, model);
   for (const ModuleTensors& module : modules) {
-    const StoredTensor* tensor = Evidence(module, used);
-    if (tensor == nullptr || used.contains(tensor->name)) continue;
-    const bool reported = std::ranges::any_of(model.errors, [&](const Status& error) {
-      return error.where().find(module.name) != std::string::npos;
-    });
-    if (reported) continue;
-    model.errors.push_back(
-        Malformed(checkpoint.Where(*tensor),
-                  fmt::format("the module is quantized, but not as {} stores it", model.format))
-            .Found(fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape)))
-            .Hint("Is the folder a mix of two checkpoints, or half converted?")
-            .Id(FindingId("module-foreign")));
+    if (model.errors.size() > kMaxErrors) break;
+    foreigners.Report(module);
   }
+  foreigners.Finish();
 }
 
 }  // namespace prepack

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "base/checked.h"
+#include "base/scratch.h"
 #include "formats/finding.h"
 #include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
@@ -124,7 +126,7 @@ std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const S
 }
 
 Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
-                        const MatrixShape& shape, const Scheme& scheme) {
+                        const MatrixShape& shape, const Scheme& scheme, ScaleForm form) {
   if (scale.dtype == DType::kF64) {
     return Unsupported(checkpoint.Where(scale), "scales of 64 bits are not read")
         .Found("F64")
@@ -132,7 +134,9 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
         .Id(FindingId("tensor-dtype"));
   }
   Status status =
-      RequireDType(checkpoint, scale, "the scales", {DType::kBF16, DType::kF16, DType::kF32});
+      form == ScaleForm::kExponent
+          ? RequireDType(checkpoint, scale, "the scales", {DType::kU8, DType::kF8E8M0})
+          : RequireDType(checkpoint, scale, "the scales", {DType::kBF16, DType::kF16, DType::kF32});
   if (!status.ok()) return status;
   const auto shapes = ScaleShapes(shape, scheme);
   if (std::ranges::find(shapes, scale.shape) != shapes.end()) return {};
@@ -141,6 +145,40 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
       .Expected(fmt::format("{} for a {} scheme of [{}, {}]", ShowShape(shapes.front()),
                             GranularityName(scheme.granularity), shape.n, shape.k))
       .Id(FindingId("tensor-shape"));
+}
+
+Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor, ScaleForm form,
+                        uint64_t first, std::span<float> out) {
+  if (form == ScaleForm::kExponent) {
+    constexpr int kBias = 127;
+    constexpr uint8_t kNotANumber = 255;
+    Scratch<uint8_t> stored(out.size());
+    Status status = checkpoint.Read(tensor, first,
+                                    std::as_writable_bytes(std::span(stored.data(), out.size())));
+    if (!status.ok()) return status;
+    std::ranges::transform(std::span(stored.data(), out.size()), out.begin(), [](uint8_t exponent) {
+      return exponent == kNotANumber ? std::numeric_limits<float>::quiet_NaN()
+                                     : std::ldexp(1.0F, exponent - kBias);
+    });
+    return {};
+  }
+  Status status = ReadFloats(checkpoint, tensor, first, out);
+  if (status.ok() && form == ScaleForm::kDivisor) {
+    for (float& scale : out) scale = 1.0F / scale;
+  }
+  return status;
+}
+
+DType ScaleDType(const StoredTensor& scale, ScaleForm form) {
+  switch (form) {
+    case ScaleForm::kFactor:
+      return scale.dtype;
+    case ScaleForm::kDivisor:
+      return DType::kF32;
+    case ScaleForm::kExponent:
+      return DType::kBF16;  // which has all powers of two of f32, subnormal ones, too
+  }
+  return scale.dtype;
 }
 
 Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx,

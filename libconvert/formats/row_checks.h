@@ -30,9 +30,22 @@ std::vector<uint64_t> WithExperts(const MatrixShape& shape, std::vector<uint64_t
 // The first is the usual one.
 std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const Scheme& scheme);
 
-// kMalformed unless the scales have a dtype that is read and one of those shapes.
+// What the stored numbers are.
+enum class ScaleForm : uint8_t {
+  kFactor,    // BF16, F16 or F32: the scale
+  kDivisor,   // the same dtypes: the scale is 1 / the number, rounded to f32
+  kExponent,  // U8 or F8_E8M0: u means 2^(u − 127), and 255 is NaN
+};
+
+// kMalformed unless the scales have a dtype of their form and one of those shapes.
 Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
-                        const MatrixShape& shape, const Scheme& scheme);
+                        const MatrixShape& shape, const Scheme& scheme,
+                        ScaleForm form = ScaleForm::kFactor);
+// Reads scales of that form: `out.size()` of them from element `first` on.
+Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor, ScaleForm form,
+                        uint64_t first, std::span<float> out);
+// The dtype that the scales are exact in; of a factor its own.
+DType ScaleDType(const StoredTensor& scale, ScaleForm form);
 
 // The group of each input channel, read from `g_idx` [k] (I32 or I64), as a k_order: the stable
 // sort by group, or empty when groups keep the natural order or were never set (−1 throughout).

@@ -53,7 +53,7 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
         });
   }
   input_ = parts.input;
-  stored_scale_dtype_ = parts.scale->dtype;
+  stored_scale_dtype_ = ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.experts);
   if (parts.zero_point != nullptr) AddSource(*parts.zero_point, parts.experts);
@@ -73,11 +73,11 @@ uint64_t RowLinear::ScaleCount() const {
 
 Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   if (scheme_.scale_rows == 1) {
-    return ReadFloats(checkpoint(), *parts_.scale, ScaleIndex(n0, 0), out);
+    return ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, 0), out);
   }
   const uint64_t first = ScaleIndex(n0, 0);
   Scratch<float> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
-  Status status = ReadFloats(checkpoint(), *parts_.scale, first, stored);
+  Status status = ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, first, stored);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t g = 0; g < groups(); ++g) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/row_checks.h"
 #include "formats/stored_linear.h"
 
 namespace prepack {
@@ -38,7 +39,8 @@ struct RowTensors {
   RowCodes stored = RowCodes::kBytes;
   RowZeroPoints zero_points = RowZeroPoints::kNone;
   const StoredTensor* codes = nullptr;
-  const StoredTensor* scale = nullptr;       // BF16, F16 or F32, see Granularity
+  const StoredTensor* scale = nullptr;  // see Granularity
+  ScaleForm scale_form = ScaleForm::kFactor;
   const StoredTensor* zero_point = nullptr;  // nullptr for kNone
   uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
 };

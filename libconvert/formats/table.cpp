@@ -7,6 +7,8 @@
 #include "formats/auto_round.h"
 #include "formats/awq.h"
 #include "formats/compressed_tensors.h"
+#include "formats/config_keys.h"
+#include "formats/finding_tally.h"
 #include "formats/foreign_methods.h"
 #include "formats/foreign_modules.h"
 #include "formats/format.h"
@@ -36,6 +38,39 @@ std::string KnownFormats() {
     known += format.id;
   }
   return known;
+}
+
+// What is left out of a folder because the same model lies there once more (checkpoint.h).
+void ReportSecondCopies(const Checkpoint& checkpoint, FindingTally& findings) {
+  for (const std::string& name : checkpoint.left_out()) {
+    if (!name.ends_with(".safetensors")) continue;
+    findings.Add("weights-second-copy", name,
+                 "the model once more, under Mistral's own names; the other files were read");
+  }
+}
+
+// The keys of all copies of the config, before a reader looks at what it knows.
+Status CheckAllKeys(const Checkpoint& checkpoint, FindingTally& findings) {
+  const Result<std::vector<QuantizationConfig>> configs = FindQuantizationConfigs(checkpoint);
+  if (!configs.ok()) return configs.status();
+  for (const QuantizationConfig& config : *configs) {
+    Status status = CheckConfigKeys(config, findings);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+// Where a reader finds nothing: what is there may be weights that no reader takes, and that is the
+// reason then.
+Result<QuantizedModel> ExamineUnread(const Checkpoint& checkpoint, const QuantizationConfig& config,
+                                     Status nothing) {
+  if (nothing.id() != "nothing-quantized") return nothing;
+  QuantizedModel model;
+  model.format = config.method;
+  model.quantization_config = config.fields;
+  ReportForeignModules(checkpoint, GroupByModule(checkpoint), model);
+  if (model.errors.empty()) return nothing;
+  return model;
 }
 
 }  // namespace
@@ -73,8 +108,14 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   }
   const auto* const format = std::ranges::find(kFormats, config->method, &Format::id);
   if (format == kFormats.end()) return RefuseMethod(config->method, config->where, KnownFormats());
+  FindingTally findings;
+  Status keys = CheckAllKeys(checkpoint, findings);
+  if (!keys.ok()) return keys;
+  ReportSecondCopies(checkpoint, findings);
   Result<QuantizedModel> model = format->read(checkpoint);
-  if (!model.ok()) return model;
+  if (!model.ok()) return ExamineUnread(checkpoint, *config, model.status());
+  std::vector<Finding> found = findings.Take();
+  model->findings.insert(model->findings.end(), found.begin(), found.end());
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   ReportForeignModules(checkpoint, modules, *model);
   ReportFusedSiblings(modules, *model);

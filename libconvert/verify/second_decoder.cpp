@@ -67,7 +67,10 @@ Status SecondDecoder::ReadBias(const std::string& module, std::vector<double>& b
 
 Result<DecodedInput> SecondDecoder::ReadInput(const std::string& module) const {
   DecodedInput input;
-  const Result<const StoredTensor*> scale = SecondTensor(*source_, module + ".input_scale");
+  // The name of transformers' FP8, else that of everybody.
+  const bool of_transformers = source_->Find(module + ".activation_scale") != nullptr;
+  const Result<const StoredTensor*> scale =
+      SecondTensor(*source_, module + (of_transformers ? ".activation_scale" : ".input_scale"));
   if (!scale.ok()) return scale.status();
   Status status = ReadOne(*source_, **scale, input.scale);
   const StoredTensor* zero_point = source_->Find(module + ".input_zero_point");

@@ -2,12 +2,15 @@
 //
 //     MODULE.weight_packed   I32 [N, words]  codes of b bits, offset by 2^(b − 1)
 //     MODULE.weight          I8 [N, K]       signed codes, or F8_E4M3
-//     MODULE.weight_scale, MODULE.weight_scale_inv   one number; [N, G]; or one per block
+//     MODULE.weight_scale, .weight_scale_inv, .scale   one number; [N, G]; or one per block
 //     MODULE.weight_zero_point               I8 like the scales, or packed down the rows
 //     MODULE.weight_g_idx                    the group of each input channel
 //
 // Experts may be stacked: then MODULE.weight_packed and the like have one dimension more, in front,
 // and hold the modules MODULE.0, MODULE.1 ….
+//
+// Scales multiply. Only where the config says `weight_scale_semantics: inverse` does
+// weight_scale_inv divide, as its name has it.
 
 #include <fmt/format.h>
 
@@ -272,6 +275,13 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
   std::vector<double> stored;
   Status status = Read(scale, {first, rows, 0, columns}, stored);
   if (!status.ok()) return status;
+  const Json* semantics = SecondConfigField(source_, "weight_scale_semantics");
+  if (semantics != nullptr) {
+    if (*semantics != "inverse") {
+      return Unsupported(source_.Where(scale), "the second decoder does not know what scales do");
+    }
+    for (double& number : stored) number = 1.0 / number;
+  }
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t line = grid_.RowOf(wanted_.n0 + row) - first;
     for (uint64_t g = 0; g < columns; ++g) scales.push_back(stored[line * columns + g]);
@@ -281,8 +291,10 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
 
 Status RowTensors::Decode(DecodedRows& out) {
   const StoredTensor* codes = packed_ != nullptr ? packed_ : weight_;
-  const StoredTensor* scale = Find("weight_scale");
-  if (scale == nullptr) scale = Find("weight_scale_inv");
+  const StoredTensor* scale = nullptr;
+  for (const char* name : {"scale", "weight_scale_inv", "weight_scale"}) {
+    if (const StoredTensor* found = Find(name)) scale = found;
+  }
   if (codes == nullptr || scale == nullptr) {
     return Unsupported(fmt::format("module {}", wanted_.module),
                        "the second decoder does not find its codes and scales");

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cmath>
 
 #include "base/float_convert.h"
 
@@ -36,6 +37,16 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
     Status status = ReadSecond(source, tensor, range, bits);
     for (const uint32_t value : bits) {
       out.push_back(static_cast<double>(std::bit_cast<float>(value)));
+    }
+    return status;
+  }
+  if (tensor.dtype == DType::kF8E8M0 || tensor.dtype == DType::kU8) {
+    // A power of two, of which the byte is the exponent of an f32 of no mantissa; 0 is half of the
+    // smallest of those. Other bytes than scales are never read as numbers here.
+    std::vector<uint8_t> exponents;
+    Status status = ReadSecond(source, tensor, range, exponents);
+    for (const uint8_t exponent : exponents) {
+      out.push_back(exponent == 0xFF ? std::nan("") : std::exp2(exponent - 127.0));
     }
     return status;
   }

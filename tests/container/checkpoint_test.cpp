@@ -187,6 +187,46 @@ TEST_CASE("what is not carried over is listed") {
   CHECK(std::ranges::find(carried, "notes.txt") != carried.end());
 }
 
+TEST_CASE("Mistral's own copy of a model is left out, beside shards with and without an index") {
+  Sample sample;
+  const std::string consolidated_index =
+      R"({"weight_map":{"x":"consolidated-00001-of-00002.safetensors",)"
+      R"("y":"consolidated-00002-of-00002.safetensors"}})";
+  sample.Put("consolidated.safetensors.index.json", consolidated_index);
+  sample.Put("consolidated-00001-of-00002.safetensors", Shard({"x"}));
+  sample.Put("consolidated-00002-of-00002.safetensors", Shard({"y"}));
+  const Strings copies = {"consolidated-00001-of-00002.safetensors",
+                          "consolidated-00002-of-00002.safetensors",
+                          "consolidated.safetensors.index.json"};
+  CHECK(Value(sample.Open()).left_out() == copies);
+  CHECK(Value(sample.Open()).tensors().size() == 3);
+
+  sample.Remove(kIndex);
+  sample.Remove("2.safetensors");
+  CHECK(Value(sample.Open()).left_out() == copies);
+  CHECK(Value(sample.Open()).tensors().size() == 2);
+
+  // Nothing but the copy: then it is the model.
+  sample.Remove("1.safetensors");
+  CHECK(Value(sample.Open()).left_out().empty());
+  CHECK(Value(sample.Open()).tensors().size() == 2);
+}
+
+TEST_CASE(
+    "consolidated shards that the index names are shards, and so are those without a config") {
+  Sample sample;
+  sample.Put("consolidated.safetensors", Shard({"d"}));
+  sample.PutMap(R"({"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors",)"
+                R"("d":"consolidated.safetensors"})");
+  CHECK(Value(sample.Open()).tensors().size() == 4);
+  CHECK(Value(sample.Open()).left_out().empty());
+  sample.Remove(kIndex);
+  sample.Remove("2.safetensors");
+  CHECK(Value(sample.Open()).tensors().size() == 2);
+  sample.Remove("config.json");
+  sample.CheckMalformed("several .safetensors files, but no index");
+}
+
 TEST_CASE("what is no file at all is refused before anything is read") {
   Sample sample;
   REQUIRE(::mkfifo((sample.path() / "notes").c_str(), 0600) == 0);

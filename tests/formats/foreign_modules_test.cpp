@@ -5,6 +5,8 @@
 
 #include "catch.h"
 #include "formats/ct_example.h"
+#include "formats/defects.h"
+#include "formats/fp8_example.h"
 #include "formats/read_helpers.h"
 #include "temp_folder.h"
 
@@ -14,8 +16,13 @@ namespace {
 using testing::Hex;
 using testing::TestCheckpoint;
 
+struct Said {
+  std::vector<Status> errors;
+  std::vector<Finding> findings;
+};
+
 // What is said of a compressed-tensors checkpoint with another module of these tensors.
-std::vector<Status> ErrorsWith(const std::vector<testing::TestTensor>& tensors) {
+Said SaidWith(const std::vector<testing::TestTensor>& tensors) {
   TestCheckpoint stored = testing::SymmetricExample();
   for (const testing::TestTensor& tensor : tensors) stored.tensors.push_back(tensor);
   const testing::TempFolder folder;
@@ -26,7 +33,11 @@ std::vector<Status> ErrorsWith(const std::vector<testing::TestTensor>& tensors) 
   INFO(model.status().ToString());
   REQUIRE(model.ok());
   CHECK(model->modules.size() == 1);
-  return model->errors;
+  return {std::move(model->errors), std::move(model->findings)};
+}
+
+std::vector<Status> ErrorsWith(const std::vector<testing::TestTensor>& tensors) {
+  return SaidWith(tensors).errors;
 }
 
 TEST_CASE("A module of another format is an error, never a layer that passes through") {
@@ -58,6 +69,86 @@ TEST_CASE("What the reader has complained about is not said twice") {
       ErrorsWith({{"model.layers.0.mlp.down_proj.weight_scale", "BF16", {1, 1}, Hex("803f")}});
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].id() == "tensor-orphan");
+}
+
+TEST_CASE("Quantized weights under names that are not read are refused by name, as sound") {
+  struct Case {
+    std::string what;
+    std::vector<testing::TestTensor> tensors;
+  };
+  const std::string experts = "model.layers.0.mlp.experts";
+  const std::vector<Case> cases = {
+      {"quantized weights of experts stacked in one tensor are not read yet",
+       {{experts + ".gate_up_proj", "F8_E4M3", {2, 1, 2}, Hex("38383838")},
+        {experts + ".gate_up_proj_scale_inv", "F32", {2, 1, 1}, Hex("0000803f0000803f")}}},
+      {"quantized weights of experts stacked in one tensor are not read yet",
+       {{experts + ".down_proj", "I8", {2, 1, 2}, Hex("01020304")},
+        {experts + ".down_proj_scale", "BF16", {2, 1, 1}, Hex("803f803f")}}},
+      {"MXFP4 weights in blocks are not read yet",
+       {{experts + ".down_proj_blocks", "U8", {1, 1, 1, 4}, Hex("01020304")},
+        {experts + ".down_proj_scales", "U8", {1, 1, 1}, Hex("7f")}}},
+      {"a quantized weight is stored in a way that is not read yet",
+       {{experts + ".0.w1", "F8_E4M3", {1, 2}, Hex("3838")},
+        {experts + ".0.w1_scale", "F32", {1}, Hex("0000803f")}}},
+      {"a quantized weight is stored in a way that is not read yet",
+       {{experts + ".0.w1.weight", "U8", {1, 2}, Hex("3838")},
+        {experts + ".0.w1.scale", "F8_E8M0", {1, 1}, Hex("7f")}}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.tensors[0].name);
+    const Said said = SaidWith(c.tensors);
+    REQUIRE(said.errors.size() == 1);
+    CHECK(said.errors[0].kind() == ErrorKind::kUnsupported);
+    CHECK(said.errors[0].id() == "storage-unsupported");
+    CHECK(said.errors[0].where() == "model.safetensors: tensor " + c.tensors[0].name);
+    CHECK(said.errors[0].what() == c.what);
+    CHECK(said.findings.empty());
+  }
+}
+
+TEST_CASE("Where only such weights are quantized, they are the reason") {
+  TestCheckpoint stored = testing::SymmetricExample();
+  stored.config["quantization_config"] = {{"quant_method", "fp8"}};
+  const std::string experts = "model.layers.0.mlp.experts";
+  stored.tensors = {{experts + ".up_proj", "F8_E4M3", {2, 1, 2}, Hex("38383838")},
+                    {experts + ".up_proj_scale_inv", "F32", {2, 1, 1}, Hex("0000803f0000803f")}};
+  const Status status = testing::ReadEverything(stored);
+  CHECK(status.kind() == ErrorKind::kUnsupported);
+  CHECK(status.id() == "storage-unsupported");
+}
+
+TEST_CASE("A float weight that transformers left as it is may have a scale, which says nothing") {
+  TestCheckpoint stored = testing::Fp8Blocks();
+  const std::string name = "model.layers.0.linear_attn.in_proj_a";
+  stored.tensors.push_back({name + ".weight", "BF16", {1, 2}, Hex("803f803f")});
+  stored.tensors.push_back({name + ".weight_scale_inv", "F32", {1, 1}, Hex("00000000")});
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  CHECK(opened.model.modules.size() == 1);
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "scale-leftover");
+  CHECK(opened.model.findings[0].severity == Severity::kInfo);
+  CHECK(opened.model.findings[0].where == name);
+  // Not so in other formats, and not where a shard with the weight is missing.
+  CHECK(ErrorsWith({{name + ".weight", "BF16", {1, 2}, Hex("803f803f")},
+                    {name + ".weight_scale_inv", "F32", {1, 1}, Hex("00000000")}})
+            .size() == 1);
+  stored.Remove(name + ".weight");
+  CHECK(testing::ReadEverything(stored).id() == "module-foreign");
+}
+
+TEST_CASE("Matrices of codes without a scale pass through, and are named") {
+  const Said said = SaidWith({{"model.table", "F8_E4M3", {2, 2}, Hex("38383838")},
+                              {"model.other", "F8_E4M3", {2, 2}, Hex("38383838")},
+                              {"model.layers.0.attn.bias", "U8", {1, 1, 2, 2}, Hex("01000101")},
+                              {"model.flags", "U8", {4}, Hex("01000101")}});
+  CHECK(said.errors.empty());
+  REQUIRE(said.findings.size() == 1);
+  CHECK(said.findings[0].id == "tensor-stays-quantized");
+  CHECK(said.findings[0].severity == Severity::kWarning);
+  CHECK(said.findings[0].where == "model.other");
+  CHECK(said.findings[0].more == 1);
 }
 
 TEST_CASE("Plain layers, norms and biases are no evidence") {

@@ -1,5 +1,6 @@
 #include "formats/fp8.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -46,6 +47,107 @@ TEST_CASE("One scale per module and a static scale of activations") {
   CHECK(linear.input()->scale == 0.5F);
 }
 
+// One of GPTQModel's, whose scales are divisors: 1, 2, 3 and 4 for the four blocks.
+TestCheckpoint Fp8Divided() {
+  TestCheckpoint stored = Fp8Blocks();
+  Json& config = stored.config["quantization_config"];
+  config.erase("activation_scheme");
+  config.erase("fmt");
+  config["format"] = "float8_e4m3fn";
+  config["weight_scale_method"] = "block";
+  config["weight_scale_semantics"] = "inverse";
+  return stored;
+}
+
+TEST_CASE("GPTQModel's scales divide, and activations are left alone") {
+  const testing::TempFolder folder;
+  Fp8Divided().Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kFp8Module);
+  CHECK(DescribeScheme(linear.scheme()) == "wfp8a16 block 2x4");
+  const float third = 1.0F / 3.0F;
+  CHECK(testing::Dequantize(linear, 1, 2) ==
+        std::vector<float>{1, 1, 1, 1, 0.5F, third, third, third, third, 0.25F});
+  CHECK(linear.stored_scale_dtype() == DType::kF32);
+  CHECK(opened.model.findings.empty());
+}
+
+TEST_CASE("Rules of GPTQModel's dynamic: other blocks, none, and modules left out") {
+  TestCheckpoint stored = Fp8Divided();
+  Json& config = stored.config["quantization_config"];
+  const auto scheme_with = [&](const Json& dynamic) {
+    config["dynamic"] = dynamic;
+    const testing::TempFolder folder;
+    stored.Write(folder.path());
+    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    return DescribeScheme(opened.Module(kFp8Module).scheme());
+  };
+  CHECK(scheme_with({{R"(.*\.down_proj)", {{"weight_block_size", {9, 9}}}}}) ==
+        "wfp8a16 block 2x4");
+  config["weight_block_size"] = {9, 9};
+  CHECK(scheme_with({{R"(+:.*\.up_proj)", {{"weight_block_size", {2, 4}}}}}) ==
+        "wfp8a16 block 2x4");
+  testing::TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
+  scale.shape = {3};
+  scale.bytes.resize(12);
+  CHECK(scheme_with({{".*", {{"weight_scale_method", "row"}}}}) == "wfp8a16 channel");
+  scale.shape = {};
+  scale.bytes.resize(4);
+  CHECK(scheme_with({{".*", {{"weight_scale_method", "tensor"}}}}) == "wfp8a16 tensor");
+
+  config.erase("weight_block_size");
+  config["dynamic"] = {{R"(-:.*\.up_proj)", Json::object()}};
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "module-ignored-but-quantized");
+}
+
+TEST_CASE("Scales of a channel, and exponents for scales, under each of their names") {
+  TestCheckpoint stored = Fp8Blocks();
+  const auto weights = [&] {
+    const testing::TempFolder folder;
+    stored.Write(folder.path());
+    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    return testing::Dequantize(opened.Module(kFp8Module), 0, 3);
+  };
+  testing::TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
+  scale.dtype = "F8_E8M0";
+  scale.bytes = Hex("7f 80 81 7e");  // 1, 2, 4, 1/2
+  const std::vector<float> expected = {1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 4, 4, 4, 0.5F};
+  CHECK(weights() == expected);
+  scale.name = kFp8Module + ".scale";  // DeepSeek V4
+  CHECK(weights() == expected);
+  scale.dtype = "U8";
+  stored.config["quantization_config"]["scale_fmt"] = "ue8m0";
+  CHECK(weights() == expected);
+  stored.config["quantization_config"]["fmt"] = "float8_e4m3fn";  // MiniMax
+  CHECK(weights() == expected);
+
+  stored.config["quantization_config"].erase("weight_block_size");
+  for (const std::vector<uint64_t>& shape : {std::vector<uint64_t>{3}, {3, 1}}) {
+    testing::TestTensor& of_channels = stored.At(kFp8Module + ".scale");
+    of_channels.shape = shape;
+    of_channels.bytes = Hex("7f 80 00");  // the last: the smallest, which is subnormal in f32
+    CHECK(weights()[4] == 1);
+    CHECK(weights()[5] == 2);
+    CHECK(weights()[14] == 0x1p-127F);
+  }
+}
+
+TEST_CASE("transformers calls the scale of activations activation_scale") {
+  TestCheckpoint stored = Fp8Static();
+  stored.At(kFp8Module + ".input_scale").name = kFp8Module + ".activation_scale";
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const QuantizedLinear& linear = opened.Module(kFp8Module);
+  REQUIRE(linear.input().has_value());
+  CHECK(linear.input()->scale == 0.5F);
+  CHECK(linear.source_tensors().size() == 3);
+}
+
 TEST_CASE("What is wrong with an FP8 checkpoint is said") {
   struct Defect {
     std::string name;
@@ -76,7 +178,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        "tensor-shape"},
       {"no block size", Fp8Blocks,
        [](T t) { t.config["quantization_config"].erase("weight_block_size"); }, malformed,
-       "(found [2, 2], expected [1] for a tensor scheme", "tensor-shape"},
+       "(found [2, 2], expected [3, 1] for a channel scheme", "tensor-shape"},
       {"a block of zero", Fp8Blocks,
        [](T t) {
          t.config["quantization_config"]["weight_block_size"] = {0, 128};
@@ -109,6 +211,71 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
       {"nothing quantized", Fp8Blocks,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 2); }, malformed,
        "the config declares FP8 weights, but no tensor is one", "nothing-quantized"},
+      {"a divisor of zero", Fp8Divided,
+       [](T t) { std::ranges::fill(t.At(kFp8Module + ".weight_scale_inv").bytes, std::byte{0}); },
+       malformed, "the scale of channel 0, group 0 is not a finite number (found infinity)",
+       "scale-not-finite"},
+      {"a divisor by another name", Fp8Divided,
+       [](T t) { t.At(kFp8Module + ".weight_scale_inv").name = kFp8Module + ".weight_scale"; },
+       malformed, "the scale of the FP8 weight is missing", "tensor-missing"},
+      {"scales that neither multiply nor divide", Fp8Divided,
+       [](T t) { t.config["quantization_config"]["weight_scale_semantics"] = "magic"; },
+       unsupported, "weight_scale_semantics: unknown keyword (found \"magic\"",
+       "config-keyword-unknown"},
+      {"an unknown form of scales", Fp8Blocks,
+       [](T t) { t.config["quantization_config"]["scale_fmt"] = "log"; }, unsupported,
+       "scale_fmt: unknown keyword (found \"log\"", "config-keyword-unknown"},
+      {"rules that are none", Fp8Divided,
+       [](T t) {
+         t.config["quantization_config"]["dynamic"] = {{".*", 7}};
+       },
+       malformed, "dynamic..*: the field has the wrong type (found 7, expected an object)",
+       "config-field-invalid"},
+      {"a rule for another type", Fp8Divided,
+       [](T t) {
+         t.config["quantization_config"]["dynamic"] = {{".*", {{"format", "float8_e5m2"}}}};
+       },
+       unsupported, "only E4M3 weights are read", "scheme-unsupported"},
+      {"a rule that does not compile", Fp8Divided,
+       [](T t) {
+         t.config["quantization_config"]["dynamic"] = {{"(", Json::object()}};
+       },
+       malformed, "dynamic.(", "config-pattern-invalid"},
+      {"bytes for scales, and nothing says exponents", Fp8Blocks,
+       [](T t) {
+         t.At(kFp8Module + ".weight_scale_inv").dtype = "U8";
+         t.At(kFp8Module + ".weight_scale_inv").bytes.resize(4);
+       },
+       malformed, "the scales have the wrong dtype (found U8", "tensor-dtype"},
+      {"an exponent that is NaN", Fp8Blocks,
+       [](T t) {
+         t.At(kFp8Module + ".weight_scale_inv").dtype = "F8_E8M0";
+         t.At(kFp8Module + ".weight_scale_inv").bytes = Hex("7f 7f 7f ff");
+       },
+       malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)",
+       "scale-not-finite"},
+      {"a third name for a scale", Fp8Blocks,
+       [](T t) {
+         t.tensors.push_back({kFp8Module + ".scale", "BF16", {1}, Hex("00 40")});
+       },
+       malformed, "the module has both scale and weight_scale_inv", "weight-twice"},
+      {"two scales of activations", Fp8Static,
+       [](T t) {
+         t.tensors.push_back({kFp8Module + ".activation_scale", "BF16", {1}, Hex("00 40")});
+       },
+       malformed, "the module has both input_scale and activation_scale", "weight-twice"},
+      {"stacked experts", Fp8Blocks,
+       [](T t) {
+         t.At(kFp8Module + ".weight").shape = {1, 3, 5};
+       },
+       unsupported, "stacked FP8 weights are not read yet (found [1, 3, 5]", "storage-unsupported"},
+      {"an embedding", Fp8Blocks,
+       [](T t) {
+         t.At(kFp8Module + ".weight").name = "model.embed_tokens.weight";
+         t.At(kFp8Module + ".weight_scale_inv").name = "model.embed_tokens.weight_scale_inv";
+       },
+       unsupported, "model.embed_tokens: quantized embeddings are not read (found F8_E4M3 [3, 5]",
+       "embedding-quantized"},
       {"no static scale", Fp8Static, [](T t) { t.Remove(kFp8Module + ".input_scale"); }, malformed,
        "input_scale is missing", "input-missing"},
   };
@@ -145,6 +312,14 @@ TEST_CASE("Copies of the FP8 config that disagree are refused") {
              "activation_scheme: two copies of the quantization "
              "config disagree (found static, expected dynamic");
   CHECK(status.id() == "config-conflict");
+  status = read([](Json& copy) { copy["weight_scale_semantics"] = "inverse"; });
+  CheckError(status, ErrorKind::kMalformed, "weight_scale_semantics: two copies");
+  status = read([](Json& copy) { copy["scale_fmt"] = "ue8m0"; });
+  CheckError(status, ErrorKind::kMalformed, "scale_fmt: two copies");
+  status = read([](Json& copy) { copy["dynamic"] = {{".*", {{"weight_block_size", {4, 4}}}}}; });
+  CheckError(status, ErrorKind::kMalformed,
+             "dynamic: two copies of the quantization config disagree (found \".*\" with block "
+             "[4, 4], expected no rules");
   status = read([](Json& copy) { copy["fmt"] = "e5m2"; });
   CHECK(status.id() == "scheme-unsupported");
 }

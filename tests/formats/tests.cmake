@@ -15,11 +15,13 @@ prepack_add_tests(formats
   compressed_tensors_packing_test.cpp
   compressed_tensors_test.cpp
   compressed_tensors_truth_test.cpp
+  config_keys_test.cpp
   damaged_files_test.cpp
   finding_tally_test.cpp
   finding_test.cpp
   foreign_modules_test.cpp
   fp8_test.cpp
+  fp8_truth_test.cpp
   fused_siblings_test.cpp
   gptq_errors_test.cpp
   gptq_findings_test.cpp

@@ -100,11 +100,17 @@ std::vector<ExpectedGemm> AsStored() {
        {{"vllm-cpu/bf16-vnni", 1}, {"vllm-cpu/wna16", 5}},
        {{"plain/bf16", 1}, {"zentorch/woq", 5}},
        {{"plain/bf16", 1}, {"onednn/w4a16", 5}}},
-      {{"ct-fp8-block", "ct-fp8-dynamic", "ct-fp8-w8a16"},
+      {{"ct-fp8-block", "ct-fp8-dynamic", "ct-fp8-w8a16", "gptqmodel-fp8-block",
+        "gptqmodel-fp8-row", "gptqmodel-fp8-tensor", "hf-fp8-static", "hf-fp8-ue8m0"},
        kAuto,
        {{"vllm-cpu/fp8-vnni", 7}},
        plain,
        plain},
+      {{"gptqmodel-fp8-dynamic"},
+       kAuto,
+       {{"vllm-cpu/fp8-vnni", 6}},
+       {{"plain/bf16", 6}},
+       {{"plain/bf16", 6}}},
       {{"ct-mixed"},
        kAuto,
        {{"vllm-cpu/wna16", 2}, {"vllm-cpu/int8-vnni", 4}},
@@ -162,7 +168,7 @@ size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
 }
 
 TEST_CASE("every real checkpoint is the model still, packed for every target") {
-  CHECK(CheckRows(AsStored()) == 35);
+  CHECK(CheckRows(AsStored()) == 41);
 }
 
 TEST_CASE("so it is with activations of eight bits") {

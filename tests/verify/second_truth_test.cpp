@@ -1,6 +1,8 @@
 // The second decoders against what independent implementations made of real checkpoints, and
 // against the readers that they are a check of.
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -27,7 +29,7 @@ std::string TruthOf(const std::string& checkpoint) {
 }
 
 void CheckModule(const SecondDecoder& decoder, const QuantizedLinear& module,
-                 const GoldenFile& truth) {
+                 const GoldenFile& truth, bool divides) {
   const std::string& name = module.module();
   CAPTURE(name);
   CHECK(SecondWeights(decoder, name, module.k(), 0, 16) ==
@@ -38,7 +40,14 @@ void CheckModule(const SecondDecoder& decoder, const QuantizedLinear& module,
   std::vector<float> expected(5 * module.k());
   DequantizeBuffers buffers;
   RequireOk(DequantizeRows(module, 21, 5, buffers, expected));
-  CHECK(SecondWeights(decoder, name, module.k(), 21, 5) == expected);
+  const std::vector<float> found = SecondWeights(decoder, name, module.k(), 21, 5);
+  REQUIRE(found.size() == expected.size());
+  // Where scales divide, the canonical layout has their reciprocal, rounded.
+  const double tolerance = divides ? 0x1p-22 : 0;
+  const auto far = std::ranges::mismatch(found, expected, [&](double a, double b) {
+    return std::abs(a - b) <= tolerance * std::abs(b);
+  });
+  CHECK((far.in1 == found.end()));
   DecodedRows decoded;
   CHECK_FALSE(decoder.Decode(name, module.k(), module.n() - 1, 2, decoded).ok());
 }
@@ -53,7 +62,8 @@ TEST_CASE("second decoders give the dequantized truth of every real checkpoint")
     const SecondDecoder decoder = Value(SecondDecoder::Make(source, model.format));
     const GoldenFile truth(Fixture("truth/" + TruthOf(checkpoint) + ".safetensors"));
     REQUIRE(model.modules.size() >= 5);
-    for (const auto& module : model.modules) CheckModule(decoder, *module, truth);
+    const bool divides = checkpoint.starts_with("gptqmodel-fp8-");
+    for (const auto& module : model.modules) CheckModule(decoder, *module, truth, divides);
     ++checkpoints;
   }
   CHECK(checkpoints >= 35);

@@ -71,7 +71,8 @@ Status Fp8Reader::CheckWeight(const ModuleTensors& module, const StoredTensor& w
         .Expected("[N, K]")
         .Id(FindingId("tensor-shape"));
   }
-  if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
+  if (ClassOfModule(module.name) == ModuleClass::kEmbedding ||
+      config_.NamesEmbedding(module.name)) {
     return Unsupported(module.name, "quantized embeddings are not read")
         .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(dims)))
         .Hint("Leave the embedding out when quantizing")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,9 +31,10 @@ Result<Fp8Block> ParseFp8Block(const Json& fields, std::string_view where) {
       .Id(FindingId("config-field-invalid"));
 }
 
-Result<std::vector<std::string>> ParseIgnored(const Json& fields, std::string_view where) {
+Result<std::vector<std::string>> ParseNames(const Json& fields, std::string_view where,
+                                            std::initializer_list<std::string_view> keys) {
   std::vector<std::string> names;
-  for (const std::string_view key : {"modules_to_not_convert", "ignored_layers"}) {
+  for (const std::string_view key : keys) {
     const Json* list = JsonMember(fields, key);
     if (list == nullptr) continue;
     const bool strings = list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
@@ -179,7 +181,8 @@ Result<Fp8Config> ParseFp8Config(const QuantizationConfig& declared) {
   take(ParseFp8Activations(fields, config.scale_divides, where), config.activations);
   take(ParseByteExponents(fields, where), config.byte_exponents);
   take(ParseFp8Block(fields, where), config.block);
-  take(ParseIgnored(fields, where), config.ignored);
+  take(ParseNames(fields, where, {"modules_to_not_convert", "ignored_layers"}), config.ignored);
+  take(ParseNames(fields, where, {"modules_to_convert"}), config.embeddings);
   take(ParseFp8Rules(fields, where), config.rules);
   if (!status.ok()) return status;
   return config;
@@ -260,6 +263,11 @@ Result<Fp8Block> Fp8Config::BlockOf(std::string_view module) const {
   const Result<const Fp8Rule*> rule = RuleOf(module);
   if (!rule.ok()) return rule.status();
   return *rule != nullptr && (*rule)->has_block ? (*rule)->block : block;
+}
+
+bool Fp8Config::NamesEmbedding(std::string_view module) const {
+  return std::ranges::any_of(
+      embeddings, [&](const std::string& name) { return !name.empty() && module.ends_with(name); });
 }
 
 Result<bool> Fp8Config::Excludes(std::string_view module) const {

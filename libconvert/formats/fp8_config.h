@@ -37,10 +37,14 @@ struct Fp8Config {
   bool scale_divides = false;        // weight_scale_semantics "inverse"
   bool byte_exponents = false;       // scale_fmt "ue8m0": scales of dtype U8 are exponents
   std::vector<std::string> ignored;  // names of modules
+  // Embeddings that are FP8, too, by how their names end (transformers' modules_to_convert).
+  std::vector<std::string> embeddings;
   std::vector<Fp8Rule> rules;
 
   // The block of a module; an error when a rule takes too long to match.
   Result<Fp8Block> BlockOf(std::string_view module) const;
+  // Does the config name the module as an embedding?
+  bool NamesEmbedding(std::string_view module) const;
   // Does the config want the module left as it is?
   Result<bool> Excludes(std::string_view module) const;
 

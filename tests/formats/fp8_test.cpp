@@ -276,6 +276,12 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        },
        unsupported, "model.embed_tokens: quantized embeddings are not read (found F8_E4M3 [3, 5]",
        "embedding-quantized"},
+      {"an embedding of another name", Fp8Blocks,
+       [](T t) { t.config["quantization_config"]["modules_to_convert"] = {"mlp.up_proj"}; },
+       unsupported, "mlp.up_proj: quantized embeddings are not read", "embedding-quantized"},
+      {"embeddings that are no list", Fp8Blocks,
+       [](T t) { t.config["quantization_config"]["modules_to_convert"] = "wte"; }, malformed,
+       "modules_to_convert: the field has the wrong type", "config-field-invalid"},
       {"no static scale", Fp8Static, [](T t) { t.Remove(kFp8Module + ".input_scale"); }, malformed,
        "input_scale is missing", "input-missing"},
   };

@@ -13,9 +13,9 @@
 
 #include "base/checked.h"
 #include "check/finding_list.h"
-#include "check/layer_names.h"
 #include "check/model_layout.h"
 #include "formats/json_fields.h"
+#include "formats/layer_names.h"
 #include "formats/module_tensors.h"
 
 namespace prepack {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "check/config_shapes.h"
-#include "check/layer_names.h"
 #include "check/missing_numbers.h"
 #include "check/plain_values.h"
 #include "formats/finding_tally.h"
+#include "formats/layer_names.h"
 #include "formats/module_tensors.h"
 
 namespace prepack {

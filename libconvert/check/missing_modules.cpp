@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "check/config_shapes.h"
-#include "check/layer_names.h"
 #include "formats/finding_tally.h"
 #include "formats/json_fields.h"
+#include "formats/layer_names.h"
 #include "formats/module_match.h"
 
 namespace prepack {

@@ -7,7 +7,7 @@
 
 #include "check/config_shapes.h"
 #include "check/finding_list.h"
-#include "check/layer_names.h"
+#include "formats/layer_names.h"
 #include "check/missing_numbers.h"
 
 namespace prepack {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 
 #include "base/cancellation.h"
@@ -23,13 +24,17 @@ constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "language_model.l
 
 constexpr size_t kChunk = size_t{1} << 20;
 
-// True only when the config says so; what its absence means depends on the architecture.
+// True only when the config says so; what its absence means depends on the architecture. The top
+// level decides where it says anything, as in transformers 5 and vLLM: what a multimodal model
+// inherited in its text_config may say otherwise.
 bool IsTied(const Checkpoint& checkpoint) {
   const auto says = [](const Json& config) {
     const Json* value = JsonMember(config, "tie_word_embeddings");
-    return value != nullptr && value->is_boolean() && value->get<bool>();
+    return value != nullptr && value->is_boolean() ? std::optional(value->get<bool>())
+                                                   : std::nullopt;
   };
-  return says(checkpoint.config()) || says(TextConfig(checkpoint.config()));
+  const std::optional<bool> whole = says(checkpoint.config());
+  return whole ? *whole : says(TextConfig(checkpoint.config())).value_or(false);
 }
 
 Result<bool> SameBytes(const Checkpoint& checkpoint, const StoredTensor& a, const StoredTensor& b) {

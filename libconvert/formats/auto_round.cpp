@@ -9,6 +9,7 @@
 #include "formats/auto_round_module.h"
 #include "formats/finding_tally.h"
 #include "formats/module_tensors.h"
+#include "formats/plain_modules.h"
 #include "formats/quantization_config.h"
 #include "formats/qweight_model.h"
 
@@ -64,12 +65,13 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   model.format = "auto-round";
   model.quantization_config = declared->front().fields;
   AutoRoundEvidence evidence;
+  PlainModules plain;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
       model.AddError(CheckAutoRoundPlain(checkpoint, module));
       if (IsTargetedFloat(*config, *matcher, module)) {
-        findings.Add("module-targeted-but-plain", module.name,
-                     "the config quantizes the module, but its weight is in floating point");
+        plain.Add(module.name,
+                  "the config quantizes the module, but its weight is in floating point");
       }
       continue;
     }
@@ -81,6 +83,7 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   status =
       CheckGptqZeros(evidence.sample, evidence.zeros, config->where, kAutoRoundZerosHint, findings);
   if (!status.ok()) return status;
+  plain.Report(model, findings);
   model.findings = findings.Take();
   return model;
 }

@@ -10,6 +10,7 @@
 #include "formats/finding_tally.h"
 #include "formats/json_fields.h"
 #include "formats/module_tensors.h"
+#include "formats/plain_modules.h"
 #include "formats/quantization_config.h"
 #include "formats/qweight_model.h"
 
@@ -51,17 +52,24 @@ void CompareNotConverted(const AwqConfig& config, const std::vector<ModuleTensor
                              "module in vLLM, which compares parts of names",
                              Printable(entry)));
   }
+}
+
+void ReportPlain(const AwqConfig& config, const std::vector<ModuleTensors>& modules,
+                 const QuantizedModel& model, FindingTally& findings) {
   // With an empty list, vLLM looks at the tensors.
   if (config.not_converted.empty()) return;
+  PlainModules plain;
   for (const ModuleTensors& module : modules) {
     const StoredTensor* weight = module.Find("weight");
     if (weight == nullptr || weight->shape.size() != 2 || !module.name.ends_with("_proj")) continue;
-    const bool listed = std::ranges::any_of(
-        config.not_converted, [&](const std::string& entry) { return names(module, entry); });
+    const bool listed = std::ranges::any_of(config.not_converted, [&](const std::string& entry) {
+      return module.name.find(entry) != std::string_view::npos;
+    });
     if (listed) continue;
-    findings.Add("module-targeted-but-plain", module.name,
-                 "the module is not quantized, and modules_to_not_convert does not say so");
+    plain.Add(module.name,
+              "the module is not quantized, and modules_to_not_convert does not say so");
   }
+  plain.Report(model, findings);
 }
 
 void CompareHead(const AwqConfig& config, bool quantized, FindingTally& findings) {
@@ -108,6 +116,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
   if (!status.ok()) return status;
   CompareHead(*config, head_quantized, findings);
   CompareNotConverted(*config, modules, findings);
+  ReportPlain(*config, modules, model, findings);
   model.findings = findings.Take();
   return model;
 }

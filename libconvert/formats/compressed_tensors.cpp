@@ -15,6 +15,7 @@
 #include "formats/compressed_tensors_module.h"
 #include "formats/finding_tally.h"
 #include "formats/json_fields.h"
+#include "formats/plain_modules.h"
 #include "formats/quantization_config.h"
 
 namespace prepack {
@@ -204,6 +205,7 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
   model.quantization_config = declared->front().fields;
   FindingTally findings;
   const std::vector<CtModule> modules = GroupCtModules(checkpoint);
+  PlainModules plain;
   std::vector<Status> uncompressed;
   for (const CtModule& module : modules) {
     const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
@@ -217,8 +219,7 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
       if (*targeted && SaysNotCompressed(*config)) {
         uncompressed.push_back(RefuseUncompressed(checkpoint, module, *config));
       } else if (*targeted) {
-        findings.Add("module-targeted-but-plain", module.name,
-                     "a config group names the module, but it is not quantized");
+        plain.Add(module.name, "a config group names the module, but it is not quantized");
       }
       continue;
     }
@@ -226,11 +227,16 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
     if (!status.ok()) model.errors.push_back(std::move(status));
   }
   if (model.modules.empty() && model.errors.empty()) return NothingQuantized(*config);
+  plain.Report(model, findings);
   model.errors.insert(model.errors.end(), uncompressed.begin(), uncompressed.end());
   if (SaysNotCompressed(*config) && !model.modules.empty()) {
     findings.Add("config-status-wrong", FieldPath(config->where, "quantization_status"),
                  fmt::format("the status is \"{}\", but {} modules are stored quantized",
                              Printable(config->status), model.modules.size()));
+  }
+  if (config->rotated) {
+    findings.Add("rotation-folded", FieldPath(config->where, "transform_config"),
+                 "all rotations are of weights, and were made before these were stored");
   }
   // Experts of stacked tensors count up, which is not the order of their names.
   std::ranges::sort(model.modules, {}, &QuantizedLinear::module);

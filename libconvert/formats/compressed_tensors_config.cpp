@@ -200,17 +200,6 @@ Status RefuseFeatures(const Json& fields, const std::string& where) {
     const std::string name = LowerCase(format->value_or(sparsity->empty() ? "dense" : "missing"));
     if (name != kCtDense) return RefuseSparsity(FieldPath(field, "format"), name);
   }
-  if (const Json* transforms = JsonMember(fields, "transform_config")) {
-    const std::string field = FieldPath(where, "transform_config");
-    Status status = RequireObject(*transforms, field);
-    if (!status.ok()) return status;
-    if (!transforms->empty()) {
-      return Unsupported(field, "the model uses transforms (rotations), which are not read")
-          .Found(ShowJson(*transforms))
-          .Hint("Quantize the model without transforms such as SpinQuant or QuIP")
-          .Id(FindingId("rotation"));
-    }
-  }
   if (const Json* flavor = JsonMember(fields, "fp8_dtype_flavor")) {
     return Unsupported(FieldPath(where, "fp8_dtype_flavor"),
                        "the FP8 values are those of another machine")
@@ -219,6 +208,54 @@ Status RefuseFeatures(const Json& fields, const std::string& where) {
         .Id(FindingId("storage-unsupported"));
   }
   return {};
+}
+
+Status RefuseTransform(const std::string& field, const Json& found, std::string_view what) {
+  return Unsupported(field, what)
+      .Found(ShowJson(found))
+      .Expected("rotations that are folded into the weights: weight_input, weight_output")
+      .Hint("Quantize the model without rotations that run online (SpinQuant's R3 and R4, QuIP)")
+      .Id(FindingId("rotation"));
+}
+
+// One application of a rotation. Those of weights are done when a checkpoint is written; all others
+// change activations, keys or queries at run time.
+Status RequireFolded(const Json& apply, const std::string& where) {
+  Status status = RequireObject(apply, where);
+  if (!status.ok()) return status;
+  const Result<std::optional<std::string>> location = OptionalString(apply, "location", where);
+  if (!location.ok()) return location.status();
+  const std::string name = location->value_or("");
+  if (name == "weight_input" || name == "weight_output") return {};
+  return RefuseTransform(FieldPath(where, "location"), Json(name),
+                         "the model rotates activations at run time, which is not read");
+}
+
+// True when there are rotations, and all of them are folded into the stored weights. Others are
+// kUnsupported.
+Result<bool> ParseTransforms(const Json& fields, const std::string& where) {
+  const Json* transforms = JsonMember(fields, "transform_config");
+  if (transforms == nullptr) return false;
+  const std::string field = FieldPath(where, "transform_config");
+  Status status = RequireObject(*transforms, field);
+  if (!status.ok()) return status;
+  if (transforms->empty()) return false;
+  const Json* schemes = JsonMember(*transforms, "config_groups");
+  if (schemes == nullptr || !schemes->is_object() || transforms->size() != 1) {
+    return RefuseTransform(field, *transforms, "it does not say where the model is rotated");
+  }
+  for (const auto& [name, scheme] : schemes->items()) {
+    const std::string at = FieldPath(FieldPath(field, "config_groups"), name);
+    const Json* apply = JsonMember(scheme, "apply");
+    if (apply == nullptr || !apply->is_array() || apply->empty()) {
+      return RefuseTransform(at, scheme, "it does not say where the model is rotated");
+    }
+    for (size_t i = 0; i < apply->size(); ++i) {
+      status = RequireFolded((*apply)[i], fmt::format("{}.apply[{}]", at, i));
+      if (!status.ok()) return status;
+    }
+  }
+  return !schemes->empty();
 }
 
 }  // namespace
@@ -249,6 +286,9 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
 
   Status status = RefuseFeatures(fields, config.where);
   if (!status.ok()) return status;
+  const Result<bool> rotated = ParseTransforms(fields, config.where);
+  if (!rotated.ok()) return rotated.status();
+  parsed.rotated = *rotated;
 
   const Result<std::optional<std::string>> version =
       OptionalString(fields, "version", config.where);

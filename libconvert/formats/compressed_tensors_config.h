@@ -64,12 +64,15 @@ struct CtConfig {
   std::optional<CtVersion> version;  // nullopt: absent, as before 0.7 and from AutoRound
   std::string status;                // quantization_status, "" when absent
   bool has_kv_cache_scheme = false;
+  // The model was rotated, and the stored weights are those of the rotated model: nothing is left
+  // to do at run time.
+  bool rotated = false;
   std::vector<CtGroup> groups;  // in the order of the file
   std::vector<ConfigPattern> ignore;
 };
 
 // Contradictions are kMalformed; formats, keys and keywords that no known version has, sparsity
-// and transforms are kUnsupported.
+// and transforms that run online are kUnsupported.
 Result<CtConfig> ParseCtConfig(const QuantizationConfig& config);
 
 }  // namespace prepack

@@ -14,6 +14,7 @@
 #include "formats/json_fields.h"
 #include "formats/module_match.h"
 #include "formats/module_tensors.h"
+#include "formats/plain_modules.h"
 #include "formats/quantization_config.h"
 #include "formats/qweight_model.h"
 
@@ -96,10 +97,11 @@ class Reader {
     const Result<const GptqRule*> rule = config_.RuleOf(module.name);
     if (!rule.ok()) return rule.status();
     if (*rule != nullptr && (*rule)->exclude) return {};
-    findings_.Add("module-targeted-but-plain", module.name,
-                  "the config includes the module, but it is not quantized");
+    plain_.Add(module.name, "the config includes the module, but it is not quantized");
     return {};
   }
+
+  void ReportTargeted(const QuantizedModel& model) { plain_.Report(model, findings_); }
 
   Status ReportUnmatched(const std::vector<ModuleTensors>& modules) {
     std::vector<std::string> unmatched;
@@ -169,6 +171,7 @@ class Reader {
   const GptqConfig& config_;
   FindingTally& findings_;
   GptqZeroSample evidence_;
+  PlainModules plain_;
 };
 
 }  // namespace
@@ -204,6 +207,7 @@ Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
   if (status.ok()) status = reader.CheckEvidence();
   if (status.ok()) status = reader.ReportUnmatched(modules);
   if (!status.ok()) return status;
+  reader.ReportTargeted(model);
   model.findings = findings.Take();
   return model;
 }

@@ -8,7 +8,7 @@
 
 #include "catch.h"
 #include "check/check_run.h"
-#include "check/layer_names.h"
+#include "formats/layer_names.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,7 +1,7 @@
 #include "catch.h"
 #include "check/check_run.h"
-#include "check/layer_names.h"
 #include "check/model_layout.h"
+#include "formats/layer_names.h"
 
 namespace prepack::testing {
 namespace {
@@ -97,6 +97,15 @@ TEST_CASE("A tied head must be the embedding") {
               CheckVerdict::kSound);
   checkpoint.At("lm_head.weight").bytes[5] = std::byte{2};
   RequireOnly(RunCheck(checkpoint), "tied-head-differs", "not the bytes", CheckVerdict::kWarnings);
+  // The top level decides, as in the runtimes.
+  checkpoint.config["text_config"] = {{"tie_word_embeddings", false}};
+  RequireOnly(RunCheck(checkpoint), "tied-head-differs", "not the bytes", CheckVerdict::kWarnings);
+  checkpoint.config["text_config"]["tie_word_embeddings"] = true;
+  checkpoint.config["tie_word_embeddings"] = false;
+  CHECK(RunCheck(checkpoint).verdict == CheckVerdict::kSound);
+  checkpoint.config.erase("tie_word_embeddings");
+  RequireOnly(RunCheck(checkpoint), "tied-head-differs", "not the bytes", CheckVerdict::kWarnings);
+  checkpoint.config.erase("text_config");
   checkpoint.config["tie_word_embeddings"] = false;
   RequireSound(RunCheck(checkpoint));
 }

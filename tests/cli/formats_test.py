@@ -29,6 +29,7 @@ PACKED = {
     "ar-w2-sym": NONE,
     "ct-mixed": {"vllm-cpu": 6, "zentorch": 6, "onednn": 6},
     "ct-old-asym-g128": ALL,
+    "ct-spinquant-r1r2": {"vllm-cpu": 14, "zentorch": 14, "onednn": 14},
     "ct-old-actorder-group-g128": ALL,
     "ct-w4a8": ALL,
     "ct-w8a8-dynamic": ALL,

@@ -9,10 +9,12 @@ import numpy
 import harness
 from harness import CHECKPOINTS, TARGETS
 
-LAYER = "model.layers.0"
-QKV = [f"{LAYER}.self_attn.{name}_proj" for name in "qkv"]
-GATE_UP = [f"{LAYER}.mlp.{name}_proj" for name in ("gate", "up")]
-FUSED = {f"{LAYER}.self_attn.qkv_proj": QKV, f"{LAYER}.mlp.gate_up_proj": GATE_UP}
+LAYERS = ["model.layers.0", "model.layers.1"]
+LAYER = LAYERS[0]
+FUSED = {f"{layer}.self_attn.qkv_proj": [f"{layer}.self_attn.{name}_proj" for name in "qkv"] for layer in LAYERS}
+FUSED |= {f"{layer}.mlp.gate_up_proj": [f"{layer}.mlp.{name}_proj" for name in ("gate", "up")] for layer in LAYERS}
+QKV = FUSED[f"{LAYER}.self_attn.qkv_proj"]
+GATE_UP = FUSED[f"{LAYER}.mlp.gate_up_proj"]
 DTYPES = {
     "I32": numpy.int32, "U8": numpy.uint8, "I8": numpy.int8, "F32": numpy.float32,
     "BF16": numpy.uint16, "F16": numpy.uint16, "F8_E4M3": numpy.uint8,

@@ -227,7 +227,7 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
        [](J f, J, J) {
          f["transform_config"] = {{"config_groups", {{"R1", 1}}}};
        },
-       unsupported, "transforms", "rotation"},
+       unsupported, "where the model is rotated", "rotation"},
       {"FP8 of Gaudi", [](J f, J, J) { f["fp8_dtype_flavor"] = "float8_e4m3fnuz"; }, unsupported,
        "float8_e4m3fnuz", "storage-unsupported"},
       {"a version that is a number", [](J f, J, J) { f["version"] = 0.19; }, malformed,

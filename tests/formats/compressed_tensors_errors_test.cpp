@@ -28,6 +28,16 @@ using testing::SymmetricExample;
 using testing::TestCheckpoint;
 using testing::TestTensor;
 
+// SpinQuant's R4: the weights are rotated when they are stored, and what meets them at `location`.
+nlohmann::ordered_json RotatedAt(const std::string& location) {
+  return {{"config_groups",
+           {{"R4",
+             {{"type", "hadamard"},
+              {"apply",
+               {{{"location", "weight_input"}, {"inverse", true}, {"targets", {"Linear"}}},
+                {{"location", location}, {"targets", {"Linear"}}}}}}}}}};
+}
+
 const std::string kFile = "model.safetensors: tensor " + kExampleModule;
 
 TestTensor& CtPart(TestCheckpoint& stored, const std::string& suffix) {
@@ -510,10 +520,23 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
        },
        "only the KV cache is quantized, no weights", "nothing-quantized"},
       {"transforms", SymmetricExample,
+       [](T t) { CtConfigOf(t)["transform_config"] = RotatedAt("input"); },
+       "transform_config.config_groups.R4.apply[1].location: the model rotates activations at run "
+       "time, which is not read (found \"input\"",
+       "rotation"},
+      {"transforms of keys", SymmetricExample,
+       [](T t) { CtConfigOf(t)["transform_config"] = RotatedAt("k_cache"); },
+       "rotates activations at run time", "rotation"},
+      {"transforms that are not said where", SymmetricExample,
        [](T t) {
-         CtConfigOf(t)["transform_config"] = {{"config_groups", Json::object()}};
+         CtConfigOf(t)["transform_config"] = {{"config_groups", {{"R1", Json::object()}}}};
        },
-       "transform_config: the model uses transforms", "rotation"},
+       "transform_config.config_groups.R1: it does not say where the model is rotated", "rotation"},
+      {"transforms of another kind", SymmetricExample,
+       [](T t) {
+         CtConfigOf(t)["transform_config"] = {{"groups", Json::object()}};
+       },
+       "transform_config: it does not say where the model is rotated", "rotation"},
   };
   CheckTable(defects, ErrorKind::kUnsupported);
 }

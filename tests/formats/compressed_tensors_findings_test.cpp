@@ -76,11 +76,21 @@ const std::vector<CtFinding>& Cases() {
        "config-pattern-unmatched"},
       {"a float layer that is a target", SymmetricExample,
        [](T t) {
-         t.tensors.push_back({"model.q_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
-         t.tensors.push_back({"model.k_proj.weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+         for (const char* name : {"model.layers.1.k_proj", "model.layers.1.q_proj",
+                                  "vision.layers.1.q_proj", "vision.head.q_proj"}) {
+           t.tensors.push_back({std::string(name) + ".weight", "BF16", {1, 2}, Hex("00 00 00 00")});
+         }
        },
-       "model.k_proj", "a config group names the module, but it is not quantized",
+       "model.layers.1.k_proj", "a config group names the module, but it is not quantized",
        "module-targeted-but-plain"},
+      {"rotations that are folded into the weights", SymmetricExample,
+       [](T t) {
+         Json apply = Json::array({{{"location", "weight_output"}, {"targets", {"re:.*v_proj$"}}},
+                                   {{"location", "weight_input"}, {"inverse", true}}});
+         QuantizationConfigOf(t)["transform_config"]["config_groups"]["R2"]["apply"] = apply;
+       },
+       "config.json: quantization_config.transform_config",
+       "all rotations are of weights, and were made before these were stored", "rotation-folded"},
       {"a float layer that is ignored", SymmetricExample,
        [](T t) {
          QuantizationConfigOf(t)["ignore"] = {"model.q_proj"};

@@ -57,6 +57,13 @@ TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
   }
 }
 
+TEST_CASE("A model whose rotations were folded into the weights is read as it is stored") {
+  const OpenedModel opened =
+      CheckTruth("ct-spinquant-r1r2", "compressed-tensors", 14, "w4a16 group 32 symmetric");
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "rotation-folded");
+}
+
 TEST_CASE("A checkpoint of several groups reads each module by its own") {
   const OpenedModel opened = CheckTruth("ct-mixed", "compressed-tensors", 6, "");
   CHECK(DescribeScheme(opened.Module("model.layers.0.mlp.down_proj").scheme()) ==

@@ -361,6 +361,10 @@ TEST_CASE("A module that the config quantizes, but that is plain, is reported") 
   Finding finding = OnlyFinding(stored);
   CHECK(finding.id == "module-targeted-but-plain");
   CHECK(finding.where == "model.layers.0.mlp.down_proj");
+  // Nothing of these was quantized: they are as the quantizer leaves them.
+  AddPlainWeight(stored, "model.visual.blocks.0.mlp.down_proj");
+  AddPlainWeight(stored, "model.visual.merger.out_proj");
+  CHECK(OnlyFinding(stored).where == "model.layers.0.mlp.down_proj");
   GptqConfigOf(stored)["modules_in_block_to_quantize"] = {"up_proj"};
   CHECK(FindingsOf(stored).empty());
   GptqConfigOf(stored).erase("modules_in_block_to_quantize");

@@ -1,4 +1,4 @@
-#include "check/layer_names.h"
+#include "formats/layer_names.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_LAYER_NAMES_H_
-#define PREPACK_CHECK_LAYER_NAMES_H_
+#ifndef PREPACK_FORMATS_LAYER_NAMES_H_
+#define PREPACK_FORMATS_LAYER_NAMES_H_
 
 // Layers by the names of their tensors:
 //
@@ -38,4 +38,4 @@ std::string_view FindDecoderList(const Checkpoint& checkpoint);
 
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_LAYER_NAMES_H_
+#endif  // PREPACK_FORMATS_LAYER_NAMES_H_

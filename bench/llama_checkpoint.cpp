@@ -44,6 +44,8 @@ Json Config(const LlamaShape& shape) {
     config["num_experts_per_tok"] = std::min<uint64_t>(8, shape.experts);
     config["moe_intermediate_size"] = shape.intermediate;
   }
+  // Layers alone are no model that could be loaded, and a config that named one would be refused.
+  if (!shape.embeddings) config.erase("architectures");
   return config;
 }
 

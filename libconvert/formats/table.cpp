@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "formats/fp8.h"
 #include "formats/fused_siblings.h"
 #include "formats/gptq.h"
+#include "formats/model_parts.h"
 #include "formats/module_regex.h"
 #include "formats/module_tensors.h"
 #include "formats/quantization_config.h"
@@ -119,6 +121,7 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   ReportForeignModules(checkpoint, modules, *model);
   ReportFusedSiblings(modules, *model);
+  std::ranges::move(FindMissingParts(checkpoint, *model), std::back_inserter(model->errors));
   return model;
 }
 

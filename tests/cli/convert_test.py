@@ -309,6 +309,7 @@ class RealCheckpoints(harness.ToolTest):
             tensors[name + ".weight_shape"] = ("I64", [2], shape.tobytes())
         (source / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
         config = json.loads((source / "config.json").read_text())
+        del config["architectures"]  # these are modules, and no model
         weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
         weights["group_size"] = group_size
         (source / "config.json").write_text(json.dumps(config))

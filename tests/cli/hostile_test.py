@@ -188,6 +188,10 @@ class Bombs(Folder):
         return limit
 
     def write_header(self, text, data_bytes=0):
+        # What the header has are modules, and no model.
+        config = json.loads((self.source / "config.json").read_text())
+        config.pop("architectures", None)
+        (self.source / "config.json").write_text(json.dumps(config))
         with open(self.source / "model.safetensors", "wb") as file:
             file.write(struct.pack("<Q", len(text)) + text)
             file.truncate(8 + len(text) + data_bytes)

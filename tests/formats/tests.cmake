@@ -28,6 +28,7 @@ prepack_add_tests(formats
   gptq_linear_test.cpp
   gptq_truth_test.cpp
   json_fields_test.cpp
+  model_parts_test.cpp
   module_match_test.cpp
   module_pattern_test.cpp
   module_regex_test.cpp

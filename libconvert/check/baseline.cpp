@@ -10,6 +10,7 @@
 #include "canonical/dequantize.h"
 #include "check/config_shapes.h"
 #include "check/finding_list.h"
+#include "check/median.h"
 #include "check/model_layout.h"
 #include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
@@ -18,12 +19,6 @@ namespace prepack {
 namespace {
 
 constexpr double kMadToDeviation = 1.4826;  // of a Gaussian
-
-double Median(std::vector<double> values) {
-  const size_t half = values.size() / 2;
-  std::ranges::sort(values);
-  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 bool IsReadableFloat(DType dtype) {
   return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32;

@@ -10,10 +10,13 @@
 #include "base/parallel.h"
 #include "canonical/row_stripes.h"
 #include "check/baseline.h"
+#include "check/baseline_tensors.h"
+#include "check/code_windows.h"
 #include "check/config_shapes.h"
 #include "check/experts.h"
 #include "check/finding_list.h"
 #include "check/missing_modules.h"
+#include "check/model_judgement.h"
 #include "check/model_layout.h"
 #include "check/module_judgement.h"
 #include "check/plain_values.h"
@@ -40,12 +43,26 @@ void NoteStructure(const Status& status, CheckReport& report) {
   report.findings.push_back(FindingOf(status));
 }
 
+// Of one thread.
+struct StripeBuffers {
+  StatisticsBuffers numbers;
+  ColumnWindows columns;
+};
+
 // What a stripe of a module gave.
 struct StripeResult {
   ModuleStatistics statistics;
+  std::vector<float> energies;  // of the input channels; of first stripes, where siblings have them
   BaselineSums baseline;
   Status error;  // of the module's data
 };
+
+// Whether a page of the file holds few input channels of many output channels, as GPTQ and AWQ
+// store them. Formats that hold the input channels of an output channel side by side have no such
+// runs.
+bool SpreadsRows(const QuantizedLinear& linear) {
+  return linear.wide_rows() > 1 || linear.reordered();
+}
 
 class DataCheck {
  public:
@@ -58,15 +75,17 @@ class DataCheck {
       AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
     }
     results_.resize(stripes_.size());
+    energies_.resize(model_.modules.size());
     uint64_t total = 0;
     for (const auto& linear : model_.modules) total += linear->source_bytes();
     progress.Begin("checking", total);
-    std::vector<StatisticsBuffers> buffers(threads);
+    std::vector<StripeBuffers> buffers(threads);
     Status status = ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
       return CheckStripe(index, buffers[worker], progress);
     });
     if (!status.ok()) return status;
     for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) Conclude(i, stripe);
+    JudgeModel(report_.modules, energies_, report_.findings);
     if (baseline_ != nullptr) ReportOutliers();
     return {};
   }
@@ -84,7 +103,21 @@ class DataCheck {
     }
   }
 
-  Status CheckStripe(size_t index, StatisticsBuffers& buffers, Progress& progress) {
+  static Status Measure(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                        StripeBuffers& buffers, ModuleStatistics& statistics) {
+    Status status = ReadRows(linear, n0, rows, buffers.numbers);
+    if (!status.ok()) return status;
+    const Scheme& scheme = linear.scheme();
+    const uint64_t k = linear.k();
+    CountRows(scheme, linear.stored_scale_dtype(), k, rows, buffers.numbers, statistics);
+    HashRows(n0, rows, buffers.numbers.codes, statistics.windows);
+    if (SpreadsRows(linear)) {
+      buffers.columns.Add(scheme, k, rows, buffers.numbers, statistics.windows);
+    }
+    return {};
+  }
+
+  Status CheckStripe(size_t index, StripeBuffers& buffers, Progress& progress) {
     const RowStripe& stripe = stripes_[index];
     const QuantizedLinear& linear = *model_.modules[stripe.matrix];
     StripeResult& result = results_[index];
@@ -94,12 +127,17 @@ class DataCheck {
       if (!stray_bits.ok()) return stray_bits.status();
       result.statistics.stray_bits = *stray_bits;
     }
+    buffers.columns.Begin(linear.k());
     const uint64_t panel = StripePanelRows(linear.k());
     for (uint64_t row = 0; row < stripe.rows; row += panel) {
       if (CancellationRequested()) return Interrupted(linear.module());
       const uint64_t n0 = stripe.n0 + row;
       const uint64_t rows = std::min(panel, stripe.rows - row);
-      Status status = MeasureRows(linear, n0, rows, buffers, result.statistics);
+      Status status = Measure(linear, n0, rows, buffers, result.statistics);
+      // One panel is enough to compare siblings by.
+      if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
+        result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, buffers.numbers.codes);
+      }
       if (status.ok() && weights_[stripe.matrix] != nullptr) {
         status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
                                      result.baseline);
@@ -110,6 +148,7 @@ class DataCheck {
         break;
       }
     }
+    if (SpreadsRows(linear)) buffers.columns.End(stripe.rows, result.statistics.windows);
     progress.Add(linear.source_bytes() * stripe.rows / linear.n());
     return {};
   }
@@ -123,6 +162,7 @@ class DataCheck {
     for (; stripe < stripes_.size() && stripes_[stripe].matrix == module; ++stripe) {
       const StripeResult& result = results_[stripe];
       statistics.Merge(result.statistics);
+      if (!result.energies.empty()) energies_[module] = std::move(results_[stripe].energies);
       baseline.Merge(result.baseline);
       if (result.error.ok() || !readable) continue;
       readable = false;
@@ -169,6 +209,7 @@ class DataCheck {
   std::vector<const StoredTensor*> weights_;  // of the baseline, by module
   std::vector<RowStripe> stripes_;
   std::vector<StripeResult> results_;
+  std::vector<std::vector<float>> energies_;  // of input channels, by module; empty: not measured
 };
 
 void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
@@ -219,6 +260,10 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
   if (!status.ok() || options.headers_only) return status;
   const unsigned threads = ThreadCount(options.jobs);
   status = DataCheck(*model, baseline, report).Run(threads, progress);
+  if (!status.ok()) return status;
+  if (baseline != nullptr) {
+    status = CompareOtherTensors(checkpoint, *model, *baseline, threads, progress, report.findings);
+  }
   if (!status.ok()) return status;
   return CheckPlainValues(checkpoint, *model, threads, progress, report.findings);
 }

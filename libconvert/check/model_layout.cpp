@@ -2,17 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
 #include "check/config_shapes.h"
 #include "check/finding_list.h"
-#include "formats/layer_names.h"
 #include "check/missing_numbers.h"
+#include "formats/layer_names.h"
 
 namespace prepack {
 std::string_view LeafName(std::string_view name) {
   return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+}
+
+std::string_view ModuleOf(std::string_view name) {
+  return name.substr(0, std::min(name.rfind('.'), name.size()));
 }
 
 std::string RoleOf(std::string_view module) {

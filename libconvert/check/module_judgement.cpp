@@ -1,10 +1,12 @@
 #include "check/module_judgement.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <string_view>
 
 #include "canonical/dequantize.h"
+#include "check/code_windows.h"
 #include "check/finding_list.h"
 
 namespace prepack {
@@ -83,15 +85,95 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
   }
 }
 
+// The exponent that half of all scales do not exceed.
+unsigned MedianExponent(const ModuleStatistics& statistics) {
+  uint64_t below = 0;
+  unsigned exponent = 0;
+  for (; exponent < statistics.scale_exponents.size(); ++exponent) {
+    below += statistics.scale_exponents[exponent];
+    if (2 * below >= statistics.scales) break;
+  }
+  return exponent;
+}
+
+// Groups of zeros whose scale was taken from other weights.
+uint64_t LostGroups(const ModuleStatistics& statistics) {
+  const unsigned median = MedianExponent(statistics);
+  uint64_t lost = 0;
+  for (unsigned i = 0; i < statistics.windows.empty_scale_exponents.size(); ++i) {
+    const bool ordinary =
+        i + kOrdinaryScaleBelow >= median && i <= median + kOrdinaryScaleAbove && i != 0;
+    if (ordinary) lost += statistics.windows.empty_scale_exponents[i];
+  }
+  // Where most are zero, the median is theirs.
+  return 2 * lost < statistics.scales ? lost : 0;
+}
+
+// Heads of keys and values are stored several times on purpose, for more cards; rows of an output
+// head are alike where tokens were never trained.
+bool MayRepeatRows(std::string_view module) {
+  for (const std::string_view part :
+       {"k_proj", "v_proj", "qkv", "head", "embed", "query_key_value", "Wqkv", "c_attn"}) {
+    if (module.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+void JudgeWindows(const std::string& where, const Scheme& scheme,
+                  const ModuleStatistics& statistics, std::vector<Finding>& findings) {
+  const WindowCounts& windows = statistics.windows;
+  if (statistics.weights < kMinWeights || scheme.bits < 2) return;
+  if (2 * windows.noisy_windows > windows.windows) {
+    findings.push_back(
+        MakeFinding("codes-unlike-weights", where,
+                    fmt::format("{} of {} windows of {} codes are spread like noise",
+                                windows.noisy_windows, windows.windows, kWindowCodes)));
+    return;
+  }
+  std::vector<std::string> seen;
+  const auto see = [&](uint64_t count, std::string_view what) {
+    if (count != 0) seen.push_back(fmt::format("{} {}", count, what));
+  };
+  see(windows.shifted_windows, "windows of codes whose mean no weights have");
+  see(windows.noisy_windows, "windows of codes that are spread like noise");
+  see(windows.shifted_columns, "runs of input channels of which every other one has another mean");
+  see(windows.noisy_columns, "runs of input channels that are spread like noise");
+  see(windows.constant_columns, "input channels with one code for all output channels");
+  see(windows.repeated_columns, "runs of input channels that are there twice");
+  if (!MayRepeatRows(where)) see(windows.RepeatedRows(), "output channels that are there twice");
+  see(LostGroups(statistics), "groups of zeros under the scale of other weights");
+  if (seen.empty()) return;
+  findings.push_back(MakeFinding("codes-damaged", where, fmt::format("{}", fmt::join(seen, "; "))));
+}
+
+void JudgeSpread(const std::string& where, const ModuleStatistics& statistics,
+                 std::vector<Finding>& findings) {
+  if (statistics.spread.groups < kMinSpreadGroups) return;
+  const SpreadSums::Slope fit = statistics.spread.Fit();
+  if (fit.slope < kUnrelatedSlope || fit.error > kMaxSlopeError) return;
+  findings.push_back(MakeFinding(
+      "scale-unrelated", where,
+      fmt::format("scales change by 2^{:.2f} where the spread of their codes doubles (2^-1 where "
+                  "they belong together, 2^0 where they do not)",
+                  fit.slope)));
+}
+
 }  // namespace
 
 void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
   const std::string& where = linear.module();
   const Scheme& scheme = linear.scheme();
+  const size_t before = findings.size();
   JudgeCodes(where, scheme, statistics, findings);
+  const bool explained = findings.size() != before;
   JudgeZeroPoints(where, scheme, statistics, findings);
   JudgeScales(where, scheme, statistics, findings);
+  // What is wrong everywhere needs not be said of every part.
+  if (!explained) {
+    JudgeWindows(where, scheme, statistics, findings);
+    JudgeSpread(where, statistics, findings);
+  }
   if (linear.zeros_may_borrow() && statistics.low_zero_points > 0) {
     findings.push_back(MakeFinding(
         "zero-point-borrowed", where,

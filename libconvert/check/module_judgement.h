@@ -43,6 +43,18 @@ inline constexpr double kMeanShift = 0.2;
 inline constexpr uint32_t kMinShiftBits = 3;
 inline constexpr uint64_t kMinShiftWeights = 4096;
 
+// log2 of the scale against log2 of the codes' spread (SpreadSums) falls by 0.73 to 1.5 in modules
+// of real quantizers, and by 0 ± its standard error where scales belong to other groups. What is
+// nearer to that is reported where the error is small enough to tell.
+inline constexpr double kUnrelatedSlope = -0.45;
+inline constexpr double kMaxSlopeError = 0.12;
+inline constexpr uint64_t kMinSpreadGroups = 128;
+
+// Scales of groups whose weights are all zero are written as some constant. One that lies among the
+// others was taken from weights that are gone: within so many powers of two of their median.
+inline constexpr unsigned kOrdinaryScaleBelow = 3;
+inline constexpr unsigned kOrdinaryScaleAbove = 1;
+
 // Appends what is suspicious about the module, and what is worth knowing.
 void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings);

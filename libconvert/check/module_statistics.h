@@ -11,8 +11,32 @@
 
 #include "base/result.h"
 #include "canonical/quantized_linear.h"
+#include "check/window_counts.h"
 
 namespace prepack {
+
+// How scales go with the spread of the codes that they multiply, group by group. A quantizer takes
+// the scale from the largest weight of a group, so where that is large beside the others, the scale
+// is large and the codes are small: on a log scale, the one falls by as much as the other rises.
+// Scales of other groups, as after rows were moved, know nothing of the codes.
+struct SpreadSums {
+  uint64_t groups = 0;
+  double scale = 0;  // Σ log2 |scale|
+  double codes = 0;  // Σ log2 of the rms of the codes
+  double scale_squares = 0;
+  double codes_squares = 0;
+  double products = 0;
+
+  void Add(float group_scale, float mean_square);
+  void Merge(const SpreadSums& other);
+  // By how much log2 |scale| rises where that of the codes rises by one, about -1; and the standard
+  // error of what it would be if they were unrelated.
+  struct Slope {
+    double slope = 0;
+    double error = std::numeric_limits<double>::infinity();
+  };
+  Slope Fit() const;
+};
 
 struct ModuleStatistics {
   uint64_t weights = 0;
@@ -39,6 +63,9 @@ struct ModuleStatistics {
 
   uint64_t stray_bits = 0;  // set in padding, see QuantizedLinear::CountStrayBits
 
+  SpreadSums spread;     // not of scales that output channels share
+  WindowCounts windows;  // only when counted, see code_windows.h
+
   double sum = 0;          // of W
   double sum_squares = 0;  // of W²
 
@@ -53,6 +80,7 @@ struct ModuleStatistics {
   bool ScalesAllEqual() const { return negative_scales == 0 && min_scale == max_scale; }
   // |mean(W)| / rms(W); 0 when all weights are 0.
   double MeanShift() const;
+  double RootMeanSquare() const;  // of W
 };
 
 // A scale above this multiplies even the smallest step to something that no trained weight is.
@@ -73,9 +101,9 @@ struct StatisticsBuffers {
 void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
                const StatisticsBuffers& numbers, ModuleStatistics& statistics);
 
-// Adds output channels [n0, n0 + rows) to `statistics`. Errors are those of the reader.
-Status MeasureRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
-                   StatisticsBuffers& buffers, ModuleStatistics& statistics);
+// Reads output channels [n0, n0 + rows). Errors are those of the reader.
+Status ReadRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                StatisticsBuffers& buffers);
 
 }  // namespace prepack
 

@@ -4,13 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <string_view>
 #include <unordered_set>
 
 #include "base/cancellation.h"
 #include "base/parallel.h"
+#include "check/config_shapes.h"
 #include "check/finding_list.h"
 #include "check/model_layout.h"
+#include "check/plain_statistics.h"
+#include "formats/json_fields.h"
 
 namespace prepack {
 namespace {
@@ -31,12 +36,19 @@ uint64_t CountFullExponents(std::span<const std::byte> bytes, Word exponent) {
   return count;
 }
 
+// model_type of the language model, or "".
+std::string FamilyOf(const Json& config) {
+  const Json* type = JsonMember(TextConfig(config), "model_type");
+  return type != nullptr && type->is_string() ? type->get<std::string>() : std::string();
+}
+
 struct Piece {
   size_t tensor = 0;  // index of the caller
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint64_t not_finite = 0;    // values
-  uint64_t first_offset = 0;  // of the first of them in the tensor, in bytes
+  uint64_t not_finite = 0;          // values
+  uint64_t first_offset = 0;        // of the first of them in the tensor, in bytes
+  PlainStatistics statistics = {};  // only of tensors that are judged by them
 };
 
 class PlainValues {
@@ -78,22 +90,27 @@ class PlainValues {
   }
 
   void Report(std::vector<Finding>& findings) const {
+    std::vector<PlainTensor> judged;
     for (size_t at = 0; at < pieces_.size();) {
       const size_t tensor = pieces_[at].tensor;
       uint64_t not_finite = 0;
       uint64_t first = 0;
+      PlainStatistics statistics;
       for (; at < pieces_.size() && pieces_[at].tensor == tensor; ++at) {
         if (not_finite == 0) first = pieces_[at].first_offset;
         not_finite += pieces_[at].not_finite;
+        statistics.Merge(pieces_[at].statistics);
       }
-      if (not_finite == 0) continue;
       const StoredTensor& stored = *tensors_[tensor];
+      if (IsJudgedPlain(stored)) judged.push_back({&stored, statistics});
+      if (not_finite == 0) continue;
       const uint64_t each = DTypeBits(stored.dtype) / 8;
       findings.push_back(
           MakeFinding("value-not-finite", checkpoint_.Where(stored),
                       fmt::format("{} of {} values are NaN or infinite, the first is number {}",
                                   not_finite, stored.bytes / each, first / each)));
     }
+    JudgePlain(checkpoint_, FamilyOf(checkpoint_.config()), judged, findings);
   }
 
  private:
@@ -102,6 +119,7 @@ class PlainValues {
     Status status = checkpoint_.Read(tensor, piece.offset, buffer);
     if (!status.ok()) return status;
     piece.not_finite = CountNotFinite(tensor.dtype, buffer);
+    if (IsJudgedPlain(tensor)) piece.statistics = MeasurePlain(tensor.dtype, buffer);
     if (piece.not_finite == 0) return {};
     const size_t each = DTypeBits(tensor.dtype) / 8;
     size_t at = 0;

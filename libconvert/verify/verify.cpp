@@ -23,6 +23,7 @@
 #include "verify/sample.h"
 #include "verify/second_decoder.h"
 #include "verify/sqnr_bars.h"
+#include "verify/weight_sizes.h"
 
 namespace prepack {
 namespace {
@@ -171,7 +172,7 @@ Status Verification::RunExactness(const Checkpoint& source) {
   result = *std::move(exactness);
   JudgeDecisions(folder_.manifest(), source, *model, options_.strict, result);
   SetModuleStates(Level::kExactness, result, sample(), figures_);
-  return {};
+  return NoteWeightSizes(*model, result);
 }
 
 const ModuleVerification* Verification::FigureFor(const std::string& module) const {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "catch.h"
 #include "check/check_run.h"
@@ -18,8 +19,11 @@ TEST_CASE("A sound checkpoint has no findings, and its statistics are those of i
   CHECK(statistics.weights == kWideN * kWideK);
   CHECK(statistics.scales == kWideN * kWideK / kWideGroup);
   CHECK(statistics.zero_points == 0);
-  CHECK(statistics.min_scale >= 0.0099F);
-  CHECK(statistics.max_scale <= 0.0151F);
+  CHECK(statistics.min_scale >= 0.004F);
+  CHECK(statistics.max_scale <= 0.018F);
+  CHECK(statistics.spread.groups == statistics.scales);
+  CHECK(std::abs(statistics.spread.Fit().slope + 1) < 0.3);
+  CHECK(statistics.windows.windows == kWideN * kWideK / 4096);
   CHECK(statistics.MeanShift() < 0.05);
   CHECK(statistics.CommonestCode() == 8);
 }

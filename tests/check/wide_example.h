@@ -2,9 +2,10 @@
 #define PREPACK_TESTS_CHECK_WIDE_EXAMPLE_H_
 
 // A compressed-tensors checkpoint whose modules are large enough to be judged: [64, 128], 4 bits,
-// groups of 32, codes of a bell curve, scales around 0.01; with the float weights it comes from.
+// groups of 32, weights of a bell curve, scales around 0.01; with the float weights it comes from.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -31,28 +32,36 @@ inline void PutBF16(std::vector<std::byte>& bytes, size_t index, float value) {
   bytes[2 * index + 1] = static_cast<std::byte>(bits >> 8);
 }
 
+// Quantized as quantizers do: the largest weight of a group is the last code of the range.
 inline void AddWideModule(TestCheckpoint& checkpoint, const std::string& module, uint64_t seed,
-                          TestCheckpoint* baseline = nullptr) {
+                          TestCheckpoint* baseline = nullptr, uint64_t n = kWideN) {
   SplitMix64 random(seed);
-  std::vector<std::byte> codes(kWideN * kWideK / 2);
-  std::vector<std::byte> scales(kWideN * kWideK / kWideGroup * 2);
-  std::vector<std::byte> weights(kWideN * kWideK * 2);
-  for (size_t group = 0; group < kWideN * kWideK / kWideGroup; ++group) {
-    const float scale = BF16ToF32(F32ToBF16(static_cast<float>(0.01 + 0.005 * random.Uniform())));
+  std::vector<std::byte> codes(n * kWideK / 2);
+  std::vector<std::byte> scales(n * kWideK / kWideGroup * 2);
+  std::vector<std::byte> weights(n * kWideK * 2);
+  for (size_t group = 0; group < n * kWideK / kWideGroup; ++group) {
+    std::array<double, kWideGroup> values{};
+    double largest = 0;
+    for (double& value : values) {
+      value = 0.03 * random.Gaussian();
+      largest = std::max(largest, std::abs(value));
+    }
+    const float scale = BF16ToF32(F32ToBF16(static_cast<float>(largest / 7.5)));
     PutBF16(scales, group, scale);
-    for (size_t i = group * kWideGroup; i < (group + 1) * kWideGroup; ++i) {
-      const double weight = 2.5 * random.Gaussian();
-      const int step = static_cast<int>(std::clamp(std::round(weight), -8.0, 7.0));
+    for (size_t j = 0; j < kWideGroup; ++j) {
+      const size_t i = group * kWideGroup + j;
+      const int step = static_cast<int>(std::clamp(std::round(values[j] / scale), -8.0, 7.0));
       codes[i / 2] |= static_cast<std::byte>(static_cast<unsigned>(step + 8) << (i % 2 * 4));
-      PutBF16(weights, i, static_cast<float>(weight) * scale);
+      PutBF16(weights, i, static_cast<float>(values[j]));
     }
   }
-  checkpoint.tensors.push_back({module + ".weight_packed", "I32", {kWideN, kWideK / 8}, codes});
+  checkpoint.tensors.push_back({module + ".weight_packed", "I32", {n, kWideK / 8}, codes});
   checkpoint.tensors.push_back(
-      {module + ".weight_scale", "BF16", {kWideN, kWideK / kWideGroup}, scales});
-  checkpoint.tensors.push_back({module + ".weight_shape", "I64", {2}, Int64s({kWideN, kWideK})});
+      {module + ".weight_scale", "BF16", {n, kWideK / kWideGroup}, scales});
+  checkpoint.tensors.push_back(
+      {module + ".weight_shape", "I64", {2}, Int64s({static_cast<int64_t>(n), kWideK})});
   if (baseline != nullptr) {
-    baseline->tensors.push_back({module + ".weight", "BF16", {kWideN, kWideK}, weights});
+    baseline->tensors.push_back({module + ".weight", "BF16", {n, kWideK}, weights});
   }
 }
 

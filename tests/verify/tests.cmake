@@ -32,4 +32,5 @@ prepack_add_tests(verify
   second_truth_test.cpp
   source_rows_test.cpp
   sqnr_bars_test.cpp
+  weight_sizes_test.cpp
   zero_module_test.cpp)

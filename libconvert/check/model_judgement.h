@@ -1,0 +1,47 @@
+#ifndef PREPACK_CHECK_MODEL_JUDGEMENT_H_
+#define PREPACK_CHECK_MODEL_JUDGEMENT_H_
+
+// Modules judged by each other and by what weights of any model are like. None of it looks at the
+// quantization config, so it notices where that is misread as a whole, such as a divisor taken for
+// a factor:
+//   size        rms(W) · √K, by which a module multiplies what comes in. Working models have it
+//               near 1, whatever their width: training keeps activations in range. A module is
+//               also compared with its peers in other layers
+//   copies      two modules with the same codes
+//   order       modules that read the same input (q, k, v; gate, up) have strong and weak input
+//               channels in common; where they have them in common only after channels of one are
+//               put into another order, that one was packed in it. Of models that were never
+//               trained, whose channels have nothing in common, this says nothing
+
+#include <string_view>
+#include <vector>
+
+#include "check/check.h"
+
+namespace prepack {
+
+// rms(W) · √K of a module. 0.2 to 5 in real and in newly initialised models; the bars leave room
+// for models whose activations are scaled (a factor of 12 in some), and catch a factor of a
+// thousand.
+inline constexpr double kLargestSize = 30;
+inline constexpr double kSmallestSize = 0.01;
+// Against the median of the peers, at least kMinSizePeers with it.
+inline constexpr double kPeerSize = 100;
+inline constexpr size_t kMinSizePeers = 3;
+// Correlation of the logarithms of input channels' energies: 0.25 to 0.55 in trained models, below
+// 3/√K in others. That of another order has to be as high, and higher than that of the stored one.
+inline constexpr double kOrderCorrelation = 0.2;
+inline constexpr double kOrderGain = 0.1;
+inline constexpr double kOrderDeviations = 6;
+
+// Whether the module has siblings by whose input channels it is judged.
+bool HasSiblings(std::string_view module);
+
+// `energies`: Σ code² of the input channels, in the order of `modules`; empty where not measured.
+// Findings of modules are appended to them, those of the whole model to `findings`.
+void JudgeModel(std::vector<ModuleCheck>& modules, const std::vector<std::vector<float>>& energies,
+                std::vector<Finding>& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_MODEL_JUDGEMENT_H_

@@ -1,0 +1,235 @@
+// Each kind of damage that a check of values finds, done to a sound module. tests/cli/damage.py
+// does it to real checkpoints and counts.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "catch.h"
+#include "check/check_run.h"
+#include "check/code_windows.h"
+#include "check/model_judgement.h"
+
+namespace prepack::testing {
+namespace {
+
+constexpr uint64_t kTall = 1024;  // output channels: 32 windows of rows
+const std::string kTallModule = WideModule(0);
+
+TestCheckpoint TallExample() {
+  TestCheckpoint checkpoint = WideExample(0);
+  checkpoint.config["num_hidden_layers"] = 1;
+  checkpoint.config["intermediate_size"] = kTall;
+  AddWideModule(checkpoint, kTallModule, 1, nullptr, kTall);
+  return checkpoint;
+}
+
+std::vector<std::byte>& Codes(TestCheckpoint& checkpoint, const std::string& module = kTallModule) {
+  return checkpoint.At(module + ".weight_packed").bytes;
+}
+
+std::vector<std::byte>& Scales(TestCheckpoint& checkpoint,
+                               const std::string& module = kTallModule) {
+  return checkpoint.At(module + ".weight_scale").bytes;
+}
+
+// Overwrites a page of codes.
+void PutPage(TestCheckpoint& checkpoint, const std::function<unsigned(size_t)>& byte,
+             size_t size = 4096) {
+  for (size_t i = 0; i < size; ++i) Codes(checkpoint)[8192 + i] = static_cast<std::byte>(byte(i));
+}
+
+void Multiply(std::vector<std::byte>& values, float factor) {
+  for (size_t i = 0; i < values.size() / 2; ++i) {
+    uint16_t bits = 0;
+    std::memcpy(&bits, &values[2 * i], sizeof bits);
+    PutBF16(values, i, BF16ToF32(bits) * factor);
+  }
+}
+
+TEST_CASE("A tall module that was not damaged is sound") {
+  RequireSound(RunCheck(TallExample()));
+}
+
+TEST_CASE("A page that does not belong into codes is found") {
+  SplitMix64 random(5);
+  const std::string_view text = "<!DOCTYPE html><html><head><title>Not found</title></head>\n";
+  struct Page {
+    std::string_view name;
+    std::function<unsigned(size_t)> byte;
+    size_t size;
+    std::string_view message;
+  };
+  const std::vector<Page> pages = {
+      {"zeros", [](size_t) { return 0U; }, 4096, "codes whose mean no weights have"},
+      {"text", [&](size_t i) { return static_cast<unsigned>(text[i % text.size()]); }, 4096,
+       "codes whose mean no weights have"},
+      {"noise", [&](size_t) { return static_cast<unsigned>(random.Next() & 0xFFU); }, 8192,
+       "spread like noise"},
+      {"weights of zero", [](size_t) { return 0x88U; }, 64,
+       "4 groups of zeros under the scale of other weights"},
+  };
+  for (const Page& page : pages) {
+    CAPTURE(page.name);
+    TestCheckpoint checkpoint = TallExample();
+    PutPage(checkpoint, page.byte, page.size);
+    RequireOnly(RunCheck(checkpoint), "codes-damaged", page.message, CheckVerdict::kWarnings);
+  }
+}
+
+TEST_CASE("Rows that are there twice are found") {
+  TestCheckpoint checkpoint = TallExample();
+  std::vector<std::byte>& codes = Codes(checkpoint);
+  std::copy_n(codes.begin(), 16384, codes.begin() + 32768);
+  std::vector<std::byte>& scales = Scales(checkpoint);
+  std::copy_n(scales.begin(), 16384 / 64 * 8, scales.begin() + 32768 / 64 * 8);
+  RequireOnly(RunCheck(checkpoint), "codes-damaged", "output channels that are there twice",
+              CheckVerdict::kWarnings);
+}
+
+// A panel of 4-bit codes of a bell curve, as formats read it that hold output channels side by
+// side.
+struct Panel {
+  Scheme scheme{.group_size = 128};
+  uint64_t k = 256;
+  uint64_t rows = 512;
+  StatisticsBuffers numbers;
+
+  Panel() {
+    SplitMix64 random(7);
+    numbers.codes.resize(rows * k / 2);
+    numbers.zero_points.assign(rows * 2, 8);
+    for (std::byte& byte : numbers.codes) {
+      unsigned value = 0;
+      for (unsigned shift : {0U, 4U}) {
+        const double code = std::clamp(std::round(8 + 2.5 * random.Gaussian()), 0.0, 15.0);
+        value |= static_cast<unsigned>(code) << shift;
+      }
+      byte = static_cast<std::byte>(value);
+    }
+  }
+
+  std::byte& Byte(uint64_t row, uint64_t at) { return numbers.codes[row * k / 2 + at]; }
+
+  WindowCounts Count() const {
+    WindowCounts counts;
+    ColumnWindows columns;
+    columns.Begin(k);
+    columns.Add(scheme, k, rows, numbers, counts);
+    columns.End(rows, counts);
+    return counts;
+  }
+};
+
+TEST_CASE("Runs of input channels that are not those of weights are counted") {
+  const WindowCounts sound = Panel().Count();
+  CHECK(sound.column_windows == 256 / 8);
+  CHECK(sound.constant_columns + sound.noisy_columns + sound.shifted_columns +
+            sound.repeated_columns ==
+        0);
+  SplitMix64 random(5);
+  Panel constant;
+  Panel noise;
+  Panel text;
+  Panel twice;
+  Panel zero;
+  for (uint64_t row = 0; row < noise.rows; ++row) {
+    constant.Byte(row, 3) = std::byte{0x21};
+    zero.Byte(row, 3) = std::byte{0x88};
+    for (uint64_t i = 0; i < 4; ++i) {
+      noise.Byte(row, 8 + i) = static_cast<std::byte>(random.Next() & 0xFFU);
+      text.Byte(row, 8 + i) = static_cast<std::byte>("<html> text"[(row * 4 + i) % 11]);
+      twice.Byte(row, 8 + i) = twice.Byte(row, 40 + i);
+    }
+  }
+  CHECK(constant.Count().constant_columns == 2);
+  CHECK(zero.Count().constant_columns == 0);  // channels that were pruned
+  CHECK(noise.Count().noisy_columns == 1);
+  CHECK(text.Count().shifted_columns == 1);
+  CHECK(twice.Count().repeated_columns == 1);
+}
+
+TEST_CASE("Codes of noise, and of another signedness, are no weights") {
+  SplitMix64 random(5);
+  TestCheckpoint noise = TallExample();
+  for (std::byte& byte : Codes(noise)) byte = static_cast<std::byte>(random.Next() & 0xFFU);
+  const CheckReport report = RunCheck(noise);
+  INFO(Lines(report));
+  CHECK(Lines(report).find("codes-unlike-weights: ") != std::string::npos);
+  TestCheckpoint sign = TallExample();
+  for (std::byte& byte : Codes(sign)) byte ^= std::byte{0x88};
+  CHECK(RunCheck(sign).verdict == CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Scales of other groups are found") {
+  TestCheckpoint checkpoint = TallExample();
+  std::ranges::rotate(Scales(checkpoint), Scales(checkpoint).begin() + 8);
+  RequireOnly(RunCheck(checkpoint), "scale-unrelated", "where they do not",
+              CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Scales that are a thousand times too large or small are found") {
+  for (const float factor : {1000.0F, 0.001F}) {
+    TestCheckpoint checkpoint = WideExample(2);
+    for (const int layer : {0, 1}) Multiply(Scales(checkpoint, WideModule(layer)), factor);
+    const CheckReport report = RunCheck(checkpoint);
+    INFO(Lines(report));
+    CHECK(std::ranges::count(report.AllFindings(), "weights-size", &Finding::id) == 2);
+    CHECK(report.verdict == CheckVerdict::kWarnings);
+  }
+}
+
+TEST_CASE("A module far from its peers is found") {
+  TestCheckpoint checkpoint = WideExample(5);
+  for (int layer = 0; layer < 5; ++layer) {
+    Multiply(Scales(checkpoint, WideModule(layer)), layer == 3 ? 20.0F : 0.1F);
+  }
+  RequireOnly(RunCheck(checkpoint), "weights-unlike-peers",
+              WideModule(3) + ": the rms of the weights is 2", CheckVerdict::kWarnings);
+}
+
+TEST_CASE("A layer that is a copy of another is found") {
+  TestCheckpoint checkpoint = WideExample(3);
+  Codes(checkpoint, WideModule(2)) = Codes(checkpoint, WideModule(0));
+  Scales(checkpoint, WideModule(2)) = Scales(checkpoint, WideModule(0));
+  RequireOnly(RunCheck(checkpoint), "module-copied",
+              WideModule(2) + ": the same codes as " + WideModule(0), CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Input channels in another order than those of a sibling are found") {
+  // Channels of unlike energy, the same in both, as training makes them.
+  SplitMix64 random(11);
+  std::vector<float> energies(1024);
+  for (float& energy : energies) energy = static_cast<float>(std::exp(random.Gaussian()));
+  std::vector<float> reversed = energies;
+  for (size_t i = 0; i < reversed.size(); i += 8) {
+    std::reverse(reversed.begin() + static_cast<std::ptrdiff_t>(i),
+                 reversed.begin() + static_cast<std::ptrdiff_t>(i) + 8);
+  }
+  std::vector<float> unrelated(energies.size());
+  for (float& energy : unrelated) energy = static_cast<float>(std::exp(random.Gaussian()));
+  const auto judged = [&](const std::vector<float>& up) {
+    std::vector<ModuleCheck> modules(2);
+    modules[0].module = "model.layers.0.mlp.gate_proj";
+    modules[1].module = "model.layers.0.mlp.up_proj";
+    for (ModuleCheck& module : modules) module.k = energies.size();
+    std::vector<Finding> findings;
+    JudgeModel(modules, {energies, up}, findings);
+    CHECK(findings.empty());
+    CHECK(modules[0].findings.empty());
+    return modules[1].findings;
+  };
+  CHECK(judged(energies).empty());
+  CHECK(judged(unrelated).empty());
+  const std::vector<Finding> found = judged(reversed);
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].id == "codes-unlike-weights");
+  CHECK(found[0].message.find("reversed by eights by 1.00") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace prepack::testing

@@ -1,0 +1,381 @@
+"""Damages real checkpoints in every way that once passed unnoticed, and counts what `prepack check` finds.
+
+    PREPACK_TOOL=build/release/bin/prepack python tests/cli/damage.py [CHECKPOINT …]
+
+prints the table of docs/check.md: for each kind of damage, on how many of the bundled checkpoints it could be done and
+on how many it was found. Found is a warning or an error that the sound checkpoint does not have. Files are read and
+written by hand, so that nothing is shared with what is tested.
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import harness
+import numpy
+
+CODES = ("weight_packed", "qweight", "weight")
+SCALES = ("weight_scale", "weight_scale_inv", "scales")
+HTML = b"<!DOCTYPE html><html><head><title>503 Service Unavailable</title></head><body><p>Try again later.</p>\n"
+SEED = 23
+
+
+class Model:
+    """The tensors of a checkpoint: name → [dtype, shape, bytearray]."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.config = json.loads((folder / "config.json").read_text())
+        self.tensors = {n: [d, s, bytearray(b)] for n, (d, s, b) in harness.read_tensors(folder).items()}
+        self.random = numpy.random.default_rng(SEED)
+
+    def modules(self):
+        found = []
+        for name in sorted(self.tensors):
+            module, _, suffix = name.rpartition(".")
+            if suffix in CODES and self.scales(module) and module.endswith("_proj"):
+                found.append(module)
+        return found
+
+    def module(self, leaf):
+        return next((m for m in self.modules() if m.endswith(leaf)), None)
+
+    def codes(self, module):
+        return next((f"{module}.{s}" for s in CODES if f"{module}.{s}" in self.tensors), None)
+
+    def scales(self, module):
+        return next((f"{module}.{s}" for s in SCALES if f"{module}.{s}" in self.tensors), None)
+
+    def parts(self, module):
+        return [n for n in self.tensors if n.startswith(module + ".")]
+
+    def floats(self, name):
+        dtype, shape, data = self.tensors[name]
+        if dtype == "BF16":
+            raw = numpy.frombuffer(bytes(data), numpy.uint16).astype(numpy.uint32) << 16
+            return raw.view(numpy.float32).reshape(shape)
+        kind = {"F16": numpy.float16, "F32": numpy.float32}[dtype]
+        return numpy.frombuffer(bytes(data), kind).astype(numpy.float32).reshape(shape)
+
+    def put(self, name, values):
+        dtype = self.tensors[name][0]
+        values = numpy.ascontiguousarray(values, numpy.float32)
+        if dtype == "BF16":
+            bits = values.view(numpy.uint32)
+            data = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(numpy.uint16)
+        else:
+            with numpy.errstate(over="ignore"):
+                data = values.astype({"F16": numpy.float16, "F32": numpy.float32}[dtype])
+        self.tensors[name][2] = bytearray(data.tobytes())
+
+    def array(self, name):
+        """The words or bytes of codes, as they are stored."""
+        dtype, shape, data = self.tensors[name]
+        kind = {"I32": numpy.uint32, "I16": numpy.uint16}.get(dtype, numpy.uint8)
+        return numpy.frombuffer(bytes(data), kind).reshape(shape).copy()
+
+    def put_array(self, name, values):
+        self.tensors[name][2] = bytearray(numpy.ascontiguousarray(values).tobytes())
+
+    def write(self, folder):
+        folder.mkdir()
+        for path in self.folder.iterdir():
+            if path.suffix == ".json" and not path.name.endswith(".index.json"):
+                shutil.copyfile(path, folder / path.name)
+        data = {n: (d, s, bytes(b)) for n, (d, s, b) in self.tensors.items()}
+        (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(data))
+
+
+KINDS = {}  # name → (share of what is changed, function); the function returns False where it cannot be done
+
+
+def kind(name, share):
+    def add(function):
+        KINDS[name] = (share, function)
+        return function
+
+    return add
+
+
+def fill(model, name, size, data):
+    """Overwrites `size` bytes in the middle of a tensor."""
+    tensor = model.tensors[name][2]
+    if len(tensor) < 2 * size:
+        return False
+    start = len(tensor) // 2 // 4096 * 4096
+    start = min(start, len(tensor) - size)
+    tensor[start : start + size] = data
+    return True
+
+
+def remove(*parts):
+    def function(model, parts=parts):
+        names = [n for n in model.tensors if any(p in n for p in parts)]
+        for name in names:
+            del model.tensors[name]
+        return bool(names)
+
+    return function
+
+
+for title, parts in {
+    "no embedding": ("embed_tokens.",),
+    "no output head": ("lm_head.",),
+    "no final norm": ("model.norm.",),
+    "no norm before the attention": ("input_layernorm.",),
+    "no norm at all": ("norm.",),
+    "no down_proj": ("down_proj.",),
+}.items():
+    kind(title, "a part")(remove(*parts))
+
+
+@kind("no config.json", "a part")
+def no_config(model):
+    quantizer = {n: model.config.get(n) for n in ("quantization_config",)}
+    model.config = None
+    return bool(quantizer)
+
+
+for title, name, share in (
+    ("embedding of zeros", "model.embed_tokens.weight", 1),
+    ("head of zeros", "lm_head.weight", 1),
+    ("norm of zeros", "model.norm.weight", 1),
+    ("half an embedding of zeros", "model.embed_tokens.weight", 0.5),
+):
+
+    @kind(title, "a tensor")
+    def zeros(model, name=name, share=share):
+        if name not in model.tensors:
+            return False
+        data = model.tensors[name][2]
+        count = int(len(data) * share)
+        data[:count] = bytes(count)
+
+
+for title, name in (("embedding", "model.embed_tokens.weight"), ("head", "lm_head.weight")):
+
+    @kind(f"{title} of another dtype's bytes", "a tensor")
+    def other_dtype(model, name=name):
+        if name not in model.tensors:
+            return False
+        values = model.floats(name)
+        dtype = model.tensors[name][0]
+        model.tensors[name][0] = "F16" if dtype == "BF16" else "BF16"
+        model.put(name, values)
+        model.tensors[name][0] = dtype
+
+
+@kind("norm × 1000", "a tensor")
+def large_norm(model):
+    name = "model.norm.weight"
+    model.put(name, model.floats(name) * 1000)
+
+
+def scale_kind(title, change, leaf="up_proj"):
+    @kind(title, "a module")
+    def function(model):
+        module = model.module(leaf)
+        if module is None:
+            return False
+        name = model.scales(module)
+        before = model.floats(name)
+        after = change(model, module, before)
+        if after is None or (after == before).all():
+            return False
+        model.put(name, after)
+
+
+def of_sibling(model, module, scales):
+    other = model.module("gate_proj")
+    if other is None or model.tensors[model.scales(other)][1] != list(scales.shape):
+        return None
+    return model.floats(model.scales(other))
+
+
+def rows_of_scales(scales, model, module):
+    """The axis of output channels."""
+    return 1 if model.scales(module).endswith(".scales") and scales.ndim == 2 and is_by_input(model, module) else 0
+
+
+def is_by_input(model, module):
+    return model.codes(module).endswith("qweight") and model.tensors[model.codes(module)][0] == "I32"
+
+
+scale_kind("scales of one module × 1000", lambda m, n, s: s * 1000)
+scale_kind("scales of one module / 1000", lambda m, n, s: s / 1000)
+scale_kind("scales of one module inverted", lambda m, n, s: 1 / s)
+scale_kind("scales of another module", of_sibling)
+scale_kind("scales transposed", lambda m, n, s: None if min(s.shape) < 2 else s.T.reshape(s.shape))
+scale_kind("scales moved by one output channel", lambda m, n, s: numpy.roll(s, 1, rows_of_scales(s, m, n)))
+
+
+@kind("scales of all modules inverted", "the model")
+def all_inverted(model):
+    for module in model.modules():
+        name = model.scales(module)
+        model.put(name, 1 / model.floats(name))
+
+
+@kind("scales of all modules × 1000", "the model")
+def all_scaled(model):
+    for module in model.modules():
+        name = model.scales(module)
+        if model.tensors[name][0] == "F16":
+            return False
+        model.put(name, model.floats(name) * 1000)
+
+
+def code_kind(title, share, change, leaf="up_proj"):
+    @kind(title, share)
+    def function(model):
+        module = model.module(leaf)
+        if module is None:
+            return False
+        return change(model, model.codes(module))
+
+
+def map_codes(change):
+    def function(model, name):
+        before = model.array(name)
+        after = change(before)
+        if after is None or (after == before).all():
+            return False
+        model.put_array(name, after)
+        return True
+
+    return function
+
+
+def words(change):
+    """`change` takes and gives 32-bit words of 8 nibbles."""
+
+    def function(array):
+        if array.dtype != numpy.uint32:
+            return None
+        nibbles = [array >> numpy.uint32(4 * i) & numpy.uint32(15) for i in range(8)]
+        return sum(n << numpy.uint32(4 * i) for i, n in enumerate(change(nibbles)))
+
+    return function
+
+
+def reversed_words(array):
+    if array.dtype == numpy.uint32:
+        return words(lambda n: n[::-1])(array)
+    return array.reshape(-1, 4)[:, ::-1].reshape(array.shape)
+
+
+def other_sign(array):
+    if array.dtype == numpy.uint8:
+        return array ^ 0x80  # of FP8, this turns the weights around, which no statistic can tell
+    return array ^ numpy.array(0x88888888 & numpy.iinfo(array.dtype).max, array.dtype)
+
+
+def noise(model, count):
+    return model.random.integers(0, 256, count, numpy.uint8).tobytes()
+
+
+def repeated(model, name):
+    data = model.tensors[name][2]
+    return fill(model, name, 65536, bytes(data[:65536]))
+
+
+for leaf in ("up_proj", "down_proj"):
+    code_kind(f"4 KiB of zeros in {leaf}", "1.4 %", lambda m, n: fill(m, n, 4096, bytes(4096)), leaf)
+    code_kind(f"4 KiB of HTML in {leaf}", "1.4 %", lambda m, n: fill(m, n, 4096, (HTML * 64)[:4096]), leaf)
+    code_kind(f"64 KiB of zeros in {leaf}", "22 %", lambda m, n: fill(m, n, 65536, bytes(65536)), leaf)
+    code_kind(f"64 KiB of noise in {leaf}", "22 %", lambda m, n: fill(m, n, 65536, noise(m, 65536)), leaf)
+    code_kind(f"64 KiB twice in {leaf}", "22 %", repeated, leaf)
+code_kind("codes of noise", "a module", lambda m, n: fill_all(m, n))
+code_kind("words or bytes reversed", "a module", map_codes(reversed_words))
+code_kind("nibbles of bytes swapped", "a module", map_codes(words(lambda n: [n[i ^ 1] for i in range(8)])))
+code_kind("columns interleaved", "a module", map_codes(words(lambda n: [n[i] for i in (0, 2, 4, 6, 1, 3, 5, 7)])))
+code_kind("another signedness", "a module", map_codes(other_sign))
+code_kind("rows moved by one", "a module", map_codes(lambda a: numpy.roll(a, 1, 0)))
+code_kind("rows moved by half", "a module", map_codes(lambda a: numpy.roll(a, a.shape[0] // 2, 0)))
+
+
+def fill_all(model, name):
+    data = model.tensors[name][2]
+    data[:] = noise(model, len(data))
+    return True
+
+
+@kind("up_proj is gate_proj", "a module")
+def copied(model):
+    up, gate = model.module("up_proj"), model.module("gate_proj")
+    if up is None or gate is None:
+        return False
+    for name in model.parts(gate):
+        other = up + name[len(gate) :]
+        if other not in model.tensors or model.tensors[other][1] != model.tensors[name][1]:
+            return False
+        model.tensors[other][2] = bytearray(model.tensors[name][2])
+    return True
+
+
+@kind("gate_proj and up_proj exchanged", "two modules")
+def exchanged(model):
+    up, gate = model.module("up_proj"), model.module("gate_proj")
+    if up is None or gate is None:
+        return False
+    for name in model.parts(gate):
+        other = up + name[len(gate) :]
+        if other not in model.tensors or model.tensors[other][1] != model.tensors[name][1]:
+            return False
+        model.tensors[other], model.tensors[name] = model.tensors[name], model.tensors[other]
+    return True
+
+
+def findings(folder):
+    """The identifiers of warnings and errors."""
+    result = subprocess.run([harness.TOOL, "check", folder, "--json"], capture_output=True, text=True, check=False)
+    report = json.loads(result.stdout)
+    return {(f["id"], f["where"]) for f in report["findings"] if f["severity"] != "info"}
+
+
+def try_kind(source, name, scratch):
+    """None where the damage cannot be done, else the identifiers that the damaged checkpoint has more."""
+    model = Model(source)
+    _, damage = KINDS[name]
+    if damage(model) is False:
+        return None
+    folder = scratch / "damaged"
+    model.write(folder)
+    if model.config is None:
+        (folder / "quantization_config.json").write_text(
+            json.dumps(json.loads((folder / "config.json").read_text())["quantization_config"])
+        )
+        (folder / "config.json").unlink()
+    try:
+        return sorted({i for i, _ in findings(folder) - findings(source)})
+    finally:
+        shutil.rmtree(folder)
+
+
+def main():
+    names = [name for name in sys.argv[1:] if name != "-v"]
+    chosen = [harness.CHECKPOINTS / name for name in names] or sorted(harness.CHECKPOINTS.iterdir())
+    print("| damage | of | tried | found | as |\n|---|---|---|---|---|")
+    for name, (share, _) in KINDS.items():
+        tried, found, identifiers, missed = 0, 0, {}, []
+        for source in chosen:
+            with tempfile.TemporaryDirectory() as scratch:
+                result = try_kind(source, name, pathlib.Path(scratch))
+            if result is None:
+                continue
+            tried += 1
+            found += bool(result)
+            if not result:
+                missed.append(source.name)
+            for identifier in result:
+                identifiers[identifier] = identifiers.get(identifier, 0) + 1
+        most = sorted(identifiers, key=lambda i: (-identifiers[i], i))[:3]
+        print(f"| {name} | {share} | {tried} | {found} | {', '.join(f'`{i}`' for i in most)} |", flush=True)
+        if missed and "-v" in sys.argv:
+            print("   missed:", ", ".join(missed))
+
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@
 #include "check/finding_list.h"
 #include "check/median.h"
 #include "check/model_layout.h"
+#include "formats/conv1d.h"
 #include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
 
@@ -32,8 +33,15 @@ std::optional<double> BaselineSums::SqnrDb() const {
   return 10 * std::log10(signal / noise);
 }
 
-const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const BaselineModule& module,
-                                       std::vector<Finding>& findings) {
+Status BaselineWeight::Read(const Checkpoint& baseline, uint64_t n0, uint64_t rows,
+                            std::span<float> out) const {
+  return inputs_first ? ReadFloatColumns(baseline, *tensor, n, k, n0, rows, out)
+                      : ReadFloats(baseline, *tensor, n0 * k, out);
+}
+
+std::optional<BaselineWeight> FindBaselineWeight(const Checkpoint& baseline,
+                                                 const BaselineModule& module,
+                                                 std::vector<Finding>& findings) {
   const StoredTensor* weight = baseline.Find(std::string(module.name) + ".weight");
   if (weight == nullptr || !IsReadableFloat(weight->dtype)) {
     findings.push_back(MakeFinding(
@@ -42,27 +50,30 @@ const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const Baselin
                           : fmt::format("the baseline stores this weight as {}, not as BF16, F16 "
                                         "or F32",
                                         DTypeName(weight->dtype))));
-    return nullptr;
+    return std::nullopt;
   }
-  const bool fits = weight->shape.size() == 2 && weight->shape[0] == module.n &&
-                    weight->shape[1] <= module.k && module.k - weight->shape[1] <= kMaxPadding &&
-                    weight->shape[1] != 0;
-  if (fits) return weight;
+  if (weight->shape.size() == 2) {
+    const bool inputs_first = IsConv1d(baseline.config(), module.name);
+    const uint64_t n = weight->shape[inputs_first ? 1 : 0];
+    const uint64_t k = weight->shape[inputs_first ? 0 : 1];
+    const bool fits = n == module.n && k <= module.k && module.k - k <= kMaxPadding && k != 0;
+    if (fits) return BaselineWeight{weight, n, k, inputs_first};
+  }
   findings.push_back(MakeFinding("baseline-shape", module.name,
                                  fmt::format("[{}, {}], but {} in the baseline", module.n, module.k,
                                              ShowShape(weight->shape))));
-  return nullptr;
+  return std::nullopt;
 }
 
 Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& baseline,
-                           const StoredTensor& weight, uint64_t n0, uint64_t rows,
+                           const BaselineWeight& weight, uint64_t n0, uint64_t rows,
                            BaselineSums& sums) {
-  const uint64_t inputs = weight.shape[1];
+  const uint64_t inputs = weight.k;
   DequantizeBuffers buffers;
   std::vector<float> quantized(rows * linear.k());
   std::vector<float> original(rows * inputs);
   Status status = DequantizeRows(linear, n0, rows, buffers, quantized);
-  if (status.ok()) status = ReadFloats(baseline, weight, n0 * inputs, original);
+  if (status.ok()) status = weight.Read(baseline, n0, rows, original);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < rows; ++row) {
     const float* q = quantized.data() + row * linear.k();

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,14 +53,26 @@ struct BaselineModule {
   uint64_t k = 0;
 };
 
-// The float weight [N, K] of a module in the baseline. nullptr, with a finding, when there is none
-// that can be compared. K of the module may be larger by padding; then the common part counts.
-const StoredTensor* FindBaselineWeight(const Checkpoint& baseline, const BaselineModule& module,
-                                       std::vector<Finding>& findings);
+// The float weight of a module in the baseline.
+struct BaselineWeight {
+  const StoredTensor* tensor = nullptr;  // [N, K], or [K, N] (formats/conv1d.h)
+  uint64_t n = 0;
+  uint64_t k = 0;
+  bool inputs_first = false;  // it is [K, N]
+
+  // Channels [n0, n0 + rows) as [rows, K].
+  Status Read(const Checkpoint& baseline, uint64_t n0, uint64_t rows, std::span<float> out) const;
+};
+
+// nullopt, with a finding, when there is none that can be compared. K of the module may be larger
+// by padding; then the common part counts.
+std::optional<BaselineWeight> FindBaselineWeight(const Checkpoint& baseline,
+                                                 const BaselineModule& module,
+                                                 std::vector<Finding>& findings);
 
 // Adds channels [n0, n0 + rows) to `sums`. Errors are those of the readers.
 Status CompareWithBaseline(const QuantizedLinear& linear, const Checkpoint& baseline,
-                           const StoredTensor& weight, uint64_t n0, uint64_t rows,
+                           const BaselineWeight& weight, uint64_t n0, uint64_t rows,
                            BaselineSums& sums);
 
 // What modules have in common that are peers: their role and their scheme.

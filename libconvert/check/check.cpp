@@ -92,7 +92,7 @@ class DataCheck {
 
  private:
   void FindWeights() {
-    weights_.resize(model_.modules.size(), nullptr);
+    weights_.resize(model_.modules.size());
     if (baseline_ == nullptr) return;
     for (size_t i = 0; i < weights_.size(); ++i) {
       weights_[i] = FindBaselineWeight(*baseline_,
@@ -138,7 +138,7 @@ class DataCheck {
       if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
         result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, buffers.numbers.codes);
       }
-      if (status.ok() && weights_[stripe.matrix] != nullptr) {
+      if (status.ok() && weights_[stripe.matrix]) {
         status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
                                      result.baseline);
       }
@@ -174,7 +174,7 @@ class DataCheck {
     if (!readable) return;
     JudgeModule(*model_.modules[module], statistics, check.findings);
     check.statistics = statistics;
-    if (weights_[module] != nullptr) check.sqnr_db = baseline.SqnrDb();
+    if (weights_[module]) check.sqnr_db = baseline.SqnrDb();
   }
 
   void ReportOutliers() {
@@ -206,7 +206,7 @@ class DataCheck {
   const QuantizedModel& model_;
   const Checkpoint* baseline_;
   CheckReport& report_;
-  std::vector<const StoredTensor*> weights_;  // of the baseline, by module
+  std::vector<std::optional<BaselineWeight>> weights_;  // of the baseline, by module
   std::vector<RowStripe> stripes_;
   std::vector<StripeResult> results_;
   std::vector<std::vector<float>> energies_;  // of input channels, by module; empty: not measured

@@ -11,6 +11,7 @@
 #include "canonical/dequantized_linear.h"
 #include "convert/fused_modules.h"
 #include "convert/small_parts.h"
+#include "formats/conv1d.h"
 #include "layouts/onednn_w8a8.h"
 
 namespace prepack {
@@ -116,6 +117,7 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                        .stored_scale_dtype = linear.stored_scale_dtype(),
                        .bias_dtype = BiasDType(checkpoint, linear),
                        .reordered = linear.reordered(),
+                       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
                        .exact_scales = options.exact_scales};
   asked.scheme.activations = activations;
   const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);

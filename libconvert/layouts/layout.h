@@ -39,7 +39,8 @@ struct PackRequest {
   DType activation_dtype = DType::kBF16;  // dtype of x and y at run time
   DType stored_scale_dtype = DType::kBF16;
   std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
-  bool reordered = false;  // the module has a k_order, which the consumer applies to x
+  bool reordered = false;     // the module has a k_order, which the consumer applies to x
+  bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
   // Scales as exact as a part can hold them; else as the runtime itself would hold them.
   bool exact_scales = false;
   // Of layouts whose form a primitive decides: what it asked for. None: the layout's default.

@@ -6,8 +6,16 @@
 namespace prepack {
 namespace {
 
+Eligibility StoredByOutputs(const PackRequest& request) {
+  if (!request.inputs_first) return Eligibility::Yes();
+  return Eligibility::No(
+      "the model stores the weight of this layer as [K, N] (Conv1D): one that is stored [N, K] "
+      "would "
+      "be loaded as another");
+}
+
 Eligibility Eligible(const PackRequest& request) {
-  return AllOf({DequantizedWeights(request), BiasIsFloat(request)});
+  return AllOf({DequantizedWeights(request), StoredByOutputs(request), BiasIsFloat(request)});
 }
 
 std::vector<PartSpec> Parts(const PackRequest& request) {
@@ -25,7 +33,7 @@ const Layout kPlainBf16 = {
     .consumer = "any linear layer",
     .mirrors = "Hugging Face transformers: MODULE.weight of an unquantized layer",
     .schemes = "dequantized weights in bf16, 16-bit activations",
-    .constraints = "any N and K",
+    .constraints = "any N and K, no Conv1D",
     .isa = "any",
     .address = "element n · K + k",
     .notes = "chosen only by --fallback dequantize",

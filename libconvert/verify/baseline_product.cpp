@@ -45,10 +45,10 @@ Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
 // Weight and bias of one module.
 Status BaselineProduct::FindMember(const FusedMember& member, uint64_t k) {
   std::vector<Finding> findings;
-  const StoredTensor* weight =
+  const std::optional<BaselineWeight> weight =
       FindBaselineWeight(*baseline_, {.name = member.module, .n = member.n, .k = k}, findings);
-  if (weight == nullptr) return Unsupported(findings.front().where, findings.front().message);
-  weights_.push_back(weight);
+  if (!weight) return Unsupported(findings.front().where, findings.front().message);
+  weights_.push_back(*weight);
   sizes_.push_back(member.n);
   const size_t first = bias_.size();
   bias_.resize(first + member.n);
@@ -63,10 +63,10 @@ Status BaselineProduct::ReadWeights(const OutputBlock& block,
   const uint64_t k = inputs_->k();
   buffers.weights.assign(block.channels * k, 0);
   return ForStackedRows(sizes_, block.n0, block.channels, [&](const StackedRows& piece) {
-    const StoredTensor& weight = *weights_[piece.member];
-    const uint64_t stored_k = weight.shape[1];
+    const BaselineWeight& weight = weights_[piece.member];
+    const uint64_t stored_k = weight.k;
     buffers.stored.resize(piece.rows * stored_k);
-    Status status = ReadFloats(*baseline_, weight, piece.n0 * stored_k, buffers.stored);
+    Status status = weight.Read(*baseline_, piece.n0, piece.rows, buffers.stored);
     for (uint64_t row = 0; status.ok() && row < piece.rows; ++row) {
       std::ranges::copy(
           std::span(buffers.stored).subspan(row * stored_k, stored_k),
@@ -80,7 +80,7 @@ Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> qu
                             std::span<const float> y, BaselineProductBuffers& buffers,
                             BaselineProductSums& sums) const {
   const uint64_t k = inputs_->k();
-  const uint64_t stored_k = weights_.front()->shape[1];
+  const uint64_t stored_k = weights_.front().k;
   Status status = ReadWeights(block, buffers);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < block.channels; ++row) {

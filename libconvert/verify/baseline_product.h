@@ -10,6 +10,7 @@
 
 #include "base/isa.h"
 #include "base/result.h"
+#include "check/baseline.h"
 #include "container/checkpoint.h"
 #include "verify/figure_sums.h"
 #include "verify/gemm_inputs.h"
@@ -53,8 +54,8 @@ class BaselineProduct {
   Status ReadWeights(const OutputBlock& block, BaselineProductBuffers& buffers) const;
 
   const Checkpoint* baseline_ = nullptr;
-  std::vector<const StoredTensor*> weights_;  // of the members of the packed module
-  std::vector<uint64_t> sizes_;               // their output channels
+  std::vector<BaselineWeight> weights_;  // of the members of the packed module
+  std::vector<uint64_t> sizes_;          // their output channels
   const GemmInputs* inputs_ = nullptr;
   Isa isa_ = Isa::kScalar;
   size_t batch_ = 0;

@@ -79,6 +79,34 @@ TEST_CASE("Tensors that are not quantized are compared with the baseline, too") 
               "no floating-point tensor of this name", CheckVerdict::kWarnings);
 }
 
+TEST_CASE("The baseline of a Conv1D has its inputs first") {
+  TestCheckpoint baseline;
+  TestCheckpoint checkpoint = WideExample(1, &baseline);
+  const double sqnr_db = *RunCheck(checkpoint, &baseline).modules[0].sqnr_db;
+  const std::string conv = "transformer.h.0.mlp.c_fc";
+  for (TestTensor& tensor : checkpoint.tensors) {
+    if (tensor.name.starts_with(WideModule(0) + ".")) {
+      tensor.name.replace(0, WideModule(0).size(), conv);
+    }
+  }
+  TestTensor& weight = baseline.At(WideModule(0) + ".weight");
+  weight.name = conv + ".weight";
+  const std::vector<std::byte> rows = weight.bytes;
+  weight.shape = {kWideK, kWideN};
+  for (uint64_t n = 0; n < kWideN; ++n) {
+    for (uint64_t k = 0; k < kWideK; ++k) {
+      std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>((n * kWideK + k) * 2), 2,
+                  weight.bytes.begin() + static_cast<std::ptrdiff_t>((k * kWideN + n) * 2));
+    }
+  }
+  // Only such models have such layers.
+  RequireOnly(RunCheck(checkpoint, &baseline), "baseline-shape", "", CheckVerdict::kBadValues);
+  baseline.config["model_type"] = "gpt2";
+  const CheckReport report = RunCheck(checkpoint, &baseline);
+  INFO(Lines(report));
+  CHECK(report.modules[0].sqnr_db == sqnr_db);
+}
+
 TEST_CASE("Outliers are told from the spread of their peers") {
   const auto mark = [](std::vector<double> values) {
     std::vector<PeerFigure> figures;

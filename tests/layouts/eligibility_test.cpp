@@ -462,7 +462,12 @@ TEST_CASE("plain/bf16 says what it takes and why not") {
       "plain/bf16", BF16(),
       {OtherCodes(CodeType::kBF16,
                   "bf16 weights (--fallback dequantize makes them of what nothing else takes)"),
-       kAnyActivations, kAnyN, kAnyK});
+       kAnyActivations,
+       kAnyN,
+       kAnyK,
+       {{"the model stores the weight of this layer as [K, N] (Conv1D): one that is stored [N, K] "
+         "would be loaded as another",
+         [](PackRequest& r) { r.inputs_first = true; }}}});
 }
 
 TEST_CASE("zentorch/woq says what it takes and why not") {

@@ -34,7 +34,9 @@ constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"hqq", "HQQ", kRequantize},
     {"exl2", "EXL2", kRequantize},
     {"exl3", "EXL3", kRequantize},
-    {"gguf", "GGUF", "Use llama.cpp, which reads it as it is, or quantize the float model"},
+    {"gguf", "GGUF",
+     "llama.cpp reads such blocks from .gguf files only; quantize the float model with "
+     "llm-compressor, GPTQModel, AutoAWQ or AutoRound"},
     {"aqlm", "AQLM", kRequantize},
     {"quip", "QuIP#", kRequantize},
     {"vptq", "VPTQ", kRequantize},

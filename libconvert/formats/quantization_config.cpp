@@ -12,7 +12,7 @@
 
 #include "formats/finding.h"
 #include "formats/json_fields.h"
-#include "formats/tgi_config.h"
+#include "formats/undeclared.h"
 
 namespace prepack {
 
@@ -26,8 +26,8 @@ constexpr std::string_view kOldDeclaration = "compression_config";
 // Places where a declaration may stand, each with what stands there.
 class Places {
  public:
-  void Add(std::string where, const Json* fields) {
-    if (fields != nullptr) found_.push_back({std::move(where), "", fields});
+  void Add(std::string where, const Json* fields, bool beside = false) {
+    if (fields != nullptr) found_.push_back({std::move(where), "", fields, beside});
   }
   void AddMember(std::string_view where, const Json& object, std::string_view key) {
     Add(fmt::format("{}: {}", where, key), JsonMember(object, key));
@@ -71,7 +71,7 @@ std::vector<QuantizationConfig> Locate(const Checkpoint& checkpoint) {
   }
   for (const std::string_view name : kCopies) {
     if (const auto copy = side.find(name); copy != side.end()) {
-      places.Add(std::string(name), &copy->second);
+      places.Add(std::string(name), &copy->second, true);
     }
   }
   return places.Take();
@@ -136,15 +136,47 @@ std::vector<ConfigPath> DeclarationPaths(const Json& config) {
   return paths;
 }
 
-Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint) {
+namespace {
+
+// A file of another quantizer, beside a declaration in config.json.
+bool IsLeftBehind(const QuantizationConfig& config, const QuantizationConfig& first) {
+  return config.beside && !first.beside && !config.method.empty() && config.method != first.method;
+}
+
+Result<std::vector<QuantizationConfig>> FindAll(const Checkpoint& checkpoint) {
   std::vector<QuantizationConfig> configs = Locate(checkpoint);
   for (QuantizationConfig& config : configs) {
     Status status = Complete(config);
     if (!status.ok()) return status;
   }
-  if (configs.empty()) return configs;
+  return configs;
+}
+
+}  // namespace
+
+Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings) {
+  const Result<std::vector<QuantizationConfig>> configs = FindAll(checkpoint);
+  if (!configs.ok()) return configs.status();
+  for (const QuantizationConfig& config : *configs) {
+    if (!IsLeftBehind(config, configs->front())) continue;
+    findings.Add("config-left-behind", config.where,
+                 fmt::format("the file declares \"{}\", and {} \"{}\", which counts",
+                             Printable(config.method), configs->front().where,
+                             Printable(configs->front().method)));
+  }
+  return {};
+}
+
+Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint) {
+  Result<std::vector<QuantizationConfig>> found = FindAll(checkpoint);
+  if (!found.ok() || found->empty()) return found;
+  std::vector<QuantizationConfig> configs = *std::move(found);
+  const QuantizationConfig declared = configs.front();
+  std::erase_if(configs,
+                [&](const QuantizationConfig& config) { return IsLeftBehind(config, declared); });
   const QuantizationConfig& first = configs.front();
   if (first.method.empty()) {
+    if (IsMlx(checkpoint)) return RefuseMlx(first.where);
     return Unsupported(first.where, "quant_method is missing, so the format is unknown")
         .Id(FindingId("config-method-missing"));
   }
@@ -164,13 +196,7 @@ Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint) 
   Result<std::vector<QuantizationConfig>> configs = FindQuantizationConfigs(checkpoint);
   if (!configs.ok()) return configs.status();
   if (!configs->empty()) return std::move(configs->front());
-  Status in_tensors = RefuseTgiConfig(checkpoint);
-  if (!in_tensors.ok()) return in_tensors;
-  return Unsupported("config.json", "the checkpoint is not quantized: no quantization_config")
-      .Hint(
-          "Quantize it first, or name the folder that holds the config.json of the quantized "
-          "model")
-      .Id(FindingId("config-missing"));
+  return RefuseUndeclared(checkpoint);
 }
 
 }  // namespace prepack

@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "container/checkpoint.h"
 #include "container/json.h"
+#include "formats/finding_tally.h"
 
 namespace prepack {
 
@@ -30,6 +31,7 @@ struct QuantizationConfig {
   std::string where;   // "config.json: quantization_config", for errors
   std::string method;  // quant_method in lower case with - for _: "compressed-tensors", "gptq"
   const Json* fields = nullptr;  // points into the checkpoint
+  bool beside = false;           // a file of its own, not a part of config.json
 };
 
 // Keys from the top of config.json downwards.
@@ -41,10 +43,17 @@ std::vector<ConfigPath> DeclarationPaths(const Json& config);
 // Every declaration, in the order above. One that is not an object, or whose quant_method is not a
 // string, is kMalformed; so is a quant_method that differs from the first one's. A declaration
 // without quant_method gets that of the first, or the one that its keys tell.
+//
+// Left out are files beside a config.json that declares another method: converters leave those of
+// the format that they read (compressed-tensors' converter of AWQ does), and loaders take
+// config.json.
 Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint);
 
-// The first of them; none is kUnsupported ("not quantized", or settings that stand in tensors: see
-// tgi_config.h).
+// A finding ("config-left-behind") for every file that was left out.
+Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings);
+
+// The first of them; none is kUnsupported: not quantized, or declared in another way
+// (undeclared.h).
 Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint);
 
 }  // namespace prepack

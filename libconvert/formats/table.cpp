@@ -116,6 +116,8 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   ReportSecondCopies(checkpoint, findings);
   Result<QuantizedModel> model = format->read(checkpoint);
   if (!model.ok()) return ExamineUnread(checkpoint, *config, model.status());
+  Status status = ReportLeftBehind(checkpoint, findings);
+  if (!status.ok()) return status;
   std::vector<Finding> found = findings.Take();
   model->findings.insert(model->findings.end(), found.begin(), found.end());
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);

@@ -3,7 +3,9 @@
 #include <string>
 
 #include "catch.h"
+#include "formats/auto_round_example.h"
 #include "formats/checkpoint_builder.h"
+#include "formats/defects.h"
 #include "formats/format.h"
 #include "formats/quantization_config.h"
 #include "temp_folder.h"
@@ -120,9 +122,80 @@ TEST_CASE("Copies in other files stand in for config.json, and must name the sam
         "quantization_config.json auto-round");
   CHECK(find("params.json", {{"quantization", {{"quant_method", "fp8"}}}}, none) ==
         "params.json: quantization fp8");
-  CHECK_THAT(find("quantize_config.json", {{"quant_method", "awq"}},
-                  {{"quantization_config", {{"quant_method", "gptq"}}}}),
+  // A file of another quantizer, beside a declaration in config.json, was left behind.
+  CHECK(find("quantize_config.json", {{"quant_method", "awq"}},
+             {{"quantization_config", {{"quant_method", "gptq"}}}}) ==
+        "config.json: quantization_config gptq");
+  CHECK_THAT(find("quantize_config.json", bare_gptq,
+                  {{"quantization_config", {{"quant_method", "gptq"}}},
+                   {"text_config", {{"quantization_config", {{"quant_method", "awq"}}}}}}),
              Catch::Contains("two declarations name different quantization methods"));
+}
+
+TEST_CASE("Files of two quantizers, neither of which config.json names, are refused") {
+  const TempFolder folder;
+  TestCheckpoint stored;
+  stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+  stored.Write(folder.path());
+  std::ofstream(folder.path() / "quantize_config.json") << R"({"bits": 4, "desc_act": false})";
+  std::ofstream(folder.path() / "quant_config.json") << R"({"w_bit": 4, "q_group_size": 128})";
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  REQUIRE(checkpoint.ok());
+  const Status status = FindQuantizationConfigs(*checkpoint).status();
+  CHECK_THAT(status.what(), Catch::Contains("two declarations name different"));
+  CHECK(status.id() == "config-conflict");
+}
+
+TEST_CASE("A file that a converter left behind is reported, and does not count") {
+  const TestCheckpoint stored = testing::ArGptq();
+  const TempFolder folder;
+  stored.Write(folder.path());
+  std::ofstream(folder.path() / "quant_config.json")
+      << R"({"w_bit": 3, "q_group_size": 64, "zero_point": true})";
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  CHECK(opened.model.format == "auto-round");
+  CHECK(testing::HasFinding(opened.model.findings, "config-left-behind",
+                            "the file declares \"awq\", and config.json: quantization_config "
+                            "\"auto-round\", which counts"));
+}
+
+// Why a checkpoint of one tensor without quantization_config is refused, as "ID: TEXT".
+std::string Undeclared(const Json& config, const std::string& tensor, const std::string& file) {
+  const TempFolder folder;
+  TestCheckpoint stored;
+  stored.config = config;
+  stored.tensors.push_back({tensor, "BF16", {1}, testing::Hex("80 3f")});
+  stored.Write(folder.path());
+  if (!file.empty()) std::ofstream(folder.path() / file) << "{}";
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  REQUIRE(checkpoint.ok());
+  const Status status = ReadQuantizedModel(*checkpoint).status();
+  CHECK(status.kind() == ErrorKind::kUnsupported);
+  return std::string(status.id()) + ": " + status.ToString();
+}
+
+TEST_CASE("Checkpoints that declare in another way, or not at all, are refused by name") {
+  const Json none = Json::object();
+  CHECK_THAT(Undeclared(none, "a.weight", "hf_quant_config.json"),
+             Catch::StartsWith("method-unsupported: hf_quant_config.json: ModelOpt (FP8 or NVFP4) "
+                               "checkpoints are not read"));
+  const Json mlx = {{"group_size", 64}, {"bits", 4}};
+  CHECK_THAT(Undeclared({{"quantization", mlx}}, "a.weight", ""),
+             Catch::StartsWith("method-unsupported: config.json: quantization: arrays of Apple's "
+                               "MLX are not read"));
+  CHECK_THAT(Undeclared({{"quantization", mlx}, {"quantization_config", mlx}}, "a.weight", ""),
+             Catch::StartsWith("method-unsupported: config.json: quantization_config: arrays of"));
+  for (const char* tensor : {"a.qweight", "a.weight_packed", "a.experts.gate_scale_inv"}) {
+    CHECK_THAT(Undeclared(none, tensor, ""),
+               Catch::StartsWith("config-missing: config.json: the checkpoint is quantized, but "
+                                 "nothing in it declares how: the quantization_config is missing "
+                                 "(found tensor " +
+                                 std::string(tensor)));
+  }
+  CHECK_THAT(Undeclared(none, "a.weight", "generation_config.json"),
+             Catch::StartsWith("config-missing: config.json: the checkpoint is not quantized"));
+  CHECK_THAT(Undeclared({{"quantization_config", {{"quant_method", "gguf"}}}}, "a.weight", ""),
+             Catch::Contains("llama.cpp reads such blocks from .gguf files only"));
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "formats/finding.h"
@@ -152,6 +154,10 @@ Result<AutoRoundConfig> ParseOne(const QuantizationConfig& declared, FindingTall
       OptionalBool(*declared.fields, "model_free", declared.where);
   if (!model_free.ok()) return model_free.status();
   config.model_free = model_free->value_or(false);
+  const Result<std::optional<std::string>> version =
+      OptionalString(*declared.fields, "autoround_version", declared.where);
+  if (!version.ok()) return version.status();
+  if (*version) config.version = ParseVersionNumber(**version);
   Result<std::vector<std::string>> blocks = ParseBlocks(declared);
   if (!blocks.ok()) return blocks.status();
   config.blocks = *std::move(blocks);
@@ -173,14 +179,53 @@ std::string ShowSym(std::optional<bool> sym) {
   return sym ? (*sym ? "true" : "false") : "absent";
 }
 
-std::string ShowEntries(const std::vector<AutoRoundEntry>& entries) {
-  std::string text;
-  for (const AutoRoundEntry& entry : entries) {
-    text += fmt::format("{}: bits {} group_size {} sym {} data_type {}; ", Printable(entry.key),
-                        entry.bits.value_or(0), entry.group_size.value_or(0), ShowSym(entry.sym),
-                        Printable(entry.data_type.value_or("inherited")));
+std::string ShowEntry(const AutoRoundEntry* entry) {
+  if (entry == nullptr) return "no such entry";
+  const auto number = [](std::optional<int64_t> value) {
+    return value ? std::to_string(*value) : "inherited";
+  };
+  return fmt::format("{}: bits {} group_size {} sym {} data_type {}", Printable(entry->key),
+                     number(entry->bits), number(entry->group_size),
+                     entry->sym ? ShowSym(entry->sym) : "inherited",
+                     Printable(entry->data_type.value_or("inherited")));
+}
+
+bool SayTheSame(const AutoRoundEntry& a, const AutoRoundEntry& b) {
+  return a.bits == b.bits && a.group_size == b.group_size && a.sym == b.sym &&
+         a.data_type == b.data_type;
+}
+
+// Where AutoRound adds layers that the model class does not load, it names those that it leaves as
+// they are in one copy only. What is plain is plain, whatever a copy says.
+bool LeavesPlain(const AutoRoundEntry& entry) {
+  return entry.bits.value_or(0) >= kNotQuantizedBits;
+}
+
+// An entry of one copy that the other copy lacks or words otherwise, as {ours, theirs}; both are
+// nullptr where there is none. The order of the entries does not count.
+std::pair<const AutoRoundEntry*, const AutoRoundEntry*> FirstDifference(
+    const std::vector<AutoRoundEntry>& ours, const std::vector<AutoRoundEntry>& theirs) {
+  std::unordered_map<std::string_view, const AutoRoundEntry*> left;  // of theirs
+  for (const AutoRoundEntry& entry : theirs) left.emplace(entry.key, &entry);
+  for (const AutoRoundEntry& entry : ours) {
+    const auto it = left.find(entry.key);
+    if (it == left.end()) {
+      if (!LeavesPlain(entry)) return {&entry, nullptr};
+      continue;
+    }
+    if (!SayTheSame(entry, *it->second)) return {&entry, it->second};
+    left.erase(it);
   }
-  return text;
+  const auto other = std::ranges::find_if(theirs, [&](const AutoRoundEntry& entry) {
+    return left.contains(entry.key) && !LeavesPlain(entry);
+  });
+  return {nullptr, other == theirs.end() ? nullptr : &*other};
+}
+
+std::vector<std::string_view> EntryKeys(const std::vector<AutoRoundEntry>& entries) {
+  std::vector<std::string_view> keys;
+  for (const AutoRoundEntry& entry : entries) keys.push_back(entry.key);
+  return keys;
 }
 
 // Both values of everything that decides what the weights mean.
@@ -190,6 +235,7 @@ Status CompareCopy(const AutoRoundConfig& first, const AutoRoundConfig& copy) {
     std::string ours;
     std::string theirs;
   };
+  const auto [ours, theirs] = FirstDifference(first.extra, copy.extra);
   const std::array<Field, 7> fields = {{
       {"bits", std::to_string(first.scheme.bits), std::to_string(copy.scheme.bits)},
       {"group_size", std::to_string(first.scheme.group_size),
@@ -198,7 +244,7 @@ Status CompareCopy(const AutoRoundConfig& first, const AutoRoundConfig& copy) {
       {"data_type", first.scheme.data_type, copy.scheme.data_type},
       {"packing_format", first.packing.name, copy.packing.name},
       {"model_free", first.model_free ? "true" : "false", copy.model_free ? "true" : "false"},
-      {"extra_config", ShowEntries(first.extra), ShowEntries(copy.extra)},
+      {"extra_config", ShowEntry(ours), ShowEntry(theirs)},
   }};
   for (const Field& field : fields) {
     if (field.ours == field.theirs) continue;
@@ -232,6 +278,9 @@ Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfi
     if (!copy.ok()) return copy.status();
     Status status = CompareCopy(*first, *copy);
     if (!status.ok()) return status;
+    std::optional<RuleOrder> order = OrderOfCopy(EntryKeys(first->extra), EntryKeys(copy->extra),
+                                                 FieldPath(copy->where, "extra_config"));
+    if (order) first->other_orders.push_back(*std::move(order));
   }
   return first;
 }

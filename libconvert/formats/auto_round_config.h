@@ -13,6 +13,8 @@
 #include "formats/auto_round_packing.h"
 #include "formats/finding_tally.h"
 #include "formats/quantization_config.h"
+#include "formats/rule_order.h"
+#include "formats/version_number.h"
 
 namespace prepack {
 
@@ -25,6 +27,7 @@ struct AutoRoundScheme {
   std::string data_type = "int";
 
   bool quantized() const { return bits < 16; }
+  friend bool operator==(const AutoRoundScheme&, const AutoRoundScheme&) = default;
 };
 
 // One entry of extra_config: what it does not say is inherited.
@@ -42,13 +45,16 @@ struct AutoRoundConfig {
   AutoRoundScheme scheme;
   AutoRoundPackingChoice packing;
   bool model_free = false;
-  std::vector<std::string> blocks;    // prefixes of what is quantized; empty: no limit
-  std::vector<AutoRoundEntry> extra;  // in the order of the file, which matters
+  std::optional<VersionNumber> version;  // of AutoRound
+  std::vector<std::string> blocks;       // prefixes of what is quantized; empty: no limit
+  std::vector<AutoRoundEntry> extra;     // in the order of the file, which matters
+  std::vector<RuleOrder> other_orders;   // of copies that have the entries in another one
 };
 
 // Parses the first of `configs`, which is not empty, and compares the copies with it: values that
-// differ are kMalformed ("config-conflict"). Schemes that are not plain integers are kUnsupported,
-// by name: MX, NVFP4, FP8, quantized activations, rotations, double quantization.
+// differ are kMalformed ("config-conflict"); entries in another order are not. Schemes that are not
+// plain integers are kUnsupported, by name: MX, NVFP4, FP8, quantized activations, rotations,
+// double quantization.
 Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfig>& configs,
                                              FindingTally& findings);
 

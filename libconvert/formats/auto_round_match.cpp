@@ -31,6 +31,21 @@ void WarnWithoutBits(const AutoRoundEntry& entry, FindingTally& findings) {
                "loads the layer as unquantized");
 }
 
+// Reports copies in whose order another of the matching entries would count, and would mean
+// something else. `found` is not empty and in the order of the first copy.
+void ReportOrder(const AutoRoundConfig& config, std::string_view module,
+                 const std::vector<const AutoRoundEntry*>& found, FindingTally& findings) {
+  for (const RuleOrder& order : config.other_orders) {
+    const AutoRoundEntry* other =
+        *std::ranges::min_element(found, {}, [&](const AutoRoundEntry* entry) {
+          return order.rank[static_cast<size_t>(entry - config.extra.data())];
+        });
+    if (ApplyEntry(config.scheme, *other) == ApplyEntry(config.scheme, *found.front())) continue;
+    findings.Add("config-order-differs", module,
+                 OrderDiffers(found.front()->key, other->key, order.where));
+  }
+}
+
 }  // namespace
 
 std::string_view WithoutModelPrefix(std::string_view name) {
@@ -82,13 +97,16 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
     searched.push_back({&entry, *std::move(regex)});
   }
   for (const std::string_view name : names) {
+    std::vector<const AutoRoundEntry*> found;
     for (SearchedKey& key : searched) {
-      const Result<bool> found = key.regex.Search(name);
-      if (!found.ok()) return found.status();
-      if (!*found) continue;
+      const Result<bool> matches = key.regex.Search(name);
+      if (!matches.ok()) return matches.status();
+      if (!*matches) continue;
       key.used = true;
-      matcher.entries_.try_emplace(name, key.entry);
+      found.push_back(key.entry);
     }
+    if (found.empty() || !matcher.entries_.try_emplace(name, found.front()).second) continue;
+    ReportOrder(config, name, found, findings);
   }
   for (const SearchedKey& key : searched) {
     // The head is not stored where it is tied to the embedding.
@@ -97,6 +115,11 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
                  "the key of extra_config matches no module of the checkpoint");
   }
   return matcher;
+}
+
+AutoRoundScheme AutoRoundMatcher::SchemeOf(std::string_view module) const {
+  const AutoRoundEntry* entry = EntryOf(module);
+  return entry == nullptr ? config_->scheme : ApplyEntry(config_->scheme, *entry);
 }
 
 const AutoRoundEntry* AutoRoundMatcher::EntryOf(std::string_view module) const {

@@ -32,6 +32,8 @@ class AutoRoundMatcher {
                                        const std::vector<ModuleTensors>& modules,
                                        FindingTally& findings);
 
+  // What the config says of the module; of one that no entry describes, the scheme of all.
+  AutoRoundScheme SchemeOf(std::string_view module) const;
   // The entry, or nullptr. `module` is one of the modules that Make was given.
   const AutoRoundEntry* EntryOf(std::string_view module) const;
   // True when the module lies in a block that is quantized, as far as the config says.

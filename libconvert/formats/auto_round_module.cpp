@@ -147,60 +147,59 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwq(const Checkpoint& checkpoin
   return DescribeAwqModule(checkpoint, module, settings, findings);
 }
 
-Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(
-    const Checkpoint& checkpoint, const ModuleTensors& module, const AutoRoundConfig& config,
-    const AutoRoundScheme& scheme, AutoRoundEvidence& evidence, FindingTally& findings) {
+Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(const Checkpoint& checkpoint,
+                                                      const ModuleTensors& module,
+                                                      const AutoRoundConfig& config,
+                                                      const AutoRoundScheme& scheme,
+                                                      GptqZeros zeros, GptqZeroSample& sample,
+                                                      FindingTally& findings) {
+  const Result<GptqSettings> settings =
+      AutoRoundGptqSettings(checkpoint, module, config, scheme, zeros);
+  if (!settings.ok()) return settings.status();
+  Result<std::unique_ptr<QuantizedLinear>> linear =
+      DescribeGptqModule(checkpoint, module, *settings, findings);
+  if (!linear.ok()) return linear;
+  const Result<GptqZeroSample> own = SampleGptqZeros(checkpoint, module, *settings);
+  if (!own.ok()) return own.status();
+  Status status = CheckGptqZeros(*own, zeros, module.name, kAutoRoundZerosHint, findings);
+  if (!status.ok()) return status;
+  sample += *own;
+  return config.model_free ? Trim(checkpoint, *std::move(linear), findings) : std::move(linear);
+}
+
+}  // namespace
+
+Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
+                                           const ModuleTensors& module,
+                                           const AutoRoundConfig& config,
+                                           const AutoRoundScheme& scheme, GptqZeros zeros) {
   GptqSettings settings;
   settings.where = config.where;
   settings.bits = scheme.quantized() ? static_cast<uint32_t>(scheme.bits) : 4;
   settings.group_size = scheme.group_size;
   settings.word_borrow = true;
   settings.bits_from_tensors = true;
-  const bool labelled_minus_one = config.packing.packing == AutoRoundPacking::kGptqMinusOne;
-  settings.zeros = labelled_minus_one ? GptqZeros::kMinusOne : GptqZeros::kStored;
-
+  settings.zeros = zeros;
   if (scheme.sym) {
     settings.symmetric = *scheme.sym;
-  } else {
-    const Result<bool> symmetric = LooksSymmetric(checkpoint, module, settings.bits);
-    if (!symmetric.ok()) return symmetric.status();
-    settings.symmetric = *symmetric;
+    return settings;
   }
-  // No such export says "auto_round:gptqmodel": that is how a user says that z is stored indeed.
-  const bool relabelled =
-      config.model_free && !settings.symmetric && config.packing.name == "auto_round";
-  if (relabelled) settings.zeros = GptqZeros::kMinusOne;
-
-  Result<std::unique_ptr<QuantizedLinear>> linear =
-      DescribeGptqModule(checkpoint, module, settings, findings);
-  if (!linear.ok()) return linear;
-  const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint, module, settings);
-  if (!sample.ok()) return sample.status();
-  Status status =
-      CheckGptqZeros(*sample, settings.zeros, module.name, kAutoRoundZerosHint, findings);
-  if (!status.ok()) return status;
-  evidence.sample += *sample;
-  evidence.zeros = settings.zeros;
-  if (relabelled) {
-    findings.Add("autoround-model-free-zeros", module.name,
-                 "the calibration-free export stores z - 1 although packing_format says that z is "
-                 "stored; z - 1 is used (if z is right, set packing_format to "
-                 "\"auto_round:gptqmodel\")");
-  }
-  return config.model_free ? Trim(checkpoint, *std::move(linear), findings) : std::move(linear);
+  const Result<bool> symmetric = LooksSymmetric(checkpoint, module, settings.bits);
+  if (!symmetric.ok()) return symmetric.status();
+  settings.symmetric = *symmetric;
+  return settings;
 }
-
-}  // namespace
 
 Result<std::unique_ptr<QuantizedLinear>> DescribeAutoRoundModule(
     const Checkpoint& checkpoint, const ModuleTensors& module, const AutoRoundConfig& config,
-    const AutoRoundScheme& scheme, AutoRoundEvidence& evidence, FindingTally& findings) {
+    const AutoRoundScheme& scheme, GptqZeros zeros, GptqZeroSample& sample,
+    FindingTally& findings) {
   Status status = CheckTensors(checkpoint, module);
   if (status.ok()) status = CheckShape(checkpoint, module, config);
   if (!status.ok()) return status;
   return config.packing.packing == AutoRoundPacking::kAwq
              ? DescribeAwq(checkpoint, module, config, scheme, findings)
-             : DescribeGptq(checkpoint, module, config, scheme, evidence, findings);
+             : DescribeGptq(checkpoint, module, config, scheme, zeros, sample, findings);
 }
 
 Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {

@@ -16,24 +16,25 @@
 
 namespace prepack {
 
-// Samples of asymmetric zero points, pooled over the modules of a checkpoint. `zeros` is the
-// convention that they were read with.
 // How a user declares the other convention of zero points.
 inline constexpr std::string_view kAutoRoundZerosHint =
     "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "
     "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; for model_free "
-    "exports, which store z - 1 under \"auto_round\", too, to \"auto_round:gptqmodel\" (z)";
+    "exports, which up to 0.15 stored z - 1 under \"auto_round\", too, to "
+    "\"auto_round:gptqmodel\" (z)";
 
-struct AutoRoundEvidence {
-  GptqZeroSample sample;
-  GptqZeros zeros = GptqZeros::kMinusOne;
-};
+// How a module in the tensors of GPTQ is to be read; `scheme` is what the config says of it. An
+// export of the time when readers took different defaults of `sym` is looked into.
+Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
+                                           const ModuleTensors& module,
+                                           const AutoRoundConfig& config,
+                                           const AutoRoundScheme& scheme, GptqZeros zeros);
 
-// `module` has a qweight, `scheme` is what the config says of it. The result refers to the
-// checkpoint.
+// `module` has a qweight. What its zero points say of their convention is added to `sample`. The
+// result refers to the checkpoint.
 Result<std::unique_ptr<QuantizedLinear>> DescribeAutoRoundModule(
     const Checkpoint& checkpoint, const ModuleTensors& module, const AutoRoundConfig& config,
-    const AutoRoundScheme& scheme, AutoRoundEvidence& evidence, FindingTally& findings);
+    const AutoRoundScheme& scheme, GptqZeros zeros, GptqZeroSample& sample, FindingTally& findings);
 
 // OK for a module without qweight that is not quantized; else why it cannot be left as it is.
 Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& module);

@@ -10,6 +10,8 @@
 //     auto_round:auto_awq, auto_round:awq                AWQ gemm   z
 //     key absent                                         GPTQ       z − 1
 //     legacy `backend` with gptq, awq, neither of them   GPTQ, AWQ, GPTQ   z − 1, z, z
+//
+// One kind of export does not do what it says: auto_round_zeros.h.
 
 #include <cstdint>
 #include <string>

@@ -194,7 +194,7 @@ void ReportForeignModules(const Checkpoint& checkpoint, const std::vector<Module
   Foreigners foreigners(checkpoint, model);
   for (const ModuleTensors& module : modules) {
     if (model.errors.size() > kMaxErrors) break;
-    foreigners.Report(module);
+    if (std::ranges::find(model.kept, module.name) == model.kept.end()) foreigners.Report(module);
   }
   foreigners.Finish();
 }

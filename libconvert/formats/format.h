@@ -25,6 +25,7 @@ struct QuantizedModel {
   std::vector<std::unique_ptr<QuantizedLinear>> modules;  // ascending by module name
   // What modules that were fused are made of (members()); a reader leaves it empty.
   std::vector<std::unique_ptr<QuantizedLinear>> members;
+  std::vector<std::string> kept;  // quantized modules that are left as they are stored
   std::vector<Finding> findings;
   // Of modules that are quantized but cannot be read; `modules` lacks them. See below for who
   // looks.

@@ -96,7 +96,10 @@ class Reader {
     if (!module.name.ends_with("_proj") || !InBlockModules(module.name)) return {};
     const Result<const GptqRule*> rule = config_.RuleOf(module.name);
     if (!rule.ok()) return rule.status();
-    if (*rule != nullptr && (*rule)->exclude) return {};
+    if (*rule != nullptr) {
+      Status status = config_.ReportOrder(module.name, **rule, findings_);
+      if (!status.ok() || (*rule)->exclude) return status;
+    }
     plain_.Add(module.name, "the config includes the module, but it is not quantized");
     return {};
   }
@@ -153,6 +156,10 @@ class Reader {
     const Result<const GptqRule*> found = config_.RuleOf(module.name);
     if (!found.ok()) return found.status();
     const GptqRule* rule = *found;
+    if (rule != nullptr) {
+      Status status = config_.ReportOrder(module.name, *rule, findings_);
+      if (!status.ok()) return status;
+    }
     if (rule != nullptr && rule->exclude) {
       findings_.Add("module-ignored-but-quantized", module.name,
                     fmt::format("dynamic excludes it with \"{}\", but it is quantized",

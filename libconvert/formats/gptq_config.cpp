@@ -52,7 +52,7 @@ class Merger {
       if (copy.*member == nullptr) continue;
       if (first == nullptr) {
         first = &copy;
-      } else if (*(copy.*member) != *(first->*member)) {
+      } else if (!SameJson(*(copy.*member), *(first->*member))) {
         Conflict(key, copy.where, ShowJson(*(copy.*member)), first->where,
                  ShowJson(*(first->*member)));
       }
@@ -170,6 +170,36 @@ Status ParseRules(const Json& dynamic, const std::string& where, std::vector<Gpt
   return {};
 }
 
+// Of two rules that match one module; `top` is what they override.
+bool RulesMeanTheSame(const GptqRule& a, const GptqRule& b, const GptqSettings& top) {
+  if (a.exclude || b.exclude) return a.exclude == b.exclude;
+  const auto same = [&](auto GptqRule::*member, auto inherited) {
+    return (a.*member).value_or(inherited) == (b.*member).value_or(inherited);
+  };
+  return same(&GptqRule::bits, int64_t{top.bits}) && same(&GptqRule::group_size, top.group_size) &&
+         same(&GptqRule::act_order, top.act_order) && same(&GptqRule::symmetric, top.symmetric);
+}
+
+std::vector<std::string_view> RuleKeys(const Json& object) {
+  std::vector<std::string_view> keys;
+  for (const auto& [key, value] : object.items()) keys.push_back(key);
+  return keys;
+}
+
+// The orders of the copies of `dynamic`, which are equal but for that.
+std::vector<RuleOrder> OtherOrders(const std::vector<GptqDeclaration>& copies,
+                                   const Json& dynamic) {
+  std::vector<RuleOrder> orders;
+  const std::vector<std::string_view> ours = RuleKeys(dynamic);
+  for (const GptqDeclaration& copy : copies) {
+    if (copy.dynamic == nullptr || copy.dynamic == &dynamic) continue;
+    std::optional<RuleOrder> order =
+        OrderOfCopy(ours, RuleKeys(*copy.dynamic), FieldPath(copy.where, "dynamic"));
+    if (order) orders.push_back(*std::move(order));
+  }
+  return orders;
+}
+
 // A list of names, or of lists of names.
 Status Flatten(const Json& list, const std::string& where, std::vector<std::string>& names) {
   const auto wrong = [&](const Json& value) {
@@ -207,6 +237,20 @@ Result<const GptqRule*> GptqConfig::RuleOf(std::string_view module) const {
   return nullptr;
 }
 
+Status GptqConfig::ReportOrder(std::string_view module, const GptqRule& rule,
+                               FindingTally& findings) const {
+  for (const RuleOrder& order : other_orders) {
+    const Result<size_t> first =
+        FirstInOrder(order, static_cast<size_t>(&rule - rules.data()),
+                     [&](size_t i) { return rules[i].regex.MatchesStart(module); });
+    if (!first.ok()) return first.status();
+    const GptqRule& other = rules[*first];
+    if (RulesMeanTheSame(rule, other, settings)) continue;
+    findings.Add("config-order-differs", module, OrderDiffers(rule.text, other.text, order.where));
+  }
+  return {};
+}
+
 Result<GptqSettings> GptqConfig::SettingsOf(std::string_view module) const {
   GptqSettings own = settings;
   const Result<const GptqRule*> found = RuleOf(module);
@@ -233,6 +277,13 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
     Result<GptqDeclaration> one = ParseGptqDeclaration(copy);
     if (!one.ok()) return one.status();
     producers.insert(producers.end(), one->producers.begin(), one->producers.end());
+    if (!one->activation.empty()) {
+      findings.Add(
+          "gptq-activations", FieldPath(one->where, "activation"),
+          fmt::format("\"{}\" quantizes activations at run time; the weights are read, and "
+                      "activations stay in 16 bits",
+                      Printable(one->activation)));
+    }
     declared.push_back(*std::move(one));
   }
   Merger merger(declared);
@@ -265,10 +316,12 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
   config.settings.symmetric = symmetric.value_or(true);
   config.settings.word_borrow = SubtractsWholeWords(producers);
   config.settings.field_wrap = WrapsFields(producers);
+  config.settings.bits_from_tensors = IsOfAutoRound(producers);
   config.lm_head = lm_head.value_or(false);
   Status status = ApplyFormat(format.value_or("gptq"), where, config.settings);
   if (status.ok() && dynamic != nullptr) {
     status = ParseRules(*dynamic, dynamic_where, config.rules);
+    if (status.ok()) config.other_orders = OtherOrders(declared, *dynamic);
   }
   if (status.ok() && blocks != nullptr) {
     status = Flatten(*blocks, blocks_where, config.block_modules);

@@ -18,6 +18,7 @@
 #include "formats/gptq_module.h"
 #include "formats/module_regex.h"
 #include "formats/quantization_config.h"
+#include "formats/rule_order.h"
 
 namespace prepack {
 
@@ -37,12 +38,16 @@ struct GptqRule {
 struct GptqConfig {
   GptqSettings settings;  // of a module that no rule names
   bool lm_head = false;
-  std::vector<GptqRule> rules;               // in the order of the file
+  std::vector<GptqRule> rules;               // in the order of the first copy that has any
+  std::vector<RuleOrder> other_orders{};     // of copies that have the rules in another one
   std::vector<std::string> block_modules{};  // modules_in_block_to_quantize, flattened; or empty
 
   // The first rule that matches, or nullptr; an error when a pattern takes too long, or when the
   // name is none that patterns can be applied to.
   Result<const GptqRule*> RuleOf(std::string_view module) const;
+  // Reports copies in whose order another rule than `rule` would count for the module, and would
+  // mean something else ("config-order-differs").
+  Status ReportOrder(std::string_view module, const GptqRule& rule, FindingTally& findings) const;
   // The settings of a module; a rule that excludes it changes nothing.
   Result<GptqSettings> SettingsOf(std::string_view module) const;
 };

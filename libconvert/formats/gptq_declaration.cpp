@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "formats/finding.h"
 #include "formats/json_fields.h"
+#include "formats/version_number.h"
 
 namespace prepack {
 
@@ -64,7 +64,7 @@ class Members {
   std::vector<std::pair<std::string, const Json*>> sources_;
 };
 
-Status RefuseFeatures(const Json& object, std::string_view where) {
+Status RefuseGptqFeatures(const Json& object, std::string_view where) {
   const Result<std::optional<bool>> marlin = OptionalBool(object, "is_marlin_format", where);
   if (!marlin.ok()) return marlin.status();
   if (marlin->value_or(false)) {
@@ -124,23 +124,27 @@ Status AddProducers(const Json& object, std::string_view where,
       .Id(FindingId("config-field-invalid"));
 }
 
-// MAJOR.MINOR of "name:MAJOR.MINOR…".
-std::optional<std::pair<unsigned, unsigned>> VersionOf(std::string_view producer) {
-  const size_t colon = producer.find(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  const char* end = producer.data() + producer.size();
-  unsigned major = 0;
-  const auto [dot, error] = std::from_chars(producer.data() + colon + 1, end, major);
-  if (error != std::errc()) return std::nullopt;
-  unsigned minor = 0;
-  if (dot != end && *dot == '.') std::from_chars(dot + 1, end, minor);
-  return std::pair{major, minor};
+// GPTQModel writes the name of a mode, or an object with one.
+Status ReadActivation(const Json& object, std::string_view where, std::string& activation) {
+  const Json* value = JsonMember(object, "activation");
+  if (value == nullptr || *value == Json(false)) return {};
+  const Json* mode = value->is_object() ? JsonMember(*value, "mode") : value;
+  if (mode != nullptr && mode->is_string()) {
+    activation = mode->get<std::string>();
+    return {};
+  }
+  return Malformed(FieldPath(where, "activation"), "the field has the wrong type")
+      .Found(ShowJson(*value))
+      .Expected("a name, or an object with a mode")
+      .Id(FindingId("config-field-invalid"));
 }
 
 // Before 0.9, GPTQModel packed as AutoGPTQ did.
 bool IsGptqModel(std::string_view producer) {
-  const auto version = VersionOf(producer);
-  return producer.starts_with("gptqmodel:") && version && *version >= std::pair{0U, 9U};
+  constexpr std::string_view kName = "gptqmodel:";
+  if (!producer.starts_with(kName)) return false;
+  const std::optional<VersionNumber> version = ParseVersionNumber(producer.substr(kName.size()));
+  return version && *version >= VersionNumber{0, 9};
 }
 
 bool IsAutoRound(std::string_view producer) {
@@ -155,7 +159,7 @@ Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config) {
   Members members;
   Status status = members.Collect(*config.fields, where);
   const Json& object = members.object();
-  if (status.ok()) status = RefuseFeatures(object, where);
+  if (status.ok()) status = RefuseGptqFeatures(object, where);
   if (!status.ok()) return status;
 
   GptqDeclaration declared;
@@ -174,6 +178,7 @@ Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config) {
   take(OptionalString(object, "checkpoint_format", where), declared.format);
   take(OptionalBool(object, "lm_head", where), declared.lm_head);
   if (status.ok()) status = AddProducers(object, where, declared.producers);
+  if (status.ok()) status = ReadActivation(object, where, declared.activation);
   if (!status.ok()) return status;
   if (declared.format) declared.format = LowerCase(*declared.format);
   declared.dynamic = members.Source("dynamic");
@@ -184,6 +189,10 @@ Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config) {
 bool SubtractsWholeWords(const std::vector<std::string>& producers) {
   return std::ranges::any_of(producers,
                              [](const auto& p) { return IsGptqModel(p) || IsAutoRound(p); });
+}
+
+bool IsOfAutoRound(const std::vector<std::string>& producers) {
+  return std::ranges::any_of(producers, IsAutoRound);
 }
 
 bool WrapsFields(const std::vector<std::string>& producers) {

@@ -18,7 +18,8 @@ struct GptqDeclaration {
   std::optional<bool> symmetric;
   std::optional<std::string> format;  // lower case
   std::optional<bool> lm_head;
-  const Json* dynamic = nullptr;        // points into the checkpoint, like the next
+  std::string activation;         // how activations are quantized at run time; empty: not at all
+  const Json* dynamic = nullptr;  // points into the checkpoint, like the next
   const Json* block_modules = nullptr;  // modules_in_block_to_quantize
   std::vector<std::string> producers;   // "gptqmodel:7.3.4", lower case
 };
@@ -30,6 +31,9 @@ Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config);
 // The producer is known to borrow across fields where it stores z - 1; or to wrap each field.
 bool SubtractsWholeWords(const std::vector<std::string>& producers);
 bool WrapsFields(const std::vector<std::string>& producers);
+// AutoRound wrote it. Of several patterns that match a module it applies the last, and of several
+// rules of `dynamic` the first counts: the width of a module may be another than its rule says.
+bool IsOfAutoRound(const std::vector<std::string>& producers);
 
 }  // namespace prepack
 

@@ -214,6 +214,18 @@ Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const Modul
   return sample;
 }
 
+std::optional<GptqZeros> ConventionOf(const GptqZeroSample& sample) {
+  if (sample.weights < kMinWeights) return std::nullopt;
+  if (std::abs(sample.Mean()) < kNear) return GptqZeros::kStored;
+  if (std::abs(sample.Mean() - 1) < kNear) return GptqZeros::kMinusOne;
+  return std::nullopt;
+}
+
+std::string DescribeGptqZeroSample(const GptqZeroSample& sample) {
+  return fmt::format("a mean of code - stored zero point of {:.3f} over {} weights", sample.Mean(),
+                     sample.weights);
+}
+
 Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::string_view where,
                       std::string_view hint, FindingTally& findings) {
   const bool minus_one = declared == GptqZeros::kMinusOne;
@@ -234,10 +246,9 @@ Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::str
   if (sample.weights < kMinWeights) return {};
   const double own = minus_one ? 1.0 : 0.0;
   const double other = minus_one ? 0.0 : 1.0;
-  const std::string measured =
-      fmt::format("a mean of code - stored zero point of {:.3f} over {} weights", sample.Mean(),
-                  sample.weights);
-  if (std::abs(sample.Mean() - other) < kNear) {
+  const std::string measured = DescribeGptqZeroSample(sample);
+  const std::optional<GptqZeros> told = ConventionOf(sample);
+  if (told && *told != declared) {
     return contradict(measured, fmt::format("a mean near {}", own));
   }
   if (std::abs(sample.Mean() - other) < std::abs(sample.Mean() - own)) {

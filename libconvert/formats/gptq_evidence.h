@@ -10,6 +10,8 @@
 // symmetric one tells. Samples of modules that are too small can be pooled.
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "formats/finding_tally.h"
@@ -31,6 +33,13 @@ struct GptqZeroSample {
 // module that says nothing (symmetric, say) gives an empty sample.
 Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const ModuleTensors& module,
                                        const GptqSettings& settings);
+
+// The convention that a sample which is large enough clearly speaks for; nullopt where it does not
+// tell.
+std::optional<GptqZeros> ConventionOf(const GptqZeroSample& sample);
+
+// "a mean of code - stored zero point of 0.998 over 49152 weights"; requires weights > 0.
+std::string DescribeGptqZeroSample(const GptqZeroSample& sample);
 
 // kMalformed ("gptq-zeros-contradict") when a sample that is large enough clearly speaks for the
 // other convention than the declared one; a finding ("gptq-zeros-uncertain") when it is nearer to

@@ -21,6 +21,11 @@ std::string FieldPath(std::string_view where, std::string_view key) {
   return fmt::format("{}.{}", where, key);
 }
 
+bool SameJson(const Json& a, const Json& b) {
+  // Objects of this type are sorted.
+  return nlohmann::json(a) == nlohmann::json(b);
+}
+
 std::string ShowJson(const Json& value) {
   constexpr size_t kMaxShown = 80;
   // Containers are named, not printed: dumping a large one costs memory for nothing.

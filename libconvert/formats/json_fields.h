@@ -23,6 +23,9 @@ const Json* JsonMember(const Json& object, std::string_view key);
 // "where.key", for errors about a member.
 std::string FieldPath(std::string_view where, std::string_view key);
 
+// Equal as JSON is: the order of an object's members says nothing.
+bool SameJson(const Json& a, const Json& b);
+
 // One line of the value as JSON, cut to a length that fits into an error.
 std::string ShowJson(const Json& value);
 

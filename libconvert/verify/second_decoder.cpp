@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "verify/second_decoder_formats.h"
+#include "verify/second_model_free.h"
 #include "verify/second_tensors.h"
 
 namespace prepack {
@@ -43,14 +44,17 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
                                                     {"gptq", DecodeGptq},
                                                     {"auto-round", DecodeAutoRound}}};
   for (const Row& row : kDecoders) {
-    if (row.format == format) return SecondDecoder(source, row.decode);
+    if (row.format != format) continue;
+    return SecondDecoder(source, row.decode, format == "auto-round" && IsOldModelFree(source));
   }
   return Unsupported(source.path().string(), "no second decoder for this format").Found(format);
 }
 
 Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
                              DecodedRows& out) const {
-  return decode_(*source_, {.module = module, .k = k, .n0 = n0, .rows = rows}, out);
+  return decode_(
+      *source_,
+      {.module = module, .k = k, .n0 = n0, .rows = rows, .old_model_free = old_model_free_}, out);
 }
 
 bool SecondDecoder::HasBias(const std::string& module) const {

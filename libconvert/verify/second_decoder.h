@@ -58,10 +58,12 @@ class SecondDecoder {
  private:
   using DecodeFn = Status (*)(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 
-  SecondDecoder(const Checkpoint& source, DecodeFn decode) : source_(&source), decode_(decode) {}
+  SecondDecoder(const Checkpoint& source, DecodeFn decode, bool old_model_free)
+      : source_(&source), decode_(decode), old_model_free_(old_model_free) {}
 
   const Checkpoint* source_;
   DecodeFn decode_;
+  bool old_model_free_;  // second_model_free.h
 };
 
 }  // namespace prepack

@@ -8,12 +8,11 @@
 namespace prepack {
 namespace {
 
-SecondZeros MeaningOf(const Checkpoint& source, const std::string& packing) {
+SecondZeros MeaningOf(const Checkpoint& source, const std::string& packing, bool old_model_free) {
   SecondZeros meaning;
   meaning.symmetric = SecondAllSymmetric(source);
-  const Json* model_free = SecondConfigField(source, "model_free");
   const bool stored = packing == "auto_round" || packing == "auto_round:gptqmodel";
-  meaning.minus_one = !stored || (model_free != nullptr && *model_free == true);
+  meaning.minus_one = !stored || old_model_free;
   return meaning;
 }
 
@@ -28,7 +27,7 @@ Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, Decod
     break;
   }
   if (packing.find("awq") != std::string::npos) return DecodeAwq(source, wanted, out);
-  return DecodeGptqTensors(source, wanted, MeaningOf(source, packing), out);
+  return DecodeGptqTensors(source, wanted, MeaningOf(source, packing, wanted.old_model_free), out);
 }
 
 }  // namespace prepack

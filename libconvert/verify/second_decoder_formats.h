@@ -18,6 +18,7 @@ struct SecondRows {
   uint64_t k = 0;
   uint64_t n0 = 0;
   uint64_t rows = 0;
+  bool old_model_free = false;  // of the checkpoint, see second_model_free.h
 };
 
 // compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8

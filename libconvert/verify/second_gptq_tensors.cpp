@@ -32,9 +32,15 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, const Secon
   uint32_t ones = 0;
   for (uint32_t shift = 0; shift < 32; shift += width) ones |= 1U << shift;
   std::vector<uint32_t> line;
+  const uint32_t middle = 1U << (width - 1);
+  // AutoRound's calibration-free exports store symmetric modules as z − 1 beside others as z.
+  bool symmetric_of_other = !meaning.minus_one && !crosses;
   for (uint64_t g = 0; g < groups; ++g) {
     Status status = ReadSecond(source, **stored, {g, 1, 0, line_words}, line);
     if (!status.ok()) return status;
+    symmetric_of_other = symmetric_of_other && std::ranges::all_of(line, [&](uint32_t word) {
+                           return word == ones * (middle - 1);
+                         });
     if (meaning.minus_one && !crosses) {
       for (uint32_t& word : line) word += ones;
     }
@@ -44,6 +50,7 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, const Secon
       zeros[g * wanted.rows + row] = static_cast<int>(zero);
     }
   }
+  if (symmetric_of_other) std::ranges::fill(zeros, static_cast<int>(middle));
   return {};
 }
 

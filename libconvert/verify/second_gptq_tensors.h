@@ -9,7 +9,8 @@
 //                  2^(b − 1) where the scheme is symmetric
 //
 // Where some modules are symmetric and others are not, qzeros says z of both: writers store 2^(b −
-// 1) there, too.
+// 1) there, too. Fields that are 2^(b − 1) − 1 throughout, where z is stored, are those of a
+// symmetric module whose writer stored z − 1.
 //
 // g is that of g_idx, or k / group size. A stored −1 borrows from the fields above it in its word;
 // fields of 3 bits cross words and wrap one by one.

@@ -27,6 +27,10 @@ PACKED = {
     "ar-w4-sym-g128": ALL,
     "ar-w4-sym-mixed": FIVE,
     "ar-w2-sym": NONE,
+    "ar-w4-sym-patterns": {"vllm-cpu": 11, "zentorch": 11, "onednn": 11},
+    "ar-gptq-w4-sym-patterns": {"vllm-cpu": 11, "zentorch": 11, "onednn": 11},
+    "ar-model-free-w4-asym": {"vllm-cpu": 21, "zentorch": 21, "onednn": 21},
+    "ar-old-model-free-w4-asym": {"vllm-cpu": 21, "zentorch": 21, "onednn": 21},
     "ct-mixed": {"vllm-cpu": 6, "zentorch": 6, "onednn": 6},
     "ct-old-asym-g128": ALL,
     "ct-spinquant-r1r2": {"vllm-cpu": 14, "zentorch": 14, "onednn": 14},
@@ -43,6 +47,15 @@ PACKED = {
     "gptqmodel-fp8-dynamic": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
     "hf-fp8-static": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "hf-fp8-ue8m0": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+}
+
+
+# What is odd about real checkpoints.
+WARNED = {
+    # One of gate and up was left unquantized on purpose.
+    "ct-mixed": ["module-siblings-differ"],
+    # AutoRound 0.15 stored other zero points than it declared.
+    "ar-old-model-free-w4-asym": ["autoround-model-free-zeros"],
 }
 
 
@@ -80,9 +93,7 @@ class Formats(harness.ToolTest):
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
                 report = self.checked_json(result.stdout, "check")
                 warnings = [f["id"] for f in report["findings"] if f["severity"] != "info"]
-                # One of gate and up was left unquantized on purpose.
-                expected = ["module-siblings-differ"] if source.name == "ct-mixed" else []
-                self.assertEqual(warnings, expected)
+                self.assertEqual(warnings, WARNED.get(source.name, []))
 
     def test_every_json_follows_its_schema(self):
         for source in sorted(CHECKPOINTS.iterdir()):

@@ -205,7 +205,42 @@ TEST_CASE("The copy of an AutoRound config must say the same") {
   CheckError(read({{"packing_format", "auto_round"}}), kMalformed,
              "(found auto_round, expected auto_round:auto_gptq");
   CheckError(read({{"group_size", 64}}), kMalformed, "(found 64, expected 32");
-  CheckError(read({{"extra_config", {{"a", {{"bits", 8}}}}}}), kMalformed, "(found a: bits 8");
+  CheckError(read({{"extra_config", {{"a", {{"bits", 8}}}}}}), kMalformed,
+             "(found a: bits 8 group_size inherited sym inherited data_type inherited, expected no "
+             "such entry");
+}
+
+TEST_CASE("Copies of an AutoRound config may list their entries in any order") {
+  const auto read = [](const Json& ours, const Json& theirs) {
+    TestCheckpoint stored = ArGptq();
+    Json copy = ArConfig(stored);
+    ArConfig(stored)["extra_config"] = ours;
+    copy["extra_config"] = theirs;
+    const TempFolder folder;
+    stored.Write(folder.path());
+    std::ofstream(folder.path() / "quantization_config.json") << copy.dump();
+    return testing::OpenModel(folder.path()).status();
+  };
+  const Json eight = {{"bits", 8}, {"sym", false}};
+  const Json reversed = {{"sym", false}, {"bits", 8}};
+  const Json sixteen = {{"bits", 16}};
+  testing::RequireOk(read({{"x.10", eight}, {"x.2", sixteen}, {"x.3", eight}},
+                          {{"x.2", sixteen}, {"x.3", reversed}, {"x.10", eight}}));
+  const auto conflict = [&](const Json& ours, const Json& theirs, const std::string& text) {
+    const Status status = read(ours, theirs);
+    CheckError(status, kMalformed, text);
+    CHECK(status.id() == "config-conflict");
+  };
+  conflict({{"x.10", eight}, {"x.2", sixteen}}, {{"x.2", eight}, {"x.10", eight}},
+           "(found x.2: bits 8 group_size inherited sym false data_type inherited, expected x.2: "
+           "bits 16 group_size inherited");
+  conflict({{"x.10", eight}, {"x.2", sixteen}}, {{"x.2", sixteen}},
+           "(found no such entry, expected x.10: bits 8");
+  conflict({{"x.2", sixteen}}, {{"x.2", sixteen}, {"x.3", {{"group_size", 64}}}},
+           "(found x.3: bits inherited group_size 64");
+  // Layers that stay as they are need not stand in every copy.
+  testing::RequireOk(read({{"x.10", eight}, {"x.2", sixteen}}, {{"x.10", eight}}));
+  testing::RequireOk(read({{"x.10", eight}}, {{"x.2", sixteen}, {"x.10", eight}}));
 }
 
 }  // namespace

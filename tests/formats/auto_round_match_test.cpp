@@ -1,5 +1,6 @@
 // Which entry of extra_config counts, and what is said of those that do not.
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -70,6 +71,38 @@ TEST_CASE("Exact names win, then the first expression in the order of the file")
   CHECK(Resolve({{"z|up", four}, {"a|up", four}}) == "a|up z|up a|up");
 }
 
+// What is said of the module up_proj where the entries of the copy stand in another order.
+std::vector<Finding> FindingsInOrders(const Json& ours, const Json& theirs) {
+  TestCheckpoint stored = ThreeModules();
+  ArConfig(stored)["extra_config"] = ours;
+  Json copy = ArConfig(stored);
+  copy["extra_config"] = theirs;
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  std::ofstream(folder.path() / "quantization_config.json") << copy.dump();
+  return testing::MustOpen(folder.path()).model.findings;
+}
+
+TEST_CASE("The order of entries is reported only where it makes a difference") {
+  const Json four = {{"bits", 4}};
+  const Json eight = {{"bits", 8}};
+  const std::vector<Finding> differ = FindingsInOrders({{"gate|up", four}, {"mlp.up", eight}},
+                                                       {{"mlp.up", eight}, {"gate|up", four}});
+  CHECK(HasFinding(differ, "config-order-differs",
+                   "\"gate|up\" comes first here and counts, as in transformers and vLLM, but "
+                   "\"mlp.up\" comes first in quantization_config.json.extra_config"));
+  const auto reported = [](const std::vector<Finding>& findings) {
+    return HasFinding(findings, "config-order-differs", "");
+  };
+  // No module matches both; both mean the same; an exact name wins over either.
+  CHECK_FALSE(
+      reported(FindingsInOrders({{"gate", four}, {"up", eight}}, {{"up", eight}, {"gate", four}})));
+  CHECK_FALSE(reported(FindingsInOrders({{"gate|up", four}, {"mlp.up", Json::object()}},
+                                        {{"mlp.up", Json::object()}, {"gate|up", four}})));
+  CHECK_FALSE(reported(FindingsInOrders({{"gate|up", four}, {"mlp.up", eight}, {kUp, four}},
+                                        {{kUp, four}, {"mlp.up", eight}, {"gate|up", four}})));
+}
+
 TEST_CASE("Keys that match nothing or do not compile are reported and skipped") {
   std::vector<Finding> findings;
   CHECK(Resolve({{"k_proj", {{"bits", 8}}}, {"(", {{"bits", 8}}}}, &findings) == "- - -");
@@ -132,6 +165,38 @@ TEST_CASE("A quantized head that the config does not name is reported") {
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "extra_config does not name it"));
   ArConfig(stored)["extra_config"]["lm_head"] = {{"bits", 4}};
   CHECK(FindingsOf(stored).empty());
+}
+
+TEST_CASE("A head that the config quantizes and that is plain is reported") {
+  TestCheckpoint stored = ThreeModules();
+  stored.tensors.push_back({"lm_head.weight", "BF16", {2, 2}, testing::Hex("0000 0000 0000 0000")});
+  const auto reported = [&] { return HasFinding(FindingsOf(stored), "head-undeclared", ""); };
+  CHECK_FALSE(reported());
+  ArConfig(stored)["extra_config"] = {{"lm_head", {{"bits", 4}, {"group_size", 32}}}};
+  CHECK(HasFinding(FindingsOf(stored), "head-undeclared",
+                   "says 4 bits, but the output head is stored as BF16"));
+  ArConfig(stored)["extra_config"] = {{"lm_head", {{"bits", 16}}}};
+  CHECK_FALSE(reported());
+}
+
+TEST_CASE("A quantized copy of the embedding is left as it is stored") {
+  TestCheckpoint stored = ThreeModules();
+  for (const TestTensor& tensor : ArGptqTensors("mtp.embed_tokens", ArNumbers(), 0x77)) {
+    stored.tensors.push_back(tensor);
+  }
+  // By itself it is the embedding of the model.
+  const testing::TempFolder alone;
+  stored.Write(alone.path());
+  CHECK(testing::OpenModel(alone.path()).status().id() == "embedding-quantized");
+
+  stored.tensors.push_back(
+      {"model.embed_tokens.weight", "BF16", {2, 2}, testing::Hex("0000 0000 0000 0000")});
+  const testing::TempFolder folder;
+  stored.Write(folder.path());
+  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  CHECK(opened.model.modules.size() == 3);
+  CHECK(opened.model.kept == std::vector<std::string>{"mtp.embed_tokens"});
+  CHECK(HasFinding(opened.model.findings, "embedding-copy-quantized", "left as it is stored"));
 }
 
 TEST_CASE("A legacy backend that contradicts packing_format is reported") {

@@ -145,21 +145,79 @@ TEST_CASE("A symmetric module with the other constant is read, and reported") {
   CHECK(HasFinding(FindingsOf(other), "gptq-zeros-other-version", ""));
 }
 
-TEST_CASE("A calibration-free asymmetric export stores z - 1, whatever its label says") {
+constexpr const char* kModelFree = "autoround-model-free-zeros";
+
+// An asymmetric module of weights around zero, whose zero point is 6.
+AwqNumbers CentredAwq(uint64_t k) {
+  AwqNumbers m{.n = 32, .k = k, .group_size = 32};
+  for (uint64_t i = 0; i < m.n * m.k; ++i) m.codes.push_back(static_cast<uint8_t>(4 + i % 5));
+  m.scales.assign(m.n * m.groups(), 0x2A66);
+  return m;
+}
+
+// A calibration-free export of such modules; every byte of qzeros is `zeros`.
+TestCheckpoint ModelFree(uint64_t k, unsigned zeros, size_t modules = 1) {
   TestCheckpoint stored =
-      ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x66), "auto_round", false);
-  CHECK(ReadArModule(stored).zero_point == 6);
+      ArCheckpoint(ArGptqTensors(kArModule, CentredAwq(k), zeros), "auto_round", false);
+  for (size_t i = 1; i < modules; ++i) {
+    const std::string name = "model.layers." + std::to_string(i) + ".mlp.up_proj";
+    for (const auto& tensor : ArGptqTensors(name, CentredAwq(k), zeros)) {
+      stored.tensors.push_back(tensor);
+    }
+  }
   ArConfig(stored)["model_free"] = true;
-  CHECK(ReadArModule(stored).zero_point == 7);
-  CHECK(
-      HasFinding(FindingsOf(stored), "autoround-model-free-zeros",
-                 "z - 1 is used (if z is right, set packing_format to \"auto_round:gptqmodel\")"));
-  ArConfig(stored)["packing_format"] = "auto_round:gptqmodel";
+  return stored;
+}
+
+TEST_CASE("The weights of a calibration-free export tell whether its label is true") {
+  const TestCheckpoint right = ModelFree(256, 0x66);
+  CHECK(ReadArModule(right).zero_point == 6);
+  CHECK(FindingsOf(right).empty());
+
+  TestCheckpoint old = ModelFree(256, 0x55);
+  CHECK(ReadArModule(old).zero_point == 6);
+  CHECK(HasFinding(FindingsOf(old), kModelFree,
+                   "(a mean of code - stored zero point of 1.000 over 8192 weights); z - 1 is used "
+                   "(if z is right, set packing_format to \"auto_round:gptqmodel\")"));
+  // What the user says counts; so does a label that is right.
+  ArConfig(old)["packing_format"] = "auto_round:gptqmodel";
+  CHECK(testing::ReadEverything(old).id() == "gptq-zeros-contradict");
+  ArConfig(old)["packing_format"] = "auto_round:auto_gptq";
+  CHECK(ReadArModule(old).zero_point == 6);
+  CHECK_FALSE(HasFinding(FindingsOf(old), kModelFree, ""));
+
+  // The version is not asked where the weights tell.
+  TestCheckpoint mended = ModelFree(256, 0x66);
+  ArConfig(mended)["autoround_version"] = "0.15.1";
+  CHECK(ReadArModule(mended).zero_point == 6);
+  TestCheckpoint not_yet = ModelFree(256, 0x55);
+  ArConfig(not_yet)["autoround_version"] = "0.16.0.dev3";
+  CHECK(ReadArModule(not_yet).zero_point == 6);
+}
+
+TEST_CASE("Modules that are too small to be judged follow the whole calibration-free export") {
+  CHECK(ReadArModule(ModelFree(64, 0x55, 3)).zero_point == 6);
+  CHECK(HasFinding(FindingsOf(ModelFree(64, 0x55, 3)), kModelFree, "over 6144 weights"));
+  CHECK(ReadArModule(ModelFree(64, 0x66, 3)).zero_point == 6);
+  CHECK(FindingsOf(ModelFree(64, 0x66, 3)).empty());
+}
+
+TEST_CASE("Where the weights do not tell, the version of a calibration-free export does") {
+  TestCheckpoint stored = ModelFree(64, 0x66);
   CHECK(ReadArModule(stored).zero_point == 6);
-  CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
-  ArConfig(stored)["packing_format"] = "auto_round:auto_gptq";
+  CHECK(FindingsOf(stored).empty());
+  ArConfig(stored)["autoround_version"] = "0.15.1";
   CHECK(ReadArModule(stored).zero_point == 7);
-  CHECK_FALSE(HasFinding(FindingsOf(stored), "autoround-model-free-zeros", ""));
+  CHECK(HasFinding(FindingsOf(stored), kModelFree, "(AutoRound 0.15 stored them so); z - 1"));
+  for (const char* version : {"0.16.0", "0.16.1", "1.0", "new"}) {
+    ArConfig(stored)["autoround_version"] = version;
+    CHECK(ReadArModule(stored).zero_point == 6);
+    CHECK(FindingsOf(stored).empty());
+  }
+  // Without model_free the label is right.
+  ArConfig(stored)["autoround_version"] = "0.15.1";
+  ArConfig(stored).erase("model_free");
+  CHECK(ReadArModule(stored).zero_point == 6);
 }
 
 TEST_CASE("A width that the tensors contradict is taken from them") {
@@ -221,14 +279,6 @@ TEST_CASE("Padding that holds weights is an error") {
                       "an input channel that the model does not have has a weight (found code 1 at "
                       "[2, 97], zero point 8");
   CHECK(status.id() == "autoround-padding");
-}
-
-// An asymmetric module of weights around zero, whose z − 1 is 5.
-AwqNumbers CentredAwq(uint64_t k) {
-  AwqNumbers m{.n = 32, .k = k, .group_size = 32};
-  for (uint64_t i = 0; i < m.n * m.k; ++i) m.codes.push_back(static_cast<uint8_t>(4 + i % 5));
-  m.scales.assign(m.n * m.groups(), 0x2A66);
-  return m;
 }
 
 TEST_CASE("A packing_format that the weights contradict is refused") {

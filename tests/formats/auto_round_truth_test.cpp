@@ -1,6 +1,7 @@
 // Real AutoRound checkpoints against what an independent implementation makes of them.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "catch.h"
@@ -40,6 +41,28 @@ TEST_CASE("A real AutoRound checkpoint of mixed widths dequantizes to the truth"
   CHECK(DescribeScheme(opened.Module("model.layers.0.mlp.up_proj").scheme()) ==
         "w4a16 group 128 symmetric");
   CHECK(opened.model.findings.empty());
+}
+
+TEST_CASE("Exports of AutoRound whose configs list their exceptions in two orders are read") {
+  for (const auto& [name, format] :
+       {std::pair{"ar-w4-sym-patterns", "auto-round"}, {"ar-gptq-w4-sym-patterns", "gptq"}}) {
+    const OpenedModel opened = CheckTruth(name, format, 18, "");
+    CHECK(opened.model.Find("model.layers.1.mlp.down_proj") == nullptr);
+    CHECK(DescribeScheme(opened.Module("model.layers.1.self_attn.q_proj").scheme()) ==
+          "w4a16 group 32 symmetric");
+    CHECK(DescribeScheme(opened.Module("model.layers.2.mlp.down_proj").scheme()) ==
+          "w8a16 group 32 symmetric");
+    CHECK(opened.model.findings.empty());
+  }
+}
+
+TEST_CASE("Calibration-free exports of AutoRound are read as each version stored them") {
+  const std::string scheme = "w4a16 group 32 asymmetric";
+  const OpenedModel labelled = CheckTruth("ar-model-free-w4-asym", "auto-round", 21, scheme);
+  CHECK(labelled.model.findings.empty());
+  const OpenedModel old = CheckTruth("ar-old-model-free-w4-asym", "auto-round", 21, scheme);
+  REQUIRE(old.model.findings.size() == 1);
+  CHECK(old.model.findings[0].id == "autoround-model-free-zeros");
 }
 
 }  // namespace

@@ -234,6 +234,14 @@ TEST_CASE("Rules that only one copy of the GPTQ config has are refused") {
   CHECK(status.id() == "config-conflict");
   status = open({{"-:.*o_proj", Json::object()}}, rules);
   CHECK(status.id() == "config-conflict");
+  // The order of rules, and of what they say, is none of it.
+  const Json eight = {{"bits", 8}, {"group_size", 32}};
+  const Json reversed = {{"group_size", 32}, {"bits", 8}};
+  testing::RequireOk(open({{"+:.*\\.10\\.", eight}, {"-:.*\\.2\\.", Json::object()}},
+                          {{"-:.*\\.2\\.", Json::object()}, {"+:.*\\.10\\.", reversed}}));
+  status = open({{"+:.*\\.10\\.", eight}, {"-:.*\\.2\\.", Json::object()}},
+                {{"-:.*\\.2\\.", Json::object()}, {"+:.*\\.10\\.", {{"bits", 8}}}});
+  CHECK(status.id() == "config-conflict");
 }
 
 TEST_CASE("Zero points that vary in a symmetric module are found when they are read") {

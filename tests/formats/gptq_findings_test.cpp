@@ -2,6 +2,7 @@
 // that do.
 
 #include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -374,6 +375,77 @@ TEST_CASE("A module that the config quantizes, but that is plain, is reported") 
   finding = OnlyFinding(stored);
   CHECK(finding.id == "module-targeted-but-plain");
   CHECK(finding.message == "lm_head is true, but the output head is not quantized");
+}
+
+TEST_CASE("AutoRound's widths are those of the tensors") {
+  TestCheckpoint stored = SmallGptq();
+  GptqConfigOf(stored)["dynamic"] = {{"+:.*up_proj", {{"bits", 8}}}};
+  const TempFolder folder;
+  stored.Write(folder.path());
+  CHECK_FALSE(testing::OpenModel(folder.path()).ok());
+  GptqConfigOf(stored)["provider"] = "auto-round";
+  const Finding finding = OnlyFinding(stored);
+  CHECK(finding.id == "module-scheme-mismatch");
+  CHECK(finding.message == "the config says 8 bits, but the tensors hold 4; the tensors win");
+}
+
+// What is said of a module where the rules of quantize_config.json stand in another order.
+std::vector<Finding> FindingsOfOrders(const Json& ours, const Json& theirs) {
+  TestCheckpoint stored = SmallGptq();
+  GptqConfigOf(stored)["dynamic"] = ours;
+  Json copy = GptqConfigOf(stored);
+  copy["dynamic"] = theirs;
+  const TempFolder folder;
+  stored.Write(folder.path());
+  std::ofstream(folder.path() / "quantize_config.json") << copy.dump();
+  return MustOpen(folder.path()).model.findings;
+}
+
+TEST_CASE("The order of rules is reported only where it makes a difference") {
+  const Json four = {{"bits", 4}};
+  const Json none = Json::object();
+  const std::vector<Finding> differ = FindingsOfOrders({{"+:.*up_proj", four}, {"-:.*mlp", none}},
+                                                       {{"-:.*mlp", none}, {"+:.*up_proj", four}});
+  REQUIRE(differ.size() == 1);
+  CHECK(differ[0].id == "config-order-differs");
+  CHECK(differ[0].where == kGptqModule);
+  CHECK_THAT(differ[0].message,
+             Catch::Contains("\"+:.*up_proj\" comes first here and counts, as in transformers and "
+                             "vLLM, but \"-:.*mlp\" comes first in quantize_config.json.dynamic"));
+  // The rules mean the same, or are in the same order where they match.
+  CHECK(FindingsOfOrders({{"+:.*up_proj", four}, {".*mlp", none}},
+                         {{".*mlp", none}, {"+:.*up_proj", four}})
+            .empty());
+  const std::vector<Finding> apart =
+      FindingsOfOrders({{"-:.*down", none}, {"+:.*up", four}, {"-:.*mlp", none}},
+                       {{"+:.*up", four}, {"-:.*mlp", none}, {"-:.*down", none}});
+  REQUIRE(apart.size() == 1);
+  CHECK(apart[0].id == "config-pattern-unmatched");
+}
+
+TEST_CASE("Activations that are quantized at run time are reported, and the weights read") {
+  for (const Json& activation :
+       {Json("w4afp8"), Json({{"mode", "w4afp8"}}), Json({{"mode", "w4afp8"}, {"mlp", nullptr}})}) {
+    TestCheckpoint stored = SmallGptq();
+    GptqConfigOf(stored)["activation"] = activation;
+    const Finding finding = OnlyFinding(stored);
+    CHECK(finding.id == "gptq-activations");
+    CHECK(finding.where == "config.json: quantization_config.activation");
+    CHECK(finding.message ==
+          "\"w4afp8\" quantizes activations at run time; the weights are read, and activations "
+          "stay in 16 bits");
+  }
+  for (const Json& none : {Json(nullptr), Json(false)}) {
+    TestCheckpoint stored = SmallGptq();
+    GptqConfigOf(stored)["activation"] = none;
+    CHECK(FindingsOf(stored).empty());
+  }
+  TestCheckpoint wrong = SmallGptq();
+  GptqConfigOf(wrong)["activation"] = {{"recipe", "x"}};
+  const TempFolder folder;
+  wrong.Write(folder.path());
+  CheckError(testing::OpenModel(folder.path()).status(), ErrorKind::kMalformed,
+             "activation: the field has the wrong type");
 }
 
 TEST_CASE("Entries of dynamic that match no module are reported") {

@@ -27,6 +27,14 @@ TEST_CASE("Absent and null fields have no value") {
   CHECK(JsonMember(Json(3), "a") == nullptr);
 }
 
+TEST_CASE("Values are the same whatever the order of their members") {
+  const Json value = {{"a", {{"x", 1}, {"y", {2, 3}}}}, {"b", nullptr}};
+  CHECK(SameJson(value, {{"b", nullptr}, {"a", {{"y", {2, 3}}, {"x", 1}}}}));
+  CHECK_FALSE(SameJson(value, {{"b", nullptr}, {"a", {{"y", {3, 2}}, {"x", 1}}}}));
+  CHECK_FALSE(SameJson(value, {{"a", value["a"]}}));
+  CHECK_FALSE(SameJson(value, {{"a", value["a"]}, {"c", nullptr}}));
+}
+
 TEST_CASE("Fields of the wrong type name the field and the value") {
   const Json object = {{"a", "yes"}, {"b", 1.5}, {"c", {1, 2}}, {"d", 18446744073709551615ULL}};
   const ErrorKind malformed = ErrorKind::kMalformed;

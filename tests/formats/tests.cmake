@@ -34,4 +34,5 @@ prepack_add_tests(formats
   module_regex_test.cpp
   row_linear_test.cpp
   table_test.cpp
-  tgi_config_test.cpp)
+  tgi_config_test.cpp
+  version_number_test.cpp)

@@ -100,6 +100,16 @@ std::vector<ExpectedGemm> AsStored() {
        {{"vllm-cpu/bf16-vnni", 1}, {"vllm-cpu/wna16", 5}},
        {{"plain/bf16", 1}, {"zentorch/woq", 5}},
        {{"plain/bf16", 1}, {"onednn/w4a16", 5}}},
+      {{"ar-gptq-w4-sym-patterns", "ar-w4-sym-patterns"},
+       kAuto,
+       {{"vllm-cpu/bf16-vnni", 7}, {"vllm-cpu/wna16", 11}},
+       {{"plain/bf16", 7}, {"zentorch/woq", 11}},
+       {{"plain/bf16", 7}, {"onednn/w4a16", 11}}},
+      {{"ar-model-free-w4-asym", "ar-old-model-free-w4-asym"},
+       kAuto,
+       {{"vllm-cpu/wna16", 21}},
+       {{"zentorch/woq", 21}},
+       {{"onednn/w4a16", 21}}},
       {{"ct-fp8-block", "ct-fp8-dynamic", "ct-fp8-w8a16", "gptqmodel-fp8-block",
         "gptqmodel-fp8-row", "gptqmodel-fp8-tensor", "hf-fp8-static", "hf-fp8-ue8m0"},
        kAuto,
@@ -168,7 +178,7 @@ size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
 }
 
 TEST_CASE("every real checkpoint is the model still, packed for every target") {
-  CHECK(CheckRows(AsStored()) == 41);
+  CHECK(CheckRows(AsStored()) == 45);
 }
 
 TEST_CASE("so it is with activations of eight bits") {

@@ -1,0 +1,23 @@
+#include "formats/version_number.h"
+
+#include "catch.h"
+
+namespace prepack {
+namespace {
+
+TEST_CASE("Versions are their first two numbers") {
+  CHECK(ParseVersionNumber("0.16.1") == VersionNumber{0, 16});
+  CHECK(ParseVersionNumber("7.3.4.dev1") == VersionNumber{7, 3});
+  CHECK(ParseVersionNumber("0.9b2") == VersionNumber{0, 9});
+  CHECK(ParseVersionNumber("3") == VersionNumber{3, 0});
+  CHECK(ParseVersionNumber("3.x") == VersionNumber{3, 0});
+  for (const char* text : {"", "v1.2", ".5", "-1", "99999999999.1"}) {
+    CHECK_FALSE(ParseVersionNumber(text));
+  }
+  CHECK(VersionNumber{0, 9} < VersionNumber{0, 16});
+  CHECK(VersionNumber{1, 0} > VersionNumber{0, 99});
+  CHECK(ShowVersion({0, 16}) == "0.16");
+}
+
+}  // namespace
+}  // namespace prepack

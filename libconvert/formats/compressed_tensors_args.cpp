@@ -32,14 +32,6 @@ bool HasGroups(CtStrategy strategy) {
   return strategy == CtStrategy::kGroup || strategy == CtStrategy::kTensorGroup;
 }
 
-Status UnknownKeyword(std::string_view where, std::string_view key, std::string_view value,
-                      std::string_view expected) {
-  return Unsupported(FieldPath(where, key), "unknown keyword")
-      .Found(fmt::format("\"{}\"", Printable(value)))
-      .Expected(expected)
-      .Id(FindingId("config-keyword-unknown"));
-}
-
 Status Invalid(std::string_view where, std::string_view key, std::string_view what) {
   return Malformed(FieldPath(where, key), what).Id(FindingId("config-field-invalid"));
 }

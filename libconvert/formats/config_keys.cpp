@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -17,141 +16,64 @@ namespace prepack {
 
 namespace {
 
-using Keys = std::span<const std::string_view>;
+// Keys in lower case, with a space between each and the next.
+using Keys = std::string_view;
 
 // Every declaration may name its method, and nest once more.
-constexpr auto kAnyKeys =
-    std::to_array<std::string_view>({"quant_method", "method", "quantization_config"});
+constexpr std::string_view kAnyKeys = "quant_method method quantization_config";
 
 // AutoRound 0.1 to 0.16 (SerializedCompressorConfig, QuantizationScheme): what it was called with
 // goes into its exports of every format.
-constexpr auto kAutoRoundKeys = std::to_array<std::string_view>({"act_bits",
-                                                                 "act_data_type",
-                                                                 "act_dynamic",
-                                                                 "act_group_size",
-                                                                 "act_sym",
-                                                                 "amp",
-                                                                 "autoround_version",
-                                                                 "batch_size",
-                                                                 "bits",
-                                                                 "block_name_to_quantize",
-                                                                 "data_type",
-                                                                 "dataset",
-                                                                 "device",
-                                                                 "dynamic_max_gap",
-                                                                 "enable_minmax_tuning",
-                                                                 "enable_norm_bias_tuning",
-                                                                 "enable_quanted_input",
-                                                                 "gradient_accumulate_steps",
-                                                                 "group_size",
-                                                                 "iters",
-                                                                 "low_gpu_mem_usage",
-                                                                 "lr",
-                                                                 "lr_scheduler",
-                                                                 "minmax_lr",
-                                                                 "model_free",
-                                                                 "multimodal",
-                                                                 "n_blocks",
-                                                                 "nblocks",
-                                                                 "not_use_best_mse",
-                                                                 "nsamples",
-                                                                 "provider",
-                                                                 "quant_block_list",
-                                                                 "regex_config",
-                                                                 "rotation_config",
-                                                                 "rotation_configs",
-                                                                 "sampler",
-                                                                 "scale_dtype",
-                                                                 "seqlen",
-                                                                 "spinquant_config",
-                                                                 "static_attention_dtype",
-                                                                 "static_attention_granularity",
-                                                                 "static_kv_dtype",
-                                                                 "static_kv_granularity",
-                                                                 "super_bits",
-                                                                 "super_group_size",
-                                                                 "supported_types",
-                                                                 "sym",
-                                                                 "to_quant_block_names",
-                                                                 "train_bs",
-                                                                 "use_quant_input"});
+constexpr std::string_view kAutoRoundKeys =
+    "act_bits act_data_type act_dynamic act_group_size act_sym amp autoround_version batch_size "
+    "bits block_name_to_quantize data_type dataset device dynamic_max_gap enable_minmax_tuning "
+    "enable_norm_bias_tuning enable_quanted_input gradient_accumulate_steps group_size iters "
+    "low_gpu_mem_usage lr lr_scheduler minmax_lr model_free multimodal n_blocks nblocks "
+    "not_use_best_mse nsamples provider quant_block_list regex_config rotation_config "
+    "rotation_configs sampler scale_dtype seqlen spinquant_config static_attention_dtype "
+    "static_attention_granularity static_kv_dtype static_kv_granularity super_bits "
+    "super_group_size supported_types sym to_quant_block_names train_bs use_quant_input";
 
 // GPTQModel 0.9 to 7.7 (BaseQuantizeConfig), of all of its methods.
-constexpr auto kGptqModelKeys = std::to_array<std::string_view>({"act_group_aware",
-                                                                 "activation",
-                                                                 "adapter",
-                                                                 "bits",
-                                                                 "checkpoint_format",
-                                                                 "damp_auto_increment",
-                                                                 "damp_percent",
-                                                                 "desc_act",
-                                                                 "dynamic",
-                                                                 "fallback",
-                                                                 "foem",
-                                                                 "format",
-                                                                 "gptaq",
-                                                                 "group_size",
-                                                                 "hessian",
-                                                                 "is_marlin_format",
-                                                                 "lm_head",
-                                                                 "meta",
-                                                                 "mock_quantization",
-                                                                 "moe",
-                                                                 "mse",
-                                                                 "offload_to_disk",
-                                                                 "offload_to_disk_path",
-                                                                 "pack_dtype",
-                                                                 "pack_impl",
-                                                                 "parallel_packing",
-                                                                 "rotation",
-                                                                 "smooth",
-                                                                 "smoother",
-                                                                 "static_groups",
-                                                                 "sym",
-                                                                 "true_sequential",
-                                                                 "v2",
-                                                                 "v2_alpha",
-                                                                 "v2_memory_device",
-                                                                 "w_bit",
-                                                                 "wbits",
-                                                                 "q_group_size",
-                                                                 "zero_point"});
+constexpr std::string_view kGptqModelKeys =
+    "act_group_aware adapter bits checkpoint_format damp_auto_increment damp_percent desc_act "
+    "dynamic fallback foem format gptaq group_size hessian is_marlin_format lm_head meta "
+    "mock_quantization moe mse offload_to_disk offload_to_disk_path pack_dtype pack_impl "
+    "parallel_packing rotation smooth smoother static_groups sym true_sequential v2 v2_alpha "
+    "v2_memory_device w_bit wbits q_group_size zero_point";
 
 // AutoGPTQ, optimum and transformers (GPTQConfig).
-constexpr auto kGptqKeys = std::to_array<std::string_view>(
-    {"backend", "cache_block_outputs", "dequantize", "disable_exllama", "exllama_config",
-     "max_input_length", "model_file_base_name", "model_name_or_path", "model_seqlen",
-     "module_name_preceding_first_block", "modules_in_block_to_quantize", "modules_to_not_convert",
-     "pad_token_id", "quantizer", "tokenizer", "use_cuda_fp16", "use_exllama", "version"});
+constexpr std::string_view kGptqKeys =
+    "backend cache_block_outputs dequantize disable_exllama exllama_config max_input_length "
+    "model_file_base_name model_name_or_path model_seqlen module_name_preceding_first_block "
+    "modules_in_block_to_quantize modules_to_not_convert pad_token_id quantizer tokenizer "
+    "use_cuda_fp16 use_exllama version";
 
 // AutoAWQ and transformers (AwqConfig).
-constexpr auto kAwqKeys = std::to_array<std::string_view>(
-    {"backend", "dequantize", "do_fuse", "exllama_config", "fuse_max_seq_len", "modules_to_fuse",
-     "modules_to_not_convert", "version"});
+constexpr std::string_view kAwqKeys =
+    "backend dequantize do_fuse exllama_config fuse_max_seq_len modules_to_fuse "
+    "modules_to_not_convert version";
 
-// compressed-tensors 0.1 to 0.20 and transformers (CompressedTensorsConfig); the last two are of
+// compressed-tensors 0.1 to 0.20 and transformers (CompressedTensorsConfig); the last three are of
 // AutoRound's exports.
-constexpr auto kCompressedTensorsKeys = std::to_array<std::string_view>(
-    {"config_groups", "dequantize", "format", "global_compression_ratio", "ignore",
-     "kv_cache_scheme", "quantization_status", "run_compressed", "sparsity_config",
-     "transform_config", "use_optimized_inference", "version", "attention_input_activations",
-     "fp8_dtype_flavor"});
+constexpr std::string_view kCompressedTensorsKeys =
+    "config_groups dequantize format global_compression_ratio ignore kv_cache_scheme "
+    "quantization_status run_compressed sparsity_config transform_config use_optimized_inference "
+    "version provider attention_input_activations fp8_dtype_flavor";
 
 // transformers (FineGrainedFP8Config), AutoFP8, the publishers of DeepSeek, MiniMax and Qwen; the
 // last two are GPTQModel's.
-constexpr auto kFp8Keys = std::to_array<std::string_view>(
-    {"activation_scheme", "dequantize", "expert_dtype", "fmt", "ignored_layers", "kv_cache_scheme",
-     "modules_to_convert", "modules_to_not_convert", "packed_modules_mapping", "scale_fmt",
-     "weight_block_size", "weight_per_tensor", "act_per_tensor", "extra_config",
-     "weight_scale_method", "weight_scale_semantics"});
+constexpr std::string_view kFp8Keys =
+    "activation_scheme dequantize expert_dtype fmt ignored_layers kv_cache_scheme "
+    "modules_to_convert modules_to_not_convert packed_modules_mapping scale_fmt weight_block_size "
+    "weight_per_tensor act_per_tensor extra_config weight_scale_method weight_scale_semantics";
 
-constexpr auto kAutoRoundOwnKeys = std::to_array<std::string_view>(
-    {"backend", "damp_percent", "dequantize", "desc_act", "extra_config", "packing_format",
-     "static_groups", "true_sequential", "modules_to_not_convert"});
+constexpr std::string_view kAutoRoundOwnKeys =
+    "backend damp_percent dequantize desc_act extra_config packing_format static_groups "
+    "true_sequential modules_to_not_convert";
 
 // What rules for single modules may hold beside what the whole config may.
-constexpr auto kRuleKeys =
-    std::to_array<std::string_view>({"clip", "fixed_by_user", "in_blocks", "scheme", "tmp_dtype"});
+constexpr std::string_view kRuleKeys = "clip fixed_by_user in_blocks scheme tmp_dtype";
 
 // A key that changes what the weights are, and that the reader of the format does not read.
 struct MeantKey {
@@ -173,12 +95,12 @@ constexpr auto kFp8Meant = std::to_array<MeantKey>({
 
 struct FormatKeys {
   std::string_view format;
-  std::array<Keys, 5> known;
+  std::array<Keys, 4> known;
   std::span<const MeantKey> meant;
 };
 
 constexpr std::array<FormatKeys, 5> kFormatKeys = {{
-    {"compressed-tensors", {kAnyKeys, kCompressedTensorsKeys, kAutoRoundKeys}, {}},
+    {"compressed-tensors", {kAnyKeys, kCompressedTensorsKeys}, {}},
     {"fp8", {kAnyKeys, kFp8Keys, kGptqModelKeys, kAutoRoundKeys}, kFp8Meant},
     {"awq", {kAnyKeys, kAwqKeys, kGptqModelKeys, kAutoRoundKeys}, {}},
     {"auto-round", {kAnyKeys, kAutoRoundOwnKeys, kAutoRoundKeys}, {}},
@@ -186,13 +108,21 @@ constexpr std::array<FormatKeys, 5> kFormatKeys = {{
 }};
 
 bool Contains(Keys keys, std::string_view key) {
-  return std::ranges::find(keys, key) != keys.end();
+  while (!keys.empty()) {
+    const size_t end = std::min(keys.find(' '), keys.size());
+    if (keys.substr(0, end) == key) return true;
+    keys.remove_prefix(std::min(end + 1, keys.size()));
+  }
+  return false;
 }
 
 bool IsKnown(const FormatKeys& format, std::string_view key, bool in_rule) {
   return (in_rule && Contains(kRuleKeys, key)) ||
          std::ranges::any_of(format.known, [&](Keys keys) { return Contains(keys, key); });
 }
+
+// GPTQModel's way to run its INT4 weights: w4afp8, w4a_nvfp4.
+constexpr std::string_view kActivation = "activation";
 
 // Neither null, false nor empty.
 bool SaysSomething(const Json& value) {
@@ -213,6 +143,13 @@ Status CheckKeys(const FormatKeys& format, const Json& fields, const std::string
           .Id(meant->id);
     }
     if (IsKnown(format, lower, in_rule)) continue;
+    if (lower == kActivation) {
+      findings.Add("config-key-unread", FieldPath(where, Printable(key)),
+                   fmt::format("GPTQModel would quantize activations at run time ({}); only the "
+                               "weights were read",
+                               ShowJson(value)));
+      continue;
+    }
     findings.Add("config-key-unread", FieldPath(where, Printable(key)),
                  fmt::format("no known writer of {} checkpoints writes this key, and it was not "
                              "read ({})",

@@ -51,14 +51,6 @@ Result<std::vector<std::string>> ParseNames(const Json& fields, std::string_view
   return names;
 }
 
-Status UnknownFp8Keyword(std::string_view where, std::string_view key, std::string_view value,
-                         std::string_view expected) {
-  return Unsupported(FieldPath(where, key), "unknown keyword")
-      .Found(fmt::format("\"{}\"", Printable(value)))
-      .Expected(expected)
-      .Id(FindingId("config-keyword-unknown"));
-}
-
 // The keyword in lower case; nullopt when the key is absent.
 Result<std::optional<std::string>> Keyword(const Json& fields, std::string_view key,
                                            std::string_view where) {
@@ -91,7 +83,7 @@ Result<bool> ParseDivides(const Json& fields, std::string_view where) {
   if (!semantics.ok()) return semantics.status();
   if (!*semantics) return false;
   if (**semantics == "inverse") return true;
-  return UnknownFp8Keyword(where, "weight_scale_semantics", **semantics, "\"inverse\"");
+  return UnknownKeyword(where, "weight_scale_semantics", **semantics, "\"inverse\"");
 }
 
 Result<Fp8Config::Activations> ParseFp8Activations(const Json& fields, bool is_gptqmodel,
@@ -103,7 +95,7 @@ Result<Fp8Config::Activations> ParseFp8Activations(const Json& fields, bool is_g
   if (!*scheme) return is_gptqmodel ? kNone : kDynamic;
   if (**scheme == "dynamic") return kDynamic;
   if (**scheme == "static") return kStatic;
-  return UnknownFp8Keyword(where, "activation_scheme", **scheme, "dynamic or static");
+  return UnknownKeyword(where, "activation_scheme", **scheme, "dynamic or static");
 }
 
 Result<bool> ParseByteExponents(const Json& fields, std::string_view where) {
@@ -111,7 +103,7 @@ Result<bool> ParseByteExponents(const Json& fields, std::string_view where) {
   if (!format.ok()) return format.status();
   const std::string name = format->value_or("float");
   if (name == "float" || name == "ue8m0") return name == "ue8m0";
-  return UnknownFp8Keyword(where, "scale_fmt", name, "float or ue8m0");
+  return UnknownKeyword(where, "scale_fmt", name, "float or ue8m0");
 }
 
 Result<Fp8Rule> ParseFp8Rule(const std::string& text, const Json& overrides,

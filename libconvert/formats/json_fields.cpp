@@ -94,6 +94,14 @@ Status RefuseUnknownKeys(const Json& object, std::span<const std::string_view> k
   return {};
 }
 
+Status UnknownKeyword(std::string_view where, std::string_view key, std::string_view value,
+                      std::string_view expected) {
+  return Unsupported(FieldPath(where, key), "unknown keyword")
+      .Found(fmt::format("\"{}\"", Printable(value)))
+      .Expected(expected)
+      .Id(FindingId("config-keyword-unknown"));
+}
+
 std::string LowerCase(std::string_view text) {
   std::string lower(text);
   for (char& c : lower) {

@@ -44,6 +44,10 @@ Status RequireObject(const Json& value, std::string_view where);
 Status RefuseUnknownKeys(const Json& object, std::span<const std::string_view> known,
                          std::string_view where);
 
+// kUnsupported for a keyword that is none of those that are known.
+Status UnknownKeyword(std::string_view where, std::string_view key, std::string_view value,
+                      std::string_view expected);
+
 // ASCII lower case; all keywords of quantization configs are ASCII.
 std::string LowerCase(std::string_view text);
 

@@ -5,11 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
+#include "base/hash.h"
 #include "convert/convert.h"
 #include "convert/output_hash.h"
+#include "io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/checked_level.h"
@@ -208,13 +212,29 @@ TEST_CASE("a folder that no loader takes as a checkpoint fails") {
   CHECK(checked.level.problems[0].where == "config.json");
   CHECK(checked.level.problems[0].message == "the manifest does not list it");
 
-  std::filesystem::remove(temp / "out" / "model.safetensors.index.json");
+  // An index that leaves a tensor out.
+  const std::filesystem::path index_path = temp / "out" / "model.safetensors.index.json";
+  Json index = Json::parse(Value(ReadTextFile(index_path, 1 << 20)));
+  index["weight_map"].erase("model.norm.weight");
+  const std::string text = index.dump();
+  std::ofstream(index_path) << text;
+  testing::EditManifest(temp / "out", [&](Manifest& manifest) {
+    manifest.files["model.safetensors.index.json"] = {.bytes = text.size(),
+                                                      .xxh3_128 = Xxh3Hex(text)};
+  });
+  checked = CheckIntact(temp / "out");
+  REQUIRE(checked.level.problems.size() == 2);
+  CHECK(checked.level.problems[0].message.find("the tensor is not in the index") !=
+        std::string::npos);
+
+  std::filesystem::remove(index_path);
   testing::EditManifest(temp / "out", [](Manifest& manifest) {
     manifest.files.erase("model.safetensors.index.json");
   });
   checked = CheckIntact(temp / "out");
-  REQUIRE(checked.level.problems.size() == 2);
-  CHECK(checked.level.problems[0].message.find("no index") != std::string::npos);
+  CHECK(checked.level.problems.size() > 3);
+  CHECK(checked.level.problems[0].where == "model-00001-of-00003.safetensors");
+  CHECK(checked.level.problems[0].message == "loaders do not take it for weights of this model");
 }
 
 TEST_CASE("a header that the manifest contradicts is told of the part") {

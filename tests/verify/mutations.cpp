@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "container/checkpoint.h"
+#include "container/safetensors_writer.h"
 #include "convert/output_hash.h"
+#include "convert/output_shards.h"
 #include "formats/checkpoint_builder.h"
 #include "formats/format.h"
 #include "status_matchers.h"
@@ -134,10 +136,19 @@ void Mutant::RewriteShard(const std::function<void(TestCheckpoint& shard)>& edit
     }
   }
   edit(shard);
-  const std::filesystem::path rewritten = folder_path_ / "rewritten";
-  shard.Write(rewritten);
-  std::filesystem::rename(rewritten / "model.safetensors", Shard());
-  std::filesystem::remove_all(rewritten);
+  std::vector<TensorInfo> tensors;
+  for (const TestTensor& tensor : shard.tensors) {
+    tensors.push_back(
+        {.name = tensor.name,
+         .dtype = *DTypeFromName(tensor.dtype),
+         .shape = TensorShape(std::vector<uint64_t>(tensor.shape.begin(), tensor.shape.end()))});
+  }
+  std::filesystem::remove(Shard());
+  SafetensorsWriter writer = Value(SafetensorsWriter::Create(
+      Shard(), Value(PlanSafetensors(std::move(tensors), ShardMetadata()))));
+  for (size_t i = 0; i < writer.header().tensors.size(); ++i) {
+    RequireOk(writer.Write(i, 0, shard.At(writer.header().tensors[i].name).bytes));
+  }
 }
 
 void Mutant::DropPart(PartRole role) {

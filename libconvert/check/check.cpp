@@ -148,7 +148,7 @@ class DataCheck {
         break;
       }
     }
-    if (SpreadsRows(linear)) buffers.columns.End(stripe.rows, result.statistics.windows);
+    if (SpreadsRows(linear)) buffers.columns.End(result.statistics.windows);
     progress.Add(linear.source_bytes() * stripe.rows / linear.n());
     return {};
   }

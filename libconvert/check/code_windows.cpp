@@ -16,8 +16,8 @@ namespace {
 
 // One of so many rows is kept for comparing; chosen by its hash.
 constexpr uint64_t kKeptRows = 8;
-// Sums of nibbles, and of their squares from the middle, stay below 2^16 for so many rows.
-constexpr uint64_t kBlockRows = 512;
+// Sums of nibbles, and of their squares from the middle, stay below 2^16.
+static_assert(kColumnBlock * 15 * 15 < 1U << 16);
 
 // Whether all codes are those of zero weights.
 bool IsEmpty(const CodeRange& range, const PieceSums& sums, unsigned zero) {
@@ -149,6 +149,8 @@ void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, Wind
 void ColumnWindows::Begin(uint64_t k) {
   hashes_.assign(k / kWindowColumns, 0);
   varied_.assign(k / kWindowColumns, 0);
+  row_ = 0;
+  counted_ = 0;
 }
 
 void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
@@ -156,64 +158,76 @@ void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
   const CodeRange range = RangeOf(scheme);
   if (range.kind == CodeRange::Kind::kFloats) return;
   const size_t row_bytes = numbers.codes.size() / rows;
+  for (uint64_t begin = 0; begin < rows;) {
+    const uint64_t block = row_ / kColumnBlock;
+    const uint64_t count = std::min(rows - begin, (block + 1) * kColumnBlock - row_);
+    if (block % kCountedBlocks == 0) {
+      Sum(range, k, std::span(numbers.codes).subspan(begin * row_bytes, count * row_bytes), count);
+      Judge(scheme, range, count, numbers, counts);
+      counted_ += count;
+    }
+    begin += count;
+    row_ += count;
+  }
+}
+
+// Simple loops over arrays of their own: compilers make vector instructions of them.
+void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows,
+                        uint64_t count) {
+  const size_t row_bytes = rows.size() / count;
   const auto middle = static_cast<int>(range.middle);
-  for (uint64_t begin = 0; begin < rows; begin += kBlockRows) {
-    const uint64_t end = std::min(rows, begin + kBlockRows);
-    sums_.assign(k, 0);
-    squares_.assign(k, 0);
-    for (auto* part : {&low_, &high_, &low_squares_, &high_squares_}) part->assign(k / 2, 0);
-    for (uint64_t row = begin; row < end; ++row) {
-      const std::byte* bytes = numbers.codes.data() + row * row_bytes;
-      // Simple loops over arrays of their own: compilers make vector instructions of them.
-      if (range.kind == CodeRange::Kind::kNibbles) {
-        uint16_t* low = low_.data();
-        uint16_t* high = high_.data();
-        uint16_t* low_squares = low_squares_.data();
-        uint16_t* high_squares = high_squares_.data();
-        const auto center = static_cast<uint16_t>(middle);
-        for (uint64_t i = 0; i < k / 2; ++i) {
-          const auto byte = static_cast<uint16_t>(bytes[i]);
-          const auto a = static_cast<uint16_t>(byte & 15U);
-          const auto b = static_cast<uint16_t>(byte >> 4);
-          const auto off_a = static_cast<uint16_t>(a - center);
-          const auto off_b = static_cast<uint16_t>(b - center);
-          low[i] = static_cast<uint16_t>(low[i] + a);
-          high[i] = static_cast<uint16_t>(high[i] + b);
-          low_squares[i] = static_cast<uint16_t>(low_squares[i] + off_a * off_a);
-          high_squares[i] = static_cast<uint16_t>(high_squares[i] + off_b * off_b);
-        }
-      } else {
-        uint32_t* sums = sums_.data();
-        uint32_t* squares = squares_.data();
-        for (uint64_t i = 0; i < k; ++i) {
-          const int value = std::to_integer<int>(bytes[i]) ^ static_cast<int>(range.flip);
-          sums[i] += static_cast<uint32_t>(value);
-          squares[i] += static_cast<uint32_t>((value - middle) * (value - middle));
-        }
+  sums_.assign(k, 0);
+  squares_.assign(k, 0);
+  if (range.kind == CodeRange::Kind::kBytes) {
+    uint32_t* sums = sums_.data();
+    uint32_t* squares = squares_.data();
+    for (uint64_t row = 0; row < count; ++row) {
+      const std::byte* bytes = rows.data() + row * row_bytes;
+      for (uint64_t i = 0; i < k; ++i) {
+        const int value = std::to_integer<int>(bytes[i]) ^ static_cast<int>(range.flip);
+        sums[i] += static_cast<uint32_t>(value);
+        squares[i] += static_cast<uint32_t>((value - middle) * (value - middle));
       }
     }
-    if (range.kind == CodeRange::Kind::kNibbles) {
-      for (uint64_t i = 0; i < k / 2; ++i) {
-        sums_[2 * i] = low_[i];
-        sums_[2 * i + 1] = high_[i];
-        squares_[2 * i] = low_squares_[i];
-        squares_[2 * i + 1] = high_squares_[i];
-      }
+    return;
+  }
+  for (auto* part : {&low_, &high_, &low_squares_, &high_squares_}) part->assign(k / 2, 0);
+  uint16_t* low = low_.data();
+  uint16_t* high = high_.data();
+  uint16_t* low_squares = low_squares_.data();
+  uint16_t* high_squares = high_squares_.data();
+  for (uint64_t row = 0; row < count; ++row) {
+    const std::byte* bytes = rows.data() + row * row_bytes;
+    for (uint64_t i = 0; i < k / 2; ++i) {
+      const auto byte = static_cast<uint16_t>(bytes[i]);
+      const auto a = static_cast<uint16_t>(byte & 15U);
+      const auto b = static_cast<uint16_t>(byte >> 4);
+      const auto off_a = static_cast<int16_t>(a - middle);
+      const auto off_b = static_cast<int16_t>(b - middle);
+      low[i] = static_cast<uint16_t>(low[i] + a);
+      high[i] = static_cast<uint16_t>(high[i] + b);
+      low_squares[i] = static_cast<uint16_t>(low_squares[i] + off_a * off_a);
+      high_squares[i] = static_cast<uint16_t>(high_squares[i] + off_b * off_b);
     }
-    Judge(scheme, range, end - begin, numbers, counts);
+  }
+  for (uint64_t i = 0; i < k / 2; ++i) {
+    sums_[2 * i] = low_[i];
+    sums_[2 * i + 1] = high_[i];
+    squares_[2 * i] = low_squares_[i];
+    squares_[2 * i + 1] = high_squares_[i];
   }
 }
 
 void ColumnWindows::Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
                           const StatisticsBuffers& numbers, WindowCounts& counts) {
-  const double bar = kWindowVariance * range.half * range.half;
+  const double bar = kColumnVariance * range.half * range.half;
+  const double mean_bar = scheme.symmetric ? kWindowMean : kColumnMeanAsymmetric;
   for (uint64_t window = 0; window < hashes_.size(); ++window) {
     uint64_t squares = 0;
-    uint64_t even = 0;
-    uint64_t odd = 0;
+    uint64_t sum = 0;
     for (uint64_t i = window * kWindowColumns; i < (window + 1) * kWindowColumns; ++i) {
       squares += squares_[i];
-      (i % 2 == 0 ? even : odd) += sums_[i];
+      sum += sums_[i];
       hashes_[window] = Mix(hashes_[window], uint64_t{sums_[i]} << 32 | squares_[i]);
       if (!IsConstant(sums_[i], squares_[i], rows, range.middle)) {
         varied_[window] = 1;
@@ -225,19 +239,15 @@ void ColumnWindows::Judge(const Scheme& scheme, const CodeRange& range, uint64_t
     if (rows < kMinColumnRows) continue;
     ++counts.column_windows;
     const auto codes = static_cast<double>(rows * kWindowColumns);
-    const double off = static_cast<double>(even + odd) / codes - static_cast<double>(range.middle);
+    const double off = static_cast<double>(sum) / codes - static_cast<double>(range.middle);
     const double variance = static_cast<double>(squares) / codes - off * off;
     if (scheme.group_size >= kMinVarianceGroup && variance > bar) ++counts.noisy_columns;
-    const double halves =
-        2 * std::abs(static_cast<double>(even) - static_cast<double>(odd)) / codes / range.half;
-    if (range.kind == CodeRange::Kind::kNibbles && halves > kColumnHalves) {
-      ++counts.shifted_columns;
-    }
+    if (std::abs(off) > mean_bar * range.half) ++counts.shifted_columns;
   }
 }
 
-void ColumnWindows::End(uint64_t rows, WindowCounts& counts) const {
-  if (rows < kMinColumnRows) return;
+void ColumnWindows::End(WindowCounts& counts) const {
+  if (counted_ < kMinColumnRows) return;
   std::vector<uint64_t> hashes;
   for (size_t i = 0; i < hashes_.size(); ++i) {
     if (varied_[i] != 0) hashes.push_back(hashes_[i]);

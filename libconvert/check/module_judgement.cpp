@@ -136,7 +136,7 @@ void JudgeWindows(const std::string& where, const Scheme& scheme,
   };
   see(windows.shifted_windows, "windows of codes whose mean no weights have");
   see(windows.noisy_windows, "windows of codes that are spread like noise");
-  see(windows.shifted_columns, "runs of input channels of which every other one has another mean");
+  see(windows.shifted_columns, "runs of input channels whose mean no weights have");
   see(windows.noisy_columns, "runs of input channels that are spread like noise");
   see(windows.constant_columns, "input channels with one code for all output channels");
   see(windows.repeated_columns, "runs of input channels that are there twice");

@@ -13,7 +13,7 @@ struct WindowCounts {
   uint64_t shifted_windows = 0;  // whose mean lies where none of weights does
   uint64_t noisy_windows = 0;    // whose codes are spread like noise
   uint64_t column_windows = 0;
-  uint64_t shifted_columns = 0;   // windows whose even and odd input channels differ in the mean
+  uint64_t shifted_columns = 0;   // windows whose mean lies where none of weights does
   uint64_t noisy_columns = 0;     // windows
   uint64_t constant_columns = 0;  // input channels with one code, not that of zero, in all rows
   uint64_t repeated_columns = 0;  // windows that are there twice

@@ -36,8 +36,8 @@ constexpr std::string_view kAutoRoundKeys =
 
 // GPTQModel 0.9 to 7.7 (BaseQuantizeConfig), of all of its methods.
 constexpr std::string_view kGptqModelKeys =
-    "act_group_aware adapter bits checkpoint_format damp_auto_increment damp_percent desc_act "
-    "dynamic fallback foem format gptaq group_size hessian is_marlin_format lm_head meta "
+    "act_group_aware activation adapter bits checkpoint_format damp_auto_increment damp_percent "
+    "desc_act dynamic fallback foem format gptaq group_size hessian is_marlin_format lm_head meta "
     "mock_quantization moe mse offload_to_disk offload_to_disk_path pack_dtype pack_impl "
     "parallel_packing rotation smooth smoother static_groups sym true_sequential v2 v2_alpha "
     "v2_memory_device w_bit wbits q_group_size zero_point";
@@ -121,9 +121,6 @@ bool IsKnown(const FormatKeys& format, std::string_view key, bool in_rule) {
          std::ranges::any_of(format.known, [&](Keys keys) { return Contains(keys, key); });
 }
 
-// GPTQModel's way to run its INT4 weights: w4afp8, w4a_nvfp4.
-constexpr std::string_view kActivation = "activation";
-
 // Neither null, false nor empty.
 bool SaysSomething(const Json& value) {
   return !(value.is_null() || value == Json(false) || value == Json("") ||
@@ -143,13 +140,6 @@ Status CheckKeys(const FormatKeys& format, const Json& fields, const std::string
           .Id(meant->id);
     }
     if (IsKnown(format, lower, in_rule)) continue;
-    if (lower == kActivation) {
-      findings.Add("config-key-unread", FieldPath(where, Printable(key)),
-                   fmt::format("GPTQModel would quantize activations at run time ({}); only the "
-                               "weights were read",
-                               ShowJson(value)));
-      continue;
-    }
     findings.Add("config-key-unread", FieldPath(where, Printable(key)),
                  fmt::format("no known writer of {} checkpoints writes this key, and it was not "
                              "read ({})",

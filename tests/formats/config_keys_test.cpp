@@ -53,16 +53,6 @@ TEST_CASE("Keys that say nothing, and keys in capitals, are nothing to report") 
   CHECK(FindingsOf("gptq", {{"Bits", 4}, {"DESC_ACT", true}}).empty());
 }
 
-TEST_CASE("That GPTQModel would quantize activations is no secret") {
-  const std::vector<Finding> findings = FindingsOf("gptq", {{"activation", "w4afp8"}});
-  REQUIRE(findings.size() == 1);
-  CHECK(findings[0].id == "config-key-unread");
-  CHECK(
-      findings[0].message ==
-      "GPTQModel would quantize activations at run time (\"w4afp8\"); only the weights were read");
-  CHECK(FindingsOf("gptq", {{"activation", nullptr}}).empty());
-}
-
 TEST_CASE("Rules for single modules have keys of their own") {
   const Json rules = {{"dynamic", {{".*", {{"bits", 8}, {"upside_down", 1}}}, {"-:x", false}}}};
   const std::vector<Finding> findings = FindingsOf("gptq", rules);

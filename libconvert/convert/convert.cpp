@@ -166,6 +166,7 @@ Status Conversion::WriteRest() {
   maker_.emplace(plan_, shards_, writers_, *filler_);
   manifest_ = maker_->Make(model_);
   manifest_.exact_scales = options_.plan.exact_scales;
+  manifest_.accepted = options_.plan.accepted;
   manifest_.run = identity_;
   manifest_.source_path = PathToSource(options_.source, options_.output);
   return options_.part.IsWhole() ? WriteWhole() : WritePart();
@@ -284,7 +285,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   }
   const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
   if (!checkpoint.ok()) return checkpoint.status();
-  const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint);
+  const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint, options.plan.accepted);
   if (!model.ok()) return model.status();
   const Result<Plan> plan = MakePlan(*checkpoint, *model, options.plan);
   if (!plan.ok()) return plan.status();

@@ -21,6 +21,7 @@
 #include "container/json.h"
 #include "container/tensor_shape.h"
 #include "convert/run_identity.h"
+#include "formats/accepted_findings.h"
 #include "gemm/onednn_descriptor.h"
 #include "layouts/layout.h"
 
@@ -92,6 +93,7 @@ struct Manifest {
   std::string target;
   DType activation_dtype = DType::kBF16;
   bool exact_scales = false;       // see PackRequest
+  AcceptedFindings accepted;       // of the source, which convert would have refused
   std::optional<RunIdentity> run;  // what the conversion was bound to; older prepacks did not say
   std::string source_format;
   std::string source_fingerprint;  // of all tensors of the source

@@ -290,6 +290,17 @@ Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
       .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes));
 }
 
+// There when the user has accepted something.
+Status ReadAccepted(const Json& json, std::string_view where, Manifest& manifest) {
+  if (!json.contains("accepted")) return {};
+  const Result<std::vector<std::string>> names = StringArrayField(json, "accepted", where);
+  if (!names.ok()) return names.status();
+  Result<AcceptedFindings> accepted = AcceptedFindings::Make(*names, where);
+  if (!accepted.ok()) return Malformed(where, "field \"accepted\" names what cannot be accepted");
+  manifest.accepted = *std::move(accepted);
+  return {};
+}
+
 Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
   const Result<uint64_t> version = UintField(json, "manifest_version", where);
   if (!version.ok()) return version.status();
@@ -312,6 +323,7 @@ Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
         .Found(*scales)
         .Expected("exact or runtime");
   }
+  if (Status status = ReadAccepted(json, where, manifest); !status.ok()) return status;
   if (json.contains("run")) {
     const Result<const Json*> run = ObjectField(json, "run", where);
     if (!run.ok()) return run.status();

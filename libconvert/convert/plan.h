@@ -17,6 +17,7 @@
 #include "container/checkpoint.h"
 #include "convert/onednn_form.h"
 #include "convert/scheme_choice.h"
+#include "formats/accepted_findings.h"
 #include "formats/format.h"
 #include "layouts/runtime_choice.h"
 #include "layouts/table.h"
@@ -40,6 +41,8 @@ struct PlanOptions {
   bool exact_scales = false;
   // Of modules that onednn/w8a8 takes.
   OneDnnForm onednn_form = OneDnnForm::kBlocked;
+  // What the checkpoint may have although it is wrong.
+  AcceptedFindings accepted = {};
   // Pack as one what runtimes run as one, see fused_modules.h.
   bool fuse = false;
 };

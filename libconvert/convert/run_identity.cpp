@@ -56,6 +56,7 @@ std::string OptionsText(const Plan& plan, const PlanOptions& options, uint64_t s
   constexpr std::array kFallbacks = {"keep", "dequantize", "error"};
   text += fmt::format(" --fallback {}", kFallbacks[static_cast<size_t>(options.fallback)]);
   if (options.fuse) text += " --fuse";
+  for (const std::string& name : options.accepted.names()) text += " --accept " + name;
   for (const SchemeChoice& choice : options.schemes) text += " --scheme " + choice.Text();
   return text + fmt::format(", shards of {} bytes", shard_bytes);
 }

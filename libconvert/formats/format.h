@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "canonical/quantized_linear.h"
 #include "container/checkpoint.h"
+#include "formats/accepted_findings.h"
 #include "formats/finding.h"
 
 namespace prepack {
@@ -51,8 +52,10 @@ struct Format {
 std::span<const Format> AllFormats();
 
 // Reads with the format that the checkpoint declares. No declaration, or one that no reader knows,
-// is kUnsupported and says what to do. A module that cannot be read fails the whole.
-Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint);
+// is kUnsupported and says what to do. A module that cannot be read fails the whole. What is
+// accepted is no error when the data is read.
+Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint,
+                                          const AcceptedFindings& accepted = {});
 // The same for those who report on a checkpoint rather than use it: errors of single modules stay
 // in the result, which may then have no module at all.
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint);

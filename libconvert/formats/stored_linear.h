@@ -9,6 +9,7 @@
 
 #include "canonical/quantized_linear.h"
 #include "container/checkpoint.h"
+#include "formats/accepted_findings.h"
 
 namespace prepack {
 
@@ -18,7 +19,8 @@ class StoredLinear : public QuantizedLinear, public SourcePlaces {
 
  protected:
   // Refers to the checkpoint, which must live longer.
-  explicit StoredLinear(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  explicit StoredLinear(const Checkpoint& checkpoint)
+      : checkpoint_(checkpoint), accepts_zero_scales_(AcceptanceScope::Has("scale-zero")) {}
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
 
@@ -26,7 +28,8 @@ class StoredLinear : public QuantizedLinear, public SourcePlaces {
   void AddSource(const StoredTensor& tensor, uint64_t sharers = 1);
 
   // kMalformed when one of the scales [rows, G] of channels from n0 on is not finite, or is zero
-  // while its group has weights. `tensor` is where they were read from, for the message.
+  // while its group has weights and that is not accepted. `tensor` is where they were read from,
+  // for the message.
   Status CheckScales(const StoredTensor& tensor, uint64_t n0, uint64_t rows,
                      std::span<const float> scales) const;
 
@@ -34,6 +37,7 @@ class StoredLinear : public QuantizedLinear, public SourcePlaces {
   Status CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint64_t group) const;
 
   const Checkpoint& checkpoint_;
+  bool accepts_zero_scales_;
 };
 
 // For an index of groups that held an order when its module was described, and now holds none.

@@ -127,7 +127,9 @@ Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   return model;
 }
 
-Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint) {
+Result<QuantizedModel> ReadQuantizedModel(const Checkpoint& checkpoint,
+                                          const AcceptedFindings& accepted) {
+  const AcceptanceScope scope(accepted);
   Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint);
   if (model.ok() && !model->errors.empty()) return std::move(model->errors.front());
   return model;

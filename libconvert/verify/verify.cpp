@@ -1,6 +1,7 @@
 #include "verify/verify.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <future>
@@ -162,7 +163,8 @@ Status Verification::OpenOthers() {
 }
 
 Status Verification::RunExactness(const Checkpoint& source) {
-  Result<QuantizedModel> model = ReadQuantizedModel(source);
+  const AcceptedFindings& accepted = folder_.manifest().accepted;
+  Result<QuantizedModel> model = ReadQuantizedModel(source, accepted);
   if (!model.ok()) return model.status();
   if (Status status = FuseAsPacked(folder_.manifest(), *model); !status.ok()) return status;
   Result<LevelResult> exactness =
@@ -171,6 +173,11 @@ Status Verification::RunExactness(const Checkpoint& source) {
   LevelResult& result = level(Level::kExactness);
   result = *std::move(exactness);
   JudgeDecisions(folder_.manifest(), source, *model, options_.strict, result);
+  if (!accepted.names().empty()) {
+    result.notes.push_back(
+        {"", "prepack.json",
+         fmt::format("the source was accepted with {}", fmt::join(accepted.names(), ", "))});
+  }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
   return NoteWeightSizes(*model, result);
 }

@@ -54,6 +54,16 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->check(CLI::IsMember({"blocked", "plain", "native"}))
       ->capture_default_str()
       ->type_name("FORM");
+  command
+      .add_option(
+          "--accept", accepted,
+          "Findings, separated by commas, that are no errors: scale-zero, groups whose "
+          "scale is zero though they have codes; they are packed as the zeros that runtimes "
+          "compute")
+      ->delimiter(',')
+      ->check(Offers({AcceptableFindings().begin(), AcceptableFindings().end()}))
+      ->type_name("FINDING[,FINDING]")
+      ->allow_extra_args(false);
   command.add_flag("--fuse", fuse,
                    "Pack q, k and v as one module (qkv_proj), and gate and up (gate_up_proj), as "
                    "vLLM holds them: it then uses the mapped file itself, without a copy");
@@ -74,6 +84,9 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   if (onednn_form == "plain") options.onednn_form = OneDnnForm::kPlain;
   if (onednn_form == "native") options.onednn_form = OneDnnForm::kNative;
   options.fuse = fuse;
+  Result<AcceptedFindings> accept = AcceptedFindings::Make(accepted, "--accept");
+  if (!accept.ok()) return accept.status();
+  options.accepted = *std::move(accept);
   return options;
 }
 

@@ -17,6 +17,7 @@ struct PlanFlags {
   std::string fallback = "keep";
   std::string scales = "runtime";
   std::string onednn_form = "blocked";
+  std::vector<std::string> accepted;
   bool fuse = false;
 
   void AddTo(CLI::App& command);

@@ -302,6 +302,10 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          numbers(json)["activations"] = {{"type", "posit"}};
        }},
+      {"field \"accepted\" names what cannot be accepted", ErrorKind::kMalformed,
+       [](Json& json) { json["accepted"] = {"scale-not-finite"}; }},
+      {"field \"accepted\" has the wrong type", ErrorKind::kMalformed,
+       [](Json& json) { json["accepted"] = "scale-zero"; }},
       {"field \"scales\" is unknown", ErrorKind::kMalformed,
        [](Json& json) { json["scales"] = "rough"; }},
       {"field \"dequantized\" is missing", ErrorKind::kMalformed,

@@ -9,24 +9,24 @@
 namespace prepack {
 namespace {
 
-constexpr std::array<std::string_view, 1> kAcceptable = {FindingId("scale-zero")};
-
 thread_local const AcceptedFindings* accepted_here = nullptr;
 
 }  // namespace
 
 std::span<const std::string_view> AcceptableFindings() {
-  return kAcceptable;
+  static const std::array<std::string_view, 1> acceptable = {FindingId("scale-zero")};
+  return acceptable;
 }
 
 Result<AcceptedFindings> AcceptedFindings::Make(std::span<const std::string> names,
                                                 std::string_view where) {
   AcceptedFindings accepted;
+  const std::span<const std::string_view> acceptable = AcceptableFindings();
   for (const std::string& name : names) {
-    if (std::ranges::count(kAcceptable, name) == 0) {
+    if (std::ranges::count(acceptable, name) == 0) {
       return Usage(where, "this finding cannot be accepted")
           .Found(Printable(name))
-          .Expected(fmt::format("{}", fmt::join(kAcceptable, ", ")));
+          .Expected(fmt::format("{}", fmt::join(acceptable, ", ")));
     }
     accepted.names_.push_back(name);
   }

@@ -134,8 +134,10 @@ class DataCheck {
       const uint64_t n0 = stripe.n0 + row;
       const uint64_t rows = std::min(panel, stripe.rows - row);
       Status status = Measure(linear, n0, rows, buffers, result.statistics);
-      // One panel is enough to compare siblings by.
-      if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
+      // One panel is enough to compare siblings by. Codes under one scale per block have its
+      // energy.
+      if (status.ok() && n0 == 0 && linear.scheme().granularity != Granularity::kBlock &&
+          HasSiblings(linear.module())) {
         result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, buffers.numbers.codes);
       }
       if (status.ok() && weights_[stripe.matrix]) {

@@ -4,7 +4,7 @@ import sys
 import unittest
 
 import harness
-from harness import CHECKPOINTS, TARGETS
+from harness import CHECKPOINTS, TARGETS, WARNED
 
 # Checkpoint → how many of its modules each target takes; None: not one, exit code 5.
 ALL = {"vllm-cpu": 7, "zentorch": 7, "onednn": 7}
@@ -47,15 +47,6 @@ PACKED = {
     "gptqmodel-fp8-dynamic": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
     "hf-fp8-static": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "hf-fp8-ue8m0": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-}
-
-
-# What is odd about real checkpoints.
-WARNED = {
-    # One of gate and up was left unquantized on purpose.
-    "ct-mixed": ["module-siblings-differ"],
-    # AutoRound 0.15 stored other zero points than it declared.
-    "ar-old-model-free-w4-asym": ["autoround-model-free-zeros"],
 }
 
 

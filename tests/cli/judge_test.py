@@ -68,8 +68,8 @@ class JudgeTest(ToolTest):
         self.case()
         code, row, output, summary = self.judge()
         self.assertEqual(("read", 0, 7), (row["outcome"], code, row["modules"]), output)
-        self.assertIn("**writer** (writer 1.0)", summary)
-        self.assertIn("| w8a8 | 1 |", summary)
+        self.assertIn("1 architectures", summary)
+        self.assertIn("| writer 1.0 | w8a8 | 1 |", summary)
 
     def test_other_weights_are_wrong(self):
         dtype, shape, data = self.weights[self.a_module()]

@@ -13,6 +13,7 @@
 #include "base/parallel.h"
 #include "check/finding_list.h"
 #include "check/model_layout.h"
+#include "check/tied_weights.h"
 #include "formats/finding_tally.h"
 #include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
@@ -53,12 +54,17 @@ class TensorComparison {
       if (quantized.contains(tensor.name) || !IsComparable(tensor.dtype)) continue;
       // A scale of activations and its like: a part of a module that the reader does not name.
       if (!tensor.name.ends_with(".bias") && model.Find(ModuleOf(tensor.name)) != nullptr) continue;
-      Match(tensor, baseline.Find(tensor.name));
+      const StoredTensor* original = baseline.Find(tensor.name);
+      Match(tensor, original != nullptr ? original : TiedEmbedding(baseline, tensor.name));
     }
     for (const StoredTensor& original : baseline.tensors()) {
       const bool known = checkpoint.Find(original.name) != nullptr ||
                          model.Find(ModuleOf(original.name)) != nullptr;
-      if (!known) {
+      if (known) continue;
+      // A head that the quantizer left out, because it is tied: the embedding has to be that.
+      if (const StoredTensor* embedding = TiedEmbedding(checkpoint, original.name)) {
+        Match(*embedding, &original);
+      } else {
         missing_.Add("baseline-missing", original.name,
                      "the baseline has this tensor, and the checkpoint has nothing of the name");
       }

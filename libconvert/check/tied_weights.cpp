@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/cancellation.h"
@@ -37,6 +38,13 @@ bool IsTied(const Checkpoint& checkpoint) {
   return whole ? *whole : says(TextConfig(checkpoint.config())).value_or(false);
 }
 
+const StoredTensor* FindEmbedding(const Checkpoint& checkpoint) {
+  for (const std::string_view name : kEmbeddings) {
+    if (const StoredTensor* embedding = checkpoint.Find(name)) return embedding;
+  }
+  return nullptr;
+}
+
 Result<bool> SameBytes(const Checkpoint& checkpoint, const StoredTensor& a, const StoredTensor& b) {
   std::vector<std::byte> left;
   std::vector<std::byte> right;
@@ -56,10 +64,7 @@ Result<bool> SameBytes(const Checkpoint& checkpoint, const StoredTensor& a, cons
 
 Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& model, bool read_data,
                         std::vector<Finding>& findings) {
-  const StoredTensor* embedding = nullptr;
-  for (const std::string_view name : kEmbeddings) {
-    if (embedding == nullptr) embedding = checkpoint.Find(name);
-  }
+  const StoredTensor* embedding = FindEmbedding(checkpoint);
   const bool tied = IsTied(checkpoint);
   for (const std::string_view head : kHeads) {
     if (tied && model.Find(head) != nullptr) {
@@ -87,6 +92,12 @@ Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& mode
     }
   }
   return {};
+}
+
+const StoredTensor* TiedEmbedding(const Checkpoint& checkpoint, std::string_view head) {
+  const bool is_head = std::ranges::any_of(
+      kHeads, [&](std::string_view name) { return head == std::string(name) + ".weight"; });
+  return is_head && IsTied(checkpoint) ? FindEmbedding(checkpoint) : nullptr;
 }
 
 }  // namespace prepack

@@ -1,6 +1,7 @@
 #ifndef PREPACK_CHECK_TIED_WEIGHTS_H_
 #define PREPACK_CHECK_TIED_WEIGHTS_H_
 
+#include <string_view>
 #include <vector>
 
 #include "container/checkpoint.h"
@@ -13,6 +14,10 @@ namespace prepack {
 // those of reading.
 Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& model, bool read_data,
                         std::vector<Finding>& findings);
+
+// The embedding that stands for the tensor `head`, where config.json ties the two and `head` is the
+// name of an output head; otherwise null.
+const StoredTensor* TiedEmbedding(const Checkpoint& checkpoint, std::string_view head);
 
 }  // namespace prepack
 

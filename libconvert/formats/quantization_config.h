@@ -8,11 +8,11 @@
 //     config.json: quantization_config
 //     config.json: text_config.quantization_config     (multimodal models; also llm_config)
 //     config.json: compression_config                  (compressed-tensors before 0.5)
-//     config.json: ANY..quantization_config           (deeper or other models, when there is none
-//     above) params.json: quantization_config, quantization   (Mistral, when there is no
-//     config.json) quantize_config.json                             (AutoGPTQ, GPTQModel: the same
-//     again) quant_config.json                                (early AWQ) quantization_config.json
-//     (AutoRound: the same again)
+//     config.json: ANY.quantization_config             (in any nested model, when none is above)
+//     params.json: quantization_config, quantization   (Mistral, when there is no config.json)
+//     quantize_config.json                             (AutoGPTQ, GPTQModel: the same again)
+//     quant_config.json                                (early AWQ)
+//     quantization_config.json                         (AutoRound: the same again)
 //
 // Readers disagree about which copy counts. The first one is taken here; formats that have copies
 // compare them and refuse a checkpoint whose copies differ in what the weights mean.

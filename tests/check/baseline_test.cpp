@@ -79,6 +79,37 @@ TEST_CASE("Tensors that are not quantized are compared with the baseline, too") 
               "no floating-point tensor of this name", CheckVerdict::kWarnings);
 }
 
+TEST_CASE("A tied head is compared through the embedding") {
+  TestCheckpoint baseline;
+  TestCheckpoint checkpoint = WideExample(1, &baseline);
+  checkpoint.config["quantization_config"]["ignore"] = {"lm_head"};
+  checkpoint.config["tie_word_embeddings"] = true;
+  const TestTensor embedding = {
+      "model.embed_tokens.weight", "BF16", {2, kWideK}, WideValues(2 * kWideK)};
+  checkpoint.tensors.push_back(embedding);
+  baseline.tensors.push_back(embedding);
+  TestTensor head = embedding;
+  head.name = "lm_head.weight";
+  baseline.tensors.push_back(head);
+  RequireSound(RunCheck(checkpoint, &baseline));
+  baseline.At("lm_head.weight").bytes[1] = std::byte{0x40};
+  RequireOnly(RunCheck(checkpoint, &baseline), "baseline-tensor-differs", "1 of 256 values differ",
+              CheckVerdict::kWarnings);
+  // The other way round: only the checkpoint stores the head.
+  baseline.config["tie_word_embeddings"] = true;
+  baseline.Remove("lm_head.weight");
+  checkpoint.tensors.push_back(head);
+  RequireOnly(RunCheck(checkpoint, &baseline), "tied-head-stored-twice", "", CheckVerdict::kSound);
+  // Untied, it has to be there.
+  checkpoint.config["quantization_config"]["ignore"] = Json::array();
+  checkpoint.config["tie_word_embeddings"] = false;
+  checkpoint.Remove("lm_head.weight");
+  baseline.config["tie_word_embeddings"] = false;
+  baseline.tensors.push_back(head);
+  RequireOnly(RunCheck(checkpoint, &baseline), "baseline-missing", "lm_head.weight",
+              CheckVerdict::kWarnings);
+}
+
 TEST_CASE("The baseline of a Conv1D has its inputs first") {
   TestCheckpoint baseline;
   TestCheckpoint checkpoint = WideExample(1, &baseline);

@@ -123,6 +123,13 @@ TEST_CASE("Scales that their dtype holds badly are reported") {
   TestCheckpoint checkpoint = WideExample();
   TestTensor& scale = checkpoint.At(kModule + ".weight_scale");
   scale.dtype = "F16";
+  for (size_t i = 0; i < scale.bytes.size(); i += 2) {
+    const auto bf16 = static_cast<uint16_t>(std::to_integer<unsigned>(scale.bytes[i]) |
+                                            std::to_integer<unsigned>(scale.bytes[i + 1]) << 8);
+    const uint16_t f16 = F32ToF16(BF16ToF32(bf16));
+    scale.bytes[i] = static_cast<std::byte>(f16 & 0xFFU);
+    scale.bytes[i + 1] = static_cast<std::byte>(f16 >> 8);
+  }
   scale.bytes[6] = std::byte{0x40};  // 2^-18: a subnormal of 7 bits
   scale.bytes[7] = std::byte{0x00};
   RequireOnly(RunCheck(checkpoint), "scale-imprecise",

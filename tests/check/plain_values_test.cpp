@@ -67,7 +67,7 @@ TEST_CASE("Tensors of quantized modules are left to their readers") {
 TEST_CASE("A tensor of several pieces is one finding, by any number of threads") {
   TestCheckpoint checkpoint = WideExample();
   const uint64_t values = 1'500'000;  // of 2 bytes: three pieces
-  std::vector<std::byte> bytes(values * 2);
+  std::vector<std::byte> bytes = WideValues(values);
   for (const uint64_t bad : {700'001U, 700'002U, 1'499'999U}) PutBF16(bytes, bad, INFINITY);
   checkpoint.tensors.push_back({"model.embed_tokens.weight", "BF16", {values / 4, 4}, bytes});
   checkpoint.config.erase("hidden_size");

@@ -32,6 +32,15 @@ inline void PutBF16(std::vector<std::byte>& bytes, size_t index, float value) {
   bytes[2 * index + 1] = static_cast<std::byte>(bits >> 8);
 }
 
+// As many weights of a bell curve, in bf16.
+inline std::vector<std::byte> WideValues(size_t count) {
+  SplitMix64 random(77);
+  std::vector<std::byte> bytes(2 * count);
+  for (size_t i = 0; i < count; ++i)
+    PutBF16(bytes, i, static_cast<float>(0.03 * random.Gaussian()));
+  return bytes;
+}
+
 // Quantized as quantizers do: the largest weight of a group is the last code of the range.
 inline void AddWideModule(TestCheckpoint& checkpoint, const std::string& module, uint64_t seed,
                           TestCheckpoint* baseline = nullptr, uint64_t n = kWideN) {

@@ -9,7 +9,7 @@ import numpy
 import harness
 from harness import CHECKPOINTS, TARGETS
 
-LAYERS = ["model.layers.0", "model.layers.1"]
+LAYERS = [f"model.layers.{layer}" for layer in range(3)]
 LAYER = LAYERS[0]
 FUSED = {f"{layer}.self_attn.qkv_proj": [f"{layer}.self_attn.{name}_proj" for name in "qkv"] for layer in LAYERS}
 FUSED |= {f"{layer}.mlp.gate_up_proj": [f"{layer}.mlp.{name}_proj" for name in ("gate", "up")] for layer in LAYERS}
@@ -52,6 +52,17 @@ class Fuse(harness.ToolTest):
             if len(others) == 1 and numpy.array_equal(numpy.concatenate(pieces, axis), whole):
                 return
         self.fail(f"{where} is not its members one after another")
+
+    def assert_scales_by_channel(self, packed, pieces, module, name):
+        """FP8 modules with one scale each: fused, every output channel has that of its member."""
+        [scales] = arrays([packed[f"{name}.weight_scale"]])
+        begin = 0
+        for one in module["fused"]:
+            [own] = arrays([pieces[f"{one['module']}.weight_scale_inv"]])
+            of_member = scales[begin : begin + one["outputs"]]
+            self.assertTrue((of_member == own.flat[0]).all() and (own == own.flat[0]).all(), name)
+            begin += one["outputs"]
+        self.assertEqual(begin, scales.size)
 
     def test_every_checkpoint_fuses_and_verifies(self):
         fused = 0
@@ -100,6 +111,9 @@ class Fuse(harness.ToolTest):
                 if part == "input_order" or part.startswith("input_"):
                     for one in FUSED[name]:
                         self.assertEqual(packed[f"{name}.{part}"], pieces[f"{one}.{part}"])
+                    continue
+                if part == "weight_scale" and f"{FUSED[name][0]}.{part}" not in pieces:
+                    self.assert_scales_by_channel(packed, pieces, module, name)
                     continue
                 self.assert_concatenated(
                     packed[f"{name}.{part}"],

@@ -117,6 +117,13 @@ def random_options(random):
     return options
 
 
+def copy_config_of_modules(checkpoint, folder):
+    """The config.json of a bundled checkpoint, for a folder of modules that are no whole model: none is named."""
+    config = json.loads((CHECKPOINTS / checkpoint / "config.json").read_text())
+    del config["architectures"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
 def large_checkpoint(folder, layers, n=4096, k=4096):
     """A sound W4A16 checkpoint of `layers` modules, large enough to be caught half-way."""
     random = numpy.random.default_rng(7)
@@ -130,7 +137,7 @@ def large_checkpoint(folder, layers, n=4096, k=4096):
         tensors[module + ".weight_scale"] = ("BF16", [n, k // 128], scales.tobytes())
         tensors[module + ".weight_shape"] = ("I64", [2], shape.tobytes())
     folder.mkdir()
-    shutil.copy(CHECKPOINTS / "ct-w4a16-g128-sym" / "config.json", folder)
+    copy_config_of_modules("ct-w4a16-g128-sym", folder)
     (folder / "model.safetensors").write_bytes(safetensors_bytes(tensors))
     return folder
 
@@ -139,7 +146,7 @@ def sparse_checkpoint(folder, shards, layers, n, k):
     """A W4A16 checkpoint whose codes are holes: `layers` modules in each shard, with one scale per
     channel. It takes next to no disk, whatever its size."""
     folder.mkdir()
-    shutil.copy(CHECKPOINTS / "ct-w4a16-channel-sym" / "config.json", folder)
+    copy_config_of_modules("ct-w4a16-channel-sym", folder)
     scales = numpy.full(n, 0x3C00, dtype=numpy.uint16).tobytes()
     shape = numpy.array([n, k], dtype=numpy.int64).tobytes()
     weight_map = {}

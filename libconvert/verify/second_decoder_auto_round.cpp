@@ -8,8 +8,9 @@
 namespace prepack {
 namespace {
 
-SecondZeros MeaningOf(const Checkpoint& source, const std::string& packing, bool old_model_free) {
-  SecondZeros meaning;
+SecondGptqMeaning MeaningOf(const Checkpoint& source, const std::string& packing,
+                            bool old_model_free) {
+  SecondGptqMeaning meaning;
   meaning.symmetric = SecondAllSymmetric(source);
   const bool stored = packing == "auto_round" || packing == "auto_round:gptqmodel";
   meaning.minus_one = !stored || old_model_free;

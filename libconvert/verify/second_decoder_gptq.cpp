@@ -8,10 +8,10 @@
 namespace prepack {
 namespace {
 
-bool SaysVersion2(const Checkpoint& source) {
+bool SaysFormat(const Checkpoint& source, const char* name) {
   for (const char* key : {"checkpoint_format", "format"}) {
     const Json* format = SecondConfigField(source, key);
-    if (format != nullptr && *format == "gptq_v2") return true;
+    if (format != nullptr && *format == name) return true;
   }
   return false;
 }
@@ -19,10 +19,11 @@ bool SaysVersion2(const Checkpoint& source) {
 }  // namespace
 
 Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
-  SecondZeros zeros;
-  zeros.symmetric = SecondAllSymmetric(source);
-  zeros.minus_one = !SaysVersion2(source);
-  return DecodeGptqTensors(source, wanted, zeros, out);
+  SecondGptqMeaning meaning;
+  meaning.symmetric = SecondAllSymmetric(source);
+  meaning.planes = SaysFormat(source, "gptq_p");
+  meaning.minus_one = !meaning.planes && !SaysFormat(source, "gptq_v2");
+  return DecodeGptqTensors(source, wanted, meaning, out);
 }
 
 }  // namespace prepack

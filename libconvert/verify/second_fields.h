@@ -1,7 +1,10 @@
 #ifndef PREPACK_VERIFY_SECOND_FIELDS_H_
 #define PREPACK_VERIFY_SECOND_FIELDS_H_
 
-// Small unsigned numbers packed into 32-bit words, bit by bit.
+// Small unsigned numbers packed into 32-bit words: bit by bit, or in bit planes. Planes are how
+// GPTQModel stores widths that do not divide 32: 32 numbers take `bits` words, their lowest bits
+// first, in planes as wide as the powers of two that `bits` is made of, the widest first (5 = 4 +
+// 1, 7 = 4 + 2 + 1).
 
 #include <algorithm>
 #include <cstdint>
@@ -12,12 +15,15 @@ namespace prepack {
 struct SecondFields {
   uint32_t bits = 4;
   bool whole_words = false;  // a field does not cross words: ⌊32 / bits⌋ of them in each
+  bool planes = false;       // 32 fields lie in planes
 
   // The word that holds the first bit of field `index`, and that of its last bit.
   uint64_t FirstWord(uint64_t index) const {
+    if (planes) return index / 32 * bits;
     return whole_words ? index / PerWord() : index * bits / 32;
   }
   uint64_t LastWord(uint64_t index) const {
+    if (planes) return FirstWord(index) + bits - 1;
     return whole_words ? index / PerWord() : ((index + 1) * bits - 1) / 32;
   }
   // Words of `count` fields.
@@ -26,6 +32,7 @@ struct SecondFields {
   // Field `index` of words that lie `stride` apart, the first of which is word `skipped`.
   uint32_t At(std::span<const uint32_t> words, uint64_t index, uint64_t stride = 1,
               uint64_t skipped = 0) const {
+    if (planes) return InPlanes(words, index, stride, skipped);
     const uint64_t first =
         whole_words ? index / PerWord() * 32 + index % PerWord() * bits : index * bits;
     const uint64_t word = (first / 32 - skipped) * stride;
@@ -36,7 +43,7 @@ struct SecondFields {
 
   // Fields [0, out.size()) of words that lie side by side, less `offset`.
   void Unpack(std::span<const uint32_t> words, int offset, std::span<float> out) const {
-    if (32 % bits != 0) {
+    if (planes || 32 % bits != 0) {
       for (uint64_t i = 0; i < out.size(); ++i) {
         out[i] = static_cast<float>(static_cast<int>(At(words, i)) - offset);
       }
@@ -54,6 +61,20 @@ struct SecondFields {
 
  private:
   uint64_t PerWord() const { return 32 / bits; }
+
+  uint32_t InPlanes(std::span<const uint32_t> words, uint64_t index, uint64_t stride,
+                    uint64_t skipped) const {
+    uint32_t field = 0;
+    uint32_t below = 0;  // bits of the planes before
+    for (uint32_t width = 8; width != 0; width /= 2) {
+      if ((bits & width) == 0) continue;
+      const uint64_t bit = index % 32 * width;
+      const uint64_t word = FirstWord(index) + below + bit / 32;
+      field |= (words[(word - skipped) * stride] >> bit % 32 & ((1U << width) - 1)) << below;
+      below += width;
+    }
+    return field;
+  }
 };
 
 }  // namespace prepack

@@ -16,37 +16,37 @@ namespace prepack {
 namespace {
 
 // Zero points [groups, rows], from qzeros [G, N·bits/32].
-Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, const SecondZeros& meaning,
-                 uint32_t width, uint64_t groups, std::vector<int>& zeros) {
+Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_one,
+                 const SecondFields& fields, uint64_t groups, std::vector<int>& zeros) {
+  const uint32_t width = fields.bits;
   const Result<const StoredTensor*> stored = SecondTensor(source, wanted.module + ".qzeros");
   if (!stored.ok()) return stored.status();
   const bool matrix = (*stored)->shape.size() == 2;
   const uint64_t line_words = matrix ? (*stored)->shape[1] : 0;
-  if (line_words * 32 < (wanted.n0 + wanted.rows) * width) {
+  if (line_words < fields.Words(wanted.n0 + wanted.rows)) {
     return Malformed(source.Where(**stored), "shapes of codes, scales and zero points disagree");
   }
   // Adding 1 to every field of a word undoes a borrow that went from field to field. Fields of 3
   // bits cross words; they were wrapped one by one.
   const bool crosses = 32 % width != 0;
-  const SecondFields fields{.bits = width};
   uint32_t ones = 0;
   for (uint32_t shift = 0; shift < 32; shift += width) ones |= 1U << shift;
   std::vector<uint32_t> line;
   const uint32_t middle = 1U << (width - 1);
   // AutoRound's calibration-free exports store symmetric modules as z − 1 beside others as z.
-  bool symmetric_of_other = !meaning.minus_one && !crosses;
+  bool symmetric_of_other = !minus_one && !crosses;
   for (uint64_t g = 0; g < groups; ++g) {
     Status status = ReadSecond(source, **stored, {g, 1, 0, line_words}, line);
     if (!status.ok()) return status;
     symmetric_of_other = symmetric_of_other && std::ranges::all_of(line, [&](uint32_t word) {
                            return word == ones * (middle - 1);
                          });
-    if (meaning.minus_one && !crosses) {
+    if (minus_one && !crosses) {
       for (uint32_t& word : line) word += ones;
     }
     for (uint64_t row = 0; row < wanted.rows; ++row) {
       uint32_t zero = fields.At(line, wanted.n0 + row);
-      if (meaning.minus_one && crosses) zero = (zero + 1) % (1U << width);
+      if (minus_one && crosses) zero = (zero + 1) % (1U << width);
       zeros[g * wanted.rows + row] = static_cast<int>(zero);
     }
   }
@@ -66,7 +66,7 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
 }
 
 // Input channels that are unpacked of every row before the next ones are: whole words, whatever the
-// width, and few enough for what is read and written to stay in the cache.
+// width, and whole planes, and few enough for what is read and written to stay in the cache.
 constexpr uint64_t kGptqInputsAtOnce = 32;
 
 // Steps [rows, K] of codes whose words lie as qweight [words, rows] and zero points [groups, rows].
@@ -97,7 +97,7 @@ void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<con
 }  // namespace
 
 Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
-                         const SecondZeros& meaning, DecodedRows& out) {
+                         const SecondGptqMeaning& meaning, DecodedRows& out) {
   const Result<const StoredTensor*> codes = SecondTensor(source, wanted.module + ".qweight");
   if (!codes.ok()) return codes.status();
   const Result<const StoredTensor*> scales = SecondTensor(source, wanted.module + ".scales");
@@ -113,6 +113,9 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   const uint64_t bits = words * 32 / stored_k;
   if (groups == 0 || bits == 0 || bits > 8 || words * 32 != stored_k * bits) return wrong();
   const auto width = static_cast<uint32_t>(bits);
+  const bool in_planes = (width >= 5 && width <= 7) || (width == 3 && meaning.planes);
+  if (in_planes && stored_k % 32 != 0) return wrong();
+  const SecondFields fields{.bits = width, .planes = in_planes};
   std::vector<uint64_t> group_of;
   Status status = ReadSecondGroups(source, wanted.module + ".g_idx", stored_k, groups, group_of);
   if (!status.ok()) return status;
@@ -125,13 +128,14 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   if (!status.ok()) return status;
   std::vector<int> zeros(groups * wanted.rows, 1 << (width - 1));
   if (!meaning.symmetric) {
-    status = ReadZeros(source, wanted, meaning, width, groups, zeros);
+    const bool minus_one = meaning.minus_one && !in_planes;
+    status = ReadZeros(source, wanted, minus_one, fields, groups, zeros);
     if (!status.ok()) return status;
   }
   group_of.resize(wanted.k);
   out.group_of = std::move(group_of);
   TransposeScales(columns, wanted.rows, out.scales);
-  Unpack({.bits = width}, packed, zeros, wanted.rows, out);
+  Unpack(fields, packed, zeros, wanted.rows, out);
   return {};
 }
 

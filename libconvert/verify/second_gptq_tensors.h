@@ -14,19 +14,23 @@
 //
 // g is that of g_idx, or k / group size. A stored −1 borrows from the fields above it in its word;
 // fields of 3 bits cross words and wrap one by one.
+//
+// Fields of 5, 6 and 7 bits lie in planes (second_fields.h), and so do those of 3 bits in the
+// format gptq_p; z is stored as it is there.
 
 #include "verify/second_decoder_formats.h"
 
 namespace prepack {
 
-// What the config says of zero points.
-struct SecondZeros {
+// What the config says of zero points, and of how fields lie.
+struct SecondGptqMeaning {
   bool symmetric = true;  // every module is
   bool minus_one = true;
+  bool planes = false;  // fields of 3 bits lie in planes
 };
 
 Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
-                         const SecondZeros& meaning, DecodedRows& out);
+                         const SecondGptqMeaning& meaning, DecodedRows& out);
 
 }  // namespace prepack
 

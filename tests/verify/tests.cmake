@@ -29,6 +29,7 @@ prepack_add_tests(verify
   sample_test.cpp
   second_config_text_test.cpp
   second_decoder_test.cpp
+  second_gptq_test.cpp
   second_model_free_test.cpp
   second_truth_test.cpp
   source_rows_test.cpp

@@ -29,10 +29,8 @@ TARGETS = ["vllm-cpu", "zentorch", "onednn"]
 WARNED = {
     # One of gate and up was left unquantized on purpose.
     "ct-mixed": ["module-siblings-differ"],
-    # Two of the three layers have the same keys.
-    "ar-model-free-w4-asym": ["module-copied"],
-    # AutoRound 0.15 stored other zero points than it declared, too.
-    "ar-old-model-free-w4-asym": ["autoround-model-free-zeros", "module-copied"],
+    # AutoRound 0.15 stored other zero points than it declared.
+    "ar-old-model-free-w4-asym": ["autoround-model-free-zeros"],
 }
 
 

@@ -47,7 +47,7 @@ AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
   if (const std::optional<GptqZeros> told = ConventionOf(sample)) {
     if (*told == GptqZeros::kStored) return chosen;
     chosen.contradicts = DescribeGptqZeroSample(sample);
-  } else if (config.version && *config.version < kHonestSince) {
+  } else if (config.version && config.version->IsBefore(kHonestSince)) {
     chosen.contradicts = fmt::format("AutoRound {} stored them so", ShowVersion(*config.version));
   } else {
     return chosen;

@@ -144,7 +144,7 @@ bool IsGptqModel(std::string_view producer) {
   constexpr std::string_view kName = "gptqmodel:";
   if (!producer.starts_with(kName)) return false;
   const std::optional<VersionNumber> version = ParseVersionNumber(producer.substr(kName.size()));
-  return version && *version >= VersionNumber{0, 9};
+  return version && !version->IsBefore({0, 9});
 }
 
 bool IsAutoRound(std::string_view producer) {

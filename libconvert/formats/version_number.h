@@ -1,7 +1,6 @@
 #ifndef PREPACK_FORMATS_VERSION_NUMBER_H_
 #define PREPACK_FORMATS_VERSION_NUMBER_H_
 
-#include <compare>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,7 +12,10 @@ struct VersionNumber {
   unsigned major = 0;
   unsigned minor = 0;
 
-  friend auto operator<=>(const VersionNumber&, const VersionNumber&) = default;
+  friend bool operator==(const VersionNumber&, const VersionNumber&) = default;
+  bool IsBefore(const VersionNumber& other) const {
+    return major != other.major ? major < other.major : minor < other.minor;
+  }
 };
 
 // Of "0.16.1", "7.3.4.dev1", "7"; nullopt when the text does not begin with a number.

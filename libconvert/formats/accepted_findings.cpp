@@ -31,8 +31,9 @@ Result<AcceptedFindings> AcceptedFindings::Make(std::span<const std::string> nam
     accepted.names_.push_back(name);
   }
   std::ranges::sort(accepted.names_);
-  const auto twins = std::ranges::unique(accepted.names_);
-  accepted.names_.erase(twins.begin(), twins.end());
+  // Not std::ranges::unique: clang 14 cannot compile what libstdc++ 12 returns from it.
+  accepted.names_.erase(std::unique(accepted.names_.begin(), accepted.names_.end()),
+                        accepted.names_.end());
   return accepted;
 }
 

@@ -26,7 +26,7 @@ namespace {
 AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& matcher,
                          const ModuleTensors& module, FindingTally& findings) {
   const AutoRoundEntry* entry = matcher.EntryOf(module.name);
-  const AutoRoundScheme scheme = matcher.SchemeOf(module.name);
+  AutoRoundScheme scheme = matcher.SchemeOf(module.name);
   if (!scheme.quantized()) {
     findings.Add("module-ignored-but-quantized", module.name,
                  fmt::format("{} says {} bits, but the module is quantized",
@@ -58,7 +58,7 @@ void ReportPlainHead(const AutoRoundMatcher& matcher, const ModuleTensors& modul
   const AutoRoundEntry* entry = matcher.EntryOf(module.name);
   const StoredTensor* weight = module.Find("weight");
   if (entry == nullptr || weight == nullptr || !IsOutputHead(module.name)) return;
-  const AutoRoundScheme scheme = matcher.SchemeOf(module.name);
+  AutoRoundScheme scheme = matcher.SchemeOf(module.name);
   if (!scheme.quantized()) return;
   findings.Add("head-undeclared", module.name,
                fmt::format("{} says {} bits, but the output head is stored as {}", entry->where,

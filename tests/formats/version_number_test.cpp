@@ -14,8 +14,10 @@ TEST_CASE("Versions are their first two numbers") {
   for (const char* text : {"", "v1.2", ".5", "-1", "99999999999.1"}) {
     CHECK_FALSE(ParseVersionNumber(text));
   }
-  CHECK(VersionNumber{0, 9} < VersionNumber{0, 16});
-  CHECK(VersionNumber{1, 0} > VersionNumber{0, 99});
+  CHECK(VersionNumber{0, 9}.IsBefore({0, 16}));
+  CHECK_FALSE(VersionNumber{0, 16}.IsBefore({0, 16}));
+  CHECK_FALSE(VersionNumber{1, 0}.IsBefore({0, 99}));
+  CHECK(VersionNumber{0, 99}.IsBefore({1, 0}));
   CHECK(ShowVersion({0, 16}) == "0.16");
 }
 

@@ -9,9 +9,8 @@ namespace {
 Eligibility StoredByOutputs(const PackRequest& request) {
   if (!request.inputs_first) return Eligibility::Yes();
   return Eligibility::No(
-      "the model stores the weight of this layer as [K, N] (Conv1D): one that is stored [N, K] "
-      "would "
-      "be loaded as another");
+      "the model stores the plain weight of this layer as [K, N] (Conv1D), so loaders would "
+      "transpose one that is stored [N, K]; without --fallback dequantize it stays as stored");
 }
 
 Eligibility Eligible(const PackRequest& request) {

@@ -31,6 +31,16 @@ Eligibility BlocksFit(const PackRequest& request) {
                     "consumer would read past the scales and compute garbage");
 }
 
+// GPT-2 of vLLM 0.32 calls t() on every tensor named `weight` of such a layer. The plug-in undoes
+// that where it gets as far as the plug-in.
+Eligibility MatrixWhereTransposed(const PackRequest& request) {
+  if (!request.inputs_first) return Eligibility::Yes();
+  return Eligibility::No(
+      "the layer is a Conv1D, whose weights vLLM transposes while it loads them: this layout's "
+      "have three "
+      "dimensions, at which it stops");
+}
+
 Eligibility Eligible(const PackRequest& request) {
   return AllOf({
       FourBitCodes(request),
@@ -41,6 +51,7 @@ Eligibility Eligible(const PackRequest& request) {
       GroupsDivideK(request),
       GroupsOfFours(request),
       BlocksFit(request),
+      MatrixWhereTransposed(request),
       ActivationsOneOf(request, {DType::kBF16, DType::kF16}),
       BiasIsFloat(request),
   });

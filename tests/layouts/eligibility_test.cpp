@@ -310,6 +310,9 @@ TEST_CASE("vllm-cpu/int4-w4a8 says what it takes and why not") {
        kGroupsDivideK,
        kGroupsOfFours,
        kBf16OrF16,
+       {{"the layer is a Conv1D, whose weights vLLM transposes while it loads them: this layout's "
+         "have three dimensions, at which it stops",
+         [](PackRequest& r) { r.inputs_first = true; }}},
        {{"", [](PackRequest& r) { r.n = 32, r.k = 32, r.scheme.group_size = 32; }},
         {"N = 16 is not a multiple of 32: packed in blocks of 32 output channels",
          [](PackRequest& r) { r.n = 16; }},
@@ -450,7 +453,9 @@ TEST_CASE("vllm-cpu/bf16-vnni says what it takes and why not") {
       {OtherCodes(CodeType::kBF16,
                   "bf16 weights (--fallback dequantize makes them of what nothing else takes)"),
        kBf16Only,
-       {{"", [](PackRequest& r) { r.n = 32, r.k = 32; }},
+       // The plug-in undoes what vLLM does to the weights of a Conv1D.
+       {{"", [](PackRequest& r) { r.inputs_first = true; }},
+        {"", [](PackRequest& r) { r.n = 32, r.k = 32; }},
         {"N = 48 is not a multiple of 32: packed in blocks of 32 output channels",
          [](PackRequest& r) { r.n = 48; }},
         {"K = 48 is not a multiple of 32: packed 32 input channels at a time",
@@ -465,8 +470,8 @@ TEST_CASE("plain/bf16 says what it takes and why not") {
        kAnyActivations,
        kAnyN,
        kAnyK,
-       {{"the model stores the weight of this layer as [K, N] (Conv1D): one that is stored [N, K] "
-         "would be loaded as another",
+       {{"the model stores the plain weight of this layer as [K, N] (Conv1D), so loaders would "
+         "transpose one that is stored [N, K]; without --fallback dequantize it stays as stored",
          [](PackRequest& r) { r.inputs_first = true; }}}});
 }
 

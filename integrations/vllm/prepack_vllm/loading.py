@@ -40,6 +40,17 @@ def _may_keep_tensors() -> bool:
     return config is None or config.load_config.load_format in _OWN_MEMORY
 
 
+def as_in_file(tensor: torch.Tensor) -> torch.Tensor:
+    """A matrix as the file has it, which the model may have transposed.
+
+    vLLM's GPT-2 transposes each `weight` of c_attn, c_proj and c_fc before it is loaded, because
+    transformers stores plain ones (Conv1D) with their inputs first. Packed ones lie as their layout
+    says. A matrix comes from a file row by row, so one that lies column by column was transposed.
+    """
+    transposed = tensor.dim() == 2 and not tensor.is_contiguous() and tensor.t().is_contiguous()
+    return tensor.t() if transposed else tensor
+
+
 class PartLoader:
     """Loads one part of one layer, and knows what of it has come."""
 
@@ -58,6 +69,7 @@ class PartLoader:
         self, parameter: torch.nn.Parameter, stored: torch.Tensor, shard: ShardId = None
     ) -> None:
         self._check_dtype(stored)
+        stored = as_in_file(stored)
         if self.part.stored_shape is not None:
             stored = self._as_cut(stored)
         self.loaded.add(shard)

@@ -10,6 +10,7 @@ from folders import CHECKPOINTS
 from vllm.model_executor import parameter as vllm_parameter
 from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+from vllm.model_executor.models.gpt2 import GPT2Model
 from vllm.model_executor.models.utils import WeightsMapper
 
 from prepack_vllm import loading
@@ -186,6 +187,22 @@ def test_a_bias_is_loaded_in_the_dtype_of_the_kernel(folders):
     stored = torch.linspace(0, 1, 384)
     layer.weight_loader(layer.bias, stored)
     assert layer.bias.dtype == torch.float32 and torch.equal(layer.bias, stored)
+
+
+@pytest.mark.parametrize(
+    "checkpoint, options",
+    [("ct-w4a16-g128-sym", []), ("ar-w8-sym", ["--fallback", "dequantize"])],
+)
+def test_weights_that_gpt2_transposes_are_loaded_as_stored(folders, checkpoint, options):
+    method = method_for(folders(checkpoint, *options), f"{MLP}.down_proj")
+    weight = create(method, 1536, [384]).weight
+    rows, columns = (24, 3072) if weight.dtype == torch.int32 else (384, 1536)
+    stored = torch.arange(rows * columns).remainder(127).to(weight.dtype).view(rows, columns)
+    weights = [("transformer.h.0.mlp.c_proj.weight", stored)]
+    [(_, transposed)] = GPT2Model._transpose_conv1d(None, weights)
+    assert transposed.shape == (columns, rows)
+    weight.weight_loader(weight, transposed)
+    assert torch.equal(weight.data.view(rows, columns), stored)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ void CountExponents(std::span<const std::byte> bytes, const Exponent& exponent,
     const uint32_t e = counts ? stored : 0;
     values += counts ? 1U : 0U;
     sum += e;
-    squares += e * e;
+    squares += uint64_t{e} * e;
   }
   statistics.values += values;
   statistics.exponents += sum;

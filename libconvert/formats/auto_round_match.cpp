@@ -76,8 +76,11 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
       WarnWithoutBits(entry, findings);
       continue;
     }
+    // AutoRound searches names for a key that is no whole name: one without a prefix of its own
+    // ("layers.1.mlp.down_proj") is a part of the names that it means, and nothing is amiss.
+    const bool has_prefix = WithoutModelPrefix(entry.key) != entry.key;
     if (const auto bare = bare_names.find(WithoutModelPrefix(entry.key));
-        bare != bare_names.end() && !matcher.entries_.contains(bare->second)) {
+        has_prefix && bare != bare_names.end() && !matcher.entries_.contains(bare->second)) {
       matcher.entries_[bare->second] = &entry;
       findings.Add("autoround-name-prefix", entry.where,
                    "entries of extra_config have another prefix than the tensors; taken for the "

@@ -29,6 +29,12 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
   Status status = CheckModuleName(module.name);
   if (!status.ok()) return status;
   const ModuleClass module_class = ClassOfModule(module.name);
+  // Whether a group names it or not: model_free_ptq quantizes embeddings for the class Linear.
+  if (module_class == ModuleClass::kEmbedding) {
+    return Unsupported(module.name, "quantized embeddings are not read")
+        .Hint("Put the embedding into the ignore list when quantizing")
+        .Id(FindingId("embedding-quantized"));
+  }
   const Result<const CtGroup*> found = matcher.GroupOf(module.name, module_class);
   if (!found.ok()) return found.status();
   const CtGroup* group = *found;

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "formats/compressed_tensors_pack.h"
 #include "formats/compressed_tensors_scheme.h"
+#include "formats/conv1d.h"
 #include "formats/finding.h"
 #include "formats/module_tensors.h"
 #include "formats/row_linear.h"
@@ -60,11 +61,6 @@ class Description {
 Status Description::CheckGroup() {
   Status status = CheckCtGroup(module_, group_, storage_);
   if (!status.ok()) return status;
-  if (ClassOfModule(module_.name) == ModuleClass::kEmbedding) {
-    return Unsupported(module_.name, "quantized embeddings are not read")
-        .Hint("Put the embedding into the ignore list when quantizing")
-        .Id(FindingId("embedding-quantized"));
-  }
   if (module_.scale == nullptr) {
     return Malformed(checkpoint_.Where(Weight()), "weight_scale of the module is missing")
         .Hint("A shard is missing, or the index is wrong")
@@ -112,7 +108,9 @@ Status Description::FindShape() {
         .Expected(fmt::format("at most {}", kMaxExperts))
         .Id(FindingId("storage-unsupported"));
   }
-  if (shape_.n != 0 && shape_.k != 0 && shape_.experts != uint64_t{0}) return {};
+  if (shape_.n != 0 && shape_.k != 0 && shape_.experts != uint64_t{0}) {
+    return RefuseInputsFirst(checkpoint_, module_.name, Weight(), shape_.n, shape_.k);
+  }
   return Malformed(checkpoint_.Where(Weight()), "the weight is empty")
       .Found(ShowShape(Weight().shape))
       .Id(FindingId("tensor-shape"));

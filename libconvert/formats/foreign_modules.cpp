@@ -73,8 +73,9 @@ class Foreigners {
   void Report(const ModuleTensors& module) {
     if (IsLeftAsFloat(module)) {
       findings_.Add("scale-leftover", module.name,
-                    "the weight is in floating point, and weight_scale_inv says nothing; "
-                    "transformers stores one also where it leaves a layer as it is");
+                    "the weight is in floating point, and weight_scale_inv is not used; "
+                    "transformers stores one also where it leaves a layer as it is, and multiplies "
+                    "the weight by it where it dequantizes the model to load it, as without a GPU");
       return;
     }
     const StoredTensor* foreign = Evidence(module);
@@ -120,7 +121,10 @@ class Foreigners {
   }
 
   // transformers leaves layers in floating point that cannot be cut into its blocks, and stores the
-  // scale that was to be theirs; its own reader ignores that.
+  // scale that was to be theirs, which nothing has set. Its FP8Linear ignores that scale for a
+  // weight of more than one byte, but its Fp8Dequantize, which loads the model where there is no
+  // GPU or where the config says `dequantize`, multiplies any weight that has one, or fails where
+  // the shapes do not divide (mirrors transformers 5.23, finegrained_fp8.py).
   bool IsLeftAsFloat(const ModuleTensors& module) const {
     const StoredTensor* weight = module.Find("weight");
     const bool is_float =

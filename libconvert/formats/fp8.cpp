@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "formats/conv1d.h"
 #include "formats/finding_tally.h"
 #include "formats/fp8_config.h"
 #include "formats/module_match.h"
@@ -32,8 +34,9 @@ bool IsFloat8(DType dtype) {
 
 class Fp8Reader {
  public:
-  Fp8Reader(const Checkpoint& checkpoint, const Fp8Config& config)
-      : checkpoint_(checkpoint), config_(config) {}
+  Fp8Reader(const Checkpoint& checkpoint, const Fp8Config& config,
+            const std::vector<ModuleTensors>& modules)
+      : checkpoint_(checkpoint), config_(config), modules_(modules) {}
 
   Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module,
                                                     const StoredTensor& weight) const;
@@ -42,12 +45,14 @@ class Fp8Reader {
   Status CheckWeight(const ModuleTensors& module, const StoredTensor& weight) const;
   Result<const StoredTensor*> FindScale(const ModuleTensors& module,
                                         const StoredTensor& weight) const;
+  const StoredTensor* StackedScaleOf(std::string_view module) const;
   ScaleForm FormOf(const StoredTensor& scale) const;
   Scheme SchemeOf(const Fp8Block& block, const StoredTensor& scale, const MatrixShape& shape) const;
   Status AddInput(const ModuleTensors& module, RowModule& parts) const;
 
   const Checkpoint& checkpoint_;
   const Fp8Config& config_;
+  const std::vector<ModuleTensors>& modules_;  // ascending by name
 };
 
 Status Fp8Reader::CheckWeight(const ModuleTensors& module, const StoredTensor& weight) const {
@@ -100,12 +105,52 @@ Result<const StoredTensor*> Fp8Reader::FindScale(const ModuleTensors& module,
     first = name;
   }
   if (found != nullptr) return found;
+  if (const StoredTensor* stacked = StackedScaleOf(module.name)) {
+    return Unsupported(checkpoint_.Where(weight),
+                       "FP8 experts of which each has a weight of its own, but whose scales are "
+                       "stacked in one tensor, are not read yet")
+        .Found(fmt::format("{} {}", stacked->name, ShowShape(stacked->shape)))
+        .Expected(fmt::format("{}.weight_scale_inv", module.name))
+        .Hint(
+            "transformers saves experts like this; store a slice of the scales beside each "
+            "weight, or quantize the float model in a format that is read")
+        .Id(FindingId("storage-unsupported"));
+  }
   return Malformed(checkpoint_.Where(weight), "the scale of the FP8 weight is missing")
       .Expected(config_.scale_divides
                     ? fmt::format("{}.weight_scale_inv", module.name)
                     : fmt::format("{}.weight_scale_inv, .weight_scale or .scale", module.name))
       .Hint("A shard is missing, or the index is wrong")
       .Id(FindingId("tensor-missing"));
+}
+
+// transformers splits the weights of experts when it saves them, but not their scales:
+// EXPERTS.N.X.weight then has its scale in EXPERTS.X_scale_inv [experts, …], and gate_proj and
+// up_proj have theirs in EXPERTS.gate_up_proj_scale_inv.
+const StoredTensor* Fp8Reader::StackedScaleOf(std::string_view module) const {
+  const size_t leaf = module.rfind('.');
+  if (leaf == std::string_view::npos) return nullptr;
+  const std::string_view expert = module.substr(0, leaf);
+  const size_t dot = expert.rfind('.');
+  if (dot == std::string_view::npos) return nullptr;
+  uint64_t number = 0;
+  const char* end = expert.data() + expert.size();
+  const auto parsed = std::from_chars(expert.data() + dot + 1, end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return nullptr;
+  const auto stack =
+      std::ranges::lower_bound(modules_, expert.substr(0, dot), {}, &ModuleTensors::name);
+  if (stack == modules_.end() || stack->name != expert.substr(0, dot)) return nullptr;
+  const std::string_view name = module.substr(leaf + 1);
+  const std::string_view word = name.substr(0, name.find('_'));  // "up" is in "gate_up_proj"
+  const StoredTensor* any = nullptr;
+  for (const auto& [suffix, tensor] : stack->tensors) {
+    if (!suffix.ends_with("_scale_inv") || tensor->shape.empty() || number >= tensor->shape[0]) {
+      continue;
+    }
+    if (suffix.find(word) != std::string_view::npos) return tensor;
+    any = tensor;
+  }
+  return any;
 }
 
 ScaleForm Fp8Reader::FormOf(const StoredTensor& scale) const {
@@ -186,6 +231,8 @@ Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors
   parts.scale_form = FormOf(**scale);
   const MatrixShape shape{.n = parts.n, .k = parts.k, .experts = std::nullopt};
   parts.scheme = SchemeOf(*block, **scale, shape);
+  status = RefuseInputsFirst(checkpoint_, module.name, weight, parts.n, parts.k);
+  if (!status.ok()) return status;
   status = CheckScaleTensor(checkpoint_, **scale, shape, parts.scheme, parts.scale_form);
   if (status.ok()) status = AddInput(module, parts);
   if (!status.ok()) return status;
@@ -203,9 +250,10 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
   QuantizedModel model;
   model.format = "fp8";
   model.quantization_config = declared->front().fields;
-  const Fp8Reader reader(checkpoint, *config);
+  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  const Fp8Reader reader(checkpoint, *config, modules);
   FindingTally findings;
-  for (const ModuleTensors& module : GroupByModule(checkpoint)) {
+  for (const ModuleTensors& module : modules) {
     const StoredTensor* weight = module.Find("weight");
     if (weight == nullptr || !IsFloat8(weight->dtype)) continue;
     const Result<bool> excluded = config->Excludes(module.name);

@@ -128,6 +128,14 @@ TEST_CASE("Names with another prefix are taken for the same layers") {
   CHECK(Resolve({{key, {{"bits", 4}}}}, &findings) == "- " + key + " -");
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "autoround-name-prefix");
+  // A key that is a part of a name is searched for, and beside the whole name it counts for
+  // nothing.
+  const std::string part = "layers.1.mlp.down_proj";
+  CHECK(Resolve({{part, {{"bits", 4}}}}, &findings) == "- - " + part);
+  CHECK(findings.empty());
+  CHECK(Resolve({{part, {{"bits", 8}}}, {kDown, {{"bits", 4}}}}, &findings) ==
+        std::string("- - ") + kDown);
+  CHECK(findings.empty());
   CHECK(WithoutModelPrefix("language_model.model.layers.1.x") == "layers.1.x");
   CHECK(WithoutModelPrefix("lm_head") == "lm_head");
 }

@@ -489,6 +489,20 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
          RenameCtModule(t, "model.embed_tokens");
        },
        "model.embed_tokens: quantized embeddings are not read", "embedding-quantized"},
+      {"a quantized embedding that no group names", SymmetricExample,
+       [](T t) { RenameCtModule(t, "transformer.wte"); },
+       "transformer.wte: quantized embeddings are not read", "embedding-quantized"},
+      {"a Conv1D with its inputs first", SymmetricExample,
+       [](T t) {
+         t.config["model_type"] = "gpt2";
+         RenameCtModule(t, "transformer.h.0.mlp.c_fc");
+         t.tensors.push_back(
+             {"transformer.h.0.mlp.c_fc.bias", "BF16", {16}, std::vector<std::byte>(32)});
+       },
+       "c_fc.weight_packed: the weight of a Conv1D is quantized as the model stores it, [K, N]: "
+       "its scales belong to input channels, which is not read (found [4, 16] beside a bias of 16, "
+       "expected [N, K] = [16, 4])",
+       "storage-unsupported"},
       {"a target that is a class", SymmetricExample,
        [](T t) { Group(t)["targets"] = {"QKVProjection"}; },
        kExampleModule + ": no config group names the module (found target \"QKVProjection\"",

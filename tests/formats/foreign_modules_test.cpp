@@ -117,7 +117,7 @@ TEST_CASE("Where only such weights are quantized, they are the reason") {
   CHECK(status.id() == "storage-unsupported");
 }
 
-TEST_CASE("A float weight that transformers left as it is may have a scale, which says nothing") {
+TEST_CASE("A float weight that transformers left as it is may have a scale, which is not used") {
   TestCheckpoint stored = testing::Fp8Blocks();
   const std::string name = "model.layers.0.linear_attn.in_proj_a";
   stored.tensors.push_back({name + ".weight", "BF16", {1, 2}, Hex("803f803f")});
@@ -130,6 +130,8 @@ TEST_CASE("A float weight that transformers left as it is may have a scale, whic
   CHECK(opened.model.findings[0].id == "scale-leftover");
   CHECK(opened.model.findings[0].severity == Severity::kInfo);
   CHECK(opened.model.findings[0].where == name);
+  CHECK(opened.model.findings[0].message.find("multiplies the weight by it where it dequantizes") !=
+        std::string::npos);
   // Not so in other formats, and not where a shard with the weight is missing.
   CHECK(ErrorsWith({{name + ".weight", "BF16", {1, 2}, Hex("803f803f")},
                     {name + ".weight_scale_inv", "F32", {1, 1}, Hex("00000000")}})

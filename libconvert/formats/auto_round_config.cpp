@@ -224,6 +224,7 @@ std::pair<const AutoRoundEntry*, const AutoRoundEntry*> FirstDifference(
 
 std::vector<std::string_view> EntryKeys(const std::vector<AutoRoundEntry>& entries) {
   std::vector<std::string_view> keys;
+  keys.reserve(entries.size());
   for (const AutoRoundEntry& entry : entries) keys.push_back(entry.key);
   return keys;
 }

@@ -40,6 +40,7 @@ PackRequest Module(const Layout& layout) {
     request.scheme = scheme;
     request.n = kChannels;
     request.k = kChannels;
+    request.inputs_first = layout.inputs_first;
     if (layout.eligible(request).ok) return request;
   }
   return {};

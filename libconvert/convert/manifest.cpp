@@ -8,6 +8,7 @@
 #include "convert/manifest_text.h"
 #include "convert/scheme_json.h"
 #include "convert/text_file.h"
+#include "layouts/table.h"
 
 namespace prepack {
 namespace {
@@ -157,6 +158,8 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
                       .reordered = record.parts.contains("input_order"),
                       .exact_scales = manifest.exact_scales,
                       .weights_desc = record.weights_desc};
+  const Layout* layout = FindLayout(record.layout);
+  request.inputs_first = layout != nullptr && layout->inputs_first;
   // The dtype in the source does not matter any more, only that there was a bias.
   if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
   return request;

@@ -32,6 +32,7 @@ constexpr std::array kModels = {
     ModelRow{"onednn/w4a8", MakeOneDnnW4A8Model},
     ModelRow{"onednn/w8a8", MakeOneDnnW8A8Model},
     ModelRow{"plain/bf16", MakePlainBf16Model},
+    ModelRow{"plain/bf16-conv1d", MakePlainBf16Conv1dModel},
 };
 
 }  // namespace

@@ -40,6 +40,8 @@ Result<std::unique_ptr<KernelModel>> MakeOneDnnW8A8Model(const PackedOperands& p
                                                          const ModelInput& input);
 Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands& packed,
                                                             const ModelInput& input);
+Result<std::unique_ptr<KernelModel>> MakePlainBf16Conv1dModel(const PackedOperands& packed,
+                                                              const ModelInput& input);
 Result<std::unique_ptr<KernelModel>> MakePlainBf16Model(const PackedOperands& packed,
                                                         const ModelInput& input);
 

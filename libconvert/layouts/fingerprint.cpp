@@ -39,6 +39,7 @@ std::string PackingFingerprint(const Layout& layout, Isa isa) {
       request.k = kProbeK;
       request.activation_dtype = activations;
       request.stored_scale_dtype = DType::kF32;
+      request.inputs_first = layout.inputs_first;
       if (layout.eligible(request).ok) HashModule(layout, request, isa, hasher);
     }
   }

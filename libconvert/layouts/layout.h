@@ -167,6 +167,7 @@ struct Layout {
   std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h
   bool offered = true;                // false: known, tested and documented, but never chosen
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
+  bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
 
   // May this module be packed? Reads nothing but the request.
   Eligibility (*eligible)(const PackRequest& request) = nullptr;

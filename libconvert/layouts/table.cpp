@@ -30,10 +30,10 @@ constexpr std::array kTargets = {
 // One row per layout, in order of preference within a target.
 std::span<const Layout> Layouts() {
   static const std::array kLayouts = {
-      kVllmWna16,   kVllmInt4W4A8,     kVllmInt8Vnni,     kVllmInt8Plain,
-      kVllmFp8Vnni, kVllmFp8W8A8Vnni4, kVllmFp8W8A8Plain, kVllmBf16Vnni,
-      kZentorchWoq, kZentorchDa8w4,    kZentorchInt8,     kZentorchInt8Dlp,
-      kOneDnnW4A16, kOneDnnW4A8,       kOneDnnW8A8,       kPlainBf16,
+      kVllmWna16,        kVllmInt4W4A8,     kVllmInt8Vnni, kVllmInt8Plain, kVllmFp8Vnni,
+      kVllmFp8W8A8Vnni4, kVllmFp8W8A8Plain, kVllmBf16Vnni, kZentorchWoq,   kZentorchDa8w4,
+      kZentorchInt8,     kZentorchInt8Dlp,  kOneDnnW4A16,  kOneDnnW4A8,    kOneDnnW8A8,
+      kPlainBf16,        kPlainBf16Conv1d,
   };
   return kLayouts;
 }

@@ -16,6 +16,7 @@
 #include "convert/scheme_choice.h"
 #include "convert/small_parts.h"
 #include "convert/source_hash.h"
+#include "formats/conv1d.h"
 #include "verify/module_exactness.h"
 #include "verify/provenance.h"
 
@@ -135,6 +136,17 @@ std::string WhyBiasIsWrong(const Checkpoint& source, const QuantizedLinear& line
                   : "one of its parts is a bias, but the source gives it none";
 }
 
+// Empty: the layout takes the module as the model has it. Whether its plain weight lies [K, N] is
+// what the manifest does not say.
+std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
+                             const PackedModule& packed) {
+  PackRequest request = packed.request();
+  request.inputs_first = IsConv1d(source.config(), name);
+  const Eligibility eligible = packed.layout().eligible(request);
+  if (eligible.ok) return "";
+  return fmt::format("layout {} takes no such module: {}", packed.layout().id, eligible.reason);
+}
+
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
@@ -162,9 +174,14 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     if (InSample(sample, name)) figure.exact = false;
     return {};
   }
-  if (!InSample(sample, name)) return {};
   const Result<PackedModule> packed = PackedModule::Open(folder, name, record, isa);
   if (!packed.ok()) return packed.status();
+  if (std::string why = WhyLayoutIsWrong(source, name, *packed); !why.empty()) {
+    result.FailModule(name, std::move(why));
+    if (InSample(sample, name)) figure.exact = false;
+    return {};
+  }
+  if (!InSample(sample, name)) return {};
   progress.BeginItem(name);
   const Result<ModuleDifferences> differences =
       CompareModule(*packed, source, *linear, weights, isa, threads, progress);

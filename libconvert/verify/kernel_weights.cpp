@@ -34,6 +34,7 @@ constexpr std::array kRoundings = {
     RoundingRow{"onednn/w4a8", WeightRounding::kNone},
     RoundingRow{"onednn/w8a8", WeightRounding::kNone},
     RoundingRow{"plain/bf16", WeightRounding::kDequantized},
+    RoundingRow{"plain/bf16-conv1d", WeightRounding::kDequantized},
 };
 
 // What vLLM's FP8 kernel takes an e4m3 number for: zeros and subnormals, m · 2^-9 with m of 0 to 7,

@@ -33,7 +33,7 @@ TEST_CASE("a layout without a model is named") {
 }
 
 TEST_CASE("every model is made by its own id") {
-  CHECK(ModelledLayouts().size() == 16);
+  CHECK(ModelledLayouts().size() == 17);
   for (const std::string_view layout : ModelledLayouts()) {
     CheckError(MakeKernelModel(layout, {}, {}).status(), ErrorKind::kUsage,
                std::string(layout) + ": GEMM: a size is out of range (found M = 0");
@@ -204,6 +204,8 @@ TEST_CASE("the rules of layouts that no file has") {
   CheckError(MakeKernelModel("vllm-cpu/bf16-vnni", packed, input).status(), ErrorKind::kUsage,
              "N must be a multiple of 16 (found 1)");
   CheckError(MakeKernelModel("plain/bf16", packed, input).status(), ErrorKind::kUsage,
+             "weight: the size does not fit the shape (found 0 bytes, expected 128)");
+  CheckError(MakeKernelModel("plain/bf16-conv1d", packed, input).status(), ErrorKind::kUsage,
              "weight: the size does not fit the shape (found 0 bytes, expected 128)");
   CheckError(MakeKernelModel("vllm-cpu/int8-plain", packed, input).status(), ErrorKind::kUsage,
              "weight: the size does not fit the shape (found 0 bytes, expected 64)");

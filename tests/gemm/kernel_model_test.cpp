@@ -245,6 +245,9 @@ TEST_CASE("plain bf16 weights are rows of output channels") {
   const std::vector<float> x = {1, 10, 100, 0, 2, 0};
   const ModelInput input{.m = 2, .dtype = DType::kBF16, .x = x};
   CHECK(Predict("plain/bf16", packed, input) == std::vector<float>{322, 6, 5, 3});
+  const std::vector<uint16_t> transposed = {0x3F80, 0xBF80, 0x4000, 0x3F00, 0x4040, 0};  // [3, 2]
+  packed.weight = std::as_bytes(std::span(transposed));
+  CHECK(Predict("plain/bf16-conv1d", packed, input) == std::vector<float>{322, 6, 5, 3});
 }
 
 TEST_CASE("the last block of bf16-vnni may have 16 channels") {

@@ -9,7 +9,7 @@ namespace {
 
 PackRequest Request(const Layout& layout, uint64_t n, uint64_t k, uint64_t group_size) {
   for (const Scheme& scheme : ProbeSchemes(n, k, group_size)) {
-    PackRequest request{.scheme = scheme, .n = n, .k = k};
+    PackRequest request{.scheme = scheme, .n = n, .k = k, .inputs_first = layout.inputs_first};
     if (layout.eligible(request).ok) return request;
   }
   FAIL("the layout takes no such module");
@@ -30,6 +30,10 @@ byte 512  n16k0 n17k0  n18k0 n19k0  n20k0 n21k0  n22k0 n23k0  …
   CHECK(Draw("plain/bf16", 3, 10, 10) ==
         R"(byte 0   n0k0  n0k1  n0k2  n0k3  n0k4  n0k5  n0k6  n0k7  …
 byte 20  n1k0  n1k1  n1k2  n1k3  n1k4  n1k5  n1k6  n1k7  …
+)");
+  CHECK(Draw("plain/bf16-conv1d", 10, 3, 3) ==
+        R"(byte 0   n0k0  n1k0  n2k0  n3k0  n4k0  n5k0  n6k0  n7k0  …
+byte 20  n0k1  n1k1  n2k1  n3k1  n4k1  n5k1  n6k1  n7k1  …
 )");
 }
 

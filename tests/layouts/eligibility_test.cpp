@@ -470,9 +470,23 @@ TEST_CASE("plain/bf16 says what it takes and why not") {
        kAnyActivations,
        kAnyN,
        kAnyK,
-       {{"the model stores the plain weight of this layer as [K, N] (Conv1D), so loaders would "
-         "transpose one that is stored [N, K]; without --fallback dequantize it stays as stored",
+       {{"the layer is a Conv1D, whose loaders transpose a plain weight: plain/bf16-conv1d stores "
+         "it as they expect it",
          [](PackRequest& r) { r.inputs_first = true; }}}});
+}
+
+TEST_CASE("plain/bf16-conv1d says what it takes and why not") {
+  PackRequest conv1d = BF16();
+  conv1d.inputs_first = true;
+  CheckAll(
+      "plain/bf16-conv1d", conv1d,
+      {OtherCodes(CodeType::kBF16,
+                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)"),
+       kAnyActivations,
+       kAnyN,
+       kAnyK,
+       {{"the layer is no Conv1D: its plain weight is stored [N, K]",
+         [](PackRequest& r) { r.inputs_first = false; }}}});
 }
 
 TEST_CASE("zentorch/woq says what it takes and why not") {

@@ -82,6 +82,7 @@ inline std::vector<PackRequest> RequestsFor(const Layout& layout) {
             request.k = k;
             request.activation_dtype = activations;
             request.reordered = k == 224;
+            request.inputs_first = layout.inputs_first;
             request.exact_scales = n == 96;
             AddIfTaken(layout, request, requests);
           }

@@ -28,7 +28,7 @@ TEST_CASE("every row of the table is complete, and ids are unique") {
                    "vllm-cpu/int8-plain", "vllm-cpu/fp8-vnni", "vllm-cpu/fp8-w8a8-vnni4",
                    "vllm-cpu/fp8-w8a8-plain", "vllm-cpu/bf16-vnni", "zentorch/woq",
                    "zentorch/da8w4", "zentorch/int8", "zentorch/int8-dlp", "onednn/w4a16",
-                   "onednn/w4a8", "onednn/w8a8", "plain/bf16"});
+                   "onednn/w4a8", "onednn/w8a8", "plain/bf16", "plain/bf16-conv1d"});
 }
 
 TEST_CASE("targets offer their layouts") {
@@ -40,7 +40,7 @@ TEST_CASE("targets offer their layouts") {
   }
   CHECK(FindTarget("gpu") == nullptr);
   CHECK(FindLayout("vllm-cpu/none") == nullptr);
-  CHECK(LayoutsOfTarget("gpu").size() == 1);  // what every target takes
+  CHECK(LayoutsOfTarget("gpu").size() == 2);  // what every target takes
 }
 
 std::string Rounding(std::string_view id, DType stored, bool exact) {

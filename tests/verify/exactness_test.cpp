@@ -116,6 +116,40 @@ TEST_CASE("a tensor that passed through is compared to its last byte") {
         "it differs from the source at byte " + std::to_string(last));
 }
 
+// Copies the checkpoint as one of another model.
+void CopyAsModel(const fs::path& checkpoint, const std::string& from, const std::string& to,
+                 const fs::path& copy) {
+  fs::copy(checkpoint, copy);
+  std::string config = Value(ReadTextFile(copy / "config.json", 1 << 20));
+  const std::string key = "\"model_type\": \"";
+  const size_t at = config.find(key + from + '"');
+  REQUIRE(at != std::string::npos);
+  config.replace(at + key.size(), from.size(), to);
+  fs::remove(copy / "config.json");
+  testing::RequireOk(WriteTextFile(copy / "config.json", config));
+}
+
+TEST_CASE("whether a plain weight lies [K, N] is what the model says, not the folder") {
+  const fs::path gpt2 = Fixture("checkpoints/gptqmodel-gpt2-w8");
+  TempFolder temp;
+  CopyAsModel(gpt2, "gpt2", "other", temp / "other");
+  testing::Pack(gpt2, {.target = "onednn"}, temp / "inputs_first");
+  testing::Pack(temp / "other", {.target = "onednn"}, temp / "outputs_first");
+  CHECK(CheckExact(temp / "inputs_first", gpt2).level.state == LevelState::kPassed);
+  CHECK(CheckExact(temp / "outputs_first", temp / "other").level.state == LevelState::kPassed);
+
+  const CheckedLevel transposed = CheckExact(temp / "outputs_first", gpt2);
+  CHECK(transposed.failed().size() == 8);
+  REQUIRE_FALSE(transposed.level.problems.empty());
+  CHECK(transposed.level.problems[0].message.starts_with(
+      "layout plain/bf16 takes no such module: the layer is a Conv1D"));
+  const CheckedLevel as_others = CheckExact(temp / "inputs_first", temp / "other");
+  CHECK(as_others.failed().size() == 8);
+  REQUIRE_FALSE(as_others.level.problems.empty());
+  CHECK(as_others.level.problems[0].message.starts_with(
+      "layout plain/bf16-conv1d takes no such module: the layer is no Conv1D"));
+}
+
 TEST_CASE("with a sample only its modules are compared") {
   const ModuleSample sample = {kDownProj};
   TempFolder temp;

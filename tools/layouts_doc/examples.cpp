@@ -28,7 +28,8 @@ void AddExamples(const Layout& layout, const Size& size, std::vector<PackRequest
                           .k = size.k,
                           .activation_dtype = activations,
                           .bias_dtype = DType::kF32,
-                          .reordered = !layout.for_dequantized};
+                          .reordered = !layout.for_dequantized,
+                          .inputs_first = layout.inputs_first};
       if (scheme.granularity == Granularity::kBlock) request.scheme.scale_rows = kBlockRows;
       if (layout.eligible(request).ok) examples.push_back(request);
       if (scheme.granularity != Granularity::kBlock) continue;

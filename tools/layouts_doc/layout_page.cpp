@@ -17,6 +17,7 @@ namespace {
 struct Recipe {
   std::string_view layout;
   std::string_view arguments;
+  std::string_view module = "model.layers.0.mlp.down_proj";
 };
 
 constexpr auto kRecipes = std::to_array<Recipe>({
@@ -34,6 +35,8 @@ constexpr auto kRecipes = std::to_array<Recipe>({
     {"onednn/w4a8", "ct-w4a8 -o packed --target onednn"},
     {"onednn/w8a8", "ct-w8a8-dynamic -o packed --target onednn"},
     {"plain/bf16", "ct-w8a16-g128-sym -o packed --target onednn --fallback dequantize"},
+    {"plain/bf16-conv1d", "gptqmodel-gpt2-w8 -o packed --target onednn --fallback dequantize",
+     "transformer.h.0.mlp.c_proj"},
 });
 
 uint64_t WeightBytes(const Layout& layout, const PackRequest& request) {
@@ -118,8 +121,10 @@ Result<std::string> Commands(const Layout& layout) {
   if (recipe == kRecipes.end()) {
     return Unsupported(std::string(layout.id), "layout_page.cpp has no recipe for it");
   }
-  return fmt::format("{}\n    prepack convert {}\n{}", kSeeBundled, recipe->arguments,
-                     kSeeCommands);
+  return fmt::format(
+      "{}\n    prepack convert {}\n    prepack inspect packed --layout {}\n"
+      "    prepack inspect packed --find {} 17 101\n\n{}",
+      kSeeBundled, recipe->arguments, recipe->module, recipe->module, kSeeInShort);
 }
 
 }  // namespace

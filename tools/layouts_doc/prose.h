@@ -137,12 +137,8 @@ inline constexpr std::string_view kSeeBundled = R"(
 With a bundled checkpoint of `fixtures/checkpoints`:
 )";
 
-inline constexpr std::string_view kSeeCommands =
-    R"(    prepack inspect packed --layout model.layers.0.mlp.down_proj
-    prepack inspect packed --find model.layers.0.mlp.down_proj 17 101
-
-`prepack targets` prints what is said here in short.
-)";
+inline constexpr std::string_view kSeeInShort =
+    "`prepack targets` prints what is said here in short.\n";
 
 inline constexpr std::string_view kSeeInTargets = R"(
 ## See it

@@ -27,7 +27,8 @@ from prepack_vllm.manifest import Manifest, PackedModule
 logger = init_logger(__name__)
 
 FORMAT_VERSION = 2
-_PLAIN = "plain/bf16"  # weights like those of any unquantized layer
+# Weights like those of any unquantized layer, which vLLM loads itself.
+_PLAIN = ("plain/bf16", "plain/bf16-conv1d")
 
 
 @register_quantization_config("prepack")
@@ -110,7 +111,7 @@ class PrepackConfig(QuantizationConfig):
             return self._experts(layer, prefix)
         names = self._names(prefix)
         packed = [self.modules[name] for name in names if name in self.modules]
-        if not packed or all(module.layout == _PLAIN for module in packed):
+        if not packed or all(module.layout in _PLAIN for module in packed):
             self.taken.update(module.name for module in packed)
             return self._not_packed(layer, prefix, names)
         if len(packed) != len(names):
@@ -139,7 +140,7 @@ class PrepackConfig(QuantizationConfig):
         all_names = [name for shard in names.values() for name in shard]
         packed = [self.modules[name] for name in all_names if name in self.modules]
         kept = [name for name in all_names if name in self.kept]
-        plain = all(module.layout == _PLAIN for module in packed)  # or there is none
+        plain = all(module.layout in _PLAIN for module in packed)  # or there is none
         others = kept if plain else [name for name in all_names if name not in self.modules]
         if packed and others:
             raise Unsupported(

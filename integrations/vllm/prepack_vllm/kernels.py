@@ -169,6 +169,11 @@ class PlainBf16(Kernel):
         return torch.nn.functional.linear(x, self.parts["weight"], bias)
 
 
+class PlainBf16Conv1d(Kernel):
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return torch.nn.functional.linear(x, self.parts["weight"].t(), bias)
+
+
 class ZentorchWoq(Kernel):
     ops = ("zentorch::zentorch_woq_linear",)
     needs_zentorch = True

@@ -49,6 +49,10 @@ _TABLE = (
         "plain/bf16", 1, "ec8dc038fc969fe23d903d3927b29fe2", parts.plain_bf16, kernels.PlainBf16
     ),
     Layout(
+        "plain/bf16-conv1d", 1, "20024c8ba59a5bc6f491a8ad714fb758", parts.plain_bf16_conv1d,
+        kernels.PlainBf16Conv1d,
+    ),
+    Layout(
         "zentorch/woq", 1, "9289e960e382bd625dbd2e000b4eeddb", parts.zentorch_woq,
         kernels.ZentorchWoq,
     ),

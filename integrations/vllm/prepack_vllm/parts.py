@@ -134,6 +134,10 @@ def plain_bf16(g: Geometry) -> list[Part]:
     return [Part("weight", "BF16", (g.n, g.k), Along(0), Along(1)), *_input_order(g)]
 
 
+def plain_bf16_conv1d(g: Geometry) -> list[Part]:
+    return [Part("weight", "BF16", (g.k, g.n), Along(1), Along(0)), *_input_order(g)]
+
+
 def zentorch_woq(g: Geometry) -> list[Part]:
     weight = Part("weight", "I32", (g.n, g.k // 8), Along(0), Along(1, 8, 8))
     parts = [weight, _grouped_scale(g, "BF16")]

@@ -95,7 +95,7 @@ def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
         yield "f8e4m3", _geometry("tensor", K, N, True, None), bf16
     elif layout == "vllm-cpu/bf16-vnni":
         yield "bf16", _geometry("tensor", K, N, True, None), bf16
-    elif layout == "plain/bf16":
+    elif layout in ("plain/bf16", "plain/bf16-conv1d"):
         yield "bf16", _geometry("tensor", K, N, True, None), both
 
 

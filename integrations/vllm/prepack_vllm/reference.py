@@ -78,6 +78,10 @@ def _plain_bf16(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     return _f64(parts["weight"])
 
 
+def _plain_bf16_conv1d(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
+    return _f64(parts["weight"]).T
+
+
 def _zentorch_4_bits(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     codes = forms.read_nibbles(_raw(parts["weight"]), forms.row_nibble(g.n, g.k)).astype(np.int64)
     zeros = parts.get("weight_zero_point")
@@ -96,6 +100,7 @@ _WEIGHTS = {
     "vllm-cpu/fp8-vnni": _fp8_vnni,
     "vllm-cpu/bf16-vnni": _bf16_vnni,
     "plain/bf16": _plain_bf16,
+    "plain/bf16-conv1d": _plain_bf16_conv1d,
     "zentorch/woq": _zentorch_4_bits,
     "zentorch/da8w4": _zentorch_4_bits,
     "zentorch/int8": _int8_rows,

@@ -107,6 +107,11 @@ def pack_zentorch_int8(g: Geometry, codes, scales, zeros):
     return pack_plain(g, codes, scales, zeros, "BF16")
 
 
+def pack_plain_conv1d(g: Geometry, codes, scales, zeros):
+    parts = pack_plain(g, codes, scales, zeros)
+    return {**parts, "weight": parts["weight"].t().contiguous()}
+
+
 PACK = {
     "vllm-cpu/wna16": pack_wna16,
     "vllm-cpu/int4-w4a8": pack_int4_w4a8,
@@ -115,6 +120,7 @@ PACK = {
     "vllm-cpu/fp8-vnni": pack_pairs,
     "vllm-cpu/bf16-vnni": pack_pairs,
     "plain/bf16": pack_plain,
+    "plain/bf16-conv1d": pack_plain_conv1d,
     "zentorch/woq": pack_zentorch_4_bits,
     "zentorch/da8w4": pack_zentorch_4_bits,
     "zentorch/int8": pack_zentorch_int8,

@@ -48,7 +48,7 @@ void IntegerModel::FoldGroup(const ModelPiece& group, const int32_t* sums, float
 std::vector<double> IntegerModel::Activations() const {
   std::vector<double> x(values().size());
   for (uint64_t i = 0; i < x.size(); ++i) {
-    const uint64_t row = i / k();
+    const uint64_t row = i / columns();
     x[i] = static_cast<double>(values()[i] - token_zeros_[row]) *
            static_cast<double>(token_scales_[row]);
   }

@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -55,13 +56,28 @@ struct PackedOperands {
   int32_t input_zero_point = 0;
 };
 
+// Input channels [k0, k0 + inputs), of which alone the activations are given: all others are zero.
+struct InputSlab {
+  uint64_t k0 = 0;
+  uint64_t inputs = 0;
+
+  friend bool operator==(const InputSlab&, const InputSlab&) = default;
+};
+
 // Activations [M, K]: finite, and values that `dtype` can hold. The op's output has the same type.
 struct ModelInput {
   uint64_t m = 0;
   DType dtype = DType::kBF16;
+  // With a slab [M, inputs + 1]: the last column is zero, and stands for every input channel
+  // outside of the slab.
   std::span<const float> x;
+  // Begins and ends at multiples of SlabUnit, or at K.
+  std::optional<InputSlab> slab = {};
   Isa isa = Isa::kScalar;  // of this machine; it decides how fast a model is, never what it says
 };
+
+// Input channels that every model can be given a slab at a multiple of.
+uint64_t SlabUnit(const PackedOperands& packed);
 
 // Output channels that every model can start at a multiple of. Models work on as many at a time, so
 // that calls for whole multiples are the fastest.
@@ -84,7 +100,7 @@ class KernelModel {
   // The operands as the kernel multiplies them, after it has decoded, quantized and rounded them.
   // Multiplied in f64 they give what the kernel would compute without rounding its sums; what it
   // computes instead is its own noise. A bias is not part of either.
-  virtual std::vector<double> Activations() const = 0;  // [M, K]
+  virtual std::vector<double> Activations() const = 0;  // in the shape of x
   // Output channels from n0 on, as many as w [rows, K] holds.
   virtual void Weights(uint64_t n0, std::span<double> w) const = 0;
 };

@@ -41,7 +41,7 @@ class Fp8W8A8Model final : public FloatModel {
 
   std::vector<double> Activations() const override {
     std::vector<double> x = FloatModel::Activations();
-    for (uint64_t i = 0; i < x.size(); ++i) x[i] *= static_cast<double>(x_scales_[i / k()]);
+    for (uint64_t i = 0; i < x.size(); ++i) x[i] *= static_cast<double>(x_scales_[i / columns()]);
     return x;
   }
 
@@ -116,7 +116,7 @@ Result<std::unique_ptr<KernelModel>> MakeFp8W8A8Model(const PackedOperands& pack
   check.Absent("weight_zero_point", packed.zero_point);
   check.Bias(packed, {DType::kF32});
   if (!check.status().ok()) return check.status();
-  Fp8Rows rows = QuantizeFp8(input.x, packed.k);
+  Fp8Rows rows = QuantizeFp8(input.x, InputColumns(packed, input));
   std::vector<float> x(rows.codes.size());
   std::transform(rows.codes.begin(), rows.codes.end(), x.begin(), F8E4M3ToF32);
   return std::unique_ptr<KernelModel>(

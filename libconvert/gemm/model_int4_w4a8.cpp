@@ -118,7 +118,7 @@ Result<std::unique_ptr<KernelModel>> MakeInt4W4A8Model(const PackedOperands& pac
   if (!check.status().ok()) return check.status();
   const Halfway halfway = input.dtype == DType::kF16 ? Halfway::kAwayFromZero : Halfway::kToEven;
   return std::unique_ptr<KernelModel>(std::make_unique<Int4W4A8Model>(
-      packed, input, QuantizeSgl(input.x, packed.k, halfway), block_k));
+      packed, input, QuantizeSgl(input.x, InputColumns(packed, input), halfway), block_k));
 }
 
 }  // namespace prepack

@@ -55,7 +55,7 @@ Result<std::unique_ptr<KernelModel>> MakeInt8VnniModel(const PackedOperands& pac
   check.Bias(packed, {DType::kF32});
   if (!check.status().ok()) return check.status();
   return std::unique_ptr<KernelModel>(std::make_unique<Int8VnniModel>(
-      packed, input, QuantizeSgl(input.x, packed.k, Halfway::kToEven)));
+      packed, input, QuantizeSgl(input.x, InputColumns(packed, input), Halfway::kToEven)));
 }
 
 }  // namespace prepack

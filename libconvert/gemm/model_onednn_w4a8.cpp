@@ -62,7 +62,7 @@ Result<std::unique_ptr<KernelModel>> MakeOneDnnW4A8Model(const PackedOperands& p
   check.Bias(packed, {DType::kBF16, DType::kF16, DType::kF32});
   if (!check.status().ok()) return check.status();
   return std::unique_ptr<KernelModel>(std::make_unique<OneDnnW4A8Model>(
-      packed, input, QuantizeDynamic(input.x, packed.k), packed.group_size));
+      packed, input, QuantizeDynamic(input.x, InputColumns(packed, input)), packed.group_size));
 }
 
 }  // namespace prepack

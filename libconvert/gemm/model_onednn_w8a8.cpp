@@ -25,13 +25,13 @@ bool IsStatic(ActivationQuantizer scheme) {
 QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input) {
   switch (packed.activations) {
     case ActivationQuantizer::kDynamicSymmetric:
-      return QuantizeDynamic(input.x, packed.k);
+      return QuantizeDynamic(input.x, InputColumns(packed, input));
     case ActivationQuantizer::kDynamicAsymmetric:
-      return QuantizeDynamicAsymmetric(input.x, packed.k);
+      return QuantizeDynamicAsymmetric(input.x, InputColumns(packed, input));
     case ActivationQuantizer::kStaticSymmetric:
-      return QuantizeStatic(input.x, packed.k, packed.input_scale, 0);
+      return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale, 0);
     case ActivationQuantizer::kStaticAsymmetric:
-      return QuantizeStatic(input.x, packed.k, packed.input_scale, packed.input_zero_point);
+      return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale, packed.input_zero_point);
   }
   return {};
 }

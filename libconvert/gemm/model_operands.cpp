@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "base/checked.h"
+#include "gemm/strip_model.h"
 
 namespace prepack {
 namespace {
@@ -18,7 +20,25 @@ bool IsSize(uint64_t value) {
   return value > 0 && value < kSizeLimit;
 }
 
+Status CheckSlab(const PackedOperands& packed, const ModelInput& input) {
+  if (!input.slab) return {};
+  const auto [k0, inputs] = *input.slab;
+  const uint64_t unit = SlabUnit(packed);
+  const bool inside = inputs != 0 && k0 < packed.k && inputs <= packed.k - k0;
+  if (inside && k0 % unit == 0 && (inputs % unit == 0 || inputs == packed.k - k0)) return {};
+  return Usage("GEMM: x", "models cannot be given such a slab of input channels")
+      .Found(fmt::format("{} from {} on", inputs, k0))
+      .Expected(fmt::format("multiples of {} within {}", unit, packed.k));
+}
+
 }  // namespace
+
+// Models go through K in runs that begin at every group, and at every so many input channels of it.
+uint64_t SlabUnit(const PackedOperands& packed) {
+  const bool whole = packed.group_size == 0 || packed.group_size % kRunInputs == 0;
+  return whole || packed.group_size >= packed.k ? kRunInputs
+                                                : std::lcm(kRunInputs, packed.group_size);
+}
 
 Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
   if (!IsSize(input.m) || !IsSize(packed.n) || !IsSize(packed.k)) {
@@ -31,10 +51,12 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
         .Found(fmt::format("{} output x {} input", packed.block_rows, packed.group_size))
         .Expected("1 to 2^31 - 1");
   }
-  if (input.x.size() != input.m * packed.k) {
+  if (Status status = CheckSlab(packed, input); !status.ok()) return status;
+  const uint64_t columns = InputColumns(packed, input);
+  if (input.x.size() != input.m * columns) {
     return Usage("GEMM: x", "the size does not fit the shape")
         .Found(fmt::format("{} elements", input.x.size()))
-        .Expected(fmt::format("{}", input.m * packed.k));
+        .Expected(fmt::format("{}", input.m * columns));
   }
   OperandCheck check;
   check.Type("x", input.dtype, {DType::kBF16, DType::kF16, DType::kF32});
@@ -43,6 +65,11 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
     if (std::isfinite(value) && RoundTo(input.dtype, value) == value) continue;
     return Usage("GEMM: x", fmt::format("a value is no {} number", DTypeName(input.dtype)))
         .Found(fmt::format("{}", value));
+  }
+  for (uint64_t row = 1; input.slab && row <= input.m; ++row) {
+    if (input.x[row * columns - 1] == 0) continue;
+    return Usage("GEMM: x", "an input channel outside of the slab is not zero")
+        .Found(fmt::format("{}", input.x[row * columns - 1]));
   }
   return {};
 }

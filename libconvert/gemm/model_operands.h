@@ -18,7 +18,13 @@
 
 namespace prepack {
 
-// Sizes above 0 and below 2^31, x of M * K finite values of the type.
+// Columns of x: K, or one more than the slab has.
+inline uint64_t InputColumns(const PackedOperands& packed, const ModelInput& input) {
+  return input.slab ? input.slab->inputs + 1 : packed.k;
+}
+
+// Sizes above 0 and below 2^31, x of M rows of finite values of the type, and a slab that models
+// take.
 // Sums of a few sizes cannot overflow after this; products still can.
 Status CheckModelInput(const PackedOperands& packed, const ModelInput& input);
 

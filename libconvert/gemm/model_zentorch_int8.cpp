@@ -14,7 +14,7 @@ namespace prepack {
 namespace {
 
 QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input) {
-  QuantizedRows rows = QuantizeZentorch(input.x, packed.k);
+  QuantizedRows rows = QuantizeZentorch(input.x, InputColumns(packed, input));
   for (float& scale : rows.scales) scale = RoundTo(packed.scale_dtype, scale);
   return rows;
 }

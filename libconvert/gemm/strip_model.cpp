@@ -67,6 +67,20 @@ void AddBase(int16_t base, std::span<const int32_t> columns, int32_t* sums) {
 
 }  // namespace
 
+// Sums of the weights of each channel, where AddBase asks for them.
+template <typename X, typename Sum>
+std::array<Sum, kStripChannels> SumColumns(const StripProducts& products, const X* w,
+                                           uint64_t inputs) {
+  std::array<Sum, kStripChannels> columns{};
+  if constexpr (std::is_integral_v<X>) {
+    std::array<X, kRunInputs> ones;
+    ones.fill(1);
+    const StripRow<X, Sum> row{.x = ones.data(), .sums = columns.data()};
+    Multiply(products, {&row, 1}, w, inputs);
+  }
+  return columns;
+}
+
 // The memory of one call: small, so that it costs next to nothing to allocate.
 template <typename X, typename Sum>
 struct StripModel<X, Sum>::Scratch {
@@ -82,11 +96,17 @@ StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& i
       m_(input.m),
       dtype_(input.dtype),
       products_(StripProductsFor(input.isa)),
+      slab_(input.slab.value_or(InputSlab{.k0 = 0, .inputs = packed.k})),
+      columns_(InputColumns(packed, input)),
       x_(std::move(x)),
-      rows_(DivideRows<X>(x_, packed.k, base)),
+      zeros_outside_(true),
+      rows_(DivideRows<X>(x_, columns_, base)),
       segment_(segment),
       scales_(LoadFloats(packed.scale_dtype, packed.scale)),
       bias_(LoadFloats(packed.bias_dtype, packed.bias)) {
+  for (uint64_t m = 1; input.slab && m <= m_; ++m) {
+    zeros_outside_ = zeros_outside_ && x_[m * columns_ - 1] == 0;
+  }
   x_.push_back(0);
 }
 
@@ -112,7 +132,7 @@ void StripModel<X, Sum>::MultiplyDense(const ModelPiece& strip, uint64_t column,
                                        Scratch& scratch) const {
   for (uint64_t j = 0; j < rows_.dense.size(); ++j) {
     const uint64_t m = rows_.dense[j];
-    scratch.dense[j] = {.x = &x_[m * packed_.k + strip.k0],
+    scratch.dense[j] = {.x = &x_[m * columns_ + strip.k0 - slab_.k0],
                         .sums = &scratch.sums[m * kModelBlock + column]};
   }
   Multiply(products_, scratch.dense, scratch.w.data(), strip.inputs);
@@ -122,19 +142,14 @@ template <typename X, typename Sum>
 void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
                                         Scratch& scratch) const {
   if (rows_.sparse.empty()) return;
-  std::array<Sum, kStripChannels> columns{};  // sums of weights
-  if constexpr (std::is_integral_v<X>) {
-    std::array<X, kRunInputs> ones;
-    ones.fill(1);
-    const StripRow<X, Sum> row{.x = ones.data(), .sums = columns.data()};
-    Multiply(products_, {&row, 1}, scratch.w.data(), strip.inputs);
-  }
+  const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
   for (const SparseModelRow<X>& row : rows_.sparse) {
     Sum* sums = &scratch.sums[row.m * kModelBlock + column];
     AddBase(row.base, columns, sums);
-    for (const ModelEntry<X>& entry : row.Between(strip.k0, strip.k0 + strip.inputs)) {
+    const uint64_t first = strip.k0 - slab_.k0;  // column of x
+    for (const ModelEntry<X>& entry : row.Between(first, first + strip.inputs)) {
       const auto x = static_cast<X>(entry.x - row.base);
-      MultiplyOne(products_, x, entry.k - strip.k0, scratch.w.data(), sums);
+      MultiplyOne(products_, x, entry.k - first, scratch.w.data(), sums);
     }
   }
 }
@@ -154,6 +169,34 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
 }
 
 template <typename X, typename Sum>
+bool StripModel<X, Sum>::Touches(uint64_t begin, uint64_t end) const {
+  return begin < slab_.k0 + slab_.inputs && end > slab_.k0;
+}
+
+// Every row has the same number in all input channels of the run: what zero became.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::AddRunOutside(const ModelPiece& run, Scratch& scratch) const {
+  for (uint64_t i = 0; i < run.rows; i += kStripChannels) {
+    const ModelPiece strip{.n0 = run.n0 + i,
+                           .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
+                           .k0 = run.k0,
+                           .inputs = run.inputs};
+    Decode(strip, scratch.w.data());
+    Complete(scratch.w.data(), strip.inputs);
+    const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
+    for (uint64_t m = 0; m < m_; ++m) {
+      AddBase(x_[(m + 1) * columns_ - 1], columns, &scratch.sums[m * kModelBlock + i]);
+    }
+  }
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::AddAnyRun(const ModelPiece& run, Scratch& scratch) const {
+  if (Touches(run.k0, run.k0 + run.inputs)) return AddRun(run, scratch);
+  if (!zeros_outside_) AddRunOutside(run, scratch);
+}
+
+template <typename X, typename Sum>
 Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
   Status status = CheckOutput(y, m_, n0, packed_.n);
   if (!status.ok()) return status;
@@ -167,10 +210,13 @@ Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
     std::ranges::fill(results, 0.0F);
     for (run.k0 = 0; run.k0 < packed_.k; run.k0 += run.inputs) {
       run.inputs = InputsFrom(run.k0);
-      AddRun(run, scratch);
+      AddAnyRun(run, scratch);
       const uint64_t end = run.k0 + run.inputs;
       if (end % segment_ != 0 && end < packed_.k) continue;
       const uint64_t begin = run.k0 / segment_ * segment_;
+      // Folds of zeros change nothing, but for the first and the last, which add the bias.
+      const bool counts = !zeros_outside_ || Touches(begin, end) || begin == 0 || end == packed_.k;
+      if (!counts) continue;
       Fold({.n0 = run.n0, .rows = run.rows, .k0 = begin, .inputs = end - begin},
            scratch.sums.data(), results.data());
       std::ranges::fill(scratch.sums, Sum{0});

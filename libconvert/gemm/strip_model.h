@@ -35,7 +35,7 @@ using BlockOfFloats = std::array<float, kModelBlock>;
 template <typename X, typename Sum>
 class StripModel : public KernelModel {
  public:
-  // x [M, K] as the kernel multiplies it; base[m]: what zero became in row m. `segment`: input
+  // x in the shape of the input as the kernel multiplies it; base[m]: what zero became in row m. `segment`: input
   // channels that the kernel sums before it scales; the last may have fewer.
   StripModel(const PackedOperands& packed, const ModelInput& input, std::vector<X> x,
              std::span<const X> base, uint64_t segment);
@@ -61,10 +61,11 @@ class StripModel : public KernelModel {
   uint64_t n() const { return packed_.n; }
   uint64_t k() const { return packed_.k; }
   uint64_t segment() const { return segment_; }
+  uint64_t columns() const { return columns_; }  // of x
   const PackedOperands& packed() const { return packed_; }
   DType dtype() const { return dtype_; }
   const StripProducts& products() const { return products_; }
-  std::span<const X> values() const { return std::span(x_).first(m_ * packed_.k); }
+  std::span<const X> values() const { return std::span(x_).first(m_ * columns_); }
   const std::vector<float>& scales() const { return scales_; }  // in stored order
   bool has_bias() const { return !bias_.empty(); }
   float Bias(uint64_t n) const;
@@ -73,6 +74,10 @@ class StripModel : public KernelModel {
   struct Scratch;
 
   uint64_t InputsFrom(uint64_t k0) const;
+  // Is x given for any of input channels [begin, end)?
+  bool Touches(uint64_t begin, uint64_t end) const;
+  void AddAnyRun(const ModelPiece& run, Scratch& scratch) const;
+  void AddRunOutside(const ModelPiece& run, Scratch& scratch) const;
   void AddRun(const ModelPiece& run, Scratch& scratch) const;
   void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
@@ -81,7 +86,10 @@ class StripModel : public KernelModel {
   uint64_t m_;
   DType dtype_;
   const StripProducts& products_;
-  std::vector<X> x_;  // and one more, behind an odd K
+  InputSlab slab_;        // what x is given for
+  uint64_t columns_;      // of x
+  std::vector<X> x_;      // and one more, behind an odd number of columns
+  bool zeros_outside_;    // what zero became is zero, in every row
   ModelRows<X> rows_;
   uint64_t segment_;
   std::vector<float> scales_;

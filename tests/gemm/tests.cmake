@@ -10,6 +10,7 @@ prepack_add_tests(gemm
   activation_quantizers_test.cpp
   engine_test.cpp
   kernel_model_errors_test.cpp
+  kernel_model_slab_test.cpp
   kernel_model_test.cpp
   model_rows_test.cpp
   onednn_fields_test.cpp

@@ -34,9 +34,16 @@ inline void AppendStripes(size_t matrix, uint64_t n, uint64_t k, std::vector<Row
   }
 }
 
+// Rows come in eights up to so many weights, and one by one beyond: what is read at a time must not
+// grow with K by more than it has to.
+inline constexpr uint64_t kMostPanelWeights = uint64_t{1} << 20;
+
 // Rows of [., k] to read at a time.
 inline uint64_t StripePanelRows(uint64_t k) {
-  return std::max<uint64_t>(8, kStripePanelWeights / std::max<uint64_t>(k, 1) / 8 * 8);
+  const uint64_t inputs = std::max<uint64_t>(k, 1);
+  const uint64_t eights = std::max<uint64_t>(8, kStripePanelWeights / inputs / 8 * 8);
+  return inputs <= kMostPanelWeights / 8 ? eights
+                                         : std::max<uint64_t>(1, kMostPanelWeights / inputs);
 }
 
 }  // namespace prepack

@@ -11,6 +11,7 @@
 #include "canonical/row_stripes.h"
 #include "check/baseline.h"
 #include "check/baseline_tensors.h"
+#include "check/check_memory.h"
 #include "check/code_windows.h"
 #include "check/config_shapes.h"
 #include "check/experts.h"
@@ -23,6 +24,7 @@
 #include "check/tied_weights.h"
 #include "container/checkpoint.h"
 #include "formats/format.h"
+#include "io/memory_limit.h"
 
 namespace prepack {
 namespace {
@@ -57,23 +59,32 @@ struct StripeResult {
   Status error;  // of the module's data
 };
 
-// Whether a page of the file holds few input channels of many output channels, as GPTQ and AWQ
-// store them. Formats that hold the input channels of an output channel side by side have no such
-// runs.
-bool SpreadsRows(const QuantizedLinear& linear) {
-  return linear.wide_rows() > 1 || linear.reordered();
-}
+// Pieces of tensors that are not quantized, of one thread: two of 1 MiB, or of as many floats.
+constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
 
 class DataCheck {
  public:
   DataCheck(const QuantizedModel& model, const Checkpoint* baseline, CheckReport& report)
-      : model_(model), baseline_(baseline), report_(report) {}
-
-  Status Run(unsigned threads, Progress& progress) {
-    FindWeights();
+      : model_(model), baseline_(baseline), report_(report) {
     for (size_t i = 0; i < model_.modules.size(); ++i) {
       AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
     }
+  }
+
+  // Before Run.
+  MemoryNeed Need() const {
+    MemoryNeed need{.shared = stripes_.size() * sizeof(StripeResult), .per_thread = kPlainMemory};
+    for (const auto& linear : model_.modules) {
+      // One of eight rows is kept, by a hash of eight bytes; in lists that grow by doubling.
+      need.shared += 2 * linear->n();
+      if (HasSiblings(linear->module())) need.shared += linear->k() * sizeof(float);
+      need.per_thread = std::max(need.per_thread, MemoryOfCheck(*linear, baseline_ != nullptr));
+    }
+    return need;
+  }
+
+  Status Run(unsigned threads, Progress& progress) {
+    FindWeights();
     results_.resize(stripes_.size());
     energies_.resize(model_.modules.size());
     uint64_t total = 0;
@@ -260,14 +271,18 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
   }
   Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
   if (!status.ok() || options.headers_only) return status;
-  const unsigned threads = ThreadCount(options.jobs);
-  status = DataCheck(*model, baseline, report).Run(threads, progress);
+  DataCheck data(*model, baseline, report);
+  const Result<unsigned> threads =
+      ThreadsWithin(data.Need(), options.jobs, options.memory_limit, "checked");
+  if (!threads.ok()) return threads.status();
+  status = data.Run(*threads, progress);
   if (!status.ok()) return status;
   if (baseline != nullptr) {
-    status = CompareOtherTensors(checkpoint, *model, *baseline, threads, progress, report.findings);
+    status =
+        CompareOtherTensors(checkpoint, *model, *baseline, *threads, progress, report.findings);
   }
   if (!status.ok()) return status;
-  return CheckPlainValues(checkpoint, *model, threads, progress, report.findings);
+  return CheckPlainValues(checkpoint, *model, *threads, progress, report.findings);
 }
 
 }  // namespace

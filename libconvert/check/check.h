@@ -36,6 +36,7 @@ struct CheckOptions {
   std::optional<std::filesystem::path> baseline;  // the unquantized checkpoint
   bool headers_only = false;                      // excludes a baseline: kUsage
   unsigned jobs = 0;                              // threads; 0: one per CPU
+  uint64_t memory_limit = 0;                      // of anonymous memory, in bytes; 0: none
 };
 
 struct ModuleCheck {

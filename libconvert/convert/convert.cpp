@@ -18,8 +18,8 @@
 #include "convert/resume.h"
 #include "convert/shard_filler.h"
 #include "convert/source_hash.h"
-#include "convert/thread_choice.h"
 #include "io/file.h"
+#include "io/memory_limit.h"
 #include "io/output_folder.h"
 
 namespace prepack {
@@ -290,7 +290,9 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   const Result<Plan> plan = MakePlan(*checkpoint, *model, options.plan);
   if (!plan.ok()) return plan.status();
   if (Status status = CheckPlan(*plan); !status.ok()) return status;
-  const Result<unsigned> threads = ThreadsFor(*plan, options.jobs, options.memory_limit);
+  const MemoryNeed need{.shared = 0, .per_thread = plan->PeakMemory(1)};
+  const Result<unsigned> threads =
+      ThreadsWithin(need, options.jobs, options.memory_limit, "converted");
   if (!threads.ok()) return threads.status();
 
   RunIdentity identity = IdentityOf(*checkpoint, *plan, options.plan, options.shard_bytes);

@@ -10,10 +10,14 @@
 #include "base/suggest.h"
 #include "canonical/row_stripes.h"
 #include "formats/format.h"
+#include "io/memory_limit.h"
 #include "io/output_folder.h"
 
 namespace prepack {
 namespace {
+
+// Pieces of a tensor, of one thread: of either side 1 Mi floats, and their bytes as stored.
+constexpr uint64_t kTensorMemory = uint64_t{16} << 20;
 
 // One side. The model refers to the checkpoint, which stays in its place.
 struct Side {
@@ -79,6 +83,10 @@ class Differ {
     MatchModules();
     MatchTensors();
     if (report_.modules.empty() && report_.tensors.empty()) return NothingToCompare();
+    const Result<unsigned> threads =
+        ThreadsWithin(Need(), options_.jobs, options_.memory_limit, "compared");
+    if (!threads.ok()) return threads.status();
+    threads_ = *threads;
     progress.Begin("comparing", WorkBytes());
     Status status = CompareModules(progress);
     if (status.ok()) status = CompareAllTensors(progress);
@@ -168,11 +176,21 @@ class Differ {
     return total;
   }
 
+  MemoryNeed Need() const {
+    MemoryNeed need{.shared = stripes_.size() * (sizeof(WeightDifferences) +
+                                                 (kWorstElements + 1) * sizeof(WorstElement)),
+                    .per_thread = kTensorMemory};
+    for (const ModuleComparison& comparison : comparisons_) {
+      const uint64_t rows = std::min(StripePanelRows(comparison.a().k()), comparison.a().n());
+      need.per_thread = std::max(need.per_thread, comparison.MemoryOf(rows));
+    }
+    return need;
+  }
+
   Status CompareModules(Progress& progress) {
-    const unsigned threads = ThreadCount(options_.jobs);
-    std::vector<DiffBuffers> buffers(threads);
+    std::vector<DiffBuffers> buffers(threads_);
     std::vector<WeightDifferences> results(stripes_.size());
-    Status status = ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
+    Status status = ParallelFor(stripes_.size(), threads_, [&](size_t index, unsigned worker) {
       const RowStripe& stripe = stripes_[index];
       const ModuleComparison& comparison = comparisons_[stripe.matrix];
       progress.BeginItem(report_.modules[compared_[stripe.matrix]].module);
@@ -201,24 +219,24 @@ class Differ {
   }
 
   Status CompareAllTensors(Progress& progress) {
-    return ParallelFor(
-        report_.tensors.size(), ThreadCount(options_.jobs), [&](size_t index, unsigned /*worker*/) {
-          TensorDiff& diff = report_.tensors[index];
-          if (!diff.a || !diff.b) return Status();
-          const StoredTensor& tensor = *a_.checkpoint->Find(diff.tensor);
-          progress.BeginItem(tensor.name);
-          Result<TensorDifferences> compared = CompareTensors(
-              *a_.checkpoint, tensor, *b_.checkpoint, *b_.checkpoint->Find(diff.tensor));
-          if (!compared.ok()) return compared.status();
-          diff.differences = *compared;
-          progress.Add(tensor.bytes);
-          return Status();
-        });
+    return ParallelFor(report_.tensors.size(), threads_, [&](size_t index, unsigned /*worker*/) {
+      TensorDiff& diff = report_.tensors[index];
+      if (!diff.a || !diff.b) return Status();
+      const StoredTensor& tensor = *a_.checkpoint->Find(diff.tensor);
+      progress.BeginItem(tensor.name);
+      Result<TensorDifferences> compared =
+          CompareTensors(*a_.checkpoint, tensor, *b_.checkpoint, *b_.checkpoint->Find(diff.tensor));
+      if (!compared.ok()) return compared.status();
+      diff.differences = *compared;
+      progress.Add(tensor.bytes);
+      return Status();
+    });
   }
 
   const DiffOptions& options_;
   Side a_;
   Side b_;
+  unsigned threads_ = 1;
   DiffReport report_;
   std::vector<ModuleComparison> comparisons_;
   std::vector<size_t> compared_;  // by comparison: index into report_.modules

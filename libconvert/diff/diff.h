@@ -22,8 +22,9 @@ namespace prepack {
 struct DiffOptions {
   std::filesystem::path a;
   std::filesystem::path b;
-  std::string module;  // empty: all; else only this module, and the tensors MODULE.*
-  unsigned jobs = 0;   // threads; 0: one per CPU
+  std::string module;         // empty: all; else only this module, and the tensors MODULE.*
+  unsigned jobs = 0;          // threads; 0: one per CPU
+  uint64_t memory_limit = 0;  // of anonymous memory, in bytes; 0: none
 };
 
 // A module or tensor on one side; absent when it is only on the other.

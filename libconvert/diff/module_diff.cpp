@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "check/check_memory.h"
+
 namespace prepack {
 namespace {
 
@@ -100,6 +102,17 @@ std::optional<double> WeightDifferences::SqnrDb() const {
 
 ModuleComparison::ModuleComparison(Weights a, Weights b)
     : a_(a), b_(b), tolerance_(std::max(a.Rounding(), b.Rounding()) + kProductRounding) {}
+
+uint64_t ModuleComparison::MemoryOf(uint64_t rows) const {
+  uint64_t bytes = 0;
+  for (const Weights* side : {&a_, &b_}) {
+    // The floats, a row of them in the order of the codes, and the group of each input channel.
+    bytes += (rows + 1) * side->k() * sizeof(float) + side->k() * sizeof(uint32_t);
+    if (side->linear() == nullptr) continue;
+    bytes += MemoryOfRows(*side->linear(), rows) + rows * side->linear()->groups() * sizeof(float);
+  }
+  return bytes;
+}
 
 Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
                                  WeightDifferences& differences) const {

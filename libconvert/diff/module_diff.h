@@ -84,6 +84,8 @@ class ModuleComparison {
   const Weights& a() const { return a_; }
   const Weights& b() const { return b_; }
 
+  // What one thread allocates for the buffers and the readers of `rows` rows, in bytes; at most.
+  uint64_t MemoryOf(uint64_t rows) const;
   // Adds rows [n0, n0 + rows). Errors are those of the readers.
   Status Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
                  WeightDifferences& differences) const;

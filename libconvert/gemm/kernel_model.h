@@ -76,8 +76,8 @@ struct ModelInput {
   Isa isa = Isa::kScalar;  // of this machine; it decides how fast a model is, never what it says
 };
 
-// Input channels that every model can be given a slab at a multiple of.
-uint64_t SlabUnit(const PackedOperands& packed);
+// Input channels that every model of such a layer can be given a slab at a multiple of.
+uint64_t SlabUnit(uint64_t k, uint64_t group_size);
 
 // Output channels that every model can start at a multiple of. Models work on as many at a time, so
 // that calls for whole multiples are the fastest.

@@ -31,7 +31,8 @@ QuantizedRows QuantizeFor(const PackedOperands& packed, const ModelInput& input)
     case ActivationQuantizer::kStaticSymmetric:
       return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale, 0);
     case ActivationQuantizer::kStaticAsymmetric:
-      return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale, packed.input_zero_point);
+      return QuantizeStatic(input.x, InputColumns(packed, input), packed.input_scale,
+                            packed.input_zero_point);
   }
   return {};
 }

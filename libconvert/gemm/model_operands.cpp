@@ -23,7 +23,7 @@ bool IsSize(uint64_t value) {
 Status CheckSlab(const PackedOperands& packed, const ModelInput& input) {
   if (!input.slab) return {};
   const auto [k0, inputs] = *input.slab;
-  const uint64_t unit = SlabUnit(packed);
+  const uint64_t unit = SlabUnit(packed.k, packed.group_size);
   const bool inside = inputs != 0 && k0 < packed.k && inputs <= packed.k - k0;
   if (inside && k0 % unit == 0 && (inputs % unit == 0 || inputs == packed.k - k0)) return {};
   return Usage("GEMM: x", "models cannot be given such a slab of input channels")
@@ -34,10 +34,9 @@ Status CheckSlab(const PackedOperands& packed, const ModelInput& input) {
 }  // namespace
 
 // Models go through K in runs that begin at every group, and at every so many input channels of it.
-uint64_t SlabUnit(const PackedOperands& packed) {
-  const bool whole = packed.group_size == 0 || packed.group_size % kRunInputs == 0;
-  return whole || packed.group_size >= packed.k ? kRunInputs
-                                                : std::lcm(kRunInputs, packed.group_size);
+uint64_t SlabUnit(uint64_t k, uint64_t group_size) {
+  const bool whole = group_size >= k || group_size % kRunInputs == 0;
+  return whole ? kRunInputs : std::lcm(kRunInputs, group_size);
 }
 
 Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {

@@ -154,8 +154,20 @@ void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column
   }
 }
 
+// Every row has the same number in all input channels of the strip: what zero became.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::MultiplyOutside(const ModelPiece& strip, uint64_t column,
+                                         Scratch& scratch) const {
+  const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
+  for (uint64_t m = 0; m < m_; ++m) {
+    AddBase(x_[(m + 1) * columns_ - 1], columns, &scratch.sums[m * kModelBlock + column]);
+  }
+}
+
 template <typename X, typename Sum>
 void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
+  const bool inside = Touches(run.k0, run.k0 + run.inputs);
+  if (!inside && zeros_outside_) return;
   for (uint64_t i = 0; i < run.rows; i += kStripChannels) {
     const ModelPiece strip{.n0 = run.n0 + i,
                            .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
@@ -163,6 +175,10 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
                            .inputs = run.inputs};
     Decode(strip, scratch.w.data());
     Complete(scratch.w.data(), strip.inputs);
+    if (!inside) {
+      MultiplyOutside(strip, i, scratch);
+      continue;
+    }
     MultiplyDense(strip, i, scratch);
     MultiplySparse(strip, i, scratch);
   }
@@ -171,29 +187,6 @@ void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
 template <typename X, typename Sum>
 bool StripModel<X, Sum>::Touches(uint64_t begin, uint64_t end) const {
   return begin < slab_.k0 + slab_.inputs && end > slab_.k0;
-}
-
-// Every row has the same number in all input channels of the run: what zero became.
-template <typename X, typename Sum>
-void StripModel<X, Sum>::AddRunOutside(const ModelPiece& run, Scratch& scratch) const {
-  for (uint64_t i = 0; i < run.rows; i += kStripChannels) {
-    const ModelPiece strip{.n0 = run.n0 + i,
-                           .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
-                           .k0 = run.k0,
-                           .inputs = run.inputs};
-    Decode(strip, scratch.w.data());
-    Complete(scratch.w.data(), strip.inputs);
-    const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
-    for (uint64_t m = 0; m < m_; ++m) {
-      AddBase(x_[(m + 1) * columns_ - 1], columns, &scratch.sums[m * kModelBlock + i]);
-    }
-  }
-}
-
-template <typename X, typename Sum>
-void StripModel<X, Sum>::AddAnyRun(const ModelPiece& run, Scratch& scratch) const {
-  if (Touches(run.k0, run.k0 + run.inputs)) return AddRun(run, scratch);
-  if (!zeros_outside_) AddRunOutside(run, scratch);
 }
 
 template <typename X, typename Sum>
@@ -210,7 +203,7 @@ Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
     std::ranges::fill(results, 0.0F);
     for (run.k0 = 0; run.k0 < packed_.k; run.k0 += run.inputs) {
       run.inputs = InputsFrom(run.k0);
-      AddAnyRun(run, scratch);
+      AddRun(run, scratch);
       const uint64_t end = run.k0 + run.inputs;
       if (end % segment_ != 0 && end < packed_.k) continue;
       const uint64_t begin = run.k0 / segment_ * segment_;

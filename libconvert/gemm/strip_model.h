@@ -35,8 +35,8 @@ using BlockOfFloats = std::array<float, kModelBlock>;
 template <typename X, typename Sum>
 class StripModel : public KernelModel {
  public:
-  // x in the shape of the input as the kernel multiplies it; base[m]: what zero became in row m. `segment`: input
-  // channels that the kernel sums before it scales; the last may have fewer.
+  // x in the shape of the input as the kernel multiplies it; base[m]: what zero became in row m.
+  // `segment`: input channels that the kernel sums before it scales; the last may have fewer.
   StripModel(const PackedOperands& packed, const ModelInput& input, std::vector<X> x,
              std::span<const X> base, uint64_t segment);
 
@@ -76,20 +76,19 @@ class StripModel : public KernelModel {
   uint64_t InputsFrom(uint64_t k0) const;
   // Is x given for any of input channels [begin, end)?
   bool Touches(uint64_t begin, uint64_t end) const;
-  void AddAnyRun(const ModelPiece& run, Scratch& scratch) const;
-  void AddRunOutside(const ModelPiece& run, Scratch& scratch) const;
   void AddRun(const ModelPiece& run, Scratch& scratch) const;
   void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  void MultiplyOutside(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
   void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
 
   PackedOperands packed_;
   uint64_t m_;
   DType dtype_;
   const StripProducts& products_;
-  InputSlab slab_;        // what x is given for
-  uint64_t columns_;      // of x
-  std::vector<X> x_;      // and one more, behind an odd number of columns
-  bool zeros_outside_;    // what zero became is zero, in every row
+  InputSlab slab_;      // what x is given for
+  uint64_t columns_;    // of x
+  std::vector<X> x_;    // and one more, behind an odd number of columns
+  bool zeros_outside_;  // what zero became is zero, in every row
   ModelRows<X> rows_;
   uint64_t segment_;
   std::vector<float> scales_;

@@ -33,7 +33,8 @@ Status ReadPackedCodes(const PackedModule& packed, uint64_t n0, uint64_t rows,
   return ReadStrips(packed, packed.layout().cut(request).rows, n0, rows,
                     PanelRowBytes(request.scheme.code, request.k), codes,
                     [&](uint64_t first, uint64_t count, std::span<std::byte> out) {
-                      return packed.ReadCodes(first, count, buffer, out);
+                      const InputSlab all{.k0 = 0, .inputs = request.k};
+                      return packed.ReadCodes(first, count, all, buffer, out);
                     });
 }
 

@@ -64,6 +64,7 @@ Status BaselineProduct::ReadWeights(const OutputBlock& block,
   buffers.weights.assign(block.channels * k, 0);
   return ForStackedRows(sizes_, block.n0, block.channels, [&](const StackedRows& piece) {
     const BaselineWeight& weight = weights_[piece.member];
+    if (inputs_->slab()) return ReadSlab(weight, piece, buffers);
     const uint64_t stored_k = weight.k;
     buffers.stored.resize(piece.rows * stored_k);
     Status status = weight.Read(*baseline_, piece.n0, piece.rows, buffers.stored);
@@ -76,15 +77,43 @@ Status BaselineProduct::ReadWeights(const OutputBlock& block,
   });
 }
 
+// The same for a slab, row by row. Its input channels lie side by side, but in activation order.
+Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows& piece,
+                                 BaselineProductBuffers& buffers) const {
+  const std::span<const uint64_t> channels = inputs_->channels();
+  const auto [first, last] = std::ranges::minmax(channels);
+  const bool together = last - first + 1 == channels.size() && !weight.inputs_first;
+  const uint64_t begin = together ? std::min(first, weight.k) : 0;
+  buffers.stored.resize(together ? std::min(last + 1, weight.k) - begin : weight.k);
+  for (uint64_t row = 0; row < piece.rows; ++row) {
+    const uint64_t n = piece.n0 + row;
+    Status status = together ? ReadFloats(*baseline_, *weight.tensor, n * weight.k + begin,
+                                          std::span(buffers.stored))
+                             : weight.Read(*baseline_, n, 1, buffers.stored);
+    if (!status.ok()) return status;
+    double* to = &buffers.weights[(piece.before + row) * channels.size()];
+    for (size_t i = 0; i < channels.size(); ++i) {
+      to[i] = IsStored(i) ? static_cast<double>(buffers.stored[channels[i] - begin]) : 0;
+    }
+  }
+  return {};
+}
+
+// Is the input channel one that the unquantized model has?
+bool BaselineProduct::IsStored(uint64_t input) const {
+  const std::span<const uint64_t> channels = inputs_->channels();
+  return (channels.empty() ? input : channels[input]) < weights_.front().k;
+}
+
 Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> quantized,
                             std::span<const float> y, BaselineProductBuffers& buffers,
                             BaselineProductSums& sums) const {
   const uint64_t k = inputs_->k();
-  const uint64_t stored_k = weights_.front().k;
   Status status = ReadWeights(block, buffers);
   if (!status.ok()) return status;
   for (uint64_t row = 0; row < block.channels; ++row) {
-    for (uint64_t j = 0; j < stored_k; ++j) {
+    for (uint64_t j = 0; j < k; ++j) {
+      if (!IsStored(j)) continue;
       const double weight = buffers.weights[row * k + j];
       const double error = weight - quantized[row * k + j];
       sums.weight_signal.Add(weight * weight);

@@ -10,6 +10,7 @@
 
 #include "base/isa.h"
 #include "base/result.h"
+#include "canonical/stacked_rows.h"
 #include "check/baseline.h"
 #include "container/checkpoint.h"
 #include "verify/figure_sums.h"
@@ -51,6 +52,9 @@ class BaselineProduct {
  private:
   BaselineProduct() = default;
   Status FindMember(const FusedMember& member, uint64_t k);
+  bool IsStored(uint64_t input) const;
+  Status ReadSlab(const BaselineWeight& weight, const StackedRows& piece,
+                  BaselineProductBuffers& buffers) const;
   Status ReadWeights(const OutputBlock& block, BaselineProductBuffers& buffers) const;
 
   const Checkpoint* baseline_ = nullptr;

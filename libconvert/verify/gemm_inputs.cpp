@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
+#include "base/checked.h"
 #include "base/float_convert.h"
 #include "base/random.h"
 #include "formats/stored_linear.h"
@@ -14,10 +16,8 @@
 namespace prepack {
 namespace {
 
-constexpr uint64_t kOutlierRows = 8;
 constexpr uint64_t kOutlierEvery = 256;  // channels
 constexpr double kOutlierFactor = 20;
-constexpr uint64_t kMaxHotRows = 64;
 // A module with fewer groups is reached in as many places.
 constexpr uint64_t kMinHotRows = 16;
 
@@ -76,15 +76,18 @@ std::vector<HotInput> HotRow(uint64_t row, uint64_t groups, uint64_t k, double v
 }  // namespace
 
 Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDecoder& source,
-                                    DType dtype, const Checkpoint* recorded) {
+                                    DType dtype, const Checkpoint* recorded,
+                                    const std::optional<InputSlab>& slab) {
   GemmInputs inputs;
-  inputs.k_ = packed.request().k;
+  inputs.slab_ = slab;
+  inputs.k_ = slab ? slab->inputs : packed.request().k;
   Status status = inputs.ReadOrder(packed);
   if (!status.ok()) return status;
   const Result<Distribution> distribution = FindDistribution(packed, source);
   if (!distribution.ok()) return distribution.status();
 
-  SplitMix64 random(SeedOf(packed.name()));
+  SplitMix64 random(SeedOf(packed.name()) + (slab ? slab->k0 : 0));
+  inputs.exact_.reserve((kGaussianRows + kOutlierRows) * inputs.k_);
   for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
     AppendGaussianRow(*distribution, inputs.k_, random, inputs.exact_);
   }
@@ -103,7 +106,9 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   if (recorded != nullptr) status = inputs.AddRecorded(packed, *recorded);
   if (!status.ok()) return status;
 
-  const uint64_t reached = std::min(inputs.k_, std::max(packed.request().groups(), kMinHotRows));
+  const uint64_t groups =
+      slab ? CeilDiv(slab->inputs, packed.request().scheme.group_size) : packed.request().groups();
+  const uint64_t reached = std::min(inputs.k_, std::max(groups, kMinHotRows));
   const double value = HotValue(*distribution);
   for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
     inputs.hot_.push_back(HotRow(row, reached, inputs.k_, value, random));
@@ -114,17 +119,18 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
 }
 
 void GemmInputs::Give(DType dtype) {
-  given_.resize(rows() * k_);
+  given_.resize(rows() * columns());
   for (uint64_t row = 0; row < dense_rows_; ++row) {
     for (uint64_t j = 0; j < k_; ++j) {
-      given_[row * k_ + j] = RoundTo(dtype, static_cast<float>(exact_[row * k_ + order_[j]]));
+      given_[row * columns() + j] =
+          RoundTo(dtype, static_cast<float>(exact_[row * k_ + order_[j]]));
     }
   }
   std::vector<uint64_t> place(k_);  // of each channel of the model
   for (uint64_t j = 0; j < k_; ++j) place[order_[j]] = j;
   for (uint64_t row = 0; row < hot_.size(); ++row) {
     for (const HotInput& hot : hot_[row]) {
-      given_[(dense_rows_ + row) * k_ + place[hot.k]] =
+      given_[(dense_rows_ + row) * columns() + place[hot.k]] =
           RoundTo(dtype, static_cast<float>(hot.value));
     }
   }
@@ -142,24 +148,32 @@ const StoredTensor* FindRecorded(const Checkpoint& recorded, const PackedModule&
 Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& recorded) {
   const StoredTensor* tensor = FindRecorded(recorded, packed);
   if (tensor == nullptr) return {};
+  const uint64_t k = packed.request().k;
   const bool is_float =
       tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16 || tensor->dtype == DType::kF32;
-  if (!is_float || tensor->shape.empty() || tensor->shape.back() != k_ || tensor->bytes == 0) {
+  if (!is_float || tensor->shape.empty() || tensor->shape.back() != k || tensor->bytes == 0) {
     return Usage(recorded.Where(*tensor), "recorded activations do not fit the module")
         .Found(fmt::format("{} with {} channels", DTypeName(tensor->dtype),
                            tensor->shape.empty() ? 0 : tensor->shape.back()))
-        .Expected(fmt::format("BF16, F16 or F32 [M, {}]", k_));
+        .Expected(fmt::format("BF16, F16 or F32 [M, {}]", k));
   }
-  const uint64_t stored_rows = tensor->bytes * 8 / DTypeBits(tensor->dtype) / k_;
+  const uint64_t stored_rows = tensor->bytes * 8 / DTypeBits(tensor->dtype) / k;
   const uint64_t rows = std::min(stored_rows, kMaxRecordedRows);
-  std::vector<float> values(rows * k_);
-  Status status = ReadFloats(recorded, *tensor, 0, values);
-  if (!status.ok()) return status;
-  for (const float value : values) {
-    if (!std::isfinite(value)) {
-      return Usage(recorded.Where(*tensor), "a recorded activation is not a finite number");
+  // In activation order the channels of a slab lie anywhere.
+  const bool scattered = slab_ && packed.request().reordered;
+  const uint64_t first = slab_ && !scattered ? slab_->k0 : 0;
+  std::vector<float> line(scattered ? k : k_);
+  exact_.reserve(exact_.size() + rows * k_);
+  for (uint64_t row = 0; row < rows; ++row) {
+    Status status = ReadFloats(recorded, *tensor, row * k + first, line);
+    if (!status.ok()) return status;
+    for (uint64_t i = 0; i < k_; ++i) {
+      const float value = line[scattered ? channels_[i] : i];
+      if (!std::isfinite(value)) {
+        return Usage(recorded.Where(*tensor), "a recorded activation is not a finite number");
+      }
+      exact_.push_back(static_cast<double>(value));
     }
-    exact_.push_back(static_cast<double>(value));
   }
   batches_.push_back({"recorded", dense_rows_, rows});
   dense_rows_ += rows;
@@ -167,23 +181,30 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
 }
 
 Status GemmInputs::ReadOrder(const PackedModule& packed) {
+  const uint64_t k = packed.request().k;
+  const uint64_t first = slab_ ? slab_->k0 : 0;
   order_.resize(k_);
-  for (uint64_t j = 0; j < k_; ++j) order_[j] = j;
+  std::iota(order_.begin(), order_.end(), 0);
+  if (slab_) {
+    channels_.resize(k_);
+    std::iota(channels_.begin(), channels_.end(), first);
+  }
   if (FindPart(packed.parts(), PartRole::kInputOrder) == nullptr) return {};
   std::vector<int32_t> stored(k_);
-  Status status =
-      packed.ReadPart(PartRole::kInputOrder, 0, std::as_writable_bytes(std::span(stored)));
+  Status status = packed.ReadPart(PartRole::kInputOrder, first * sizeof(int32_t),
+                                  std::as_writable_bytes(std::span(stored)));
   if (!status.ok()) return status;
-  std::vector<bool> seen(k_);
+  std::vector<bool> seen(k);
+  std::vector<uint64_t>& order = slab_ ? channels_ : order_;
   for (uint64_t j = 0; j < k_; ++j) {
-    const bool inside = stored[j] >= 0 && static_cast<uint64_t>(stored[j]) < k_;
+    const bool inside = stored[j] >= 0 && static_cast<uint64_t>(stored[j]) < k;
     if (!inside || seen[static_cast<uint64_t>(stored[j])]) {
       return Malformed(fmt::format("module {}", packed.name()),
                        "the order of inputs does not name each input channel once")
-          .Found(fmt::format("{} at [{}]", stored[j], j));
+          .Found(fmt::format("{} at [{}]", stored[j], first + j));
     }
-    order_[j] = static_cast<uint64_t>(stored[j]);
-    seen[order_[j]] = true;
+    order[j] = static_cast<uint64_t>(stored[j]);
+    seen[order[j]] = true;
   }
   return {};
 }

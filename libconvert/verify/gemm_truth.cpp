@@ -11,6 +11,9 @@
 namespace prepack {
 namespace {
 
+// Eight lie in a word of AWQ.
+constexpr uint64_t kGatheredChannels = 8;
+
 void AddRows(std::span<const double> bias, std::span<double> y) {
   for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
 }
@@ -24,11 +27,12 @@ GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
   const std::span<const uint64_t> order = inputs.order();
   kernel_dense_.resize(inputs.dense_rows() * k);
   for (uint64_t row = 0; row < inputs.dense_rows(); ++row) {
-    for (uint64_t j = 0; j < k; ++j) kernel_dense_[row * k + order[j]] = activations[row * k + j];
+    const std::span line = activations.subspan(row * inputs.columns(), k);
+    for (uint64_t j = 0; j < k; ++j) kernel_dense_[row * k + order[j]] = line[j];
   }
   kernel_hot_.resize(inputs.hot().size());
   for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
-    const std::span line = activations.subspan((inputs.dense_rows() + row) * k, k);
+    const std::span line = activations.subspan((inputs.dense_rows() + row) * inputs.columns(), k);
     for (uint64_t j = 0; j < k; ++j) {
       if (line[j] != 0) kernel_hot_[row].push_back({.k = order[j], .value = line[j]});
     }
@@ -51,12 +55,41 @@ Status GemmTruth::AddBias() {
   return {};
 }
 
+Status GemmTruth::Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
+  if (inputs_.slab() && packed_.request().reordered) return Gather(n0, channels, panel);
+  return DecodeSourceRows(source_, packed_, n0, channels, panel.decoded, inputs_.slab());
+}
+
+// In activation order the input channels of a slab lie anywhere: all are decoded, of few output
+// channels at a time.
+Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
+  const std::span<const uint64_t> inputs = inputs_.channels();
+  DecodedRows& out = panel.decoded;
+  out.steps.resize(channels * inputs.size());
+  out.scales.clear();
+  out.group_of.resize(inputs.size());
+  for (uint64_t first = 0; first < channels; first += kGatheredChannels) {
+    const uint64_t count = std::min(kGatheredChannels, channels - first);
+    Status status = DecodeSourceRows(source_, packed_, n0 + first, count, panel.scattered);
+    if (!status.ok()) return status;
+    const DecodedRows& from = panel.scattered;
+    for (uint64_t row = 0; row < count; ++row) {
+      float* to = &out.steps[(first + row) * inputs.size()];
+      for (const uint64_t k : inputs) *to++ = from.steps[row * from.inputs() + k];
+    }
+    out.scales.insert(out.scales.end(), from.scales.begin(), from.scales.end());
+  }
+  std::ranges::transform(inputs, out.group_of.begin(),
+                         [&](uint64_t k) { return panel.scattered.group_of[k]; });
+  return {};
+}
+
 Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
                           TruthPanel& panel) const {
   const PackRequest& request = packed_.request();
-  Status status = DecodeSourceRows(source_, packed_, n0, channels, panel.decoded);
+  Status status = Decode(n0, channels, panel);
   if (!status.ok()) return status;
-  panel.weights.resize(channels * request.k);
+  panel.weights.resize(channels * inputs_.k());
   panel.kernel.resize(inputs_.rows() * channels);
   panel.exact.resize(panel.kernel.size());
 

@@ -22,7 +22,8 @@ struct TruthPanel {
   std::vector<double> exact;   // [rows of the inputs, channels]: nothing rounded
   std::vector<double> kernel;  // activations, scales and weights as the kernel multiplies them
   DecodedRows decoded;
-  std::vector<double> weights;  // [channels, K]; after Compute those of `exact`
+  DecodedRows scattered;        // some channels, where the inputs of a slab lie anywhere
+  std::vector<double> weights;  // [channels, K of the inputs]; after Compute those of `exact`
 };
 
 // y[M, N] = x · Wᵀ for dense rows of x, then for rows that are zero but for a few channels.
@@ -34,7 +35,7 @@ struct TruthRows {
 class GemmTruth {
  public:
   // The arguments must outlive the truth. `activations`: the inputs as the kernel multiplies them,
-  // in packed order, [rows, K].
+  // in packed order, [rows, columns of the inputs].
   GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
             std::span<const double> activations, Isa isa);
 
@@ -46,6 +47,8 @@ class GemmTruth {
   Status Compute(WeightRounding rounding, uint64_t n0, uint64_t channels, TruthPanel& panel) const;
 
  private:
+  Status Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
+  Status Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
   void Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
                 std::span<double> y) const;
 
@@ -53,7 +56,7 @@ class GemmTruth {
   const SecondDecoder& source_;
   const GemmInputs& inputs_;
   Isa isa_;
-  std::vector<double> kernel_dense_;  // [dense rows, K], the model's order
+  std::vector<double> kernel_dense_;  // [dense rows, K], in the order of inputs_.exact()
   std::vector<std::vector<HotInput>> kernel_hot_;
   std::vector<double> exact_bias_;   // [N], or none
   std::vector<double> kernel_bias_;  // the same, rounded as the part is

@@ -252,6 +252,30 @@ std::string ModuleDifferences::Describe() const {
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
+uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& weights) {
+  const Layout& layout = packed.layout();
+  const PackRequest& request = packed.request();
+  const CodeType code = request.scheme.code;
+  const TileShape shape = TileShapeFor(weights, layout.cut(request));
+  const PanelRange tile = TileGrid(weights.n(), weights.k(), shape).At(0);
+  const uint64_t panel_rows = std::min(shape.panel_rows, tile.rows);
+  const uint64_t panel = panel_rows * PanelRowBytes(code, shape.panel_cols);
+  const uint64_t bytes = PlacedBytes(layout.place_weight(request, tile));
+  // Found and expected, and the words that the latter are taken out of.
+  uint64_t most =
+      (layout.weight_has_extras ? 2 : 1) * bytes + 3 * panel + tile.rows * weights.groups();
+  if (weights.reordered()) most += panel_rows * PanelRowBytes(code, weights.k()) + 16 * weights.k();
+  if (code == CodeType::kBF16) most += panel_rows * weights.k() * (sizeof(float) + 1);
+  const uint64_t strip = std::min(StripRows(layout, request), weights.n()) * weights.groups();
+  most += 3 * strip * (sizeof(float) + sizeof(uint8_t));
+  if (FindPart(packed.parts(), PartRole::kWeightSum) != nullptr) most += kPanelBytes + weights.k();
+  for (const PartSpec& part : packed.parts()) {
+    if (!IsSmallPart(part.role)) continue;
+    most += 2 * TensorBytes(part.dtype, part.shape).value_or(0);
+  }
+  return most;
+}
+
 Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkpoint& source,
                                         const QuantizedLinear& linear,
                                         const QuantizedLinear& weights, Isa isa, unsigned threads,

@@ -39,6 +39,9 @@ struct ModuleDifferences {
   std::string Describe() const;
 };
 
+// What one thread of CompareModule allocates for such a module, in bytes; at most.
+uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& weights);
+
 // `weights` is what was packed: `linear` itself, or the module dequantized. Shapes and schemes must
 // have been found equal.
 Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkpoint& source,

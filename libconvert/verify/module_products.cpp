@@ -22,6 +22,7 @@
 #include "verify/gemm_truth.h"
 #include "verify/kernel_weights.h"
 #include "verify/packed_operands.h"
+#include "verify/product_cut.h"
 #include "verify/unpacked_weights.h"
 
 namespace prepack {
@@ -30,30 +31,12 @@ namespace {
 // A reference implementation of oneDNN runs some 2^28 products per second; what would take longer
 // than that is left to the model.
 constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
-// Weights of a panel: some MiB of f64.
-constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
-
-// Rows that the second implementation multiplies unpacked weights with: weights are what it is
-// asked about, and few rows tell.
-constexpr uint64_t kSecondRows = 8;
 
 // The models know two forms of onednn/w8a8.
 bool IsModelledForm(const PackRequest& request) {
   if (!request.weights_desc) return true;
   return *request.weights_desc == DefaultW8A8Desc(request) ||
          *request.weights_desc == PlainDesc(request.k, request.n);
-}
-
-bool IsOneDnnLayout(const Layout& layout) {
-  return layout.id.starts_with("onednn/");
-}
-
-// Output channels of a panel: a multiple of what the layout, its strips and the models want.
-uint64_t PanelChannels(const PackedModule& packed) {
-  const TileCut cut = packed.layout().cut(packed.request());
-  uint64_t channels = kModelBlock;
-  while (channels % cut.rows != 0 || channels % cut.strip_rows != 0) channels += kModelBlock;
-  return std::max<uint64_t>(1, kPanelWeights / packed.request().k / channels) * channels;
 }
 
 std::string NameOfActivations(const PackedModule& packed) {
@@ -73,12 +56,27 @@ double DecibelOfZeros(const Figure& figure) {
 
 // What one panel adds to the figures.
 struct PanelSums {
-  bool zeros = false;                  // every weight of it is zero in the source
+  bool zeros = true;                   // every weight of it is zero in the source
   std::vector<FigureSums> kernel;      // by batch
   std::vector<FigureSums> end_to_end;  // by batch
   FigureSums agreement;
   BaselineProductSums baseline;
+
+  void Merge(const PanelSums& other);
 };
+
+// Panels are merged in their order, so that the figures do not depend on the threads.
+void PanelSums::Merge(const PanelSums& other) {
+  zeros = zeros && other.zeros;
+  kernel.resize(other.kernel.size());
+  end_to_end.resize(other.end_to_end.size());
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    kernel[i].Merge(other.kernel[i]);
+    end_to_end[i].Merge(other.end_to_end[i]);
+  }
+  agreement.Merge(other.agreement);
+  baseline.Merge(other.baseline);
+}
 
 // Memory of one thread.
 struct Scratch {
@@ -95,19 +93,25 @@ class ModuleMultiplication {
  public:
   ModuleMultiplication(const PackedModule& packed, const SecondDecoder& source,
                        const ProductOptions& options)
-      : packed_(packed), source_(source), options_(options), channels_(PanelChannels(packed)) {}
+      : packed_(packed), source_(source), options_(options) {}
 
-  Status Prepare();
-  Status RunPrimitive();
-  Status RunPanels(Progress& progress);
+  Status Run(Progress& progress);
   ModuleProducts Collect() const;
 
  private:
+  Status Prepare();
+  Status PrepareSlab(const std::optional<InputSlab>& slab);
+  Status RunPrimitive();
+  Status RunPanels(Progress& progress);
   Figure FigureOf(const FigureSums& sums) const;
   Status FindBaseline();
   // The model of the first rows of the inputs.
   Status MakeModel(uint64_t rows);
   Status RunBatches(const PackedProblem& whole);
+  // Why the primitive is not to multiply the batch, although it could.
+  std::string_view WhyTooMuch(const GemmInfo& described, const InputBatch& batch) const;
+  uint64_t RowsAtOnce(const InputBatch& batch) const;
+  Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
   Status RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch, PanelSums& sums);
   Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
   Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
@@ -122,8 +126,8 @@ class ModuleMultiplication {
   const PackedModule& packed_;
   const SecondDecoder& source_;
   const ProductOptions& options_;
-  uint64_t channels_;
-  std::optional<GemmInputs> inputs_;
+  ProductCut cut_;
+  std::optional<GemmInputs> inputs_;  // of the slab
   std::optional<LoadedOperands> operands_;
   std::optional<GemmTruth> truth_;
   std::optional<BaselineProduct> baseline_;
@@ -139,8 +143,19 @@ class ModuleMultiplication {
   GemmInfo primitive_;
   Status form_;
   std::string second_name_;
-  std::vector<PanelSums> sums_;
+  std::vector<InputBatch> batches_;  // of the first slab
+  PanelSums sums_;                   // of all panels of all slabs
 };
+
+Status ModuleMultiplication::Run(Progress& progress) {
+  Status status = Prepare();
+  for (uint64_t slab = 0; status.ok() && slab < cut_.slabs(); ++slab) {
+    status = PrepareSlab(cut_.Slab(slab));
+    if (status.ok()) status = RunPrimitive();
+    if (status.ok()) status = RunPanels(progress);
+  }
+  return status;
+}
 
 Status ModuleMultiplication::Prepare() {
   const PackRequest& request = packed_.request();
@@ -152,13 +167,29 @@ Status ModuleMultiplication::Prepare() {
         .Found(packed_.layout().id);
   }
   rounding_ = *rounding;
+  const Result<ProductCut> cut = CutProducts(packed_);
+  if (!cut.ok()) return cut.status();
+  cut_ = *cut;
+  return {};
+}
+
+Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
+  // What the slab before took is given back first.
+  truth_.reset();
+  model_.reset();
+  inputs_.reset();
+  primitive_y_.clear();
   Result<GemmInputs> inputs =
-      GemmInputs::Make(packed_, source_, InputDType(packed_), options_.recorded);
+      GemmInputs::Make(packed_, source_, InputDType(packed_), options_.recorded, slab);
   if (!inputs.ok()) return inputs.status();
   inputs_ = *std::move(inputs);
-  Result<LoadedOperands> operands = LoadedOperands::Load(packed_);
-  if (!operands.ok()) return operands.status();
-  operands_ = *std::move(operands);
+  if (batches_.empty()) batches_ = inputs_->batches();
+  if (!operands_) {
+    Result<LoadedOperands> operands = LoadedOperands::Load(packed_);
+    if (!operands.ok()) return operands.status();
+    operands_ = *std::move(operands);
+    bias_ = operands_->Bias();
+  }
   Status status = MakeModel(inputs_->rows());
   if (!status.ok()) return status;
 
@@ -166,10 +197,13 @@ Status ModuleMultiplication::Prepare() {
   truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
   status = truth_->AddBias();
   if (!status.ok()) return status;
-  std::ranges::transform(std::span(activations).first(kSecondRows * request.k),
-                         std::back_inserter(activations_),
-                         [](double x) { return static_cast<float>(x); });
-  bias_ = operands_->Bias();
+  activations_.clear();
+  activations_.reserve(kSecondRows * inputs_->k());
+  for (uint64_t row = 0; row < kSecondRows; ++row) {
+    std::ranges::transform(std::span(activations).subspan(row * inputs_->columns(), inputs_->k()),
+                           std::back_inserter(activations_),
+                           [](double x) { return static_cast<float>(x); });
+  }
   return FindBaseline();
 }
 
@@ -190,7 +224,8 @@ Status ModuleMultiplication::FindBaseline() {
 Status ModuleMultiplication::MakeModel(uint64_t rows) {
   const ModelInput input{.m = rows,
                          .dtype = InputDType(packed_),
-                         .x = inputs_->given().first(rows * inputs_->k()),
+                         .x = inputs_->given().first(rows * inputs_->columns()),
+                         .slab = inputs_->slab(),
                          .isa = options_.isa};
   Status made;
   Status status = packed_.VisitWeight([&](std::span<const std::byte> weight) {
@@ -241,27 +276,70 @@ Status ModuleMultiplication::RunPrimitive() {
   return ran;
 }
 
+std::string_view ModuleMultiplication::WhyTooMuch(const GemmInfo& described,
+                                                  const InputBatch& batch) const {
+  const uint64_t products = batch.rows * packed_.request().n * cut_.k * cut_.slabs();
+  if (described.is_reference && products > kMaxReferenceProducts) {
+    return "oneDNN multiplies it by a reference implementation alone, which takes too long";
+  }
+  uint64_t rows = batch.rows;
+  for (const std::vector<float>& y : primitive_y_) rows += y.size() / packed_.request().n;
+  if (rows > kMaxOutputs / packed_.request().n) return "oneDNN would give too many outputs at once";
+  return "";
+}
+
+// A primitive takes all input channels, those that are zero outside of a slab among them.
+uint64_t ModuleMultiplication::RowsAtOnce(const InputBatch& batch) const {
+  if (!inputs_->slab()) return batch.rows;
+  return std::clamp<uint64_t>(kPaddedInputs / cut_.k, 1, batch.rows);
+}
+
+Status ModuleMultiplication::MultiplyBatch(const PackedProblem& whole, const InputBatch& batch) {
+  const uint64_t n = packed_.request().n;
+  const uint64_t k0 = inputs_->slab() ? inputs_->slab()->k0 : 0;
+  const uint64_t columns = inputs_->columns();
+  const std::span<const float> given =
+      inputs_->given().subspan(batch.first * columns, batch.rows * columns);
+  std::vector<float> y(batch.rows * n);
+  std::vector<float> padded;
+  for (uint64_t first = 0; first < batch.rows;) {
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    PackedProblem problem = whole;
+    problem.input.m = std::min(RowsAtOnce(batch), batch.rows - first);
+    problem.input.x = given;
+    if (inputs_->slab()) {
+      padded.assign(problem.input.m * cut_.k, 0);
+      for (uint64_t row = 0; row < problem.input.m; ++row) {
+        std::ranges::copy(given.subspan((first + row) * columns, inputs_->k()),
+                          padded.begin() + static_cast<std::ptrdiff_t>(row * cut_.k + k0));
+      }
+      problem.input.x = padded;
+    }
+    Result<GemmInfo> info = options_.engine->MultiplyPacked(
+        problem, std::span(y).subspan(first * n, problem.input.m * n));
+    if (!info.ok()) return info.status();
+    primitive_ = *std::move(info);
+    first += problem.input.m;
+  }
+  primitive_y_.push_back(std::move(y));
+  return {};
+}
+
 Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
-  const uint64_t k = packed_.request().k;
   for (const InputBatch& batch : inputs_->batches()) {
     PackedProblem problem = whole;
-    problem.input.m = batch.rows;
-    problem.input.x = inputs_->given().subspan(batch.first * k, batch.rows * k);
+    problem.input.m = RowsAtOnce(batch);
     if (CancellationRequested()) return Interrupted(packed_.name());
     const Result<GemmInfo> described = options_.engine->DescribePacked(problem);
     if (!described.ok()) return described.status();
-    const uint64_t products = batch.rows * packed_.request().n * k;
-    if (described->is_reference && products > kMaxReferenceProducts) {
-      return modelled_ ? Status()
-                       : Unsupported(fmt::format("module {}", packed_.name()),
-                                     "oneDNN multiplies it by a reference implementation alone, "
-                                     "which takes too long");
+    // Of slabs it is asked about few rows, where the model can tell all: every slab takes as long
+    // as the whole module.
+    if (inputs_->slab() && modelled_ && batch.rows > kSecondRows) return {};
+    if (const std::string_view why = WhyTooMuch(*described, batch); !why.empty()) {
+      return modelled_ ? Status() : Unsupported(fmt::format("module {}", packed_.name()), why);
     }
-    std::vector<float> y(batch.rows * packed_.request().n);
-    Result<GemmInfo> info = options_.engine->MultiplyPacked(problem, y);
-    if (!info.ok()) return info.status();
-    primitive_ = *std::move(info);
-    primitive_y_.push_back(std::move(y));
+    Status status = MultiplyBatch(whole, batch);
+    if (!status.ok()) return status;
   }
   // What is first decides what the kernel's weights are.
   if (rounding_ == WeightRounding::kToBF16 && !primitive_.rounds_weights_to_bf16) {
@@ -282,12 +360,13 @@ Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& s
 
 // By oneDNN, on unpacked weights.
 Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
-  Status status = UnpackWeights(packed_, rounding_, n0, channels, scratch.unpack);
+  const InputSlab slab = inputs_->slab().value_or(InputSlab{.k0 = 0, .inputs = cut_.k});
+  Status status = UnpackWeights(packed_, rounding_, slab, n0, channels, scratch.unpack);
   if (!status.ok()) return status;
   scratch.second.resize(kSecondRows * channels);
   Result<GemmInfo> info = options_.engine->MultiplyFloats({.m = kSecondRows,
                                                            .n = channels,
-                                                           .k = packed_.request().k,
+                                                           .k = inputs_->k(),
                                                            .x = activations_,
                                                            .w = scratch.unpack.weights},
                                                           scratch.second);
@@ -349,8 +428,7 @@ Status ModuleMultiplication::RunPanel(uint64_t n0, uint64_t channels, Scratch& s
 // The figure of all panels. A sum of zeros proves nothing where weights could have made another.
 Figure ModuleMultiplication::FigureOf(const FigureSums& sums) const {
   Figure figure = sums.Result();
-  const bool zeros = std::ranges::all_of(sums_, &PanelSums::zeros);
-  if (zeros && std::isnan(figure.sqnr_db)) figure.sqnr_db = DecibelOfZeros(figure);
+  if (sums_.zeros && std::isnan(figure.sqnr_db)) figure.sqnr_db = DecibelOfZeros(figure);
   return figure;
 }
 
@@ -372,21 +450,24 @@ void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch&
 
 Status ModuleMultiplication::RunPanels(Progress& progress) {
   const uint64_t n = packed_.request().n;
-  const uint64_t panels = CeilDiv(n, channels_);
+  const uint64_t panels = CeilDiv(n, cut_.channels);
   const auto threads = static_cast<unsigned>(std::min<uint64_t>(options_.threads, panels));
   std::vector<Scratch> scratch(threads);
-  sums_.resize(panels);
-  return ParallelFor(panels, threads, [&](size_t panel, unsigned worker) -> Status {
+  std::vector<PanelSums> sums(panels);
+  Status status = ParallelFor(panels, threads, [&](size_t panel, unsigned worker) -> Status {
     if (CancellationRequested()) return Interrupted(packed_.name());
-    const uint64_t n0 = panel * channels_;
-    const uint64_t channels = std::min(channels_, n - n0);
-    Status status = RunPanel(n0, channels, scratch[worker], sums_[panel]);
-    if (status.ok()) progress.Add(channels * packed_.request().k);
-    return status;
+    const uint64_t n0 = panel * cut_.channels;
+    const uint64_t channels = std::min(cut_.channels, n - n0);
+    Status ran = RunPanel(n0, channels, scratch[worker], sums[panel]);
+    if (ran.ok()) progress.Add(channels * inputs_->k());
+    return ran;
   });
+  for (const PanelSums& panel : sums) {
+    if (status.ok()) sums_.Merge(panel);
+  }
+  return status;
 }
 
-// Panels are merged in their order, so that the figures do not depend on the threads.
 ModuleProducts ModuleMultiplication::Collect() const {
   ModuleProducts products;
   products.form = form_;
@@ -397,33 +478,22 @@ ModuleProducts ModuleMultiplication::Collect() const {
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
   gemm.activations =
       primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
-  for (size_t i = 0; i < inputs_->batches().size(); ++i) {
-    FigureSums kernel;
-    FigureSums end_to_end;
-    for (const PanelSums& panel : sums_) {
-      kernel.Merge(panel.kernel[i]);
-      end_to_end.Merge(panel.end_to_end[i]);
-    }
-    gemm.inputs.push_back({.input = std::string(inputs_->batches()[i].name),
-                           .rows = inputs_->batches()[i].rows,
-                           .kernel = FigureOf(kernel),
-                           .end_to_end = FigureOf(end_to_end),
+  gemm.inputs.reserve(batches_.size());
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    gemm.inputs.push_back({.input = std::string(batches_[i].name),
+                           .rows = batches_[i].rows,
+                           .kernel = FigureOf(sums_.kernel[i]),
+                           .end_to_end = FigureOf(sums_.end_to_end[i]),
                            .kernel_bar_db = 0,
                            .end_to_end_bar_db = {}});
   }
   if (options_.engine != nullptr && modelled_) {
-    FigureSums agreement;
-    for (const PanelSums& panel : sums_) agreement.Merge(panel.agreement);
-    gemm.agreement_db = FigureOf(agreement).sqnr_db;
+    gemm.agreement_db = FigureOf(sums_.agreement).sqnr_db;
     gemm.second_implementation = primitive_is_first()   ? model
                                  : primitive_y_.empty() ? second_name_
                                                         : primitive_.implementation;
   }
-  if (baseline_) {
-    BaselineProductSums sums;
-    for (const PanelSums& panel : sums_) sums.Merge(panel.baseline);
-    products.quality = sums.Figures();
-  }
+  if (baseline_) products.quality = sums_.baseline.Figures();
   products.no_quality = no_quality_;
   return products;
 }
@@ -433,9 +503,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
 Result<ModuleProducts> MultiplyModule(const PackedModule& packed, const SecondDecoder& source,
                                       const ProductOptions& options, Progress& progress) {
   ModuleMultiplication multiplication(packed, source, options);
-  Status status = multiplication.Prepare();
-  if (status.ok()) status = multiplication.RunPrimitive();
-  if (status.ok()) status = multiplication.RunPanels(progress);
+  Status status = multiplication.Run(progress);
   if (!status.ok()) return status;
   return multiplication.Collect();
 }

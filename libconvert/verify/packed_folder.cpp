@@ -182,12 +182,26 @@ void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                         codes);
 }
 
-Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, PageBuffer& packed,
-                               std::span<std::byte> codes) const {
-  const PanelRange strip{.n0 = n0, .rows = rows, .k0 = 0, .cols = request_.k};
-  Status status = ReadTile(strip, packed);
-  if (status.ok()) UnpackPanel(strip, strip, packed, codes);
-  return status;
+Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab,
+                               PageBuffer& packed, std::span<std::byte> codes) const {
+  const PanelRange wanted{.n0 = n0, .rows = rows, .k0 = slab.k0, .cols = slab.inputs};
+  const TileCut cut = layout_->cut(request_);
+  if (cut.by_inputs || slab.inputs == request_.k) {
+    Status status = ReadTile(wanted, packed);
+    if (status.ok()) UnpackPanel(wanted, wanted, packed, codes);
+    return status;
+  }
+  // Strips hold all input channels: of as few output channels as can be.
+  const size_t row_bytes = PanelRowBytes(request_.scheme.code, slab.inputs);
+  for (uint64_t row = 0; row < rows; row += cut.rows) {
+    const uint64_t count = std::min(cut.rows, rows - row);
+    const PanelRange strip{.n0 = n0 + row, .rows = count, .k0 = 0, .cols = request_.k};
+    const PanelRange panel{.n0 = n0 + row, .rows = count, .k0 = slab.k0, .cols = slab.inputs};
+    Status status = ReadTile(strip, packed);
+    if (!status.ok()) return status;
+    UnpackPanel(strip, panel, packed, codes.subspan(row * row_bytes, count * row_bytes));
+  }
+  return {};
 }
 
 Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,

@@ -17,6 +17,7 @@
 #include "base/page_buffer.h"
 #include "base/result.h"
 #include "convert/manifest.h"
+#include "gemm/kernel_model.h"
 #include "io/file.h"
 #include "layouts/layout.h"
 
@@ -70,8 +71,9 @@ class PackedModule {
   Status ReadTile(const PanelRange& tile, PageBuffer& packed) const;
   void UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                    std::span<const std::byte> packed, std::span<std::byte> codes) const;
-  // All codes of output channels [n0, n0 + rows); n0 is a multiple of cut().rows.
-  Status ReadCodes(uint64_t n0, uint64_t rows, PageBuffer& packed,
+  // Codes of output channels [n0, n0 + rows) and of a slab of the input channels; n0 is a multiple
+  // of cut().rows, and the slab begins at one of cut().cols.
+  Status ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab, PageBuffer& packed,
                    std::span<std::byte> codes) const;
   // Scales and zero points [rows, G]; n0 is a multiple of cut().strip_rows.
   Status ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed, std::span<float> scales) const;

@@ -52,9 +52,19 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
 
 Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
                              DecodedRows& out) const {
-  return decode_(
-      *source_,
-      {.module = module, .k = k, .n0 = n0, .rows = rows, .old_model_free = old_model_free_}, out);
+  return DecodeSlab(module, k, {.k0 = 0, .inputs = k}, n0, rows, out);
+}
+
+Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const InputSlab& slab,
+                                 uint64_t n0, uint64_t rows, DecodedRows& out) const {
+  const SecondRows wanted{.module = module,
+                          .k = k,
+                          .n0 = n0,
+                          .rows = rows,
+                          .k0 = slab.k0,
+                          .inputs = slab.inputs,
+                          .old_model_free = old_model_free_};
+  return decode_(*source_, wanted, out);
 }
 
 bool SecondDecoder::HasBias(const std::string& module) const {

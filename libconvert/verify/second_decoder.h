@@ -13,8 +13,13 @@
 
 #include "base/result.h"
 #include "container/checkpoint.h"
+#include "gemm/kernel_model.h"
 
 namespace prepack {
+
+// Codes begin with a word, or with a line of words, at every multiple of so many input channels, in
+// every format.
+inline constexpr uint64_t kSecondInputsUnit = 64;
 
 // Weights of output channels [n0, n0 + rows), W[n, k] = step · scale, with k in the order of the
 // checkpoint whatever order the groups are in. The two are apart because kernels round the scale.
@@ -48,6 +53,11 @@ class SecondDecoder {
   // module is stored in a way that this path does not know is kUnsupported.
   Status Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
                 DecodedRows& out) const;
+  // The same for a slab of the input channels alone, which begins at a multiple of
+  // kSecondInputsUnit and ends at one, or at K. Scales are those of the groups from the first to
+  // the last that it has a part of.
+  Status DecodeSlab(const std::string& module, uint64_t k, const InputSlab& slab, uint64_t n0,
+                    uint64_t rows, DecodedRows& out) const;
   // Does the source give the module a bias?
   bool HasBias(const std::string& module) const;
   // The bias of the module, one number per output channel.

@@ -29,11 +29,15 @@ Status WrongShapes(const Checkpoint& source, const Tensors& tensors) {
                    "shapes of codes, scales and zero points disagree");
 }
 
-// Groups follow each other.
-void Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows& out) {
-  out.steps.resize(wanted.rows * wanted.k);
-  out.group_of.resize(wanted.k);
-  for (uint64_t k = 0; k < wanted.k; ++k) out.group_of[k] = k / (wanted.k / groups);
+// Groups follow each other: all of them, or from the first to the last that are wanted.
+SecondGroupRange Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows& out) {
+  out.steps.resize(wanted.rows * wanted.inputs);
+  out.group_of.resize(wanted.inputs);
+  for (uint64_t i = 0; i < wanted.inputs; ++i) {
+    out.group_of[i] = (wanted.k0 + i) / (wanted.k / groups);
+  }
+  if (wanted.whole()) return {.first = 0, .count = groups};
+  return CountFromFirstGroup(out.group_of);
 }
 
 // Input channels that are unpacked of every row before the next ones are, so that what is read and
@@ -45,23 +49,25 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
                   DecodedRows& out) {
   const uint64_t groups = tensors.scales->shape[0];
   if (groups == 0 || wanted.k % groups != 0) return WrongShapes(source, tensors);
-  Prepare(wanted, groups, out);
+  const SecondGroupRange range = Prepare(wanted, groups, out);
   const uint64_t word0 = wanted.n0 / 8;
   const uint64_t words = (wanted.n0 + wanted.rows - 1) / 8 - word0 + 1;
   std::vector<uint32_t> codes;
   std::vector<uint32_t> zeros;
   std::vector<double> scales;
-  Status status = ReadSecond(source, *tensors.codes, {0, wanted.k, word0, words}, codes);
+  Status status =
+      ReadSecond(source, *tensors.codes, {wanted.k0, wanted.inputs, word0, words}, codes);
   if (status.ok() && tensors.zeros != nullptr) {
-    status = ReadSecond(source, *tensors.zeros, {0, groups, word0, words}, zeros);
+    status = ReadSecond(source, *tensors.zeros, {range.first, range.count, word0, words}, zeros);
   }
   if (status.ok()) {
-    status = ReadSecondFloats(source, *tensors.scales, {0, groups, wanted.n0, wanted.rows}, scales);
+    const SecondRange wanted_scales{range.first, range.count, wanted.n0, wanted.rows};
+    status = ReadSecondFloats(source, *tensors.scales, wanted_scales, scales);
   }
   if (!status.ok()) return status;
   TransposeScales(scales, wanted.rows, out.scales);
-  for (uint64_t first = 0; first < wanted.k; first += kAwqInputsAtOnce) {
-    const uint64_t end = std::min(wanted.k, first + kAwqInputsAtOnce);
+  for (uint64_t first = 0; first < wanted.inputs; first += kAwqInputsAtOnce) {
+    const uint64_t end = std::min(wanted.inputs, first + kAwqInputsAtOnce);
     for (uint64_t row = 0; row < wanted.rows; ++row) {
       const uint64_t n = wanted.n0 + row;
       const uint64_t word = n / 8 - word0;
@@ -70,7 +76,7 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
         const uint32_t code = codes[k * words + word] >> shift & 15U;
         const uint32_t zero =
             zeros.empty() ? 8U : zeros[out.group_of[k] * words + word] >> shift & 15U;
-        out.steps[row * wanted.k + k] =
+        out.steps[row * wanted.inputs + k] =
             static_cast<float>(static_cast<int>(code) - static_cast<int>(zero));
       }
     }
@@ -98,27 +104,30 @@ Status DecodeGemv(const Checkpoint& source, const Tensors& tensors, const Second
   if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % 8 != 0) {
     return WrongShapes(source, tensors);
   }
-  Prepare(wanted, *groups, out);
+  const SecondGroupRange range = Prepare(wanted, *groups, out);
   std::vector<uint32_t> codes;
   std::vector<uint32_t> zeros;
-  const uint64_t zero_words = (*groups + 7) / 8;
-  Status status =
-      ReadSecond(source, *tensors.codes, {wanted.n0, wanted.rows, 0, wanted.k / 8}, codes);
-  if (status.ok()) {
-    status = ReadSecond(source, *tensors.zeros, {wanted.n0, wanted.rows, 0, zero_words}, zeros);
-  }
+  const uint64_t zero_word0 = range.first / 8;
+  const uint64_t zero_words = (range.first + range.count + 7) / 8 - zero_word0;
+  Status status = ReadSecond(source, *tensors.codes,
+                             {wanted.n0, wanted.rows, wanted.k0 / 8, wanted.inputs / 8}, codes);
   if (status.ok()) {
     status =
-        ReadSecondFloats(source, *tensors.scales, {wanted.n0, wanted.rows, 0, *groups}, out.scales);
+        ReadSecond(source, *tensors.zeros, {wanted.n0, wanted.rows, zero_word0, zero_words}, zeros);
+  }
+  if (status.ok()) {
+    const SecondRange wanted_scales{wanted.n0, wanted.rows, range.first, range.count};
+    status = ReadSecondFloats(source, *tensors.scales, wanted_scales, out.scales);
   }
   if (!status.ok()) return status;
   const SecondFields fields{.bits = 4};
-  std::vector<float> zeros_of_row(*groups);
+  std::vector<float> zeros_of_row(zero_words * 8);  // of whole words
   for (uint64_t row = 0; row < wanted.rows; ++row) {
     fields.Unpack(std::span(zeros).subspan(row * zero_words), 0, zeros_of_row);
-    const auto steps = std::span(out.steps).subspan(row * wanted.k, wanted.k);
-    fields.Unpack(std::span(codes).subspan(row * wanted.k / 8), 0, steps);
-    for (uint64_t k = 0; k < wanted.k; ++k) steps[k] -= zeros_of_row[out.group_of[k]];
+    const auto steps = std::span(out.steps).subspan(row * wanted.inputs, wanted.inputs);
+    fields.Unpack(std::span(codes).subspan(row * wanted.inputs / 8), 0, steps);
+    const auto zeros_of_groups = std::span(zeros_of_row).subspan(range.first % 8);
+    for (uint64_t i = 0; i < wanted.inputs; ++i) steps[i] -= zeros_of_groups[out.group_of[i]];
   }
   return {};
 }
@@ -137,7 +146,7 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
   if (!groups || *groups == 0 || tensors.zeros == nullptr || wanted.k % 64 != 0) {
     return WrongShapes(source, tensors);
   }
-  Prepare(wanted, *groups, out);
+  const SecondGroupRange range = Prepare(wanted, *groups, out);
   out.scales.clear();
   std::vector<uint16_t> codes;
   std::vector<double> scale;
@@ -145,24 +154,25 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
   std::vector<float> zeros;
   for (uint64_t row = 0; row < wanted.rows; ++row) {
     const uint64_t n = wanted.n0 + row;
-    Status status = ReadSecond(source, *tensors.codes, {n / 4, 1, 0, wanted.k}, codes);
+    Status status = ReadSecond(source, *tensors.codes, {n / 4, 1, wanted.k0, wanted.inputs}, codes);
     if (status.ok()) {
-      status = ReadSecondFloats(source, *tensors.scales, {0, *groups, n, 1}, scale);
+      status = ReadSecondFloats(source, *tensors.scales, {range.first, range.count, n, 1}, scale);
     }
     if (status.ok()) {
-      status = ReadSecondFloats(source, *tensors.zeros, {0, *groups, n, 1}, product);
+      status = ReadSecondFloats(source, *tensors.zeros, {range.first, range.count, n, 1}, product);
     }
     if (!status.ok()) return status;
     zeros.clear();
-    for (uint64_t g = 0; g < *groups; ++g) {
+    for (uint64_t g = 0; g < range.count; ++g) {
       const double zero = scale[g] == 0 ? 0 : std::round(-product[g] / scale[g]);
       if (!(zero >= 0 && zero <= 15)) return WrongShapes(source, tensors);
       zeros.push_back(static_cast<float>(zero));
       out.scales.push_back(scale[g]);
     }
-    for (uint64_t k = 0; k < wanted.k; ++k) {
-      const int code = codes[ColumnOf(n, k)] >> (k % 32 / 8 * 4) & 15;
-      out.steps[row * wanted.k + k] = static_cast<float>(code) - zeros[out.group_of[k]];
+    // Slabs begin with a turn of 64 inputs.
+    for (uint64_t i = 0; i < wanted.inputs; ++i) {
+      const int code = codes[ColumnOf(n, i)] >> (i % 32 / 8 * 4) & 15;
+      out.steps[row * wanted.inputs + i] = static_cast<float>(code) - zeros[out.group_of[i]];
     }
   }
   return {};

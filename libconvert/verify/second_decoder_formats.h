@@ -12,12 +12,18 @@
 
 namespace prepack {
 
-// What is to be decoded: output channels [n0, n0 + rows) of a module with k input channels.
+// What is to be decoded: output channels [n0, n0 + rows) and input channels [k0, k0 + inputs) of a
+// module with k input channels. k0 is a multiple of kSecondInputsUnit; inputs is, too, unless they
+// reach to the end.
 struct SecondRows {
   std::string module;
   uint64_t k = 0;
   uint64_t n0 = 0;
   uint64_t rows = 0;
+  uint64_t k0 = 0;
+  uint64_t inputs = 0;
+
+  bool whole() const { return inputs == k; }
   bool old_model_free = false;  // of the checkpoint, see second_model_free.h
 };
 

@@ -41,11 +41,15 @@ struct SecondFields {
     return static_cast<uint32_t>(both >> first % 32) & ((1U << bits) - 1);
   }
 
-  // Fields [0, out.size()) of words that lie side by side, less `offset`.
-  void Unpack(std::span<const uint32_t> words, int offset, std::span<float> out) const {
+  // Fields [begin, begin + out.size()) of words that lie side by side, of which the first is that
+  // of field `begin`, less `offset`. Where a word holds a whole number of fields, `begin` is the
+  // first of its word.
+  void Unpack(std::span<const uint32_t> words, int offset, std::span<float> out,
+              uint64_t begin = 0) const {
     if (planes || 32 % bits != 0) {
+      const uint64_t skipped = FirstWord(begin);
       for (uint64_t i = 0; i < out.size(); ++i) {
-        out[i] = static_cast<float>(static_cast<int>(At(words, i)) - offset);
+        out[i] = static_cast<float>(static_cast<int>(At(words, begin + i, 1, skipped)) - offset);
       }
       return;
     }

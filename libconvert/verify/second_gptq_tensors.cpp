@@ -15,9 +15,10 @@
 namespace prepack {
 namespace {
 
-// Zero points [groups, rows], from qzeros [G, N·bits/32].
+// Zero points [range.count, rows] of `groups` groups, from qzeros [G, N·bits/32].
 Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_one,
-                 const SecondFields& fields, uint64_t groups, std::vector<int>& zeros) {
+                 const SecondFields& fields, uint64_t groups, const SecondGroupRange& range,
+                 std::vector<int>& zeros) {
   const uint32_t width = fields.bits;
   const Result<const StoredTensor*> stored = SecondTensor(source, wanted.module + ".qzeros");
   if (!stored.ok()) return stored.status();
@@ -41,13 +42,14 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
     symmetric_of_other = symmetric_of_other && std::ranges::all_of(line, [&](uint32_t word) {
                            return word == ones * (middle - 1);
                          });
+    if (g < range.first || g - range.first >= range.count) continue;
     if (minus_one && !crosses) {
       for (uint32_t& word : line) word += ones;
     }
     for (uint64_t row = 0; row < wanted.rows; ++row) {
       uint32_t zero = fields.At(line, wanted.n0 + row);
       if (minus_one && crosses) zero = (zero + 1) % (1U << width);
-      zeros[g * wanted.rows + row] = static_cast<int>(zero);
+      zeros[(g - range.first) * wanted.rows + row] = static_cast<int>(zero);
     }
   }
   if (symmetric_of_other) std::ranges::fill(zeros, static_cast<int>(middle));
@@ -69,9 +71,10 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
 // width, and whole planes, and few enough for what is read and written to stay in the cache.
 constexpr uint64_t kGptqInputsAtOnce = 32;
 
-// Steps [rows, K] of codes whose words lie as qweight [words, rows] and zero points [groups, rows].
-void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<const int> zeros,
-            uint64_t rows, DecodedRows& out) {
+// Steps [rows, inputs] of codes from input channel k0 on, which lie as words [words, rows], with
+// zero points [groups, rows].
+void Unpack(SecondFields fields, uint64_t k0, std::span<const uint32_t> packed,
+            std::span<const int> zeros, uint64_t rows, DecodedRows& out) {
   const uint64_t inputs = out.inputs();
   const uint64_t groups = zeros.size() / rows;
   std::vector<float> zeros_by_row(zeros.size());
@@ -79,12 +82,13 @@ void Unpack(SecondFields fields, std::span<const uint32_t> packed, std::span<con
     zeros_by_row[i % rows * groups + i / rows] = static_cast<float>(zeros[i]);
   }
   out.steps.resize(rows * inputs);
+  const uint64_t skipped = fields.FirstWord(k0);
   std::array<uint32_t, 8> words{};  // one per bit of a code
   for (uint64_t first = 0; first < inputs; first += kGptqInputsAtOnce) {
     const uint64_t count = std::min(inputs - first, kGptqInputsAtOnce);
     for (uint64_t row = 0; row < rows; ++row) {
       for (uint64_t i = 0; i < fields.Words(count); ++i) {
-        words[i] = packed[(fields.FirstWord(first) + i) * rows + row];
+        words[i] = packed[(fields.FirstWord(k0 + first) - skipped + i) * rows + row];
       }
       const auto steps = std::span(out.steps).subspan(row * inputs + first, count);
       fields.Unpack(words, 0, steps);
@@ -116,26 +120,30 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   const bool in_planes = (width >= 5 && width <= 7) || (width == 3 && meaning.planes);
   if (in_planes && stored_k % 32 != 0) return wrong();
   const SecondFields fields{.bits = width, .planes = in_planes};
-  std::vector<uint64_t> group_of;
-  Status status = ReadSecondGroups(source, wanted.module + ".g_idx", stored_k, groups, group_of);
+  const InputSlab slab{.k0 = wanted.k0, .inputs = wanted.inputs};
+  Status status =
+      ReadSecondGroups(source, wanted.module + ".g_idx", stored_k, groups, slab, out.group_of);
   if (!status.ok()) return status;
+  SecondGroupRange range{.first = 0, .count = groups};
+  if (!wanted.whole()) range = CountFromFirstGroup(out.group_of);
+  const uint64_t word0 = fields.FirstWord(wanted.k0);
+  const uint64_t count = fields.LastWord(wanted.k0 + wanted.inputs - 1) - word0 + 1;
   std::vector<uint32_t> packed;
-  status = ReadSecond(source, **codes, {0, words, wanted.n0, wanted.rows}, packed);
+  status = ReadSecond(source, **codes, {word0, count, wanted.n0, wanted.rows}, packed);
   std::vector<double> columns;
   if (status.ok()) {
-    status = ReadSecondFloats(source, **scales, {0, groups, wanted.n0, wanted.rows}, columns);
+    const SecondRange wanted_scales{range.first, range.count, wanted.n0, wanted.rows};
+    status = ReadSecondFloats(source, **scales, wanted_scales, columns);
   }
   if (!status.ok()) return status;
-  std::vector<int> zeros(groups * wanted.rows, 1 << (width - 1));
+  std::vector<int> zeros(range.count * wanted.rows, 1 << (width - 1));
   if (!meaning.symmetric) {
     const bool minus_one = meaning.minus_one && !in_planes;
-    status = ReadZeros(source, wanted, minus_one, fields, groups, zeros);
+    status = ReadZeros(source, wanted, minus_one, fields, groups, range, zeros);
     if (!status.ok()) return status;
   }
-  group_of.resize(wanted.k);
-  out.group_of = std::move(group_of);
   TransposeScales(columns, wanted.rows, out.scales);
-  Unpack(fields, packed, zeros, wanted.rows, out);
+  Unpack(fields, wanted.k0, packed, zeros, wanted.rows, out);
   return {};
 }
 

@@ -24,50 +24,69 @@ Result<uint64_t> GroupSize(const Checkpoint& source, uint64_t k, uint64_t groups
       .Found(fmt::format("{} groups of {} input channels", groups, k));
 }
 
-// The index as stored; empty when there is none.
-Status ReadIndex(const Checkpoint& source, const std::string& name, uint64_t k,
+// A piece of the index as stored.
+Status ReadIndex(const Checkpoint& source, const StoredTensor& tensor, const InputSlab& piece,
                  std::vector<int64_t>& index) {
-  index.clear();
-  const StoredTensor* tensor = source.Find(name);
-  if (tensor == nullptr) return {};
-  const SecondRange all{.row = 0, .rows = k, .column = 0, .columns = 1};
-  if (tensor->dtype == DType::kI64) return ReadSecond(source, *tensor, all, index);
+  const SecondRange range{.row = piece.k0, .rows = piece.inputs, .column = 0, .columns = 1};
+  if (tensor.dtype == DType::kI64) return ReadSecond(source, tensor, range, index);
   std::vector<int32_t> narrow;
-  Status status = ReadSecond(source, *tensor, all, narrow);
+  Status status = ReadSecond(source, tensor, range, narrow);
   index.assign(narrow.begin(), narrow.end());
   return status;
 }
 
-bool SaysNothing(const std::vector<int64_t>& index) {
-  if (index.empty()) return true;
-  const bool constant = std::ranges::count(index, index[0]) == std::ssize(index);
-  return constant && (index[0] == -1 || index[0] == 0);
+// Input channels whose groups are looked at together.
+constexpr uint64_t kIndexPiece = uint64_t{1} << 16;
+
+// Looks no further than to the first entry that does.
+Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, uint64_t k) {
+  std::vector<int64_t> index;
+  int64_t first = 0;
+  for (uint64_t k0 = 0; k0 < k; k0 += kIndexPiece) {
+    const InputSlab piece{.k0 = k0, .inputs = std::min(kIndexPiece, k - k0)};
+    Status status = ReadIndex(source, tensor, piece, index);
+    if (!status.ok()) return status;
+    if (k0 == 0) first = index[0];
+    const bool constant = std::ranges::count(index, first) == std::ssize(index);
+    if (!constant || (first != -1 && first != 0)) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
-                        uint64_t groups, std::vector<uint64_t>& group_of) {
-  std::vector<int64_t> index;
-  Status status = ReadIndex(source, index_name, k, index);
-  if (!status.ok()) return status;
-  group_of.resize(k);
-  if (SaysNothing(index)) {
+                        uint64_t groups, const InputSlab& slab, std::vector<uint64_t>& group_of) {
+  const StoredTensor* tensor = source.Find(index_name);
+  const Result<bool> nothing =
+      tensor == nullptr ? Result<bool>(true) : SaysNothing(source, *tensor, k);
+  if (!nothing.ok()) return nothing.status();
+  group_of.resize(slab.inputs);
+  if (*nothing) {
     const Result<uint64_t> size = GroupSize(source, k, groups);
     if (!size.ok()) return size.status();
-    for (uint64_t i = 0; i < k; ++i) group_of[i] = i / *size;
+    for (uint64_t i = 0; i < slab.inputs; ++i) group_of[i] = (slab.k0 + i) / *size;
     return {};
   }
+  std::vector<int64_t> index;
+  Status status = ReadIndex(source, *tensor, slab, index);
+  if (!status.ok()) return status;
   const auto count = static_cast<int64_t>(groups);
-  for (uint64_t i = 0; i < k; ++i) {
+  for (uint64_t i = 0; i < slab.inputs; ++i) {
     const int64_t group = index[i] < 0 && index[i] >= -count ? index[i] + count : index[i];
     if (group < 0 || group >= count) {
       return Malformed(fmt::format("tensor {}", index_name), "a group index is out of range")
-          .Found(fmt::format("{} at [{}]", index[i], i));
+          .Found(fmt::format("{} at [{}]", index[i], slab.k0 + i));
     }
     group_of[i] = static_cast<uint64_t>(group);
   }
   return {};
+}
+
+SecondGroupRange CountFromFirstGroup(std::vector<uint64_t>& group_of) {
+  const auto [least, greatest] = std::ranges::minmax(group_of);
+  for (uint64_t& group : group_of) group -= least;
+  return {.first = least, .count = greatest - least + 1};
 }
 
 void TransposeScales(const std::vector<double>& columns, uint64_t rows,

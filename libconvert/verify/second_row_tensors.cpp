@@ -40,7 +40,8 @@ namespace {
 struct ScaleGrid {
   SecondShape shape;
   uint64_t block_rows = 1;
-  std::vector<uint64_t> group_of;  // [K]
+  SecondGroupRange groups;         // columns that are wanted
+  std::vector<uint64_t> group_of;  // by input channel that is wanted: which of these
 
   uint64_t RowOf(uint64_t n) const { return n / block_rows; }
 };
@@ -73,6 +74,8 @@ class RowTensors {
   Status ReadPacked(const StoredTensor& packed, std::vector<float>& steps);
   Status ReadBytes(const StoredTensor& weight, std::vector<float>& steps);
   Status FindGrid(const StoredTensor& codes, const StoredTensor& scale);
+  // The group of each input channel, of all.
+  Status FindGroups(uint64_t n, const StoredTensor& scale);
   Status SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const;
   Status ReadScales(const StoredTensor& scale, std::vector<double>& scales) const;
 
@@ -164,14 +167,15 @@ Status RowTensors::FindFields(const StoredTensor& packed) {
 Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) {
   Status status = FindFields(packed);
   if (!status.ok()) return status;
-  const uint64_t columns = fields_.Words(wanted_.k);
+  const uint64_t first = fields_.FirstWord(wanted_.k0);
+  const uint64_t columns = fields_.LastWord(wanted_.k0 + wanted_.inputs - 1) - first + 1;
   std::vector<uint32_t> words;
-  status = Read(packed, {wanted_.n0, wanted_.rows, 0, columns}, words);
+  status = Read(packed, {wanted_.n0, wanted_.rows, first, columns}, words);
   if (!status.ok()) return status;
   const int offset = 1 << (fields_.bits - 1);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     fields_.Unpack(std::span(words).subspan(row * columns, columns), offset,
-                   std::span(steps).subspan(row * wanted_.k, wanted_.k));
+                   std::span(steps).subspan(row * wanted_.inputs, wanted_.inputs), wanted_.k0);
   }
   return {};
 }
@@ -183,7 +187,7 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
         .Found(DTypeName(weight.dtype));
   }
   std::vector<uint8_t> bytes;
-  Status status = Read(weight, {wanted_.n0, wanted_.rows, 0, wanted_.k}, bytes);
+  Status status = Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes);
   if (!status.ok()) return status;
   std::array<float, 256> values{};  // by byte
   for (size_t byte = 0; byte < values.size(); ++byte) {
@@ -219,25 +223,37 @@ Status RowTensors::FindGrid(const StoredTensor& codes, const StoredTensor& scale
   if (!shape.ok()) return shape.status();
   const uint64_t n = codes.shape[codes.shape.size() - 2];
   grid_.shape = *shape;
-  const auto block = BlockOf(source_, *shape, n, wanted_.k);
+  Status status = FindGroups(n, scale);
+  if (!status.ok()) return status;
+  grid_.groups = {.first = 0, .count = shape->columns};
+  if (!wanted_.whole()) grid_.groups = CountFromFirstGroup(grid_.group_of);
+  return {};
+}
+
+Status RowTensors::FindGroups(uint64_t n, const StoredTensor& scale) {
+  const SecondShape& shape = grid_.shape;
+  const auto block = BlockOf(source_, shape, n, wanted_.k);
   if (block) {
     grid_.block_rows = (*block)[0];
-    for (uint64_t k = 0; k < wanted_.k; ++k) grid_.group_of.push_back(k / (*block)[1]);
+    grid_.group_of.resize(wanted_.inputs);
+    for (uint64_t i = 0; i < wanted_.inputs; ++i) {
+      grid_.group_of[i] = (wanted_.k0 + i) / (*block)[1];
+    }
     return {};
   }
-  if (shape->rows == n) {
-    return ReadSecondGroups(source_, stored_as_ + ".weight_g_idx", wanted_.k, shape->columns,
-                            grid_.group_of);
+  if (shape.rows == n) {
+    return ReadSecondGroups(source_, stored_as_ + ".weight_g_idx", wanted_.k, shape.columns,
+                            {.k0 = wanted_.k0, .inputs = wanted_.inputs}, grid_.group_of);
   }
-  if (shape->rows != 1 || shape->columns != 1) return Disagree(scale);
+  if (shape.rows != 1 || shape.columns != 1) return Disagree(scale);
   grid_.block_rows = n;  // one scale for all
-  grid_.group_of.assign(wanted_.k, 0);
+  grid_.group_of.assign(wanted_.inputs, 0);
   return {};
 }
 
 // Zero points are signed, like the codes.
 Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const {
-  const uint64_t columns = grid_.shape.columns;
+  const uint64_t columns = grid_.groups.count;
   const bool packed = zeros.dtype == DType::kI32;
   if (packed && packed_ == nullptr) {
     return Unsupported(source_.Where(zeros), "packed zero points of codes that are not packed");
@@ -245,7 +261,8 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
   const uint64_t first = packed ? fields_.FirstWord(wanted_.n0) : grid_.RowOf(wanted_.n0);
   const uint64_t last_row = wanted_.n0 + wanted_.rows - 1;
   const uint64_t last = packed ? fields_.LastWord(last_row) : grid_.RowOf(last_row);
-  const SecondRange range{.row = first, .rows = last - first + 1, .column = 0, .columns = columns};
+  const SecondRange range{
+      .row = first, .rows = last - first + 1, .column = grid_.groups.first, .columns = columns};
   std::vector<uint32_t> words;
   std::vector<int8_t> bytes;
   Status status = packed ? Read(zeros, range, words) : Read(zeros, range, bytes);
@@ -261,8 +278,8 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
               : bytes[(grid_.RowOf(n) - first) * columns + group];
       of_group[group] = static_cast<float>(zero);
     }
-    for (uint64_t k = 0; k < wanted_.k; ++k) {
-      steps[row * wanted_.k + k] -= of_group[grid_.group_of[k]];
+    for (uint64_t i = 0; i < wanted_.inputs; ++i) {
+      steps[row * wanted_.inputs + i] -= of_group[grid_.group_of[i]];
     }
   }
   return {};
@@ -271,9 +288,9 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
 Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& scales) const {
   const uint64_t first = grid_.RowOf(wanted_.n0);
   const uint64_t rows = grid_.RowOf(wanted_.n0 + wanted_.rows - 1) - first + 1;
-  const uint64_t columns = grid_.shape.columns;
+  const uint64_t columns = grid_.groups.count;
   std::vector<double> stored;
-  Status status = Read(scale, {first, rows, 0, columns}, stored);
+  Status status = Read(scale, {first, rows, grid_.groups.first, columns}, stored);
   if (!status.ok()) return status;
   const Json* semantics = SecondConfigField(source_, "weight_scale_semantics");
   if (semantics != nullptr) {
@@ -303,7 +320,7 @@ Status RowTensors::Decode(DecodedRows& out) {
     return Unsupported(source_.Where(*codes), "the second decoder takes matrices only");
   }
   if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);
-  out.steps.resize(wanted_.rows * wanted_.k);
+  out.steps.resize(wanted_.rows * wanted_.inputs);
   out.scales.clear();
   Status status =
       packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);

@@ -23,19 +23,24 @@ Status Append(const PackedModule& packed, const DecodedRows& more, DecodedRows& 
 }  // namespace
 
 Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed, uint64_t n0,
-                        uint64_t rows, DecodedRows& out) {
+                        uint64_t rows, DecodedRows& out, const std::optional<InputSlab>& slab) {
   const uint64_t k = packed.request().k;
+  const InputSlab inputs = slab.value_or(InputSlab{.k0 = 0, .inputs = k});
   const std::vector<FusedMember>& members = packed.members();
   // The common case needs no copy.
-  if (members.size() == 1) return source.Decode(members.front().module, k, n0, rows, out);
+  if (members.size() == 1) {
+    return source.DecodeSlab(members.front().module, k, inputs, n0, rows, out);
+  }
   std::vector<uint64_t> sizes;
   sizes.reserve(members.size());
   for (const FusedMember& member : members) sizes.push_back(member.n);
   DecodedRows more;
   return ForStackedRows(sizes, n0, rows, [&](const StackedRows& piece) {
     const std::string& module = members[piece.member].module;
-    if (piece.before == 0) return source.Decode(module, k, piece.n0, piece.rows, out);
-    Status status = source.Decode(module, k, piece.n0, piece.rows, more);
+    if (piece.before == 0) {
+      return source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, out);
+    }
+    Status status = source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, more);
     return status.ok() ? Append(packed, more, out) : status;
   });
 }

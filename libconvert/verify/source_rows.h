@@ -5,6 +5,7 @@
 // source.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -13,9 +14,10 @@
 
 namespace prepack {
 
-// Weights of output channels [n0, n0 + rows); see SecondDecoder::Decode.
+// Weights of output channels [n0, n0 + rows), of all input channels or of a slab of them; see
+// SecondDecoder::Decode.
 Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed, uint64_t n0,
-                        uint64_t rows, DecodedRows& out);
+                        uint64_t rows, DecodedRows& out, const std::optional<InputSlab>& slab = {});
 // The bias, one number per output channel; empty: the source has none. That only some members have
 // one is kMalformed.
 Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,

@@ -33,16 +33,16 @@ void FillValues(CodeType code, std::span<const std::byte> row, std::span<float> 
 
 }  // namespace
 
-Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64_t n0,
-                     uint64_t channels, UnpackBuffers& buffers) {
+Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, const InputSlab& slab,
+                     uint64_t n0, uint64_t channels, UnpackBuffers& buffers) {
   const PackRequest& request = packed.request();
   const CodeType code = request.scheme.code;
-  const uint64_t k = request.k;
+  const uint64_t k = slab.inputs;
   const uint64_t groups = request.groups();
-  buffers.codes.resize(PanelBytes(code, {.n0 = n0, .rows = channels, .k0 = 0, .cols = k}));
+  buffers.codes.resize(PanelBytes(code, {.n0 = n0, .rows = channels, .k0 = slab.k0, .cols = k}));
   buffers.scales.resize(channels * groups);
   buffers.zero_points.resize(channels * groups);
-  Status status = packed.ReadCodes(n0, channels, buffers.packed, buffers.codes);
+  Status status = packed.ReadCodes(n0, channels, slab, buffers.packed, buffers.codes);
   if (status.ok()) status = packed.ReadScales(n0, channels, buffers.packed, buffers.scales);
   if (status.ok()) {
     status = packed.ReadZeroPoints(n0, channels, buffers.packed, buffers.zero_points);
@@ -53,18 +53,21 @@ Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64
   decoded.steps.resize(channels * k);
   decoded.scales.assign(buffers.scales.begin(), buffers.scales.end());
   decoded.group_of.resize(k);
-  for (uint64_t j = 0; j < k; ++j) decoded.group_of[j] = j / request.scheme.group_size;
+  for (uint64_t j = 0; j < k; ++j) {
+    decoded.group_of[j] = (slab.k0 + j) / request.scheme.group_size;
+  }
   for (uint64_t row = 0; row < channels; ++row) {
     const std::span steps = std::span(decoded.steps).subspan(row * k, k);
     FillValues(
         code,
         std::span(buffers.codes).subspan(row * PanelRowBytes(code, k), PanelRowBytes(code, k)),
         steps);
-    for (uint64_t group = 0; group < groups; ++group) {
-      const uint64_t begin = group * request.scheme.group_size;
-      const uint64_t end = std::min(begin + request.scheme.group_size, k);
-      const auto zero_point = static_cast<float>(buffers.zero_points[row * groups + group]);
-      for (uint64_t j = begin; j < end; ++j) steps[j] -= zero_point;
+    const uint8_t* zero_points = &buffers.zero_points[row * groups];
+    for (uint64_t j = 0; j < k;) {
+      const uint64_t group = decoded.group_of[j];
+      const uint64_t end = std::min((group + 1) * request.scheme.group_size - slab.k0, k);
+      const auto zero_point = static_cast<float>(zero_points[group]);
+      for (; j < end; ++j) steps[j] -= zero_point;
     }
   }
   buffers.weights.resize(channels * k);

@@ -23,13 +23,14 @@ struct UnpackBuffers {
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
   DecodedRows decoded;
-  std::vector<float> weights;  // [channels, K], in packed order
+  std::vector<float> weights;  // [channels, inputs], in packed order
 };
 
-// Fills buffers.weights with output channels [n0, n0 + channels), rounded as the kernel does. n0 is
-// a multiple of the layout's cut().rows and strip_rows.
-Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, uint64_t n0,
-                     uint64_t channels, UnpackBuffers& buffers);
+// Fills buffers.weights with output channels [n0, n0 + channels) of the slab's input channels,
+// rounded as the kernel does. n0 is a multiple of the layout's cut().rows and strip_rows, and the
+// slab begins at one of cut().cols, and of the groups.
+Status UnpackWeights(const PackedModule& packed, WeightRounding rounding, const InputSlab& slab,
+                     uint64_t n0, uint64_t channels, UnpackBuffers& buffers);
 
 }  // namespace prepack
 

@@ -9,18 +9,21 @@
 #include <utility>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/isa.h"
-#include "base/parallel.h"
 #include "container/checkpoint.h"
 #include "formats/format.h"
 #include "gemm/engine.h"
+#include "io/memory_limit.h"
 #include "verify/decisions.h"
 #include "verify/exactness.h"
 #include "verify/fused_model.h"
 #include "verify/gemm_check.h"
 #include "verify/integrity.h"
+#include "verify/module_exactness.h"
 #include "verify/module_states.h"
 #include "verify/packed_folder.h"
+#include "verify/product_memory.h"
 #include "verify/sample.h"
 #include "verify/second_decoder.h"
 #include "verify/sqnr_bars.h"
@@ -40,6 +43,14 @@ ModuleFigures EmptyFigures(const Manifest& manifest) {
   }
   return figures;
 }
+
+// What one thread needs for reading and hashing files and tensors piece by piece.
+constexpr uint64_t kReadingMemory = uint64_t{1} << 20;
+// What oneDNN takes when it starts, and what it and the allocator take beside the operands.
+constexpr uint64_t kEngineMemory = uint64_t{40} << 20;
+constexpr uint64_t kProductOverhead = uint64_t{8} << 20;
+// What is known of the modules in the end, and was not in the beginning.
+constexpr uint64_t kReportMemory = uint64_t{8} << 20;
 
 LevelResult NotRun(std::string reason) {
   return {.state = LevelState::kNotRun, .reason = std::move(reason)};
@@ -66,10 +77,18 @@ class Verification {
   // Of the packed module that a module of the source is, or is a piece of; null: none.
   const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
+  bool StartsEngine() const;
   void StartEngine();
+  void ForModules(const FunctionRef<void(const PackedModule&)>& visit) const;
   std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
-  unsigned threads() const { return ThreadCount(options_.jobs); }
+  // Threads for a level, by what has been taken until then.
+  Result<unsigned> Threads(const MemoryNeed& need) const;
+  MemoryNeed NeedOfExactness(const QuantizedModel& model) const;
+  MemoryNeed NeedOfProducts(const ProductOptions& options) const;
+  Status CheckLimit() const;
+  ProductOptions ProductChoice() const;
+  bool JudgesQuality() const { return baseline_ && Runs(Level::kQuality); }
   // The modules to look at; null: all.
   const ModuleSample* sample() const { return sample_ ? &*sample_ : nullptr; }
   LevelResult& level(Level level) { return report_.level(level); }
@@ -113,9 +132,62 @@ void Verification::Begin() {
   for (auto& [name, figure] : figures_) figure.looked_at = sample_->contains(name);
 }
 
+Result<unsigned> Verification::Threads(const MemoryNeed& need) const {
+  return ThreadsWithin(need, options_.jobs, options_.memory_limit, "verified");
+}
+
+MemoryNeed Verification::NeedOfExactness(const QuantizedModel& model) const {
+  MemoryNeed need{.shared = 0, .per_thread = kReadingMemory};
+  ForModules([&](const PackedModule& packed) {
+    const QuantizedLinear* linear = model.Find(packed.name());
+    if (linear == nullptr || linear->n() != packed.request().n) return;
+    need.per_thread = std::max(need.per_thread, MemoryOfComparison(packed, *linear));
+  });
+  return need;
+}
+
+MemoryNeed Verification::NeedOfProducts(const ProductOptions& options) const {
+  MemoryNeed need;
+  ForModules([&](const PackedModule& packed) {
+    const MemoryNeed own = MemoryOfProducts(packed, options);
+    need.shared = std::max(need.shared, own.shared);
+    need.per_thread = std::max(need.per_thread, own.per_thread);
+  });
+  need.shared += kProductOverhead;
+  return need;
+}
+
+// With a limit; modules that cannot be opened are for the levels to report.
+void Verification::ForModules(const FunctionRef<void(const PackedModule&)>& visit) const {
+  if (options_.memory_limit == 0) return;
+  for (const auto& [name, record] : folder_.manifest().modules) {
+    if (!InSample(sample(), name)) continue;
+    const Result<PackedModule> packed = PackedModule::Open(folder_, name, record, isa_);
+    if (packed.ok()) visit(*packed);
+  }
+}
+
+// What needs most is found out before anything is read.
+Status Verification::CheckLimit() const {
+  if (options_.memory_limit == 0 || !source_) return {};
+  MemoryNeed need;
+  if (Runs(Level::kGemm) || JudgesQuality()) need = NeedOfProducts(ProductChoice());
+  // A source that cannot be read is for the levels to report.
+  const Result<Checkpoint> source = Checkpoint::Open(*source_);
+  if (Runs(Level::kExactness) && source.ok()) {
+    const Result<QuantizedModel> model = ReadQuantizedModel(*source, folder_.manifest().accepted);
+    const MemoryNeed other = model.ok() ? NeedOfExactness(*model) : MemoryNeed();
+    if (other.shared + other.per_thread > need.shared + need.per_thread) need = other;
+  }
+  need.shared += kReportMemory + (StartsEngine() ? kEngineMemory : 0);
+  return Threads(need).status();
+}
+
 Status Verification::RunIntegrity() {
+  const Result<unsigned> threads = Threads({.shared = 0, .per_thread = kReadingMemory});
+  if (!threads.ok()) return threads.status();
   Result<LevelResult> integrity =
-      CheckIntegrity(folder_, sample(), isa_, threads(), progress_, figures_);
+      CheckIntegrity(folder_, sample(), isa_, *threads, progress_, figures_);
   if (!integrity.ok()) return integrity.status();
   level(Level::kIntegrity) = *std::move(integrity);
   return {};
@@ -167,8 +239,12 @@ Status Verification::RunExactness(const Checkpoint& source) {
   Result<QuantizedModel> model = ReadQuantizedModel(source, accepted);
   if (!model.ok()) return model.status();
   if (Status status = FuseAsPacked(folder_.manifest(), *model); !status.ok()) return status;
+  // Then what it takes is known.
+  if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
+  const Result<unsigned> threads = Threads(NeedOfExactness(*model));
+  if (!threads.ok()) return threads.status();
   Result<LevelResult> exactness =
-      CheckExactness(folder_, source, *model, sample(), isa_, threads(), progress_, figures_);
+      CheckExactness(folder_, source, *model, sample(), isa_, *threads, progress_, figures_);
   if (!exactness.ok()) return exactness.status();
   LevelResult& result = level(Level::kExactness);
   result = *std::move(exactness);
@@ -207,8 +283,12 @@ void Verification::NoteUnusedActivations() {
 
 // oneDNN takes as long to start as the levels before it take for a large module: it starts beside
 // them.
+bool Verification::StartsEngine() const {
+  return source_ && Runs(Level::kGemm) && options_.engine != EngineChoice::kReference;
+}
+
 void Verification::StartEngine() {
-  if (!source_ || !Runs(Level::kGemm) || options_.engine == EngineChoice::kReference) return;
+  if (!StartsEngine()) return;
   engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
 }
 
@@ -222,8 +302,17 @@ std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   return nullptr;
 }
 
+// But for the engine and the threads.
+ProductOptions Verification::ProductChoice() const {
+  return {.engine = nullptr,
+          .repack = options_.repack,
+          .recorded = recorded_ ? &*recorded_ : nullptr,
+          .baseline = JudgesQuality() ? &*baseline_ : nullptr,
+          .isa = isa_};
+}
+
 Status Verification::RunProducts(const Checkpoint& source) {
-  const bool quality = baseline_ && Runs(Level::kQuality);
+  const bool quality = JudgesQuality();
   if (!Runs(Level::kGemm) && !quality) return {};
   const Result<SecondDecoder> decoder =
       SecondDecoder::Make(source, folder_.manifest().source_format);
@@ -235,15 +324,13 @@ Status Verification::RunProducts(const Checkpoint& source) {
   const std::unique_ptr<GemmEngine> engine = TakeEngine();
   const bool gemm = Runs(Level::kGemm) && (engine || options_.engine == EngineChoice::kReference);
   if (!gemm && !quality) return {};
-  const GemmCheck check{.products = {.engine = engine.get(),
-                                     .repack = options_.repack,
-                                     .recorded = recorded_ ? &*recorded_ : nullptr,
-                                     .baseline = quality ? &*baseline_ : nullptr,
-                                     .isa = isa_,
-                                     .threads = threads()},
-                        .judge_gemm = gemm,
-                        .judge_quality = quality,
-                        .sample = sample()};
+  ProductOptions products = ProductChoice();
+  products.engine = engine.get();
+  const Result<unsigned> threads = Threads(NeedOfProducts(products));
+  if (!threads.ok()) return threads.status();
+  products.threads = *threads;
+  const GemmCheck check{
+      .products = products, .judge_gemm = gemm, .judge_quality = quality, .sample = sample()};
   Result<GemmLevels> levels = CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_);
   if (!levels.ok()) return levels.status();
   if (gemm) {
@@ -279,6 +366,7 @@ Status Verification::Run() {
   Begin();
   Status status = ReadBars();
   if (status.ok()) status = OpenOthers();
+  if (status.ok()) status = CheckLimit();
   if (status.ok()) StartEngine();
   if (status.ok() && Runs(Level::kIntegrity)) status = RunIntegrity();
   if (!status.ok() || !source_) return status;

@@ -44,6 +44,7 @@ struct VerifyOptions {
   std::vector<SqnrBar> min_sqnr;       // the last one that speaks of a module decides
   std::optional<SampleChoice> sample;  // none: every module
   unsigned jobs = 0;                   // threads; 0: one per CPU
+  uint64_t memory_limit = 0;           // of anonymous memory, in bytes; 0: none
 };
 
 // "40" or "PATTERN=40"; kUsage when it is no number of dB from 0 to 200.

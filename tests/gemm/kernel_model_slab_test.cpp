@@ -19,7 +19,7 @@ using testing::Value;
 
 // Slabs of every place: at the beginning, inside, and at the end, whole or not.
 std::vector<InputSlab> SlabsOf(const PackedOperands& packed) {
-  const uint64_t unit = SlabUnit(packed);
+  const uint64_t unit = SlabUnit(packed.k, packed.group_size);
   std::vector<InputSlab> slabs;
   if (packed.k <= unit) return slabs;
   slabs.push_back({.k0 = 0, .inputs = unit});
@@ -123,17 +123,17 @@ TEST_CASE("slabs that models cannot be given are refused") {
         .m = 1, .dtype = DType::kBF16, .x = std::span(x).first(columns), .slab = slab};
     CheckError(MakeKernelModel("zentorch/woq", packed, input).status(), ErrorKind::kUsage, text);
   };
-  CHECK(SlabUnit(packed) == 384);
+  CHECK(SlabUnit(packed.k, packed.group_size) == 384);
   fails({.k0 = 128, .inputs = 160}, 161, "(found 160 from 128 on, expected multiples of 384");
   fails({.k0 = 0, .inputs = 128}, 129, "models cannot be given such a slab of input channels");
   fails({.k0 = 384, .inputs = 1}, 2, "models cannot be given such a slab of input channels");
   fails({.k0 = 0, .inputs = 0}, 1, "models cannot be given such a slab of input channels");
   packed.group_size = 288;
-  CHECK(SlabUnit(packed) == 128);
+  CHECK(SlabUnit(packed.k, packed.group_size) == 128);
   fails({.k0 = 128, .inputs = 288}, 289, "(found 288 from 128 on, expected multiples of 128");
   fails({.k0 = 128, .inputs = 160}, 160, "x: the size does not fit the shape");
   packed.group_size = 256;
-  CHECK(SlabUnit(packed) == 128);
+  CHECK(SlabUnit(packed.k, packed.group_size) == 128);
 }
 
 TEST_CASE("what stands for the input channels outside of a slab is zero") {

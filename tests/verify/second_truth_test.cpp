@@ -69,5 +69,43 @@ TEST_CASE("second decoders give the dequantized truth of every real checkpoint")
   CHECK(checkpoints >= 35);
 }
 
+// Slabs at the beginning, inside and at the end, of rows that begin inside a word.
+void CheckSlabs(const SecondDecoder& decoder, const QuantizedLinear& module) {
+  constexpr uint64_t kFirst = 21;
+  constexpr uint64_t kRows = 5;
+  CAPTURE(module.module());
+  const uint64_t k = module.k();
+  const std::vector<float> all = SecondWeights(decoder, module.module(), k, kFirst, kRows);
+  for (const InputSlab& slab : {InputSlab{.k0 = 0, .inputs = kSecondInputsUnit},
+                                InputSlab{.k0 = 2 * kSecondInputsUnit, .inputs = 128},
+                                InputSlab{.k0 = kSecondInputsUnit, .inputs = k - 64}}) {
+    DecodedRows decoded;
+    RequireOk(decoder.DecodeSlab(module.module(), k, slab, kFirst, kRows, decoded));
+    REQUIRE(decoded.inputs() == slab.inputs);
+    std::vector<float> expected;
+    for (uint64_t row = 0; row < kRows; ++row) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * k + slab.k0);
+      expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(slab.inputs));
+    }
+    CHECK(testing::WeightsOf(decoded) == expected);
+  }
+}
+
+TEST_CASE("a slab of input channels is decoded as part of all of them") {
+  size_t modules = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
+    CAPTURE(entry.path().filename().string());
+    const Checkpoint source = Value(Checkpoint::Open(entry.path()));
+    const QuantizedModel model = Value(ReadQuantizedModel(source));
+    const SecondDecoder decoder = Value(SecondDecoder::Make(source, model.format));
+    for (const auto& module : model.modules) {
+      if (module->k() < 256 || module->n() < 26) continue;
+      CheckSlabs(decoder, *module);
+      ++modules;
+    }
+  }
+  CHECK(modules >= 200);
+}
+
 }  // namespace
 }  // namespace prepack

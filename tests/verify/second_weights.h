@@ -9,17 +9,25 @@
 
 namespace prepack::testing {
 
-// The weights of some rows by a second decoder, rounded once, to f32.
+// Decoded weights, rounded once, to f32.
+inline std::vector<float> WeightsOf(const DecodedRows& decoded) {
+  const uint64_t inputs = decoded.inputs();
+  std::vector<float> weights;
+  weights.reserve(decoded.steps.size());
+  for (size_t i = 0; i < decoded.steps.size(); ++i) {
+    const double scale =
+        decoded.scales[i / inputs * decoded.groups() + decoded.group_of[i % inputs]];
+    weights.push_back(static_cast<float>(static_cast<double>(decoded.steps[i]) * scale));
+  }
+  return weights;
+}
+
+// The weights of some rows by a second decoder.
 inline std::vector<float> SecondWeights(const SecondDecoder& decoder, const std::string& module,
                                         uint64_t k, uint64_t n0, uint64_t rows) {
   DecodedRows decoded;
   RequireOk(decoder.Decode(module, k, n0, rows, decoded));
-  std::vector<float> weights;
-  for (size_t i = 0; i < decoded.steps.size(); ++i) {
-    const double scale = decoded.scales[i / k * decoded.groups() + decoded.group_of[i % k]];
-    weights.push_back(static_cast<float>(static_cast<double>(decoded.steps[i]) * scale));
-  }
-  return weights;
+  return WeightsOf(decoded);
 }
 
 }  // namespace prepack::testing

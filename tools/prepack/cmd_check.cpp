@@ -36,6 +36,7 @@ struct CheckCommand {
   bool headers = false;
   bool strict = false;
   unsigned jobs = 0;
+  uint64_t memory_limit = 0;
 };
 
 std::string HeadText(const CheckReport& report) {
@@ -159,7 +160,8 @@ ExitCodeValue RunCheck(const CheckCommand& options) {
   CheckOptions check{.source = options.source,
                      .baseline = {},
                      .headers_only = options.headers,
-                     .jobs = options.jobs};
+                     .jobs = options.jobs,
+                     .memory_limit = options.memory_limit};
   if (!options.baseline.empty()) check.baseline = options.baseline;
   ProgressDisplay display(options.common);
   const Result<CheckReport> report = Check(check, display.progress());
@@ -199,6 +201,7 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunCheck(*options); });
 }

@@ -125,6 +125,7 @@ ExitCodeValue RunConvert(const ConvertCommand& options) {
   verify.folder = options.output;
   verify.source = options.source;
   verify.jobs = options.jobs;
+  verify.memory_limit = options.memory_limit;
   // stdout holds one JSON document: that of convert. The verdict is the exit code.
   CommonOptions common = options.common;
   common.quiet = common.quiet || common.json;
@@ -150,12 +151,7 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
-  command
-      ->add_option("--memory-limit", options->memory_limit,
-                   "Use so few threads that the process stays below SIZE, such as 200MB or 1GiB; "
-                   "the page cache is not counted")
-      ->transform(CLI::AsSizeValue(true))
-      ->type_name("SIZE");
+  AddMemoryLimit(*command, options->memory_limit);
   command
       ->add_option("--part", options->part,
                    "Convert only share I of N, into OUT.part-0000I-of-0000N; `prepack merge` puts "

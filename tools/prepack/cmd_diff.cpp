@@ -30,6 +30,7 @@ struct DiffCommand {
   std::string module;
   std::string html;
   unsigned jobs = 0;
+  uint64_t memory_limit = 0;
 };
 
 std::string ElementText(const ElementSide& side) {
@@ -117,9 +118,12 @@ Status CheckHtmlPath(const DiffCommand& options) {
 ExitCodeValue RunDiff(const DiffCommand& options) {
   if (const Status path = CheckHtmlPath(options); !path.ok()) return Fail(path);
   ProgressDisplay display(options.common);
-  const Result<DiffReport> report =
-      Diff({.a = options.a, .b = options.b, .module = options.module, .jobs = options.jobs},
-           display.progress());
+  const Result<DiffReport> report = Diff({.a = options.a,
+                                          .b = options.b,
+                                          .module = options.module,
+                                          .jobs = options.jobs,
+                                          .memory_limit = options.memory_limit},
+                                         display.progress());
   display.Stop();
   if (!report.ok()) return Fail(report.status());
   if (options.common.json) {
@@ -159,6 +163,7 @@ void AddDiff(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunDiff(*options); });
 }

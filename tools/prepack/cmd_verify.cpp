@@ -61,6 +61,7 @@ struct VerifyCommand {
   std::string tolerance;
   VerifyOutputs outputs;
   unsigned jobs = 0;
+  uint64_t memory_limit = 0;
 };
 
 // A whole decimal number, and nothing else. CLI11 itself takes -1 for the largest number there is.
@@ -149,6 +150,7 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
     options.sample = *sample;
   }
   options.jobs = command.jobs;
+  options.memory_limit = command.memory_limit;
   return options;
 }
 
@@ -263,6 +265,7 @@ void AddVerify(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");
+  AddMemoryLimit(*command, options->memory_limit);
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunVerify(*options); });
 }

@@ -58,6 +58,15 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
   return command;
 }
 
+void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit) {
+  command
+      .add_option("--memory-limit", memory_limit,
+                  "Use so few threads that the process stays below SIZE, such as 200MB or 1GiB; "
+                  "the page cache is not counted")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("SIZE");
+}
+
 void AddProgressOptions(CLI::App& command, CommonOptions& common) {
   command
       .add_option("--progress", common.progress,

@@ -5,6 +5,7 @@
 // adds it to the command line, and a function that runs it and gives the exit code.
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -49,6 +50,8 @@ void SetHelpText(CLI::App& command, HelpText text);
 HelpText HelpTextOf(const CLI::App& command);
 // --progress and --verbose, for commands that take long.
 void AddProgressOptions(CLI::App& command, CommonOptions& common);
+// --memory-limit, for commands that take as many threads as they are given.
+void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit);
 // Values that help and completions name. Others are not refused here: the library does so, and says
 // what was meant.
 CLI::Validator Offers(const std::vector<std::string>& values);

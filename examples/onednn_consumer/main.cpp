@@ -1,50 +1,62 @@
-// Runs the linear layers of a packed folder with oneDNN, on the weights as they lie in the mapped
-// files: no copy, no reorder. README.md tells the story.
+// Runs the linear layers of a packed folder with oneDNN. The primitives read the weights in the
+// mapped files: the program neither copies nor reorders them. README.md explains the steps.
 //
 //     onednn_consumer FOLDER [MODULE]
 
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <vector>
 
-#include "matmul_description.h"
-#include "measurement.h"
-#include "onednn_here.h"
+#include "matmul.h"
+#include "measure.h"
+#include "operands.h"
 #include "packed_folder.h"
 #include "refusal.h"
-#include "suitability.h"
 
 namespace {
 
-constexpr double kLeastKernelDb = 48;  // rounding to bf16 leaves 50 and more
-constexpr double kLeastEndToEndDb =
-    20;  // as quantized inputs leave; a wrong order of them leaves 0
+constexpr dnnl::memory::dim kRows = 4;   // of random inputs
+constexpr double kLeastKernelDb = 48;    // rounding the result to bf16 leaves 50 or more
+constexpr double kLeastEndToEndDb = 20;  // quantized inputs leave 20 or more, misordered ones 0
 
-// Names come from files: nothing in them may move the cursor of a terminal.
+// Replaces control characters: names come from files and must not move the terminal's cursor.
 std::string Printable(std::string text) {
   for (char& c : text) c = static_cast<unsigned char>(c) < ' ' || c == '\x7F' ? '?' : c;
   return text;
 }
 
-void Print(const Module& module, const MatmulDescription& matmul, const Measurement& result) {
+void Print(const Module& module, const Matmul& matmul, const Times& times,
+           const Accuracy& accuracy) {
   std::printf("%s: %s, [%llu, %llu], %s\n", Printable(module.name).c_str(), module.layout.c_str(),
               static_cast<unsigned long long>(module.n), static_cast<unsigned long long>(module.k),
               matmul.primitive.impl_info_str());
   std::printf("  first result %.2f ms on the mapped file, %.2f ms with a reorder at load (%s)\n",
-              result.mapped_ms, result.reordered_ms,
-              result.same_bytes ? "to the same bytes" : "to OTHER bytes");
+              times.mapped_ms, times.reordered_ms,
+              times.same_bytes ? "to the same bytes" : "to OTHER bytes");
   std::printf("  SQNR %.1f dB against the same rounded inputs, %.1f dB end to end\n",
-              result.kernel_db, result.end_to_end_db);
+              accuracy.kernel_db, accuracy.end_to_end_db);
 }
 
 void RunModule(const dnnl::engine& engine, const PackedFolder& folder, const Module& module) {
+  // Ask oneDNN for the primitive, and use the weights only when they have the form that it wants.
   CheckOrigin(folder, module);
-  const MatmulDescription matmul = DescribeMatmul(engine, module, folder.activation_dtype, kRows);
+  const Matmul matmul = DescribeMatmul(engine, folder, module, kRows);
   CheckForm(folder, module, matmul);
-  const Measurement result = Measure(engine, folder, module, matmul);
-  Print(module, matmul, result);
-  if (result.same_bytes && result.kernel_db >= kLeastKernelDb &&
-      result.end_to_end_db >= kLeastEndToEndDb) {
+
+  // Map the module's parts, and multiply with them.
+  MappedFolder files(folder.path);
+  const Operands operands = FindOperands(module, files);
+  const std::vector<float> x = RandomInputs(static_cast<uint64_t>(kRows) * module.k);
+  const KernelInput input = MakeKernelInput(module, operands, matmul.input_dtype, x);
+  const std::vector<float> y = Multiply(matmul, module, operands, input);
+
+  // The rest only demonstrates: a consumer has its y now.
+  const Times times = MeasureTimes(folder, module, matmul, operands, input);
+  const Accuracy accuracy = MeasureAccuracy(module, operands, x, input, y);
+  Print(module, matmul, times, accuracy);
+  if (times.same_bytes && accuracy.kernel_db >= kLeastKernelDb &&
+      accuracy.end_to_end_db >= kLeastEndToEndDb) {
     return;
   }
   if (!module.Is4Bit() && !SumsInt8Exactly()) {

@@ -1,34 +1,51 @@
 #ifndef ONEDNN_CONSUMER_PACKED_FOLDER_H_
 #define ONEDNN_CONSUMER_PACKED_FOLDER_H_
 
-// What prepack.json says of a folder for oneDNN. Nothing here calls oneDNN but for the fields of
-// its descriptors.
+// The contents of a folder that `prepack convert --target onednn` made, as its prepack.json lists
+// them. Nothing in this file calls oneDNN.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "weights_form.h"
+// The memory format of a weight matrix [K, N]. oneDNN's own descriptor is opaque, and two of them
+// can be compared only inside one version of the library; plain fields can be stored in a file.
+struct WeightsForm {
+  std::array<uint64_t, 2> dims = {};  // K, N
+  std::array<uint64_t, 2> padded_dims = {};
+  std::array<uint64_t, 2> strides = {};        // from one block to the next, in elements
+  std::vector<std::array<uint64_t, 2>> inner;  // dimension and size, outermost first
+  // Sums that follow the elements, each an array of i32 [padded N]:
+  bool s8s8_compensation = false;        // first -128 * the sum over K
+  bool zero_point_compensation = false;  // then -1 * the sum over K
 
-// A tensor of a module.
+  friend bool operator==(const WeightsForm&, const WeightsForm&) = default;
+
+  uint64_t BlockSize(uint64_t dim) const;          // of all inner blocks of a dimension
+  uint64_t Element(uint64_t n, uint64_t k) const;  // index of weight (n, k) in the stored array
+  std::string ToString() const;
+};
+
+// One tensor of a module.
 struct Part {
   std::string file;
   uint64_t offset = 0;  // from the start of the file
-  std::string dtype;    // as safetensors names it
+  std::string dtype;    // the name that safetensors uses
   std::vector<uint64_t> shape;
   uint64_t bytes = 0;
 };
 
-// How the kernel gets its inputs.
+// How the inputs of a module are quantized before the multiplication.
 struct Activations {
-  bool quantized = false;  // to s8; the rest says how
-  bool dynamic = true;     // by a scale of each row's own
-  bool symmetric = true;
+  bool quantized = false;  // to s8; otherwise the kernel takes them in bf16 or f32
+  bool dynamic = true;     // each row has a scale of its own; otherwise the folder stores one scale
+  bool symmetric = true;   // without zero points
 };
 
-// oneDNN that was asked for the form of the weights, where one was (--onednn-form native).
+// The oneDNN that chose the form of the weights (prepack convert --onednn-form native).
 struct Origin {
   std::string version;
   std::string isa;
@@ -48,17 +65,18 @@ struct Module {
 
   bool Is4Bit() const { return layout != "onednn/w8a8"; }
   bool Has(const std::string& part) const { return parts.contains(part); }
+  bool HasStaticActivations() const { return activations.quantized && !activations.dynamic; }
 };
 
 struct PackedFolder {
   std::string path;
-  std::string activation_dtype;  // BF16, F16 or F32: of the model's inputs and results
-  std::string rebuild;           // the command that makes the folder anew for this machine
+  std::string activation_dtype;  // BF16, F16 or F32: the model's inputs and results
+  std::string rebuild;           // the command that packs the folder again on this machine
   std::vector<Module> modules;
 };
 
-// Reads the manifest, and checks that every part of every module is one that its layout has, with
-// the right dtype and shape. Throws Refusal. Hashes are for `prepack verify` to check.
+// Reads the manifest and checks that each module has exactly the parts that its layout needs, with
+// the right dtypes and shapes. Throws Refusal. The hashes in the manifest are for `prepack verify`.
 PackedFolder OpenPackedFolder(const std::string& path);
 
 #endif  // ONEDNN_CONSUMER_PACKED_FOLDER_H_

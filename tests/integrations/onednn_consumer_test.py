@@ -139,6 +139,15 @@ class W4A8(ConsumerTest):
     def test_bias(self):
         self.check_right(self.with_bias("ct-w4a8"), "onednn/w4a8")
 
+    def test_activations_that_the_layout_does_not_take(self):
+        for field in ("dynamic", "symmetric"):
+            with self.subTest(field=field):
+                packed = self.convert(CHECKPOINTS / "ct-w4a8", "onednn", name=field)
+                manifest = harness.manifest(packed)
+                manifest["modules"][MODULE]["numbers"]["activations"][field] = False
+                (packed / "prepack.json").write_text(json.dumps(manifest))
+                self.check_refused(3, ["does not go with the other fields"], packed, MODULE)
+
 
 def small_weights(tensors):
     for name, (dtype, shape, data) in list(tensors.items()):
@@ -208,6 +217,8 @@ OTHER_FORM = {
     "name": "ab", "dims": [384, 64], "padded_dims": [384, 64], "strides": [64, 1],
     "inner_blocks": [], "s8s8_compensation": False, "zero_point_compensation": False,
 }
+# A sound part that a module with dynamic activations does not have.
+INPUT_SCALE = {"file": SHARD, "offset": 8, "dtype": "F32", "shape": [1]}
 DEFECTS = [
     ((), "manifest_version", 3, 3, "no manifest of version 2"),
     ((), "target", "zentorch", 3, "prepack convert --target onednn"),
@@ -243,6 +254,7 @@ DEFECTS = [
     (WEIGHT, "dtype", "I8", 3, 'part "weight" is not as its layout says (found "I8"'),
     (WEIGHT, "shape", [49153], 3, 'expected "U8" [49152]'),
     ((*LAYER, "parts"), "weight_scale", None, 3, 'field "weight_scale" has the wrong type'),
+    ((*LAYER, "parts"), "input_scale", INPUT_SCALE, 3, '"input_scale" does not belong to'),
 ]
 
 

@@ -34,6 +34,13 @@ void AddNested(const Json& config, std::vector<const Json*>& found) {
   }
 }
 
+bool IsKey(const std::string& name, const std::string& key, KeyCase key_case) {
+  if (key_case == KeyCase::kExact) return name == key;
+  return std::ranges::equal(name, key, [](char stored, char asked) {
+    return (stored >= 'A' && stored <= 'Z' ? stored - 'A' + 'a' : stored) == asked;
+  });
+}
+
 }  // namespace
 
 std::vector<const Json*> SecondDeclarations(const Checkpoint& source) {
@@ -53,15 +60,17 @@ std::vector<const Json*> SecondDeclarations(const Checkpoint& source) {
   return found;
 }
 
-const Json* SecondConfigField(const Checkpoint& source, const std::string& key) {
+const Json* SecondConfigField(const Checkpoint& source, const std::string& key, KeyCase key_case) {
   for (const Json* declaration : SecondDeclarations(source)) {
-    const auto field = declaration->find(key);
-    if (field != declaration->end() && !field->is_null()) return &*field;
+    for (const auto& [name, field] : declaration->items()) {
+      if (IsKey(name, key, key_case) && !field.is_null()) return &field;
+    }
   }
   return nullptr;
 }
 
-std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key) {
+std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std::string& key,
+                                            KeyCase key_case) {
   std::vector<const Json*> found;
   std::vector<const Json*> left = SecondDeclarations(source);
   while (!left.empty()) {
@@ -69,16 +78,17 @@ std::vector<const Json*> SecondConfigValues(const Checkpoint& source, const std:
     left.pop_back();
     if (!value.is_object()) continue;
     for (const auto& [name, member] : value.items()) {
-      if (name == key && !member.is_null()) found.push_back(&member);
+      if (IsKey(name, key, key_case) && !member.is_null()) found.push_back(&member);
       left.push_back(&member);
     }
   }
   return found;
 }
 
-std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key) {
+std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::string& key,
+                                          KeyCase key_case) {
   std::vector<uint64_t> numbers;
-  for (const Json* value : SecondConfigValues(source, key)) {
+  for (const Json* value : SecondConfigValues(source, key, key_case)) {
     if (!value->is_number_integer()) continue;
     const auto number = value->get<int64_t>();
     if (number > 0) numbers.push_back(static_cast<uint64_t>(number));
@@ -88,8 +98,8 @@ std::vector<uint64_t> SecondConfigNumbers(const Checkpoint& source, const std::s
   return numbers;
 }
 
-bool SecondAllSymmetric(const Checkpoint& source) {
-  const std::vector<const Json*> values = SecondConfigValues(source, "sym");
+bool SecondAllSymmetric(const Checkpoint& source, KeyCase key_case) {
+  const std::vector<const Json*> values = SecondConfigValues(source, "sym", key_case);
   return std::ranges::none_of(values, [](const Json* value) { return *value == false; });
 }
 

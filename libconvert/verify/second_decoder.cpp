@@ -38,8 +38,8 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
     std::string_view format;
     DecodeFn decode;
   };
-  static constexpr std::array<Row, 5> kDecoders = {{{"compressed-tensors", DecodeRowTensors},
-                                                    {"fp8", DecodeRowTensors},
+  static constexpr std::array<Row, 5> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
+                                                    {"fp8", DecodeFp8},
                                                     {"awq", DecodeAwq},
                                                     {"gptq", DecodeGptq},
                                                     {"auto-round", DecodeAutoRound}}};

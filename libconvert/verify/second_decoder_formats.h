@@ -29,7 +29,10 @@ struct SecondRows {
 
 // compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8
 // bits, signed bytes, or FP8; scales per tensor, channel, group or block; any order of groups.
-Status DecodeRowTensors(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// Only fp8 has a setting that turns its scales into divisors.
+Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
+                               DecodedRows& out);
+Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // GPTQ, with or without an index of groups.

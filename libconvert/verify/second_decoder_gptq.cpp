@@ -10,7 +10,7 @@ namespace {
 
 bool SaysFormat(const Checkpoint& source, const char* name) {
   for (const char* key : {"checkpoint_format", "format"}) {
-    const Json* format = SecondConfigField(source, key);
+    const Json* format = SecondConfigField(source, key, KeyCase::kAny);
     if (format != nullptr && *format == name) return true;
   }
   return false;
@@ -20,7 +20,7 @@ bool SaysFormat(const Checkpoint& source, const char* name) {
 
 Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
   SecondGptqMeaning meaning;
-  meaning.symmetric = SecondAllSymmetric(source);
+  meaning.symmetric = SecondAllSymmetric(source, KeyCase::kAny);
   meaning.planes = SaysFormat(source, "gptq_p");
   meaning.minus_one = !meaning.planes && !SaysFormat(source, "gptq_v2");
   return DecodeGptqTensors(source, wanted, meaning, out);

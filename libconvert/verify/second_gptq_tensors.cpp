@@ -60,7 +60,7 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
 // them.
 uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uint64_t words) {
   if (words * 32 % k == 0) return k;
-  for (const uint64_t size : SecondConfigNumbers(source, "group_size")) {
+  for (const uint64_t size : SecondConfigNumbers(source, "group_size", KeyCase::kAny)) {
     const uint64_t padded = CeilDiv(k, size) * size;
     if (padded / size == groups && words * 32 % padded == 0) return padded;
   }

@@ -48,8 +48,9 @@ struct ScaleGrid {
 
 class RowTensors {
  public:
-  RowTensors(const Checkpoint& source, const SecondRows& wanted)
-      : source_(source), wanted_(wanted), stored_as_(wanted.module) {
+  // `may_divide`: does the config say whether scales do?
+  RowTensors(const Checkpoint& source, const SecondRows& wanted, bool may_divide)
+      : source_(source), wanted_(wanted), may_divide_(may_divide), stored_as_(wanted.module) {
     if (!FindCodes()) FindStack();
   }
 
@@ -81,6 +82,7 @@ class RowTensors {
 
   const Checkpoint& source_;
   const SecondRows& wanted_;
+  const bool may_divide_;
   std::string stored_as_;  // name of the tensors before the last dot
   uint64_t experts_ = 1;   // modules in each tensor
   uint64_t expert_ = 0;    // the one that is wanted
@@ -292,7 +294,8 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
   std::vector<double> stored;
   Status status = Read(scale, {first, rows, grid_.groups.first, columns}, stored);
   if (!status.ok()) return status;
-  const Json* semantics = SecondConfigField(source_, "weight_scale_semantics");
+  const Json* semantics =
+      may_divide_ ? SecondConfigField(source_, "weight_scale_semantics") : nullptr;
   if (semantics != nullptr) {
     if (*semantics != "inverse") {
       return Unsupported(source_.Where(scale), "the second decoder does not know what scales do");
@@ -337,8 +340,13 @@ Status RowTensors::Decode(DecodedRows& out) {
 
 }  // namespace
 
-Status DecodeRowTensors(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
-  return RowTensors(source, wanted).Decode(out);
+Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
+                               DecodedRows& out) {
+  return RowTensors(source, wanted, false).Decode(out);
+}
+
+Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
+  return RowTensors(source, wanted, true).Decode(out);
 }
 
 }  // namespace prepack

@@ -147,6 +147,22 @@ TEST_CASE("groups of GPTQ follow the index where it says something") {
   }
 }
 
+TEST_CASE("keys of a GPTQ config are taken in any case, as GPTQModel takes them") {
+  const Json lower = {{"sym", false}, {"group_size", 4}, {"checkpoint_format", "gptq_v2"}};
+  const Json upper = {{"SYM", false}, {"Group_Size", 4}, {"CHECKPOINT_FORMAT", "gptq_v2"}};
+  const Floats weights = Decode(GptqExample(lower, ""), "gptq", 8, 1, 1);
+  CHECK(Decode(GptqExample(upper, ""), "gptq", 8, 1, 1) == weights);
+  CHECK(Decode(GptqExample({{"sym", true}, {"group_size", 4}}, ""), "gptq", 8, 1, 1) != weights);
+}
+
+TEST_CASE("only scales of FP8 may divide") {
+  const std::vector<testing::TestTensor> tensors = {{"weight", "F8_E4M3", {1, 2}, Hex("38 40")},
+                                                    {"weight_scale", "F32", {1}, Hex("00000040")}};
+  const TestCheckpoint divides = CtStored({{"weight_scale_semantics", "inverse"}}, tensors);
+  CHECK(Decode(divides, "fp8", 2, 0, 1) == Floats{0.5F, 1});
+  CHECK(Decode(divides, "compressed-tensors", 2, 0, 1) == Floats{2, 4});
+}
+
 TEST_CASE("zero points that are stored one less borrow from each other") {
   // Row 1 of qzeros holds 1 + 0x…ffff10, so that columns 0 and 1 have z = 1 and 2, and 2 to 7 have
   // 0, the first of which borrowed through all of them.

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "base/float_convert.h"
 #include "canonical/stacked_linear.h"
+#include "formats/finding.h"
+#include "formats/module_tensors.h"
 #include "formats/stored_linear.h"
 
 namespace prepack {
@@ -36,15 +39,20 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
 // Appends the bias of one module of the checkpoint.
 Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, const PartSpec& part,
                   PageBuffer& out) {
+  if (Status status = CheckBiasShapes(checkpoint, linear); !status.ok()) return status;
   const StoredTensor* bias = FindBias(checkpoint, linear.module());
-  if (bias == nullptr || bias->shape != std::vector{linear.n()}) {
-    return Malformed(fmt::format("tensor {}", BiasName(linear.module())),
-                     "it is not one number per channel")
-        .Expected(fmt::format("[{}]", linear.n()));
+  if (bias == nullptr) {
+    return Malformed(fmt::format("tensor {}", BiasName(linear.module())), "it is missing");
   }
   std::vector<float> values(linear.n());
   if (Status status = ReadFloats(checkpoint, *bias, 0, values); !status.ok()) return status;
   for (size_t n = 0; n < values.size(); ++n) {
+    if (!std::isfinite(values[n])) {
+      return Malformed(checkpoint.Where(*bias), fmt::format("element {} is not finite", n))
+          .Found(fmt::format("{}", values[n]))
+          .Hint("The model computes garbage with it; export it again")
+          .Id(FindingId("value-not-finite"));
+    }
     if (AppendNarrow(part.dtype, values[n], out)) continue;
     return Unsupported(checkpoint.Where(*bias),
                        fmt::format("{} cannot hold element {}: it would become infinite",
@@ -69,6 +77,18 @@ std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
     if (bias != nullptr) biases.push_back(bias);
   }
   return biases;
+}
+
+Status CheckBiasShapes(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+  for (const QuantizedLinear* member : MembersOf(linear)) {
+    const StoredTensor* bias = FindBias(checkpoint, member->module());
+    if (bias == nullptr) continue;
+    const std::array<uint64_t, 1> expected = {member->n()};
+    Status status =
+        RequireShape(checkpoint, *bias, expected, "one value per output channel of the module");
+    if (!status.ok()) return status;
+  }
+  return {};
 }
 
 std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias) {

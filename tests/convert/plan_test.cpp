@@ -1,6 +1,7 @@
 #include "convert/plan.h"
 
 #include "catch.h"
+#include "formats/tiny_model.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -54,6 +55,21 @@ TEST_CASE("a plan in which nothing fits says why and is not carried out") {
   CHECK(status.kind() == ErrorKind::kUnsupported);
   CHECK_THAT(status.ToString(), Catch::Contains("no layout of vllm-cpu takes any module"));
   CHECK_THAT(status.ToString(), Catch::Contains("vllm-cpu/wna16: "));
+}
+
+TEST_CASE("a bias of another shape is refused by the plan, whatever its dtype") {
+  const testing::TempFolder temp;
+  for (const char* dtype : {"BF16", "I32"}) {
+    CAPTURE(dtype);
+    testing::TestCheckpoint source = testing::TinyModel({"a"});
+    source.tensors.push_back(
+        {"a.bias", dtype, {1}, std::vector<std::byte>(dtype[0] == 'B' ? 2 : 4)});
+    source.Write(temp.path());
+    const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
+    const QuantizedModel model = testing::Value(ReadQuantizedModel(checkpoint));
+    testing::CheckError(MakePlan(checkpoint, model, {.target = "vllm-cpu"}).status(),
+                        ErrorKind::kMalformed, "one value per output channel of the module");
+  }
 }
 
 TEST_CASE("a plan for nothing is not carried out") {

@@ -81,6 +81,19 @@ TEST_CASE("a bias of another length is refused") {
   CHECK_THAT(status.ToString(), Catch::Contains("expected [3]"));
 }
 
+TEST_CASE("a bias that is not finite is refused with its place") {
+  for (const char* bytes : {"80 3f 80 7f 80 3f", "80 3f 80 ff 80 3f", "80 3f c0 7f 80 3f"}) {
+    CAPTURE(bytes);
+    const Example wrong("BF16", Hex(bytes));
+    PageBuffer out;
+    const Status status = wrong.Bytes(
+        {.role = PartRole::kBias, .name = "bias", .dtype = DType::kF32, .shape = {3}}, out);
+    REQUIRE_FALSE(status.ok());
+    CHECK(status.kind() == ErrorKind::kMalformed);
+    CHECK_THAT(status.ToString(), Catch::Contains("tensor m.bias: element 1 is not finite"));
+  }
+}
+
 TEST_CASE("the order of inputs and the static scale of activations are parts") {
   const Example example("BF16", Hex("80 3f 80 3f 80 3f"));
   CHECK(example.BytesOf(PartRole::kInputOrder, DType::kI32) == Hex("01 00 00 00 00 00 00 00"));

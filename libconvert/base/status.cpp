@@ -227,4 +227,22 @@ std::string Printable(std::string_view text, size_t max_bytes) {
   return out;
 }
 
+std::string PrintableJson(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  for (size_t i = 0; i < json.size();) {
+    const size_t length = std::max<size_t>(1, Utf8Length(json.substr(i)));
+    const std::string_view one = json.substr(i, length);
+    const bool delete_character = one == "\x7F";
+    if (delete_character || (length > 1 && IsUnseen(CodePoint(one)))) {
+      out += fmt::format("\\u{:04x}",
+                         delete_character ? 0x7FU : static_cast<unsigned>(CodePoint(one)));
+    } else {
+      out += one;
+    }
+    i += length;
+  }
+  return out;
+}
+
 }  // namespace prepack

@@ -99,6 +99,10 @@ int ExitCode(const Status& status);
 // For showing names that come from a file.
 std::string Printable(std::string_view text, size_t max_bytes = 200);
 
+// The text of a JSON document in which all that Printable would not show stands as \uNNNN: only
+// strings can hold it, and they mean the same.
+std::string PrintableJson(std::string_view json);
+
 }  // namespace prepack
 
 #endif  // PREPACK_BASE_STATUS_H_

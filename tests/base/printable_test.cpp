@@ -72,6 +72,14 @@ TEST_CASE("every single byte comes out printable") {
   }
 }
 
+TEST_CASE("JSON keeps its meaning, and hides nothing") {
+  CHECK(PrintableJson("{\"a\": \"\xe2\x82\xac\n\"}") == "{\"a\": \"\xe2\x82\xac\n\"}");
+  CHECK(PrintableJson("\"a\xe2\x80\xae"
+                      "b\"") == "\"a\\u202eb\"");
+  CHECK(PrintableJson("\"\x7f\xc2\x85\xef\xbb\xbf\"") == "\"\\u007f\\u0085\\ufeff\"");
+  CHECK(PrintableJson("\xff\xe2\x80") == "\xff\xe2\x80");  // no UTF-8: no document of ours
+}
+
 TEST_CASE("long text is cut, with an ellipsis") {
   CHECK(Printable(std::string(200, 'a')) == std::string(200, 'a'));
   CHECK(Printable(std::string(201, 'a')) == std::string(200, 'a') + "…");

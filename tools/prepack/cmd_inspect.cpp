@@ -156,7 +156,7 @@ ExitCodeValue Show(const CommonOptions& common, const Result<Found>& found, Text
 }
 
 void PrintReport(const InspectReport& report, const Json& summary, const Json& statistics) {
-  JsonWriter json(PrintRaw);
+  JsonWriter json(PrintJsonText);
   WriteInspectJson(report, summary, statistics, json);
   FinishJson(json);
 }

@@ -157,7 +157,7 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
   const Result<Plan> plan = MakePlan(*checkpoint, *model, *plan_options);
   if (!plan.ok()) return Fail(plan.status());
   if (options.common.json) {
-    JsonWriter json(PrintRaw);
+    JsonWriter json(PrintJsonText);
     WritePlanJson(*plan, *model, options.source, json);
     FinishJson(json);
   } else if (!options.common.quiet) {

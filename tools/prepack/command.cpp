@@ -109,7 +109,11 @@ ExitCodeValue Fail(const Status& status) {
 
 void PrintJson(const Json& json) {
   // Names from a checkpoint may hold bytes that are not UTF-8: replaced, not thrown.
-  PrintRaw(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  PrintJsonText(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void PrintJsonText(std::string_view text) {
+  PrintRaw(PrintableJson(text));
 }
 
 void FinishJson(JsonWriter& json) {

@@ -63,9 +63,11 @@ void PrintError(std::string_view text);
 void PrintNote(std::string_view text);
 // Prints one JSON document to stdout.
 void PrintJson(const Json& json);
-// Prints to stdout as it is: for JsonWriter.
+// Prints pieces of one, in which no character is cut: for JsonWriter.
+void PrintJsonText(std::string_view text);
+// Prints to stdout as it is.
 void PrintRaw(std::string_view text);
-// Ends a document that was written piece by piece to PrintRaw.
+// Ends a document that was written piece by piece to PrintJsonText.
 void FinishJson(JsonWriter& json);
 // Prints text for people to stdout, in characters that it can show.
 void Print(std::string_view text);

@@ -7,6 +7,7 @@ from prepack_vllm.fingerprints import check_fingerprints
 from prepack_vllm.headers import check_headers
 from prepack_vllm.layouts import module_parts
 from prepack_vllm.manifest import Manifest, read_manifest
+from prepack_vllm.names import check_names
 from prepack_vllm.platform import check_platform, check_target
 
 
@@ -16,6 +17,7 @@ def check_folder(folder: Path) -> Manifest:
     check_target(manifest)
     for module in manifest.modules.values():
         module_parts(module, manifest)
+    check_names(manifest)
     check_every_expert(manifest)
     check_headers(manifest)
     check_platform(manifest)

@@ -1,13 +1,14 @@
 """Are the tensors of a folder those of its manifest? Asked of the headers: milliseconds."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from prepack_vllm.errors import Malformed
 from prepack_vllm.manifest import Manifest, TensorEntry
+from prepack_vllm.strict_json import parse
 
 _MAX_HEADER_BYTES = 100_000_000  # as the safetensors library has it
+_INDEX = "model.safetensors.index.json"
 _HINT = "Copy the folder again, or pack the checkpoint again"
 
 
@@ -24,6 +25,7 @@ def check_headers(manifest: Manifest) -> None:
     for path in sorted(manifest.folder.glob("*.safetensors")):
         if path.name not in files:  # vLLM would load it
             raise Malformed(str(path), "the file is not in the manifest", hint=_HINT)
+    _check_loaded(manifest.folder, files)
     for file in sorted(files):
         path = manifest.folder / file
         begin, header = _read_header(path)
@@ -41,6 +43,24 @@ def check_headers(manifest: Manifest) -> None:
         )
 
 
+def _check_loaded(folder: Path, files: set[str]) -> None:
+    """vLLM passes over hidden files, and over all that an index does not name."""
+    for file in sorted(files):
+        if file.startswith(".") or not file.endswith(".safetensors"):
+            raise Malformed(str(folder / file), "vLLM does not take this name for weights", hint=_HINT)
+    path = folder / _INDEX
+    if not path.is_file():
+        return
+    try:
+        named = set(parse(path.read_bytes())["weight_map"].values())
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise Malformed(str(path), f"this is no index: {error}", hint=_HINT) from error
+    if named != files:
+        file = min(map(str, named ^ files))
+        what = "names another file than the manifest" if file in named else "does not name a file"
+        raise Malformed(str(path), f"the index {what}", found=file, hint=_HINT)
+
+
 def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
     """Where the data begins, and the tensors by name."""
     try:
@@ -48,7 +68,7 @@ def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
             length = int.from_bytes(file.read(8), "little")
             if length > _MAX_HEADER_BYTES:
                 raise Malformed(str(path), "the header is too long", found=length, hint=_HINT)
-            header = json.loads(file.read(length))
+            header = parse(file.read(length))
     except FileNotFoundError as error:
         raise Malformed(str(path), "the file is missing", hint=_HINT) from error
     except (ValueError, RecursionError) as error:
@@ -64,6 +84,8 @@ def _read_header(path: Path) -> tuple[int, dict[str, Any]]:
 def _check_tensor(path: Path, begin: int, found: Any, entry: TensorEntry) -> None:
     try:
         dtype, shape, (first, last) = found["dtype"], tuple(found["shape"]), found["data_offsets"]
+        if not all(type(one) is int for one in (*shape, first, last)):
+            raise TypeError("sizes are integers")
         actual = (dtype, shape, begin + first)
         end = begin + last
     except (KeyError, TypeError, ValueError) as error:

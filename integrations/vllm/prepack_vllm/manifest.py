@@ -1,7 +1,7 @@
 """prepack.json, the manifest of a packed folder: read, checked and turned into objects."""
 
-import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +10,12 @@ from typing import Any
 import xxhash
 
 from prepack_vllm.errors import Malformed, Unsupported
+from prepack_vllm.strict_json import parse
 
 FILE_NAME = "prepack.json"
 VERSION = 2
-_HASH_MEMBER = '"manifest_xxh3_128"'
+_HASH_MEMBER = re.compile(r',\s*"manifest_xxh3_128"\s*:\s*"[0-9a-f]{32}"\s*\}\s*\Z')
+_COPY_HINT = "Copy the folder again, or pack the checkpoint again"
 _MAX_BYTES = 1 << 30  # no manifest is that long: 47,000 modules take 60 MB
 
 
@@ -50,6 +52,7 @@ class PackedModule:
     scale_rows: int  # output channels per scale
     symmetric: bool
     activations: Activations | None
+    fused: tuple[str, ...]  # the layers that it holds, in their order; empty: one
     parts: Mapping[str, TensorEntry]
 
     @property
@@ -95,7 +98,7 @@ def read_manifest(folder: Path) -> Manifest:
     where = str(folder / FILE_NAME)
     text = _read_text(folder / FILE_NAME)
     try:
-        document = json.loads(text)
+        document = parse(text)
     except (ValueError, RecursionError) as error:
         raise Malformed(where, f"this is no JSON: {error}") from error
     top = _Object(document, where)
@@ -149,15 +152,17 @@ def _read_text(path: Path) -> str:
 
 def _check_own_hash(text: str, stated: str, where: str) -> None:
     """The last member is the hash of the text up to the comma in front of it."""
-    end = text[: text.rfind(_HASH_MEMBER)].rfind(",")
-    actual = xxhash.xxh3_128_hexdigest(text[:end].encode())
+    member = _HASH_MEMBER.search(text)
+    if member is None:
+        raise Malformed(where, "its hash is not its last member", hint=_COPY_HINT)
+    actual = xxhash.xxh3_128_hexdigest(text[: member.start()].encode())
     if actual != stated:
         raise Malformed(
             where,
             "the manifest was changed after it was written",
             found=f"hash {actual}",
             expected=stated,
-            hint="Copy the folder again, or pack the checkpoint again",
+            hint=_COPY_HINT,
         )
 
 
@@ -234,6 +239,15 @@ def _module(name: str, entry: _Object) -> PackedModule:
     if len(shape) != 2 or 0 in shape:
         raise Malformed(entry.where, "the shape is not [N, K]", found=list(shape))
     numbers = entry.object("numbers")
+    fused = entry.list("fused") if "fused" in entry.value else []
+    for key in ("group_size", "symmetric"):  # other readers take these
+        if entry.value.get(key) != numbers.value.get(key):
+            raise Malformed(
+                entry.where,
+                f'"{key}" and the one in "numbers" differ',
+                found=entry.value.get(key),
+                expected=numbers.value.get(key),
+            )
     return PackedModule(
         name=name,
         layout=entry.string("layout"),
@@ -245,5 +259,6 @@ def _module(name: str, entry: _Object) -> PackedModule:
         scale_rows=numbers.integer("scale_rows", 1),
         symmetric=numbers.boolean("symmetric"),
         activations=_activations(numbers),
+        fused=tuple(one.string("module") for one in fused),
         parts={part: _tensor(one) for part, one in entry.object("parts").objects()},
     )

@@ -1,0 +1,50 @@
+"""Do the names in a manifest mean what vLLM takes them for? Asked of the manifest alone."""
+
+from prepack_vllm.errors import Malformed
+from prepack_vllm.manifest import Manifest, PackedModule
+
+_HINT = "Pack the checkpoint again, and run prepack verify"
+# vLLM runs the layers that it finds under these names in this order, whatever a manifest says.
+_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+# What vLLM would load over a packed module, or over its place in a fused layer.
+_PARTS = ("weight", "weight_scale", "weight_scale_inv", "weight_zero_point", "bias", "input_order")
+
+
+def check_names(manifest: Manifest) -> None:
+    for module in manifest.modules.values():
+        _check_parts(module)
+        _check_fused(module)
+        if module.name in manifest.kept:
+            raise Malformed(module.name, "it is packed, and kept as it was stored", hint=_HINT)
+    packed = {name for one in manifest.modules.values() for name in (one.name, *one.fused)}
+    for tensor in manifest.tensors:
+        module, _, part = tensor.name.rpartition(".")
+        if module in packed and part in _PARTS:
+            raise Malformed(
+                tensor.name, "the tensor lies beside the packed module that it belongs to", hint=_HINT
+            )
+
+
+def _check_parts(module: PackedModule) -> None:
+    for name, part in module.parts.items():
+        if part.name != f"{module.name}.{name}":
+            raise Malformed(
+                module.name,
+                f"part {name} is another tensor",
+                found=part.name,
+                expected=f"{module.name}.{name}",
+                hint=_HINT,
+            )
+
+
+def _check_fused(module: PackedModule) -> None:
+    parent, _, last = module.name.rpartition(".")
+    layers = tuple(f"{parent}.{name}" if parent else name for name in _FUSED.get(last, ()))
+    if module.fused and module.fused != layers:
+        raise Malformed(
+            module.name,
+            "it is not made of the layers that vLLM looks for under its name",
+            found=", ".join(module.fused),
+            expected=", ".join(layers) or "one layer",
+            hint=_HINT,
+        )

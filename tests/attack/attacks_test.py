@@ -7,29 +7,17 @@ what is none while `verify` passes it. vLLM itself is held against the same tabl
 import os
 import pathlib
 import shutil
-import sys
 import tempfile
-import types
 import unittest
 
 import attacks
 import decode
 import raw
 import unpack
+from readers import opened_by_package, opened_by_plugin
 from tool import run
 
 TOOL = os.environ["PREPACK_TOOL"]
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "integrations" / "vllm"), str(ROOT / "integrations" / "python" / "src")]
-# The plug-in's readers need nothing of vLLM or torch, and of xxhash only this.
-sys.modules.setdefault("xxhash", types.SimpleNamespace(xxh3_128_hexdigest=raw.xxh3))
-
-import prepack  # noqa: E402
-from prepack_vllm.errors import PrepackError  # noqa: E402
-from prepack_vllm.headers import check_headers  # noqa: E402
-from prepack_vllm.manifest import read_manifest  # noqa: E402
-from prepack_vllm.names import check_names  # noqa: E402
-
 # Attacks that these readers must refuse, as all that is needed for it stands in manifests and headers.
 BY_PLUGIN = {
     "fused-order-changed", "fused-order-changed-in-the-manifest", "gate-and-up-exchanged", "bias-beside", "weight-beside",
@@ -40,26 +28,6 @@ BY_PLUGIN = {
     "kept-names-a-packed-module", "tensor-of-a-sibling-in-an-entry", "tensor-of-another-module-in-an-entry", "members-behind-the-hash",
     "key-twice-in-the-manifest",
 }  # fmt: skip
-
-
-def opened_by_plugin(folder):
-    """Why the plug-in's reader refuses the folder; None: it takes it."""
-    try:
-        manifest = read_manifest(folder)
-        check_names(manifest)
-        check_headers(manifest)
-    except PrepackError as error:
-        return str(error)
-    return None
-
-
-def opened_by_package(folder):
-    try:
-        for module in prepack.open(folder).values():
-            module.as_numpy()
-    except prepack.FolderError as error:
-        return str(error)
-    return None
 
 
 def meant(folder, source):

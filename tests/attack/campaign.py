@@ -4,11 +4,11 @@
         [--keep FOLDER]
 
 Each round has a seed of its own, which repeats it (`--seed N --rounds 1`). A source is changed and given to all commands;
-or a packed folder is changed, mostly with all its hashes made to fit again, and verified. What is held against the tool
-is written by hand (decode.py, unpack.py) and shares no code with it:
+or a packed folder is changed, mostly with all its hashes made to fit again, and verified; or one of two parts is changed
+and merged with the other. What is held against the tool is written by hand (decode.py, unpack.py) and shares no code with it:
 
 - what is converted is what the mutant means; what is no model is not converted
-- what `verify` passes is what the source means, to those who load it
+- what `verify` passes is what the source means, to those who load it, and the project's own readers take it
 - no crash, no hang, no stray line, no wrong exit code; sources stay as they are, and nothing is left after an error
 """
 
@@ -26,6 +26,7 @@ import traceback
 import decode
 import mutate
 import raw
+import readers
 import seeds
 import unpack
 from tool import run, snapshot
@@ -61,6 +62,18 @@ class Pool:
         return self.made[key]
 
 
+    def parts(self, source, target, options):
+        """A folder of the two parts of a conversion."""
+        key = f"parts-{source.name}-{target}-{'-'.join(options)}"
+        if key not in self.made:
+            place = self.place / key
+            place.mkdir()
+            words = ("convert", source, "-o", place / "out", "-t", target, "--no-flush", *options)
+            codes = [run(*words, "--part", f"{i}/2", tool=self.tool).code for i in (1, 2)]
+            self.made[key] = place if codes == [0, 0] else None
+        return self.made[key]
+
+
 class Round:
     def __init__(self, seed, pool, scratch, tool=None):
         self.random = random.Random(seed)
@@ -90,10 +103,7 @@ class Round:
 
     def go(self):
         self.choose()
-        if self.random.random() < 0.5:
-            self.attack_source()
-        else:
-            self.attack_packed()
+        self.random.choices((self.attack_source, self.attack_packed, self.attack_parts), (10, 9, 1))[0]()
 
     # --- sources -----------------------------------------------------------------------------------------------
 
@@ -191,12 +201,54 @@ class Round:
             self.seal(mutant)
         verify = self.call("verify", mutant, "--source", self.base, *self.engine(), *self.json())
         self.call("inspect", mutant, *self.json())
+        self.wrong += readers.failures(mutant)
         if verify.code == 0:
             self.compare(mutant, self.model, "verified")
+            for name, opened in readers.READERS.items():
+                if (why := opened(mutant)) is not None:
+                    self.wrong.append(f"verified, but {name} refuses it: {why}")
             self.compare_files(mutant)
         if self.random.random() < 0.2:
             resumed = ["-t", self.target, "--resume", "--no-flush", *self.options]
             self.call("convert", self.base, "-o", mutant, *resumed)
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def attack_parts(self):
+        """One of two parts is changed, or is that of another model; what is merged is not passed as another one."""
+        own, foreign = (self.pool.parts(one, self.target, self.options) for one in (self.base, self.twin))
+        if own is None or foreign is None:
+            return
+        parent = self.scratch / "parent"
+        shutil.copytree(own, parent)
+        part = self.random.choice(sorted(parent.iterdir()))
+        if self.random.random() < 0.2:
+            shutil.rmtree(part)
+            shutil.copytree(foreign / part.name, part)
+            self.done = [f"{part.name} of {foreign.name}"]
+        else:
+            self.done = mutate.mutate(part, self.random, [foreign / part.name], mutate.PART, self.random.choice((1, 2)))
+            if self.random.random() < 0.8:
+                self.seal_part(part)
+        before = snapshot(parent)
+        merge = self.call("merge", parent / "out", *self.json())
+        if merge.code != 0:
+            if snapshot(parent) != before:
+                self.wrong.append("merge failed and changed the parts")
+            return
+        verify = self.call("verify", parent / "out", "--source", self.base, *self.engine(), *self.json())
+        if verify.code == 0:
+            self.compare(parent / "out", self.model, "merged")
+            self.compare_files(parent / "out")
+
+    def seal_part(self, part):
+        """The manifest of the part; its record has no hash."""
+        name = "prepack-part-manifest.json"
+        try:
+            raw.write_manifest(part, json.loads((part / name).read_text()), name)
+            self.done.append(f"{name} sealed")
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError, OverflowError):
+            pass
 
     def seal(self, mutant):
         try:

@@ -32,7 +32,7 @@ class Campaign(unittest.TestCase):
                 self.assertEqual([text for text in one.odd if "the attacker failed" in text], [])
                 verdicts += one.verdicts
         # Of everything there is some: refused and taken, compared and passed.
-        for verdict in ("convert 0", "convert 3", "verify 0", "verify 1", "verify 3", "check 0", "check 3", "compared"):
+        for verdict in ("convert 0", "convert 3", "verify 0", "verify 1", "verify 3", "check 0", "check 3", "merge 3", "compared"):
             self.assertIn(verdict, verdicts)
 
     def test_a_round_is_repeated_by_its_seed(self):

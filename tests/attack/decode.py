@@ -208,7 +208,7 @@ def _compressed_tensors(tensors, name, config):
 
 def _gptq(tensors, name, config):
     config = {key.lower(): value for key, value in config.items()}  # as GPTQModel reads it
-    demand(config.get("bits", 4) == 4 and type(config.get("bits", 4)) is int, "bits")
+    demand(config.get("bits") in (None, 4) and type(config.get("bits")) is not float, "bits")
     if config.get("checkpoint_format", "gptq") != "gptq" or config.get("dynamic"):
         raise Unclear("another kind of GPTQ")
     codes = nibbles(array(tensors[f"{name}.qweight"], ("I32",)), 0).T
@@ -216,7 +216,7 @@ def _gptq(tensors, name, config):
     scale = floats(tensors[f"{name}.scales"])
     groups = scale.shape[0]
     demand(scale.shape[1] == n, "scales and weight differ")
-    size = config.get("group_size", 128)
+    size = 128 if config.get("group_size") is None else config["group_size"]
     demand(type(size) is int and (size * groups == k or (size == -1 and groups == 1)), "group_size")
     if f"{name}.qzeros" not in tensors:
         raise Unclear("without zero points")
@@ -237,7 +237,7 @@ def _gptq(tensors, name, config):
 
 
 def _awq(tensors, name, config):
-    demand(config.get("bits") == 4 and type(config["bits"]) is int, "bits")
+    demand(config.get("bits") in (None, 4) and type(config.get("bits")) is not float, "bits")
     if str(config.get("version")).lower() != "gemm":
         raise Unclear("another version of AWQ")
     back = numpy.argsort(AWQ_ORDER)
@@ -250,10 +250,10 @@ def _awq(tensors, name, config):
     scale = floats(tensors[f"{name}.scales"]).T
     n, k = codes.shape
     demand(scale.shape[0] == n, "scales and weight differ")
-    size = config.get("group_size")
+    size = 128 if config.get("group_size") is None else config["group_size"]
     demand(type(size) is int and (size * scale.shape[1] == k or (size == -1 and scale.shape[1] == 1)), "group_size")
-    demand(config.get("zero_point") in (True, False), "zero_point")
-    if f"{name}.qzeros" not in tensors or config["zero_point"] is False:
+    demand(config.get("zero_point", True) in (True, False), "zero_point")
+    if f"{name}.qzeros" not in tensors or config.get("zero_point", True) is False:
         raise Unclear("symmetric AWQ")
     zero = columns(tensors[f"{name}.qzeros"]).T
     demand(zero.shape == scale.shape, "zero points")

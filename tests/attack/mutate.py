@@ -480,6 +480,11 @@ PACKED = [
     (2, _change_json_file(raw.INDEX)), (2, change_files), (9, _change_json_file(raw.MANIFEST)),
 ]  # fmt: skip
 
+PART = [
+    (3, change_header), (3, change_data), (3, move_tensor), (1, add_tensor), (2, change_files),
+    (4, _change_json_file("prepack-part.json")), (4, _change_json_file("prepack-part-manifest.json")),
+]  # fmt: skip
+
 
 def mutate(folder, random, others, table, count):
     """What was done, of up to `count` changes."""

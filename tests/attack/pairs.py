@@ -11,7 +11,7 @@ import shutil
 
 import raw
 import unpack
-from attacks import Folder
+from attacked import Folder
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 # What `prepack verify` believes, as docs/reliability.md says; where tensors lie is held against the files.
@@ -158,6 +158,15 @@ def _swap_fused(records, folder):
             member["module"] = ".".join((*parts[:2], layer, *parts[3:]))
 
 
+def alike(folder, first, second):
+    """Have two modules the same parts, of the same sizes? Not where one came from another conversion."""
+    sizes = []
+    for module in (first, second):
+        entries = {part: folder.file.find(f"{module}.{part}") for part in folder.module(module)["parts"]}
+        sizes.append({part: entry and (entry.dtype, entry.shape) for part, entry in entries.items()})
+    return sizes[0] == sizes[1] and None not in sizes[0].values()
+
+
 def exchange_siblings(pair, random):
     """Two modules of one shape within a layer: content, entries, or a fused module's order in both."""
     folder = pair.folder
@@ -166,6 +175,8 @@ def exchange_siblings(pair, random):
         first = second.rsplit(".", 2)[0] + "." + names[0]
         if {first, second} <= set(folder.manifest["modules"]):
             parts = folder.module(first)["parts"]
+            if not alike(folder, first, second):
+                continue
             for part in parts:
                 folder.exchange(f"{first}.{part}", f"{second}.{part}")
             if random.random() < 0.7:

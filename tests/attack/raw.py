@@ -150,13 +150,13 @@ def shard_hash(raw):
     return xxh3("".join(line + "\n" for line in lines).encode())
 
 
-def write_manifest(folder, document):
+def write_manifest(folder, document, name=MANIFEST, member="manifest_xxh3_128"):
     """As prepack does: the last member is the hash of the text before it."""
-    document = {key: value for key, value in document.items() if key != "manifest_xxh3_128"}
+    document = {key: value for key, value in document.items() if key != member}
     text = json.dumps(document, indent=2, ensure_ascii=False)[: -len("\n}")]
     digest = xxh3(text.encode("utf-8", "surrogatepass"))
-    whole = f'{text},\n  "manifest_xxh3_128": "{digest}"\n}}\n'
-    (folder / MANIFEST).write_bytes(whole.encode("utf-8", "surrogatepass"))
+    whole = f'{text},\n  "{member}": "{digest}"\n}}\n'
+    (folder / name).write_bytes(whole.encode("utf-8", "surrogatepass"))
 
 
 def records(document):

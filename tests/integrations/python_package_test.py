@@ -289,6 +289,8 @@ DEFECTS = [
     (LAYER, "shape", [384.0, 1536], "shape", "found 384.0"),
     (LAYER, "group_size", -1, "group_size", "found -1, expected 1 or more"),
     (LAYER, "symmetric", 1, "symmetric", "found integer, expected boolean"),
+    (LAYER, "group_size", 64, "group_size", 'it is another one under "numbers" (found 64, expected 128)'),
+    (LAYER, "symmetric", False, "symmetric", 'it is another one under "numbers" (found False'),
     (LAYER, "scheme", NONE, "scheme", "it is missing (expected string)"),
     (LAYER, "parts", NONE, "parts", "it is missing (expected object)"),
     (WEIGHT, "file", "/etc/passwd", "parts.weight.file", "no plain file name (found /etc/passwd"),
@@ -354,6 +356,12 @@ class Hostile(harness.ToolTest):
                 self.assertEqual(error.module, MODULE if find in (LAYER, WEIGHT) else None)
                 place = self.out / (SHARD if key == "bytes" else "prepack.json")
                 self.assertTrue(str(error).startswith(str(place)), error)
+
+    def test_more_dimensions_than_numpy_has(self):
+        shape = [1] * 70 + [2]
+        folder = hand_made(self.scratch / "deep", {"a": ("U8", shape, b"ab")})
+        with self.assertRaisesRegex(prepack.FolderError, "too many dimensions .found 71, expected at most 8"):
+            prepack.open(folder)
 
     def test_texts_that_are_no_manifest(self):
         for text, expected in BROKEN_TEXTS:

@@ -6,8 +6,9 @@ from prepack_vllm.manifest import Manifest, PackedModule
 _HINT = "Pack the checkpoint again, and run prepack verify"
 # vLLM runs the layers that it finds under these names in this order, whatever a manifest says.
 _FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-# What vLLM would load over a packed module, or over its place in a fused layer.
-_PARTS = ("weight", "weight_scale", "weight_scale_inv", "weight_zero_point", "bias", "input_order")
+# What vLLM would load over a packed module, or over its place in a fused layer. Tensors of other names
+# may have passed through from the source; vLLM knows no parameter for them, and says so.
+_PARTS = ("weight", "weight_scale", "weight_scale_inv", "bias")
 
 
 def check_names(manifest: Manifest) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from engine import SIZES, shut_down
 from loaded import digest, load
 
 from prepack_vllm.kernels import forget_weights
@@ -93,3 +94,35 @@ def test_an_attacked_folder_is_refused_or_the_model_or_fails_verify(
     assert verify in attack.verify
     assert verify != 0 or found == "the model"
     assert found == attack.vllm, why
+
+
+def tokens_of(folder):
+    """What an engine makes of it: tokens and their logprobs."""
+    from vllm import LLM, SamplingParams
+
+    options = {"enforce_eager": True, "seed": 0, "disable_log_stats": True} | SIZES
+    llm = LLM(str(folder), skip_tokenizer_init=True, **options)
+    try:
+        asked = SamplingParams(
+            temperature=0, max_tokens=6, logprobs=1, ignore_eos=True, detokenize=False
+        )
+        [answer] = llm.generate([{"prompt_token_ids": [3, 7, 11, 5]}], asked, use_tqdm=False)
+        [output] = answer.outputs
+        pairs = zip(output.logprobs, output.token_ids, strict=True)
+        return list(output.token_ids), [entry[token].logprob for entry, token in pairs]
+    finally:
+        shut_down(llm)
+
+
+def test_an_engine_computes_the_same_with_a_folder_that_is_sound(bases, standins, tmp_path):
+    attack = next(one for one in attacks.ATTACKS if one.verify == (0,))
+    folder, _ = bases.attacked(attack, tmp_path)
+    assert tokens_of(folder) == tokens_of(bases.get(attack.base)[0])
+
+
+@pytest.mark.parametrize("name", ["fused-order-changed", "norm-in-hidden-shard"])
+def test_an_engine_does_not_start_with_a_folder_that_lies(name, bases, standins, tmp_path):
+    attack = next(one for one in attacks.ATTACKS if one.name == name)
+    folder, _ = bases.attacked(attack, tmp_path)
+    with pytest.raises(Exception, match="vLLM"):
+        tokens_of(folder)

@@ -22,6 +22,7 @@ from prepack.shard import Shard
 MANIFEST = "prepack.json"
 MANIFEST_VERSION = 2
 LARGEST_MANIFEST = 1 << 30  # bytes; no model comes near
+MOST_DIMENSIONS = 8  # as prepack itself; numpy has a limit, too
 _REBUILD = "Pack it again: prepack convert SOURCE -o FOLDER --target TARGET"
 
 
@@ -172,6 +173,12 @@ def _read_module(name, fields, layouts, shards):
     shape = fields.integers("shape", least=1)
     if len(shape) != 2:
         raise fields.error("shape", "not [N, K]", found=list(shape))
+    numbers = fields.plain_object("numbers")
+    said = {"group_size": fields.integer("group_size", least=1), "symmetric": fields.boolean("symmetric")}
+    for key, value in said.items():  # twice, for readers of either
+        if value != numbers.get(key):
+            raise fields.error(key, 'it is another one under "numbers"', found=value,
+                               expected=numbers.get(key))
     parts = fields.object("parts")
     return Module(
         name=name,
@@ -179,8 +186,7 @@ def _read_module(name, fields, layouts, shards):
         layout_version=layouts[layout].version,
         scheme=fields.string("scheme"),
         shape=shape,
-        group_size=fields.integer("group_size", least=1),
-        symmetric=fields.boolean("symmetric"),
+        **said,
         parts=MappingProxyType({part: _read_named_part(name, part, parts.object(part), shards)
                                 for part in parts.values}),
         record=MappingProxyType(fields.values),
@@ -212,6 +218,9 @@ def _read_part(fields, shards):
     if tensor not in shard.entries:
         raise fields.error("tensor", f"{shard.path.name} has no such tensor", found=tensor)
     entry = shard.entries[tensor]
+    if len(entry.shape) > MOST_DIMENSIONS:
+        raise fields.error("shape", "too many dimensions", found=len(entry.shape),
+                           expected=f"at most {MOST_DIMENSIONS}")
     for key, found, expected in (
         ("dtype", entry.dtype, fields.dtype("dtype")),
         ("shape", list(entry.shape), list(fields.integers("shape", least=0))),

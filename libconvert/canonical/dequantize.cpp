@@ -61,40 +61,54 @@ const std::array<float, 256>& CodeValues(CodeType code) {
   return kValues[static_cast<size_t>(code)];
 }
 
-Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
-                      DequantizeBuffers& buffers, std::span<float> out) {
-  const uint64_t k = linear.k();
+Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
+                       DequantizeBuffers& buffers, std::span<float> out) {
   const uint64_t groups = linear.groups();
+  const uint64_t group_size = linear.scheme().group_size;
   const CodeType code = linear.scheme().code;
-  if (out.size() != rows * k) return Usage(linear.module(), "the buffer does not fit the rows");
-  const PanelRange range{.n0 = n0, .rows = rows, .k0 = 0, .cols = k};
+  if (out.size() != range.rows * range.cols) {
+    return Usage(linear.module(), "the buffer does not fit the panel");
+  }
   buffers.codes.resize(PanelBytes(code, range));
-  buffers.scales.resize(rows * groups);
-  buffers.zero_points.resize(rows * groups);
+  buffers.scales.resize(range.rows * groups);
+  buffers.zero_points.resize(range.rows * groups);
   Status status = linear.ReadCodes(range, buffers.codes);
-  if (status.ok()) status = linear.ReadScales(n0, rows, buffers.scales);
-  if (status.ok()) status = linear.ReadZeroPoints(n0, rows, buffers.zero_points);
+  if (status.ok()) status = linear.ReadScales(range.n0, range.rows, buffers.scales);
+  if (status.ok()) status = linear.ReadZeroPoints(range.n0, range.rows, buffers.zero_points);
   if (!status.ok()) return status;
 
   const std::array<float, 256>& values = CodeValues(code);
+  ForPanelRows(buffers.codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {
+    float* weights = out.data() + row * range.cols;
+    for (uint64_t first = 0; first < range.cols;) {
+      const uint64_t g = (range.k0 + first) / group_size;
+      const uint64_t end = std::min(range.cols, (g + 1) * group_size - range.k0);
+      DequantizeRun(code, values, codes.data(),
+                    {.first = first,
+                     .end = end,
+                     .zero_point = static_cast<float>(buffers.zero_points[row * groups + g]),
+                     .scale = buffers.scales[row * groups + g]},
+                    weights);
+      first = end;
+    }
+  });
+  return {};
+}
+
+Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                      DequantizeBuffers& buffers, std::span<float> out) {
+  const uint64_t k = linear.k();
+  Status status =
+      DequantizePanel(linear, {.n0 = n0, .rows = rows, .k0 = 0, .cols = k}, buffers, out);
+  if (!status.ok() || !linear.reordered()) return status;
   const Result<SharedOrder> read = linear.KOrder();
   if (!read.ok()) return read.status();
   const InputOrder& order = **read;
-  std::vector<float> ordered(order.empty() ? 0 : k);
+  std::vector<float> ordered(k);
   for (uint64_t row = 0; row < rows; ++row) {
-    const std::byte* codes = buffers.codes.data() + row * PanelRowBytes(code, k);
-    float* weights = out.data() + row * k;
-    float* target = order.empty() ? weights : ordered.data();
-    for (uint64_t g = 0; g < groups; ++g) {
-      const uint64_t first = g * linear.scheme().group_size;
-      DequantizeRun(code, values, codes,
-                    {.first = first,
-                     .end = std::min(k, first + linear.scheme().group_size),
-                     .zero_point = static_cast<float>(buffers.zero_points[row * groups + g]),
-                     .scale = buffers.scales[row * groups + g]},
-                    target);
-    }
-    for (uint64_t j = 0; j < order.size(); ++j) weights[order[j]] = ordered[j];
+    const std::span<float> weights = out.subspan(row * k, k);
+    std::ranges::copy(weights, ordered.begin());
+    for (uint64_t j = 0; j < k; ++j) weights[order[j]] = ordered[j];
   }
   return {};
 }

@@ -23,9 +23,15 @@ struct DequantizeBuffers {
   std::vector<uint8_t> zero_points;
 };
 
-// Fills `out` [rows, K] with W of channels [n0, n0 + rows), in f32: (code − zero point) · scale,
-// rounded once. Input channels are in the order of the checkpoint, whatever k_order is. Rows
-// outside the module or a buffer of another size are kUsage.
+// Fills `out` [rows, cols] with W of a panel, in f32: (code − zero point) · scale, rounded once.
+// Input channels are counted in k_order. A panel outside the module or a buffer of another size is
+// kUsage.
+Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
+                       DequantizeBuffers& buffers, std::span<float> out);
+
+// Fills `out` [rows, K] with W of channels [n0, n0 + rows). Input channels are in the order of
+// the checkpoint, whatever k_order is. Rows outside the module or a buffer of another size are
+// kUsage.
 Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                       DequantizeBuffers& buffers, std::span<float> out);
 

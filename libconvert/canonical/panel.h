@@ -57,6 +57,31 @@ inline uint16_t PanelBits(CodeType code, std::span<const std::byte> panel, uint6
   return bits;
 }
 
+// Calls visit(row, bytes) for each row of a panel of `rows` rows: a whole number of bytes each.
+template <typename Visit>
+void ForPanelRows(std::span<const std::byte> panel, uint64_t rows, Visit visit) {
+  const size_t row_bytes = rows == 0 ? 0 : panel.size() / static_cast<size_t>(rows);
+  for (uint64_t row = 0; row < rows; ++row) {
+    visit(row, panel.subspan(static_cast<size_t>(row) * row_bytes, row_bytes));
+  }
+}
+
+// Calls visit(col, bits) for each of the `cols` codes of a row of a panel, in their order. Not of
+// kBF16.
+template <typename Visit>
+void ForRowCodes(CodeType code, std::span<const std::byte> row, uint64_t cols, Visit visit) {
+  if (!IsNibble(code)) {
+    for (uint64_t col = 0; col < cols; ++col) visit(col, std::to_integer<unsigned>(row[col]));
+    return;
+  }
+  for (uint64_t col = 0; col + 1 < cols; col += 2) {
+    const auto byte = std::to_integer<unsigned>(row[col / 2]);
+    visit(col, byte & 15U);
+    visit(col + 1, byte >> 4);
+  }
+  if (cols % 2 != 0) visit(cols - 1, std::to_integer<unsigned>(row[cols / 2]) & 15U);
+}
+
 }  // namespace prepack
 
 #endif  // PREPACK_CANONICAL_PANEL_H_

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <utility>
 
@@ -21,7 +22,10 @@
 #include "check/model_layout.h"
 #include "check/module_judgement.h"
 #include "check/plain_values.h"
+#include "check/sibling_channels.h"
+#include "check/text_pages.h"
 #include "check/tied_weights.h"
+#include "check/wired_blocks.h"
 #include "container/checkpoint.h"
 #include "formats/format.h"
 #include "io/memory_limit.h"
@@ -56,6 +60,7 @@ struct StripeResult {
   ModuleStatistics statistics;
   std::vector<float> energies;  // of the input channels; of first stripes, where siblings have them
   BaselineSums baseline;
+  std::optional<TextRun> text;
   Status error;  // of the module's data
 };
 
@@ -64,8 +69,13 @@ constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
 
 class DataCheck {
  public:
-  DataCheck(const QuantizedModel& model, const Checkpoint* baseline, CheckReport& report)
-      : model_(model), baseline_(baseline), report_(report) {
+  DataCheck(const Checkpoint& checkpoint, const QuantizedModel& model, const Checkpoint* baseline,
+            CheckReport& report)
+      : checkpoint_(checkpoint),
+        model_(model),
+        baseline_(baseline),
+        report_(report),
+        blocks_(checkpoint, model) {
     for (size_t i = 0; i < model_.modules.size(); ++i) {
       AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
     }
@@ -80,12 +90,15 @@ class DataCheck {
       if (HasSiblings(linear->module())) need.shared += linear->k() * sizeof(float);
       need.per_thread = std::max(need.per_thread, MemoryOfCheck(*linear, baseline_ != nullptr));
     }
+    need.per_thread += blocks_.MemoryOfThread();
     return need;
   }
 
   Status Run(unsigned threads, Progress& progress) {
     FindWeights();
     results_.resize(stripes_.size());
+    unread_ = std::vector<std::atomic<size_t>>(model_.modules.size());
+    for (const RowStripe& stripe : stripes_) ++unread_[stripe.matrix];
     energies_.resize(model_.modules.size());
     uint64_t total = 0;
     for (const auto& linear : model_.modules) total += linear->source_bytes();
@@ -96,7 +109,9 @@ class DataCheck {
     });
     if (!status.ok()) return status;
     for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) Conclude(i, stripe);
-    JudgeModel(report_.modules, energies_, report_.findings);
+    JudgeModel(report_.modules, report_.findings);
+    JudgeSiblings(report_.modules, energies_);
+    ReportWiring();
     if (baseline_ != nullptr) ReportOutliers();
     return {};
   }
@@ -122,6 +137,7 @@ class DataCheck {
     const uint64_t k = linear.k();
     CountRows(scheme, linear.stored_scale_dtype(), k, rows, buffers.numbers, statistics);
     HashRows(n0, rows, buffers.numbers.codes, statistics.windows);
+    HashScales(n0, rows, buffers.numbers.scales, statistics);
     if (SpreadsRows(linear)) {
       buffers.columns.Add(scheme, k, rows, buffers.numbers, statistics.windows);
     }
@@ -145,11 +161,9 @@ class DataCheck {
       const uint64_t n0 = stripe.n0 + row;
       const uint64_t rows = std::min(panel, stripe.rows - row);
       Status status = Measure(linear, n0, rows, buffers, result.statistics);
-      // One panel is enough to compare siblings by. Codes under one scale per block have its
-      // energy.
-      if (status.ok() && n0 == 0 && linear.scheme().granularity != Granularity::kBlock &&
-          HasSiblings(linear.module())) {
-        result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, buffers.numbers.codes);
+      // One panel is enough to compare siblings by.
+      if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
+        status = MeasureColumns(linear, rows, buffers.numbers, result);
       }
       if (status.ok() && weights_[stripe.matrix]) {
         status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
@@ -162,8 +176,44 @@ class DataCheck {
       }
     }
     if (SpreadsRows(linear)) buffers.columns.End(result.statistics.windows);
+    Status status = LookForText(stripe, linear, result);
+    if (status.ok() && --unread_[stripe.matrix] == 0) status = blocks_.Done(stripe.matrix);
     progress.Add(linear.source_bytes() * stripe.rows / linear.n());
+    return status;
+  }
+
+  static Status MeasureColumns(const QuantizedLinear& linear, uint64_t rows,
+                               const StatisticsBuffers& numbers, StripeResult& result) {
+    const Result<SharedOrder> order = linear.KOrder();
+    if (!order.ok()) return order.status();
+    result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, numbers, **order);
     return {};
+  }
+
+  // In the stripe's share of the tensor of codes, as it is stored.
+  Status LookForText(const RowStripe& stripe, const QuantizedLinear& linear,
+                     StripeResult& result) const {
+    if (linear.places() == nullptr || linear.scheme().bits < kMinTextBits) return {};
+    const StoredTensor* codes = checkpoint_.Find(linear.places()->WhereCode(0, 0)[0].tensor);
+    if (codes == nullptr) return {};
+    const uint64_t each = codes->bytes / linear.n();
+    const uint64_t begin = each * stripe.n0;
+    const bool last = stripe.n0 + stripe.rows == linear.n();
+    const uint64_t bytes = (last ? codes->bytes : begin + each * stripe.rows) - begin;
+    if (bytes < kMinText) return {};
+    return checkpoint_.Visit(*codes, begin, bytes, [&](const std::byte* stored) {
+      result.text = FindText({stored, static_cast<size_t>(bytes)});
+      if (result.text) result.text->offset += begin;
+    });
+  }
+
+  void ReportWiring() {
+    for (const WiredBlocks::Fault& fault : blocks_.Faults()) {
+      ModuleCheck& check = report_.modules[fault.module];
+      check.findings.push_back(fault.exchanged
+                                   ? MakeFinding("modules-exchanged", check.module, fault.message)
+                                   : MakeFinding("module-alien", check.module, fault.message));
+    }
   }
 
   // Merges the stripes of a module, from `stripe` on, in their order.
@@ -171,10 +221,12 @@ class DataCheck {
     ModuleCheck& check = report_.modules[module];
     ModuleStatistics statistics;
     BaselineSums baseline;
+    std::optional<TextRun> text;
     bool readable = true;
     for (; stripe < stripes_.size() && stripes_[stripe].matrix == module; ++stripe) {
       const StripeResult& result = results_[stripe];
       statistics.Merge(result.statistics);
+      if (result.text && !text) text = result.text;
       if (!result.energies.empty()) energies_[module] = std::move(results_[stripe].energies);
       baseline.Merge(result.baseline);
       if (result.error.ok() || !readable) continue;
@@ -183,6 +235,12 @@ class DataCheck {
                                  ? CheckVerdict::kUnsupported
                                  : CheckVerdict::kBadValues);
       check.findings.push_back(FindingOf(result.error));
+    }
+    if (text) {
+      check.findings.push_back(
+          MakeFinding("codes-damaged", check.module,
+                      fmt::format("{} bytes of the codes, from byte {} on, are text: \"{}\"",
+                                  text->bytes, text->offset, text->beginning)));
     }
     if (!readable) return;
     JudgeModule(*model_.modules[module], statistics, check.findings);
@@ -216,9 +274,12 @@ class DataCheck {
     }
   }
 
+  const Checkpoint& checkpoint_;
   const QuantizedModel& model_;
   const Checkpoint* baseline_;
   CheckReport& report_;
+  WiredBlocks blocks_;
+  std::vector<std::atomic<size_t>> unread_;             // stripes, by module
   std::vector<std::optional<BaselineWeight>> weights_;  // of the baseline, by module
   std::vector<RowStripe> stripes_;
   std::vector<StripeResult> results_;
@@ -271,7 +332,7 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
   }
   Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
   if (!status.ok() || options.headers_only) return status;
-  DataCheck data(*model, baseline, report);
+  DataCheck data(checkpoint, *model, baseline, report);
   const Result<unsigned> threads =
       ThreadsWithin(data.Need(), options.jobs, options.memory_limit, "checked");
   if (!threads.ok()) return threads.status();

@@ -24,7 +24,8 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
 uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline) {
   const uint64_t k = linear.k();
   const uint64_t rows = std::min(StripePanelRows(k), linear.n());
-  uint64_t bytes = MemoryOfRows(linear, rows) + k * sizeof(float);  // energies
+  // Energies, in k_order and in that of the checkpoint; scales and zero points of a row.
+  uint64_t bytes = MemoryOfRows(linear, rows) + 4 * k * sizeof(float);
   // Sums of two kinds by input channel, those of nibbles apart, and hashes of eights of them.
   if (SpreadsRows(linear)) bytes += k * (2 * sizeof(uint32_t) + 2 * sizeof(uint16_t) + 2);
   if (with_baseline) bytes += MemoryOfRows(linear, rows) + (rows + 1) * k * 2 * sizeof(float);

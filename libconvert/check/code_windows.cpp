@@ -7,7 +7,6 @@
 
 #include "base/checked.h"
 #include "base/hash.h"
-#include "canonical/dequantize.h"
 #include "canonical/panel.h"
 #include "check/module_statistics.h"
 
@@ -133,17 +132,14 @@ void RowWindows::Judge() {
 }
 
 void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, WindowCounts& counts) {
-  const size_t row_bytes = codes.size() / rows;
-  for (uint64_t row = 0; row < rows; ++row) {
-    const auto* bytes = reinterpret_cast<const char*>(codes.data() + row * row_bytes);
-    const uint64_t hash = Xxh3(std::string_view(bytes, row_bytes)).low;
+  ForPanelRows(codes, rows, [&](uint64_t row, std::span<const std::byte> bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const uint64_t hash = Xxh3(text).low;
     counts.codes_hash += hash * (2 * (n0 + row) + 1);
-    if (hash % kKeptRows != 0) continue;
     // Rows of one code are alike without being copies.
-    const bool varied =
-        std::string_view(bytes, row_bytes).find_first_not_of(bytes[0]) != std::string_view::npos;
-    if (varied) counts.row_hashes.push_back(hash);
-  }
+    const bool varied = text.find_first_not_of(text[0]) != std::string_view::npos;
+    if (hash % kKeptRows == 0 && varied) counts.row_hashes.push_back(hash);
+  });
 }
 
 void ColumnWindows::Begin(uint64_t k) {
@@ -174,21 +170,19 @@ void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
 // Simple loops over arrays of their own: compilers make vector instructions of them.
 void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows,
                         uint64_t count) {
-  const size_t row_bytes = rows.size() / count;
   const auto middle = static_cast<int>(range.middle);
   sums_.assign(k, 0);
   squares_.assign(k, 0);
   if (range.kind == CodeRange::Kind::kBytes) {
     uint32_t* sums = sums_.data();
     uint32_t* squares = squares_.data();
-    for (uint64_t row = 0; row < count; ++row) {
-      const std::byte* bytes = rows.data() + row * row_bytes;
+    ForPanelRows(rows, count, [&](uint64_t /*row*/, std::span<const std::byte> bytes) {
       for (uint64_t i = 0; i < k; ++i) {
         const int value = std::to_integer<int>(bytes[i]) ^ static_cast<int>(range.flip);
         sums[i] += static_cast<uint32_t>(value);
         squares[i] += static_cast<uint32_t>((value - middle) * (value - middle));
       }
-    }
+    });
     return;
   }
   for (auto* part : {&low_, &high_, &low_squares_, &high_squares_}) part->assign(k / 2, 0);
@@ -196,8 +190,7 @@ void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std:
   uint16_t* high = high_.data();
   uint16_t* low_squares = low_squares_.data();
   uint16_t* high_squares = high_squares_.data();
-  for (uint64_t row = 0; row < count; ++row) {
-    const std::byte* bytes = rows.data() + row * row_bytes;
+  ForPanelRows(rows, count, [&](uint64_t /*row*/, std::span<const std::byte> bytes) {
     for (uint64_t i = 0; i < k / 2; ++i) {
       const auto byte = static_cast<uint16_t>(bytes[i]);
       const auto a = static_cast<uint16_t>(byte & 15U);
@@ -209,7 +202,7 @@ void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std:
       low_squares[i] = static_cast<uint16_t>(low_squares[i] + off_a * off_a);
       high_squares[i] = static_cast<uint16_t>(high_squares[i] + off_b * off_b);
     }
-  }
+  });
   for (uint64_t i = 0; i < k / 2; ++i) {
     sums_[2 * i] = low_[i];
     sums_[2 * i + 1] = high_[i];
@@ -256,23 +249,6 @@ void ColumnWindows::End(WindowCounts& counts) const {
   for (size_t i = 1; i < hashes.size(); ++i) {
     counts.repeated_columns += hashes[i] == hashes[i - 1] ? 1U : 0U;
   }
-}
-
-std::vector<float> ColumnEnergies(const Scheme& scheme, uint64_t k, uint64_t rows,
-                                  std::span<const std::byte> codes) {
-  const CodeRange range = RangeOf(scheme);
-  const std::array<float, 256>& values = CodeValues(scheme.code);
-  const float middle = range.kind == CodeRange::Kind::kNibbles || range.flip == 0
-                           ? static_cast<float>(range.middle)
-                           : 0;
-  std::vector<float> energies(k, 0);
-  for (uint64_t row = 0; row < rows; ++row) {
-    for (uint64_t i = 0; i < k; ++i) {
-      const float value = values[PanelCode(scheme.code, codes, k, row, i)] - middle;
-      energies[i] += value * value;
-    }
-  }
-  return energies;
 }
 
 }  // namespace prepack

@@ -128,10 +128,6 @@ class ColumnWindows {
   uint64_t counted_ = 0;          // rows
 };
 
-// Σ weight² of each input channel, but for scales that differ between groups: codes as they are.
-std::vector<float> ColumnEnergies(const Scheme& scheme, uint64_t k, uint64_t rows,
-                                  std::span<const std::byte> codes);
-
 }  // namespace prepack
 
 #endif  // PREPACK_CHECK_CODE_WINDOWS_H_

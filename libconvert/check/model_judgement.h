@@ -7,13 +7,8 @@
 //   size        rms(W) · √K, by which a module multiplies what comes in. Working models have it
 //               near 1, whatever their width: training keeps activations in range. A module is
 //               also compared with its peers in other layers
-//   copies      two modules with the same codes
-//   order       modules that read the same input (q, k, v; gate, up) have strong and weak input
-//               channels in common; where they have them in common only after channels of one are
-//               put into another order, that one was packed in it. Of models that were never
-//               trained, whose channels have nothing in common, this says nothing
+//   copies      two modules with the same codes, or with the same scales
 
-#include <string_view>
 #include <vector>
 
 #include "check/check.h"
@@ -28,19 +23,8 @@ inline constexpr double kSmallestSize = 0.01;
 // Against the median of the peers, at least kMinSizePeers with it.
 inline constexpr double kPeerSize = 100;
 inline constexpr size_t kMinSizePeers = 3;
-// Correlation of the logarithms of input channels' energies: 0.25 to 0.55 in trained models, below
-// 3/√K in others. That of another order has to be as high, and higher than that of the stored one.
-inline constexpr double kOrderCorrelation = 0.2;
-inline constexpr double kOrderGain = 0.1;
-inline constexpr double kOrderDeviations = 6;
-
-// Whether the module has siblings by whose input channels it is judged.
-bool HasSiblings(std::string_view module);
-
-// `energies`: Σ code² of the input channels, in the order of `modules`; empty where not measured.
 // Findings of modules are appended to them, those of the whole model to `findings`.
-void JudgeModel(std::vector<ModuleCheck>& modules, const std::vector<std::vector<float>>& energies,
-                std::vector<Finding>& findings);
+void JudgeModel(std::vector<ModuleCheck>& modules, std::vector<Finding>& findings);
 
 }  // namespace prepack
 

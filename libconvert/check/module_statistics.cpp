@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <string_view>
 
 #include "base/float_convert.h"
+#include "base/hash.h"
 #include "canonical/dequantize.h"
 #include "canonical/panel.h"
 #include "check/code_windows.h"
@@ -174,6 +176,8 @@ void ModuleStatistics::Merge(const ModuleStatistics& other) {
   for (size_t i = 0; i < scale_exponents.size(); ++i) {
     scale_exponents[i] += other.scale_exponents[i];
   }
+  fine_scales += other.fine_scales;
+  scales_hash += other.scales_hash;
   min_scale = std::min(min_scale, other.min_scale);
   max_scale = std::max(max_scale, other.max_scale);
   stray_bits += other.stray_bits;
@@ -320,15 +324,24 @@ class GroupReader {
 
 }  // namespace
 
+void HashScales(uint64_t n0, uint64_t rows, std::span<const float> scales,
+                ModuleStatistics& statistics) {
+  ForPanelRows(std::as_bytes(scales), rows, [&](uint64_t row, std::span<const std::byte> bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    statistics.scales_hash += Xxh3(text).low * (2 * (n0 + row) + 1);
+  });
+  constexpr uint32_t kMantissa = (1U << 23) - 1;
+  statistics.fine_scales += static_cast<uint64_t>(std::ranges::count_if(
+      scales, [](float scale) { return (std::bit_cast<uint32_t>(scale) & kMantissa) != 0; }));
+}
+
 void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
                const StatisticsBuffers& numbers, ModuleStatistics& statistics) {
   const uint64_t groups = CeilDiv(k, scheme.group_size);
   const float smallest_precise = SmallestPrecise(stored_scale_dtype);
   const auto highest = static_cast<uint8_t>((1U << scheme.bits) - 1);
-  const size_t row_bytes = PanelRowBytes(scheme.code, k);
   GroupReader reader(scheme, statistics);
-  for (uint64_t row = 0; row < rows; ++row) {
-    const auto codes = std::span(numbers.codes).subspan(row * row_bytes, row_bytes);
+  ForPanelRows(numbers.codes, rows, [&](uint64_t row, std::span<const std::byte> codes) {
     for (uint64_t g = 0; g < groups; ++g) {
       const uint64_t first = g * scheme.group_size;
       const uint64_t end = std::min(k, first + scheme.group_size);
@@ -351,7 +364,7 @@ void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint6
       if (stored_zero == 0) ++statistics.low_zero_points;
       if (stored_zero == highest) ++statistics.high_zero_points;
     }
-  }
+  });
   reader.CountNibbles();
   statistics.weights += rows * k;
 }

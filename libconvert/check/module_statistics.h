@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -54,6 +55,8 @@ struct ModuleStatistics {
   // By the 8 bits of their exponent in f32, magnitudes: those of e ≥ 1 lie in [2^(e-127),
   // 2^(e-126)).
   std::array<uint64_t, 256> scale_exponents{};
+  uint64_t fine_scales = 0;                                  // that are no powers of two
+  uint64_t scales_hash = 0;                                  // of all scales, and of where they are
   float min_scale = std::numeric_limits<float>::infinity();  // magnitudes
   float max_scale = 0;
 
@@ -96,6 +99,10 @@ struct StatisticsBuffers {
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
 };
+
+// Adds output channels that begin with number `n0` to scales_hash and fine_scales.
+void HashScales(uint64_t n0, uint64_t rows, std::span<const float> scales,
+                ModuleStatistics& statistics);
 
 // Adds `rows` output channels of `k` weights each that were read. Not of kBF16.
 void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,

@@ -37,19 +37,22 @@ struct Buffers {
 void ComparePanel(CodeType code, const PanelRange& range, const Buffers& buffers,
                   ModuleDifferences& differences) {
   if (SameBytes(buffers.found_codes, buffers.expected_codes)) return;
-  for (uint64_t row = 0; row < range.rows; ++row) {
-    for (uint64_t k = 0; k < range.cols; ++k) {
-      const unsigned found = PanelBits(code, buffers.found_codes, range.cols, row, k);
-      const unsigned expected = PanelBits(code, buffers.expected_codes, range.cols, row, k);
-      if (found == expected) continue;
-      ++differences.codes;
-      const std::pair place = {range.n0 + row, range.k0 + k};
-      if (place >= differences.first_code) continue;
-      differences.first_code = place;
-      differences.first_found = found;
-      differences.first_expected = expected;
-    }
-  }
+  const std::span<const std::byte> expected_codes = buffers.expected_codes;
+  ForPanelRows(buffers.found_codes, range.rows,
+               [&](uint64_t row, std::span<const std::byte> codes) {
+                 const auto expected_row = expected_codes.subspan(row * codes.size(), codes.size());
+                 for (uint64_t k = 0; k < range.cols; ++k) {
+                   const unsigned found = PanelBits(code, codes, range.cols, 0, k);
+                   const unsigned expected = PanelBits(code, expected_row, range.cols, 0, k);
+                   if (found == expected) continue;
+                   ++differences.codes;
+                   const std::pair place = {range.n0 + row, range.k0 + k};
+                   if (place >= differences.first_code) continue;
+                   differences.first_code = place;
+                   differences.first_found = found;
+                   differences.first_expected = expected;
+                 }
+               });
 }
 
 // The comparison of one module, cut into tiles and strips.

@@ -12,7 +12,7 @@
 #include "catch.h"
 #include "check/check_run.h"
 #include "check/code_windows.h"
-#include "check/model_judgement.h"
+#include "check/sibling_channels.h"
 
 namespace prepack::testing {
 namespace {
@@ -67,7 +67,8 @@ TEST_CASE("A page that does not belong into codes is found") {
   const std::vector<Page> pages = {
       {"zeros", [](size_t) { return 0U; }, 4096, "codes whose mean no weights have"},
       {"text", [&](size_t i) { return static_cast<unsigned>(text[i % text.size()]); }, 4096,
-       "codes whose mean no weights have"},
+       "4096 bytes of the codes, from byte 8192 on, are text: \"<!DOCTYPE "
+       "html><html><head><title>\""},
       {"noise", [&](size_t) { return static_cast<unsigned>(random.Next() & 0xFFU); }, 8192,
        "spread like noise"},
       {"weights of zero", [](size_t) { return 0x88U; }, 64,
@@ -175,6 +176,26 @@ TEST_CASE("Scales of other groups are found") {
               CheckVerdict::kWarnings);
 }
 
+TEST_CASE("Scales of another module are found where that is in the model, too") {
+  TestCheckpoint checkpoint = WideExample(3);
+  Scales(checkpoint, WideModule(2)) = Scales(checkpoint, WideModule(0));
+  const CheckReport report = RunCheck(checkpoint);
+  INFO(Lines(report));
+  CHECK(Lines(report).find("scale-copied: " + WideModule(2) + ": all 256 scales are those of " +
+                           WideModule(0)) != std::string::npos);
+  CHECK(report.verdict == CheckVerdict::kWarnings);
+}
+
+TEST_CASE("Scales that are powers of two may be alike") {
+  TestCheckpoint checkpoint = WideExample(2);
+  for (const int layer : {0, 1}) {
+    std::vector<std::byte>& scales = Scales(checkpoint, WideModule(layer));
+    for (size_t i = 0; i < scales.size() / 2; ++i)
+      PutBF16(scales, i, i % 5 == 0 ? 0x1p-7F : 0x1p-6F);
+  }
+  CHECK(Lines(RunCheck(checkpoint)).find("scale-copied") == std::string::npos);
+}
+
 TEST_CASE("Scales that are a thousand times too large or small are found") {
   for (const float factor : {1000.0F, 0.001F}) {
     TestCheckpoint checkpoint = WideExample(2);
@@ -208,11 +229,6 @@ TEST_CASE("Input channels in another order than those of a sibling are found") {
   SplitMix64 random(11);
   std::vector<float> energies(1024);
   for (float& energy : energies) energy = static_cast<float>(std::exp(random.Gaussian()));
-  std::vector<float> reversed = energies;
-  for (size_t i = 0; i < reversed.size(); i += 8) {
-    std::reverse(reversed.begin() + static_cast<std::ptrdiff_t>(i),
-                 reversed.begin() + static_cast<std::ptrdiff_t>(i) + 8);
-  }
   std::vector<float> unrelated(energies.size());
   for (float& energy : unrelated) energy = static_cast<float>(std::exp(random.Gaussian()));
   const auto judged = [&](const std::vector<float>& up) {
@@ -220,18 +236,37 @@ TEST_CASE("Input channels in another order than those of a sibling are found") {
     modules[0].module = "model.layers.0.mlp.gate_proj";
     modules[1].module = "model.layers.0.mlp.up_proj";
     for (ModuleCheck& module : modules) module.k = energies.size();
-    std::vector<Finding> findings;
-    JudgeModel(modules, {energies, up}, findings);
-    CHECK(findings.empty());
+    JudgeSiblings(modules, {energies, up});
     CHECK(modules[0].findings.empty());
     return modules[1].findings;
   };
   CHECK(judged(energies).empty());
   CHECK(judged(unrelated).empty());
-  const std::vector<Finding> found = judged(reversed);
-  REQUIRE(found.size() == 1);
-  CHECK(found[0].id == "codes-unlike-weights");
-  CHECK(found[0].message.find("reversed by eights by 1.00") != std::string::npos);
+  // The strong channels of one may be the weak ones of the other.
+  std::vector<float> weak = energies;
+  for (float& energy : weak) energy = 1 / energy;
+  CHECK(judged(weak).empty());
+  for (const std::vector<float>& other : {energies, weak}) {
+    std::vector<float> reversed = other;
+    for (size_t i = 0; i < reversed.size(); i += 8) {
+      std::reverse(reversed.begin() + static_cast<std::ptrdiff_t>(i),
+                   reversed.begin() + static_cast<std::ptrdiff_t>(i) + 8);
+    }
+    const std::vector<Finding> found = judged(reversed);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].id == "codes-unlike-weights");
+    CHECK(found[0].message.find("reversed by eights by") != std::string::npos);
+  }
+  // A few channels that stand out, at places that an order does not move, say nothing about it.
+  std::vector<float> outliers = unrelated;
+  for (size_t i = 0; i < outliers.size(); i += 256) outliers[i] = energies[i] *= 1e6F;
+  CHECK(judged(outliers).empty());
+  // Every fourth channel was read from parts of others.
+  std::vector<float> uneven = unrelated;
+  for (size_t i = 0; i < uneven.size(); i += 4) uneven[i] *= 12;
+  const std::vector<Finding> places = judged(uneven);
+  REQUIRE(places.size() == 1);
+  CHECK(places[0].message.find("at some places of a word") != std::string::npos);
 }
 
 }  // namespace

@@ -8,4 +8,6 @@ prepack_add_tests(check
   plain_statistics_test.cpp
   plain_values_test.cpp
   report_html_test.cpp
-  structure_test.cpp)
+  structure_test.cpp
+  text_pages_test.cpp
+  wiring_test.cpp)

@@ -42,36 +42,44 @@ inline std::vector<std::byte> WideValues(size_t count) {
 }
 
 // Quantized as quantizers do: the largest weight of a group is the last code of the range.
-inline void AddWideModule(TestCheckpoint& checkpoint, const std::string& module, uint64_t seed,
-                          TestCheckpoint* baseline = nullptr, uint64_t n = kWideN) {
-  SplitMix64 random(seed);
-  std::vector<std::byte> codes(n * kWideK / 2);
-  std::vector<std::byte> scales(n * kWideK / kWideGroup * 2);
-  std::vector<std::byte> weights(n * kWideK * 2);
-  for (size_t group = 0; group < n * kWideK / kWideGroup; ++group) {
-    std::array<double, kWideGroup> values{};
+inline void AddQuantized(TestCheckpoint& checkpoint, const std::string& module, uint64_t k,
+                         const std::vector<double>& values, TestCheckpoint* baseline = nullptr) {
+  const uint64_t n = values.size() / k;
+  std::vector<std::byte> codes(values.size() / 2);
+  std::vector<std::byte> scales(values.size() / kWideGroup * 2);
+  std::vector<std::byte> weights(values.size() * 2);
+  for (size_t group = 0; group < values.size() / kWideGroup; ++group) {
+    const size_t first = group * kWideGroup;
     double largest = 0;
-    for (double& value : values) {
-      value = 0.03 * random.Gaussian();
-      largest = std::max(largest, std::abs(value));
+    for (size_t i = first; i < first + kWideGroup; ++i) {
+      largest = std::max(largest, std::abs(values[i]));
     }
     const float scale = BF16ToF32(F32ToBF16(static_cast<float>(largest / 7.5)));
     PutBF16(scales, group, scale);
-    for (size_t j = 0; j < kWideGroup; ++j) {
-      const size_t i = group * kWideGroup + j;
-      const int step = static_cast<int>(std::clamp(std::round(values[j] / scale), -8.0, 7.0));
+    for (size_t i = first; i < first + kWideGroup; ++i) {
+      const int step = static_cast<int>(std::clamp(std::round(values[i] / scale), -8.0, 7.0));
       codes[i / 2] |= static_cast<std::byte>(static_cast<unsigned>(step + 8) << (i % 2 * 4));
-      PutBF16(weights, i, static_cast<float>(values[j]));
+      PutBF16(weights, i, static_cast<float>(values[i]));
     }
   }
-  checkpoint.tensors.push_back({module + ".weight_packed", "I32", {n, kWideK / 8}, codes});
-  checkpoint.tensors.push_back(
-      {module + ".weight_scale", "BF16", {n, kWideK / kWideGroup}, scales});
-  checkpoint.tensors.push_back(
-      {module + ".weight_shape", "I64", {2}, Int64s({static_cast<int64_t>(n), kWideK})});
+  checkpoint.tensors.push_back({module + ".weight_packed", "I32", {n, k / 8}, codes});
+  checkpoint.tensors.push_back({module + ".weight_scale", "BF16", {n, k / kWideGroup}, scales});
+  checkpoint.tensors.push_back({module + ".weight_shape",
+                                "I64",
+                                {2},
+                                Int64s({static_cast<int64_t>(n), static_cast<int64_t>(k)})});
   if (baseline != nullptr) {
-    baseline->tensors.push_back({module + ".weight", "BF16", {n, kWideK}, weights});
+    baseline->tensors.push_back({module + ".weight", "BF16", {n, k}, weights});
   }
+}
+
+// Weights of a bell curve.
+inline void AddWideModule(TestCheckpoint& checkpoint, const std::string& module, uint64_t seed,
+                          TestCheckpoint* baseline = nullptr, uint64_t n = kWideN) {
+  SplitMix64 random(seed);
+  std::vector<double> values(n * kWideK);
+  for (double& value : values) value = 0.03 * random.Gaussian();
+  AddQuantized(checkpoint, module, kWideK, values, baseline);
 }
 
 inline TestCheckpoint WideExample(int layers = 1, TestCheckpoint* baseline = nullptr) {

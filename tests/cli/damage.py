@@ -309,11 +309,12 @@ for leaf in ("up_proj", "down_proj"):
     code_kind(f"64 KiB of noise in {leaf}", "22 %", lambda m, n: fill(m, n, 65536, noise(m, 65536)), leaf)
     code_kind(f"64 KiB twice in {leaf}", "22 %", repeated, leaf)
 code_kind("codes of noise", "a module", lambda m, n: fill_all(m, n))
-code_kind("words or bytes reversed", "a module", map_codes(reversed_words))
+for leaf in ("up_proj", "gate_proj", "down_proj", "v_proj"):
+    code_kind(f"words or bytes of {leaf} reversed", "a module", map_codes(reversed_words), leaf)
+    code_kind(f"rows of {leaf} moved by one", "a module", map_codes(lambda a: numpy.roll(a, 1, 0)), leaf)
 code_kind("nibbles of bytes swapped", "a module", map_codes(words(lambda n: [n[i ^ 1] for i in range(8)])))
 code_kind("columns interleaved", "a module", map_codes(words(lambda n: [n[i] for i in (0, 2, 4, 6, 1, 3, 5, 7)])))
 code_kind("another signedness", "a module", map_codes(other_sign))
-code_kind("rows moved by one", "a module", map_codes(lambda a: numpy.roll(a, 1, 0)))
 code_kind("rows moved by half", "a module", map_codes(lambda a: numpy.roll(a, a.shape[0] // 2, 0)))
 
 
@@ -323,29 +324,65 @@ def fill_all(model, name):
     return True
 
 
-@kind("up_proj is gate_proj", "a module")
-def copied(model):
-    up, gate = model.module("up_proj"), model.module("gate_proj")
-    if up is None or gate is None:
-        return False
-    for name in model.parts(gate):
-        other = up + name[len(gate) :]
-        if other not in model.tensors or model.tensors[other][1] != model.tensors[name][1]:
+def gate_and_up(title, share, change):
+    """`change` gets the tensors and the names of a part of gate_proj and of the same part of up_proj."""
+
+    @kind(title, share)
+    def function(model):
+        up, gate = model.module("up_proj"), model.module("gate_proj")
+        if up is None or gate is None:
             return False
-        model.tensors[other][2] = bytearray(model.tensors[name][2])
-    return True
+        pairs = [(name, up + name[len(gate) :]) for name in model.parts(gate)]
+        if any(b not in model.tensors or model.tensors[a][1] != model.tensors[b][1] for a, b in pairs):
+            return False
+        for a, b in pairs:
+            change(model.tensors, a, b)
+        return True
 
 
-@kind("gate_proj and up_proj exchanged", "two modules")
-def exchanged(model):
-    up, gate = model.module("up_proj"), model.module("gate_proj")
-    if up is None or gate is None:
+def copy(tensors, source, target):
+    tensors[target][2] = bytearray(tensors[source][2])
+
+
+def exchange(tensors, a, b):
+    tensors[a], tensors[b] = tensors[b], tensors[a]
+
+
+gate_and_up("up_proj is gate_proj", "a module", copy)
+gate_and_up("gate_proj and up_proj exchanged", "two modules", exchange)
+
+
+def peer_kind(title, change):
+    """Changes the scales of one module of several of its kind, in other layers or experts."""
+
+    @kind(title, "a module")
+    def function(model):
+        peers = [m for m in model.modules() if m.endswith("up_proj")]
+        if len(peers) < 3:
+            return False
+        name = model.scales(peers[len(peers) // 2])
+        before = model.floats(name)
+        after = change(before)
+        if (before == 0).any() or (after == before).all():
+            return False
+        model.put(name, after)
+
+
+peer_kind("scales of one of several peers × 1000", lambda s: s * 1000)
+peer_kind("scales of one of several peers inverted", lambda s: 1 / s)
+
+
+@kind("up_proj of two layers exchanged", "two modules")
+def other_layer(model):
+    peers = [m for m in model.modules() if m.endswith("up_proj") and ".experts." not in m]
+    if len(peers) < 2:
         return False
-    for name in model.parts(gate):
-        other = up + name[len(gate) :]
+    first, last = peers[0], peers[-1]
+    for name in model.parts(first):
+        other = last + name[len(first) :]
         if other not in model.tensors or model.tensors[other][1] != model.tensors[name][1]:
             return False
-        model.tensors[other], model.tensors[name] = model.tensors[name], model.tensors[other]
+        exchange(model.tensors, name, other)
     return True
 
 

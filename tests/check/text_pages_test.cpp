@@ -1,0 +1,53 @@
+#include "check/text_pages.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "catch.h"
+
+namespace prepack::testing {
+namespace {
+
+std::vector<std::byte> Noise(size_t size) {
+  SplitMix64 random(9);
+  std::vector<std::byte> bytes(size);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.Next() & 0xFFU);
+  return bytes;
+}
+
+void Put(std::vector<std::byte>& bytes, size_t at, size_t size, std::string_view text) {
+  for (size_t i = 0; i < size; ++i) bytes[at + i] = static_cast<std::byte>(text[i % text.size()]);
+}
+
+constexpr std::string_view kPage = "<html><title>503 Service Unavailable</title>\r\n\t</html>";
+
+TEST_CASE("A page of text is found wherever it begins") {
+  CHECK_FALSE(FindText(Noise(1 << 16)));
+  CHECK_FALSE(FindText({}));
+  for (const size_t at :
+       {size_t{0}, size_t{1}, size_t{2047}, size_t{2049}, (size_t{1} << 16) - 4096}) {
+    CAPTURE(at);
+    std::vector<std::byte> bytes = Noise(1 << 16);
+    std::ranges::fill(bytes, std::byte{0x88});
+    Put(bytes, at, 4096, kPage);
+    const auto text = FindText(bytes);
+    REQUIRE(text);
+    CHECK(text->offset == at);
+    CHECK(text->bytes == 4096);
+    CHECK(text->beginning == "<html><title>503 Service Unavail");
+  }
+}
+
+TEST_CASE("Codes that happen to be letters are no text") {
+  std::vector<std::byte> few = Noise(8192);
+  Put(few, 0, 8192, "UTVQYEeUUUUUUUU");  // 2-bit codes that are nearly all 1
+  CHECK_FALSE(FindText(few));
+  std::vector<std::byte> brief(8192, std::byte{0x88});
+  Put(brief, 2048, 400, kPage);
+  CHECK_FALSE(FindText(brief));
+}
+
+}  // namespace
+}  // namespace prepack::testing

@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "canonical/panel.h"
 #include "check/module_statistics.h"
+#include "check/moments.h"
 
 namespace prepack {
 namespace {
@@ -110,8 +111,10 @@ void RowWindows::Judge() {
   const auto count = static_cast<double>(total_.count);
   const auto even = static_cast<double>(total_.even);
   const auto odd = static_cast<double>(total_.odd);
-  const double mean = (even + odd) / count;
-  const double variance = static_cast<double>(total_.squares) / count - mean * mean;
+  const double variance =
+      Moments<uint64_t>{
+          .count = total_.count, .sum = total_.even + total_.odd, .squares = total_.squares}
+          .Variance();
   ++counts_.windows;
   if (range_.kind == CodeRange::Kind::kFloats) {
     const double negative = static_cast<double>(total_.negative) / count;
@@ -216,11 +219,10 @@ void ColumnWindows::Judge(const Scheme& scheme, const CodeRange& range, uint64_t
   const double bar = kColumnVariance * range.half * range.half;
   const double mean_bar = scheme.symmetric ? kWindowMean : kColumnMeanAsymmetric;
   for (uint64_t window = 0; window < hashes_.size(); ++window) {
-    uint64_t squares = 0;
-    uint64_t sum = 0;
+    Moments<uint64_t> codes{.count = rows * kWindowColumns};
     for (uint64_t i = window * kWindowColumns; i < (window + 1) * kWindowColumns; ++i) {
-      squares += squares_[i];
-      sum += sums_[i];
+      codes.squares += squares_[i];
+      codes.sum += sums_[i];
       hashes_[window] = Mix(hashes_[window], uint64_t{sums_[i]} << 32 | squares_[i]);
       if (!IsConstant(sums_[i], squares_[i], rows, range.middle)) {
         varied_[window] = 1;
@@ -231,9 +233,10 @@ void ColumnWindows::Judge(const Scheme& scheme, const CodeRange& range, uint64_t
     }
     if (rows < kMinColumnRows) continue;
     ++counts.column_windows;
-    const auto codes = static_cast<double>(rows * kWindowColumns);
-    const double off = static_cast<double>(sum) / codes - static_cast<double>(range.middle);
-    const double variance = static_cast<double>(squares) / codes - off * off;
+    const double off = codes.Mean() - static_cast<double>(range.middle);
+    // The squares are of distances from the middle.
+    const double variance =
+        static_cast<double>(codes.squares) / static_cast<double>(codes.count) - off * off;
     if (scheme.group_size >= kMinVarianceGroup && variance > bar) ++counts.noisy_columns;
     if (std::abs(off) > mean_bar * range.half) ++counts.shifted_columns;
   }

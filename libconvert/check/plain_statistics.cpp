@@ -40,9 +40,7 @@ Exponent ExponentOf(DType dtype) {
 template <typename Word>
 void CountExponents(std::span<const std::byte> bytes, const Exponent& exponent,
                     PlainStatistics& statistics) {
-  uint64_t values = 0;
-  uint64_t sum = 0;
-  uint64_t squares = 0;
+  Moments<uint64_t> sums;
   for (size_t at = 0; at + sizeof(Word) <= bytes.size(); at += sizeof(Word)) {
     Word word = 0;
     std::memcpy(&word, bytes.data() + at, sizeof(Word));
@@ -50,13 +48,11 @@ void CountExponents(std::span<const std::byte> bytes, const Exponent& exponent,
     // Zeros have no exponent, and NaN and infinity are reported elsewhere.
     const bool counts = static_cast<Word>(word << 1) != 0 && stored != exponent.mask;
     const uint32_t e = counts ? stored : 0;
-    values += counts ? 1U : 0U;
-    sum += e;
-    squares += uint64_t{e} * e;
+    sums.count += counts ? 1U : 0U;
+    sums.sum += e;
+    sums.squares += uint64_t{e} * e;
   }
-  statistics.values += values;
-  statistics.exponents += sum;
-  statistics.exponent_squares += squares;
+  statistics.exponents.Add(sums);
 }
 
 bool IsZero(std::span<const std::byte> bytes) {
@@ -105,7 +101,7 @@ bool AddsToOne(std::string_view family) {
 double MedianMagnitude(const std::vector<PlainTensor>& tensors) {
   std::vector<double> magnitudes;
   for (const PlainTensor& plain : tensors) {
-    if (!IsNorm(*plain.tensor) || plain.statistics.values == 0) continue;
+    if (!IsNorm(*plain.tensor) || plain.statistics.exponents.count == 0) continue;
     magnitudes.push_back(plain.statistics.TypicalMagnitude(plain.tensor->dtype));
   }
   if (magnitudes.empty()) return 0;
@@ -117,30 +113,21 @@ double MedianMagnitude(const std::vector<PlainTensor>& tensors) {
 void PlainStatistics::Merge(const PlainStatistics& other) {
   bytes += other.bytes;
   zero_bytes += other.zero_bytes;
-  values += other.values;
-  exponents += other.exponents;
-  exponent_squares += other.exponent_squares;
+  exponents.Add(other.exponents);
 }
 
 double PlainStatistics::ZeroShare() const {
   return bytes == 0 ? 0 : static_cast<double>(zero_bytes) / static_cast<double>(bytes);
 }
 
-double PlainStatistics::ExponentDeviation() const {
-  if (values == 0) return 0;
-  const auto count = static_cast<double>(values);
-  const double mean = static_cast<double>(exponents) / count;
-  return std::sqrt(std::max(0.0, static_cast<double>(exponent_squares) / count - mean * mean));
-}
-
 double PlainStatistics::TypicalMagnitude(DType dtype) const {
-  if (values == 0) return 0;
-  return std::exp2(static_cast<double>(exponents) / static_cast<double>(values) -
-                   ExponentOf(dtype).bias);
+  if (exponents.count == 0) return 0;
+  return std::exp2(exponents.Mean() - ExponentOf(dtype).bias);
 }
 
 PlainStatistics MeasurePlain(DType dtype, std::span<const std::byte> bytes) {
-  PlainStatistics statistics{.bytes = bytes.size()};
+  PlainStatistics statistics;
+  statistics.bytes = bytes.size();
   for (size_t at = 0; at < bytes.size(); at += kZeroBlockBytes) {
     const auto block = bytes.subspan(at, std::min<size_t>(kZeroBlockBytes, bytes.size() - at));
     if (IsZero(block)) statistics.zero_bytes += block.size();
@@ -174,14 +161,14 @@ void JudgePlain(const Checkpoint& checkpoint, std::string_view family,
     const bool norm = IsNorm(*tensor);
     const uint64_t values = statistics.bytes * 8 / DTypeBits(tensor->dtype);
     if (values < kMinValues || (norm && AddsToOne(family))) continue;
-    if (statistics.values == 0 || (!norm && statistics.ZeroShare() > kZeroShare)) {
-      findings.push_back(
-          MakeFinding("value-zero", where,
-                      fmt::format("{:.0f} % of the tensor are zeros",
-                                  statistics.values == 0 ? 100.0 : 100 * statistics.ZeroShare())));
+    if (statistics.exponents.count == 0 || (!norm && statistics.ZeroShare() > kZeroShare)) {
+      findings.push_back(MakeFinding(
+          "value-zero", where,
+          fmt::format("{:.0f} % of the tensor are zeros",
+                      statistics.exponents.count == 0 ? 100.0 : 100 * statistics.ZeroShare())));
       continue;
     }
-    const double deviation = statistics.ExponentDeviation();
+    const double deviation = statistics.exponents.Deviation();
     if (deviation > kLargestExponents || (!norm && deviation < kSmallestExponents)) {
       findings.push_back(MakeFinding(
           "value-unlike-weights", where,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "check/moments.h"
 #include "container/checkpoint.h"
 #include "formats/finding.h"
 
@@ -30,14 +31,11 @@ inline constexpr double kNormSize = 300;
 
 struct PlainStatistics {
   uint64_t bytes = 0;
-  uint64_t zero_bytes = 0;  // in blocks of zeros
-  uint64_t values = 0;      // other than 0
-  uint64_t exponents = 0;   // Σ of their exponents as stored
-  uint64_t exponent_squares = 0;
+  uint64_t zero_bytes = 0;      // in blocks of zeros
+  Moments<uint64_t> exponents;  // as stored, of values other than 0
 
   void Merge(const PlainStatistics& other);
   double ZeroShare() const;
-  double ExponentDeviation() const;
   // 2 to the mean exponent.
   double TypicalMagnitude(DType dtype) const;
 };

@@ -17,6 +17,7 @@
 #include "check/median.h"
 #include "check/model_layout.h"
 #include "check/module_statistics.h"
+#include "check/moments.h"
 
 namespace prepack {
 namespace {
@@ -90,22 +91,19 @@ void JudgeSet(std::vector<Sibling>& set) {
 // Whether the energies of input channels depend on their place in a word.
 std::optional<std::string> UnevenPlaces(const std::vector<float>& energies) {
   std::array<std::vector<double>, kWordPlaces> of_place;
-  double sum = 0;
-  double squares = 0;
-  double count = 0;
+  Moments<double> all_energies;
   for (size_t i = 0; i < energies.size(); ++i) {
     if (!(energies[i] > 0)) continue;
     const double energy = std::log(energies[i]);
     of_place[i % kWordPlaces].push_back(energy);
-    sum += energy;
-    squares += energy * energy;
-    ++count;
+    all_energies.Add(energy);
   }
   if (std::ranges::any_of(of_place, [](const auto& all) { return all.size() < kMinOfPlace; })) {
     return std::nullopt;
   }
-  const double deviation = std::sqrt(std::max(0.0, squares / count - sum / count * (sum / count)));
-  const double error = 1.25 * deviation / std::sqrt(count / kWordPlaces);
+  // Of a median, by the deviation of all.
+  const double error =
+      1.25 * all_energies.Deviation() / std::sqrt(all_energies.count / kWordPlaces);
   double lowest = Median(of_place[0]);
   double highest = lowest;
   for (const std::vector<double>& all : of_place) {

@@ -25,6 +25,7 @@ constexpr std::array<std::array<std::string_view, 3>, 2> kMlps = {
     {{"gate_proj", "up_proj", "down_proj"}, {"w1", "w3", "w2"}}};
 // Gate and up in one module, gate first.
 constexpr std::string_view kFusedMlp = "gate_up_proj";
+constexpr std::array<std::string_view, 2> kFusedParts = {"gate half", "up half"};
 
 // Of columns that are read.
 constexpr uint64_t kRowsAtOnce = 256;
@@ -156,10 +157,14 @@ Status WiredBlocks::Judge(Block& block) const {
                                      : ReadNeuronRows(linear, part.first_row, block.neurons);
     if (!read.ok()) {
       // What is wrong with the numbers themselves was found when all of them were read.
-      return read.status().kind() == ErrorKind::kMalformed ? Status() : read.status();
+      const ErrorKind kind = read.status().kind();
+      const bool known = kind == ErrorKind::kMalformed || kind == ErrorKind::kUnsupported;
+      return known ? Status() : read.status();
     }
     vectors[i] = *std::move(read);
-    named[i] = {.name = LeafName(linear.module()), .vectors = &vectors[i]};
+    const bool fused = block.parts[0].module == block.parts[1].module;
+    const std::string_view name = LeafName(linear.module());
+    named[i] = {.name = fused && !part.by_columns ? kFusedParts[i] : name, .vectors = &vectors[i]};
   }
   if (block.parts.size() == 3) {
     block.wiring = JudgeMlp(named);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "check/channel_orders.h"
+#include "check/moments.h"
 
 namespace prepack {
 namespace {
@@ -94,16 +95,10 @@ std::string Describe(std::string_view a, std::string_view b, const Angles& angle
 
 // Mean cosine in standard errors.
 double SignErrors(const NeuronVectors& a, const NeuronVectors& b) {
-  double sum = 0;
-  double squares = 0;
-  for (uint64_t i = 0; i < a.neurons; ++i) {
-    const double cosine = Dot(a.Of(i), b.Of(i));
-    sum += cosine;
-    squares += cosine * cosine;
-  }
-  const auto count = static_cast<double>(a.neurons);
-  const double variance = squares / count - sum / count * (sum / count);
-  return variance > 0 ? sum / count / std::sqrt(variance / count) : 0;
+  Moments<double> cosines;
+  for (uint64_t i = 0; i < a.neurons; ++i) cosines.Add(Dot(a.Of(i), b.Of(i)));
+  const double error = cosines.Deviation() / std::sqrt(cosines.count);
+  return error > 0 ? cosines.Mean() / error : 0;
 }
 
 constexpr size_t kGate = 0;

@@ -163,8 +163,12 @@ void CheckBias(const Checkpoint& checkpoint, const QuantizedLinear& linear,
   const StoredTensor* bias = checkpoint.Find(linear.module() + ".bias");
   if (bias == nullptr) return;
   const std::array<uint64_t, 1> expected = {linear.n()};
-  const Status status =
+  Status status =
       RequireShape(checkpoint, *bias, expected, "one value per output channel of the module");
+  if (status.ok()) {
+    status = RequireDType(checkpoint, *bias, "the values of the bias",
+                          {DType::kBF16, DType::kF16, DType::kF32, DType::kF64});
+  }
   if (!status.ok()) findings.push_back(FindingOf(status));
 }
 

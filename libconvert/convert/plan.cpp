@@ -110,7 +110,7 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                             const ActivationScheme& activations, const PlanOptions& options,
                             Plan& plan) {
-  if (Status status = CheckBiasShapes(checkpoint, linear); !status.ok()) return status;
+  if (Status status = CheckBiases(checkpoint, linear); !status.ok()) return status;
   PackRequest asked = {.scheme = linear.scheme(),
                        .n = linear.n(),
                        .k = linear.k(),

@@ -39,7 +39,7 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
 // Appends the bias of one module of the checkpoint.
 Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, const PartSpec& part,
                   PageBuffer& out) {
-  if (Status status = CheckBiasShapes(checkpoint, linear); !status.ok()) return status;
+  if (Status status = CheckBiases(checkpoint, linear); !status.ok()) return status;
   const StoredTensor* bias = FindBias(checkpoint, linear.module());
   if (bias == nullptr) {
     return Malformed(fmt::format("tensor {}", BiasName(linear.module())), "it is missing");
@@ -79,13 +79,17 @@ std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
   return biases;
 }
 
-Status CheckBiasShapes(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
   for (const QuantizedLinear* member : MembersOf(linear)) {
     const StoredTensor* bias = FindBias(checkpoint, member->module());
     if (bias == nullptr) continue;
     const std::array<uint64_t, 1> expected = {member->n()};
     Status status =
         RequireShape(checkpoint, *bias, expected, "one value per output channel of the module");
+    if (status.ok()) {
+      status = RequireDType(checkpoint, *bias, "the values of the bias",
+                            {DType::kBF16, DType::kF16, DType::kF32, DType::kF64});
+    }
     if (!status.ok()) return status;
   }
   return {};

@@ -21,8 +21,8 @@ const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& mo
 // none.
 std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
                                             const QuantizedLinear& linear);
-// Has every member that has a bias one value of it per output channel?
-Status CheckBiasShapes(const Checkpoint& checkpoint, const QuantizedLinear& linear);
+// Has every member that has a bias one float of it per output channel?
+Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear);
 
 // The tensors of the source that a packed module stands for; its bias, too, where that is a part.
 std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias);

@@ -72,6 +72,17 @@ TEST_CASE("a bias of another shape is refused by the plan, whatever its dtype") 
   }
 }
 
+TEST_CASE("a bias of integers is refused by the plan") {
+  const testing::TempFolder temp;
+  testing::TestCheckpoint source = testing::TinyModel({"a"});
+  source.tensors.push_back({"a.bias", "I16", {32}, std::vector<std::byte>(64)});
+  source.Write(temp.path());
+  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
+  const QuantizedModel model = testing::Value(ReadQuantizedModel(checkpoint));
+  testing::CheckError(MakePlan(checkpoint, model, {.target = "vllm-cpu"}).status(),
+                      ErrorKind::kMalformed, "the values of the bias have the wrong dtype");
+}
+
 TEST_CASE("a plan for nothing is not carried out") {
   testing::CheckError(CheckPlan({}), ErrorKind::kUnsupported, "there is nothing to pack");
 }

@@ -78,7 +78,7 @@ std::vector<uint32_t> PlacesOf(const ChannelOrder& order, size_t count) {
   const auto size = static_cast<ptrdiff_t>(count);
   if (size == 0) return places;
   const ptrdiff_t by = order.by_half ? size / 2 : order.moved;
-  std::ranges::rotate(places, places.begin() + ((by % size) + size) % size);
+  std::rotate(places.begin(), places.begin() + ((by % size) + size) % size, places.end());
   return places;
 }
 

@@ -21,8 +21,8 @@
 namespace prepack {
 
 // So many neurons are read: fewer of long vectors, but enough to tell.
-inline constexpr uint64_t kNeuronValues = uint64_t{1} << 19;
-inline constexpr uint64_t kMostNeurons = 512;
+inline constexpr uint64_t kNeuronValues = uint64_t{1} << 17;
+inline constexpr uint64_t kMostNeurons = 256;
 inline constexpr uint64_t kFewestNeurons = 64;
 inline constexpr uint64_t kFewestChannels = 128;
 // Longer vectors would take memory that no model needs.

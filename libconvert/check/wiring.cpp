@@ -66,16 +66,29 @@ NeuronVectors Reordered(const NeuronVectors& vectors, const ChannelOrder& order,
   return result;
 }
 
+// As many as are enough to tell one order from another.
+NeuronVectors Some(const NeuronVectors& vectors) {
+  constexpr uint64_t kSome = 64;
+  const uint64_t neurons = std::min(kSome, vectors.neurons);
+  const auto first = vectors.values.begin();
+  return {.neurons = neurons,
+          .channels = vectors.channels,
+          .values = {first, first + static_cast<ptrdiff_t>(neurons * vectors.channels)},
+          .lengths = {}};
+}
+
 // The order of a's neurons or channels in which they go with b; nullopt where none of them is it.
 std::optional<std::string> WiredOrder(const Angles& angles) {
+  const NeuronVectors a = Some(*angles.a);
+  const NeuronVectors b = Some(*angles.b);
   std::optional<std::string> found;
   double highest = kWiredOrder;
   for (const bool neurons : {false, true}) {
     for (const ChannelOrder& order : WrongOrders()) {
       // Half of all neurons away is not among those that were read.
       if (neurons && order.by_half) continue;
-      const NeuronVectors reordered = Reordered(*angles.a, order, neurons);
-      const double wiring = angles.Of(MeanCosine(reordered, *angles.b, 0));
+      const NeuronVectors reordered = Reordered(a, order, neurons);
+      const double wiring = angles.Of(MeanCosine(reordered, b, 0));
       if (wiring < highest) continue;
       highest = wiring;
       found = fmt::format("{} {} they do, by {:.1f}", neurons ? "neurons" : "hidden channels",
@@ -111,7 +124,8 @@ std::optional<WiringFault> JudgeAlien(const std::array<NamedVectors, 3>& mlp,
   const size_t next = (i + 1) % 3;
   const size_t last = (i + 2) % 3;
   if (without[next] >= kWired || without[last] >= kWired) return std::nullopt;
-  for (const size_t other : {last, next}) {
+  for (const size_t other : {next, last}) {
+    if (other == last && without[i] < kWired) continue;  // one is enough to say no
     const Angles angles = Measure(*mlp[i].vectors, *mlp[other].vectors);
     const std::optional<std::string> order = WiredOrder(angles);
     if (!order) continue;
@@ -183,6 +197,13 @@ MlpWiring JudgeMlp(const std::array<NamedVectors, 3>& mlp) {
   MlpWiring wiring;
   for (size_t i = 0; i < mlp.size(); ++i) {
     wiring.without[i] = WiringOf(*mlp[(i + 1) % 3].vectors, *mlp[(i + 2) % 3].vectors);
+  }
+  // Where no two go together, the model was never trained, unless it is up or down that is wrong.
+  const bool trained =
+      std::ranges::any_of(wiring.without, [](double without) { return without >= kWired; });
+  if (!trained) {
+    wiring.fault = JudgeAlien(mlp, wiring.without, kUp);
+    return wiring;
   }
   // Up before down before gate: what goes with no other is more likely to be up than gate.
   for (const size_t i : {kUp, kDown, kGate}) {

@@ -23,7 +23,7 @@ CONFIGS = ("config.json", "quantize_config.json", "quantization_config.json", "q
 
 
 class Form:
-    """A checkpoint taken apart: its tensors in the order of the files (not those of a second copy), and its JSON files."""
+    """A checkpoint taken apart: its tensors (not those of a second copy) in the order of the files, its JSON."""
 
     def __init__(self, folder):
         self.tensors = {}

@@ -42,8 +42,10 @@ class Folders {
   Folders() {
     testing::TestCheckpoint model = testing::TinyModel({"a", "b"});
     model.config["tie_word_embeddings"] = true;
-    // A module that is a copy of another would be a finding.
+    // A module that is a copy of another would be a finding, and so would copied scales.
     for (std::byte& code : model.At("b.weight_packed").bytes) code ^= std::byte{0x5A};
+    std::vector<std::byte>& scales = model.At("b.weight_scale").bytes;
+    for (size_t i = 0; i < scales.size(); i += 2) scales[i] ^= std::byte{0x10};
     for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
       model.tensors.push_back({name, "BF16", {2, 2}, testing::Hex("80 3f 00 40 80 3f 00 40")});
     }

@@ -86,6 +86,16 @@ def test_weights_are_forgotten_after_each_module(folder, monkeypatch, capsys):
     assert len(forgotten) == len(json.loads(capsys.readouterr().out)["modules"])
 
 
+def bar_of(layouts):
+    """Rounding once to bf16 leaves 48 dB and more; 8-bit activations and f32 sums in bf16 less."""
+    names = {one.split("/")[1] for one in layouts}
+    if names & {"int4-w4a8", "int8-vnni", "da8w4", "int8"}:
+        return 35
+    # vLLM's op truncates weights to bf16 on CPUs that cannot round them.
+    truncates = "wna16" in names and not torch.cpu._is_avx512_bf16_supported()
+    return 45 if truncates else 48
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_every_layout_passes(case, tmp_path, capsys):
     checkpoint, target, options, layouts = CASES[case]
@@ -97,13 +107,7 @@ def test_every_layout_passes(case, tmp_path, capsys):
     assert {module["layout"] for module in report["modules"]} == layouts
     manifest = json.loads((folder / "prepack.json").read_text())
     assert [module["module"] for module in report["modules"]] == list(manifest["modules"])
-    # What rounds once to bf16 leaves 48 dB and more; 8-bit activations and f32 sums in bf16 less.
-    bar = (
-        35
-        if {one.split("/")[1] for one in layouts} & {"int4-w4a8", "int8-vnni", "da8w4", "int8"}
-        else 48
-    )
-    assert all(module["sqnr_db"] >= bar for module in report["modules"])
+    assert all(module["sqnr_db"] >= bar_of(layouts) for module in report["modules"])
 
 
 @pytest.mark.parametrize("checkpoint", STATIC)

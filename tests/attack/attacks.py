@@ -136,27 +136,27 @@ def all_of_another_model_but_its_source(folder):
     folder.seal()
 
 
+def flip(folder, tensor, at, bit):
+    data = bytearray(folder.file.tensor(tensor))
+    data[at] ^= bit
+    folder.file.put(tensor, data)
+
+
 @attack("plain", "another model")
 def one_bit_of_a_weight(folder):
-    data = bytearray(folder.file.tensor(f"{O}.weight"))
-    data[100] ^= 1
-    folder.file.put(f"{O}.weight", data)
+    flip(folder, f"{O}.weight", 100, 1)
     folder.save()
 
 
 @attack("plain", "another model")
 def one_bit_of_a_weight_and_no_hash_fits(folder):
-    data = bytearray(folder.file.tensor(f"{O}.weight"))
-    data[100] ^= 1
-    folder.file.put(f"{O}.weight", data)
+    flip(folder, f"{O}.weight", 100, 1)
     folder.save(sealed=False)
 
 
 @attack("real", "another model")
 def one_bit_of_a_real_weight(folder):
-    data = bytearray(folder.file.tensor(f"{QKV}.weight"))
-    data[1000] ^= 0x10
-    folder.file.put(f"{QKV}.weight", data)
+    flip(folder, f"{QKV}.weight", 1000, 0x10)
     folder.save()
 
 

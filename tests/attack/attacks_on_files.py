@@ -50,12 +50,17 @@ def two_sound_shards(folder):
     folder.seal()
 
 
+def put_norm_into(folder, shard):
+    """In the index alone."""
+    index = json.loads((folder.path / raw.INDEX).read_text())
+    index["weight_map"]["model.norm.weight"] = shard
+    (folder.path / raw.INDEX).write_text(json.dumps(index))
+
+
 @attack("plain", "the model")
 def index_that_names_the_other_shard(folder):
     folder.in_two_shards()
-    index = json.loads((folder.path / raw.INDEX).read_text())
-    index["weight_map"]["model.norm.weight"] = "model-00001-of-00002.safetensors"
-    (folder.path / raw.INDEX).write_text(json.dumps(index))
+    put_norm_into(folder, "model-00001-of-00002.safetensors")
     folder.seal()
 
 
@@ -63,9 +68,7 @@ def index_that_names_the_other_shard(folder):
 def index_beside_a_single_file(folder):
     """It names a file that is not there."""
     folder.write_index()
-    index = json.loads((folder.path / raw.INDEX).read_text())
-    index["weight_map"]["model.norm.weight"] = "model-00002-of-00002.safetensors"
-    (folder.path / raw.INDEX).write_text(json.dumps(index))
+    put_norm_into(folder, "model-00002-of-00002.safetensors")
     folder.save()
 
 

@@ -19,6 +19,12 @@ TEST_CASE("A real AWQ checkpoint dequantizes to the truth, to the bit") {
   CHECK(opened.model.findings.empty());
 }
 
+TEST_CASE("AWQ by GPTQModel, of a layer of a trained decoder, dequantizes to the truth") {
+  const OpenedModel opened =
+      testing::CheckTruth("gptqmodel-smollm2-awq-g64", "awq", 7, "w4a16 group 64 symmetric");
+  CHECK(opened.model.findings.empty());
+}
+
 // AutoAWQ wrote the same quantized model three times: its search gives the same numbers each time,
 // and only the layout differs. What the truth says of one is then true of all.
 TEST_CASE("The three layouts of one real model read as the same numbers") {

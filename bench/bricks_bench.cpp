@@ -9,12 +9,12 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/nibble_matrix.h"
-#include "kernels/nibble_pairs.h"
-#include "kernels/nibble_transpose.h"
-#include "kernels/row_sums.h"
-#include "kernels/runs.h"
-#include "kernels/unit_transpose.h"
+#include "prepack/kernels/nibble_matrix.h"
+#include "prepack/kernels/nibble_pairs.h"
+#include "prepack/kernels/nibble_transpose.h"
+#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/runs.h"
+#include "prepack/kernels/unit_transpose.h"
 #include "rates.h"
 
 namespace {

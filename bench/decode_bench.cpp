@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "base/isa.h"
-#include "canonical/panel_shape.h"
-#include "formats/format.h"
+#include "prepack/base/isa.h"
+#include "prepack/formats/format.h"
+#include "prepack/model/panel_shape.h"
 #include "sample_checkpoint.h"
 #include "scratch_folder.h"
 

@@ -11,18 +11,18 @@
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
-#include "base/random.h"
-#include "container/checkpoint.h"
-#include "formats/format.h"
-#include "gemm/kernel_model.h"
-#include "gemm/reference.h"
-#include "layouts/probes.h"
-#include "layouts/table.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/gemm/reference.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/table.h"
+#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/second/decoder.h"
 #include "sample_checkpoint.h"
 #include "scratch_folder.h"
-#include "verify/kernel_weights.h"
-#include "verify/second_decoder.h"
 
 namespace prepack::bench {
 namespace {

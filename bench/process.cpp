@@ -17,7 +17,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "base/cancellation.h"
+#include "prepack/base/progress.h"
 
 namespace prepack::bench {
 namespace {

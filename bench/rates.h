@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "base/page_buffer.h"
-#include "base/random.h"
+#include "prepack/base/memory.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 

@@ -11,10 +11,10 @@
 #include <system_error>
 #include <utility>
 
-#include "base/checked.h"
-#include "base/result.h"
-#include "container/safetensors.h"
-#include "io/file.h"
+#include "prepack/base/checked.h"
+#include "prepack/base/status.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/io/file.h"
 
 namespace prepack::bench {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/status.h"
+#include "prepack/base/status.h"
 #include "sample_formats.h"
 
 namespace prepack::bench {

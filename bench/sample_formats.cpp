@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/float_convert.h"
+#include "prepack/base/float_convert.h"
 
 namespace prepack::bench {
 namespace {

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
-#include "base/random.h"
-#include "container/json_strict.h"
+#include "prepack/base/dtype.h"
+#include "prepack/base/random.h"
+#include "prepack/container/json.h"
 
 namespace prepack::bench {
 

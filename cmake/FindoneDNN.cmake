@@ -7,7 +7,7 @@
 # Intel's build uses the SYCL runtime for the CPU. Its libraries lie in one folder and do not say
 # where to find each other, so programs get a DT_RPATH (not DT_RUNPATH: that one does not count for
 # the libraries of libraries); CMake itself puts the folder into it, and takes it out on installing. Its OpenCL driver is named at run time, see
-# libconvert/gemm/onednn_runtime.h.
+# libconvert/prepack/gemm/onednn/query.h.
 
 include(FindPackageHandleStandardArgs)
 

@@ -3,6 +3,9 @@
 add_library(prepack_options INTERFACE)
 target_compile_features(prepack_options INTERFACE cxx_std_20)
 target_compile_options(prepack_options INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+# Numbers are the same on every CPU: a * b + c is rounded twice unless the code says std::fma, on CPUs with
+# fused multiply-add as well. Models of kernels depend on it.
+target_compile_options(prepack_options INTERFACE -ffp-contract=off)
 if(PREPACK_WERROR)
   target_compile_options(prepack_options INTERFACE -Werror)
 endif()
@@ -25,7 +28,7 @@ endif()
 # functions the same names, and stay apart.
 function(prepack_group_sources target)
   get_target_property(sources ${target} SOURCES)
-  list(FILTER sources EXCLUDE REGEX "libconvert/layouts/")
+  list(FILTER sources EXCLUDE REGEX "libconvert/prepack/layouts/")
   list(SORT sources)
   set(folder_before "")
   foreach(source IN LISTS sources)

@@ -10,15 +10,15 @@ cmake_policy(VERSION 3.25)
 
 # Opening, describing, converting and judging checkpoints; the rest is how.
 set(pending
-  base/version.h
-  check/check.h
-  container/checkpoint.h
-  convert/convert.h
-  convert/merge.h
-  diff/diff.h
-  inspect/inspect.h
-  verify/packed_folder.h
-  verify/verify.h)
+  prepack/base/version.h
+  prepack/check/check.h
+  prepack/container/checkpoint.h
+  prepack/convert/convert.h
+  prepack/convert/merge.h
+  prepack/diff/diff.h
+  prepack/inspect/inspect.h
+  prepack/packed/folder.h
+  prepack/verify/verify.h)
 
 string(RANDOM LENGTH 12 name)  # installations may run at the same time
 set(staged ${scratch}/headers-${name})
@@ -43,8 +43,7 @@ while(pending)
   string(REGEX MATCHALL "#include \"[^\"]+\"" includes "${text}")
   list(TRANSFORM includes REPLACE "#include \"(.*)\"" "\\1")
   list(APPEND pending ${includes})
-  string(REPLACE "#include \"" "#include \"prepack/" text "${text}")
-  file(WRITE ${staged}/prepack/${header} "${text}")
+  file(WRITE ${staged}/${header} "${text}")
 endwhile()
 
 file(INSTALL ${staged}/prepack DESTINATION ${destination} MESSAGE_NEVER)

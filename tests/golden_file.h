@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "canonical/panel.h"
 #include "catch.h"
-#include "container/safetensors.h"
-#include "layouts/layout.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/layouts/layout.h"
+#include "prepack/model/panel.h"
 #include "temp_folder.h"
 
 namespace prepack::testing {

@@ -10,7 +10,7 @@
 #include <functional>
 #include <utility>
 
-#include "io/posix.h"
+#include "prepack/io/posix.h"
 
 namespace prepack::testing {
 

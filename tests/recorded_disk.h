@@ -20,8 +20,8 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
-#include "io/posix.h"
+#include "prepack/base/random.h"
+#include "prepack/io/posix.h"
 
 namespace prepack::testing {
 

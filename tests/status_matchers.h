@@ -6,9 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/result.h"
-#include "base/status.h"
 #include "catch.h"
+#include "prepack/base/status.h"
 
 namespace prepack::testing {
 

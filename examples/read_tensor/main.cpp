@@ -1,5 +1,5 @@
 // Opens a packed folder and reads the weight of every module.
-#include <prepack/verify/packed_folder.h>
+#include <prepack/packed/folder.h>
 
 #include <cstdio>
 

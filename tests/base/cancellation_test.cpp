@@ -1,4 +1,4 @@
-#include "base/cancellation.h"
+#include "prepack/base/progress.h"
 
 #include <csignal>
 

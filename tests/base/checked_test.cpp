@@ -1,4 +1,4 @@
-#include "base/checked.h"
+#include "prepack/base/checked.h"
 
 #include <limits>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "base/dtype.h"
+#include "prepack/base/dtype.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "base/fixed_vector.h"
+#include "prepack/base/memory.h"
 
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-#include "base/float_convert.h"
+#include "prepack/base/float_convert.h"
 
 #include <cmath>
 #include <limits>

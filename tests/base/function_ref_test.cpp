@@ -1,4 +1,4 @@
-#include "base/function_ref.h"
+#include "prepack/base/function_ref.h"
 
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-#include "base/hash.h"
+#include "prepack/base/hash.h"
 
 #include <algorithm>
 #include <utility>

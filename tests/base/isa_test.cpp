@@ -1,12 +1,12 @@
-#include "base/isa.h"
+#include "prepack/base/isa.h"
 
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string>
 
-#include "base/isa_versions.h"
 #include "catch.h"
+#include "prepack/base/isa.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -1,4 +1,4 @@
-#include "base/parallel.h"
+#include "prepack/base/parallel.h"
 
 #include <atomic>
 #include <new>

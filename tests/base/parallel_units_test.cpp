@@ -1,4 +1,4 @@
-#include "base/parallel_units.h"
+#include "prepack/base/parallel.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 #include <string>
 
-#include "base/status.h"
 #include "catch.h"
+#include "prepack/base/status.h"
 
 namespace prepack {
 namespace {

@@ -1,9 +1,9 @@
-#include "base/progress.h"
+#include "prepack/base/progress.h"
 
 #include <string_view>
 
-#include "base/parallel.h"
 #include "catch.h"
+#include "prepack/base/parallel.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -1,4 +1,4 @@
-#include "base/random.h"
+#include "prepack/base/random.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "base/result.h"
+#include "prepack/base/status.h"
 
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-#include "base/scratch.h"
+#include "prepack/base/memory.h"
 
 #include <cstdint>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "base/status.h"
+#include "prepack/base/status.h"
 
 #include <cerrno>
 #include <string>

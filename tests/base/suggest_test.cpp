@@ -1,4 +1,4 @@
-#include "base/suggest.h"
+#include "prepack/base/text.h"
 
 #include <vector>
 

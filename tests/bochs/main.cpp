@@ -7,14 +7,14 @@
 #include <iterator>
 #include <span>
 
-#include "base/isa.h"
-#include "base/random.h"
-#include "kernels/awq_gemv_fast.h"
-#include "kernels/code_rows.h"
-#include "kernels/nibble_columns.h"
-#include "kernels/nibble_transpose.h"
-#include "kernels/row_sums.h"
-#include "kernels/unit_transpose.h"
+#include "prepack/base/isa.h"
+#include "prepack/base/random.h"
+#include "prepack/kernels/awq_gemv_fast.h"
+#include "prepack/kernels/code_rows.h"
+#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/nibble_transpose.h"
+#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/unit_transpose.h"
 
 // What the compiler calls. The pointers are volatile so that it does not call it from here.
 extern "C" {

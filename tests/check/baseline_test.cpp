@@ -1,8 +1,8 @@
 #include <limits>
 
 #include "catch.h"
-#include "check/baseline.h"
 #include "check/check_run.h"
+#include "prepack/check/baseline.h"
 
 namespace prepack::testing {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "check/check.h"
 #include "check/wide_example.h"
+#include "prepack/check/check.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -11,8 +11,8 @@
 
 #include "catch.h"
 #include "check/check_run.h"
-#include "check/code_windows.h"
-#include "check/sibling_channels.h"
+#include "prepack/check/code_windows.h"
+#include "prepack/check/sibling_channels.h"
 
 namespace prepack::testing {
 namespace {

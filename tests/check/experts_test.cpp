@@ -1,4 +1,4 @@
-#include "check/experts.h"
+#include "prepack/check/experts.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,7 +1,7 @@
-#include "check/junit.h"
+#include "prepack/check/junit.h"
 
 #include "catch.h"
-#include "check/finding_list.h"
+#include "prepack/check/finding_list.h"
 #include "text.h"
 
 namespace prepack::testing {

@@ -1,4 +1,4 @@
-#include "check/missing_modules.h"
+#include "prepack/check/missing_modules.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "catch.h"
 #include "check/check_run.h"
-#include "formats/layer_names.h"
+#include "prepack/formats/model_parts.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "check/plain_values.h"
+#include "prepack/check/plain_values.h"
 
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #include "catch.h"
 #include "check/check_run.h"
-#include "check/model_layout.h"
-#include "formats/layer_names.h"
+#include "prepack/check/model_layout.h"
+#include "prepack/formats/model_parts.h"
 
 namespace prepack::testing {
 namespace {

@@ -1,11 +1,11 @@
-#include "check/text_pages.h"
+#include "prepack/check/text_pages.h"
 
 #include <algorithm>
 #include <string_view>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
+#include "prepack/base/random.h"
 
 namespace prepack::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Neurons of an MLP that was trained, and what becomes of them.
 
-#include "check/wiring.h"
+#include "prepack/check/wiring.h"
 
 #include <cmath>
 #include <string>

@@ -1,9 +1,9 @@
-#include "output_paths.h"
+#include "options.h"
 
 #include <filesystem>
 
 #include "catch.h"
-#include "io/file.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

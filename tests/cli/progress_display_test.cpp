@@ -1,4 +1,4 @@
-#include "progress_display.h"
+#include "terminal.h"
 
 #include "catch.h"
 #include "terminal.h"

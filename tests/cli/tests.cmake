@@ -20,7 +20,7 @@ endforeach()
 
 # The example that documents run, built from the sources of the library as an installed one would be.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
-file(CREATE_LINK ${PROJECT_SOURCE_DIR}/libconvert ${PROJECT_BINARY_DIR}/include/prepack SYMBOLIC)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/libconvert/prepack ${PROJECT_BINARY_DIR}/include/prepack SYMBOLIC)
 add_executable(read_tensor ${PROJECT_SOURCE_DIR}/examples/read_tensor/main.cpp)
 target_include_directories(read_tensor PRIVATE ${PROJECT_BINARY_DIR}/include)
 target_link_libraries(read_tensor PRIVATE convert prepack_options)

@@ -1,4 +1,4 @@
-#include "units.h"
+#include "table.h"
 
 #include <vector>
 

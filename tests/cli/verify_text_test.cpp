@@ -1,4 +1,4 @@
-#include "verify_text.h"
+#include "verify_output.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "container/checkpoint.h"
+#include "prepack/container/checkpoint.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "catch.h"
-#include "container/safetensors_writer.h"
+#include "prepack/container/safetensors_writer.h"
 
 namespace prepack::testing {
 

@@ -1,4 +1,4 @@
-#include "container/json_strict.h"
+#include "prepack/container/json.h"
 
 #include <cmath>
 #include <limits>

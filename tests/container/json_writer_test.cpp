@@ -1,10 +1,10 @@
-#include "container/json_writer.h"
+#include "prepack/container/json_writer.h"
 
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "catch.h"
-#include "container/json_strict.h"
+#include "prepack/container/json.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "catch.h"
-#include "container/safetensors.h"
+#include "prepack/container/safetensors.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -1,10 +1,10 @@
-#include "container/safetensors.h"
+#include "prepack/container/safetensors.h"
 
 #include <cstring>
 
-#include "base/random.h"
 #include "catch.h"
 #include "container/safetensors_bytes.h"
+#include "prepack/base/random.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

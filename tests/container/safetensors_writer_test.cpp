@@ -1,4 +1,4 @@
-#include "container/safetensors_writer.h"
+#include "prepack/container/safetensors_writer.h"
 
 #include <fmt/format.h>
 
@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <set>
 
-#include "base/parallel.h"
-#include "base/random.h"
 #include "catch.h"
 #include "container/header_bytes.h"
+#include "prepack/base/parallel.h"
+#include "prepack/base/random.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "container/tensor_shape.h"
+#include "prepack/container/safetensors.h"
 
 #include <utility>
 

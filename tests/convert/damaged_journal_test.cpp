@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "catch.h"
-#include "convert/convert.h"
-#include "convert/journal.h"
 #include "formats/tiny_model.h"
-#include "io/file.h"
 #include "io_fault.h"
+#include "prepack/convert/convert.h"
+#include "prepack/convert/resume.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

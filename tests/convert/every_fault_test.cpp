@@ -13,11 +13,11 @@
 #include <string>
 #include <utility>
 
-#include "base/random.h"
 #include "catch.h"
-#include "convert/convert.h"
-#include "io/file.h"
-#include "io/posix.h"
+#include "prepack/base/random.h"
+#include "prepack/convert/convert.h"
+#include "prepack/io/file.h"
+#include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "test_seed.h"

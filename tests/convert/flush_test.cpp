@@ -2,8 +2,8 @@
 #include <filesystem>
 
 #include "catch.h"
-#include "convert/convert.h"
 #include "io_fault.h"
+#include "prepack/convert/convert.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -10,10 +10,10 @@
 
 #include "catch.h"
 #include "container/header_bytes.h"
-#include "container/safetensors_writer.h"
-#include "convert/plan.h"
-#include "inspect/inspect.h"
 #include "io_fault.h"
+#include "prepack/container/safetensors_writer.h"
+#include "prepack/convert/plan.h"
+#include "prepack/inspect/inspect.h"
 #include "temp_folder.h"
 
 namespace prepack {

@@ -1,4 +1,4 @@
-#include "convert/journal.h"
+#include "prepack/convert/resume.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "catch.h"
-#include "convert/resume.h"
+#include "prepack/convert/resume.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "convert/manifest.h"
+#include "prepack/packed/manifest.h"
 
 #include <fstream>
 #include <functional>
@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "base/hash.h"
 #include "catch.h"
-#include "convert/manifest_text.h"
-#include "convert/scheme_json.h"
-#include "layouts/probes.h"
+#include "prepack/base/hash.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/packed/scheme_json.h"
 #include "temp_folder.h"
 
 namespace prepack {

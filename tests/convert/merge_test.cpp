@@ -1,13 +1,13 @@
-#include "convert/merge.h"
+#include "prepack/convert/merge.h"
 
 #include <cerrno>
 
 #include "catch.h"
-#include "convert/convert.h"
 #include "formats/ct_example.h"
-#include "io/output_folder.h"
-#include "io/posix.h"
 #include "io_fault.h"
+#include "prepack/convert/convert.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,6 +1,6 @@
 // --onednn-form: from the plan to the manifest and back.
 
-#include "convert/onednn_form.h"
+#include "prepack/convert/plan.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "convert/manifest.h"
-#include "convert/plan.h"
-#include "convert/scheme_json.h"
-#include "layouts/onednn_w8a8.h"
+#include "prepack/convert/plan.h"
+#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/packed/scheme_json.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

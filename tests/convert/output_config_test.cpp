@@ -1,11 +1,10 @@
-#include "convert/output_config.h"
+#include "prepack/packed/output_config.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "container/json_strict.h"
-#include "container/json_text.h"
+#include "prepack/container/json.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -1,7 +1,7 @@
-#include "convert/output_place.h"
+#include "prepack/convert/finish_folder.h"
 
 #include "catch.h"
-#include "io/file.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "convert/output_shards.h"
+#include "prepack/convert/output_shards.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "convert/part.h"
+#include "prepack/packed/run_identity.h"
 
 #include <vector>
 

@@ -13,7 +13,7 @@
 #include <sstream>
 
 #include "catch.h"
-#include "convert/plan.h"
+#include "prepack/convert/plan.h"
 #include "temp_folder.h"
 
 namespace prepack {

@@ -1,4 +1,4 @@
-#include "convert/plan.h"
+#include "prepack/convert/plan.h"
 
 #include "catch.h"
 #include "formats/tiny_model.h"

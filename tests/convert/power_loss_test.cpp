@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
-#include "convert/convert.h"
-#include "convert/merge.h"
 #include "formats/tiny_model.h"
+#include "prepack/base/random.h"
+#include "prepack/convert/convert.h"
+#include "prepack/convert/merge.h"
 #include "recorded_disk.h"
 #include "status_matchers.h"
 #include "temp_folder.h"

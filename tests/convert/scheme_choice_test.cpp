@@ -1,4 +1,4 @@
-#include "convert/scheme_choice.h"
+#include "prepack/convert/scheme_choice.h"
 
 #include "catch.h"
 

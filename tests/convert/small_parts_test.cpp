@@ -1,10 +1,10 @@
-#include "convert/small_parts.h"
+#include "prepack/packed/small_parts.h"
 
 #include <cstring>
 
-#include "canonical/fixed_linear.h"
 #include "catch.h"
 #include "formats/checkpoint_builder.h"
+#include "model/fixed_linear.h"
 #include "temp_folder.h"
 
 namespace prepack {

@@ -1,7 +1,7 @@
-#include "convert/source_hash.h"
+#include "prepack/packed/source_identity.h"
 
-#include "base/hash.h"
 #include "catch.h"
+#include "prepack/base/hash.h"
 #include "temp_folder.h"
 
 namespace prepack {

@@ -1,9 +1,9 @@
-#include "convert/streamed_hash.h"
+#include "prepack/packed/output_hash.h"
 
 #include <string>
 
-#include "base/hash.h"
 #include "catch.h"
+#include "prepack/base/hash.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

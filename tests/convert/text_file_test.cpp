@@ -1,4 +1,4 @@
-#include "convert/text_file.h"
+#include "prepack/io/file.h"
 
 #include <cerrno>
 

@@ -1,4 +1,4 @@
-#include "convert/write_batch.h"
+#include "prepack/convert/module_packer.h"
 
 #include <atomic>
 #include <cerrno>

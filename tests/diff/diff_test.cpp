@@ -1,4 +1,4 @@
-#include "diff/diff.h"
+#include "prepack/diff/diff.h"
 
 #include <algorithm>
 #include <fstream>

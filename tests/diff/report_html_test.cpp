@@ -1,9 +1,9 @@
-#include "diff/report_html.h"
+#include "prepack/diff/report_html.h"
 
 #include <fmt/format.h>
 
 #include "catch.h"
-#include "diff/report_summary.h"
+#include "prepack/diff/report_html.h"
 #include "text.h"
 
 namespace prepack::testing {

@@ -1,7 +1,8 @@
-// Takes the place of libconvert/base/cpu_supports.cpp in programs whose AVX-512 is emulated: there
-// every CPU has it. Its kernels leave what is too small for them to AVX2, which is not emulated.
+// Takes the place of libconvert/prepack/base/cpu_supports.cpp in programs whose AVX-512 is
+// emulated: there every CPU has it. Its kernels leave what is too small for them to AVX2, which is
+// not emulated.
 
-#include "base/isa.h"
+#include "prepack/base/isa.h"
 
 namespace prepack {
 

@@ -7,8 +7,8 @@
 
 #include "catch.h"
 #include "formats/auto_round_example.h"
-#include "formats/auto_round_match.h"
 #include "formats/defects.h"
+#include "prepack/formats/auto_round/match.h"
 
 namespace prepack {
 namespace {

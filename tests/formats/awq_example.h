@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
-#include "base/random.h"
 #include "formats/checkpoint_builder.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
 
 namespace prepack::testing {
 

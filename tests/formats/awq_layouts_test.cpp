@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
 #include "formats/awq_example.h"
 #include "formats/read_helpers.h"
+#include "prepack/base/random.h"
 #include "status_matchers.h"
 
 namespace prepack {

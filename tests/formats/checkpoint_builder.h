@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "container/json_strict.h"
+#include "prepack/container/json.h"
 
 namespace prepack::testing {
 

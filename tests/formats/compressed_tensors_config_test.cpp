@@ -1,4 +1,4 @@
-#include "formats/compressed_tensors_config.h"
+#include "prepack/formats/compressed_tensors/config.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

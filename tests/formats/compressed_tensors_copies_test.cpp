@@ -1,4 +1,4 @@
-#include "formats/compressed_tensors_copies.h"
+#include "prepack/formats/compressed_tensors/config.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
 #include "formats/ct_example.h"
 #include "formats/defects.h"
 #include "formats/read_helpers.h"
+#include "prepack/base/random.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,12 +1,12 @@
-#include "formats/compressed_tensors.h"
+#include "prepack/formats/readers.h"
 
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
 #include "formats/ct_example.h"
 #include "formats/read_helpers.h"
+#include "prepack/base/random.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

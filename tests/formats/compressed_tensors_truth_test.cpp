@@ -58,8 +58,8 @@ TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
 }
 
 TEST_CASE("Layers of a trained decoder dequantize to the truth, to the bit") {
-  const OpenedModel four = CheckTruth("ct-smollm2-w4a16-gptq-g64", "compressed-tensors", 14,
-                                      "w4a16 group 64 symmetric");
+  const OpenedModel four =
+      CheckTruth("ct-smollm2-w4a16-gptq-g64", "compressed-tensors", 14, "w4a16 group 64 symmetric");
   CHECK(four.model.findings.empty());
   const OpenedModel eight =
       CheckTruth("ct-smollm2-w8a16-g64", "compressed-tensors", 7, "w8a16 group 64 symmetric");

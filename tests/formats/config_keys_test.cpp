@@ -1,12 +1,12 @@
-#include "formats/config_keys.h"
+#include "prepack/formats/quantization_config.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "catch.h"
-#include "container/checkpoint.h"
-#include "formats/format.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -15,7 +15,7 @@
 #include "formats/fp8_example.h"
 #include "formats/gptq_example.h"
 #include "formats/read_helpers.h"
-#include "io/file.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -1,4 +1,4 @@
-#include "formats/finding_tally.h"
+#include "prepack/formats/finding.h"
 
 #include "catch.h"
 

@@ -1,4 +1,4 @@
-#include "formats/finding.h"
+#include "prepack/formats/finding.h"
 
 #include <fmt/format.h>
 

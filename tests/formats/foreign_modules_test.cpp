@@ -1,4 +1,4 @@
-#include "formats/foreign_modules.h"
+#include "prepack/formats/foreign.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "formats/fp8.h"
+#include "prepack/formats/readers.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

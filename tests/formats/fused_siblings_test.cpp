@@ -1,4 +1,4 @@
-#include "formats/fused_siblings.h"
+#include "prepack/formats/model_parts.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -8,9 +8,9 @@
 
 #include "formats/defects.h"
 #include "formats/gptq_example.h"
-#include "formats/gptq_order.h"
 #include "formats/read_helpers.h"
-#include "formats/stored_linear.h"
+#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/stored_linear.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

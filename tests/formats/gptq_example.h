@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
 #include "formats/checkpoint_builder.h"
+#include "prepack/base/random.h"
 
 namespace prepack::testing {
 

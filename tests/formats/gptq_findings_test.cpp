@@ -9,8 +9,8 @@
 
 #include "catch.h"
 #include "formats/defects.h"
-#include "formats/gptq_evidence.h"
 #include "formats/gptq_example.h"
+#include "prepack/formats/gptq/zeros.h"
 
 namespace prepack {
 namespace {

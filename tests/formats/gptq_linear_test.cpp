@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
 #include "formats/gptq_example.h"
 #include "formats/read_helpers.h"
+#include "prepack/base/float_convert.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,8 +1,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/gptq_evidence.h"
 #include "formats/truth.h"
+#include "prepack/formats/gptq/zeros.h"
 #include "status_matchers.h"
 
 namespace prepack {

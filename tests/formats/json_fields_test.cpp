@@ -1,4 +1,4 @@
-#include "formats/json_fields.h"
+#include "prepack/formats/json_fields.h"
 
 #include <array>
 #include <nlohmann/json.hpp>

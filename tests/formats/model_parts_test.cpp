@@ -6,7 +6,7 @@
 
 #include "catch.h"
 #include "formats/ct_example.h"
-#include "formats/format.h"
+#include "prepack/formats/format.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

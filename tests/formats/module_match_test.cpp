@@ -1,4 +1,4 @@
-#include "formats/module_match.h"
+#include "prepack/formats/module_match.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "formats/module_pattern.h"
+#include "prepack/formats/regex.h"
 
 #include "catch.h"
 #include "status_matchers.h"

@@ -1,12 +1,12 @@
-#include "formats/module_regex.h"
+#include "prepack/formats/regex.h"
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 namespace {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "canonical/dequantize.h"
 #include "catch.h"
 #include "formats/checkpoint_builder.h"
-#include "formats/format.h"
+#include "prepack/formats/format.h"
+#include "prepack/model/dequantized_linear.h"
 #include "temp_folder.h"
 
 namespace prepack::testing {

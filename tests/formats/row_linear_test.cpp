@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
 #include "formats/read_helpers.h"
-#include "formats/row_linear.h"
+#include "prepack/base/random.h"
+#include "prepack/formats/rows/row_linear.h"
 #include "temp_folder.h"
 
 namespace prepack {

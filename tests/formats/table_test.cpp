@@ -6,8 +6,8 @@
 #include "formats/auto_round_example.h"
 #include "formats/checkpoint_builder.h"
 #include "formats/defects.h"
-#include "formats/format.h"
-#include "formats/quantization_config.h"
+#include "prepack/formats/format.h"
+#include "prepack/formats/quantization_config.h"
 #include "temp_folder.h"
 
 namespace prepack {

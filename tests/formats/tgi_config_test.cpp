@@ -1,4 +1,4 @@
-#include "formats/tgi_config.h"
+#include "prepack/formats/gptq/declaration.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

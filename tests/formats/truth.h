@@ -11,7 +11,7 @@
 
 #include "catch.h"
 #include "formats/read_helpers.h"
-#include "formats/stored_linear.h"
+#include "prepack/formats/stored_linear.h"
 #include "temp_folder.h"
 
 namespace prepack::testing {

@@ -1,4 +1,4 @@
-#include "formats/version_number.h"
+#include "prepack/formats/quantization_config.h"
 
 #include "catch.h"
 

@@ -6,14 +6,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "convert/convert.h"
-#include "formats/format.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/made_checkpoint.h"
 #include "fuzz/read_module.h"
 #include "fuzz/scratch_folder.h"
-#include "layouts/table.h"
-#include "verify/verify.h"
+#include "prepack/convert/convert.h"
+#include "prepack/formats/format.h"
+#include "prepack/layouts/table.h"
+#include "prepack/verify/verify.h"
 
 namespace prepack::fuzz {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/status.h"
+#include "prepack/base/status.h"
 
 // libFuzzer's entry point; 0: the input may become part of the corpus.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);

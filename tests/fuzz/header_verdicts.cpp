@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "container/safetensors.h"
 #include "fuzz/fuzz_target.h"
+#include "prepack/container/safetensors.h"
 
 namespace prepack::fuzz {
 namespace {

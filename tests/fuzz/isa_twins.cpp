@@ -10,20 +10,20 @@
 #include <numeric>
 #include <vector>
 
-#include "base/isa.h"
-#include "base/random.h"
 #include "fuzz/fuzz_target.h"
-#include "kernels/awq_gemv_fast.h"
-#include "kernels/code_rows.h"
-#include "kernels/nibble_columns.h"
-#include "kernels/nibble_matrix.h"
-#include "kernels/nibble_pairs.h"
-#include "kernels/nibble_reorder.h"
-#include "kernels/nibble_transpose.h"
-#include "kernels/nibble_transpose_wide.h"
-#include "kernels/row_sums.h"
-#include "kernels/strip_products.h"
-#include "kernels/unit_transpose.h"
+#include "prepack/base/isa.h"
+#include "prepack/base/random.h"
+#include "prepack/kernels/awq_gemv_fast.h"
+#include "prepack/kernels/code_rows.h"
+#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/nibble_matrix.h"
+#include "prepack/kernels/nibble_pairs.h"
+#include "prepack/kernels/nibble_reorder.h"
+#include "prepack/kernels/nibble_transpose.h"
+#include "prepack/kernels/nibble_transpose_wide.h"
+#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/strip_products.h"
+#include "prepack/kernels/unit_transpose.h"
 
 namespace prepack::fuzz {
 namespace {

@@ -7,12 +7,12 @@
 #include <numeric>
 #include <vector>
 
-#include "base/isa.h"
-#include "canonical/panel_shape.h"
 #include "fuzz/fuzz_target.h"
-#include "layouts/probes.h"
 #include "layouts/requests.h"
-#include "layouts/table.h"
+#include "prepack/base/isa.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/table.h"
+#include "prepack/model/panel_shape.h"
 
 namespace prepack::fuzz {
 namespace {

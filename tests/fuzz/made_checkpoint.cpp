@@ -4,13 +4,13 @@
 
 #include <numeric>
 
-#include "base/checked.h"
-#include "base/float_convert.h"
-#include "base/random.h"
 #include "formats/auto_round_example.h"
 #include "formats/awq_example.h"
 #include "formats/ct_example.h"
 #include "formats/gptq_example.h"
+#include "prepack/base/checked.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
 
 namespace prepack::fuzz {
 namespace {

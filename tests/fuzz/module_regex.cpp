@@ -4,15 +4,15 @@
 //
 // Input: the pattern up to a NUL, then the name.
 
-#include "formats/module_regex.h"
+#include "prepack/formats/regex.h"
 
 #include <cctype>
 #include <ctime>
 #include <optional>
 #include <string>
 
-#include "formats/python_regex.h"
 #include "fuzz/fuzz_target.h"
+#include "prepack/formats/regex.h"
 
 namespace prepack::fuzz {
 namespace {

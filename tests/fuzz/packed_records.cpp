@@ -10,15 +10,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "base/hash.h"
-#include "convert/journal.h"
-#include "convert/manifest.h"
-#include "convert/manifest_text.h"
-#include "convert/part_record.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/scratch_folder.h"
-#include "io/output_folder.h"
-#include "verify/packed_folder.h"
+#include "prepack/base/hash.h"
+#include "prepack/convert/merge.h"
+#include "prepack/convert/resume.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/packed/folder.h"
+#include "prepack/packed/manifest.h"
 
 namespace prepack::fuzz {
 namespace {

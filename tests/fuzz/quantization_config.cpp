@@ -6,17 +6,17 @@
 
 #include <map>
 
-#include "container/checkpoint.h"
-#include "convert/plan.h"
 #include "formats/auto_round_example.h"
 #include "formats/awq_example.h"
 #include "formats/ct_example.h"
-#include "formats/format.h"
 #include "formats/gptq_example.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/read_module.h"
 #include "fuzz/scratch_folder.h"
-#include "layouts/table.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/convert/plan.h"
+#include "prepack/formats/format.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack::fuzz {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "canonical/quantized_linear.h"
+#include "prepack/model/quantized_linear.h"
 
 namespace prepack::fuzz {
 

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "formats/module_regex.h"
 #include "fuzz/fuzz_target.h"
+#include "prepack/formats/regex.h"
 
 namespace prepack::fuzz {
 namespace {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "container/safetensors.h"
-#include "container/safetensors_writer.h"
 #include "fuzz/fuzz_target.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/container/safetensors_writer.h"
 
 namespace prepack::fuzz {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "container/checkpoint.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/scratch_folder.h"
+#include "prepack/container/checkpoint.h"
 
 namespace prepack::fuzz {
 namespace {

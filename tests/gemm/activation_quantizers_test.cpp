@@ -1,13 +1,13 @@
-#include "gemm/activation_quantizers.h"
+#include "prepack/gemm/activation_quantizers.h"
 
 #include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
 #include "catch.h"
 #include "gemm/kernel_model_file.h"
+#include "prepack/base/float_convert.h"
 
 namespace prepack {
 namespace {

@@ -1,4 +1,4 @@
-#include "gemm/engine.h"
+#include "prepack/gemm/engine.h"
 
 #include <limits>
 #include <string>

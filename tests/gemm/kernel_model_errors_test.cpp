@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "catch.h"
-#include "gemm/kernel_model.h"
 #include "gemm/kernel_model_file.h"
+#include "prepack/gemm/kernel_model.h"
 #include "status_matchers.h"
 
 namespace prepack {

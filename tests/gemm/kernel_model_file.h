@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
-#include "gemm/kernel_model.h"
 #include "golden_file.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/gemm/kernel_model.h"
 
 namespace prepack::testing {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "gemm/kernel_model.h"
 #include "gemm/kernel_model_file.h"
+#include "prepack/gemm/kernel_model.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -1,6 +1,6 @@
 // Holds every model against outputs of the real op, on the bytes of the real packer.
 
-#include "gemm/kernel_model.h"
+#include "prepack/gemm/kernel_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/checked.h"
-#include "base/parallel.h"
 #include "catch.h"
 #include "gemm/kernel_model_file.h"
-#include "gemm/reference.h"
+#include "prepack/base/checked.h"
+#include "prepack/base/parallel.h"
+#include "prepack/gemm/reference.h"
+#include "prepack/verify/products.h"
 #include "status_matchers.h"
-#include "verify/figure_sums.h"
 
 namespace prepack {
 namespace {

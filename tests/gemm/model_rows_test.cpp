@@ -1,4 +1,4 @@
-#include "gemm/model_rows.h"
+#include "prepack/gemm/model_operands.h"
 
 #include "catch.h"
 

@@ -1,4 +1,4 @@
-#include "gemm/onednn_descriptor.h"
+#include "prepack/gemm/onednn/descriptor.h"
 
 #include <cstdlib>
 #include <string>

@@ -4,15 +4,15 @@
 #include <thread>
 #include <vector>
 
-#include "base/float_convert.h"
-#include "base/random.h"
 #include "catch.h"
-#include "gemm/engine.h"
 #include "gemm/kernel_model_file.h"
-#include "gemm/onednn_descriptor.h"
-#include "layouts/onednn_w8a8.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/gemm/engine.h"
+#include "prepack/gemm/onednn/descriptor.h"
+#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/verify/products.h"
 #include "status_matchers.h"
-#include "verify/figure_sums.h"
 
 namespace prepack {
 namespace {

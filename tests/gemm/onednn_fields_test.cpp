@@ -1,4 +1,4 @@
-#include "gemm/onednn_fields.h"
+#include "prepack/gemm/onednn/fields.h"
 
 #include <limits>
 

@@ -1,6 +1,6 @@
 #include "catch.h"
-#include "gemm/engine.h"
-#include "gemm/onednn_descriptor.h"
+#include "prepack/gemm/engine.h"
+#include "prepack/gemm/onednn/descriptor.h"
 #include "status_matchers.h"
 
 namespace prepack {

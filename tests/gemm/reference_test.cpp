@@ -1,10 +1,10 @@
-#include "gemm/reference.h"
+#include "prepack/gemm/reference.h"
 
 #include <cmath>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 namespace {

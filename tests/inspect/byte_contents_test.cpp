@@ -1,11 +1,11 @@
-#include "inspect/byte_contents.h"
+#include "prepack/inspect/byte_contents.h"
 
 #include <algorithm>
 
-#include "base/random.h"
 #include "formats/ct_example.h"
 #include "formats/gptq_example.h"
-#include "inspect/find_weight.h"
+#include "prepack/base/random.h"
+#include "prepack/inspect/find_weight.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

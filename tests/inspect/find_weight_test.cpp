@@ -1,15 +1,15 @@
 // A pair of checkpoints in which one weight or one scale differs is packed, and the bits that
 // differ are those that are named for it.
 
-#include "inspect/find_weight.h"
+#include "prepack/inspect/find_weight.h"
 
 #include <algorithm>
 #include <array>
 
-#include "base/checked.h"
-#include "base/random.h"
-#include "inspect/byte_contents.h"
 #include "inspect/flipped_bits.h"
+#include "prepack/base/checked.h"
+#include "prepack/base/random.h"
+#include "prepack/inspect/byte_contents.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"

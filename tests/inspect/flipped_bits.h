@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "container/checkpoint.h"
+#include "prepack/container/checkpoint.h"
 
 namespace prepack::testing {
 

@@ -1,4 +1,4 @@
-#include "inspect/inspect.h"
+#include "prepack/inspect/inspect.h"
 
 #include <optional>
 #include <string>

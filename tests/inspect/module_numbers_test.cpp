@@ -1,10 +1,10 @@
-#include "inspect/module_numbers.h"
+#include "prepack/inspect/module_numbers.h"
 
 #include <algorithm>
 #include <limits>
 #include <string>
 
-#include "inspect/shown_module.h"
+#include "prepack/inspect/weight_values.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 

@@ -1,4 +1,4 @@
-#include "inspect/name_patterns.h"
+#include "prepack/inspect/summary.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
+#include "prepack/base/random.h"
 #include "test_seed.h"
 
 namespace prepack::testing {

@@ -1,4 +1,4 @@
-#include "inspect/report_html.h"
+#include "prepack/inspect/report_html.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Where numbers lie is held against the readers: of each bit that is named for a number, flipping
 // it changes that bit of that number, and nothing else of the module.
 
-#include "canonical/source_places.h"
+#include "prepack/model/quantized_linear.h"
 
 #include <nlohmann/json.hpp>
 

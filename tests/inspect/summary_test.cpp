@@ -1,4 +1,4 @@
-#include "inspect/summary.h"
+#include "prepack/inspect/summary.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "inspect/weight_values.h"
+#include "prepack/inspect/weight_values.h"
 
 #include "formats/tiny_model.h"
 #include "status_matchers.h"

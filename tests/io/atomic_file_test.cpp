@@ -1,4 +1,4 @@
-#include "io/atomic_file.h"
+#include "prepack/io/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,8 +10,8 @@
 #include <string>
 
 #include "catch.h"
-#include "io/file.h"
 #include "io_fault.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

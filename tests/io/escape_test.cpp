@@ -1,4 +1,4 @@
-#include "io/escape.h"
+#include "prepack/report/page.h"
 
 #include "catch.h"
 

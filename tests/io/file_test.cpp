@@ -1,4 +1,4 @@
-#include "io/file.h"
+#include "prepack/io/file.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "catch.h"
-#include "io/posix.h"
 #include "io_fault.h"
+#include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

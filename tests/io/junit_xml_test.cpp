@@ -1,4 +1,4 @@
-#include "io/junit_xml.h"
+#include "prepack/report/junit_xml.h"
 
 #include "catch.h"
 

@@ -1,4 +1,4 @@
-#include "io/mapping.h"
+#include "prepack/io/mapping.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "catch.h"
-#include "io/file.h"
-#include "io/mapped_windows.h"
-#include "io/posix.h"
+#include "prepack/io/file.h"
+#include "prepack/io/mapping.h"
+#include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -1,4 +1,4 @@
-#include "io/output_folder.h"
+#include "prepack/io/output_folder.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "catch.h"
-#include "io/file.h"
-#include "io/posix.h"
+#include "prepack/io/file.h"
+#include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

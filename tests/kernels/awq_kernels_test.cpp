@@ -2,9 +2,9 @@
 
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
-#include "kernels/awq_gemv_fast.h"
+#include "prepack/base/random.h"
+#include "prepack/kernels/awq_gemv_fast.h"
 
 namespace prepack {
 namespace {

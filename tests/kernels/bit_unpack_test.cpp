@@ -1,9 +1,9 @@
-#include "kernels/bit_unpack.h"
+#include "prepack/kernels/bit_unpack.h"
 
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 namespace {

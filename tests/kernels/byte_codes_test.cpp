@@ -1,4 +1,4 @@
-#include "kernels/byte_codes.h"
+#include "prepack/kernels/byte_codes.h"
 
 #include <vector>
 

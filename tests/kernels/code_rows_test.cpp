@@ -1,6 +1,6 @@
 // Codes of any width are widened to where the closed form says, on every instruction set.
 
-#include "kernels/code_rows.h"
+#include "prepack/kernels/code_rows.h"
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"

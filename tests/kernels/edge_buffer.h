@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "base/random.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
-#include "kernels/nibble_columns.h"
-#include "kernels/nibble_reorder.h"
+#include "prepack/base/random.h"
+#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/nibble_reorder.h"
 
 namespace prepack {
 namespace {

@@ -1,6 +1,6 @@
 // Pairs of nibbles lie where the closed form says.
 
-#include "kernels/nibble_pairs.h"
+#include "prepack/kernels/nibble_pairs.h"
 
 #include <array>
 #include <cstring>

@@ -1,11 +1,11 @@
 // Blocks and whole panels of nibbles, transposed as the closed form says.
 
-#include "kernels/nibble_transpose.h"
+#include "prepack/kernels/nibble_transpose.h"
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"
-#include "kernels/nibble_matrix.h"
-#include "kernels/nibble_transpose_wide.h"
+#include "prepack/kernels/nibble_matrix.h"
+#include "prepack/kernels/nibble_transpose_wide.h"
 
 namespace prepack {
 namespace {

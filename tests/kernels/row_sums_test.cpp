@@ -1,6 +1,6 @@
 // Sums of rows, added to what is there.
 
-#include "kernels/row_sums.h"
+#include "prepack/kernels/row_sums.h"
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"

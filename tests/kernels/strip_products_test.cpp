@@ -1,14 +1,14 @@
 // Products of rows with a strip: every version gives the bits that plain loops give.
 
-#include "kernels/strip_products.h"
+#include "prepack/kernels/strip_products.h"
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
-#include "base/random.h"
 #include "catch.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 namespace {

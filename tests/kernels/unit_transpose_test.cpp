@@ -1,6 +1,6 @@
 // Units change places as the closed form says, whatever the shape.
 
-#include "kernels/unit_transpose.h"
+#include "prepack/kernels/unit_transpose.h"
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"

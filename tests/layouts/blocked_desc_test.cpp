@@ -1,4 +1,4 @@
-#include "layouts/blocked_desc.h"
+#include "prepack/layouts/blocked_desc.h"
 
 #include "catch.h"
 #include "layouts/requests.h"

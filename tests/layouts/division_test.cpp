@@ -5,9 +5,9 @@
 #include <set>
 
 #include "catch.h"
-#include "kernels/row_sums.h"
 #include "layouts/requests.h"
-#include "layouts/weight_sums.h"
+#include "prepack/kernels/row_sums.h"
+#include "prepack/layouts/placement.h"
 
 namespace prepack {
 namespace {

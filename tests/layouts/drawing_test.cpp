@@ -1,8 +1,8 @@
-#include "layouts/drawing.h"
+#include "prepack/layouts/drawing.h"
 
 #include "catch.h"
-#include "layouts/probes.h"
-#include "layouts/table.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {

@@ -1,7 +1,7 @@
 // Every rule of every layout, with its sentence, and the values on both sides of it.
 
 #include "catch.h"
-#include "layouts/table.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {

@@ -1,8 +1,8 @@
-#include "layouts/fingerprint.h"
+#include "prepack/layouts/fingerprint.h"
 
-#include "base/isa.h"
 #include "catch.h"
-#include "layouts/table.h"
+#include "prepack/base/isa.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <map>
 
-#include "base/isa.h"
 #include "golden_file.h"
-#include "kernels/row_sums.h"
-#include "layouts/probes.h"
-#include "layouts/table.h"
-#include "layouts/weight_sums.h"
+#include "prepack/base/isa.h"
+#include "prepack/kernels/row_sums.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/placement.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {

@@ -1,10 +1,10 @@
-#include "layouts/parameters.h"
+#include "prepack/layouts/parameters.h"
 
 #include <cstring>
 #include <vector>
 
-#include "base/float_convert.h"
 #include "catch.h"
+#include "prepack/base/float_convert.h"
 
 namespace prepack {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "canonical/panel_shape.h"
-#include "layouts/probes.h"
-#include "layouts/table.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/table.h"
+#include "prepack/model/panel_shape.h"
 
 namespace prepack::testing {
 

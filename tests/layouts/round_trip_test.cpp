@@ -1,10 +1,10 @@
 // Properties of packing and unpacking that hold for every layout in the table.
 
-#include "base/float_convert.h"
-#include "base/isa.h"
 #include "catch.h"
-#include "layouts/parameters.h"
 #include "layouts/requests.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/isa.h"
+#include "prepack/layouts/parameters.h"
 
 namespace prepack {
 namespace {

@@ -1,4 +1,4 @@
-#include "layouts/runtime_choice.h"
+#include "prepack/layouts/rules.h"
 
 #include "catch.h"
 

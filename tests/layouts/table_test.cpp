@@ -1,4 +1,4 @@
-#include "layouts/table.h"
+#include "prepack/layouts/table.h"
 
 #include <set>
 

@@ -1,11 +1,11 @@
-#include "layouts/unit_blocks.h"
+#include "prepack/layouts/placement.h"
 
 #include <cstring>
 
-#include "base/isa.h"
-#include "base/random.h"
 #include "catch.h"
 #include "layouts/requests.h"
+#include "prepack/base/isa.h"
+#include "prepack/base/random.h"
 
 namespace prepack {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "catch.h"
-#include "convert/convert.h"
-#include "layouts/table.h"
 #include "memory/counting_allocator.h"
+#include "prepack/convert/convert.h"
+#include "prepack/layouts/table.h"
 #include "sample_checkpoint.h"
 #include "status_matchers.h"
 #include "temp_folder.h"

@@ -2,9 +2,9 @@
 
 #include <new>
 
-#include "base/parallel.h"
 #include "catch.h"
 #include "memory/counting_allocator.h"
+#include "prepack/base/parallel.h"
 
 namespace prepack {
 namespace {

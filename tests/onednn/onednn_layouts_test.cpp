@@ -10,14 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/random.h"
-#include "gemm/onednn_descriptor.h"
-#include "gemm/onednn_query.h"
-#include "gemm/onednn_runtime.h"
 #include "golden_file.h"
-#include "layouts/onednn_w4.h"
-#include "layouts/onednn_w8a8.h"
-#include "layouts/probes.h"
+#include "prepack/base/random.h"
+#include "prepack/gemm/onednn/descriptor.h"
+#include "prepack/gemm/onednn/query.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "status_matchers.h"
 
 namespace prepack {

@@ -3,8 +3,7 @@ if(oneDNN_FOUND)
   # Apart from the tests: clang-tidy, which cannot read their precompiled header, is to see these files
   # as the library has them.
   add_library(linked_onednn OBJECT
-    ${PROJECT_SOURCE_DIR}/libconvert/gemm/onednn_query.cpp
-    ${PROJECT_SOURCE_DIR}/libconvert/gemm/onednn_runtime.cpp)
+    ${PROJECT_SOURCE_DIR}/libconvert/prepack/gemm/onednn/query.cpp)
   set_target_properties(linked_onednn PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
   target_link_libraries(linked_onednn PUBLIC convert oneDNN::dnnl PRIVATE prepack_options)
 

@@ -12,20 +12,20 @@
 #include <utility>
 #include <vector>
 
-#include "base/cancellation.h"
 #include "catch.h"
-#include "check/check.h"
-#include "convert/convert.h"
-#include "diff/diff.h"
 #include "formats/tiny_model.h"
-#include "inspect/inspect.h"
-#include "io/file.h"
-#include "io/output_folder.h"
-#include "io/posix.h"
 #include "io_fault.h"
+#include "prepack/base/progress.h"
+#include "prepack/check/check.h"
+#include "prepack/convert/convert.h"
+#include "prepack/diff/diff.h"
+#include "prepack/inspect/inspect.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/io/posix.h"
+#include "prepack/verify/verify.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
-#include "verify/verify.h"
 
 namespace prepack {
 namespace {

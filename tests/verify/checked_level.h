@@ -4,8 +4,7 @@
 #include <set>
 #include <string>
 
-#include "verify/module_states.h"
-#include "verify/report.h"
+#include "prepack/verify/report/report.h"
 
 namespace prepack::testing {
 

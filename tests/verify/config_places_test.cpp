@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "container/json_strict.h"
-#include "io/file.h"
+#include "prepack/container/json.h"
+#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"

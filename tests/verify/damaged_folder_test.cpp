@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "container/safetensors.h"
-#include "convert/output_hash.h"
-#include "io/file.h"
-#include "io/output_folder.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/packed/output_hash.h"
 #include "status_matchers.h"
 #include "verify/tiny_folder.h"
 

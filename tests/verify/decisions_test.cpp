@@ -1,17 +1,15 @@
 // What was decided otherwise than the checkpoint says is seen in every report.
 
-#include "verify/decisions.h"
+#include "prepack/verify/judgement.h"
 
 #include <algorithm>
 #include <string>
 
+#include "prepack/verify/report/json.h"
+#include "prepack/verify/report/writers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
-#include "verify/report_html.h"
-#include "verify/report_json.h"
-#include "verify/report_junit.h"
-#include "verify/report_markdown.h"
 
 namespace prepack {
 namespace {

@@ -1,6 +1,6 @@
 // What level 2 says of folders that are not their source any more, and of which modules.
 
-#include "verify/exactness.h"
+#include "prepack/verify/exactness.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "verify/report.h"
+#include "prepack/verify/report/report.h"
 
 namespace prepack::testing {
 

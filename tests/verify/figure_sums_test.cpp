@@ -1,4 +1,4 @@
-#include "verify/figure_sums.h"
+#include "prepack/verify/products.h"
 
 #include <cmath>
 #include <cstdint>

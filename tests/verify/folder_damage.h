@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "convert/manifest.h"
-#include "io/output_folder.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/packed/manifest.h"
 #include "status_matchers.h"
 
 namespace prepack::testing {

@@ -1,10 +1,10 @@
-#include "verify/fused_model.h"
+#include "prepack/verify/fused_model.h"
 
 #include <algorithm>
 #include <map>
 #include <span>
 
-#include "canonical/stacked_linear.h"
+#include "prepack/model/stacked_linear.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "layouts/blocked_desc.h"
+#include "prepack/layouts/blocked_desc.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "base/float_convert.h"
-#include "base/random.h"
 #include "formats/checkpoint_builder.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/verify/gemm_inputs.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
-#include "verify/gemm_inputs.h"
 #include "verify/packed_example.h"
 
 namespace prepack {

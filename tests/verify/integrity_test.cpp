@@ -1,6 +1,6 @@
 // What level 1 says of damaged folders, and of which modules.
 
-#include "verify/integrity.h"
+#include "prepack/verify/integrity.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 #include <set>
 #include <string>
 
-#include "base/hash.h"
-#include "convert/convert.h"
-#include "convert/output_hash.h"
-#include "io/file.h"
+#include "prepack/base/hash.h"
+#include "prepack/convert/convert.h"
+#include "prepack/io/file.h"
+#include "prepack/packed/output_hash.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/checked_level.h"

@@ -1,4 +1,4 @@
-#include "verify/kernel_weights.h"
+#include "prepack/verify/kernel_weights.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "catch.h"
-#include "gemm/kernel_model.h"
-#include "layouts/table.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {

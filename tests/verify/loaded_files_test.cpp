@@ -1,7 +1,7 @@
 // Folders whose files and hashes agree with the manifest, but which loaders read otherwise: tensors
 // in files that none of them opens, and data that does not lie where the format promises.
 
-#include "verify/loaded_files.h"
+#include "prepack/verify/integrity.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "base/hash.h"
-#include "container/safetensors.h"
-#include "convert/convert.h"
-#include "convert/output_hash.h"
 #include "formats/tiny_model.h"
-#include "io/file.h"
+#include "prepack/base/hash.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/convert/convert.h"
+#include "prepack/io/file.h"
+#include "prepack/packed/output_hash.h"
+#include "prepack/verify/verify.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
-#include "verify/verify.h"
 
 namespace prepack {
 namespace {

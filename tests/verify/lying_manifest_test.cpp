@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "io/output_folder.h"
+#include "prepack/io/output_folder.h"
 #include "status_matchers.h"
 #include "verify/tiny_folder.h"
 

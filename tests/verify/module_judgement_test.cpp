@@ -1,11 +1,11 @@
-#include "verify/module_judgement.h"
+#include "prepack/verify/judgement.h"
 
 #include <cmath>
 #include <limits>
 #include <string>
 
 #include "catch.h"
-#include "verify/quality_judgement.h"
+#include "prepack/verify/judgement.h"
 
 namespace prepack {
 namespace {

@@ -1,6 +1,6 @@
 // The products of packed modules: who multiplies, and what the figures say.
 
-#include "verify/module_products.h"
+#include "prepack/verify/module_products.h"
 
 #include <cmath>
 #include <fstream>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "convert/output_shards.h"
+#include "prepack/convert/output_shards.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"

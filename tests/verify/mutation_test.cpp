@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "base/float_convert.h"
-#include "base/random.h"
 #include "formats/checkpoint_builder.h"
-#include "io/file.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/io/file.h"
+#include "prepack/verify/integrity.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
-#include "verify/integrity.h"
 #include "verify/mutations.h"
 #include "verify/packed_example.h"
 

@@ -8,12 +8,12 @@
 #include <numeric>
 #include <utility>
 
-#include "container/checkpoint.h"
-#include "container/safetensors_writer.h"
-#include "convert/output_hash.h"
-#include "convert/output_shards.h"
 #include "formats/checkpoint_builder.h"
-#include "formats/format.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/safetensors_writer.h"
+#include "prepack/convert/output_shards.h"
+#include "prepack/formats/format.h"
+#include "prepack/packed/output_hash.h"
 #include "status_matchers.h"
 #include "verify/folder_damage.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "formats/checkpoint_builder.h"
-#include "verify/packed_folder.h"
+#include "prepack/packed/folder.h"
 
 namespace prepack::testing {
 

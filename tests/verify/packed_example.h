@@ -9,10 +9,10 @@
 #include <optional>
 #include <string>
 
-#include "convert/convert.h"
+#include "prepack/convert/convert.h"
+#include "prepack/verify/gemm_check.h"
+#include "prepack/verify/verify.h"
 #include "status_matchers.h"
-#include "verify/gemm_check.h"
-#include "verify/verify.h"
 
 namespace prepack::testing {
 

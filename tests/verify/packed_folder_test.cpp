@@ -1,16 +1,16 @@
 // Packed folders whose manifest does not fit the layouts, and what verify makes of them.
 
-#include "verify/packed_folder.h"
+#include "prepack/packed/folder.h"
 
 #include <functional>
 
-#include "convert/convert.h"
-#include "layouts/table.h"
+#include "prepack/convert/convert.h"
+#include "prepack/layouts/table.h"
+#include "prepack/verify/verify.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
-#include "verify/verify.h"
 
 namespace prepack {
 namespace {

@@ -1,6 +1,6 @@
 // Manifests that lie, with config.json and all hashes to match, and files that do not belong.
 
-#include "verify/provenance.h"
+#include "prepack/verify/provenance.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "base/hash.h"
-#include "convert/output_config.h"
 #include "formats/tiny_model.h"
+#include "prepack/base/hash.h"
+#include "prepack/packed/output_config.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"

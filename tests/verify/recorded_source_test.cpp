@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "io/output_folder.h"
+#include "prepack/io/output_folder.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"

@@ -1,4 +1,4 @@
-#include "verify/regression.h"
+#include "prepack/verify/report/regression.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "verify/report_html.h"
+#include "prepack/verify/report/writers.h"
 
 #include <string>
 

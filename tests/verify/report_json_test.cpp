@@ -1,4 +1,4 @@
-#include "verify/report_json.h"
+#include "prepack/verify/report/json.h"
 
 #include <filesystem>
 #include <functional>
@@ -7,10 +7,10 @@
 
 #include "catch.h"
 #include "example_report.h"
-#include "io/file.h"
+#include "prepack/io/file.h"
+#include "prepack/verify/report/json.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
-#include "verify/report_reader.h"
 
 namespace prepack::testing {
 namespace {

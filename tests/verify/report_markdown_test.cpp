@@ -1,4 +1,4 @@
-#include "verify/report_markdown.h"
+#include "prepack/verify/report/writers.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "verify/report_summary.h"
+#include "prepack/verify/report/summary.h"
 
 #include <string>
 #include <vector>

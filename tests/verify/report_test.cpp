@@ -1,4 +1,4 @@
-#include "verify/report.h"
+#include "prepack/verify/report/report.h"
 
 #include "catch.h"
 

@@ -1,4 +1,4 @@
-#include "verify/sample.h"
+#include "prepack/verify/verify.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // The values of two config.json, compared by what stands in the files.
 
-#include "verify/second_config_text.h"
+#include "prepack/verify/second/config.h"
 
 #include "catch.h"
 

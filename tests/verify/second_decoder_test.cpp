@@ -1,13 +1,13 @@
 // Second decoders on small checkpoints: what real ones do not show, and what cannot be decoded.
 
-#include "verify/second_decoder.h"
+#include "prepack/verify/second/decoder.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "container/checkpoint.h"
 #include "formats/ct_example.h"
+#include "prepack/container/checkpoint.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/second_weights.h"

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "container/checkpoint.h"
 #include "formats/gptq_example.h"
+#include "prepack/container/checkpoint.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/second_weights.h"

@@ -1,15 +1,15 @@
 // Which calibration-free exports of AutoRound the second path takes for old ones.
 
-#include "verify/second_model_free.h"
+#include "prepack/verify/second/config.h"
 
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "container/checkpoint.h"
 #include "formats/auto_round_example.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/verify/second/decoder.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
-#include "verify/second_decoder.h"
 #include "verify/second_weights.h"
 
 namespace prepack {

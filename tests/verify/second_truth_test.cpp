@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "canonical/dequantize.h"
-#include "container/checkpoint.h"
-#include "formats/format.h"
 #include "golden_file.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/model/dequantized_linear.h"
 #include "status_matchers.h"
 #include "verify/second_weights.h"
 

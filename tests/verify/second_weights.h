@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "prepack/verify/second/decoder.h"
 #include "status_matchers.h"
-#include "verify/second_decoder.h"
 
 namespace prepack::testing {
 

@@ -1,10 +1,10 @@
-#include "verify/source_rows.h"
+#include "prepack/verify/truth.h"
 
 #include <string>
 #include <vector>
 
 #include "formats/tiny_model.h"
-#include "io/output_folder.h"
+#include "prepack/io/output_folder.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 #include "verify/packed_example.h"

@@ -1,4 +1,4 @@
-#include "verify/sqnr_bars.h"
+#include "prepack/verify/judgement.h"
 
 #include <optional>
 #include <string>

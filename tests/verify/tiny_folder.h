@@ -16,18 +16,18 @@
 #include <utility>
 #include <vector>
 
-#include "base/hash.h"
-#include "convert/convert.h"
-#include "convert/manifest_text.h"
-#include "diff/diff.h"
 #include "formats/tiny_model.h"
-#include "inspect/inspect.h"
-#include "inspect/opened_folder.h"
-#include "io/file.h"
-#include "io/output_folder.h"
+#include "prepack/base/hash.h"
+#include "prepack/convert/convert.h"
+#include "prepack/diff/diff.h"
+#include "prepack/inspect/inspect.h"
+#include "prepack/inspect/opened_folder.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/verify/verify.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
-#include "verify/verify.h"
 
 namespace prepack::testing {
 

@@ -1,4 +1,4 @@
-#include "verify/weight_sizes.h"
+#include "prepack/verify/provenance.h"
 
 #include <cstring>
 #include <string>

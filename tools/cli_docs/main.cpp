@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/version.h"
-#include "command_line.h"
-#include "writers.h"
+#include "command.h"
+#include "command_tree.h"
+#include "prepack/base/version.h"
 
 namespace prepack::cli_docs {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "writers.h"
+#include "command_tree.h"
 
 namespace prepack::cli_docs {
 namespace {

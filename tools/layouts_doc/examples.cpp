@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "layouts/probes.h"
+#include "prepack/layouts/fingerprint.h"
 
 namespace prepack::layouts_doc {
 namespace {

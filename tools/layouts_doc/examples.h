@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "layouts/layout.h"
+#include "prepack/layouts/layout.h"
 
 namespace prepack::layouts_doc {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "layouts/layout.h"
+#include "prepack/layouts/layout.h"
 
 namespace prepack::layouts_doc {
 

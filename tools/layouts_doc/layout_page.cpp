@@ -6,8 +6,8 @@
 #include <array>
 
 #include "examples.h"
-#include "layouts/drawing.h"
 #include "parts_table.h"
+#include "prepack/layouts/drawing.h"
 #include "prose.h"
 
 namespace prepack::layouts_doc {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "layout_page.h"
-#include "layouts/table.h"
 #include "overview.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack::layouts_doc {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "layout_page.h"
-#include "layouts/runtime_choice.h"
-#include "layouts/table.h"
+#include "prepack/layouts/rules.h"
+#include "prepack/layouts/table.h"
 #include "prose.h"
 
 namespace prepack::layouts_doc {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "base/result.h"
-#include "layouts/layout.h"
+#include "prepack/base/status.h"
+#include "prepack/layouts/layout.h"
 
 namespace prepack::layouts_doc {
 

@@ -13,7 +13,7 @@ inline constexpr std::string_view kIntroduction = R"(# Layouts
 
 A layout is the exact bytes that one kernel reads. `prepack targets` lists them, `prepack plan` says
 which one each module gets and why others do not take it. [Every layout](#all-layouts) has a page with
-a drawing of its bytes. These pages are generated from the table in `libconvert/layouts/table.cpp` and
+a drawing of its bytes. These pages are generated from the table in `libconvert/prepack/layouts/table.cpp` and
 from the functions that pack.
 
 ## Terms

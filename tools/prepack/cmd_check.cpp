@@ -10,17 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "check/check.h"
-#include "check/junit.h"
-#include "check/report_html.h"
 #include "command.h"
-#include "io/atomic_file.h"
 #include "json_reports.h"
-#include "output_paths.h"
-#include "progress_display.h"
+#include "options.h"
+#include "prepack/check/check.h"
+#include "prepack/check/junit.h"
+#include "prepack/check/report_html.h"
+#include "prepack/io/file.h"
 #include "table.h"
 #include "terminal.h"
-#include "units.h"
 
 namespace prepack::cli {
 namespace {

@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "command.h"
-#include "convert/convert.h"
-#include "findings.h"
 #include "json_reports.h"
-#include "plan_options.h"
-#include "progress_display.h"
-#include "units.h"
+#include "options.h"
+#include "prepack/convert/convert.h"
+#include "table.h"
+#include "terminal.h"
 #include "verify_output.h"
 
 namespace prepack::cli {

@@ -9,16 +9,13 @@
 #include <string>
 
 #include "command.h"
-#include "diff/diff.h"
-#include "diff/report_html.h"
-#include "diff/report_summary.h"
-#include "io/atomic_file.h"
 #include "json_reports.h"
-#include "output_paths.h"
-#include "progress_display.h"
+#include "options.h"
+#include "prepack/diff/diff.h"
+#include "prepack/diff/report_html.h"
+#include "prepack/io/file.h"
 #include "table.h"
 #include "terminal.h"
-#include "units.h"
 
 namespace prepack::cli {
 namespace {

@@ -8,21 +8,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/suggest.h"
 #include "command.h"
-#include "findings.h"
-#include "inspect/inspect.h"
-#include "inspect/report_html.h"
-#include "inspect_drawing.h"
-#include "inspect_numbers.h"
 #include "inspect_places.h"
 #include "inspect_summary.h"
-#include "inspect_weights.h"
-#include "io/atomic_file.h"
 #include "json_reports.h"
-#include "output_paths.h"
+#include "options.h"
+#include "prepack/base/text.h"
+#include "prepack/inspect/inspect.h"
+#include "prepack/inspect/report_html.h"
+#include "prepack/io/file.h"
 #include "table.h"
-#include "units.h"
 
 namespace prepack::cli {
 namespace {

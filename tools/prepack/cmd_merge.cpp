@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "command.h"
-#include "convert/merge.h"
 #include "json_reports.h"
-#include "progress_display.h"
-#include "units.h"
+#include "prepack/convert/merge.h"
+#include "table.h"
+#include "terminal.h"
 
 namespace prepack::cli {
 namespace {

@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/parallel.h"
 #include "command.h"
-#include "findings.h"
 #include "json_reports.h"
-#include "plan_options.h"
+#include "options.h"
+#include "prepack/base/parallel.h"
 #include "table.h"
-#include "units.h"
 
 namespace prepack::cli {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/suggest.h"
 #include "command.h"
+#include "prepack/base/text.h"
 #include "verify_output.h"
 
 namespace prepack::cli {

@@ -1,5 +1,5 @@
-#ifndef PREPACK_TOOLS_COMMAND_H_
-#define PREPACK_TOOLS_COMMAND_H_
+#ifndef PREPACK_TOOLS_PREPACK_COMMAND_H_
+#define PREPACK_TOOLS_PREPACK_COMMAND_H_
 
 // What the subcommands share. Each has a file of its own with an options struct, a function that
 // adds it to the command line, and a function that runs it and gives the exit code.
@@ -7,13 +7,16 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/status.h"
-#include "container/json.h"
-#include "container/json_writer.h"
+#include "prepack/base/status.h"
+#include "prepack/container/json.h"
+#include "prepack/container/json_writer.h"
+#include "prepack/formats/format.h"
 
 namespace prepack::cli {
 
@@ -89,4 +92,32 @@ void AddHelp(CLI::App& app, ExitCodeValue& exit_code);
 
 }  // namespace prepack::cli
 
-#endif  // PREPACK_TOOLS_COMMAND_H_
+namespace prepack::cli {
+
+// The whole command line: the program parses with it; completions and man pages are made from it.
+// `exit_code` must outlive the app.
+void DescribeCommandLine(CLI::App& app, ExitCodeValue& exit_code);
+
+// Names of the commands, in the order of the help.
+std::vector<std::string> CommandNames(const CLI::App& app);
+
+// kUsage: what CLI11 says of the arguments that it could not parse, and what may have been meant.
+Status ParseFailure(const CLI::App& app, const CLI::ParseError& error,
+                    std::span<char* const> arguments);
+
+// kUsage, with what may have been meant, unless there is such a command.
+Status CheckCommandName(const CLI::App& app, const std::string& name);
+
+}  // namespace prepack::cli
+
+namespace prepack::cli {
+
+// One "note: WHERE: MESSAGE" line per finding; empty when there are none.
+std::string FindingsText(const std::vector<Finding>& findings);
+
+// What was not fused on request, by reason: "not fused: WHY (MODULE and 31 more)".
+std::string ApartText(const std::map<std::string, std::string>& apart);
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_PREPACK_COMMAND_H_

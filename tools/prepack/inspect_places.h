@@ -1,19 +1,104 @@
-#ifndef PREPACK_TOOLS_INSPECT_PLACES_H_
-#define PREPACK_TOOLS_INSPECT_PLACES_H_
+#ifndef PREPACK_TOOLS_PREPACK_INSPECT_PLACES_H_
+#define PREPACK_TOOLS_PREPACK_INSPECT_PLACES_H_
 
-// `prepack inspect --find` and `--at`: which bytes hold a weight, and what a byte holds.
+// What `prepack inspect` shows of one module in a folder and, when the folder is a packed one, in
+// its source beside it.
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "container/json.h"
-#include "inspect/byte_contents.h"
-#include "inspect/find_weight.h"
-#include "inspect_sides.h"
+#include "prepack/container/json.h"
+#include "prepack/inspect/byte_contents.h"
+#include "prepack/inspect/find_weight.h"
+#include "prepack/inspect/opened_folder.h"
+#include "prepack/inspect/weight_values.h"
 
 namespace prepack::cli {
+
+// `Shown` names the module of the folder that it is of: `module`.
+template <typename Shown>
+struct Sides {
+  std::optional<Shown> source = {};
+  std::optional<Shown> packed = {};
+};
+
+// `show(folder)` shows the folder at `path`. When that is packed, and its source is there (at
+// `source`, or where the manifest says), `show_source(source, packed, record)` shows that, given
+// what was shown and the module's record.
+template <typename Shown, typename Show, typename ShowSource>
+Result<Sides<Shown>> ShowSides(const std::string& path, const std::string& source, const Show& show,
+                               const ShowSource& show_source) {
+  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
+  if (!folder.ok()) return folder.status();
+  Result<Shown> side = show(*folder);
+  if (!side.ok()) return side.status();
+  Sides<Shown> sides;
+  if (!folder->packed) {
+    sides.source = *std::move(side);
+    return sides;
+  }
+  sides.packed = *std::move(side);
+  const Result<std::optional<OpenedFolder>> origin = OpenSource(*folder->packed, source);
+  if (!origin.ok()) return origin.status();
+  if (!*origin) return sides;
+  const ModuleRecord& record = folder->packed->manifest().modules.at(sides.packed->module);
+  Result<Shown> stored = show_source(**origin, *sides.packed, record);
+  if (!stored.ok()) return stored.status();
+  sides.source = *std::move(stored);
+  return sides;
+}
+
+}  // namespace prepack::cli
+
+namespace prepack::cli {
+
+// `prepack inspect --layout`: which weight each of the first nibbles or bytes of a module is, in
+// the source and packed.
+
+struct DrawnSides {
+  std::string module;  // as asked for
+  Sides<DrawnModule> sides = {};
+};
+
+// Draws the folder and, when it is a packed one, its source: `source`, or the one that the manifest
+// names, where that is there.
+Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
+                             const std::string& module);
+
+struct DrawingStyle {
+  bool colour = false;   // cells by output channel
+  bool unicode = false;  // bars may be drawn with blocks
+  size_t width = 80;     // of the terminal: what fits stands side by side
+};
+
+// As stdout and the environment say; not only a terminal may have COLUMNS.
+DrawingStyle StyleOfTerminal();
+
+std::string DrawingText(const DrawnSides& drawn, const DrawingStyle& style);
+Json DrawingJson(const std::string& path, const DrawnSides& drawn);
+
+}  // namespace prepack::cli
+
+namespace prepack::cli {
+
+// `prepack inspect --values`: some weights of a module as a table of numbers.
+
+// `rows` and `cols` are FIRST:END, where either may be missing.
+Result<WeightValues> ValuesOf(const std::string& path, const std::string& module,
+                              const std::string& rows, const std::string& cols, ValueKind kind);
+
+std::string ValuesText(const WeightValues& values);
+Json ValuesJson(const std::string& path, const WeightValues& values);
+
+}  // namespace prepack::cli
+
+namespace prepack::cli {
+
+// `prepack inspect --find` and `--at`: which bytes hold a weight, and what a byte holds.
 
 // What --find has found: the weight in the source, in the packed folder, or in both.
 struct FoundSides {
@@ -37,4 +122,4 @@ Json ContentsJson(const std::string& path, const ByteContents& contents);
 
 }  // namespace prepack::cli
 
-#endif  // PREPACK_TOOLS_INSPECT_PLACES_H_
+#endif  // PREPACK_TOOLS_PREPACK_INSPECT_PLACES_H_

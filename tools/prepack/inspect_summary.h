@@ -1,15 +1,26 @@
-#ifndef PREPACK_TOOLS_INSPECT_SUMMARY_H_
-#define PREPACK_TOOLS_INSPECT_SUMMARY_H_
+#ifndef PREPACK_TOOLS_PREPACK_INSPECT_SUMMARY_H_
+#define PREPACK_TOOLS_PREPACK_INSPECT_SUMMARY_H_
 
-// What `prepack inspect` shows of a folder as a whole.
+// `prepack inspect --module`: what the numbers of a module look like.
 
 #include <string>
 #include <string_view>
 
-#include "container/json.h"
-#include "inspect/inspect.h"
+#include "inspect_places.h"
+#include "prepack/container/json.h"
+#include "prepack/inspect/inspect.h"
+#include "prepack/inspect/module_numbers.h"
 
 namespace prepack::cli {
+
+std::string NumbersText(const ModuleNumbers& numbers, const DrawingStyle& style);
+Json NumbersJson(std::string_view module, const ModuleNumbers& numbers);
+
+}  // namespace prepack::cli
+
+namespace prepack::cli {
+
+// What `prepack inspect` shows of a folder as a whole.
 
 // What the folder is, its schemes, what is not quantized, and what each target would take.
 std::string SummaryText(const InspectReport& report);
@@ -26,4 +37,4 @@ std::string LayoutText(std::string_view layout);
 
 }  // namespace prepack::cli
 
-#endif  // PREPACK_TOOLS_INSPECT_SUMMARY_H_
+#endif  // PREPACK_TOOLS_PREPACK_INSPECT_SUMMARY_H_

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/version.h"
-#include "convert/scheme_json.h"
 #include "inspect_summary.h"
-#include "layouts/table.h"
+#include "prepack/base/version.h"
+#include "prepack/layouts/table.h"
+#include "prepack/packed/scheme_json.h"
 
 namespace prepack::cli {
 namespace {

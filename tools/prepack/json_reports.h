@@ -2,20 +2,20 @@
 #define PREPACK_TOOLS_JSON_REPORTS_H_
 
 // The --json form of every result but that of verify, which the library reads back
-// (verify/report_json.h). Each document names its kind and version, and has a schema of the same
+// (verify/report/json.h). Each document names its kind and version, and has a schema of the same
 // name in schemas/.
 
 #include <optional>
 #include <string_view>
 
-#include "check/check.h"
-#include "container/json.h"
-#include "container/json_writer.h"
-#include "convert/convert.h"
-#include "convert/merge.h"
-#include "convert/plan.h"
-#include "diff/diff.h"
-#include "inspect/inspect.h"
+#include "prepack/check/check.h"
+#include "prepack/container/json.h"
+#include "prepack/container/json_writer.h"
+#include "prepack/convert/convert.h"
+#include "prepack/convert/merge.h"
+#include "prepack/convert/plan.h"
+#include "prepack/diff/diff.h"
+#include "prepack/inspect/inspect.h"
 
 namespace prepack::cli {
 

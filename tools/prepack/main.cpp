@@ -14,9 +14,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/cancellation.h"
 #include "command.h"
-#include "command_line.h"
+#include "prepack/base/progress.h"
 
 namespace {
 

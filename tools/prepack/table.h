@@ -1,9 +1,26 @@
-#ifndef PREPACK_TOOLS_TABLE_H_
-#define PREPACK_TOOLS_TABLE_H_
+#ifndef PREPACK_TOOLS_PREPACK_TABLE_H_
+#define PREPACK_TOOLS_PREPACK_TABLE_H_
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "prepack/base/text.h"  // IWYU pragma: export
+
+namespace prepack::cli {
+
+// "12 s", "3 min 20 s", "2 h 5 min".
+std::string HumanSeconds(double seconds);
+// "[384, 1536]".
+std::string ShapeText(std::span<const uint64_t> shape);
+
+// A whole number as users write it, decimal or in hex with 0x; nothing else with it.
+std::optional<uint64_t> ParseCount(std::string_view text);
+
+}  // namespace prepack::cli
 
 namespace prepack::cli {
 
@@ -38,4 +55,4 @@ class Table {
 
 }  // namespace prepack::cli
 
-#endif  // PREPACK_TOOLS_TABLE_H_
+#endif  // PREPACK_TOOLS_PREPACK_TABLE_H_

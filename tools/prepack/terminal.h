@@ -1,14 +1,20 @@
-#ifndef PREPACK_TOOLS_TERMINAL_H_
-#define PREPACK_TOOLS_TERMINAL_H_
+#ifndef PREPACK_TOOLS_PREPACK_TERMINAL_H_
+#define PREPACK_TOOLS_PREPACK_TERMINAL_H_
 
 // What stdout and stderr can show: colours, characters beyond ASCII, and how many columns.
 
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 
-#include "base/tone.h"
+#include "command.h"
+#include "prepack/base/progress.h"
+#include "prepack/report/page.h"
 
 namespace prepack::cli {
 
@@ -44,4 +50,71 @@ std::string ToAscii(std::string_view text);
 
 }  // namespace prepack::cli
 
-#endif  // PREPACK_TOOLS_TERMINAL_H_
+namespace prepack::cli {
+
+// --progress and --verbose: what a long run shows on stderr while it goes on.
+
+enum class ProgressStyle : uint8_t {
+  kNone,
+  kLine,   // one line of a terminal, which changes
+  kPlain,  // a new line every few seconds, and at the end of a stage
+};
+
+// What the options ask for: by default a line on a terminal, and nothing elsewhere.
+ProgressStyle ProgressStyleOf(const CommonOptions& options, bool is_terminal);
+
+// How far a stage is.
+struct ProgressState {
+  std::string_view stage;
+  uint64_t done = 0;
+  uint64_t total = 0;
+  double seconds = 0;          // since it began
+  std::string_view item = {};  // a module, or the like; may be empty
+};
+
+// E.g. "packing     45 %  1.2 GB of 2.7 GB  850.0 MB/s  2 s left  model.layers.3.mlp.up_proj".
+// The item is shortened, or left out, to stay below `width` columns (0: no limit).
+std::string ProgressText(const ProgressState& state, size_t width);
+// Of a stage that has ended, e.g. "packing    2.3 s  2.7 GB  1.2 GB/s".
+std::string StageText(const ProgressState& state);
+
+// Shows the Progress that it holds until Stop, or its end.
+class ProgressDisplay : private ProgressObserver {
+ public:
+  explicit ProgressDisplay(const CommonOptions& options);
+  ~ProgressDisplay() override { Stop(); }
+
+  Progress& progress() { return progress_; }
+  // Leaves no line behind. Nothing may report progress any more.
+  void Stop();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void StageBegins(const char* stage) override;
+  void ItemBegins(std::string_view item) override;
+
+  // With the lock held.
+  void EndStage();
+  void Show(std::string_view line);
+  void DrawLine();
+  ProgressState State() const;
+
+  void Loop();
+
+  Progress progress_{this};
+  const ProgressStyle style_;
+  const bool verbose_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::string stage_;  // empty before the first one
+  std::string item_;
+  bool line_is_there_ = false;  // on the terminal, and the cursor at its end
+  Clock::time_point start_;
+  std::thread thread_;
+};
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_PREPACK_TERMINAL_H_

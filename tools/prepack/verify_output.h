@@ -1,12 +1,22 @@
-#ifndef PREPACK_TOOLS_VERIFY_OUTPUT_H_
-#define PREPACK_TOOLS_VERIFY_OUTPUT_H_
+#ifndef PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_
+#define PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_
 
 #include <optional>
 #include <string>
 
 #include "command.h"
-#include "verify/regression.h"
-#include "verify/verify.h"
+#include "prepack/verify/report/regression.h"
+#include "prepack/verify/report/report.h"
+#include "prepack/verify/verify.h"
+
+namespace prepack::cli {
+
+// A verify report for the terminal: the table of modules, a line per level with its problems and
+// notes, and the verdict as the last line. Of models with very many modules the table shows those
+// that matter.
+std::string VerifyText(const VerifyReport& report);
+
+}  // namespace prepack::cli
 
 namespace prepack::cli {
 
@@ -27,4 +37,4 @@ ExitCodeValue VerifyAndPrint(const VerifyOptions& options, const VerifyOutputs& 
 
 }  // namespace prepack::cli
 
-#endif  // PREPACK_TOOLS_VERIFY_OUTPUT_H_
+#endif  // PREPACK_TOOLS_PREPACK_VERIFY_OUTPUT_H_

@@ -16,7 +16,7 @@ from prepack_vllm.probes import probes_of
 
 
 def fingerprint(layout: str, pack: Packer) -> str:
-    """As libconvert/layouts/fingerprint.cpp: name, dtype, shape and bytes of every part."""
+    """As libconvert/prepack/layouts/fingerprint.cpp: name, dtype, shape and bytes of every part."""
     hasher = xxhash.xxh3_128()
     for probe in probes_of(layout):
         packed = pack(probe)

@@ -1,6 +1,6 @@
 """The fixed pseudo-random modules that packing fingerprints are made of.
 
-The same as in libconvert/layouts/probes.cpp and fingerprint.cpp: N = 96, K = 160, groups of 32,
+The same as in libconvert/prepack/layouts/fingerprint.cpp and fingerprint.cpp: N = 96, K = 160, groups of 32,
 every scheme that there is a layout for, drawn from SplitMix64.
 """
 

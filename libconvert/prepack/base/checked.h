@@ -1,0 +1,70 @@
+#ifndef PREPACK_BASE_CHECKED_H_
+#define PREPACK_BASE_CHECKED_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+namespace prepack {
+
+// Bytes as the numbers that kernels compute with.
+inline const uint8_t* U8(const std::byte* bytes) {
+  return reinterpret_cast<const uint8_t*>(bytes);
+}
+inline uint8_t* U8(std::byte* bytes) {
+  return reinterpret_cast<uint8_t*>(bytes);
+}
+
+// At the speed of memory: == of vectors of std::byte goes byte by byte.
+inline bool SameBytes(std::span<const std::byte> a, std::span<const std::byte> b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
+
+// Arithmetic on numbers that come from a file. Use these for every size, offset and product of a
+// shape, so that unchecked arithmetic on such numbers looks odd.
+
+inline std::optional<uint64_t> CheckedAdd(uint64_t a, uint64_t b) {
+  uint64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) return std::nullopt;
+  return sum;
+}
+
+inline std::optional<uint64_t> CheckedMul(uint64_t a, uint64_t b) {
+  uint64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
+  return product;
+}
+
+// Product of all dimensions; 1 for a scalar (rank 0). Overflow is reported even when a later
+// dimension is zero: such a shape is not one that a sound writer makes.
+inline std::optional<uint64_t> CheckedProduct(std::span<const uint64_t> dims) {
+  uint64_t product = 1;
+  bool has_zero = false;
+  for (const uint64_t dim : dims) {
+    if (dim == 0) {
+      has_zero = true;
+      continue;
+    }
+    const std::optional<uint64_t> next = CheckedMul(product, dim);
+    if (!next) return std::nullopt;
+    product = *next;
+  }
+  return has_zero ? 0 : product;
+}
+
+// `value` rounded up to a multiple of `unit` (> 0).
+inline std::optional<uint64_t> CheckedAlignUp(uint64_t value, uint64_t unit) {
+  const uint64_t rest = value % unit;
+  return rest == 0 ? std::optional<uint64_t>(value) : CheckedAdd(value, unit - rest);
+}
+
+// For sizes that are known to be sound.
+constexpr uint64_t CeilDiv(uint64_t a, uint64_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
+}  // namespace prepack
+
+#endif  // PREPACK_BASE_CHECKED_H_

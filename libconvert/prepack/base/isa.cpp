@@ -1,0 +1,52 @@
+#include "prepack/base/isa.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+namespace prepack {
+namespace {
+
+struct IsaRow {
+  Isa isa;
+  std::string_view name;
+};
+
+constexpr std::array kIsas = {
+    IsaRow{Isa::kScalar, "scalar"},
+    IsaRow{Isa::kAvx2, "avx2"},
+    IsaRow{Isa::kAvx512, "avx512"},
+    IsaRow{Isa::kAvx512Vbmi, "avx512vbmi"},
+};
+
+}  // namespace
+
+std::string_view IsaName(Isa isa) {
+  return kIsas[static_cast<size_t>(isa)].name;
+}
+
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> isas;
+  for (const IsaRow& row : kIsas) {
+    if (CpuSupports(row.isa)) isas.push_back(row.isa);
+  }
+  return isas;
+}
+
+Result<Isa> ChooseIsa() {
+  const char* wanted = std::getenv("PREPACK_ISA");  // NOLINT(concurrency-mt-unsafe)
+  if (wanted == nullptr || *wanted == '\0') return SupportedIsas().back();
+  for (const IsaRow& row : kIsas) {
+    if (row.name != wanted) continue;
+    if (CpuSupports(row.isa)) return row.isa;
+    return Unavailable("PREPACK_ISA", fmt::format("this CPU has no {}", row.name))
+        .Hint("Unset the variable to use the best instruction set that is here");
+  }
+  return Usage("PREPACK_ISA", "unknown instruction set")
+      .Found(wanted)
+      .Expected("scalar, avx2, avx512 or avx512vbmi");
+}
+
+}  // namespace prepack

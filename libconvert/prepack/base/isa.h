@@ -1,0 +1,66 @@
+#ifndef PREPACK_BASE_ISA_H_
+#define PREPACK_BASE_ISA_H_
+
+// Which instruction set our own packing kernels use. It changes speed only: every level writes the
+// same bytes. (What a consumer's kernel needs is a property of its layout, see layouts/layout.h.)
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+
+namespace prepack {
+
+// A ladder: a CPU that has one level has all below it.
+enum class Isa {
+  kScalar,
+  kAvx2,        // AVX2 and FMA: no CPU to speak of has one without the other
+  kAvx512,      // AVX-512 F, BW, DQ and VL, which every server CPU with AVX-512 has
+  kAvx512Vbmi,  // and VBMI, since Ice Lake and Zen 4
+};
+
+std::string_view IsaName(Isa isa);
+
+// Whether this CPU, and its system, can run it. In a file of its own, which tests of emulated
+// instructions replace.
+bool CpuSupports(Isa isa);
+
+// The levels that this CPU can run, slowest first; kScalar is always among them.
+std::vector<Isa> SupportedIsas();
+
+// The best supported level, or the one that PREPACK_ISA names. An unknown name is kUsage, one that
+// this CPU cannot run is kUnavailable: never a crash, never a silent fallback.
+Result<Isa> ChooseIsa();
+
+// The instruction set of what has no choice of its own, such as readers: the best one, or that of
+// PREPACK_ISA. Where the choice is an error, the command reports it before it touches weights;
+// until then it is kScalar.
+inline Isa ProcessIsa() {
+  static const Isa isa = [] {
+    const Result<Isa> chosen = ChooseIsa();
+    return chosen.ok() ? *chosen : Isa::kScalar;
+  }();
+  return isa;
+}
+
+// The choice between the versions of something for several instruction sets. A level that has no
+// version of its own gets that of the best level below.
+
+template <typename T>
+struct IsaVersion {
+  Isa isa;
+  T version;  // a pointer
+};
+
+// `versions` are in the order of Isa, and begin with kScalar.
+template <typename T, size_t kCount>
+T BestVersion(const IsaVersion<T> (&versions)[kCount], Isa isa) {
+  size_t best = 0;
+  while (best + 1 < kCount && versions[best + 1].isa <= isa) ++best;
+  return versions[best].version;
+}
+
+}  // namespace prepack
+
+#endif  // PREPACK_BASE_ISA_H_

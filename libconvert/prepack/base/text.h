@@ -1,0 +1,27 @@
+#ifndef PREPACK_BASE_TEXT_H_
+#define PREPACK_BASE_TEXT_H_
+
+// Large numbers as people read them.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace prepack {
+
+// "512 B", "1.5 MB", "4.0 GB": decimal units, as disks and `ls --si` have them.
+std::string HumanBytes(uint64_t bytes);
+// "999", "1.5 k", "8.0 G".
+std::string HumanCount(uint64_t count);
+// "1 module", "2 modules".
+std::string Plural(size_t count, std::string_view what);
+
+// "Did you mean NAME?" for the name of `known` that is nearest to `wanted` by edit distance, or
+// empty when none is near (a third of its length, at least 2 edits).
+std::string DidYouMean(std::string_view wanted, std::span<const std::string> known);
+
+}  // namespace prepack
+
+#endif  // PREPACK_BASE_TEXT_H_

@@ -1,0 +1,423 @@
+#include "prepack/check/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "prepack/base/parallel.h"
+#include "prepack/base/progress.h"
+#include "prepack/check/baseline.h"
+#include "prepack/check/baseline_tensors.h"
+#include "prepack/check/check_memory.h"
+#include "prepack/check/code_windows.h"
+#include "prepack/check/config_shapes.h"
+#include "prepack/check/experts.h"
+#include "prepack/check/finding_list.h"
+#include "prepack/check/missing_modules.h"
+#include "prepack/check/model_judgement.h"
+#include "prepack/check/model_layout.h"
+#include "prepack/check/module_judgement.h"
+#include "prepack/check/plain_values.h"
+#include "prepack/check/sibling_channels.h"
+#include "prepack/check/text_pages.h"
+#include "prepack/check/tied_weights.h"
+#include "prepack/check/wired_blocks.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/io/memory_limit.h"
+#include "prepack/model/panel.h"
+
+namespace prepack {
+namespace {
+
+// Of the input rather than of the run: it belongs into the report.
+bool IsFinding(const Status& status) {
+  return status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
+}
+
+void Raise(CheckVerdict& verdict, CheckVerdict to) {
+  verdict = std::max(verdict, to);
+}
+
+// Of errors that are found without looking at values.
+void NoteStructure(const Status& status, CheckReport& report) {
+  Raise(report.verdict, status.kind() == ErrorKind::kUnsupported ? CheckVerdict::kUnsupported
+                                                                 : CheckVerdict::kMalformed);
+  report.findings.push_back(FindingOf(status));
+}
+
+// Of one thread.
+struct StripeBuffers {
+  StatisticsBuffers numbers;
+  ColumnWindows columns;
+};
+
+// What a stripe of a module gave.
+struct StripeResult {
+  ModuleStatistics statistics;
+  std::vector<float> energies;  // of the input channels; of first stripes, where siblings have them
+  BaselineSums baseline;
+  std::optional<TextRun> text;
+  Status error;  // of the module's data
+};
+
+// Pieces of tensors that are not quantized, of one thread: two of 1 MiB, or of as many floats.
+constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
+
+class DataCheck {
+ public:
+  DataCheck(const Checkpoint& checkpoint, const QuantizedModel& model, const Checkpoint* baseline,
+            CheckReport& report)
+      : checkpoint_(checkpoint),
+        model_(model),
+        baseline_(baseline),
+        report_(report),
+        blocks_(checkpoint, model) {
+    for (size_t i = 0; i < model_.modules.size(); ++i) {
+      AppendStripes(i, model_.modules[i]->n(), model_.modules[i]->k(), stripes_);
+    }
+  }
+
+  // Before Run.
+  MemoryNeed Need() const {
+    MemoryNeed need{.shared = stripes_.size() * sizeof(StripeResult), .per_thread = kPlainMemory};
+    for (const auto& linear : model_.modules) {
+      // One of eight rows is kept, by a hash of eight bytes; in lists that grow by doubling.
+      need.shared += 2 * linear->n();
+      if (HasSiblings(linear->module())) need.shared += linear->k() * sizeof(float);
+      need.per_thread = std::max(need.per_thread, MemoryOfCheck(*linear, baseline_ != nullptr));
+    }
+    need.per_thread += blocks_.MemoryOfThread();
+    return need;
+  }
+
+  Status Run(unsigned threads, Progress& progress) {
+    FindWeights();
+    results_.resize(stripes_.size());
+    unread_ = std::vector<std::atomic<size_t>>(model_.modules.size());
+    for (const RowStripe& stripe : stripes_) ++unread_[stripe.matrix];
+    energies_.resize(model_.modules.size());
+    uint64_t total = 0;
+    for (const auto& linear : model_.modules) total += linear->source_bytes();
+    progress.Begin("checking", total);
+    std::vector<StripeBuffers> buffers(threads);
+    Status status = ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
+      return CheckStripe(index, buffers[worker], progress);
+    });
+    if (!status.ok()) return status;
+    for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) Conclude(i, stripe);
+    JudgeModel(report_.modules, report_.findings);
+    JudgeSiblings(report_.modules, energies_);
+    ReportWiring();
+    if (baseline_ != nullptr) ReportOutliers();
+    return {};
+  }
+
+ private:
+  void FindWeights() {
+    weights_.resize(model_.modules.size());
+    if (baseline_ == nullptr) return;
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      weights_[i] = FindBaselineWeight(*baseline_,
+                                       {.name = model_.modules[i]->module(),
+                                        .n = model_.modules[i]->n(),
+                                        .k = model_.modules[i]->k()},
+                                       report_.modules[i].findings);
+    }
+  }
+
+  static Status Measure(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                        StripeBuffers& buffers, ModuleStatistics& statistics) {
+    Status status = ReadRows(linear, n0, rows, buffers.numbers);
+    if (!status.ok()) return status;
+    const Scheme& scheme = linear.scheme();
+    const uint64_t k = linear.k();
+    CountRows(scheme, linear.stored_scale_dtype(), k, rows, buffers.numbers, statistics);
+    HashRows(n0, rows, buffers.numbers.codes, statistics.windows);
+    HashScales(n0, rows, buffers.numbers.scales, statistics);
+    if (SpreadsRows(linear)) {
+      buffers.columns.Add(scheme, k, rows, buffers.numbers, statistics.windows);
+    }
+    return {};
+  }
+
+  Status CheckStripe(size_t index, StripeBuffers& buffers, Progress& progress) {
+    const RowStripe& stripe = stripes_[index];
+    const QuantizedLinear& linear = *model_.modules[stripe.matrix];
+    StripeResult& result = results_[index];
+    progress.BeginItem(linear.module());
+    if (stripe.n0 == 0) {
+      const Result<uint64_t> stray_bits = linear.CountStrayBits();
+      if (!stray_bits.ok()) return stray_bits.status();
+      result.statistics.stray_bits = *stray_bits;
+    }
+    buffers.columns.Begin(linear.k());
+    const uint64_t panel = StripePanelRows(linear.k());
+    for (uint64_t row = 0; row < stripe.rows; row += panel) {
+      if (CancellationRequested()) return Interrupted(linear.module());
+      const uint64_t n0 = stripe.n0 + row;
+      const uint64_t rows = std::min(panel, stripe.rows - row);
+      Status status = Measure(linear, n0, rows, buffers, result.statistics);
+      // One panel is enough to compare siblings by.
+      if (status.ok() && n0 == 0 && HasSiblings(linear.module())) {
+        status = MeasureColumns(linear, rows, buffers.numbers, result);
+      }
+      if (status.ok() && weights_[stripe.matrix]) {
+        status = CompareWithBaseline(linear, *baseline_, *weights_[stripe.matrix], n0, rows,
+                                     result.baseline);
+      }
+      if (!status.ok()) {
+        if (!IsFinding(status)) return status;
+        result.error = std::move(status);
+        break;
+      }
+    }
+    if (SpreadsRows(linear)) buffers.columns.End(result.statistics.windows);
+    Status status = LookForText(stripe, linear, result);
+    if (status.ok() && --unread_[stripe.matrix] == 0) status = blocks_.Done(stripe.matrix);
+    progress.Add(linear.source_bytes() * stripe.rows / linear.n());
+    return status;
+  }
+
+  static Status MeasureColumns(const QuantizedLinear& linear, uint64_t rows,
+                               const StatisticsBuffers& numbers, StripeResult& result) {
+    const Result<SharedOrder> order = linear.KOrder();
+    if (!order.ok()) return order.status();
+    result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, numbers, **order);
+    return {};
+  }
+
+  // In the stripe's share of the tensor of codes, as it is stored.
+  Status LookForText(const RowStripe& stripe, const QuantizedLinear& linear,
+                     StripeResult& result) const {
+    if (linear.places() == nullptr || linear.scheme().bits < kMinTextBits) return {};
+    const StoredTensor* codes = checkpoint_.Find(linear.places()->WhereCode(0, 0)[0].tensor);
+    if (codes == nullptr) return {};
+    const uint64_t each = codes->bytes / linear.n();
+    const uint64_t begin = each * stripe.n0;
+    const bool last = stripe.n0 + stripe.rows == linear.n();
+    const uint64_t bytes = (last ? codes->bytes : begin + each * stripe.rows) - begin;
+    if (bytes < kMinText) return {};
+    return checkpoint_.Visit(*codes, begin, bytes, [&](const std::byte* stored) {
+      result.text = FindText({stored, static_cast<size_t>(bytes)});
+      if (result.text) result.text->offset += begin;
+    });
+  }
+
+  void ReportWiring() {
+    for (const WiredBlocks::Fault& fault : blocks_.Faults()) {
+      ModuleCheck& check = report_.modules[fault.module];
+      check.findings.push_back(fault.exchanged
+                                   ? MakeFinding("modules-exchanged", check.module, fault.message)
+                                   : MakeFinding("module-alien", check.module, fault.message));
+    }
+  }
+
+  // Merges the stripes of a module, from `stripe` on, in their order.
+  void Conclude(size_t module, size_t& stripe) {
+    ModuleCheck& check = report_.modules[module];
+    ModuleStatistics statistics;
+    BaselineSums baseline;
+    std::optional<TextRun> text;
+    bool readable = true;
+    for (; stripe < stripes_.size() && stripes_[stripe].matrix == module; ++stripe) {
+      const StripeResult& result = results_[stripe];
+      statistics.Merge(result.statistics);
+      if (result.text && !text) text = result.text;
+      if (!result.energies.empty()) energies_[module] = std::move(results_[stripe].energies);
+      baseline.Merge(result.baseline);
+      if (result.error.ok() || !readable) continue;
+      readable = false;
+      Raise(report_.verdict, result.error.kind() == ErrorKind::kUnsupported
+                                 ? CheckVerdict::kUnsupported
+                                 : CheckVerdict::kBadValues);
+      check.findings.push_back(FindingOf(result.error));
+    }
+    if (text) {
+      check.findings.push_back(
+          MakeFinding("codes-damaged", check.module,
+                      fmt::format("{} bytes of the codes, from byte {} on, are text: \"{}\"",
+                                  text->bytes, text->offset, text->beginning)));
+    }
+    if (!readable) return;
+    JudgeModule(*model_.modules[module], statistics, check.findings);
+    check.statistics = statistics;
+    if (weights_[module]) check.sqnr_db = baseline.SqnrDb();
+  }
+
+  void ReportOutliers() {
+    std::vector<PeerFigure> figures;
+    std::vector<ModuleCheck*> checks;
+    for (ModuleCheck& check : report_.modules) {
+      if (!check.sqnr_db) continue;
+      figures.push_back({.peers = PeersOf(check.module, check.scheme),
+                         .sqnr_db = *check.sqnr_db,
+                         .outlier_below_db = {}});
+      checks.push_back(&check);
+    }
+    MarkOutliers(figures);
+    for (size_t i = 0; i < figures.size(); ++i) {
+      if (figures[i].outlier_below_db) {
+        checks[i]->findings.push_back(
+            MakeFinding("baseline-outlier", checks[i]->module,
+                        fmt::format("SQNR {:.1f} dB, {:.1f} dB below the median of its peers",
+                                    figures[i].sqnr_db, *figures[i].outlier_below_db)));
+      } else if (!(figures[i].sqnr_db >= kUnrelatedDb)) {
+        checks[i]->findings.push_back(
+            MakeFinding("baseline-unrelated", checks[i]->module,
+                        fmt::format("SQNR {:.1f} dB (at least {} when it is the same weight)",
+                                    figures[i].sqnr_db, kUnrelatedDb)));
+      }
+    }
+  }
+
+  const Checkpoint& checkpoint_;
+  const QuantizedModel& model_;
+  const Checkpoint* baseline_;
+  CheckReport& report_;
+  WiredBlocks blocks_;
+  std::vector<std::atomic<size_t>> unread_;             // stripes, by module
+  std::vector<std::optional<BaselineWeight>> weights_;  // of the baseline, by module
+  std::vector<RowStripe> stripes_;
+  std::vector<StripeResult> results_;
+  std::vector<std::vector<float>> energies_;  // of input channels, by module; empty: not measured
+};
+
+void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
+                    CheckReport& report) {
+  std::vector<Finding>& findings = report.findings;
+  CheckConfigShapes(checkpoint, model, findings);
+  CheckLayers(checkpoint, findings);
+  CheckMissingModules(checkpoint, findings);
+  CheckExperts(checkpoint, model, findings);
+  if (model.modules.empty() && model.errors.empty()) {
+    findings.push_back(MakeFinding("nothing-quantized", "config.json",
+                                   "no module is quantized, so nothing was checked"));
+  }
+}
+
+bool Has(const std::vector<Finding>& findings, Severity severity) {
+  return std::ranges::find(findings, severity, &Finding::severity) != findings.end();
+}
+
+Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
+                   const Checkpoint* baseline, Progress& progress, CheckReport& report) {
+  report.tensors = checkpoint.tensors().size();
+  report.tensor_bytes = checkpoint.total_bytes();
+  Result<QuantizedModel> model = ExamineQuantizedModel(checkpoint);
+  if (!model.ok()) {
+    if (!IsFinding(model.status())) return model.status();
+    NoteStructure(model.status(), report);
+    return {};
+  }
+  report.format = model->format;
+  for (const auto& linear : model->modules) {
+    report.modules.push_back({.module = linear->module(),
+                              .scheme = linear->scheme(),
+                              .n = linear->n(),
+                              .k = linear->k(),
+                              .findings = {},
+                              .statistics = {},
+                              .sqnr_db = {}});
+  }
+  report.findings = std::move(model->findings);
+  CheckStructure(checkpoint, *model, report);
+  if (Has(report.findings, Severity::kError)) Raise(report.verdict, CheckVerdict::kMalformed);
+  for (const Status& error : model->errors) {
+    if (!IsFinding(error)) return error;
+    NoteStructure(error, report);
+  }
+  Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
+  if (!status.ok() || options.headers_only) return status;
+  DataCheck data(checkpoint, *model, baseline, report);
+  const Result<unsigned> threads =
+      ThreadsWithin(data.Need(), options.jobs, options.memory_limit, "checked");
+  if (!threads.ok()) return threads.status();
+  status = data.Run(*threads, progress);
+  if (!status.ok()) return status;
+  if (baseline != nullptr) {
+    status =
+        CompareOtherTensors(checkpoint, *model, *baseline, *threads, progress, report.findings);
+  }
+  if (!status.ok()) return status;
+  return CheckPlainValues(checkpoint, *model, *threads, progress, report.findings);
+}
+
+}  // namespace
+
+std::string_view CheckVerdictName(CheckVerdict verdict) {
+  switch (verdict) {
+    case CheckVerdict::kSound:
+      return "sound";
+    case CheckVerdict::kWarnings:
+      return "warnings";
+    case CheckVerdict::kBadValues:
+      return "bad values";
+    case CheckVerdict::kUnsupported:
+      return "unsupported";
+    case CheckVerdict::kMalformed:
+      return "malformed";
+  }
+  return "";
+}
+
+int CheckExitCode(CheckVerdict verdict, bool strict) {
+  switch (verdict) {
+    case CheckVerdict::kSound:
+      return 0;
+    case CheckVerdict::kWarnings:
+      return strict ? static_cast<int>(ErrorKind::kCheckFailed) : 0;
+    case CheckVerdict::kBadValues:
+      return static_cast<int>(ErrorKind::kCheckFailed);
+    case CheckVerdict::kUnsupported:
+      return static_cast<int>(ErrorKind::kUnsupported);
+    case CheckVerdict::kMalformed:
+      return static_cast<int>(ErrorKind::kMalformed);
+  }
+  return static_cast<int>(ErrorKind::kCheckFailed);
+}
+
+std::vector<Finding> CheckReport::AllFindings() const {
+  std::vector<Finding> all = findings;
+  for (const ModuleCheck& module : modules) {
+    all.insert(all.end(), module.findings.begin(), module.findings.end());
+  }
+  SortBySeverity(all);
+  return all;
+}
+
+Result<CheckReport> Check(const CheckOptions& options, Progress& progress) {
+  if (options.headers_only && options.baseline) {
+    return Usage("--headers", "a baseline is compared by its data");
+  }
+  std::optional<Checkpoint> baseline;
+  if (options.baseline) {
+    Result<Checkpoint> opened = Checkpoint::Open(*options.baseline);
+    if (!opened.ok()) return opened.status();
+    baseline = *std::move(opened);
+  }
+  CheckReport report;
+  report.source = options.source.string();
+  report.baseline = options.baseline ? options.baseline->string() : "";
+  report.headers_only = options.headers_only;
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
+  if (checkpoint.ok()) {
+    Status status =
+        CheckOpened(options, *checkpoint, baseline ? &*baseline : nullptr, progress, report);
+    if (!status.ok()) return status;
+  } else if (IsFinding(checkpoint.status())) {
+    NoteStructure(checkpoint.status(), report);
+  } else {
+    return checkpoint.status();
+  }
+  SortBySeverity(report.findings);
+  const std::vector<Finding> all = report.AllFindings();
+  if (Has(all, Severity::kError)) Raise(report.verdict, CheckVerdict::kBadValues);
+  if (Has(all, Severity::kWarning)) Raise(report.verdict, CheckVerdict::kWarnings);
+  return report;
+}
+
+}  // namespace prepack

@@ -1,0 +1,88 @@
+#ifndef PREPACK_CHECK_CHECK_H_
+#define PREPACK_CHECK_CHECK_H_
+
+// Is a quantized checkpoint complete, sane and what its metadata says? Works on the canonical
+// layout, so that it is the same for every format.
+//
+// From headers, configuration and a few small tensors:
+//   what Checkpoint::Open and the format's reader check: shards against index in both directions,
+//   dtypes and shapes of every quantized module against its config; here all modules that cannot
+//   be read are named, not only the first
+//   shapes against config.json (config_shapes.h), missing layers and experts (model_layout.h) and
+//   modules (missing_modules.h), siblings and experts that are quantized differently
+// From the data, in one streaming pass, unless `headers_only`:
+//   what the reader checks of values: NaN, infinite and zero scales, FP8 NaN, codes outside their
+//   bits, zero points of symmetric modules
+//   suspicious statistics (module_judgement.h), tied weights (tied_weights.h)
+//   NaN and infinity in tensors that are not quantized (plain_values.h)
+//   with a baseline: the SQNR of each module and outliers among its peers (baseline.h)
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/check/module_statistics.h"
+#include "prepack/formats/finding.h"
+#include "prepack/model/scheme.h"
+
+namespace prepack {
+
+struct CheckOptions {
+  std::filesystem::path source;
+  std::optional<std::filesystem::path> baseline;  // the unquantized checkpoint
+  bool headers_only = false;                      // excludes a baseline: kUsage
+  unsigned jobs = 0;                              // threads; 0: one per CPU
+  uint64_t memory_limit = 0;                      // of anonymous memory, in bytes; 0: none
+};
+
+struct ModuleCheck {
+  std::string module;
+  Scheme scheme;
+  uint64_t n = 0;
+  uint64_t k = 0;
+  std::vector<Finding> findings;               // of its data and baseline
+  std::optional<ModuleStatistics> statistics;  // none: not read, or not readable
+  // Against the baseline, in dB; infinite when equal. None: not compared.
+  std::optional<double> sqnr_db;
+};
+
+// What the errors of a report amount to. Several kinds may come together: the first of kMalformed,
+// kUnsupported and kBadValues counts.
+enum class CheckVerdict : uint8_t {
+  kSound,        // no errors
+  kWarnings,     // no errors, but warnings
+  kBadValues,    // the structure is sound, values or the comparison with the baseline are not
+  kUnsupported,  // something is sound as far as seen, but not read
+  kMalformed,    // headers, index, config or modules are broken or contradict each other
+};
+
+std::string_view CheckVerdictName(CheckVerdict verdict);  // "sound", "warnings", "bad values", …
+// 0; 0, or 1 when `strict`; 1; 5; 3.
+int CheckExitCode(CheckVerdict verdict, bool strict);
+
+struct CheckReport {
+  std::string source;
+  std::string baseline;  // empty: none
+  bool headers_only = false;
+  std::string format;  // empty: not recognised
+  size_t tensors = 0;
+  uint64_t tensor_bytes = 0;
+  std::vector<Finding> findings;     // of the checkpoint as a whole; errors first
+  std::vector<ModuleCheck> modules;  // that can be read; ascending by name
+  CheckVerdict verdict = CheckVerdict::kSound;
+
+  // All findings, of the checkpoint and of its modules; errors first.
+  std::vector<Finding> AllFindings() const;
+};
+
+// What is wrong with the checkpoint is in the report; an error status means that the check could
+// not be made: kUsage, kSystem, kInterrupted, or a baseline that cannot be opened.
+Result<CheckReport> Check(const CheckOptions& options, Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_CHECK_H_

@@ -1,0 +1,257 @@
+#include "prepack/check/code_windows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string_view>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/hash.h"
+#include "prepack/check/module_statistics.h"
+#include "prepack/check/moments.h"
+#include "prepack/model/panel.h"
+
+namespace prepack {
+namespace {
+
+// One of so many rows is kept for comparing; chosen by its hash.
+constexpr uint64_t kKeptRows = 8;
+// Sums of nibbles, and of their squares from the middle, stay below 2^16.
+static_assert(kColumnBlock * 15 * 15 < 1U << 16);
+
+// Whether all codes are those of zero weights.
+bool IsEmpty(const CodeRange& range, const PieceSums& sums, unsigned zero) {
+  if (range.kind == CodeRange::Kind::kFloats) return sums.zero == sums.count;
+  return sums.even + sums.odd == sums.count * zero && sums.squares == sums.count * zero * zero;
+}
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+  return hash ^ hash >> 29;
+}
+
+// All rows have the same code there.
+bool IsConstant(uint64_t sum, uint64_t squares, uint64_t rows, unsigned middle) {
+  if (sum % rows != 0) return false;
+  const auto off = static_cast<int64_t>(sum / rows) - static_cast<int64_t>(middle);
+  return squares == rows * static_cast<uint64_t>(off * off);
+}
+
+}  // namespace
+
+void WindowCounts::Merge(const WindowCounts& other) {
+  windows += other.windows;
+  shifted_windows += other.shifted_windows;
+  noisy_windows += other.noisy_windows;
+  column_windows += other.column_windows;
+  shifted_columns += other.shifted_columns;
+  noisy_columns += other.noisy_columns;
+  constant_columns += other.constant_columns;
+  repeated_columns += other.repeated_columns;
+  for (size_t i = 0; i < empty_scale_exponents.size(); ++i) {
+    empty_scale_exponents[i] += other.empty_scale_exponents[i];
+  }
+  codes_hash += other.codes_hash;
+  row_hashes.insert(row_hashes.end(), other.row_hashes.begin(), other.row_hashes.end());
+}
+
+uint64_t WindowCounts::RepeatedRows() const {
+  std::vector<uint64_t> sorted = row_hashes;
+  std::ranges::sort(sorted);
+  uint64_t repeated = 0;
+  for (size_t i = 1; i < sorted.size(); ++i) repeated += sorted[i] == sorted[i - 1] ? 1U : 0U;
+  return repeated;
+}
+
+CodeRange RangeOf(const Scheme& scheme) {
+  using enum CodeRange::Kind;
+  const unsigned half = 1U << (scheme.bits - 1);
+  switch (scheme.code) {
+    case CodeType::kS8:
+      return {.kind = kBytes, .flip = 0x80, .middle = 0x80, .half = static_cast<double>(half)};
+    case CodeType::kU8:
+      return {.kind = kBytes, .flip = 0, .middle = half, .half = static_cast<double>(half)};
+    case CodeType::kF8E4M3:
+      return {.kind = kFloats, .flip = 0, .middle = 0, .half = 1};
+    default:
+      return {.kind = kNibbles, .flip = 0, .middle = half, .half = static_cast<double>(half)};
+  }
+}
+
+void PieceSums::Add(const PieceSums& other) {
+  count += other.count;
+  even += other.even;
+  odd += other.odd;
+  squares += other.squares;
+  negative += other.negative;
+  zero += other.zero;
+}
+
+// Absmax scales leave no group at zero; in 8 bits no long run either.
+RowWindows::RowWindows(const Scheme& scheme, WindowCounts& counts)
+    : range_(RangeOf(scheme)),
+      symmetric_(scheme.symmetric),
+      judges_variance_(scheme.group_size >= kMinVarianceGroup),
+      empties_tell_(scheme.group_size <= kPieceCodes || scheme.bits == 8),
+      counts_(counts) {}
+
+void RowWindows::Add(const PieceSums& sums, float scale, uint8_t zero_point) {
+  const unsigned zero = zero_point ^ range_.flip;
+  if (IsEmpty(range_, sums, zero)) {
+    const uint32_t bits = std::bit_cast<uint32_t>(std::abs(scale));
+    if (empties_tell_) ++counts_.empty_scale_exponents[bits >> 23];
+    return;
+  }
+  total_.Add(sums);
+  zeros_ += sums.count * zero;
+  if (total_.count >= kWindowCodes) Judge();
+}
+
+void RowWindows::Judge() {
+  const auto count = static_cast<double>(total_.count);
+  const auto even = static_cast<double>(total_.even);
+  const auto odd = static_cast<double>(total_.odd);
+  const double variance =
+      Moments<uint64_t>{
+          .count = total_.count, .sum = total_.even + total_.odd, .squares = total_.squares}
+          .Variance();
+  ++counts_.windows;
+  if (range_.kind == CodeRange::Kind::kFloats) {
+    const double negative = static_cast<double>(total_.negative) / count;
+    if (std::abs(negative - 0.5) > kWindowSigns) ++counts_.shifted_windows;
+    if (variance > kWindowExponents * kWindowExponents) ++counts_.noisy_windows;
+  } else {
+    const double shift = std::abs(even + odd - static_cast<double>(zeros_)) / count / range_.half;
+    const bool nibbles = range_.kind == CodeRange::Kind::kNibbles;
+    const double halves = nibbles ? 2 * std::abs(even - odd) / count / range_.half : 0;
+    const double bar = symmetric_ ? kWindowMean : kWindowMeanAsymmetric;
+    if (shift > bar || halves > kWindowMean) ++counts_.shifted_windows;
+    if (judges_variance_ && variance > kWindowVariance * range_.half * range_.half) {
+      ++counts_.noisy_windows;
+    }
+  }
+  total_ = {};
+  zeros_ = 0;
+}
+
+void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, WindowCounts& counts) {
+  ForPanelRows(codes, rows, [&](uint64_t row, std::span<const std::byte> bytes) {
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const uint64_t hash = Xxh3(text).low;
+    counts.codes_hash += hash * (2 * (n0 + row) + 1);
+    // Rows of one code are alike without being copies.
+    const bool varied = text.find_first_not_of(text[0]) != std::string_view::npos;
+    if (hash % kKeptRows == 0 && varied) counts.row_hashes.push_back(hash);
+  });
+}
+
+void ColumnWindows::Begin(uint64_t k) {
+  hashes_.assign(k / kWindowColumns, 0);
+  varied_.assign(k / kWindowColumns, 0);
+  row_ = 0;
+  counted_ = 0;
+}
+
+void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
+                        const StatisticsBuffers& numbers, WindowCounts& counts) {
+  const CodeRange range = RangeOf(scheme);
+  if (range.kind == CodeRange::Kind::kFloats) return;
+  const size_t row_bytes = numbers.codes.size() / rows;
+  for (uint64_t begin = 0; begin < rows;) {
+    const uint64_t block = row_ / kColumnBlock;
+    const uint64_t count = std::min(rows - begin, (block + 1) * kColumnBlock - row_);
+    if (block % kCountedBlocks == 0) {
+      Sum(range, k, std::span(numbers.codes).subspan(begin * row_bytes, count * row_bytes), count);
+      Judge(scheme, range, count, numbers, counts);
+      counted_ += count;
+    }
+    begin += count;
+    row_ += count;
+  }
+}
+
+// Simple loops over arrays of their own: compilers make vector instructions of them.
+void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows,
+                        uint64_t count) {
+  const auto middle = static_cast<int>(range.middle);
+  sums_.assign(k, 0);
+  squares_.assign(k, 0);
+  if (range.kind == CodeRange::Kind::kBytes) {
+    uint32_t* sums = sums_.data();
+    uint32_t* squares = squares_.data();
+    ForPanelRows(rows, count, [&](uint64_t /*row*/, std::span<const std::byte> bytes) {
+      for (uint64_t i = 0; i < k; ++i) {
+        const int value = std::to_integer<int>(bytes[i]) ^ static_cast<int>(range.flip);
+        sums[i] += static_cast<uint32_t>(value);
+        squares[i] += static_cast<uint32_t>((value - middle) * (value - middle));
+      }
+    });
+    return;
+  }
+  for (auto* part : {&low_, &high_, &low_squares_, &high_squares_}) part->assign(k / 2, 0);
+  uint16_t* low = low_.data();
+  uint16_t* high = high_.data();
+  uint16_t* low_squares = low_squares_.data();
+  uint16_t* high_squares = high_squares_.data();
+  ForPanelRows(rows, count, [&](uint64_t /*row*/, std::span<const std::byte> bytes) {
+    for (uint64_t i = 0; i < k / 2; ++i) {
+      const auto byte = static_cast<uint16_t>(bytes[i]);
+      const auto a = static_cast<uint16_t>(byte & 15U);
+      const auto b = static_cast<uint16_t>(byte >> 4);
+      const auto off_a = static_cast<int16_t>(a - middle);
+      const auto off_b = static_cast<int16_t>(b - middle);
+      low[i] = static_cast<uint16_t>(low[i] + a);
+      high[i] = static_cast<uint16_t>(high[i] + b);
+      low_squares[i] = static_cast<uint16_t>(low_squares[i] + off_a * off_a);
+      high_squares[i] = static_cast<uint16_t>(high_squares[i] + off_b * off_b);
+    }
+  });
+  for (uint64_t i = 0; i < k / 2; ++i) {
+    sums_[2 * i] = low_[i];
+    sums_[2 * i + 1] = high_[i];
+    squares_[2 * i] = low_squares_[i];
+    squares_[2 * i + 1] = high_squares_[i];
+  }
+}
+
+void ColumnWindows::Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
+                          const StatisticsBuffers& numbers, WindowCounts& counts) {
+  const double bar = kColumnVariance * range.half * range.half;
+  const double mean_bar = scheme.symmetric ? kWindowMean : kColumnMeanAsymmetric;
+  for (uint64_t window = 0; window < hashes_.size(); ++window) {
+    Moments<uint64_t> codes{.count = rows * kWindowColumns};
+    for (uint64_t i = window * kWindowColumns; i < (window + 1) * kWindowColumns; ++i) {
+      codes.squares += squares_[i];
+      codes.sum += sums_[i];
+      hashes_[window] = Mix(hashes_[window], uint64_t{sums_[i]} << 32 | squares_[i]);
+      if (!IsConstant(sums_[i], squares_[i], rows, range.middle)) {
+        varied_[window] = 1;
+      } else if (rows >= kMinColumnRows) {
+        const unsigned zero = numbers.zero_points[i / scheme.group_size] ^ range.flip;
+        if (sums_[i] / rows != zero) ++counts.constant_columns;
+      }
+    }
+    if (rows < kMinColumnRows) continue;
+    ++counts.column_windows;
+    const double off = codes.Mean() - static_cast<double>(range.middle);
+    // The squares are of distances from the middle.
+    const double variance =
+        static_cast<double>(codes.squares) / static_cast<double>(codes.count) - off * off;
+    if (scheme.group_size >= kMinVarianceGroup && variance > bar) ++counts.noisy_columns;
+    if (std::abs(off) > mean_bar * range.half) ++counts.shifted_columns;
+  }
+}
+
+void ColumnWindows::End(WindowCounts& counts) const {
+  if (counted_ < kMinColumnRows) return;
+  std::vector<uint64_t> hashes;
+  for (size_t i = 0; i < hashes_.size(); ++i) {
+    if (varied_[i] != 0) hashes.push_back(hashes_[i]);
+  }
+  std::ranges::sort(hashes);
+  for (size_t i = 1; i < hashes.size(); ++i) {
+    counts.repeated_columns += hashes[i] == hashes[i - 1] ? 1U : 0U;
+  }
+}
+
+}  // namespace prepack

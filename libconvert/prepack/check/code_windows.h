@@ -1,0 +1,133 @@
+#ifndef PREPACK_CHECK_CODE_WINDOWS_H_
+#define PREPACK_CHECK_CODE_WINDOWS_H_
+
+// Do the codes look like those of weights, everywhere in a module? Sound codes are bell curves, so
+// a page that was never written, was overwritten by text or by noise, or holds a copy of another
+// page stands out against what any window of a sound module looks like. Two kinds of windows are
+// needed, because a page of a file holds the input channels of few output channels in some formats
+// (rows), and a few input channels of many output channels in others (columns):
+//
+//            K                                         K
+//      ┌───────────────┐                         ┌───────────────┐
+//    N │▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒│ a row window:         N │  ▒            │ a column window: 8 channels of
+//      │▒▒▒▒           │ 4096 codes              │  ▒            │ the output channels that were
+//      └───────────────┘                         └───────────────┘ read together
+//
+// Besides: rows and columns that are there twice, and what all rows hash to, by which a copy of the
+// module is found.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "prepack/check/window_counts.h"
+#include "prepack/model/scheme.h"
+
+namespace prepack {
+
+struct StatisticsBuffers;
+
+inline constexpr uint64_t kWindowCodes = 4096;
+inline constexpr uint64_t kWindowColumns = 8;
+
+// Where a window's mean may lie, in halves of the range of codes: that of sound ones stays below
+// 0.1, a page of zeros has 1, text in 4 bits 0.3.
+inline constexpr double kWindowMean = 0.2;
+// The same where zero points are not in the middle, and for two nibbles of a byte against each
+// other.
+inline constexpr double kWindowMeanAsymmetric = 0.5;
+// Variance of a window, in squares of half the range: noise has 1/3, groups of 128 have 0.1, groups
+// of 32 0.2; smaller groups come too near.
+inline constexpr double kWindowVariance = 0.30;
+inline constexpr uint64_t kMinVarianceGroup = 32;
+// FP8: deviation of the exponents, 1.6 in a bell curve of any width and 4.6 in noise; and share of
+// negative codes, a half.
+inline constexpr double kWindowExponents = 3.3;
+inline constexpr double kWindowSigns = 0.25;
+// Columns: their mean where zero points are not in the middle (0.14 in sound modules), and their
+// variance, which is less certain there, because fewer codes are looked at.
+inline constexpr double kColumnMeanAsymmetric = 0.25;
+inline constexpr double kColumnVariance = 0.32;
+// Below this many output channels a column says nothing.
+inline constexpr uint64_t kMinColumnRows = 64;
+// Columns are counted in one of so many blocks of output channels: a page lies over 1024 of them at
+// least, and counting all would take as long as all else together.
+inline constexpr uint64_t kColumnBlock = 128;
+inline constexpr uint64_t kCountedBlocks = 4;
+
+// How the bytes of a panel are numbers around `middle`.
+struct CodeRange {
+  enum class Kind : uint8_t { kNibbles, kBytes, kFloats };
+  Kind kind = Kind::kNibbles;
+  unsigned flip = 0;    // for signed bytes: 0x80 makes them unsigned
+  unsigned middle = 8;  // of the numbers
+  double half = 8;      // of the range
+};
+CodeRange RangeOf(const Scheme& scheme);
+
+// Of consecutive codes, as CodeRange makes them numbers; of FP8, exponents count as codes.
+struct PieceSums {
+  uint64_t count = 0;
+  uint64_t even = 0;      // Σ code at even places: the lower nibbles of bytes
+  uint64_t odd = 0;       // Σ code at odd places
+  uint64_t squares = 0;   // Σ code²
+  uint64_t negative = 0;  // FP8: codes with the sign set
+  uint64_t zero = 0;      // FP8: codes that are zero
+
+  void Add(const PieceSums& other);
+};
+// A group may be as long as a row: sums are made of pieces of so many codes, from even ones on.
+inline constexpr uint64_t kPieceCodes = 2048;
+
+// The row windows of some output channels that are added piece by piece, in their order.
+class RowWindows {
+ public:
+  RowWindows(const Scheme& scheme, WindowCounts& counts);
+
+  // Codes of one group, with its scale and its zero point as stored in the panel.
+  void Add(const PieceSums& sums, float scale, uint8_t zero_point);
+
+ private:
+  void Judge();
+
+  const CodeRange range_;
+  const bool symmetric_;
+  const bool judges_variance_;
+  const bool empties_tell_;
+  WindowCounts& counts_;
+  PieceSums total_;
+  uint64_t zeros_ = 0;  // Σ zero point
+};
+
+// Adds output channels that start with number `n0` to what copies are found by.
+void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, WindowCounts& counts);
+
+// The column windows of a stripe, panel by panel.
+class ColumnWindows {
+ public:
+  // For the next stripe of a module with K input channels.
+  void Begin(uint64_t k);
+  void Add(const Scheme& scheme, uint64_t k, uint64_t rows, const StatisticsBuffers& numbers,
+           WindowCounts& counts);
+  // After the last panel of a stripe.
+  void End(WindowCounts& counts) const;
+
+ private:
+  void Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows, uint64_t count);
+  void Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
+             const StatisticsBuffers& numbers, WindowCounts& counts);
+
+  // Of one block of output channels, by input channel: Σ code, Σ (code − middle)².
+  std::vector<uint32_t> sums_;
+  std::vector<uint32_t> squares_;
+  std::vector<uint16_t> low_, high_, low_squares_, high_squares_;  // of nibbles
+  std::vector<uint64_t> hashes_;  // of the sums of all blocks, by eight input channels
+  std::vector<uint8_t> varied_;   // by eight input channels: not all constant
+  uint64_t row_ = 0;              // of the stripe, that comes next
+  uint64_t counted_ = 0;          // rows
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_CODE_WINDOWS_H_

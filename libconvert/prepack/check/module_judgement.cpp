@@ -1,0 +1,189 @@
+#include "prepack/check/module_judgement.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+
+#include "prepack/check/code_windows.h"
+#include "prepack/check/finding_list.h"
+#include "prepack/model/dequantized_linear.h"
+
+namespace prepack {
+namespace {
+
+double Share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void JudgeCodes(const std::string& where, const Scheme& scheme, const ModuleStatistics& statistics,
+                std::vector<Finding>& findings) {
+  if (statistics.weights < kMinWeights) return;
+  if (statistics.CommonestFraction() > kConstantCodes) {
+    findings.push_back(MakeFinding(
+        "codes-constant", where,
+        fmt::format("{:.2f} % of the codes are {}", 100 * statistics.CommonestFraction(),
+                    CodeValues(scheme.code)[statistics.CommonestCode()])));
+    return;
+  }
+  const double saturated = statistics.SaturatedFraction(scheme);
+  if (scheme.bits >= kMinSaturationBits && scheme.group_size >= kMinSaturationGroup &&
+      saturated > kSaturatedCodes) {
+    findings.push_back(MakeFinding(
+        "codes-saturated", where,
+        fmt::format("{:.1f} % of the codes are at the ends of their range (at most {:.0f} % in a "
+                    "sound module)",
+                    100 * saturated, 100 * kSaturatedCodes)));
+  }
+  if (scheme.bits >= kMinShiftBits && statistics.weights >= kMinShiftWeights &&
+      statistics.MeanShift() > kMeanShift) {
+    findings.push_back(
+        MakeFinding("weights-shifted", where,
+                    fmt::format("the mean of the weights is {:.2f} of their rms (at most {} in a "
+                                "sound module)",
+                                statistics.MeanShift(), kMeanShift)));
+  }
+}
+
+void JudgeZeroPoints(const std::string& where, const Scheme& scheme,
+                     const ModuleStatistics& statistics, std::vector<Finding>& findings) {
+  if (statistics.zero_points < kMinGroups || scheme.bits < kMinZeroPointBits) return;
+  const auto judge = [&](uint64_t count, unsigned rail) {
+    const double share = Share(count, statistics.zero_points);
+    if (share <= kRailZeroPoints) return;
+    findings.push_back(
+        MakeFinding("zero-point-at-rail", where,
+                    fmt::format("{:.1f} % of the zero points are {}, an end of their range",
+                                100 * share, rail)));
+  };
+  judge(statistics.low_zero_points, 0);
+  judge(statistics.high_zero_points, (1U << scheme.bits) - 1);
+}
+
+void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleStatistics& statistics,
+                 std::vector<Finding>& findings) {
+  const auto add = [&](FindingId id, uint64_t count, std::string_view what) {
+    if (count == 0) return;
+    findings.push_back(
+        MakeFinding(id, where, fmt::format("{} of {} scales {}", count, statistics.scales, what)));
+  };
+  // Readers refuse a scale of zero whose group has weights.
+  add("scale-zero-empty", statistics.zero_scales,
+      "are zero, and so are the weights of their groups");
+  add("scale-huge", statistics.huge_scales,
+      fmt::format("are above {}; the largest is {:g}", kHugeScale, statistics.max_scale));
+  add("scale-imprecise", statistics.imprecise_scales,
+      fmt::format("are subnormal numbers of fewer than 8 bits; the smallest is {:g}",
+                  statistics.min_scale));
+  add("scale-outside-f16", statistics.scales_outside_f16, "become infinite or zero in f16");
+  add("scale-negative", statistics.negative_scales, "are negative");
+  // Scales that channels share are counted for each of them.
+  if (statistics.scales / scheme.scale_rows >= kMinGroups && statistics.ScalesAllEqual()) {
+    findings.push_back(MakeFinding(
+        "scale-constant", where,
+        fmt::format("all {} scales are {:g}", statistics.scales, statistics.max_scale)));
+  }
+}
+
+// The exponent that half of all scales do not exceed.
+unsigned MedianExponent(const ModuleStatistics& statistics) {
+  uint64_t below = 0;
+  unsigned exponent = 0;
+  for (; exponent < statistics.scale_exponents.size(); ++exponent) {
+    below += statistics.scale_exponents[exponent];
+    if (2 * below >= statistics.scales) break;
+  }
+  return exponent;
+}
+
+// Groups of zeros whose scale was taken from other weights.
+uint64_t LostGroups(const ModuleStatistics& statistics) {
+  const unsigned median = MedianExponent(statistics);
+  uint64_t lost = 0;
+  for (unsigned i = 0; i < statistics.windows.empty_scale_exponents.size(); ++i) {
+    const bool ordinary =
+        i + kOrdinaryScaleBelow >= median && i <= median + kOrdinaryScaleAbove && i != 0;
+    if (ordinary) lost += statistics.windows.empty_scale_exponents[i];
+  }
+  // Where most are zero, the median is theirs.
+  return 2 * lost < statistics.scales ? lost : 0;
+}
+
+// Heads of keys and values are stored several times on purpose, for more cards; rows of an output
+// head are alike where tokens were never trained.
+bool MayRepeatRows(std::string_view module) {
+  for (const std::string_view part :
+       {"k_proj", "v_proj", "qkv", "head", "embed", "query_key_value", "Wqkv", "c_attn"}) {
+    if (module.find(part) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+void JudgeWindows(const std::string& where, const Scheme& scheme,
+                  const ModuleStatistics& statistics, std::vector<Finding>& findings) {
+  const WindowCounts& windows = statistics.windows;
+  if (statistics.weights < kMinWeights || scheme.bits < 2) return;
+  if (2 * windows.noisy_windows > windows.windows) {
+    findings.push_back(
+        MakeFinding("codes-unlike-weights", where,
+                    fmt::format("{} of {} windows of {} codes are spread like noise",
+                                windows.noisy_windows, windows.windows, kWindowCodes)));
+    return;
+  }
+  std::vector<std::string> seen;
+  const auto see = [&](uint64_t count, std::string_view what) {
+    if (count != 0) seen.push_back(fmt::format("{} {}", count, what));
+  };
+  see(windows.shifted_windows, "windows of codes whose mean no weights have");
+  see(windows.noisy_windows, "windows of codes that are spread like noise");
+  see(windows.shifted_columns, "runs of input channels whose mean no weights have");
+  see(windows.noisy_columns, "runs of input channels that are spread like noise");
+  see(windows.constant_columns, "input channels with one code for all output channels");
+  see(windows.repeated_columns, "runs of input channels that are there twice");
+  if (!MayRepeatRows(where)) see(windows.RepeatedRows(), "output channels that are there twice");
+  see(LostGroups(statistics), "groups of zeros under the scale of other weights");
+  if (seen.empty()) return;
+  findings.push_back(MakeFinding("codes-damaged", where, fmt::format("{}", fmt::join(seen, "; "))));
+}
+
+void JudgeSpread(const std::string& where, const ModuleStatistics& statistics,
+                 std::vector<Finding>& findings) {
+  if (statistics.spread.groups < kMinSpreadGroups) return;
+  const SpreadSums::Slope fit = statistics.spread.Fit();
+  if (fit.slope < kUnrelatedSlope || fit.error > kMaxSlopeError) return;
+  findings.push_back(MakeFinding(
+      "scale-unrelated", where,
+      fmt::format("scales change by 2^{:.2f} where the spread of their codes doubles (2^-1 where "
+                  "they belong together, 2^0 where they do not)",
+                  fit.slope)));
+}
+
+}  // namespace
+
+void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
+                 std::vector<Finding>& findings) {
+  const std::string& where = linear.module();
+  const Scheme& scheme = linear.scheme();
+  const size_t before = findings.size();
+  JudgeCodes(where, scheme, statistics, findings);
+  const bool explained = findings.size() != before;
+  JudgeZeroPoints(where, scheme, statistics, findings);
+  JudgeScales(where, scheme, statistics, findings);
+  // What is wrong everywhere needs not be said of every part.
+  if (!explained) {
+    JudgeWindows(where, scheme, statistics, findings);
+    JudgeSpread(where, statistics, findings);
+  }
+  if (linear.zeros_may_borrow() && statistics.low_zero_points > 0) {
+    findings.push_back(MakeFinding(
+        "zero-point-borrowed", where,
+        fmt::format("{} zero points of 0 are stored as -1, which borrows from their neighbours; "
+                    "they were read as the whole words that the writer subtracted",
+                    statistics.low_zero_points)));
+  }
+  if (statistics.stray_bits == 0) return;
+  findings.push_back(MakeFinding("padding-not-zero", where,
+                                 fmt::format("{} bits are set in padding", statistics.stray_bits)));
+}
+
+}  // namespace prepack

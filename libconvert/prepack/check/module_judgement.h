@@ -1,0 +1,64 @@
+#ifndef PREPACK_CHECK_MODULE_JUDGEMENT_H_
+#define PREPACK_CHECK_MODULE_JUDGEMENT_H_
+
+// Which statistics of a quantized module are suspicious. The bars lie where no sound checkpoint of
+// a real quantizer comes near, and where the known defects of quantizers and exporters are.
+
+#include <cstdint>
+#include <vector>
+
+#include "prepack/check/module_statistics.h"
+#include "prepack/formats/finding.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+// Shares mean nothing in a tiny module: below this many weights (or kMinGroups groups) they are
+// not judged.
+inline constexpr uint64_t kMinWeights = 1024;
+inline constexpr uint64_t kMinGroups = 16;
+
+// A Gaussian has 1/7 of its 4-bit codes in the middle, a FP8 number 1/50; a module nearly all of
+// whose codes are one code is empty, or was never filled.
+inline constexpr double kConstantCodes = 0.99;
+
+// An absmax scale puts one code of each group on a rail, min-max two: 6 % at groups of 32. Equally
+// frequent 4-bit codes have 12.5 % there. A third means clamping, such as unsigned zero points in a
+// signed packer, which puts the upper half of each group on one rail. Not judged below 4 bits,
+// where rails are half of all codes, and in groups below 16, where one code is much.
+inline constexpr double kSaturatedCodes = 1.0 / 3;
+inline constexpr uint32_t kMinSaturationBits = 4;
+inline constexpr uint64_t kMinSaturationGroup = 16;
+
+// An asymmetric group that has weights of both signs has its zero point inside. Groups of one sign
+// are rare; with half of all zero points on one rail they were clamped or shifted. Not judged
+// below 3 bits, where two of four values are rails.
+inline constexpr double kRailZeroPoints = 0.5;
+inline constexpr uint32_t kMinZeroPointBits = 3;
+
+// Trained weights have a mean of some percent of their rms. A zero point that is off by one
+// shifts 4-bit weights by 0.3, codes that are read in the wrong order or with the wrong offset by
+// more. Not judged below 3 bits, where the grid itself is lopsided (-2 to 1).
+inline constexpr double kMeanShift = 0.2;
+inline constexpr uint32_t kMinShiftBits = 3;
+inline constexpr uint64_t kMinShiftWeights = 4096;
+
+// log2 of the scale against log2 of the codes' spread (SpreadSums) falls by 0.73 to 1.5 in modules
+// of real quantizers, and by 0 ± its standard error where scales belong to other groups. What is
+// nearer to that is reported where the error is small enough to tell.
+inline constexpr double kUnrelatedSlope = -0.45;
+inline constexpr double kMaxSlopeError = 0.12;
+inline constexpr uint64_t kMinSpreadGroups = 128;
+
+// Scales of groups whose weights are all zero are written as some constant. One that lies among the
+// others was taken from weights that are gone: within so many powers of two of their median.
+inline constexpr unsigned kOrdinaryScaleBelow = 3;
+inline constexpr unsigned kOrdinaryScaleAbove = 1;
+
+// Appends what is suspicious about the module, and what is worth knowing.
+void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
+                 std::vector<Finding>& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_MODULE_JUDGEMENT_H_

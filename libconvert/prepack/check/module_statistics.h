@@ -1,0 +1,117 @@
+#ifndef PREPACK_CHECK_MODULE_STATISTICS_H_
+#define PREPACK_CHECK_MODULE_STATISTICS_H_
+
+// What the numbers of one quantized module look like, measured in one pass over codes, scales and
+// zero points.
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/check/window_counts.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+// How scales go with the spread of the codes that they multiply, group by group. A quantizer takes
+// the scale from the largest weight of a group, so where that is large beside the others, the scale
+// is large and the codes are small: on a log scale, the one falls by as much as the other rises.
+// Scales of other groups, as after rows were moved, know nothing of the codes.
+struct SpreadSums {
+  uint64_t groups = 0;
+  double scale = 0;  // Σ log2 |scale|
+  double codes = 0;  // Σ log2 of the rms of the codes
+  double scale_squares = 0;
+  double codes_squares = 0;
+  double products = 0;
+
+  void Add(float group_scale, float mean_square);
+  void Merge(const SpreadSums& other);
+  // By how much log2 |scale| rises where that of the codes rises by one, about -1; and the standard
+  // error of what it would be if they were unrelated.
+  struct Slope {
+    double slope = 0;
+    double error = std::numeric_limits<double>::infinity();
+  };
+  Slope Fit() const;
+};
+
+struct ModuleStatistics {
+  uint64_t weights = 0;
+  std::array<uint64_t, 256> histogram{};  // by code, as the canonical layout holds it
+
+  // Scales, one per output channel and group (shared ones count for each channel).
+  uint64_t scales = 0;
+  uint64_t negative_scales = 0;
+  uint64_t zero_scales = 0;
+  // Of groups that have weights: so near the lower end of the stored dtype that fewer than the 8
+  // bits of a bf16 are left.
+  uint64_t imprecise_scales = 0;
+  uint64_t huge_scales = 0;         // above kHugeScale
+  uint64_t scales_outside_f16 = 0;  // that become infinite or zero in f16, of groups with weights
+  // By the 8 bits of their exponent in f32, magnitudes: those of e ≥ 1 lie in [2^(e-127),
+  // 2^(e-126)).
+  std::array<uint64_t, 256> scale_exponents{};
+  uint64_t fine_scales = 0;                                  // that are no powers of two
+  uint64_t scales_hash = 0;                                  // of all scales, and of where they are
+  float min_scale = std::numeric_limits<float>::infinity();  // magnitudes
+  float max_scale = 0;
+
+  uint64_t zero_points = 0;       // 0 when symmetric
+  uint64_t low_zero_points = 0;   // equal to the lowest code
+  uint64_t high_zero_points = 0;  // equal to the highest code
+
+  uint64_t stray_bits = 0;  // set in padding, see QuantizedLinear::CountStrayBits
+
+  SpreadSums spread;     // not of scales that output channels share
+  WindowCounts windows;  // only when counted, see code_windows.h
+
+  double sum = 0;          // of W
+  double sum_squares = 0;  // of W²
+
+  void Merge(const ModuleStatistics& other);
+
+  uint8_t CommonestCode() const;
+  double CommonestFraction() const;
+  // Share of the codes at either end of their range; for FP8, at ±448.
+  double SaturatedFraction(const Scheme& scheme) const;
+  // Number of different codes.
+  uint32_t DistinctCodes() const;
+  bool ScalesAllEqual() const { return negative_scales == 0 && min_scale == max_scale; }
+  // |mean(W)| / rms(W); 0 when all weights are 0.
+  double MeanShift() const;
+  double RootMeanSquare() const;  // of W
+};
+
+// A scale above this multiplies even the smallest step to something that no trained weight is.
+inline constexpr float kHugeScale = 1e4F;
+
+// The codes of a scheme in the order of their values, as the canonical layout holds them. None of
+// kBF16, which has none; no NaN.
+std::vector<uint8_t> CodesOf(const Scheme& scheme);
+
+// The numbers of some output channels, input channels in k_order.
+struct StatisticsBuffers {
+  std::vector<std::byte> codes;
+  std::vector<float> scales;
+  std::vector<uint8_t> zero_points;
+};
+
+// Adds output channels that begin with number `n0` to scales_hash and fine_scales.
+void HashScales(uint64_t n0, uint64_t rows, std::span<const float> scales,
+                ModuleStatistics& statistics);
+
+// Adds `rows` output channels of `k` weights each that were read. Not of kBF16.
+void CountRows(const Scheme& scheme, DType stored_scale_dtype, uint64_t k, uint64_t rows,
+               const StatisticsBuffers& numbers, ModuleStatistics& statistics);
+
+// Reads output channels [n0, n0 + rows). Errors are those of the reader.
+Status ReadRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                StatisticsBuffers& buffers);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_MODULE_STATISTICS_H_

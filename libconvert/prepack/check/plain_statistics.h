@@ -1,0 +1,61 @@
+#ifndef PREPACK_CHECK_PLAIN_STATISTICS_H_
+#define PREPACK_CHECK_PLAIN_STATISTICS_H_
+
+// What the values of tensors that are not quantized look like: are they there, and are they those
+// of the dtype that the header names? An embedding or a norm of zeros, or of the bytes of another
+// dtype, makes a model that talks nonsense, and no loader looks.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/dtype.h"
+#include "prepack/check/moments.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/finding.h"
+
+namespace prepack {
+
+// Zeros are counted in blocks of so many bytes: weights that were pruned one by one are not empty.
+inline constexpr uint64_t kZeroBlockBytes = 256;
+// More of an embedding or head than rows of padding.
+inline constexpr double kZeroShare = 0.25;
+// Deviation of the exponents of a tensor's values: 1.6 for a bell curve of any width. F16 read as
+// BF16 has 12, half of F32's bytes 50; BF16 read as F16 has 0.3.
+inline constexpr double kLargestExponents = 5;
+inline constexpr double kSmallestExponents = 0.7;
+// The rms of a norm against the median of the norms of the decoder.
+inline constexpr double kNormSize = 300;
+
+struct PlainStatistics {
+  uint64_t bytes = 0;
+  uint64_t zero_bytes = 0;      // in blocks of zeros
+  Moments<uint64_t> exponents;  // as stored, of values other than 0
+
+  void Merge(const PlainStatistics& other);
+  double ZeroShare() const;
+  // 2 to the mean exponent.
+  double TypicalMagnitude(DType dtype) const;
+};
+
+// Of whole values of a plain floating-point dtype.
+PlainStatistics MeasurePlain(DType dtype, std::span<const std::byte> bytes);
+
+// Whether JudgePlain looks at a tensor of this name and shape.
+bool IsJudgedPlain(const StoredTensor& tensor);
+
+struct PlainTensor {
+  const StoredTensor* tensor = nullptr;
+  PlainStatistics statistics;
+};
+
+// Appends what is suspicious about tensors for which IsJudgedPlain holds. `family` is model_type:
+// some families store a norm as what is added to 1.
+void JudgePlain(const Checkpoint& checkpoint, std::string_view family,
+                const std::vector<PlainTensor>& tensors, std::vector<Finding>& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_PLAIN_STATISTICS_H_

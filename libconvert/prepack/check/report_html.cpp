@@ -1,0 +1,274 @@
+#include "prepack/check/report_html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "prepack/model/dequantized_linear.h"
+#include "prepack/report/charts.h"
+#include "prepack/report/page.h"
+#include "prepack/report/table.h"
+
+namespace prepack {
+namespace {
+
+constexpr size_t kShownWorst = 10;
+
+Tone ToneOfVerdict(CheckVerdict verdict) {
+  switch (verdict) {
+    case CheckVerdict::kSound:
+      return Tone::kGood;
+    case CheckVerdict::kWarnings:
+      return Tone::kUnsure;
+    default:
+      return Tone::kBad;
+  }
+}
+
+std::string CheckHeadHtml(const CheckReport& report) {
+  return fmt::format(
+      "<h1>prepack check: {}</h1>\n{}",
+      HtmlToned(ToneOfVerdict(report.verdict), CheckVerdictName(report.verdict)),
+      HtmlFacts({{"Checkpoint", report.source},
+                 {"Format", report.format.empty() ? "not recognised" : report.format},
+                 {"Unquantized model", report.baseline},
+                 {"Quantized modules", fmt::format("{}", report.modules.size())},
+                 {"Tensors", fmt::format("{}, {} bytes", report.tensors, report.tensor_bytes)},
+                 {"Data", report.headers_only ? "not read (--headers)" : "read"}}));
+}
+
+std::string FindingsHtml(const std::vector<Finding>& findings) {
+  std::vector<HtmlRow> rows;
+  const auto rank = [](const Finding& finding) { return -static_cast<int>(finding.severity); };
+  for (const Finding* shown : TableRowsOf(findings, rank)) {
+    const Finding& finding = *shown;
+    std::string message = finding.message;
+    if (finding.more != 0) message += fmt::format(" (and {} more like it)", finding.more);
+    rows.push_back(
+        {{.text = finding.where},
+         {.text = std::string(SeverityName(finding.severity)), .tone = ToneOf(finding.severity)},
+         {.text = std::string(finding.id)},
+         {.text = message},
+         {.text = std::string(finding.hint)}});
+  }
+  return RowsLeftOutHtml(findings.size()) +
+         SortableTable({{"where"}, {"severity"}, {"finding"}, {"what"}, {"what to do"}}, rows);
+}
+
+// What is measured of a module, as a number to sort and colour by and as text.
+struct CheckMeasure {
+  std::string_view title;
+  bool high_is_good;
+  HtmlCell (*of)(const ModuleCheck& module);
+};
+
+HtmlCell Percent(double fraction) {
+  return {.text = fmt::format("{:.2f} %", 100 * fraction), .order = fraction};
+}
+
+HtmlCell OfStatistics(const ModuleCheck& module, HtmlCell (*of)(const ModuleStatistics&)) {
+  return module.statistics ? of(*module.statistics) : HtmlCell{.text = "-"};
+}
+
+HtmlCell ScaleCell(float scale) {
+  if (!std::isfinite(scale)) return {.text = "-"};
+  return {.text = fmt::format("{:.3e}", scale), .order = scale};
+}
+
+constexpr std::array kCheckMeasures = {
+    CheckMeasure{"weight SQNR dB", true,
+                 [](const ModuleCheck& module) {
+                   if (!module.sqnr_db) return HtmlCell{.text = "-"};
+                   return HtmlCell{.text = fmt::format("{:.1f}", *module.sqnr_db),
+                                   .order = *module.sqnr_db};
+                 }},
+    CheckMeasure{"at an end of the range", false,
+                 [](const ModuleCheck& module) {
+                   if (!module.statistics) return HtmlCell{.text = "-"};
+                   return Percent(module.statistics->SaturatedFraction(module.scheme));
+                 }},
+    CheckMeasure{"different codes", true,
+                 [](const ModuleCheck& module) {
+                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
+                     const uint32_t codes = statistics.DistinctCodes();
+                     return HtmlCell{.text = fmt::format("{}", codes), .order = codes};
+                   });
+                 }},
+    CheckMeasure{"commonest code", false,
+                 [](const ModuleCheck& module) {
+                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
+                     return Percent(statistics.CommonestFraction());
+                   });
+                 }},
+    CheckMeasure{"|mean| / rms", false,
+                 [](const ModuleCheck& module) {
+                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
+                     const double shift = statistics.MeanShift();
+                     return HtmlCell{.text = fmt::format("{:.4f}", shift), .order = shift};
+                   });
+                 }},
+    CheckMeasure{"smallest scale", true,
+                 [](const ModuleCheck& module) {
+                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
+                     return ScaleCell(statistics.min_scale);
+                   });
+                 }},
+    CheckMeasure{"largest scale", false,
+                 [](const ModuleCheck& module) {
+                   return OfStatistics(module, [](const ModuleStatistics& statistics) {
+                     return ScaleCell(statistics.max_scale);
+                   });
+                 }},
+};
+
+std::string ModulesTable(const std::vector<const ModuleCheck*>& modules) {
+  std::vector<HtmlColumn> columns = {{"module"}, {"scheme"}, {"N", true}, {"K", true}};
+  for (const CheckMeasure& measure : kCheckMeasures) {
+    columns.push_back({std::string(measure.title), true});
+  }
+  std::vector<HtmlRow> rows;
+  for (const ModuleCheck* module : modules) {
+    HtmlRow row = {{.text = module->module},
+                   {.text = DescribeScheme(module->scheme)},
+                   {.text = fmt::format("{}", module->n), .order = static_cast<double>(module->n)},
+                   {.text = fmt::format("{}", module->k), .order = static_cast<double>(module->k)}};
+    for (const CheckMeasure& measure : kCheckMeasures) row.push_back(measure.of(*module));
+    rows.push_back(std::move(row));
+  }
+  return SortableTable(columns, rows);
+}
+
+// By SQNR where there is a baseline, else by how many codes were clamped.
+std::optional<double> RankOf(const CheckReport& report, const ModuleCheck& module) {
+  const CheckMeasure& measure = kCheckMeasures[report.baseline.empty() ? 1 : 0];
+  const std::optional<double> value = measure.of(module).order;
+  if (!value) return std::nullopt;
+  return measure.high_is_good ? *value : -*value;
+}
+
+std::vector<const ModuleCheck*> WorstChecked(const CheckReport& report) {
+  if (report.modules.size() <= kShownWorst) return {};  // the table of all is as short
+  std::vector<std::pair<double, const ModuleCheck*>> ranked;
+  for (const ModuleCheck& module : report.modules) {
+    if (const auto rank = RankOf(report, module)) ranked.emplace_back(*rank, &module);
+  }
+  std::ranges::stable_sort(ranked, {}, [](const auto& entry) { return entry.first; });
+  std::vector<const ModuleCheck*> worst;
+  for (const auto& [rank, module] : ranked) {
+    if (worst.size() < kShownWorst) worst.push_back(module);
+  }
+  return worst;
+}
+
+std::string ChartHtml(const CheckReport& report) {
+  DepthChart sqnr = {.caption = "Weights: SQNR against the unquantized model",
+                     .unit = "dB",
+                     .points = {},
+                     .bars = {}};
+  DepthChart clamped = {
+      .caption = "Codes at either end of their range", .unit = "%", .points = {}, .bars = {}};
+  for (const ModuleCheck& module : report.modules) {
+    if (module.sqnr_db) sqnr.points.push_back({module.module, *module.sqnr_db});
+    if (!module.statistics) continue;
+    clamped.points.push_back(
+        {module.module, 100 * module.statistics->SaturatedFraction(module.scheme)});
+  }
+  return DepthChartSvg(sqnr) + DepthChartSvg(clamped);
+}
+
+std::string CheckHeatHtml(const CheckReport& report) {
+  HeatMap map = {.caption =
+                     "Every module by every measure, along the depth of the model; the "
+                     "stronger the colour, the worse among the others",
+                 .modules = {},
+                 .rows = {}};
+  for (const ModuleCheck& module : report.modules) map.modules.push_back(module.module);
+  for (const CheckMeasure& measure : kCheckMeasures) {
+    HeatRow row = {
+        .measure = std::string(measure.title), .high_is_good = measure.high_is_good, .cells = {}};
+    for (const ModuleCheck& module : report.modules) {
+      const HtmlCell cell = measure.of(module);
+      row.cells.push_back({cell.order, cell.text});
+    }
+    map.rows.push_back(std::move(row));
+  }
+  return HeatMapSvg(map);
+}
+
+std::string CodesHistogram(const Scheme& scheme, const ModuleStatistics& statistics,
+                           std::string_view caption) {
+  HistogramChart chart = {.caption = fmt::format("{}: codes", caption), .bins = {}};
+  const std::array<float, 256>& values = CodeValues(scheme.code);
+  for (const uint8_t code : CodesOf(scheme)) {
+    chart.bins.push_back({fmt::format("{:g}", values[code]), statistics.histogram[code]});
+  }
+  return HistogramSvg(chart);
+}
+
+std::string ScalesHistogram(const ModuleStatistics& statistics, std::string_view caption) {
+  constexpr int kBias = 127;
+  HistogramChart chart = {.caption = fmt::format("{}: scales, by power of two", caption),
+                          .bins = {}};
+  const auto used = [](uint64_t count) { return count != 0; };
+  const auto& counts = statistics.scale_exponents;
+  const auto first = std::ranges::find_if(counts, used);
+  const auto last = std::find_if(counts.rbegin(), counts.rend(), used).base();
+  for (auto count = first; count < last; ++count) {
+    chart.bins.push_back({fmt::format("2^{}", count - counts.begin() - kBias), *count});
+  }
+  return HistogramSvg(chart);
+}
+
+// Modules of one scheme together.
+std::string HistogramsHtml(const CheckReport& report) {
+  struct OfScheme {
+    Scheme scheme;
+    ModuleStatistics statistics;
+    size_t modules = 0;
+  };
+  std::map<std::string, OfScheme> schemes;
+  for (const ModuleCheck& module : report.modules) {
+    if (!module.statistics || module.scheme.code == CodeType::kBF16) continue;
+    OfScheme& same = schemes[DescribeScheme(module.scheme)];
+    same.scheme = module.scheme;
+    same.statistics.Merge(*module.statistics);
+    ++same.modules;
+  }
+  std::string html;
+  for (const auto& [name, same] : schemes) {
+    const std::string caption =
+        fmt::format("{}, {} module{}", name, same.modules, same.modules == 1 ? "" : "s");
+    html += CodesHistogram(same.scheme, same.statistics, caption);
+    html += ScalesHistogram(same.statistics, caption);
+  }
+  return html.empty() ? html : fmt::format("<div class=\"panels\">\n{}</div>\n", html);
+}
+
+std::string CheckedModulesHtml(const CheckReport& report) {
+  // What could not be measured, or was found to be wrong, comes first.
+  constexpr double kFirst = -std::numeric_limits<double>::infinity();
+  const auto rank = [&](const ModuleCheck& module) {
+    return module.findings.empty() ? RankOf(report, module).value_or(kFirst) : kFirst;
+  };
+  return RowsLeftOutHtml(report.modules.size()) + ModulesTable(TableRowsOf(report.modules, rank));
+}
+
+}  // namespace
+
+std::string CheckHtml(const CheckReport& report) {
+  return HtmlPage(
+      fmt::format("prepack check: {}: {}", report.source, CheckVerdictName(report.verdict)),
+      CheckHeadHtml(report) + HtmlSection("Findings", FindingsHtml(report.AllFindings())) +
+          HtmlSection("Along the depth of the model", ChartHtml(report) + CheckHeatHtml(report)) +
+          HtmlSection("Codes and scales", HistogramsHtml(report)) +
+          HtmlSection("Worst modules", ModulesTable(WorstChecked(report))) +
+          HtmlSection("Modules", CheckedModulesHtml(report)));
+}
+
+}  // namespace prepack

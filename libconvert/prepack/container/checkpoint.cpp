@@ -1,0 +1,555 @@
+#include "prepack/container/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/container/json.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/io/posix.h"
+
+namespace prepack {
+namespace fs = std::filesystem;
+namespace {
+
+struct AllowedPlaces {
+  fs::path folder;
+  fs::path blobs;  // empty: the folder is no snapshot of a hub cache
+};
+
+AllowedPlaces PlacesOf(fs::path folder) {
+  const fs::path snapshots = folder.parent_path();
+  const bool is_snapshot = snapshots.filename() == "snapshots";
+  return {std::move(folder), is_snapshot ? snapshots.parent_path() / "blobs" : fs::path()};
+}
+
+Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
+  const Result<fs::path> target = ResolveLinks(link);
+  if (!target.ok()) return target.status();
+  if (IsInside(*target, allowed.folder)) return {};
+  if (!allowed.blobs.empty() && IsInside(*target, allowed.blobs)) return {};
+  return Malformed(link.string(), "a symbolic link that leads out of the checkpoint")
+      .Found(target->string())
+      .Expected("a file in the folder, or in the blobs of a hub cache")
+      .Hint("If you trust it, put the file itself in the folder (cp -L)");
+}
+
+}  // namespace
+
+Status CheckSourceLinks(const fs::path& source, std::span<const fs::path> links) {
+  if (links.empty()) return {};
+  const Result<fs::path> folder = ResolveLinks(source);
+  if (!folder.ok()) return folder.status();
+  const AllowedPlaces allowed = PlacesOf(*folder);
+  for (const fs::path& link : links) {
+    if (Status status = CheckLink(link, allowed); !status.ok()) return status;
+  }
+  return {};
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+// Far above what real ones hold, low enough to be read into memory.
+constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
+constexpr uint64_t kMaxIndexBytes = uint64_t{128} << 20;  // a million tensors
+constexpr size_t kMaxShards = 99'999;                     // what five digits can say
+
+constexpr std::string_view kConfigName = "config.json";
+// Where quantizers put copies of the quantization config, and Mistral its model config.
+constexpr std::array<std::string_view, 4> kSideConfigs = {
+    "params.json", "quant_config.json", "quantization_config.json", "quantize_config.json"};
+constexpr std::string_view kShardSuffix = ".safetensors";
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+constexpr std::string_view kAnyIndexSuffix = ".index.json";
+// How the names of Mistral's own copy of a model begin.
+constexpr std::string_view kConsolidated = "consolidated";
+// The same weights in other formats. They are no side files: a copy of the folder must not carry
+// the model twice.
+constexpr std::array<std::string_view, 7> kOtherWeights = {".bin",  ".pt", ".pth",    ".gguf",
+                                                           ".onnx", ".h5", ".msgpack"};
+
+// "GGUF", "PyTorch" …: what a file of weights is, by the end of its name; empty when it is not
+// known.
+std::string_view FormatOfFile(std::string_view name) {
+  if (name.ends_with(".gguf")) return "GGUF";
+  if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) return "PyTorch";
+  if (name.ends_with(".onnx")) return "ONNX";
+  if (name.ends_with(".h5") || name.ends_with(".msgpack")) return "TensorFlow or Flax";
+  return "";
+}
+
+Status RefuseFile(std::string_view where, std::string_view file) {
+  const std::string_view format = FormatOfFile(file);
+  return Unsupported(where, fmt::format("{} weights are not read", format))
+      .Found(Printable(file))
+      .Expected("*.safetensors")
+      .Hint(format == "GGUF" ? "llama.cpp reads GGUF as it is; otherwise quantize the float model"
+                             : "Convert the weights to safetensors with the tool that made them")
+      .Id("container-unsupported");
+}
+
+// Plain names of a folder, ascending, by what they are to us. Hidden files are left out.
+struct Listing {
+  std::vector<std::string> shards;
+  std::vector<std::string> indexes;
+  std::vector<std::string> side_files;
+  std::vector<std::string> other_weights;
+  std::vector<std::string> left_out;  // see Checkpoint::left_out
+  bool has_config = false;
+};
+
+// A tensor and the shard that the index says it lies in.
+struct IndexEntry {
+  std::string tensor;
+  uint32_t shard = 0;  // number in WeightMap::shards
+};
+
+// Which tensor lies in which shard, as the index says. Indexes have few shards and many tensors:
+// names of shards are kept once.
+struct WeightMap {
+  std::vector<std::string> shards;  // in the order in which the index names them
+  std::vector<IndexEntry> entries;  // ascending by tensor
+};
+
+void Classify(std::string name, Listing& listing) {
+  const auto ends_with = [&name](std::string_view suffix) { return name.ends_with(suffix); };
+  if (name == kConfigName) {
+    listing.has_config = true;
+  } else if (ends_with(kShardSuffix)) {
+    listing.shards.push_back(std::move(name));
+  } else if (ends_with(kIndexSuffix)) {
+    listing.indexes.push_back(std::move(name));
+  } else if (std::ranges::any_of(kOtherWeights, ends_with)) {
+    listing.left_out.push_back(name);
+    listing.other_weights.push_back(std::move(name));
+  } else if (ends_with(kAnyIndexSuffix)) {
+    listing.left_out.push_back(std::move(name));
+  } else if (name != kManifestName) {
+    listing.side_files.push_back(std::move(name));
+  }
+}
+
+struct Entry {
+  mode_t mode = 0;  // of what a link leads to: hub caches use them
+  bool is_link = false;
+};
+
+Result<Entry> LookAtEntry(const fs::path& path) {
+  struct stat info {};
+  int result = posix::LookAtLink(path, info);
+  const bool is_link = result >= 0 && S_ISLNK(info.st_mode);
+  if (is_link) result = posix::Look(path, info);
+  if (result >= 0) return Entry{.mode = info.st_mode, .is_link = is_link};
+  if (result == -ENOENT) {
+    return Malformed(path.string(), "a symbolic link to a file that does not exist")
+        .Hint("Is the download complete?");
+  }
+  if (result == -ELOOP) return Malformed(path.string(), "a symbolic link that leads to itself");
+  return SystemError(path.string(), "cannot look at it", -result);
+}
+
+Result<Listing> ListFolder(const fs::path& folder) {
+  Result<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) return names.status();
+  Listing listing;
+  std::vector<fs::path> links;
+  for (std::string& name : *names) {
+    if (name.starts_with('.')) continue;
+    const fs::path path = folder / name;
+    const Result<Entry> entry = LookAtEntry(path);
+    if (!entry.ok()) return entry.status();
+    const bool is_ours =
+        name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix) || name == kConfigName;
+    if (S_ISDIR(entry->mode) && !is_ours) {
+      listing.left_out.push_back(name + "/");
+      continue;
+    }
+    if (Status regular = CheckRegularFile(path, entry->mode); !regular.ok()) return regular;
+    if (entry->is_link) links.push_back(path);
+    Classify(std::move(name), listing);
+  }
+  if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;
+  std::ranges::sort(listing.left_out);  // names of folders end with a slash
+  return listing;
+}
+
+bool IsConsolidated(std::string_view name) {
+  return name.starts_with(kConsolidated);
+}
+
+// Is one of the shards Hugging Face's, so that consolidated ones are another copy of the model?
+bool HasOwnShards(const Listing& listing) {
+  return listing.has_config && !std::ranges::all_of(listing.shards, IsConsolidated);
+}
+
+// Leaves out what is consolidated and not among `kept`.
+void LeaveOutConsolidated(std::vector<std::string>& names, const std::set<std::string_view>& kept,
+                          std::vector<std::string>& left_out) {
+  const auto is_copy = [&](const std::string& name) {
+    return IsConsolidated(name) && !kept.contains(name);
+  };
+  std::ranges::copy_if(names, std::back_inserter(left_out), is_copy);
+  std::erase_if(names, is_copy);
+  std::ranges::sort(left_out);
+}
+
+// `text` becomes that of the file, if it is asked for.
+Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes, const JsonLimits& limits,
+                          std::string* text = nullptr) {
+  Result<std::string> read = ReadTextFile(path, max_bytes);
+  if (!read.ok()) return read.status();
+  Result<Json> json = ParseJsonStrict(*read, path.string(), limits);
+  if (json.ok() && !json->is_object()) {
+    return Malformed(path.string(), "not a JSON object")
+        .Found(json->type_name())
+        .Expected("an object");
+  }
+  if (json.ok() && text != nullptr) *text = *std::move(read);
+  return json;
+}
+
+Result<Json> ReadConfigFile(const fs::path& path, std::string* text = nullptr) {
+  return ReadJsonFile(path, kMaxConfigBytes, {.python_numbers = true}, text);
+}
+
+// The index may only name files beside it.
+bool IsPlainShardName(std::string_view name) {
+  return name.size() > kShardSuffix.size() && name.ends_with(kShardSuffix) &&
+         name.find('/') == std::string_view::npos && name.find('\\') == std::string_view::npos &&
+         Printable(name, name.size()) == name;
+}
+
+// The entries as they stand in the index. Their shards are numbered as they come.
+Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
+  WeightMap weight_map;
+  std::map<std::string_view, uint32_t> numbers;
+  for (const auto& [name, shard] : entries.items()) {
+    if (!shard.is_string()) {
+      return Malformed(fmt::format("{}: {}", where, name), "wrong type of value")
+          .Found(shard.type_name())
+          .Expected("the name of a shard");
+    }
+    const auto& text = shard.get_ref<const std::string&>();
+    const auto [number, is_new] =
+        numbers.try_emplace(text, static_cast<uint32_t>(weight_map.shards.size()));
+    if (is_new && !IsPlainShardName(text)) {
+      return Malformed(fmt::format("{}: {}", where, name), "not the name of a shard")
+          .Found(fmt::format("'{}'", Printable(text)))
+          .Expected("a plain file name that ends in .safetensors");
+    }
+    if (is_new && weight_map.shards.size() == kMaxShards) {
+      return Malformed(where, "too many shards").Expected(fmt::format("at most {}", kMaxShards));
+    }
+    if (is_new) weight_map.shards.push_back(text);
+    weight_map.entries.push_back({.tensor = name, .shard = number->second});
+  }
+  return weight_map;
+}
+
+Result<WeightMap> ReadIndex(const fs::path& path) {
+  const Result<Json> index = ReadJsonFile(path, kMaxIndexBytes, {});
+  if (!index.ok()) return index.status();
+  const std::string where = fmt::format("{}: weight_map", path.string());
+  const auto entries = index->find("weight_map");
+  if (entries == index->end()) return Malformed(where, "the field is missing");
+  if (!entries->is_object() || entries->empty()) {
+    return Malformed(where, "wrong type of value, or empty")
+        .Found(entries->is_object() ? "an empty object" : entries->type_name())
+        .Expected("an object with the shard of every tensor");
+  }
+  Result<WeightMap> weight_map = ReadEntries(*entries, where);
+  if (weight_map.ok()) std::ranges::sort(weight_map->entries, {}, &IndexEntry::tensor);
+  return weight_map;
+}
+
+// The shards of the index must be those of the folder.
+Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
+                   const std::vector<std::string>& present) {
+  const std::set<std::string_view> named(weight_map.shards.begin(), weight_map.shards.end());
+  for (const std::string_view shard : named) {
+    if (std::binary_search(present.begin(), present.end(), shard)) continue;
+    return Malformed((index_path.parent_path() / shard).string(), "the shard is missing")
+        .Expected(fmt::format("it, as {} says", index_path.filename().string()))
+        .Hint("Is the download complete?");
+  }
+  for (const std::string& shard : present) {
+    if (named.contains(shard)) continue;
+    return Malformed((index_path.parent_path() / shard).string(),
+                     "the index does not know this shard")
+        .Hint(
+            fmt::format("Move it out of the folder, or repair {}", index_path.filename().string()));
+  }
+  return {};
+}
+
+constexpr std::string_view kStaleIndex = "The index is stale: it belongs to other shards";
+
+Status NotInIndex(const std::string& where, const std::string& shard) {
+  return Malformed(where, "the tensor is not in the index")
+      .Found(fmt::format("it in {}", shard))
+      .Hint(kStaleIndex);
+}
+
+Status NotInAnyShard(const std::string& where, const std::string& shard) {
+  return Malformed(where, "no shard holds the tensor")
+      .Expected(fmt::format("it in {}", shard))
+      .Hint(kStaleIndex);
+}
+
+// Index against headers, both ways. Both are sorted by name.
+Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
+                  const Checkpoint& checkpoint) {
+  const auto where = [&](std::string_view tensor) {
+    return fmt::format("{}: tensor {}", index_path.string(), tensor);
+  };
+  auto entry = weight_map.entries.begin();
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    const std::string& shard = checkpoint.files()[tensor.file].name;
+    if (entry == weight_map.entries.end() || tensor.name < entry->tensor) {
+      return NotInIndex(where(tensor.name), shard);
+    }
+    const std::string& expected = weight_map.shards[entry->shard];
+    if (entry->tensor < tensor.name) return NotInAnyShard(where(entry->tensor), expected);
+    if (expected != shard) {
+      return Malformed(where(tensor.name), "the tensor is in another shard")
+          .Found(shard)
+          .Expected(fmt::format("{}, as the index says", expected))
+          .Hint(kStaleIndex);
+    }
+    ++entry;
+  }
+  if (entry == weight_map.entries.end()) return {};
+  return NotInAnyShard(where(entry->tensor), weight_map.shards[entry->shard]);
+}
+
+// "model-00001-of-00002.safetensors", but not "…-00001-of-00001".
+bool IsOneOfSeveral(std::string_view name) {
+  const size_t of = name.rfind("-of-");
+  if (of == std::string_view::npos) return false;
+  const std::string_view count = name.substr(of + 4, name.size() - of - 4 - kShardSuffix.size());
+  const size_t first = count.find_first_not_of('0');
+  return !count.empty() && first != std::string_view::npos && count.substr(first) != "1" &&
+         count.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
+  if (listing.shards.empty() && !listing.other_weights.empty()) {
+    return RefuseFile(folder.string(), *std::ranges::min_element(listing.other_weights));
+  }
+  if (listing.shards.empty()) {
+    return Malformed(folder.string(), "no .safetensors file in the folder")
+        .Hint("Only checkpoints in the safetensors format can be read");
+  }
+  if (listing.indexes.size() > 1) {
+    return Malformed(folder.string(), "more than one index in the folder")
+        .Found(fmt::format("{}", fmt::join(listing.indexes, ", ")))
+        .Hint("Move all but one out of the folder");
+  }
+  if (listing.indexes.empty() && listing.shards.size() == 1 && IsOneOfSeveral(listing.shards[0])) {
+    return Malformed(folder.string(), "one of several shards, and no index")
+        .Found(listing.shards[0])
+        .Expected(fmt::format("all shards, and an index *{}", kIndexSuffix))
+        .Hint("Is the download complete? A single file can be named itself");
+  }
+  if (listing.indexes.empty() && listing.shards.size() > 1) {
+    return Malformed(folder.string(), "several .safetensors files, but no index")
+        .Found(fmt::format("{} and {}", listing.shards[0], listing.shards[1]))
+        .Expected(fmt::format("one file, or an index *{}", kIndexSuffix))
+        .Hint("Is the download complete? A single file can be named itself");
+  }
+  return {};
+}
+
+}  // namespace
+
+struct Checkpoint::Configs {
+  Json config = Json::object();
+  std::string text = "{}";
+  SideConfigs side_configs;
+};
+
+Checkpoint::Checkpoint() : configs_(std::make_shared<const Configs>()) {}
+
+const Json& Checkpoint::config() const {
+  return configs_->config;
+}
+
+const std::string& Checkpoint::config_text() const {
+  return configs_->text;
+}
+
+const Checkpoint::SideConfigs& Checkpoint::side_configs() const {
+  return configs_->side_configs;
+}
+
+Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
+  std::error_code error;
+  const bool is_folder = fs::is_directory(path, error);
+  Checkpoint checkpoint;
+  checkpoint.path_ = path;
+  Status status;
+  if (is_folder) {
+    status = checkpoint.OpenFolder();
+  } else if (fs::is_regular_file(path, error) && path.extension() != kShardSuffix) {
+    status = FormatOfFile(path.native()).empty()
+                 ? Usage(path.string(), "neither a folder nor a .safetensors file")
+                       .Hint("Name the folder of the checkpoint")
+                 : RefuseFile(path.string(), path.filename().native());
+  } else {
+    // What cannot be opened, or is not even there, is told by opening it.
+    status = checkpoint.AddFile(path);
+    if (status.ok()) status = checkpoint.SortTensors();
+  }
+  if (!status.ok()) return status;
+  return checkpoint;
+}
+
+Status Checkpoint::OpenFolder() {
+  Result<Listing> listing = ListFolder(path_);
+  if (!listing.ok()) return listing.status();
+  const bool has_copy = HasOwnShards(*listing);
+  if (has_copy) LeaveOutConsolidated(listing->indexes, {}, listing->left_out);
+  // An index may name shards as it likes.
+  const bool has_index = listing->indexes.size() == 1;
+  const fs::path index_path = has_index ? path_ / listing->indexes.front() : fs::path();
+  WeightMap weight_map;
+  if (has_index && !listing->shards.empty()) {
+    Result<WeightMap> read = ReadIndex(index_path);
+    if (!read.ok()) return read.status();
+    weight_map = *std::move(read);
+  }
+  if (has_copy) {
+    LeaveOutConsolidated(listing->shards, {weight_map.shards.begin(), weight_map.shards.end()},
+                         listing->left_out);
+  }
+  Status status = CheckNumberOfFiles(path_, *listing);
+  if (!status.ok()) return status;
+  side_files_ = std::move(listing->side_files);
+  left_out_ = std::move(listing->left_out);
+
+  auto configs = std::make_shared<Configs>();
+  if (listing->has_config) {
+    Result<Json> config = ReadConfigFile(path_ / kConfigName, &configs->text);
+    if (!config.ok()) return config.status();
+    configs->config = *std::move(config);
+  }
+  for (const std::string_view name : kSideConfigs) {
+    if (std::ranges::find(side_files_, name) == side_files_.end()) continue;
+    Result<Json> config = ReadConfigFile(path_ / name);
+    if (!config.ok()) return config.status();
+    configs->side_configs.emplace(name, *std::move(config));
+  }
+  configs_ = std::move(configs);
+
+  if (has_index) {
+    status = CheckShards(index_path, weight_map, listing->shards);
+    if (!status.ok()) return status;
+  }
+  for (const std::string& shard : listing->shards) {
+    status = AddFile(path_ / shard);
+    if (!status.ok()) return status;
+  }
+  status = SortTensors();
+  if (!status.ok()) return status;
+  return has_index ? CheckIndex(index_path, weight_map, *this) : Status();
+}
+
+Status Checkpoint::AddFile(const fs::path& path) {
+  Result<File> file = File::OpenForRead(path);
+  if (!file.ok()) return file.status();
+  Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
+  if (!header.ok()) return header.status();
+  const size_t number = files_.size();
+  files_.push_back({.name = path.filename().string(),
+                    .file = *std::move(file),
+                    .tensors = header->tensors.size(),
+                    .data_start = header->data_start});
+  for (TensorInfo& info : header->tensors) {
+    tensors_.push_back({.name = std::move(info.name),
+                        .dtype = info.dtype,
+                        .shape = std::move(info.shape),
+                        .file = number,
+                        .offset = header->data_start + info.begin,
+                        .bytes = info.bytes()});
+  }
+  return {};
+}
+
+Status Checkpoint::SortTensors() {
+  tensors_.shrink_to_fit();
+  std::ranges::sort(tensors_, [](const StoredTensor& a, const StoredTensor& b) {
+    const int difference = a.name.compare(b.name);
+    return difference != 0 ? difference < 0 : a.file < b.file;
+  });
+  const auto twin = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
+  if (twin == tensors_.end()) return {};
+  return Malformed(path_.string(), fmt::format("tensor {} is in two shards", twin->name))
+      .Found(fmt::format("it in {} and {}", files_[twin->file].name,
+                         files_[std::next(twin)->file].name))
+      .Hint("Loaders disagree about which one counts; remove the stale shard");
+}
+
+const StoredTensor* Checkpoint::Find(std::string_view name) const {
+  const auto tensor = std::ranges::lower_bound(
+      tensors_, name, {}, [](const StoredTensor& t) { return std::string_view(t.name); });
+  return tensor == tensors_.end() || tensor->name != name ? nullptr : &*tensor;
+}
+
+std::string Checkpoint::Where(const StoredTensor& tensor) const {
+  return fmt::format("{}: tensor {}", files_[tensor.file].name, tensor.name);
+}
+
+uint64_t Checkpoint::total_bytes() const {
+  uint64_t total = 0;
+  for (const StoredTensor& tensor : tensors_) total += tensor.bytes;
+  return total;
+}
+
+Status Checkpoint::Read(const StoredTensor& tensor, uint64_t offset,
+                        std::span<std::byte> out) const {
+  if (offset > tensor.bytes || out.size() > tensor.bytes - offset) {
+    return Usage(Where(tensor), "read outside the tensor")
+        .Found(fmt::format("{} bytes at {}", out.size(), offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes));
+  }
+  return files_[tensor.file].file.ReadAt(tensor.offset + offset, out);
+}
+
+Status Checkpoint::ReadRuns(const StoredTensor& tensor, const ByteRuns& runs,
+                            std::span<std::byte> out) const {
+  if (runs.runs == 0) return {};
+  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
+  const std::optional<uint64_t> last = skipped ? CheckedAdd(runs.offset, *skipped) : std::nullopt;
+  const bool inside = last && *last <= tensor.bytes && runs.run_bytes <= tensor.bytes - *last;
+  const std::optional<uint64_t> wanted = CheckedMul(runs.runs, runs.run_bytes);
+  if (!inside || out.size() != wanted) {
+    return Usage(Where(tensor), "read outside the tensor")
+        .Found(fmt::format("{} runs of {} bytes from {}", runs.runs, runs.run_bytes, runs.offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes));
+  }
+  ByteRuns in_file = runs;
+  in_file.offset += tensor.offset;
+  return files_[tensor.file].file.ReadRunsAt(in_file, out);
+}
+
+Status Checkpoint::Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes,
+                         ByteVisitor work) const {
+  if (offset > tensor.bytes || bytes > tensor.bytes - offset) {
+    return Usage(Where(tensor), "read outside the tensor")
+        .Found(fmt::format("{} bytes from {}", bytes, offset))
+        .Expected(fmt::format("at most {} bytes", tensor.bytes));
+  }
+  return files_[tensor.file].file.VisitAt(tensor.offset + offset, bytes, work);
+}
+
+}  // namespace prepack

@@ -1,0 +1,119 @@
+#ifndef PREPACK_CONTAINER_CHECKPOINT_H_
+#define PREPACK_CONTAINER_CHECKPOINT_H_
+
+// A checkpoint comes from anywhere, and its side files are copied into the output: a link in it to
+// /home/me/.ssh/id_rsa would publish that file with the packed model. So links are followed only
+// within the folder, and into the blobs of a hub cache, which holds every file once and has
+//
+//     models--ORG--NAME/snapshots/REVISION/model.safetensors -> ../../blobs/HASH
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/json.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/io/file.h"
+
+namespace prepack {
+
+// May `links`, symbolic links in the folder `source`, be followed? Else the error names the first
+// that may not.
+Status CheckSourceLinks(const std::filesystem::path& source,
+                        std::span<const std::filesystem::path> links);
+
+// A Hugging-Face-style folder: config.json, *.safetensors (one, or several with an index), and
+// side files such as the tokenizer. Opened read-only; only headers are read at first.
+//
+// Checked when opened: every shard's header; index against headers in both directions (a tensor
+// that the index names must be in the shard it names, a tensor in a shard must be in the index,
+// no tensor in two shards, shards present, shard names plain file names); *.safetensors files in
+// the folder that the index does not know are an error too, because loaders disagree about them.
+// A missing tensor, a tensor in two shards and a stale index are errors, never warnings.
+//
+// Mistral publishes its models twice in one folder: as Hugging Face's shards, and under its own
+// names as consolidated*.safetensors. The former are read, and the latter are left out.
+
+// A tensor and where its bytes lie.
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::kU8;
+  TensorShape shape;
+  size_t file = 0;      // index into Checkpoint::files()
+  uint64_t offset = 0;  // bytes from the start of that file
+  uint64_t bytes = 0;
+};
+
+struct CheckpointFile {
+  std::string name;  // plain file name
+  File file;
+  size_t tensors = 0;       // how many it holds
+  uint64_t data_start = 0;  // bytes from the start of the file
+};
+
+class Checkpoint {
+ public:
+  // A folder, or a single .safetensors file (then config() is empty and the folder's other files
+  // are not looked at).
+  static Result<Checkpoint> Open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  // The parsed config.json, or an empty object when there is none.
+  const Json& config() const;
+  // Its text, "{}" when there is none.
+  const std::string& config_text() const;
+  // The other JSON files of a quantizer, parsed, by file name: copies of the quantization config
+  // (quantize_config.json, quant_config.json, quantization_config.json) and params.json.
+  using SideConfigs = std::map<std::string, Json, std::less<>>;
+  const SideConfigs& side_configs() const;
+  const std::vector<CheckpointFile>& files() const { return files_; }
+  // Ascending by name.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const StoredTensor* Find(std::string_view name) const;
+  // "FILE: tensor NAME", for errors.
+  std::string Where(const StoredTensor& tensor) const;
+  // Plain names of the regular files that are neither weights, nor index, nor config.json.
+  const std::vector<std::string>& side_files() const { return side_files_; }
+  // What else is in the folder and is no side file, ascending: second copies of the weights,
+  // weights in other formats and their indexes, and subfolders, whose names end in '/'. Hidden ones
+  // are left out.
+  const std::vector<std::string>& left_out() const { return left_out_; }
+  // Size of all tensors.
+  uint64_t total_bytes() const;
+
+  // Fills `out` from byte `offset` of the tensor; a range outside it is an error.
+  Status Read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const;
+  // The same for runs of bytes that lie `stride` apart; offsets count from the tensor's start. For
+  // many short ones far faster than one Read each.
+  Status ReadRuns(const StoredTensor& tensor, const ByteRuns& runs, std::span<std::byte> out) const;
+  // Calls `work` with bytes [offset, offset + bytes) of the tensor, mapped into memory; see
+  // File::VisitAt. They may begin at any address.
+  Status Visit(const StoredTensor& tensor, uint64_t offset, uint64_t bytes, ByteVisitor work) const;
+
+ private:
+  struct Configs;
+
+  Checkpoint();
+  Status OpenFolder();
+  // Opens a file and adds its tensors, in no order.
+  Status AddFile(const std::filesystem::path& path);
+  // Puts the tensors of all files in order. A name in two files is an error.
+  Status SortTensors();
+
+  std::filesystem::path path_;
+  std::shared_ptr<const Configs> configs_;  // never null
+  std::vector<CheckpointFile> files_;
+  std::vector<StoredTensor> tensors_;
+  std::vector<std::string> side_files_;
+  std::vector<std::string> left_out_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONTAINER_CHECKPOINT_H_

@@ -1,0 +1,78 @@
+#ifndef PREPACK_CONTAINER_JSON_WRITER_H_
+#define PREPACK_CONTAINER_JSON_WRITER_H_
+
+// Writes a JSON document piece by piece, in the very bytes of Json::dump(2): what has an entry for
+// every module or tensor needs neither a DOM nor all of its text in memory. Bytes that are no UTF-8
+// become replacement characters.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/container/json.h"
+
+namespace prepack {
+
+class JsonWriter {
+ public:
+  // Called with the text piece by piece.
+  using Sink = std::function<void(std::string_view)>;
+
+  // How numbers are written that JSON does not have.
+  enum class NotFinite : uint8_t {
+    kNull,    // as null
+    kPython,  // NaN, Infinity, -Infinity: what Python writes and reads
+  };
+
+  explicit JsonWriter(Sink sink, NotFinite not_finite = NotFinite::kNull)
+      : sink_(std::move(sink)), not_finite_(not_finite) {}
+
+  void BeginObject() { Begin('{'); }
+  void EndObject() { End('}'); }
+  void BeginArray() { Begin('['); }
+  void EndArray() { End(']'); }
+  // In an object, in front of every value.
+  void Key(std::string_view name);
+
+  void Text(std::string_view text);
+  void Number(uint64_t number);
+  // Any value, with all that is in it.
+  void Value(const Json& value);
+
+  void MemberText(std::string_view name, std::string_view text);
+  void MemberNumber(std::string_view name, uint64_t number);
+  void Member(std::string_view name, const Json& value);
+
+  // Hands on all that was written so far.
+  void Flush();
+
+ private:
+  void Begin(char bracket);
+  void End(char bracket);
+  // To be called before every value, and before every key.
+  void BeginValue();
+  void BeginElement();
+  void BreakLine();
+  void AppendQuoted(std::string_view text);
+
+  Sink sink_;
+  NotFinite not_finite_;
+  std::string buffer_;
+  std::vector<size_t> elements_;  // in each open container
+  bool after_key_ = false;
+};
+
+// What a reader of NotFinite::kNull gets: numbers that JSON does not have are null.
+Json JsonAsWritten(Json value);
+
+// A whole document as Python would have it (NotFinite::kPython), with a line break at its end: for
+// what comes from config.json.
+std::string PythonJsonText(const Json& value);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONTAINER_JSON_WRITER_H_

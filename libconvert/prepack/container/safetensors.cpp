@@ -1,0 +1,439 @@
+#include "prepack/container/safetensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+
+namespace prepack {
+namespace {
+
+// How a file begins that Git LFS has not replaced by the real one.
+constexpr std::string_view kLfsPointer = "version ";
+
+std::string Bytes(uint64_t count) {
+  return fmt::format("{} byte{}", count, count == 1 ? "" : "s");
+}
+
+std::string ShapeText(const TensorInfo& tensor) {
+  return fmt::format("{} [{}]", DTypeName(tensor.dtype), fmt::join(tensor.shape, ", "));
+}
+
+std::string RangeText(const TensorInfo& tensor) {
+  return fmt::format("[{}, {}]", tensor.begin, tensor.end);
+}
+
+Status TensorError(std::string_view where, const TensorInfo& tensor, std::string_view field,
+                   std::string_view what) {
+  return Malformed(fmt::format("{}: tensor {}: {}", where, tensor.name, field), what);
+}
+
+Status MissingBytes(std::string_view where, uint64_t missing) {
+  return Malformed(where, fmt::format("{} missing at the end of the file", Bytes(missing)))
+      .Hint("Is the download complete?");
+}
+
+// The bytes that dtype and shape ask for against those that data_offsets give.
+Status CheckSize(const TensorInfo& tensor, std::string_view where) {
+  const std::optional<uint64_t> elements = CheckedProduct(tensor.shape);
+  const std::optional<uint64_t> bits =
+      elements ? CheckedMul(*elements, DTypeBits(tensor.dtype)) : std::nullopt;
+  if (!bits) {
+    return TensorError(where, tensor, "shape", "the size overflows 64 bits")
+        .Found(ShapeText(tensor));
+  }
+  if (*bits % 8 != 0) {
+    return TensorError(where, tensor, "shape", "the last element does not end on a byte")
+        .Found(fmt::format("{}, which is {} bits", ShapeText(tensor), *bits))
+        .Expected("a multiple of 8 bits");
+  }
+  if (tensor.bytes() != *bits / 8) {
+    return TensorError(where, tensor, "data_offsets", "the size does not fit dtype and shape")
+        .Found(fmt::format("{} in {}", Bytes(tensor.bytes()), RangeText(tensor)))
+        .Expected(fmt::format("{} for {}", Bytes(*bits / 8), ShapeText(tensor)));
+  }
+  return {};
+}
+
+// Sorted by offset, tensors must start at 0, touch exactly, and end exactly at the end.
+Status CheckRanges(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
+                   std::string_view where) {
+  uint64_t next = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const TensorInfo& tensor = sorted[i];
+    if (tensor.begin > next) {
+      return TensorError(where, tensor, "data_offsets",
+                         fmt::format("{} before it in no tensor", Bytes(tensor.begin - next)))
+          .Found(RangeText(tensor))
+          .Expected(fmt::format("a begin of {}", next));
+    }
+    if (tensor.begin < next) {
+      return TensorError(where, tensor, "data_offsets",
+                         fmt::format("it overlaps tensor {}", sorted[i - 1].name))
+          .Found(RangeText(tensor))
+          .Expected(fmt::format("a begin of {}", next));
+    }
+    next = tensor.end;
+  }
+  if (next != data_bytes) {
+    return Malformed(where, fmt::format("{} after the last tensor", Bytes(data_bytes - next)))
+        .Found(fmt::format("{} of data", Bytes(data_bytes)))
+        .Expected(fmt::format("{}", next))
+        .Hint("The file is damaged, or something was appended to it");
+  }
+  return {};
+}
+
+Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
+                    std::string_view where) {
+  Status status = CheckNamesDiffer(sorted, where);
+  if (!status.ok()) return status;
+  uint64_t end = 0;
+  for (const TensorInfo& tensor : sorted) {
+    if (tensor.begin > tensor.end) {
+      return TensorError(where, tensor, "data_offsets", "the end lies before the begin")
+          .Found(RangeText(tensor));
+    }
+    end = std::max(end, tensor.end);
+  }
+  if (end > data_bytes) {
+    return MissingBytes(where, end - data_bytes)
+        .Found(fmt::format("{} of data", Bytes(data_bytes)))
+        .Expected(fmt::format("{}", end));
+  }
+  for (const TensorInfo& tensor : sorted) {
+    status = CheckSize(tensor, where);
+    if (!status.ok()) return status;
+  }
+  return CheckRanges(sorted, data_bytes, where);
+}
+
+}  // namespace
+
+Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t data_bytes,
+                                                 std::string_view where) {
+  // The library, too, takes white space in front, though its README does not.
+  const size_t start = json.find_first_not_of(" \t\r\n");
+  if (start == std::string_view::npos || json[start] != '{') {
+    return Malformed(fmt::format("{}: header", where), "the header is not a JSON object")
+        .Found(start == std::string_view::npos ? "nothing" : Printable(json.substr(start, 16), 16))
+        .Expected("{")
+        .Hint("Is it a safetensors file?");
+  }
+  SafetensorsSax sax(where);
+  Status status = sax.Run(json, fmt::format("{}: header", where));
+  if (!status.ok()) return status;
+
+  SafetensorsHeader header = sax.TakeHeader();
+  std::stable_sort(header.tensors.begin(), header.tensors.end(),
+                   [](const TensorInfo& a, const TensorInfo& b) {
+                     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+                   });
+  status = CheckTensors(header.tensors, data_bytes, where);
+  if (!status.ok()) return status;
+  header.data_start = kHeaderLengthBytes + json.size();
+  return header;
+}
+
+Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
+  const std::string where = file.path().string();
+  if (file.size() < kHeaderLengthBytes) {
+    return Malformed(where, "the file is too short for a safetensors file")
+        .Found(Bytes(file.size()))
+        .Expected("at least 8")
+        .Hint("Is the download complete?");
+  }
+  std::array<std::byte, kHeaderLengthBytes> length_bytes{};
+  Status status = file.ReadAt(0, length_bytes);
+  if (!status.ok()) return status;
+  uint64_t length = 0;
+  for (size_t i = kHeaderLengthBytes; i-- > 0;)
+    length = length << 8 | std::to_integer<uint64_t>(length_bytes[i]);
+
+  if (length > kMaxHeaderBytes) {
+    const std::string_view start(reinterpret_cast<const char*>(length_bytes.data()),
+                                 kHeaderLengthBytes);
+    return Malformed(where, "the header is longer than the format allows")
+        .Found(Bytes(length))
+        .Expected(fmt::format("at most {}", kMaxHeaderBytes))
+        .Hint(start == kLfsPointer ? "It looks like a Git LFS pointer: fetch the real file with "
+                                     "git lfs pull"
+                                   : "Is it a safetensors file?");
+  }
+  if (length > file.size() - kHeaderLengthBytes) {
+    return MissingBytes(where, length - (file.size() - kHeaderLengthBytes))
+        .Found(fmt::format("{} after the length", Bytes(file.size() - kHeaderLengthBytes)))
+        .Expected(fmt::format("a header of {}", length));
+  }
+  std::string json(static_cast<size_t>(length), '\0');
+  status = file.ReadAt(kHeaderLengthBytes, std::as_writable_bytes(std::span(json)));
+  if (!status.ok()) return status;
+  return ParseSafetensorsHeader(json, file.size() - kHeaderLengthBytes - length, where);
+}
+
+Status CheckNamesDiffer(std::span<const TensorInfo> tensors, std::string_view where) {
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const TensorInfo& tensor : tensors) names.emplace_back(tensor.name);
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin == names.end()) return {};
+  return Malformed(fmt::format("{}: tensor {}", where, *twin), "the name is in the header twice");
+}
+
+namespace {
+
+constexpr std::string_view kMetadataName = "__metadata__";
+// Containers around the fields of an entry: the header and the entry.
+constexpr size_t kEntryDepth = 2;
+
+bool IsControl(char c) {
+  return static_cast<unsigned char>(c) < 0x20 || c == 0x7F;
+}
+
+}  // namespace
+
+std::string SafetensorsSax::WhereNow() const {
+  switch (place_) {
+    case Place::kHeader:
+      return fmt::format("{}: header", file_);
+    case Place::kMetadata:
+      return fmt::format("{}: {}", file_, kMetadataName);
+    case Place::kMetadataText:
+      return fmt::format("{}: {}: {}", file_, kMetadataName, metadata_key_);
+    default:
+      break;
+  }
+  std::string tensor = fmt::format("{}: tensor {}", file_, tensor_.name);
+  switch (place_) {
+    case Place::kDType:
+      return tensor + ": dtype";
+    case Place::kShape:
+    case Place::kDim:
+      return tensor + ": shape";
+    case Place::kOffsets:
+    case Place::kOffset:
+      return tensor + ": data_offsets";
+    default:
+      return tensor;
+  }
+}
+
+bool SafetensorsSax::WrongType(std::string_view found) {
+  std::string_view expected;
+  switch (place_) {
+    case Place::kHeader:
+    case Place::kMetadata:
+    case Place::kEntry:
+      expected = "an object";
+      break;
+    case Place::kMetadataText:
+    case Place::kDType:
+      expected = "a string";
+      break;
+    case Place::kShape:
+    case Place::kOffsets:
+      expected = "an array of integers";
+      break;
+    case Place::kDim:
+    case Place::kOffset:
+    case Place::kExtra:
+      expected = "an integer";
+      break;
+  }
+  return Fail(Malformed(WhereNow(), "wrong type of value").Found(found).Expected(expected));
+}
+
+bool SafetensorsSax::Scalar(std::string_view found) {
+  return place_ == Place::kExtra || WrongType(found);
+}
+
+bool SafetensorsSax::BadInteger(std::string_view found) {
+  if (place_ != Place::kDim && place_ != Place::kOffset) return Scalar(found);
+  return Fail(Malformed(WhereNow(), "not a number that a size can be")
+                  .Found(found)
+                  .Expected("an integer from 0 to 18446744073709551615"));
+}
+
+bool SafetensorsSax::number_integer(number_integer_t value) {
+  // Only for numbers with a minus sign: others are unsigned to nlohmann.
+  return BadInteger(value == 0 ? "-0" : fmt::format("{}", value));
+}
+
+bool SafetensorsSax::number_float(number_float_t /*value*/, const std::string& text) {
+  return BadInteger(Printable(text, 40));
+}
+
+bool SafetensorsSax::number_unsigned(number_unsigned_t value) {
+  if (place_ == Place::kDim) {
+    if (dims_.size() == kMaxTensorRank) {
+      return Fail(Malformed(WhereNow(), "too many dimensions")
+                      .Expected(fmt::format("at most {}", kMaxTensorRank)));
+    }
+    dims_.push_back(value);
+    return true;
+  }
+  if (place_ == Place::kOffset) {
+    if (offsets_.size() == 2)
+      return Fail(Malformed(WhereNow(), "more than two numbers").Expected("begin and end"));
+    offsets_.push_back(value);
+    return true;
+  }
+  return Scalar("a number");
+}
+
+bool SafetensorsSax::string(std::string& value) {
+  if (place_ == Place::kMetadataText) {
+    if (!header_.metadata.try_emplace(metadata_key_, std::move(value)).second)
+      return Duplicate("key", metadata_key_);
+    return true;
+  }
+  if (place_ == Place::kDType) {
+    const std::optional<DType> dtype = DTypeFromName(value);
+    if (!dtype) {
+      return Fail(Malformed(WhereNow(), "unknown dtype")
+                      .Found(Printable(value, 40))
+                      .Expected(fmt::format("one of {}", AllDTypeNames())));
+    }
+    tensor_.dtype = *dtype;
+    return true;
+  }
+  return Scalar("a string");
+}
+
+bool SafetensorsSax::start_object(size_t /*elements*/) {
+  switch (place_) {
+    case Place::kHeader:
+    case Place::kMetadata:
+    case Place::kEntry:
+      break;
+    case Place::kExtra:
+      extra_names_.emplace_back();
+      break;
+    default:
+      return WrongType("an object");
+  }
+  return Enter();
+}
+
+bool SafetensorsSax::start_array(size_t /*elements*/) {
+  switch (place_) {
+    case Place::kShape:
+      place_ = Place::kDim;
+      break;
+    case Place::kOffsets:
+      place_ = Place::kOffset;
+      break;
+    case Place::kExtra:
+      break;
+    default:
+      return WrongType("an array");
+  }
+  return Enter();
+}
+
+bool SafetensorsSax::end_array() {
+  if (place_ == Place::kOffset && offsets_.size() != 2) {
+    return Fail(Malformed(WhereNow(), "fewer than two numbers")
+                    .Found(fmt::format("{}", offsets_.size()))
+                    .Expected("begin and end"));
+  }
+  Leave();
+  return true;
+}
+
+bool SafetensorsSax::key(std::string& name) {
+  if (depth() == 1) {
+    if (name != kMetadataName) return BeginTensor(name);
+    place_ = Place::kMetadata;
+    if (std::exchange(has_metadata_, true)) return Duplicate("key", name);
+    return true;
+  }
+  if (depth() == kEntryDepth && place_ != Place::kMetadata && place_ != Place::kMetadataText)
+    return BeginField(name);
+  if (place_ == Place::kExtra) {
+    if (!extra_names_.back().insert(name).second) return Duplicate("field", name);
+    return true;
+  }
+  metadata_key_ = std::move(name);
+  place_ = Place::kMetadataText;
+  return true;
+}
+
+bool SafetensorsSax::BeginTensor(const std::string& name) {
+  place_ = Place::kEntry;
+  tensor_ = {};
+  tensor_.name = name;  // copied: the parser's string may have room for twice as much
+  has_dtype_ = has_shape_ = has_offsets_ = false;
+  dims_.clear();
+  offsets_.clear();
+  extra_names_.assign(1, {});
+  if (tensor_.name.size() > kMaxTensorNameBytes) {
+    return Fail(Malformed(fmt::format("{}: tensor {}", file_, Printable(tensor_.name, 60)),
+                          "the name is too long")
+                    .Found(fmt::format("{} bytes", tensor_.name.size()))
+                    .Expected(fmt::format("at most {}", kMaxTensorNameBytes)));
+  }
+  if (std::any_of(tensor_.name.begin(), tensor_.name.end(), IsControl))
+    return Fail(Malformed(WhereNow(), "control character in the name"));
+  return true;
+}
+
+bool SafetensorsSax::BeginField(std::string_view name) {
+  // Of the entry itself: an error in one field must not seem to be one of the field before it.
+  place_ = Place::kEntry;
+  bool is_new = true;
+  Place field = Place::kExtra;
+  if (name == "dtype") {
+    field = Place::kDType;
+    is_new = !std::exchange(has_dtype_, true);
+  } else if (name == "shape") {
+    field = Place::kShape;
+    is_new = !std::exchange(has_shape_, true);
+  } else if (name == "data_offsets") {
+    field = Place::kOffsets;
+    is_new = !std::exchange(has_offsets_, true);
+  } else {
+    is_new = extra_names_.front().emplace(name).second;
+  }
+  if (!is_new) return Duplicate("field", name);
+  place_ = field;
+  return true;
+}
+
+bool SafetensorsSax::end_object() {
+  if (depth() > kEntryDepth) {
+    extra_names_.pop_back();
+  } else if (depth() == kEntryDepth && place_ != Place::kMetadata &&
+             place_ != Place::kMetadataText) {
+    if (!EndTensor()) return false;
+  }
+  Leave();
+  return true;
+}
+
+bool SafetensorsSax::EndTensor() {
+  place_ = Place::kEntry;
+  std::string_view missing;
+  if (!has_offsets_) missing = "data_offsets";
+  if (!has_shape_) missing = "shape";
+  if (!has_dtype_) missing = "dtype";
+  if (!missing.empty())
+    return Fail(Malformed(WhereNow(), fmt::format("the field {} is missing", missing)));
+  tensor_.shape = TensorShape(std::span(dims_));
+  tensor_.begin = offsets_[0];
+  tensor_.end = offsets_[1];
+  header_.tensors.push_back(std::move(tensor_));
+  return true;
+}
+
+bool SafetensorsSax::Duplicate(std::string_view what, std::string_view name) {
+  return Fail(Malformed(WhereNow(), fmt::format("duplicate {}", what)).Found(Printable(name, 60)));
+}
+
+}  // namespace prepack

@@ -1,0 +1,315 @@
+#include "prepack/convert/convert.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "prepack/base/isa.h"
+#include "prepack/base/parallel.h"
+#include "prepack/convert/finish_folder.h"
+#include "prepack/convert/merge.h"
+#include "prepack/convert/resume.h"
+#include "prepack/convert/shard_filler.h"
+#include "prepack/io/file.h"
+#include "prepack/io/memory_limit.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/packed/source_identity.h"
+
+namespace prepack {
+namespace {
+
+std::filesystem::path OutputOf(const ConvertOptions& options) {
+  return options.part.IsWhole() ? options.output : PartFolder(options.output, options.part);
+}
+
+// One conversion on its way. The steps are called in the order in which they stand here.
+class Conversion {
+ public:
+  Conversion(const ConvertOptions& options, const Checkpoint& checkpoint,
+             const QuantizedModel& model, const Plan& plan, RunIdentity identity, Isa isa,
+             unsigned threads, Progress& progress)
+      : options_(options),
+        checkpoint_(checkpoint),
+        model_(model),
+        plan_(plan),
+        identity_(std::move(identity)),
+        isa_(isa),
+        threads_(threads),
+        progress_(progress) {}
+
+  // Opens the shards, and with --resume finds what is in them already.
+  Status OpenShards(const OutputFolder& folder);
+  Status FillShards();
+  Status WriteRest();
+  ConvertReport Report() const;
+
+ private:
+  Status StartJournal(const OutputFolder& folder);
+  Status OpenShard(size_t index);
+  Status TakeSideFiles();
+  Status WriteWhole();
+  Status WritePart();
+  // Of the parts, the first carries them.
+  bool HasSideFiles() const { return options_.part.index == 1; }
+
+  const ConvertOptions& options_;
+  const Checkpoint& checkpoint_;
+  const QuantizedModel& model_;
+  const Plan& plan_;
+  const RunIdentity identity_;
+  const Isa isa_;
+  const unsigned threads_;
+  Progress& progress_;
+
+  std::filesystem::path folder_;
+  OutputShards shards_;
+  std::vector<SafetensorsWriter> writers_;
+  std::set<size_t> created_;  // shards that were not there before
+  std::optional<Journal> journal_;
+  FinishedUnits finished_;               // by an earlier run
+  std::vector<std::string> side_files_;  // that the output has
+  FileHashes source_files_;              // of a part
+  std::optional<ShardFiller> filler_;
+  std::optional<ManifestMaker> maker_;
+  Manifest manifest_;
+};
+
+Status Conversion::StartJournal(const OutputFolder& folder) {
+  const std::filesystem::path path = folder.journal_path();
+  Result<std::optional<JournalContents>> earlier = FindEarlierRun(path, identity_, options_.part);
+  if (!earlier.ok()) return earlier.status();
+  const bool goes_on = earlier->has_value();
+  Status status = RemoveAllBut(folder_, goes_on ? shards_.names : std::vector<std::string>());
+  if (!status.ok()) return status;
+  Result<Journal> journal = goes_on ? Journal::Continue(path, **earlier)
+                                    : Journal::Create(path, identity_, options_.part);
+  if (!journal.ok()) return journal.status();
+  journal_.emplace(*std::move(journal));
+  if (goes_on) finished_ = std::move((*earlier)->units);
+  return {};
+}
+
+Status Conversion::OpenShard(size_t index) {
+  const std::filesystem::path path = folder_ / shards_.names[index];
+  Result<std::optional<SafetensorsWriter>> earlier =
+      SafetensorsWriter::Reopen(path, shards_.plans[index]);
+  if (!earlier.ok()) return earlier.status();
+  if (earlier->has_value()) {
+    writers_.push_back(**std::move(earlier));
+  } else {
+    created_.insert(index);
+    Result<SafetensorsWriter> writer =
+        SafetensorsWriter::Replace(path, std::move(shards_.plans[index]));
+    if (!writer.ok()) return writer.status();
+    writers_.push_back(*std::move(writer));
+  }
+  writers_.back().FlushEarly(options_.flush);
+  return {};
+}
+
+Status Conversion::OpenShards(const OutputFolder& folder) {
+  folder_ = folder.path();
+  Result<OutputShards> shards =
+      PlanOutputShards(checkpoint_, plan_, options_.shard_bytes, options_.part);
+  if (!shards.ok()) return shards.status();
+  shards_ = *std::move(shards);
+  if (Status status = StartJournal(folder); !status.ok()) return status;
+  // Shards of an interrupted run are continued, or go to make room.
+  const uint64_t there = std::min(BytesOnDisk(folder_, shards_.names), shards_.file_bytes);
+  const Result<uint64_t> side_bytes = HasSideFiles() ? CheckSideFiles(checkpoint_) : 0;
+  if (!side_bytes.ok()) return side_bytes.status();
+  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes - there + *side_bytes);
+      !status.ok()) {
+    return status;
+  }
+  for (size_t i = 0; i < shards_.names.size(); ++i) {
+    if (Status status = OpenShard(i); !status.ok()) return status;
+  }
+  Status status = DropUnfinished(shards_, writers_, created_, threads_, finished_);
+  if (status.ok()) {
+    status = CheckSources(checkpoint_, plan_, shards_, threads_, progress_, finished_);
+  }
+  return status.ok() ? TakeSideFiles() : status;
+}
+
+// Done before the weights: hours later, these files may be those of another revision.
+Status Conversion::TakeSideFiles() {
+  if (!options_.part.IsWhole()) {
+    Result<FileHashes> hashes = HashSideFiles(checkpoint_, progress_);
+    if (!hashes.ok()) return hashes.status();
+    source_files_ = *std::move(hashes);
+  }
+  if (!HasSideFiles()) return {};
+  Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
+  if (!names.ok()) return names.status();
+  side_files_ = *std::move(names);
+  return {};
+}
+
+Status Conversion::FillShards() {
+  filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
+  if (Status status = filler_->Run(threads_, options_.output.string()); !status.ok()) return status;
+  progress_.Begin("flushing", 0);
+  return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
+    return options_.flush ? writers_[index].Sync() : writers_[index].CheckArrived();
+  });
+}
+
+Status Conversion::WriteRest() {
+  maker_.emplace(plan_, shards_, writers_, *filler_);
+  manifest_ = maker_->Make(model_);
+  manifest_.exact_scales = options_.plan.exact_scales;
+  manifest_.accepted = options_.plan.accepted;
+  manifest_.run = identity_;
+  manifest_.source_path = PathToSource(options_.source, options_.output);
+  return options_.part.IsWhole() ? WriteWhole() : WritePart();
+}
+
+Status Conversion::WriteWhole() {
+  manifest_.source_fingerprint = SourceFingerprint(filler_->source_hashes());
+  std::vector<IndexedShard> indexed;
+  for (size_t i = 0; i < writers_.size(); ++i) {
+    indexed.push_back({shards_.names[i], &writers_[i].header()});
+  }
+  return FinishFolder(folder_, indexed, checkpoint_.config_text(), side_files_,
+                      {*maker_, maker_->PackedModules()}, progress_, manifest_);
+}
+
+Status Conversion::WritePart() {
+  PartRecord record{.identity = identity_,
+                    .part = options_.part,
+                    .source_config = checkpoint_.config_text(),
+                    .source_tensors = SourceLines(filler_->source_hashes()),
+                    .witnessed_tensors = {},
+                    .all_source_tensors = checkpoint_.tensors().size(),
+                    .side_files = side_files_,
+                    .source_files = source_files_};
+  // What the part is made of is hashed already.
+  TensorHashes seen = filler_->source_hashes();
+  if (!options_.trust_source) {
+    Status status =
+        HashTensorsAsStage(WitnessedTensors(checkpoint_, options_.part), threads_, progress_, seen);
+    if (!status.ok()) return status;
+  }
+  record.witnessed_tensors = SourceLines(seen);
+  for (const auto& [name, line] : record.source_tensors) record.witnessed_tensors.erase(name);
+  manifest_.source_fingerprint = FingerprintOfLines(record.source_tensors);
+  return WritePartRecord(folder_, record, manifest_, *maker_);
+}
+
+// What the manifest says of a conversion, or of a part of one; without its modules and tensors.
+ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoint,
+                       const QuantizedModel& model, const Plan& plan, const Manifest& manifest) {
+  ConvertReport report;
+  report.output = OutputOf(options);
+  report.target = manifest.target;
+  report.format = manifest.source_format;
+  report.part = options.part;
+  report.kept = manifest.kept;
+  report.dequantized = manifest.dequantized;
+  report.apart = plan.apart;
+  report.source_bytes = plan.source_bytes;
+  for (const auto& [name, file] : manifest.files) {
+    if (!name.ends_with(".safetensors")) continue;
+    report.output_bytes += file.bytes;
+    ++report.shards;
+  }
+  report.source_fingerprint = manifest.source_fingerprint;
+  if (options.part.index == 1) report.not_copied = checkpoint.left_out();
+  report.findings = model.findings;
+  return report;
+}
+
+// Of the source, what these shards are made of.
+uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
+  uint64_t bytes = 0;
+  for (const OutputUnit& unit : shards.units) {
+    bytes += unit.copied != nullptr ? unit.copied->bytes
+                                    : plan.modules[unit.module].linear->source_bytes();
+  }
+  return bytes;
+}
+
+ConvertReport Conversion::Report() const {
+  ConvertReport report = ReportOf(options_, checkpoint_, model_, plan_, manifest_);
+  if (!options_.part.IsWhole()) report.source_bytes = SourceBytes(plan_, shards_);
+  report.resumed_units = finished_.size();
+  for (size_t i = 0; i < shards_.units.size(); ++i) {
+    const OutputUnit& unit = shards_.units[i];
+    if (unit.copied != nullptr) {
+      ++report.copied_tensors;
+      continue;
+    }
+    ++report.packed_modules;
+    report.fused_modules += plan_.modules[unit.module].linear->members().empty() ? 0U : 1U;
+    ++report.layouts[std::string(plan_.modules[unit.module].chosen->id)];
+    report.rounded_scales += filler_->rounded_scales(i);
+  }
+  return report;
+}
+
+// The report of an earlier run with this manifest.
+Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoint& checkpoint,
+                                   const QuantizedModel& model, const Plan& plan,
+                                   const Manifest& manifest) {
+  const Result<OutputShards> shards =
+      PlanOutputShards(checkpoint, plan, options.shard_bytes, options.part);
+  if (!shards.ok()) return shards.status();
+  ConvertReport report = ReportOf(options, checkpoint, model, plan, manifest);
+  report.source_bytes = SourceBytes(plan, *shards);
+  report.was_done = true;
+  report.packed_modules = manifest.modules.size();
+  for (const auto& [name, module] : manifest.modules) {
+    ++report.layouts[module.layout];
+    report.fused_modules += module.fused.empty() ? 0U : 1U;
+    report.rounded_scales += module.rounded_scales;
+  }
+  report.copied_tensors = manifest.tensors.size();
+  return report;
+}
+
+}  // namespace
+
+Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
+  const Result<Isa> isa = ChooseIsa();
+  if (!isa.ok()) return isa.status();
+  if (Status status = CheckOutputPlace(options.source, options.output); !status.ok()) {
+    return status;
+  }
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
+  if (!checkpoint.ok()) return checkpoint.status();
+  const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint, options.plan.accepted);
+  if (!model.ok()) return model.status();
+  const Result<Plan> plan = MakePlan(*checkpoint, *model, options.plan);
+  if (!plan.ok()) return plan.status();
+  if (Status status = CheckPlan(*plan); !status.ok()) return status;
+  const MemoryNeed need{.shared = 0, .per_thread = plan->PeakMemory(1)};
+  const Result<unsigned> threads =
+      ThreadsWithin(need, options.jobs, options.memory_limit, "converted");
+  if (!threads.ok()) return threads.status();
+
+  RunIdentity identity = IdentityOf(*checkpoint, *plan, options.plan, options.shard_bytes);
+  const std::filesystem::path output = OutputOf(options);
+  if (options.resume && !options.replace) {
+    const Result<std::optional<Manifest>> done =
+        FindFinishedRun(output, identity, options.part, *checkpoint, *threads, progress);
+    if (!done.ok()) return done.status();
+    if (done->has_value()) return ReportOfDone(options, *checkpoint, *model, *plan, **done);
+  }
+  Result<OutputFolder> folder = OutputFolder::Create(
+      output, options.replace, options.resume ? Leftovers::kKeep : Leftovers::kRemove);
+  if (!folder.ok()) return folder.status();
+  Conversion conversion(options, *checkpoint, *model, *plan, std::move(identity), *isa, *threads,
+                        progress);
+  Status status = conversion.OpenShards(*folder);
+  if (status.ok()) status = conversion.FillShards();
+  if (status.ok()) status = conversion.WriteRest();
+  if (status.ok()) status = folder->Commit();
+  if (!status.ok()) return status;
+  return conversion.Report();
+}
+
+}  // namespace prepack

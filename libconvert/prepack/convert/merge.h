@@ -1,0 +1,73 @@
+#ifndef PREPACK_CONVERT_MERGE_H_
+#define PREPACK_CONVERT_MERGE_H_
+
+// What a part of a conversion knows besides its shards, for `prepack merge`. In the folder of the
+// part stand
+//
+//     prepack-part.json            this record
+//     prepack-part-manifest.json   the manifest of its modules and tensors
+//     shards                       none, when the part has nothing to do
+//     tokenizer and the like       in part 1 only
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/convert/finish_folder.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/packed/run_identity.h"
+#include "prepack/packed/source_identity.h"
+
+namespace prepack {
+
+struct PartRecord {
+  RunIdentity identity;  // the same in all parts
+  Part part;
+  std::string source_config;            // text of config.json of the source
+  SourceTensorLines source_tensors;     // that the part was made of
+  SourceTensorLines witnessed_tensors;  // that it has read besides, see Witnesses
+  uint64_t all_source_tensors = 0;      // how many all parts have together
+  std::vector<std::string> side_files;  // that the part carries
+  FileHashes source_files;              // of all side files of the source
+};
+
+Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,
+                       const Manifest& manifest, const ManifestRecords& records);
+// kUsage when the folder is no part; kMalformed when the record is damaged.
+Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder);
+Result<Manifest> ReadPartManifest(const std::filesystem::path& folder);
+
+// Puts the parts of a conversion (`prepack convert --part I/N`, see part.h) together. The shards
+// are not copied: they get second names in the packed folder (hard links), and the parts are
+// removed when it is there. Where the file system has no hard links, they are copied. The source is
+// not needed.
+
+struct MergeOptions {
+  std::filesystem::path output;  // as given to convert; the parts lie beside it
+  bool replace = false;          // an existing packed folder may be replaced
+  bool keep_parts = false;       // do not remove the parts
+};
+
+struct MergeReport {
+  std::string target;
+  uint32_t parts = 0;
+  size_t packed_modules = 0;
+  std::map<std::string, size_t> layouts;  // layout id → modules
+  size_t copied_tensors = 0;
+  size_t shards = 0;
+  uint64_t output_bytes = 0;  // of all shards
+  std::string source_fingerprint;
+};
+
+// kUsage when there are no parts, when some are missing, or when they are not of one conversion.
+// Fails with nothing visible at the output path and with all parts in place.
+Result<MergeReport> Merge(const MergeOptions& options, Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_MERGE_H_

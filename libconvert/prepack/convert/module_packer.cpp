@@ -1,0 +1,245 @@
+#include "prepack/convert/module_packer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "prepack/base/float_convert.h"
+#include "prepack/layouts/placement.h"
+#include "prepack/model/stacked_linear.h"
+#include "prepack/packed/small_parts.h"
+
+namespace prepack {
+namespace {
+
+Status WritePiece(SafetensorsWriter& shard, size_t index, const Placement& placement,
+                  std::span<const std::byte> bytes) {
+  return ForPieces(placement, [&](uint64_t offset, uint64_t count) {
+    Status status = shard.Write(index, offset, bytes.first(count));
+    bytes = bytes.subspan(count);
+    return status;
+  });
+}
+
+}  // namespace
+
+Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, const Placement& placement,
+                       PageBuffer& bytes) {
+  if (shard_ != &shard) {
+    if (Status status = Flush(); !status.ok()) return status;
+    shard_ = &shard;
+  }
+  std::unique_lock turn(shard.turn(), std::defer_lock);
+  if (bytes.size() > kMaxWaitingBytes || count_ == kMaxWaitingPieces) turn.lock();
+  if (turn.owns_lock() || turn.try_lock()) {
+    Status status = WriteWaiting();
+    return status.ok() ? WritePiece(shard, index, placement, bytes) : status;
+  }
+  if (count_ == pieces_.size()) pieces_.emplace_back();
+  Piece& piece = pieces_[count_++];
+  piece.index = index;
+  piece.placement = placement;
+  std::swap(piece.bytes, bytes);
+  return {};
+}
+
+Status WriteBatch::Flush() {
+  if (count_ == 0) return {};
+  const std::lock_guard turn(shard_->turn());
+  return WriteWaiting();
+}
+
+Status WriteBatch::WriteWaiting() {
+  Status status;
+  for (size_t i = 0; i < count_ && status.ok(); ++i) {
+    status = WritePiece(*shard_, pieces_[i].index, pieces_[i].placement, pieces_[i].bytes);
+  }
+  count_ = 0;
+  return status;
+}
+
+namespace {
+
+// Scales that `value` does not hold as they are. A loop that knows the dtype becomes vector code.
+uint64_t CountRounded(DType value, std::span<const float> scales) {
+  uint64_t rounded = 0;
+  if (value == DType::kBF16) {
+    for (const float scale : scales) rounded += RoundTo(DType::kBF16, scale) != scale ? 1 : 0;
+  } else {
+    for (const float scale : scales) rounded += RoundTo(value, scale) != scale ? 1 : 0;
+  }
+  return rounded;
+}
+
+}  // namespace
+
+ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
+                           const OutputUnit& output, std::vector<SafetensorsWriter>& writers,
+                           Isa isa)
+    : checkpoint_(checkpoint),
+      module_(module),
+      output_(output),
+      writers_(writers),
+      isa_(isa),
+      shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
+      grid_(module.request.n, module.request.k, shape_),
+      strip_rows_(StripRows(*module.chosen, module.request)),
+      rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {
+  for (const QuantizedLinear* member : MembersOf(module.weights())) FindCodesInSource(*member);
+}
+
+void ModulePacker::FindCodesInSource(const QuantizedLinear& linear) {
+  const auto found = linear.FindCodes({.n0 = 0,
+                                       .rows = std::min(shape_.panel_rows, linear.n()),
+                                       .k0 = 0,
+                                       .cols = shape_.panel_cols});
+  if (found.has_value()) codes_in_source_.push_back(checkpoint_.Find(found->tensor));
+}
+
+size_t ModulePacker::strips() const {
+  return static_cast<size_t>(CeilDiv(module_.request.n, strip_rows_));
+}
+
+// Where the source holds the codes as they are wanted, they are used from its mapping, which saves
+// a copy: they are hashed first, in order, and so are in the cache when they are packed.
+Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
+                              CodesUser use) const {
+  const QuantizedLinear& weights = module_.weights();
+  const uint64_t bytes = PanelBytes(weights.scheme().code, panel);
+  const auto found = codes_in_source_.empty() ? std::nullopt : weights.FindCodes(panel);
+  const auto tensor = std::ranges::find_if(codes_in_source_, [&](const StoredTensor* source) {
+    return found.has_value() && source->name == found->tensor;
+  });
+  if (tensor == codes_in_source_.end()) {
+    buffer.resize(bytes);
+    Status status = weights.ReadCodes(panel, buffer);
+    if (status.ok()) use(buffer);
+    return status;
+  }
+  const auto visit = [&](const std::byte* codes) {
+    const std::span<const std::byte> seen(codes, bytes);
+    if (hashes != nullptr) hashes->OfferSource(*tensor, found->offset, seen);
+    use(seen);
+  };
+  return checkpoint_.Visit(**tensor, found->offset, bytes, visit);
+}
+
+Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
+                               UnitHashes* hashes) const {
+  const QuantizedLinear& weights = module_.weights();
+  const Layout& layout = *module_.chosen;
+  if (layout.pack_columns != nullptr && weights.HasColumns(job.panel)) {
+    buffers.panel.resize(PanelBytes(weights.scheme().code, job.panel));
+    Status status = weights.ReadColumns(job.panel, buffers.panel);
+    if (status.ok()) layout.pack_columns(job, buffers.panel, buffers.packed);
+    return status;
+  }
+  return UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
+    layout.pack_codes(job, codes, buffers.packed);
+  });
+}
+
+Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
+                                        UnitHashes* hashes) const {
+  const QuantizedLinear& weights = module_.weights();
+  const PanelRange tile = grid_.At(index);
+  const Placement placement = module_.chosen->place_weight(module_.request, tile);
+  const uint64_t bytes = PlacedBytes(placement);
+  buffers.packed.resize(bytes);
+  Status status = ReadZeroPointsForCodes(*module_.chosen, weights, tile, buffers.zero_points);
+  if (!status.ok()) return status;
+  status = ForPanels(tile, shape_, [&](const PanelRange& panel) {
+    const PackJob job = {.request = module_.request,
+                         .isa = isa_,
+                         .tile = tile,
+                         .panel = panel,
+                         .zero_points = buffers.zero_points};
+    return PackPanel(job, buffers, hashes);
+  });
+  if (status.ok()) status = WritePacked(PartRole::kWeight, placement, buffers, hashes);
+  if (!status.ok()) return status;
+  return bytes;
+}
+
+Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
+  const uint64_t n0 = index * strip_rows_;
+  const uint64_t rows = std::min(strip_rows_, module_.request.n - n0);
+  Status status = PackScales(n0, rows, buffers);
+  if (status.ok()) status = PackZeroPoints(n0, rows, buffers);
+  if (status.ok() && HasPart(PartRole::kWeightSum)) status = PackWeightSums(n0, rows, buffers);
+  return status;
+}
+
+Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
+  buffers.scales.resize(rows * module_.weights().groups());
+  Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
+  if (!status.ok() || module_.chosen->scale_form == nullptr) return status;
+
+  const Placement placement =
+      module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
+  buffers.packed.resize(PlacedBytes(placement));
+  status = module_.chosen->pack_scales(module_.request, rows, buffers.scales, buffers.packed);
+  if (!status.ok()) {
+    return std::move(status).In(
+        fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
+  }
+  const DType value = module_.chosen->scale_form(module_.request).value;
+  if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
+    *rounded_scales_ += CountRounded(value, buffers.scales);
+  }
+  return WritePacked(PartRole::kScale, placement, buffers);
+}
+
+Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
+  // Read even where the layout stores none: the reader then checks that a symmetric checkpoint
+  // with left-over zero points really is symmetric.
+  buffers.zero_points.resize(rows * module_.weights().groups());
+  Status status = module_.weights().ReadZeroPoints(n0, rows, buffers.zero_points);
+  if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;
+
+  const Placement placement =
+      module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
+  buffers.packed.resize(PlacedBytes(placement));
+  module_.chosen->pack_zero_points(module_.request, rows, buffers.zero_points, buffers.packed);
+  return WritePacked(PartRole::kZeroPoint, placement, buffers);
+}
+
+// After PackScales of the same rows.
+Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
+  buffers.sums.resize(rows);
+  Status status = SumSignedCodes(module_.weights(), isa_, n0, rows, buffers.panel, buffers.sums);
+  if (!status.ok()) return status;
+  buffers.packed.resize(rows * sizeof(float));
+  const DType value = module_.chosen->scale_form(module_.request).value;
+  PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);
+  return WritePacked(PartRole::kWeightSum,
+                     {{.offset = n0 * sizeof(float), .bytes = rows * sizeof(float)}}, buffers);
+}
+
+Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
+  for (const PartSpec& part : module_.parts) {
+    if (!IsSmallPart(part.role)) continue;
+    Status status = SmallPartBytes(checkpoint_, *module_.linear, part, buffers.packed);
+    if (!status.ok()) return status;
+    status = WritePacked(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers);
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+// Of buffers.packed.
+Status ModulePacker::WritePacked(PartRole role, const Placement& placement, PanelBuffers& buffers,
+                                 UnitHashes* hashes) const {
+  const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);
+  const auto number = static_cast<size_t>(part - module_.parts.begin());
+  if (hashes != nullptr && placement.size() == 1 && placement.front().count == 1) {
+    hashes->of_outputs[number].Offer(placement.front().offset, buffers.packed);
+  }
+  const OutputSlot slot = output_.slots[number];
+  return buffers.writes.Add(writers_[slot.shard], slot.index, placement, buffers.packed);
+}
+
+}  // namespace prepack

@@ -1,0 +1,418 @@
+#include "prepack/convert/plan.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "prepack/base/text.h"
+#include "prepack/convert/output_shards.h"
+#include "prepack/formats/stored_linear.h"
+#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/model/dequantized_linear.h"
+#include "prepack/packed/small_parts.h"
+
+namespace prepack {
+
+std::string ChosenForm::Note() const {
+  if (!origin || !origin->IsReference()) return "";
+  return fmt::format(
+      "oneDNN {} has only a reference implementation for this on this machine ({}): right, but "
+      "slow",
+      origin->version, origin->implementation);
+}
+
+Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request) {
+  if (form == OneDnnForm::kBlocked) return ChosenForm{.weights_desc = DefaultW8A8Desc(request)};
+  if (form == OneDnnForm::kPlain) {
+    return ChosenForm{.weights_desc = PlainDesc(request.k, request.n)};
+  }
+  Result<OneDnnAnswer> answer = AskOneDnn(request);
+  if (!answer.ok()) return answer.status();
+  return ChosenForm{.weights_desc = answer->weights_desc, .origin = answer->origin};
+}
+
+namespace {
+
+std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+  const std::vector<const StoredTensor*> biases = FindBiases(checkpoint, linear);
+  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front()->dtype);
+}
+
+// Asks the layouts of the target in their order; the first that takes the module is chosen.
+void AskLayouts(const Target& target, LayoutChoice& choice) {
+  for (const Layout* layout : LayoutsOfTarget(target.id)) {
+    if (!layout->offered) continue;
+    const bool for_floats = layout->for_dequantized;
+    if (for_floats != choice.dequantizes) continue;
+    choice.candidates.push_back({layout, layout->eligible(choice.request)});
+    if (choice.chosen == nullptr && choice.candidates.back().verdict.ok) choice.chosen = layout;
+  }
+}
+
+// The module as bf16, for the layouts that take that.
+void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoice& choice) {
+  choice.dequantizes = true;
+  choice.request.scheme = Dequantized(linear)->scheme();
+  choice.request.reordered = false;
+  AskLayouts(target, choice);
+}
+
+// Where the kernels compute something else than the checkpoint says.
+std::string NoteOf(const LayoutChoice& choice) {
+  const ActivationScheme& wanted = choice.request.scheme.activations;
+  if (choice.chosen == nullptr || choice.stored_activations == wanted) return "";
+  return fmt::format("the checkpoint says activations: {}; here: {}",
+                     DescribeActivations(choice.stored_activations), DescribeActivations(wanted));
+}
+
+// The form of a layout that has several.
+Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
+  if (choice.chosen == nullptr || choice.chosen->id != kOneDnnW8A8.id) return {};
+  Result<ChosenForm> chosen = ChooseOneDnnForm(form, choice.request);
+  if (!chosen.ok()) return chosen.status();
+  choice.request.weights_desc = chosen->weights_desc;
+  choice.onednn = chosen->origin;
+  const std::string note = chosen->Note();
+  if (!note.empty() && !choice.note.empty()) choice.note += "; ";
+  choice.note += note;
+  return {};
+}
+
+Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& asked,
+                            const Target& target, const PlanOptions& options) {
+  LayoutChoice choice;
+  choice.asked = asked;
+  choice.stored_activations = linear.scheme().activations;
+  choice.request = asked;
+  AskLayouts(target, choice);
+  if (choice.chosen == nullptr && options.fallback == Fallback::kDequantize) {
+    Dequantize(target, linear, choice);
+  }
+  choice.note = NoteOf(choice);
+  if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
+    return std::move(status).In(fmt::format("module {}", linear.module()));
+  }
+  if (choice.chosen != nullptr) choice.parts = choice.chosen->parts(choice.request);
+  return choice;
+}
+
+// The choice for a module: that of one like it, or a new one.
+Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackRequest& asked,
+                                      const PlanOptions& options, Plan& plan) {
+  const std::pair size(asked.n, asked.k);
+  const auto [begin, end] = plan.choices.equal_range(size);
+  for (auto it = begin; it != end; ++it) {
+    const LayoutChoice& known = it->second;
+    if (known.asked == asked && known.stored_activations == linear.scheme().activations) {
+      return &known;
+    }
+  }
+  Result<LayoutChoice> choice = Choose(linear, asked, *plan.target, options);
+  if (!choice.ok()) return choice.status();
+  return &plan.choices.emplace(size, *std::move(choice))->second;
+}
+
+void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, ModulePlan& module) {
+  module.source_bytes = module.linear->source_bytes();
+  module.packed_bytes = module.source_bytes;
+  if (choice.chosen == nullptr) return;
+  for (const StoredTensor* bias : FindBiases(checkpoint, *module.linear)) {
+    module.source_bytes += bias->bytes;
+  }
+  module.packed_bytes = choice.PartBytes();
+}
+
+// What is made of the module when its kernel is to have these activations.
+Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                            const ActivationScheme& activations, const PlanOptions& options,
+                            Plan& plan) {
+  if (Status status = CheckBiases(checkpoint, linear); !status.ok()) return status;
+  PackRequest asked = {.scheme = linear.scheme(),
+                       .n = linear.n(),
+                       .k = linear.k(),
+                       .activation_dtype = plan.activation_dtype,
+                       .stored_scale_dtype = linear.stored_scale_dtype(),
+                       .bias_dtype = BiasDType(checkpoint, linear),
+                       .reordered = linear.reordered(),
+                       .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
+                       .exact_scales = options.exact_scales};
+  asked.scheme.activations = activations;
+  const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);
+  if (!choice.ok()) return choice.status();
+  ModulePlan module(linear, **choice);
+  if ((*choice)->dequantizes) module.dequantized = Dequantized(linear);
+  CountBytes(checkpoint, **choice, module);
+  return module;
+}
+
+void AddModule(ModulePlan module, Plan& plan) {
+  plan.output_bytes += module.packed_bytes - module.source_bytes;
+  plan.modules.push_back(std::move(module));
+}
+
+Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                  const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
+  const Result<ActivationScheme> activations =
+      schemes.ActivationsOf(linear.module(), linear.scheme());
+  if (!activations.ok()) return activations.status();
+  Result<ModulePlan> module = PlanWith(checkpoint, linear, *activations, options, plan);
+  if (!module.ok()) return module.status();
+  AddModule(*std::move(module), plan);
+  return {};
+}
+
+// The activations that all members of a fused module get; none when they differ.
+Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear& fused,
+                                                          SchemeChooser& schemes) {
+  std::optional<ActivationScheme> common;
+  for (const QuantizedLinear* member : fused.members()) {
+    const Result<ActivationScheme> own = schemes.ActivationsOf(member->module(), member->scheme());
+    if (!own.ok()) return own.status();
+    if (member != fused.members().front() && *own != *common) {
+      return std::optional<ActivationScheme>();
+    }
+    common = *own;
+  }
+  return common;
+}
+
+// Plans a fused module, or notes why its members stay apart.
+Status PlanFused(const Checkpoint& checkpoint, std::unique_ptr<QuantizedLinear> fused,
+                 const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
+  const Result<std::optional<ActivationScheme>> activations = CommonActivations(*fused, schemes);
+  if (!activations.ok()) return activations.status();
+  if (!*activations) {
+    plan.apart[fused->module()] = "--scheme gives them different activations";
+    return {};
+  }
+  Result<ModulePlan> module = PlanWith(checkpoint, *fused, **activations, options, plan);
+  if (!module.ok()) return module.status();
+  if (module->chosen == nullptr) {
+    plan.apart[fused->module()] = module->WhyRejected();
+    return {};
+  }
+  plan.fused.push_back(std::move(fused));
+  AddModule(*std::move(module), plan);
+  return {};
+}
+
+// Plans what can be fused, and gives the modules of the model that are taken care of by that.
+Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoint,
+                                                      const QuantizedModel& model,
+                                                      const PlanOptions& options,
+                                                      SchemeChooser& schemes, Plan& plan) {
+  Result<FusedModules> fused = FuseSiblings(checkpoint, model);
+  if (!fused.ok()) return fused.status();
+  plan.apart = std::move(fused->apart);
+  for (auto& module : fused->modules) {
+    Status status = PlanFused(checkpoint, std::move(module), options, schemes, plan);
+    if (!status.ok()) return status;
+  }
+  std::set<const QuantizedLinear*> taken;
+  for (const auto& module : plan.fused) {
+    taken.insert(module->members().begin(), module->members().end());
+  }
+  return taken;
+}
+
+// By moving them into a new vector: they hold references and cannot be assigned.
+void SortByName(std::vector<ModulePlan>& modules) {
+  std::vector<ModulePlan*> order;
+  order.reserve(modules.size());
+  for (ModulePlan& module : modules) order.push_back(&module);
+  std::ranges::sort(order, {}, [](const ModulePlan* module) -> const std::string& {
+    return module->linear->module();
+  });
+  std::vector<ModulePlan> sorted;
+  sorted.reserve(modules.size());
+  for (ModulePlan* module : order) sorted.push_back(std::move(*module));
+  modules = std::move(sorted);
+}
+
+// What one thread needs for a tile and for a strip of the module.
+uint64_t ThreadMemory(const ModulePlan& module) {
+  const QuantizedLinear& weights = module.weights();
+  const TileShape shape = TileShapeFor(weights, module.chosen->cut(module.request));
+  const PanelRange tile = TileGrid(weights.n(), weights.k(), shape).At(0);
+  const uint64_t panel = shape.panel_rows * PanelRowBytes(weights.scheme().code, shape.panel_cols);
+  uint64_t bytes = panel + PlacedBytes(module.chosen->place_weight(module.request, tile));
+  const uint64_t strip = std::min(StripRows(*module.chosen, module.request), weights.n());
+  bytes += strip * weights.groups() * (sizeof(float) + sizeof(uint8_t));
+  // Activation order needs all input channels of a panel's rows at once.
+  if (weights.reordered()) {
+    bytes += shape.panel_rows * PanelRowBytes(weights.scheme().code, weights.k());
+  }
+  // Dequantizing holds whole rows of codes and floats.
+  if (module.dequantized) bytes += shape.panel_rows * weights.k() * (sizeof(float) + 1);
+  return bytes;
+}
+
+Result<const Target*> TargetOrError(const std::string& id) {
+  if (const Target* target = FindTarget(id)) return target;
+  std::vector<std::string> known;
+  for (const Target& target : AllTargets()) known.emplace_back(target.id);
+  return Usage("--target", "unknown target")
+      .Found(id)
+      .Expected(fmt::format("{}", fmt::join(known, ", ")))
+      .Hint(DidYouMean(id, known));
+}
+
+Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
+  if (options.onednn_form == OneDnnForm::kBlocked || target.id == kOneDnnW8A8.target) return {};
+  return Usage("--onednn-form", "it is for another target")
+      .Found(fmt::format("--target {}", target.id))
+      .Expected(fmt::format("--target {}", kOneDnnW8A8.target));
+}
+
+}  // namespace
+
+std::optional<DType> DTypeOfConfig(const Json& config) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto it = config.find(key);
+    if (it == config.end() || !it->is_string()) continue;
+    const auto& name = it->get_ref<const std::string&>();
+    if (name == "bfloat16") return DType::kBF16;
+    if (name == "float16") return DType::kF16;
+    if (name == "float32") return DType::kF32;
+  }
+  const auto text = config.find("text_config");
+  if (text != config.end() && text->is_object()) return DTypeOfConfig(*text);
+  return std::nullopt;
+}
+
+uint64_t LayoutChoice::PartBytes() const {
+  uint64_t bytes = 0;
+  for (const PartSpec& part : parts) bytes += TensorBytes(part.dtype, part.shape).value_or(0);
+  return bytes;
+}
+
+ModulePlan::ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice)
+    : linear(&module),
+      request(choice.request),
+      onednn(choice.onednn),
+      candidates(choice.candidates),
+      parts(choice.parts),
+      note(choice.note),
+      chosen(choice.chosen) {}
+
+std::vector<std::string> ModulePlan::ReplacedTensors() const {
+  return prepack::ReplacedTensors(*linear, request.bias_dtype.has_value());
+}
+
+std::string ModulePlan::WhyRejected() const {
+  const bool all_other = std::ranges::all_of(candidates, [](const Candidate& candidate) {
+    return candidate.verdict.ok || candidate.verdict.other_weights;
+  });
+  std::vector<std::pair<std::string, std::string>> reasons;  // reason → layouts
+  for (const Candidate& candidate : candidates) {
+    const Eligibility& verdict = candidate.verdict;
+    if (verdict.ok || (verdict.other_weights && !all_other)) continue;
+    const auto same =
+        std::ranges::find(reasons, verdict.reason, &std::pair<std::string, std::string>::first);
+    if (same == reasons.end()) {
+      reasons.emplace_back(verdict.reason, candidate.layout->id);
+    } else {
+      same->second += fmt::format(", {}", candidate.layout->id);
+    }
+  }
+  std::string text;
+  for (const auto& [reason, layouts] : reasons) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", layouts, reason);
+  }
+  return text;
+}
+
+size_t Plan::PackedModules() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(modules, [](const ModulePlan& m) { return m.chosen != nullptr; }));
+}
+
+uint64_t Plan::PeakMemory(unsigned threads) const {
+  uint64_t largest = 0;
+  for (const ModulePlan& module : modules) {
+    if (module.chosen != nullptr) largest = std::max(largest, ThreadMemory(module));
+  }
+  return threads * largest;
+}
+
+Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
+                      const PlanOptions& options) {
+  Result<const Target*> target = TargetOrError(options.target);
+  if (!target.ok()) return target.status();
+  if (Status status = CheckFormIsForTarget(options, **target); !status.ok()) return status;
+  Result<SchemeChooser> schemes = SchemeChooser::Make(options.schemes);
+  if (!schemes.ok()) return schemes.status();
+
+  Plan plan;
+  plan.target = *target;
+  plan.fallback = options.fallback;
+  plan.activation_dtype =
+      options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
+  plan.source_bytes = checkpoint.total_bytes();
+  plan.output_bytes = plan.source_bytes;
+  plan.modules.reserve(model.modules.size());
+  std::set<const QuantizedLinear*> taken;
+  if (options.fuse) {
+    auto fused = PlanAllFused(checkpoint, model, options, *schemes, plan);
+    if (!fused.ok()) return fused.status();
+    taken = *std::move(fused);
+  }
+  for (const auto& linear : model.modules) {
+    if (taken.contains(linear.get())) continue;
+    Status status = PlanModule(checkpoint, *linear, options, *schemes, plan);
+    if (!status.ok()) return status;
+  }
+  if (!plan.fused.empty()) SortByName(plan.modules);
+  if (Status status = schemes->CheckAllWereUsed(); !status.ok()) return status;
+  return plan;
+}
+
+Status CheckPlan(const Plan& plan) {
+  if (plan.modules.empty()) {
+    return Unsupported("", "the checkpoint has no quantized module: there is nothing to pack");
+  }
+  const bool nothing_packed = plan.PackedModules() == 0;
+  if (!nothing_packed && plan.fallback != Fallback::kError) return {};
+  for (const ModulePlan& module : plan.modules) {
+    if (module.chosen != nullptr) continue;
+    return Unsupported(fmt::format("module {}", module.linear->module()),
+                       fmt::format("no layout of {} takes {}: {}", plan.target->id,
+                                   nothing_packed ? "any module of this checkpoint" : "it",
+                                   module.WhyRejected()))
+        .Hint(nothing_packed
+                  ? "`prepack targets` lists what each layout takes; --fallback dequantize makes "
+                    "bf16 of what none does"
+                  : "--fallback keep leaves such modules as they are stored, --fallback dequantize "
+                    "makes bf16 of them");
+  }
+  return {};
+}
+
+std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,
+                                             const std::string& format) {
+  return RuntimeChoices(plan.target->id, format, module.linear->scheme(), plan.activation_dtype,
+                        module.linear->reordered());
+}
+
+std::optional<DType> ActivationDTypeFromName(std::string_view name) {
+  if (name == "bf16") return DType::kBF16;
+  if (name == "f16") return DType::kF16;
+  if (name == "f32") return DType::kF32;
+  return std::nullopt;
+}
+
+std::string_view ActivationDTypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kBF16:
+      return "bf16";
+    case DType::kF16:
+      return "f16";
+    default:
+      return "f32";
+  }
+}
+
+}  // namespace prepack

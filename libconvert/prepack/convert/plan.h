@@ -1,0 +1,166 @@
+#ifndef PREPACK_CONVERT_PLAN_H_
+#define PREPACK_CONVERT_PLAN_H_
+
+// In which form onednn/w8a8 writes its weights: what oneDNN's primitive asks for depends on the CPU
+// that runs it, which need not be the one that packs.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/convert/scheme_choice.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
+#include "prepack/gemm/onednn/descriptor.h"
+#include "prepack/layouts/layout.h"
+#include "prepack/layouts/rules.h"
+#include "prepack/layouts/table.h"
+
+namespace prepack {
+
+enum class OneDnnForm : uint8_t {
+  kBlocked,  // what CPUs with AVX-512 VNNI want, whatever this one is
+  kPlain,    // row-major [K, N] without sums, what CPUs without it want
+  kNative,   // what the primitive asks for on this machine
+};
+
+// A form for one module, and for kNative where it comes from.
+struct ChosenForm {
+  BlockedDesc weights_desc;
+  std::optional<OneDnnOrigin> origin = {};
+
+  // What the user should know of it; may be empty.
+  std::string Note() const;
+};
+
+// For a module that onednn/w8a8 takes. The errors are those of AskOneDnn.
+Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request);
+
+// For every quantized module: the layout it gets, or why each candidate was rejected. Made from
+// headers only. `prepack plan` shows it, and convert carries out the same object.
+
+// What happens to a module that no layout of the target takes.
+enum class Fallback : uint8_t {
+  kKeep,        // it stays as stored, and the manifest says why
+  kDequantize,  // it becomes bf16, packed where the target has a layout for that
+  kError,       // the conversion is refused
+};
+
+struct PlanOptions {
+  std::string target;
+  // Dtype of activations at run time; none: what config.json says, else bf16.
+  std::optional<DType> activation_dtype = {};
+  std::vector<SchemeChoice> schemes = {};
+  Fallback fallback = Fallback::kKeep;
+  // Scales as exact as a part can hold them, not as the runtime itself would hold them.
+  bool exact_scales = false;
+  // Of modules that onednn/w8a8 takes.
+  OneDnnForm onednn_form = OneDnnForm::kBlocked;
+  // What the checkpoint may have although it is wrong.
+  AcceptedFindings accepted = {};
+  // Pack as one what runtimes run as one, see fused_modules.h.
+  bool fuse = false;
+};
+
+// One layout of the target, and whether it takes the module.
+struct Candidate {
+  const Layout* layout = nullptr;
+  Eligibility verdict;
+};
+
+// What is decided for a module, and for all that are like it: models have tens of thousands of
+// modules (experts), but few kinds of them.
+struct LayoutChoice {
+  // What it is decided from: what is asked for, and the activations that the checkpoint says.
+  PackRequest asked;
+  ActivationScheme stored_activations;
+
+  bool dequantizes = false;  // nothing takes the codes: what is packed is the module dequantized
+  PackRequest request;       // of what is packed
+  // What request.weights_desc comes from, where a primitive was asked.
+  std::optional<OneDnnOrigin> onednn = {};
+  std::vector<Candidate> candidates;  // in order of preference
+  const Layout* chosen = nullptr;     // the first eligible candidate; null: kept as stored
+  std::vector<PartSpec> parts;        // of the chosen layout
+  std::string note;  // where what is computed differs from what the checkpoint says
+
+  uint64_t PartBytes() const;
+};
+
+// The dtype that the model computes in, as transformers writes it: `dtype`, before 2025
+// `torch_dtype`; multi-modal models nest it in `text_config`. Nothing: it is not said.
+std::optional<DType> DTypeOfConfig(const Json& config);
+
+struct ModulePlan {
+  // The choice must live longer.
+  ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice);
+
+  const QuantizedLinear* linear;
+  // What is packed, where that is not `linear` itself: the module dequantized.
+  std::unique_ptr<QuantizedLinear> dequantized;
+  // Those of the choice. Modules that are alike share them, and only they have the same address.
+  const PackRequest& request;
+  const std::optional<OneDnnOrigin>& onednn;
+  const std::vector<Candidate>& candidates;
+  const std::vector<PartSpec>& parts;
+  const std::string& note;
+  const Layout* chosen;
+  // Of the module's tensors, with its bias where that becomes a part.
+  uint64_t source_bytes = 0;
+  uint64_t packed_bytes = 0;  // of all parts; source_bytes when kept
+
+  const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
+  // The tensors of the source that the packed module replaces.
+  std::vector<std::string> ReplacedTensors() const;
+  // Why nothing was chosen, or why the module was dequantized: the reasons of the candidates that
+  // were rejected, in one line. Those that are for other weights are left out, unless all are.
+  std::string WhyRejected() const;
+};
+
+struct Plan {
+  const Target* target = nullptr;
+  DType activation_dtype = DType::kBF16;
+  Fallback fallback = Fallback::kKeep;
+  // By N and K of the modules. The modules refer to them.
+  std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
+  // Modules that are packed in place of several of the model. The plans of modules refer to them.
+  std::vector<std::unique_ptr<QuantizedLinear>> fused;
+  // Name of what was not fused although that was asked for → why.
+  std::map<std::string, std::string> apart;
+  std::vector<ModulePlan> modules;  // ascending by module name
+  uint64_t source_bytes = 0;        // all tensors of the source
+  uint64_t output_bytes = 0;        // all tensors of the output
+
+  size_t PackedModules() const;
+  // Anonymous memory that a conversion on `threads` threads needs for its buffers at most, the page
+  // cache not counted.
+  uint64_t PeakMemory(unsigned threads) const;
+};
+
+// kUsage for an unknown target, or a --scheme or --onednn-form that is for no module. Where oneDNN
+// is to be asked for its form, the errors of AskOneDnn. A plan in which nothing can be packed is
+// still a plan.
+Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
+                      const PlanOptions& options);
+// May the plan be carried out? kUnsupported when no module has a layout, or when one has none and
+// the fallback is kError.
+Status CheckPlan(const Plan& plan);
+
+// What the runtime of the target would do with the module as it is stored.
+std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,
+                                             const std::string& format);
+
+// "bf16", "f16", "f32" as on the command line.
+std::optional<DType> ActivationDTypeFromName(std::string_view name);
+std::string_view ActivationDTypeName(DType dtype);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_PLAN_H_

@@ -1,0 +1,498 @@
+#include "prepack/convert/resume.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/hash.h"
+#include "prepack/base/parallel.h"
+#include "prepack/base/version.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/json.h"
+#include "prepack/container/json_writer.h"
+#include "prepack/container/required_fields.h"
+#include "prepack/convert/finish_folder.h"
+#include "prepack/convert/merge.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/io/posix.h"
+#include "prepack/packed/output_hash.h"
+#include "prepack/packed/scheme_json.h"
+#include "prepack/packed/source_identity.h"
+
+namespace prepack {
+namespace {
+
+std::string SourceIdentity(const Checkpoint& checkpoint) {
+  Xxh3Hasher hasher;
+  hasher.Update(checkpoint.config_text());
+  for (const auto& [name, config] : checkpoint.side_configs()) {
+    hasher.Update(fmt::format("\n{} {}", name, PythonJsonText(config)));
+  }
+  for (const CheckpointFile& file : checkpoint.files()) {
+    hasher.Update(fmt::format("\n{} {}", file.name, file.file.size()));
+  }
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    hasher.Update(fmt::format("\n{} {} {} {} {}", tensor.name, DTypeName(tensor.dtype),
+                              fmt::join(tensor.shape, ","), tensor.file, tensor.offset));
+  }
+  return hasher.HexDigest();
+}
+
+std::string OptionsText(const Plan& plan, const PlanOptions& options, uint64_t shard_bytes) {
+  std::string text = fmt::format("--target {} --dtype {} --scales {}", plan.target->id,
+                                 ActivationDTypeName(plan.activation_dtype),
+                                 options.exact_scales ? "exact" : "runtime");
+  constexpr std::array kFallbacks = {"keep", "dequantize", "error"};
+  text += fmt::format(" --fallback {}", kFallbacks[static_cast<size_t>(options.fallback)]);
+  if (options.fuse) text += " --fuse";
+  for (const std::string& name : options.accepted.names()) text += " --accept " + name;
+  for (const SchemeChoice& choice : options.schemes) text += " --scheme " + choice.Text();
+  return text + fmt::format(", shards of {} bytes", shard_bytes);
+}
+
+// What each module becomes, with the fingerprints of the layouts: a build that packs other bytes
+// under the same version is another tool.
+std::string PlanIdentity(const Plan& plan) {
+  Xxh3Hasher hasher;
+  for (const ModulePlan& module : plan.modules) {
+    hasher.Update(fmt::format("{} {}\n", module.linear->module(),
+                              module.chosen != nullptr ? module.chosen->id : "kept"));
+    if (module.request.weights_desc) {
+      hasher.Update(BlockedDescJson(*module.request.weights_desc).dump());
+    }
+    if (module.chosen != nullptr) hasher.Update(module.chosen->fingerprint);
+    for (const PartSpec& part : module.parts) {
+      hasher.Update(fmt::format("\n{} {} {}\n", part.name, DTypeName(part.dtype),
+                                fmt::join(part.shape, ",")));
+    }
+  }
+  return hasher.HexDigest();
+}
+
+}  // namespace
+
+RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const PlanOptions& options,
+                       uint64_t shard_bytes) {
+  return {.tool = kVersion,
+          .source = SourceIdentity(checkpoint),
+          .options = OptionsText(plan, options, shard_bytes),
+          .plan = PlanIdentity(plan)};
+}
+
+namespace {
+
+// Of a journal of ten million units.
+constexpr uint64_t kMaxJournalBytes = 4ULL << 30;
+
+std::string HeadLine(const RunIdentity& identity, const Part& part) {
+  Json json = IdentityJson(identity);
+  json["part"] = part.Text();
+  return JournalLine(json.dump());
+}
+
+std::vector<std::string> HexOf(const std::vector<Hash128>& hashes) {
+  std::vector<std::string> texts;
+  texts.reserve(hashes.size());
+  for (const Hash128& hash : hashes) texts.push_back(hash.Hex());
+  return texts;
+}
+
+std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
+  std::vector<uint64_t> tensors;
+  std::vector<Hash128> sources;
+  for (const SourceNote& note : finished.sources) {
+    tensors.push_back(note.tensor);
+    sources.push_back(note.hash);
+  }
+  const Json json = {{"unit", unit},
+                     {"rounded_scales", finished.rounded_scales},
+                     {"outputs", HexOf(finished.outputs)},
+                     {"tensors", tensors},
+                     {"sources", HexOf(sources)}};
+  return JournalLine(json.dump());
+}
+
+Status ReadHead(const Json& json, std::string_view where, JournalContents& contents) {
+  Result<RunIdentity> identity = ReadIdentity(json, where);
+  if (!identity.ok()) return identity.status();
+  const Result<std::string> part = StringField(json, "part", where);
+  if (!part.ok()) return part.status();
+  const Result<Part> parsed = ParsePart(*part);
+  if (!parsed.ok()) return parsed.status();
+  contents.identity = *std::move(identity);
+  contents.part = *parsed;
+  return {};
+}
+
+Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view key,
+                                            std::string_view where) {
+  const Result<std::vector<std::string>> texts = StringArrayField(json, key, where);
+  if (!texts.ok()) return texts.status();
+  std::vector<Hash128> hashes;
+  for (const std::string& text : *texts) {
+    const std::optional<Hash128> hash = ParseHash128(text);
+    if (!hash) {
+      return Malformed(where, fmt::format("field \"{}\" has something else than a hash", key))
+          .Found(Printable(text))
+          .Expected("32 hex digits");
+    }
+    hashes.push_back(*hash);
+  }
+  return hashes;
+}
+
+Result<std::vector<SourceNote>> ReadSources(const Json& json, std::string_view where) {
+  const Result<std::vector<uint64_t>> tensors = UintArrayField(json, "tensors", where);
+  if (!tensors.ok()) return tensors.status();
+  const Result<std::vector<Hash128>> hashes = HashArrayField(json, "sources", where);
+  if (!hashes.ok()) return hashes.status();
+  if (tensors->size() != hashes->size()) {
+    return Malformed(where, "\"tensors\" and \"sources\" differ in length")
+        .Found(fmt::format("{} and {}", tensors->size(), hashes->size()));
+  }
+  std::vector<SourceNote> notes;
+  for (size_t i = 0; i < tensors->size(); ++i) notes.push_back({(*tensors)[i], (*hashes)[i]});
+  return notes;
+}
+
+Status ReadUnit(const Json& json, std::string_view where, JournalContents& contents) {
+  const Result<uint64_t> unit = UintField(json, "unit", where);
+  if (!unit.ok()) return unit.status();
+  const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
+  if (!rounded.ok()) return rounded.status();
+  Result<std::vector<Hash128>> outputs = HashArrayField(json, "outputs", where);
+  if (!outputs.ok()) return outputs.status();
+  Result<std::vector<SourceNote>> sources = ReadSources(json, where);
+  if (!sources.ok()) return sources.status();
+  contents.units[*unit] = {*rounded, *std::move(outputs), *std::move(sources)};
+  return {};
+}
+
+// What the disk did not get before the power failed reads as zeros, which no line holds.
+bool WasLost(std::string_view line) {
+  constexpr std::string_view kZeros("\0\0\0\0\0\0\0\0", 8);
+  return line.find(kZeros) != std::string_view::npos;
+}
+
+// What a line says, without its hash and its end.
+Result<std::string_view> WithoutHash(std::string_view line, std::string_view where) {
+  const std::string_view text = line.substr(0, line.rfind(' '));
+  if (fmt::format("{}\n", line) == JournalLine(text)) return text;
+  return Malformed(where, "the line is not what was written: its hash differs");
+}
+
+Status ReadLine(std::string_view line, std::string_view where, bool is_head,
+                JournalContents& contents) {
+  const Result<std::string_view> text = WithoutHash(line, where);
+  if (!text.ok()) return text.status();
+  const Result<Json> json = ParseJsonStrict(*text, where);
+  if (!json.ok()) return json.status();
+  return is_head ? ReadHead(*json, where, contents) : ReadUnit(*json, where, contents);
+}
+
+}  // namespace
+
+std::string JournalLine(std::string_view json) {
+  return fmt::format("{} {}\n", json, Xxh3Hex(json));
+}
+
+Journal::Journal(File file, uint64_t end)
+    : file_(std::move(file)), end_(end), mutex_(std::make_unique<std::mutex>()) {}
+
+Result<Journal> Journal::Create(const std::filesystem::path& path, const RunIdentity& identity,
+                                const Part& part) {
+  const int removed = posix::RemoveTree(path);
+  if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  const std::string head = HeadLine(identity, part);
+  Status status = file->WriteAt(0, std::as_bytes(std::span(head)));
+  if (!status.ok()) return status;
+  return Journal(*std::move(file), head.size());
+}
+
+Result<Journal> Journal::Continue(const std::filesystem::path& path,
+                                  const JournalContents& contents) {
+  Result<File> file = File::OpenForUpdate(path);
+  if (!file.ok()) return file.status();
+  // Cuts half a line off: what comes must not be longer than what it replaces to be sound.
+  Status status = file->Resize(contents.bytes);
+  if (!status.ok()) return status;
+  return Journal(*std::move(file), contents.bytes);
+}
+
+Status Journal::Append(uint64_t unit, const FinishedUnit& finished) {
+  const std::string line = UnitLine(unit, finished);
+  const std::lock_guard lock(*mutex_);
+  Status status = file_.WriteAt(end_, std::as_bytes(std::span(line)));
+  if (status.ok()) end_ += line.size();
+  return status;
+}
+
+Result<std::optional<JournalContents>> ReadJournal(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return std::optional<JournalContents>();
+  const Result<std::string> text = ReadTextFile(path, kMaxJournalBytes);
+  if (!text.ok()) return text.status();
+
+  JournalContents contents;
+  for (size_t end = 0; (end = text->find('\n', contents.bytes)) != std::string::npos;) {
+    const std::string_view line(text->data() + contents.bytes, end - contents.bytes);
+    if (WasLost(line)) break;
+    const std::string where = fmt::format("{}: byte {}", path.string(), contents.bytes);
+    Status status = ReadLine(line, where, contents.bytes == 0, contents);
+    if (!status.ok()) {
+      return std::move(status).Hint("Run without --resume to start from the beginning");
+    }
+    contents.bytes = end + 1;
+  }
+  if (contents.bytes == 0) return std::optional<JournalContents>();
+  return std::optional(std::move(contents));
+}
+
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kReplace = "--force replaces it";
+
+// A file that was removed or cut since is not worth a whole run to notice.
+Status CheckFiles(const fs::path& folder, const Manifest& manifest) {
+  for (const auto& [name, record] : manifest.files) {
+    const Result<std::optional<struct stat>> file = LookAt(folder / name);
+    if (!file.ok()) return file.status();
+    const bool is_there = file->has_value();
+    const uint64_t bytes = is_there ? static_cast<uint64_t>((*file)->st_size) : 0;
+    if (is_there && bytes == record.bytes) continue;
+    return Malformed((folder / name).string(), "the output is damaged: this file is not as written")
+        .Found(is_there ? fmt::format("{} bytes", bytes) : "no such file")
+        .Expected(fmt::format("{} bytes", record.bytes))
+        .Hint(kReplace);
+  }
+  return {};
+}
+
+// The first line that differs, if any: `now` has all names of `then`.
+Status CheckSameTensors(const SourceTensorLines& then, const SourceTensorLines& now,
+                        std::string_view where) {
+  for (const auto& [name, line] : then) {
+    const auto found = now.find(name);
+    if (found != now.end() && found->second == line) continue;
+    return AnotherSource(where, fmt::format("tensor {} {}", Printable(name), Printable(line)),
+                         found == now.end() ? "no such tensor" : found->second);
+  }
+  return {};
+}
+
+// The identity knows the headers of the source, not its numbers: they are read.
+Status CheckWholeSource(const std::string& where, const Manifest& manifest,
+                        const Checkpoint& source, unsigned threads, Progress& progress) {
+  std::vector<const StoredTensor*> tensors;
+  for (const StoredTensor& tensor : source.tensors()) tensors.push_back(&tensor);
+  TensorHashes hashes(source);
+  if (Status status = HashTensorsAsStage(std::move(tensors), threads, progress, hashes);
+      !status.ok()) {
+    return status;
+  }
+  const std::string now = SourceFingerprint(hashes);
+  if (now == manifest.source_fingerprint) return {};
+  return AnotherSource(
+      where, fmt::format("weights with the fingerprint {}", manifest.source_fingerprint), now);
+}
+
+// The same for what a part has read of it.
+Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
+                         const Checkpoint& source, unsigned threads, Progress& progress) {
+  SourceTensorLines then = record.source_tensors;
+  then.insert(record.witnessed_tensors.begin(), record.witnessed_tensors.end());
+  std::vector<const StoredTensor*> tensors;
+  for (const auto& [name, line] : then) {
+    if (const StoredTensor* tensor = source.Find(name); tensor != nullptr)
+      tensors.push_back(tensor);
+  }
+  TensorHashes hashes(source);
+  Status status = HashTensorsAsStage(std::move(tensors), threads, progress, hashes);
+  return status.ok() ? CheckSameTensors(then, SourceLines(hashes), where) : status;
+}
+
+// What the folder was made of must be what the source is now.
+Status CheckSource(const std::string& where, const Manifest& manifest,
+                   const std::optional<PartRecord>& record, const Checkpoint& source,
+                   unsigned threads, Progress& progress) {
+  const Result<FileHashes> files = HashSideFiles(source, progress);
+  if (!files.ok()) return files.status();
+  Status status =
+      CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), *files, where);
+  if (status.ok()) {
+    status = record ? CheckSourceOfPart(where, *record, source, threads, progress)
+                    : CheckWholeSource(where, manifest, source, threads, progress);
+  }
+  return status.ok() ? status : std::move(status).Hint(kReplace);
+}
+
+}  // namespace
+
+Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const RunIdentity& identity,
+                                                const Part& part, const Checkpoint& source,
+                                                unsigned threads, Progress& progress) {
+  const std::string_view mark = part.IsWhole() ? kManifestName : kPartName;
+  const Result<std::optional<struct stat>> marked = LookAt(folder / mark);
+  if (!marked.ok()) return marked.status();
+  if (!*marked) return std::optional<Manifest>();
+  Result<Manifest> manifest = part.IsWhole() ? ReadManifest(folder) : ReadPartManifest(folder);
+  if (!manifest.ok()) return std::move(manifest).status();
+  std::optional<RunIdentity> found = manifest->run;
+  std::optional<PartRecord> record;
+  if (!part.IsWhole()) {
+    Result<PartRecord> of_part = ReadPartRecord(folder);
+    if (!of_part.ok()) return std::move(of_part).status();
+    found = of_part->part == part ? std::optional(of_part->identity) : std::nullopt;
+    record = *std::move(of_part);
+  }
+  if (!found) return std::optional<Manifest>();
+  Status status = CheckSameRun(*found, identity, folder.string());
+  if (!status.ok()) return std::move(status).Hint(kReplace);
+  status = CheckFiles(folder, *manifest);
+  if (status.ok()) {
+    status = CheckSource(folder.string(), *manifest, record, source, threads, progress);
+  }
+  if (!status.ok()) return status;
+  return std::optional(*std::move(manifest));
+}
+
+namespace {
+
+// Does the unit lie in the shards as it was noted?
+Result<bool> IsInPlace(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
+                       const std::set<size_t>& created, uint64_t index,
+                       const FinishedUnit& finished) {
+  if (index >= shards.units.size()) return false;
+  const OutputUnit& unit = shards.units[index];
+  if (finished.outputs.size() != unit.slots.size()) return false;
+  for (size_t i = 0; i < unit.slots.size(); ++i) {
+    const OutputSlot slot = unit.slots[i];
+    if (created.contains(slot.shard)) return false;
+    const Result<Hash128> hash = StreamedHash().Finish(RangeOf(writers[slot.shard], slot.index));
+    if (!hash.ok()) return hash.status();
+    if (*hash != finished.outputs[i]) return false;
+  }
+  return true;
+}
+
+constexpr std::string_view kEarlierRun = "the interrupted run that --resume would continue";
+constexpr std::string_view kBeginAnew = "Run without --resume to start from the beginning";
+
+// Are these notes about tensors that the unit is made of?
+bool AreAbout(const Checkpoint& checkpoint, const std::vector<const StoredTensor*>& sources,
+              const std::vector<SourceNote>& notes) {
+  return std::ranges::all_of(notes, [&](const SourceNote& note) {
+    return note.tensor < checkpoint.tensors().size() &&
+           std::ranges::count(sources, &checkpoint.tensors()[note.tensor]) != 0;
+  });
+}
+
+// Drops units whose notes are not about them, or which leave out a tensor that nobody else notes:
+// that of stacked experts is noted with one of them, which may not have been finished.
+void DropUnknownSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+                        FinishedUnits& finished) {
+  std::erase_if(finished, [&](const auto& unit) {
+    const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
+    return !AreAbout(checkpoint, sources, unit.second.sources);
+  });
+  for (bool dropped = true; dropped;) {  // what was noted with a unit goes with it
+    std::vector<bool> noted(checkpoint.tensors().size());
+    for (const auto& [unit, done] : finished) {
+      for (const SourceNote& note : done.sources) noted[note.tensor] = true;
+    }
+    dropped = std::erase_if(finished, [&](const auto& unit) {
+                const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
+                return !std::ranges::all_of(sources, [&](const StoredTensor* tensor) {
+                  return noted[NumberOf(checkpoint, *tensor)];
+                });
+              }) != 0;
+  }
+}
+
+}  // namespace
+
+Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::path& path,
+                                                      const RunIdentity& identity,
+                                                      const Part& part) {
+  Result<std::optional<JournalContents>> contents = ReadJournal(path);
+  if (!contents.ok() || !contents->has_value()) return contents;
+  const JournalContents& found = **contents;
+  Status status = CheckSameRun(found.identity, identity, kEarlierRun);
+  if (status.ok() && found.part != part) {
+    status =
+        Usage(kEarlierRun, "it is of another part").Found(found.part.Text()).Expected(part.Text());
+  }
+  if (status.ok()) return contents;
+  return std::move(status).Hint(kBeginAnew);
+}
+
+Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& kept) {
+  const Result<std::vector<std::string>> names = NamesIn(folder);
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (std::ranges::find(kept, name) != kept.end()) continue;
+    const int result = posix::RemoveTree(folder / name);
+    if (result < 0) {
+      return SystemError((folder / name).string(), "cannot remove what an interrupted run left",
+                         -result);
+    }
+  }
+  return {};
+}
+
+Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
+                      const std::set<size_t>& created, unsigned threads, FinishedUnits& finished) {
+  std::vector<FinishedUnits::iterator> units;
+  for (auto it = finished.begin(); it != finished.end(); ++it) units.push_back(it);
+  std::vector<uint8_t> in_place(units.size(), 0);  // not bool: threads write neighbours
+  Status status = ParallelFor(units.size(), threads, [&](size_t i, unsigned) {
+    const Result<bool> found =
+        IsInPlace(shards, writers, created, units[i]->first, units[i]->second);
+    if (!found.ok()) return found.status();
+    in_place[i] = *found ? 1 : 0;
+    return Status();
+  });
+  if (!status.ok()) return status;
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (in_place[i] == 0) finished.erase(units[i]);
+  }
+  return {};
+}
+
+Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+                    unsigned threads, Progress& progress, FinishedUnits& finished) {
+  DropUnknownSources(checkpoint, plan, shards, finished);
+  std::vector<SourceNote> notes;
+  std::set<const StoredTensor*> tensors;
+  for (const auto& [unit, done] : finished) {
+    notes.insert(notes.end(), done.sources.begin(), done.sources.end());
+  }
+  for (const SourceNote& note : notes) tensors.insert(&checkpoint.tensors()[note.tensor]);
+  TensorHashes hashes(checkpoint);
+  Status status = HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes);
+  if (!status.ok()) return status;
+  for (const SourceNote& note : notes) {
+    const StoredTensor& tensor = checkpoint.tensors()[note.tensor];
+    const Hash128 now = hashes.Of(tensor).value_or(Hash128());
+    if (now == note.hash) continue;
+    return AnotherSource(kEarlierRun,
+                         fmt::format("tensor {} with the hash {}", tensor.name, note.hash.Hex()),
+                         now.Hex())
+        .Hint(kBeginAnew);
+  }
+  return {};
+}
+
+}  // namespace prepack

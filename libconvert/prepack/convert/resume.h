@@ -1,0 +1,137 @@
+#ifndef PREPACK_CONVERT_RESUME_H_
+#define PREPACK_CONVERT_RESUME_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/hash.h"
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/safetensors_writer.h"
+#include "prepack/convert/output_shards.h"
+#include "prepack/convert/plan.h"
+#include "prepack/io/file.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/packed/run_identity.h"
+
+namespace prepack {
+
+class Checkpoint;
+
+// What a conversion of `checkpoint` by `plan` is bound to.
+RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const PlanOptions& options,
+                       uint64_t shard_bytes);
+
+// What a conversion has finished so far, so that --resume can go on after a crash. One JSON object
+// per line, with its xxh3-128, beside the hidden folder (io/output_folder.h); the first says which
+// run this is:
+//
+//     {"prepack":"0.1.0","source":"…","options":"…","plan":"…","part":"1/1"} 93b1…
+//     {"unit":0,"rounded_scales":0,"outputs":["…"],"tensors":[4,5],"sources":["…","…"]} 07fe…
+//
+// A line is written when its unit is, and is not flushed: what a line says is checked against the
+// bytes of the shard and of the source before it is believed (resume.h), so that neither a lost
+// page nor a lost line nor another source can hurt. The hash is for what neither can tell. A last
+// line without its end is ignored, and so is all behind zeros, which a power failure leaves; of two
+// lines about one unit the later one counts.
+
+// The line that says `json`.
+std::string JournalLine(std::string_view json);
+
+// A tensor of the source as it was when a unit was made of it.
+struct SourceNote {
+  uint64_t tensor = 0;  // index into Checkpoint::tensors()
+  Hash128 hash;         // xxh3-128 of its bytes
+
+  friend bool operator==(const SourceNote&, const SourceNote&) = default;
+};
+
+// A unit of OutputShards::units that is in its shard.
+struct FinishedUnit {
+  uint64_t rounded_scales = 0;
+  std::vector<Hash128> outputs;  // xxh3-128 of its tensors, as OutputUnit::slots
+  // The source tensors that were hashed with it. One that several units are made of is noted by the
+  // first of them.
+  std::vector<SourceNote> sources;
+};
+
+using FinishedUnits = std::map<uint64_t, FinishedUnit>;
+
+// A journal as it was found.
+struct JournalContents {
+  RunIdentity identity;
+  Part part;
+  FinishedUnits units;
+  uint64_t bytes = 0;  // up to the end of the last whole line
+};
+
+class Journal {
+ public:
+  // Begins a new journal; what is left over under its name goes.
+  static Result<Journal> Create(const std::filesystem::path& path, const RunIdentity& identity,
+                                const Part& part);
+  // Goes on behind what was found.
+  static Result<Journal> Continue(const std::filesystem::path& path,
+                                  const JournalContents& contents);
+
+  // Notes a finished unit. From any thread.
+  Status Append(uint64_t unit, const FinishedUnit& finished);
+
+ private:
+  Journal(File file, uint64_t end);
+
+  File file_;
+  uint64_t end_;
+  std::unique_ptr<std::mutex> mutex_;
+};
+
+// Nothing where there is no journal, or one that does not even say what it is for.
+Result<std::optional<JournalContents>> ReadJournal(const std::filesystem::path& path);
+
+// Has an earlier run of the same conversion made the output already? Then --resume has nothing to
+// do. All of the source is read and its hashes compared with those that the output recorded: times
+// say nothing about contents, since copies keep them or make them alike, and clocks differ. Of the
+// output's own files, sizes decide: what their bytes are, `verify` tells.
+
+// The manifest of the packed folder, or of the part, in `folder`; nothing when there is none, or
+// one that does not say what it was made by. kUsage when it was made by another conversion, or
+// of another source; kMalformed when it is damaged.
+Result<std::optional<Manifest>> FindFinishedRun(const std::filesystem::path& folder,
+                                                const RunIdentity& identity, const Part& part,
+                                                const Checkpoint& source, unsigned threads,
+                                                Progress& progress);
+
+// Goes on where a run that was interrupted left off: what its journal says is checked against the
+// bytes that are in the shards, and against those of the source. Only what is kept is hashed.
+
+// The journal at `path` when it is of this very run; nothing when there is none. kUsage when it is
+// of another source, other options, another part or another prepack.
+Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::path& path,
+                                                      const RunIdentity& identity,
+                                                      const Part& part);
+
+// Removes all files of a hidden folder but the shards: they are written anew.
+Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& names);
+
+// Drops the units whose bytes are not in the shards. `created`: shards that are new, and so hold
+// nothing.
+Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
+                      const std::set<size_t>& created, unsigned threads, FinishedUnits& finished);
+
+// Was each unit made of what the source holds now? kUsage when a tensor has changed: two models
+// must not get into one output. Units of which the journal does not say what they were made of are
+// dropped.
+Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+                    unsigned threads, Progress& progress, FinishedUnits& finished);
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_RESUME_H_

@@ -1,0 +1,133 @@
+#include "prepack/convert/scheme_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "prepack/base/text.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::array<std::pair<WantedScheme, std::string_view>, 5> kNames = {{
+    {WantedScheme::kAuto, "auto"},
+    {WantedScheme::kW4A16, "w4a16"},
+    {WantedScheme::kW4A8, "w4a8"},
+    {WantedScheme::kW8A8, "w8a8"},
+    {WantedScheme::kW8A16, "w8a16"},
+}};
+
+constexpr ActivationScheme kDynamicInt8 = {.type = ActivationType::kInt,
+                                           .bits = 8,
+                                           .symmetric = true,
+                                           .dynamic = true,
+                                           .granularity = ActivationGranularity::kToken};
+constexpr ActivationScheme kDynamicFp8 = {.type = ActivationType::kFloat,
+                                          .bits = 8,
+                                          .symmetric = true,
+                                          .dynamic = true,
+                                          .granularity = ActivationGranularity::kToken};
+
+std::optional<WantedScheme> SchemeFromName(std::string_view name) {
+  for (const auto& [scheme, known] : kNames) {
+    if (known == name) return scheme;
+  }
+  return std::nullopt;
+}
+
+std::string_view NameOf(WantedScheme scheme) {
+  return kNames[static_cast<size_t>(scheme)].second;
+}
+
+ActivationScheme EightBitActivations(const Scheme& weights) {
+  if (weights.code == CodeType::kF8E4M3) return kDynamicFp8;
+  const ActivationScheme& stored = weights.activations;
+  const bool says_how = stored.type == ActivationType::kInt && stored.bits == 8;
+  return says_how ? stored : kDynamicInt8;
+}
+
+}  // namespace
+
+std::string SchemeChoice::Text() const {
+  return fmt::format("--scheme {}{}{}", pattern, pattern.empty() ? "" : "=", NameOf(scheme));
+}
+
+Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
+  Result<PatternOption> option = SplitPatternOption("--scheme", text);
+  if (!option.ok()) return option.status();
+  SchemeChoice choice;
+  choice.pattern = std::move(option->pattern);
+  const std::string& name = option->value;
+  const std::optional<WantedScheme> scheme = SchemeFromName(name);
+  if (!scheme) {
+    std::vector<std::string> known(kNames.size());
+    std::ranges::transform(kNames, known.begin(), [](const auto& row) { return row.second; });
+    return Usage("--scheme", "unknown scheme")
+        .Found(name)
+        .Expected(fmt::format("[PATTERN=]{}", fmt::join(known, "|")))
+        .Hint(DidYouMean(name, known));
+  }
+  choice.scheme = *scheme;
+  return choice;
+}
+
+std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted) {
+  const bool four = weights.bits == 4;
+  const bool eight = weights.bits == 8;
+  switch (wanted) {
+    case WantedScheme::kAuto:
+      if (weights.code == CodeType::kF8E4M3) return ActivationScheme{};
+      return weights.activations;
+    case WantedScheme::kW4A16:
+      return four ? std::optional(ActivationScheme{}) : std::nullopt;
+    case WantedScheme::kW4A8:
+      return four ? std::optional(EightBitActivations(weights)) : std::nullopt;
+    case WantedScheme::kW8A8:
+      return eight ? std::optional(EightBitActivations(weights)) : std::nullopt;
+    case WantedScheme::kW8A16:
+      return eight ? std::optional(ActivationScheme{}) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices) {
+  SchemeChooser chooser;
+  for (const SchemeChoice& choice : choices) {
+    Result<ModulePattern> modules = ModulePattern::Make(choice.pattern, choice.Text());
+    if (!modules.ok()) return modules.status();
+    chooser.rules_.push_back({.choice = choice, .modules = *std::move(modules)});
+  }
+  return chooser;
+}
+
+Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
+                                                      const Scheme& weights) {
+  std::optional<ActivationScheme> chosen = ActivationsFor(weights, WantedScheme::kAuto);
+  for (Rule& rule : rules_) {
+    const Result<bool> found = rule.modules.IsFor(module);
+    if (!found.ok()) return found.status();
+    if (!*found) continue;
+    const std::optional<ActivationScheme> wanted = ActivationsFor(weights, rule.choice.scheme);
+    if (!wanted) continue;
+    rule.used = true;
+    chosen = wanted;
+  }
+  return *chosen;
+}
+
+Status SchemeChooser::CheckAllWereUsed() const {
+  for (const Rule& rule : rules_) {
+    if (rule.used || rule.choice.scheme == WantedScheme::kAuto) continue;
+    return Usage(rule.choice.Text(), "it is for no module of the checkpoint")
+        .Expected(fmt::format("{}modules with weights of {} bits",
+                              rule.modules.is_for_all() ? "" : "a pattern that is found in ",
+                              NameOf(rule.choice.scheme).starts_with("w4") ? 4 : 8))
+        .Hint("`prepack inspect` lists the modules and their schemes");
+  }
+  return {};
+}
+
+}  // namespace prepack

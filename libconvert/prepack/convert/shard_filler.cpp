@@ -1,0 +1,181 @@
+#include "prepack/convert/shard_filler.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/progress.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kCopyBytes = 128ULL * 1024;  // stays in the L2 cache between read and write
+
+}  // namespace
+
+ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+                         std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
+                         Journal& journal, Isa isa, Progress& progress)
+    : checkpoint_(checkpoint),
+      plan_(plan),
+      shards_(shards),
+      writers_(writers),
+      journal_(journal),
+      isa_(isa),
+      progress_(progress),
+      finished_(finished),
+      order_(UnitsInTurns(shards)),
+      states_(shards.units.size()),
+      rounded_scales_(shards.units.size()),
+      has_unit_(checkpoint.tensors().size()),
+      source_hashes_(checkpoint) {
+  // What finished units were made of need not be hashed again, whichever units share it.
+  for (const auto& [unit, done] : finished) {
+    for (const SourceNote& note : done.sources) {
+      source_hashes_.Set(checkpoint.tensors()[note.tensor], note.hash);
+      has_unit_[note.tensor] = true;
+    }
+  }
+  for (const SafetensorsWriter& writer : writers) {
+    output_hashes_.emplace_back(writer.header().tensors.size());
+  }
+}
+
+Status ShardFiller::Run(unsigned threads, const std::string& output) {
+  uint64_t bytes = 0;  // of all tensors of these shards, which may be those of a part
+  for (const SafetensorsWriter& writer : writers_) {
+    for (const TensorInfo& tensor : writer.header().tensors) bytes += tensor.bytes();
+  }
+  progress_.Begin("packing", bytes);
+  output_ = output;
+  buffers_.resize(threads);
+  return ForUnits(shards_.units.size(), threads, *this);
+}
+
+// Experts that are stacked share their tensors: the first of them has them hashed.
+void ShardFiller::AddSources(const OutputUnit& unit, UnitHashes& hashes) {
+  for (const StoredTensor* tensor : SourcesOf(checkpoint_, plan_, unit)) {
+    const size_t number = NumberOf(checkpoint_, *tensor);
+    if (!has_unit_[number]) hashes.sources.push_back(tensor);
+    has_unit_[number] = true;
+  }
+}
+
+// Notes what is known of a finished unit, and forgets its state.
+void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
+  const OutputUnit& unit = shards_.units[index];
+  for (size_t i = 0; i < unit.slots.size(); ++i) {
+    output_hashes_[unit.slots[i].shard][unit.slots[i].index] = finished.outputs[i];
+  }
+  for (const SourceNote& note : finished.sources) {
+    source_hashes_.Set(checkpoint_.tensors()[note.tensor], note.hash);
+  }
+  rounded_scales_[index] = finished.rounded_scales;
+  states_[index].reset();
+}
+
+uint64_t ShardFiller::Begin(size_t turn) {
+  const size_t index = order_[turn];
+  if (const auto done = finished_.find(index); done != finished_.end()) {
+    Keep(index, done->second);
+    return 0;
+  }
+  const OutputUnit& unit = shards_.units[index];
+  states_[index] = std::make_unique<UnitState>();
+  UnitState& state = *states_[index];
+  AddSources(unit, state.hashes);
+  progress_.BeginItem(unit.copied != nullptr ? unit.copied->name
+                                             : plan_.modules[unit.module].linear->module());
+  state.hashes.of_sources.resize(state.hashes.sources.size());
+  if (unit.copied != nullptr) {
+    return std::max<uint64_t>(1, CeilDiv(unit.copied->bytes, kCopyBytes));
+  }
+  state.hashes.of_outputs.resize(unit.slots.size());
+  state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
+  return 1 + state.packer->tiles() + state.packer->strips() + 1;
+}
+
+Status ShardFiller::Do(size_t turn, uint64_t task, bool own, unsigned worker) {
+  const size_t index = order_[turn];
+  if (CancellationRequested()) return Interrupted(output_);
+  const OutputUnit& unit = shards_.units[index];
+  UnitState& state = *states_[index];
+  UnitHashes* hashes = own ? &state.hashes : nullptr;
+  if (unit.copied != nullptr) return CopyTask(unit, task, buffers_[worker], hashes);
+  if (task == 0) return own ? HashSources(state) : Status();
+  return PackTask(state, task - 1, buffers_[worker], hashes);
+}
+
+Status ShardFiller::Flush(size_t /*unit*/, unsigned worker) {
+  return buffers_[worker].writes.Flush();
+}
+
+Status ShardFiller::HashSources(UnitState& state) const {
+  for (size_t i = 0; i < state.hashes.sources.size(); ++i) {
+    const StoredTensor& tensor = *state.hashes.sources[i];
+    if (state.packer->Offers(tensor)) continue;
+    Status status = state.hashes.of_sources[i].ReadRest(RangeOf(checkpoint_, tensor));
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Status ShardFiller::PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
+                             UnitHashes* hashes) const {
+  const ModulePacker& packer = *state.packer;
+  if (task < packer.tiles()) {
+    const Result<uint64_t> bytes = packer.PackTile(task, buffers, hashes);
+    if (!bytes.ok()) return bytes.status();
+    progress_.Add(*bytes);
+    return {};
+  }
+  task -= packer.tiles();
+  return task < packer.strips() ? packer.PackStrip(task, buffers) : packer.PackSmallParts(buffers);
+}
+
+Status ShardFiller::CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,
+                             UnitHashes* hashes) const {
+  const StoredTensor& tensor = *unit.copied;
+  const uint64_t begin = task * kCopyBytes;
+  const uint64_t bytes = std::min(kCopyBytes, tensor.bytes - begin);
+  buffers.packed.resize(bytes);
+  Status status = checkpoint_.Read(tensor, begin, buffers.packed);
+  if (!status.ok()) return status;
+  if (hashes != nullptr) hashes->OfferSource(&tensor, begin, buffers.packed);
+  progress_.Add(bytes);
+  const OutputSlot slot = unit.slots.front();
+  return buffers.writes.Add(writers_[slot.shard], slot.index, {{.offset = begin, .bytes = bytes}},
+                            buffers.packed);
+}
+
+Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
+                                 FinishedUnit& finished) {
+  for (size_t i = 0; i < hashes.sources.size(); ++i) {
+    const Result<Hash128> hash =
+        hashes.of_sources[i].Finish(RangeOf(checkpoint_, *hashes.sources[i]));
+    if (!hash.ok()) return hash.status();
+    finished.sources.push_back({NumberOf(checkpoint_, *hashes.sources[i]), *hash});
+  }
+  if (unit.copied != nullptr) finished.outputs = {finished.sources.front().hash};
+  for (size_t i = 0; i < hashes.of_outputs.size(); ++i) {
+    const OutputSlot slot = unit.slots[i];
+    const Result<Hash128> hash =
+        hashes.of_outputs[i].Finish(RangeOf(writers_[slot.shard], slot.index));
+    if (!hash.ok()) return hash.status();
+    finished.outputs.push_back(*hash);
+  }
+  return {};
+}
+
+Status ShardFiller::End(size_t turn) {
+  const size_t index = order_[turn];
+  UnitState& state = *states_[index];
+  FinishedUnit finished;
+  Status status = FinishHashes(shards_.units[index], state.hashes, finished);
+  if (!status.ok()) return status;
+  if (state.packer.has_value()) finished.rounded_scales = state.packer->rounded_scales();
+  Keep(index, finished);
+  return journal_.Append(index, finished);
+}
+
+}  // namespace prepack

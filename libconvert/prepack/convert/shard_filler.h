@@ -1,0 +1,107 @@
+#ifndef PREPACK_CONVERT_SHARD_FILLER_H_
+#define PREPACK_CONVERT_SHARD_FILLER_H_
+
+// Fills the shards: every unit (a packed module, or a tensor that passes through) goes from the
+// source to its place in the output. A unit is a row of small tasks, in this order:
+//
+//   source hashes                 of a packed module, where its codes are not packed as they lie:
+//                                 read in one go, they are in the cache when they are read again
+//   tiles, strips, small parts    of a packed module: reader → layout → shard
+//   copies                        of a tensor that passes through
+//
+// Threads take the units in the order of the source (base/parallel.h), so that reading is
+// sequential and nothing waits for a stage to end. What is read and written is hashed on its way as
+// far as it comes in order, while it is in the CPU's cache; the rest by the thread that finishes
+// the unit, from the page cache.
+//
+// Units that an earlier run finished are not done again. What is finished is noted in the journal.
+//
+// A tensor that passes through has one hash, that of the source: were it copied wrongly, it would
+// not agree with the file.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "prepack/base/isa.h"
+#include "prepack/base/parallel.h"
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/safetensors_writer.h"
+#include "prepack/convert/module_packer.h"
+#include "prepack/convert/output_shards.h"
+#include "prepack/convert/plan.h"
+#include "prepack/convert/resume.h"
+#include "prepack/packed/output_hash.h"
+#include "prepack/packed/source_identity.h"
+
+namespace prepack {
+
+class ShardFiller final : private UnitWork {
+ public:
+  // The arguments must outlive the filler. `writers`: one per shard. `finished`: what resume.h lets
+  // pass, so that all that it refers to is there.
+  ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
+              std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
+              Journal& journal, Isa isa, Progress& progress);
+
+  // Fills all shards on `threads` threads. `output` is what an interruption names.
+  Status Run(unsigned threads, const std::string& output);
+
+  // What is known afterwards.
+  const Hash128& OutputHash(const OutputSlot& slot) const {
+    return output_hashes_[slot.shard][slot.index];
+  }
+  // Of all tensors of a shard, in its order.
+  const std::vector<Hash128>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
+  const TensorHashes& source_hashes() const { return source_hashes_; }
+  // Scales of a unit that were rounded to another value.
+  uint64_t rounded_scales(size_t unit) const { return rounded_scales_[unit]; }
+
+ private:
+  // A unit on its way.
+  struct UnitState {
+    std::optional<ModulePacker> packer;  // of a packed module
+    UnitHashes hashes;
+  };
+
+  uint64_t Begin(size_t turn) override;
+  Status Do(size_t turn, uint64_t task, bool own, unsigned worker) override;
+  Status Flush(size_t turn, unsigned worker) override;
+  Status End(size_t turn) override;
+
+  void AddSources(const OutputUnit& unit, UnitHashes& hashes);
+  void Keep(size_t index, const FinishedUnit& finished);
+  Status HashSources(UnitState& state) const;
+  Status PackTask(const UnitState& state, uint64_t task, PanelBuffers& buffers,
+                  UnitHashes* hashes) const;
+  Status CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers& buffers,
+                  UnitHashes* hashes) const;
+  Status FinishHashes(const OutputUnit& unit, UnitHashes& hashes, FinishedUnit& finished);
+
+  const Checkpoint& checkpoint_;
+  const Plan& plan_;
+  const OutputShards& shards_;
+  std::vector<SafetensorsWriter>& writers_;
+  Journal& journal_;
+  const Isa isa_;
+  Progress& progress_;
+
+  const FinishedUnits& finished_;
+  std::string output_;
+  std::vector<PanelBuffers> buffers_;               // one per thread
+  std::vector<size_t> order_;                       // the unit of each turn
+  std::vector<std::unique_ptr<UnitState>> states_;  // null before and after
+  std::vector<uint64_t> rounded_scales_;            // one per unit, like the states
+  std::vector<std::vector<Hash128>> output_hashes_;
+  std::vector<bool> has_unit_;  // the source tensors that a unit has, by number
+  TensorHashes source_hashes_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_CONVERT_SHARD_FILLER_H_

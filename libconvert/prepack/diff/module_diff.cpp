@@ -1,0 +1,245 @@
+#include "prepack/diff/module_diff.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+#include "prepack/check/check_memory.h"
+#include "prepack/formats/stored_linear.h"
+
+namespace prepack {
+
+std::string Weights::Describe() const {
+  return linear_ != nullptr ? DescribeScheme(linear_->scheme())
+                            : std::string(DTypeName(tensor_->dtype));
+}
+
+double Weights::Rounding() const {
+  switch (linear_ != nullptr ? linear_->stored_scale_dtype() : tensor_->dtype) {
+    case DType::kF16:
+      return 0x1p-11;
+    case DType::kF32:
+      return 0x1p-24;
+    default:
+      return 0x1p-8;
+  }
+}
+
+Status Weights::Read(uint64_t n0, uint64_t rows, DequantizeBuffers& buffers,
+                     std::span<float> out) const {
+  if (linear_ != nullptr) return DequantizeRows(*linear_, n0, rows, buffers, out);
+  return ReadFloats(*checkpoint_, *tensor_, n0 * k(), out);
+}
+
+Result<std::optional<StoredWeight>> Weights::At(uint64_t n, uint64_t k) const {
+  if (linear_ == nullptr) return std::optional<StoredWeight>();
+  const Result<SharedOrder> read = linear_->KOrder();
+  if (!read.ok()) return read.status();
+  const InputOrder& order = **read;
+  const uint64_t at = order.empty()
+                          ? k
+                          : static_cast<uint64_t>(
+                                std::ranges::find(order, static_cast<uint32_t>(k)) - order.begin());
+  const Scheme& scheme = linear_->scheme();
+  const uint64_t first = at - at % 2;  // panels of nibbles begin at even inputs
+  const PanelRange range{
+      .n0 = n, .rows = 1, .k0 = first, .cols = std::min<uint64_t>(2, linear_->k() - first)};
+  std::vector<std::byte> codes(PanelBytes(scheme.code, range));
+  std::vector<float> scales(linear_->groups());
+  std::vector<uint8_t> zero_points(linear_->groups());
+  Status status = linear_->ReadCodes(range, codes);
+  if (status.ok()) status = linear_->ReadScales(n, 1, scales);
+  if (status.ok()) status = linear_->ReadZeroPoints(n, 1, zero_points);
+  if (!status.ok()) return status;
+  const uint64_t group = at / scheme.group_size;
+  StoredWeight weight{.code = PanelCode(scheme.code, codes, range.cols, 0, at - first),
+                      .zero_point = zero_points[group],
+                      .scale = scales[group]};
+  if (scheme.code != CodeType::kF8E4M3) {
+    weight.step = static_cast<int>(CodeValues(scheme.code)[weight.code]) - weight.zero_point;
+  }
+  return std::optional(weight);
+}
+
+bool IsFloatMatrix(const StoredTensor& tensor) {
+  const bool is_float =
+      tensor.dtype == DType::kBF16 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kF32;
+  return is_float && tensor.shape.size() == 2;
+}
+
+namespace {
+
+// Of the two products code · scale, half a unit each.
+constexpr double kProductRounding = 0x1p-23;
+
+// The group of each input channel.
+Result<std::vector<uint32_t>> GroupsOfInputs(const QuantizedLinear& linear) {
+  const Result<SharedOrder> read = linear.KOrder();
+  if (!read.ok()) return read.status();
+  const InputOrder& order = **read;
+  std::vector<uint32_t> groups(linear.k());
+  for (uint64_t j = 0; j < groups.size(); ++j) {
+    groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(j / linear.scheme().group_size);
+  }
+  return groups;
+}
+
+bool SameBits(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+// |a − b|; what is not a number is as far away as can be.
+double Distance(const WorstElement& element) {
+  const double distance =
+      std::abs(static_cast<double>(element.a.value) - static_cast<double>(element.b.value));
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+bool IsWorse(const WorstElement& left, const WorstElement& right) {
+  return std::tuple(-Distance(left), left.n, left.k) <
+         std::tuple(-Distance(right), right.n, right.k);
+}
+
+void KeepIfWorst(const WorstElement& element, std::vector<WorstElement>& worst) {
+  if (worst.size() == kWorstElements && !IsWorse(element, worst.back())) return;
+  worst.insert(std::ranges::upper_bound(worst, element, IsWorse), element);
+  if (worst.size() > kWorstElements) worst.pop_back();
+}
+
+}  // namespace
+
+std::string_view DiffVerdictName(DiffVerdict verdict) {
+  switch (verdict) {
+    case DiffVerdict::kIdentical:
+      return "identical";
+    case DiffVerdict::kEqual:
+      return "equal";
+    case DiffVerdict::kDifferent:
+      return "different";
+    case DiffVerdict::kShapeDiffers:
+      return "shape differs";
+    case DiffVerdict::kOnlyInA:
+      return "only in A";
+    case DiffVerdict::kOnlyInB:
+      return "only in B";
+  }
+  return "";
+}
+
+bool IsSame(DiffVerdict verdict) {
+  return verdict == DiffVerdict::kIdentical || verdict == DiffVerdict::kEqual;
+}
+
+Tone ToneOf(DiffVerdict verdict) {
+  return IsSame(verdict) ? Tone::kGood : Tone::kBad;
+}
+
+void WeightDifferences::Merge(const WeightDifferences& other) {
+  elements += other.elements;
+  unequal += other.unequal;
+  beyond += other.beyond;
+  scales += other.scales;
+  max_absolute = std::max(max_absolute, other.max_absolute);
+  max_relative = std::max(max_relative, other.max_relative);
+  signal += other.signal;
+  noise += other.noise;
+  for (const WorstElement& element : other.worst) KeepIfWorst(element, worst);
+}
+
+DiffVerdict WeightDifferences::Verdict() const {
+  if (beyond != 0) return DiffVerdict::kDifferent;
+  return unequal == 0 && scales == 0 ? DiffVerdict::kIdentical : DiffVerdict::kEqual;
+}
+
+std::optional<double> WeightDifferences::SqnrDb() const {
+  if (signal == 0) return std::nullopt;
+  if (noise == 0) return std::numeric_limits<double>::infinity();
+  return 10 * std::log10(signal / noise);
+}
+
+ModuleComparison::ModuleComparison(Weights a, Weights b)
+    : a_(a), b_(b), tolerance_(std::max(a.Rounding(), b.Rounding()) + kProductRounding) {}
+
+uint64_t ModuleComparison::MemoryOf(uint64_t rows) const {
+  uint64_t bytes = 0;
+  for (const Weights* side : {&a_, &b_}) {
+    // The floats, a row of them in the order of the codes, and the group of each input channel.
+    bytes += (rows + 1) * side->k() * sizeof(float) + side->k() * sizeof(uint32_t);
+    if (side->linear() == nullptr) continue;
+    bytes += MemoryOfRows(*side->linear(), rows) + rows * side->linear()->groups() * sizeof(float);
+  }
+  return bytes;
+}
+
+Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
+                                 WeightDifferences& differences) const {
+  const uint64_t k = a_.k();
+  buffers.a.resize(rows * k);
+  buffers.b.resize(rows * k);
+  Status status = a_.Read(n0, rows, buffers.reading, buffers.a);
+  if (status.ok()) status = b_.Read(n0, rows, buffers.reading, buffers.b);
+  if (!status.ok()) return status;
+  differences.elements += rows * k;
+  for (uint64_t i = 0; i < rows * k; ++i) {
+    const double a = buffers.a[i];
+    const double b = buffers.b[i];
+    differences.signal += a * a;
+    // Zeros of either sign are one number: the sign is that of the scale.
+    if (SameBits(buffers.a[i], buffers.b[i]) || a == b) continue;
+    const WorstElement element{.n = n0 + i / k,
+                               .k = i % k,
+                               .a = {.value = buffers.a[i], .stored = {}},
+                               .b = {.value = buffers.b[i], .stored = {}}};
+    const double distance = Distance(element);
+    const double larger = std::max(std::abs(a), std::abs(b));
+    ++differences.unequal;
+    if (!(distance <= tolerance_ * larger)) ++differences.beyond;
+    differences.max_absolute = std::max(differences.max_absolute, distance);
+    differences.max_relative = std::max(differences.max_relative, distance / larger);
+    differences.noise += distance * distance;
+    KeepIfWorst(element, differences.worst);
+  }
+  if (a_.linear() == nullptr || b_.linear() == nullptr) return {};
+  return CompareScales(n0, rows, buffers, differences);
+}
+
+// Equal values with equal scales come from equal steps.
+Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
+                                       WeightDifferences& differences) const {
+  const Result<std::vector<uint32_t>> inputs_a = GroupsOfInputs(*a_.linear());
+  if (!inputs_a.ok()) return inputs_a.status();
+  const Result<std::vector<uint32_t>> inputs_b = GroupsOfInputs(*b_.linear());
+  if (!inputs_b.ok()) return inputs_b.status();
+  const uint64_t groups_a = a_.linear()->groups();
+  const uint64_t groups_b = b_.linear()->groups();
+  buffers.scales_a.resize(rows * groups_a);
+  buffers.scales_b.resize(rows * groups_b);
+  Status status = a_.linear()->ReadScales(n0, rows, buffers.scales_a);
+  if (status.ok()) status = b_.linear()->ReadScales(n0, rows, buffers.scales_b);
+  if (!status.ok()) return status;
+  for (uint64_t row = 0; row < rows; ++row) {
+    const float* a = buffers.scales_a.data() + row * groups_a;
+    const float* b = buffers.scales_b.data() + row * groups_b;
+    for (uint64_t k = 0; k < inputs_a->size(); ++k) {
+      if (!SameBits(a[(*inputs_a)[k]], b[(*inputs_b)[k]])) ++differences.scales;
+    }
+  }
+  return {};
+}
+
+Status ModuleComparison::Explain(std::vector<WorstElement>& worst) const {
+  for (WorstElement& element : worst) {
+    Result<std::optional<StoredWeight>> a = a_.At(element.n, element.k);
+    if (!a.ok()) return a.status();
+    Result<std::optional<StoredWeight>> b = b_.At(element.n, element.k);
+    if (!b.ok()) return b.status();
+    element.a.stored = *a;
+    element.b.stored = *b;
+  }
+  return {};
+}
+
+}  // namespace prepack

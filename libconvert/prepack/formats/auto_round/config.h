@@ -1,0 +1,93 @@
+#ifndef PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_
+#define PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_
+
+// What AutoRound's `packing_format` says of the tensors (mirrors auto-round 0.15,
+// auto_round/export/export_to_autoround/export.py and inference/backend.py):
+//
+//     packing_format                                     tensors    zero point stored as
+//     auto_round:auto_gptq, auto_round:gptq, auto        GPTQ       z − 1
+//     auto_round, auto_round:gptqmodel                   GPTQ       z
+//     auto_round:auto_awq, auto_round:awq                AWQ gemm   z
+//     key absent                                         GPTQ       z − 1
+//     legacy `backend` with gptq, awq, neither of them   GPTQ, AWQ, GPTQ   z − 1, z, z
+//
+// One kind of export does not do what it says: auto_round_zeros.h.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/module_match.h"
+#include "prepack/formats/quantization_config.h"
+
+namespace prepack {
+
+enum class AutoRoundPacking : uint8_t { kGptqMinusOne, kGptqStored, kAwq };
+
+struct AutoRoundPackingChoice {
+  AutoRoundPacking packing = AutoRoundPacking::kGptqMinusOne;
+  std::string name;  // in lower case, as declared; for messages
+};
+
+// packing_format, or else the legacy backend. A name that is not known, or that is known for
+// tensors which are not read (FP8, MX, NVFP4, MLX, dequantized weights), is kUnsupported. Where
+// both keys are there and differ, packing_format wins and it is a finding.
+Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& config,
+                                                     FindingTally& findings);
+
+// kUnsupported, by name, unless the data type is one of plain integers. `where` is its field.
+Status CheckAutoRoundDataType(std::string_view data_type, std::string_view where);
+
+// The quantization config of an AutoRound checkpoint (mirrors auto-round 0.15,
+// auto_round/export/export_to_autoround/export.py; values that equal a default are not written).
+
+// How layers are quantized, as far as it matters for reading.
+struct AutoRoundScheme {
+  int64_t bits = 4;          // 16 and more: not quantized
+  int64_t group_size = 128;  // positive, or -1: K
+  // nullopt: an export of the time when readers took different defaults; the zero points tell.
+  std::optional<bool> sym = true;
+  std::string data_type = "int";
+
+  bool quantized() const { return bits < 16; }
+  friend bool operator==(const AutoRoundScheme&, const AutoRoundScheme&) = default;
+};
+
+// One entry of extra_config: what it does not say is inherited.
+struct AutoRoundEntry {
+  std::string key;
+  std::string where;
+  std::optional<int64_t> bits;
+  std::optional<int64_t> group_size;
+  std::optional<bool> sym;
+  std::optional<std::string> data_type;
+};
+
+struct AutoRoundConfig {
+  std::string where;  // "config.json: quantization_config"
+  AutoRoundScheme scheme;
+  AutoRoundPackingChoice packing;
+  bool model_free = false;
+  std::optional<VersionNumber> version;  // of AutoRound
+  std::vector<std::string> blocks;       // prefixes of what is quantized; empty: no limit
+  std::vector<AutoRoundEntry> extra;     // in the order of the file, which matters
+  std::vector<RuleOrder> other_orders;   // of copies that have the entries in another one
+};
+
+// Parses the first of `configs`, which is not empty, and compares the copies with it: values that
+// differ are kMalformed ("config-conflict"); entries in another order are not. Schemes that are not
+// plain integers are kUnsupported, by name: MX, NVFP4, FP8, quantized activations, rotations,
+// double quantization.
+Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfig>& configs,
+                                             FindingTally& findings);
+
+// The scheme with what the entry says of it.
+AutoRoundScheme ApplyEntry(AutoRoundScheme scheme, const AutoRoundEntry& entry);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_

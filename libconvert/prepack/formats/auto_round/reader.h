@@ -1,0 +1,85 @@
+#ifndef PREPACK_FORMATS_AUTO_ROUND_READER_H_
+#define PREPACK_FORMATS_AUTO_ROUND_READER_H_
+
+// How AutoRound's asymmetric modules in the tensors of GPTQ store their zero points: as
+// packing_format says, but for one kind of export that lies (mirrors auto-round 0.15 and 0.16,
+// auto_round/utils/model_free_utils.py):
+//
+//     calibration-free (model_free), labelled "auto_round"     stored
+//     before 0.16.0                                            z − 1
+//     from 0.16.0 on                                           z, as the label says
+//
+// The weights of the whole model tell which of them it is (gptq_evidence.h): single modules may be
+// too small, or have weights that do not lie around zero. Where all of them together do not tell
+// (8 bits, tiny models), the version of the writer does; without one, the label counts.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/formats/auto_round/config.h"
+#include "prepack/formats/auto_round/match.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
+#include "prepack/formats/gptq/reader.h"
+#include "prepack/formats/gptq/zeros.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+struct AutoRoundZeros {
+  GptqZeros zeros = GptqZeros::kMinusOne;
+  std::string contradicts;  // why the label is not followed; empty where it is
+};
+
+AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
+                                    const std::vector<ModuleTensors>& modules,
+                                    const AutoRoundConfig& config, const AutoRoundMatcher& matcher);
+
+// Describes one module of an AutoRound checkpoint: chooses between the tensors of GPTQ and of AWQ,
+// and hands over to what reads those.
+
+// How a user declares the other convention of zero points.
+inline constexpr std::string_view kAutoRoundZerosHint =
+    "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "
+    "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; for model_free "
+    "exports, which up to 0.15 stored z - 1 under \"auto_round\", too, to "
+    "\"auto_round:gptqmodel\" (z)";
+
+// How a module in the tensors of GPTQ is to be read; `scheme` is what the config says of it. An
+// export of the time when readers took different defaults of `sym` is looked into.
+Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
+                                           const ModuleTensors& module,
+                                           const AutoRoundConfig& config,
+                                           const AutoRoundScheme& scheme, GptqZeros zeros);
+
+// `module` has a qweight. What its zero points say of their convention is added to `sample`. The
+// result refers to the checkpoint.
+Result<std::unique_ptr<QuantizedLinear>> DescribeAutoRoundModule(
+    const Checkpoint& checkpoint, const ModuleTensors& module, const AutoRoundConfig& config,
+    const AutoRoundScheme& scheme, GptqZeros zeros, GptqZeroSample& sample, FindingTally& findings);
+
+// OK for a module without qweight that is not quantized; else why it cannot be left as it is.
+Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& module);
+
+// AutoRound checkpoints, whose method vLLM calls INC (mirrors auto-round 0.15,
+// auto_round/export/export_to_autoround/export.py).
+//
+// A dialect of configuration over the tensors of GPTQ (gptq_linear.h) or AWQ (awq.h):
+// `packing_format` says which of them, and how zero points are stored (auto_round_packing.h). Read
+// are integer weights of 2, 3, 4 and 8 bits, with bits, groups and symmetry by layer. Scales may be
+// negative: symmetric AutoRound uses the full range of codes, about half of all scales are.
+//
+//     N = 1, K = 8, codes 0 … 7, z = 8: qweight 76543210; qzeros' fields are 7 under
+//     auto_round:auto_gptq, and 8 under auto_round
+//
+// Exports to plain GPTQ and AWQ (`provider: auto-round`) are read as those. The tensors decide what
+// is quantized and in how many bits; where the config says otherwise, it is a finding.
+
+Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_AUTO_ROUND_READER_H_

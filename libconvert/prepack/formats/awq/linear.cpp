@@ -1,0 +1,285 @@
+#include "prepack/formats/awq/linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/isa.h"
+#include "prepack/base/memory.h"
+#include "prepack/formats/finding.h"
+#include "prepack/kernels/awq_gemm.h"
+#include "prepack/kernels/awq_order.h"
+#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/prefetch.h"
+#include "prepack/kernels/unit_transpose.h"
+
+namespace prepack {
+
+AwqLinear::AwqLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
+    : StoredLinear(checkpoint), tensors_(parts.tensors) {
+  module_ = parts.module;
+  scheme_ = parts.scheme;
+  n_ = parts.n;
+  k_ = parts.k;
+  stored_scale_dtype_ = tensors_.scales->dtype;
+  AddSource(*tensors_.qweight);
+  AddSource(*tensors_.scales);
+  if (tensors_.qzeros != nullptr) AddSource(*tensors_.qzeros);
+}
+
+Status AwqLinear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const {
+  if (!scheme_.symmetric || zero_points.empty()) return {};
+  const uint8_t symmetric = ZeroOfSymmetric(scheme_);
+  const auto odd = std::ranges::find_if(zero_points, [&](uint8_t z) { return z != symmetric; });
+  if (odd == zero_points.end()) return {};
+  const auto index = static_cast<uint64_t>(odd - zero_points.begin());
+  const auto [low, high] = std::ranges::minmax(zero_points);
+  return Malformed(checkpoint().Where(*tensors_.qzeros),
+                   "the config says zero_point false, but the zero points are not all 8")
+      .Found(fmt::format("{} at channel {}, group {}; {} to {} in these rows", *odd,
+                         n0 + index / groups(), index % groups(), low, high))
+      .Expected("8 throughout")
+      .Hint(
+          "If the zero points are right, set zero_point to true; vLLM would ignore them and "
+          "compute with 8")
+      .Id(FindingId("zero-point-not-symmetric"));
+}
+
+Status AwqLinear::NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
+  return Malformed(checkpoint().Where(tensor), "there is data in the padding behind the last group")
+      .Found(fmt::format("channel {}, group {}", n, group))
+      .Expected(fmt::format("zeros from group {} on: K = {}, groups of {}", groups(), k_,
+                            scheme_.group_size))
+      .Hint("The group size of the config may be wrong")
+      .Id(FindingId("awq-padding"));
+}
+
+namespace {
+
+// Two cache lines side by side; more would leave too few input channels for a panel.
+constexpr uint64_t kWideRows = 512;
+// What is unpacked at a time: whole cache lines of the file and of the output.
+constexpr uint64_t kTileRows = 512;
+constexpr uint64_t kTileCols = 128;
+
+// How far ahead of the work memory is asked for: pieces of far rows are not foreseen by hardware.
+constexpr uint64_t kColsAhead = 8;
+
+// Groups whose zero points are turned into columns at a time.
+constexpr uint64_t kZeroGroups = 32;
+
+// For each byte of a word, as it counts from 0: what its two nibbles are in the word's codes, a
+// byte for each, in memory order. Or-ing those of all four gives the eight codes.
+constexpr std::array<uint64_t, 256> SpreadByte(unsigned byte) {
+  std::array<uint64_t, 256> spread = {};
+  for (uint64_t value = 0; value < spread.size(); ++value) {
+    spread[value] = (value & 15U) << (8 * AwqChannel(2 * byte)) |
+                    (value >> 4) << (8 * AwqChannel(2 * byte + 1));
+  }
+  return spread;
+}
+
+// Little-endian words of eight nibbles as eight bytes each, in the order of the channels.
+void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
+  static constexpr std::array kSpread = {SpreadByte(0), SpreadByte(1), SpreadByte(2),
+                                         SpreadByte(3)};
+  for (uint64_t word = 0; word < count; ++word) {
+    uint64_t spread = 0;
+    for (size_t byte = 0; byte < kWideWordBytes; ++byte) {
+      spread |= kSpread[byte][words[word * kWideWordBytes + byte]];
+    }
+    std::memcpy(codes + word * kAwqCodesPerWord, &spread, sizeof spread);
+  }
+}
+
+// qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
+// kernels/awq_gemm.h.
+class AwqGemmLinear final : public AwqLinear {
+ public:
+  AwqGemmLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
+      : AwqLinear(checkpoint, parts), isa_(ProcessIsa()) {
+    wide_rows_ = kWideRows;
+  }
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  bool HasColumns(const PanelRange& range) const override {
+    return range.n0 % kAwqCodesPerWord == 0 && range.rows % kAwqCodesPerWord == 0;
+  }
+  Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
+
+ private:
+  uint64_t WordsPerRow() const { return n_ / kAwqCodesPerWord; }
+  Status VisitColumns(const PanelRange& range, ByteVisitor work) const;
+  void Unpack(const uint8_t* columns, const PanelRange& range, std::span<std::byte> out) const;
+  void Join(const uint8_t* columns, uint64_t cols, uint64_t channels, uint32_t* wide) const;
+  void Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
+               std::byte* out, size_t row_bytes) const;
+
+  Isa isa_;
+};
+
+// Calls `work` with the panel's part of the input channels' rows, from the word with its first
+// channel on.
+Status AwqGemmLinear::VisitColumns(const PanelRange& range, ByteVisitor work) const {
+  const uint64_t first_word = range.n0 / kAwqCodesPerWord;
+  const uint64_t words = CeilDiv(range.n0 + range.rows, kAwqCodesPerWord) - first_word;
+  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
+  return checkpoint().Visit(*tensors().qweight, range.k0 * row_bytes + first_word * kWideWordBytes,
+                            (range.cols - 1) * row_bytes + words * kWideWordBytes, work);
+}
+
+Status AwqGemmLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  return VisitColumns(range, [&](const std::byte* columns) { Unpack(U8(columns), range, out); });
+}
+
+Status AwqGemmLinear::ReadColumns(const PanelRange& range, std::span<std::byte> out) const {
+  if (!HasColumns(range)) return QuantizedLinear::ReadColumns(range, out);
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  const uint64_t words = range.rows / kAwqCodesPerWord;
+  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
+  return VisitColumns(range, [&](const std::byte* columns) {
+    for (uint64_t col = 0; col < range.cols; ++col) {
+      const uint64_t ahead = std::min(col + kColsAhead, range.cols - 1);
+      PrefetchRows(columns + ahead * row_bytes, 0, 1, words * kWideWordBytes);
+      OrderAwqWords(columns + col * row_bytes, words, out.data() + col * words * kWideWordBytes);
+    }
+  });
+}
+
+// `columns`: as VisitColumns has them. Goes tile by tile, so that the words on their way stay in
+// the L1 cache.
+void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
+                           std::span<std::byte> out) const {
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  Scratch<uint32_t> wide(kTileCols / kCodesPerWideWord * kTileRows);
+  for (uint64_t col = 0; col < range.cols; col += kTileCols) {
+    const uint64_t cols = std::min(kTileCols, range.cols - col);
+    uint64_t skipped = range.n0 % kAwqCodesPerWord;  // channels of the tile's first word
+    for (uint64_t row = 0; row < range.rows;) {
+      const uint64_t rows = std::min(kTileRows - skipped, range.rows - row);
+      const uint64_t words = CeilDiv(skipped + rows, kAwqCodesPerWord);
+      const uint64_t word = (range.n0 + row) / kAwqCodesPerWord - range.n0 / kAwqCodesPerWord;
+      Join(columns + col * WordsPerRow() * kWideWordBytes + word * kWideWordBytes, cols,
+           words * kAwqCodesPerWord, wide.data());
+      Deliver(wide.data() + skipped, words * kAwqCodesPerWord, rows, cols,
+              out.data() + row * row_bytes + col / 2, row_bytes);
+      row += rows;
+      skipped = 0;
+    }
+  }
+}
+
+// Columns as words by output channel; the last word is filled up with zeros.
+void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channels,
+                         uint32_t* wide) const {
+  const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa_);
+  const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
+  const uint64_t whole = cols / kCodesPerWideWord;
+  kernels.join_awq(columns, row_bytes, whole, channels, wide, channels);
+  const uint64_t rest = cols % kCodesPerWideWord;
+  if (rest == 0) return;
+  const size_t used = ColumnBytes(channels);
+  Scratch<uint8_t> filled(kCodesPerWideWord * used, 0);
+  for (uint64_t i = 0; i < rest; ++i) {
+    std::copy_n(columns + (whole * kCodesPerWideWord + i) * row_bytes, used,
+                filled.data() + i * used);
+  }
+  kernels.join_awq(filled.data(), used, 1, channels, wide + whole * channels, channels);
+}
+
+// Puts the codes of `cols` input channels into rows; `channels` words lie from one input channel's
+// eight to the next.
+void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
+                            std::byte* out, size_t row_bytes) const {
+  const uint64_t whole = cols / kCodesPerWideWord;
+  TransposeUnitsFor(isa_, kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
+                                          channels * kWideWordBytes, whole, rows, out, row_bytes);
+  const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
+  if (rest_bytes == 0) return;
+  for (uint64_t row = 0; row < rows; ++row) {
+    std::memcpy(out + row * row_bytes + whole * kWideWordBytes, wide + whole * channels + row,
+                rest_bytes);
+  }
+}
+
+Status AwqGemmLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (!status.ok()) return status;
+  status = ReadFloatColumns(checkpoint(), *tensors().scales, n_, groups(), n0, rows, out);
+  return status.ok() ? CheckScales(*tensors().scales, n0, rows, out) : status;
+}
+
+Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (!status.ok() || out.empty()) return status;
+  if (tensors().qzeros == nullptr) {
+    std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+    return {};
+  }
+  const uint64_t first_word = n0 / kAwqCodesPerWord;
+  const uint64_t words = CeilDiv(n0 + rows, kAwqCodesPerWord) - first_word;
+  const uint64_t width = words * kAwqCodesPerWord;
+  Scratch<std::byte> stored(words * kWideWordBytes);
+  Scratch<uint8_t> codes(kZeroGroups * width);
+  for (uint64_t g0 = 0; g0 < groups(); g0 += kZeroGroups) {
+    const uint64_t count = std::min(kZeroGroups, groups() - g0);
+    for (uint64_t g = 0; g < count; ++g) {
+      status = checkpoint().Read(*tensors().qzeros,
+                                 ((g0 + g) * WordsPerRow() + first_word) * kWideWordBytes, stored);
+      if (!status.ok()) return status;
+      SpreadWords(U8(stored.data()), words, &codes[g * width]);
+    }
+    TransposeUnitsFor(isa_, 1)(
+        std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(), width, count, rows,
+        std::as_writable_bytes(out).subspan(g0).data(), groups());
+  }
+  return CheckSymmetric(n0, out);
+}
+
+// Codes and zero points alike: word [row, n/8].
+StoredBits WhereNibble(const StoredTensor& tensor, uint64_t row, uint64_t n, uint64_t channels) {
+  const uint64_t nibble = AwqNibble(static_cast<unsigned>(n % kAwqCodesPerWord));
+  return {{.tensor = tensor.name,
+           .bit = 4 * (row * channels + n / kAwqCodesPerWord * kAwqCodesPerWord + nibble),
+           .bits = 4}};
+}
+
+StoredBits AwqGemmLinear::WhereCode(uint64_t n, uint64_t k) const {
+  return WhereNibble(*tensors().qweight, k, n, n_);
+}
+
+StoredBits AwqGemmLinear::WhereScale(uint64_t n, uint64_t g) const {
+  return WhereElement(*tensors().scales, g * n_ + n);
+}
+
+StoredBits AwqGemmLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
+  if (tensors().qzeros == nullptr) return {};
+  return WhereNibble(*tensors().qzeros, g, n, n_);
+}
+
+PanelRange AwqGemmLinear::CodesNear(uint64_t byte) const {
+  return {.n0 = 0, .rows = n_, .k0 = byte / (n_ / 2), .cols = 1};
+}
+
+}  // namespace
+
+std::unique_ptr<QuantizedLinear> MakeAwqGemmLinear(const Checkpoint& checkpoint,
+                                                   const AwqModuleParts& parts) {
+  return std::make_unique<AwqGemmLinear>(checkpoint, parts);
+}
+
+}  // namespace prepack

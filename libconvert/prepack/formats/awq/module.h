@@ -1,0 +1,72 @@
+#ifndef PREPACK_FORMATS_AWQ_MODULE_H_
+#define PREPACK_FORMATS_AWQ_MODULE_H_
+
+// Which of the layouts that go by the name of AWQ a module's tensors have. The config's `version`
+// may be missing or wrong and nobody checks it; the shapes tell. gs is the group size, G = K/gs,
+// P = G rounded up to whole padded words (PaddedAwqGroups).
+//
+//     layout          qweight             qzeros               scales
+//     gemm            I32 [K, N/8]        I32 [G, N/8]         [G, N]
+//     gemv            I32 [N, K/8]        I32 [N, P/8]         [N, P]
+//     gemv_fast       I16 [N/4, K]        float [P, N]         [P, N]    also llm-awq's; there
+//                                                                       qzeros is "scaled_zeros"
+//     marlin          I32 [K/16, 2·N]     none                 [G, N]    GPU tiles
+//     GPTQ            I32 [K/8, N]        I32 [G, N/8]         [G, N]    another format
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+enum class AwqLayout : uint8_t { kGemm, kGemv, kGemvFast, kMarlin, kGptq };
+
+// As the config's `version` names it: "gemm", "gemv", "gemv_fast", "marlin"; "GPTQ".
+std::string_view AwqLayoutName(AwqLayout layout);
+
+// All of rank 2; qzeros may be nullptr.
+struct AwqTensors {
+  const StoredTensor* qweight = nullptr;
+  const StoredTensor* qzeros = nullptr;
+  const StoredTensor* scales = nullptr;
+};
+
+// P for K input channels; nullopt for a group size that the GEMV layouts do not have.
+std::optional<uint64_t> PaddedAwqGroups(uint64_t k, uint64_t group_size);
+
+// The one layout that the shapes fit; kMalformed when there is none. `module` is for the error.
+Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view module,
+                                  const AwqTensors& tensors);
+
+// Describes one module that is stored in one of AWQ's layouts, whichever format declares it: checks
+// its tensors against each other and against the settings, from headers alone.
+
+// What a config says of a module.
+struct AwqSettings {
+  std::string where;  // "config.json: quantization_config", for errors
+  uint32_t bits = 4;
+  int64_t group_size = 128;  // positive, or -1: K
+  bool zero_point = true;    // false: every zero point is 8, whether stored or not
+  std::string version;       // the layout by name, in lower case; empty: the config names none
+};
+
+// `module` has a qweight. What is sound but not read (other widths, Marlin's tiles, stacked
+// experts) is kUnsupported, tensors that contradict each other or the settings are kMalformed. A
+// version that names another layout than the tensors have is a finding. The result refers to the
+// checkpoint.
+Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& checkpoint,
+                                                           const ModuleTensors& module,
+                                                           const AwqSettings& settings,
+                                                           FindingTally& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_AWQ_MODULE_H_

@@ -1,0 +1,313 @@
+#include "prepack/formats/awq/reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "prepack/formats/awq/module.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/foreign.h"
+#include "prepack/formats/json_fields.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/readers.h"
+
+namespace prepack {
+namespace {
+
+// What one declaration says; nullopt where it is silent.
+struct Declared {
+  std::optional<int64_t> bits;
+  std::optional<int64_t> group_size;
+  std::optional<bool> zero_point;
+  std::optional<std::string> version;
+};
+
+Status Conflict(std::string_view where, std::string_view what, std::string_view found,
+                std::string_view expected) {
+  return Malformed(where, what).Found(found).Expected(expected).Id(FindingId("config-conflict"));
+}
+
+// The value under whichever of its names is there; two that differ are kMalformed.
+Result<std::optional<int64_t>> IntOf(const QuantizationConfig& config,
+                                     std::initializer_list<std::string_view> names) {
+  std::optional<int64_t> first;
+  for (const std::string_view name : names) {
+    const Result<std::optional<int64_t>> value = OptionalInt(*config.fields, name, config.where);
+    if (!value.ok()) return value.status();
+    if (first && *value && *first != **value) {
+      return Conflict(FieldPath(config.where, name), "two names of one value disagree",
+                      std::to_string(**value), std::to_string(*first));
+    }
+    if (!first) first = *value;
+  }
+  return first;
+}
+
+Result<std::optional<bool>> ParseZeroPoint(const QuantizationConfig& config) {
+  const Result<std::optional<bool>> zero_point =
+      OptionalBool(*config.fields, "zero_point", config.where);
+  if (!zero_point.ok()) return zero_point.status();
+  const Result<std::optional<bool>> sym = OptionalBool(*config.fields, "sym", config.where);
+  if (!sym.ok()) return sym.status();
+  if (!*sym) return *zero_point;
+  if (*zero_point && **zero_point == **sym) {
+    return Conflict(config.where, "sym and zero_point contradict each other",
+                    fmt::format("both are {}", **sym), "one to be the opposite of the other");
+  }
+  return std::optional<bool>(!**sym);
+}
+
+// transformers 5 lets `version` win over `format`; both are only labels, the tensors decide.
+Result<std::optional<std::string>> ParseVersion(const QuantizationConfig& config) {
+  for (const std::string_view name : {"version", "format", "checkpoint_format"}) {
+    Result<std::optional<std::string>> value = OptionalString(*config.fields, name, config.where);
+    if (!value.ok()) return value.status();
+    if (*value) return std::optional(LowerCase(**value));
+  }
+  return std::optional<std::string>();
+}
+
+Result<Declared> ParseDeclared(const QuantizationConfig& config) {
+  Declared declared;
+  const Result<std::optional<int64_t>> bits = IntOf(config, {"bits", "w_bit"});
+  if (!bits.ok()) return bits.status();
+  declared.bits = *bits;
+  const Result<std::optional<int64_t>> size = IntOf(config, {"group_size", "q_group_size"});
+  if (!size.ok()) return size.status();
+  if (*size && **size <= 0 && **size != -1) {
+    return Malformed(FieldPath(config.where, "group_size"), "the group size is not positive")
+        .Found(std::to_string(**size))
+        .Expected("a positive number, or -1 for one group per channel")
+        .Id(FindingId("config-field-invalid"));
+  }
+  declared.group_size = *size;
+  const Result<std::optional<bool>> zero_point = ParseZeroPoint(config);
+  if (!zero_point.ok()) return zero_point.status();
+  declared.zero_point = *zero_point;
+  Result<std::optional<std::string>> version = ParseVersion(config);
+  if (!version.ok()) return version.status();
+  declared.version = *std::move(version);
+  return declared;
+}
+
+// The copies of a config: what they say, too, must be what the first one says.
+Status CompareCopy(const Declared& first, const QuantizationConfig& first_config,
+                   const Declared& copy, const QuantizationConfig& config) {
+  const auto differ = [&](std::string_view name, const auto& ours, const auto& theirs) {
+    return Conflict(FieldPath(config.where, name), "two copies of the quantization config disagree",
+                    fmt::format("{}", theirs),
+                    fmt::format("{}, as {} says", ours, first_config.where))
+        .Hint("Make them equal: readers disagree about which of them counts");
+  };
+  const AwqConfig defaults;
+  const auto compare = [&](std::string_view name, const auto& ours, const auto& theirs,
+                           const auto& standard) -> Status {
+    if (!theirs || *theirs == ours.value_or(standard)) return {};
+    return differ(name, ours.value_or(standard), *theirs);
+  };
+  Status status = compare("bits", first.bits, copy.bits, defaults.bits);
+  if (status.ok()) {
+    status = compare("group_size", first.group_size, copy.group_size, defaults.group_size);
+  }
+  if (status.ok()) {
+    status = compare("zero_point", first.zero_point, copy.zero_point, defaults.zero_point);
+  }
+  if (status.ok()) status = compare("version", first.version, copy.version, defaults.version);
+  return status;
+}
+
+// Keys of GPTQModel's exports that change what the tensors are.
+Status CheckSpecialKeys(const QuantizationConfig& config) {
+  const Result<std::optional<std::string>> pack =
+      OptionalString(*config.fields, "pack_dtype", config.where);
+  if (!pack.ok()) return pack.status();
+  if (*pack && LowerCase(**pack) != "int32" && LowerCase(**pack) != "torch.int32") {
+    return Unsupported(FieldPath(config.where, "pack_dtype"), "only words of 32 bits are read")
+        .Found(fmt::format("\"{}\"", Printable(**pack)))
+        .Expected("\"int32\"")
+        .Id(FindingId("pack-dtype"));
+  }
+  if (const Json* rotation = JsonMember(*config.fields, "rotation");
+      rotation != nullptr && *rotation != false && *rotation != Json("")) {
+    return Unsupported(FieldPath(config.where, "rotation"),
+                       "rotated weights need the same rotation of the activations at run time")
+        .Found(ShowJson(*rotation))
+        .Hint("Quantize the model without rotation")
+        .Id(FindingId("rotation"));
+  }
+  if (JsonMember(*config.fields, "adapter") != nullptr) {
+    return Unsupported(FieldPath(config.where, "adapter"), "low-rank adapters are not read")
+        .Hint("Without the adapter the model computes something else; merge it before quantizing")
+        .Id(FindingId("adapter-unsupported"));
+  }
+  return {};
+}
+
+// A list of names, or nothing.
+Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& config) {
+  constexpr std::string_view kKey = "modules_to_not_convert";
+  std::vector<std::string> names;
+  const Json* list = JsonMember(*config.fields, kKey);
+  if (list == nullptr) return names;
+  const auto wrong = [&] {
+    return Malformed(FieldPath(config.where, kKey), "the field has the wrong type")
+        .Found(ShowJson(*list))
+        .Expected("a list of names")
+        .Id(FindingId("config-field-invalid"));
+  };
+  if (!list->is_array()) return wrong();
+  for (const Json& name : *list) {
+    if (!name.is_string()) return wrong();
+    names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+}  // namespace
+
+Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs) {
+  const QuantizationConfig& first_config = configs.front();
+  const Result<Declared> first = ParseDeclared(first_config);
+  if (!first.ok()) return first.status();
+  for (const QuantizationConfig& config : configs) {
+    const Result<Declared> copy = ParseDeclared(config);
+    if (!copy.ok()) return copy.status();
+    Status status = CompareCopy(*first, first_config, *copy, config);
+    if (status.ok()) status = CheckSpecialKeys(config);
+    if (!status.ok()) return status;
+  }
+  AwqConfig config;
+  config.where = first_config.where;
+  config.bits = first->bits.value_or(config.bits);
+  config.group_size = first->group_size.value_or(config.group_size);
+  config.zero_point = first->zero_point.value_or(config.zero_point);
+  config.version = first->version.value_or(config.version);
+  const Result<std::optional<bool>> lm_head =
+      OptionalBool(*first_config.fields, "lm_head", config.where);
+  if (!lm_head.ok()) return lm_head.status();
+  config.lm_head = lm_head->value_or(false);
+  Result<std::vector<std::string>> not_converted = ParseNotConverted(first_config);
+  if (!not_converted.ok()) return not_converted.status();
+  config.not_converted = *std::move(not_converted);
+  config.dynamic = JsonMember(*first_config.fields, "dynamic");
+  if (config.bits == 4) return config;
+  return Unsupported(FieldPath(config.where, "bits"), "AWQ is defined for 4 bits")
+      .Found(std::to_string(config.bits))
+      .Expected("4")
+      .Id(FindingId("awq-bits"));
+}
+
+namespace {
+
+// Why a module without qweight cannot be left as it is; OK for one that is not quantized.
+Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  const StoredTensor* qzeros = module.Find("qzeros");
+  if (qzeros == nullptr) qzeros = module.Find("scaled_zeros");
+  if (qzeros != nullptr) {
+    return Malformed(checkpoint.Where(*qzeros), "qweight of the module is missing")
+        .Hint("A shard is missing, or the index is wrong")
+        .Id(FindingId("tensor-orphan"));
+  }
+  if (const StoredTensor* scales = module.Find("scales")) {
+    return Unsupported(checkpoint.Where(*scales),
+                       "activation scaling of AutoAWQ (falcon, mpt, starcoder2 …) is not supported")
+        .Found("scales without qweight")
+        .Hint("The activation would have to be divided by them at run time")
+        .Id(FindingId("awq-scaled-activation"));
+  }
+  return {};
+}
+
+// Where `modules_to_not_convert` contradicts the tensors, for those whose reader believes it.
+void CompareNotConverted(const AwqConfig& config, const std::vector<ModuleTensors>& modules,
+                         FindingTally& findings) {
+  const auto names = [](const ModuleTensors& module, const std::string& entry) {
+    return module.name.find(entry) != std::string_view::npos;
+  };
+  for (const std::string& entry : config.not_converted) {
+    const auto hit = std::ranges::find_if(modules, [&](const ModuleTensors& module) {
+      return module.Find("qweight") != nullptr && names(module, entry);
+    });
+    if (hit == modules.end()) continue;
+    findings.Add("module-ignored-but-quantized", hit->name,
+                 fmt::format("\"{}\" of modules_to_not_convert would also match this quantized "
+                             "module in vLLM, which compares parts of names",
+                             Printable(entry)));
+  }
+}
+
+void ReportPlain(const AwqConfig& config, const std::vector<ModuleTensors>& modules,
+                 const QuantizedModel& model, FindingTally& findings) {
+  // With an empty list, vLLM looks at the tensors.
+  if (config.not_converted.empty()) return;
+  PlainModules plain;
+  for (const ModuleTensors& module : modules) {
+    const StoredTensor* weight = module.Find("weight");
+    if (weight == nullptr || weight->shape.size() != 2 || !module.name.ends_with("_proj")) continue;
+    const bool listed = std::ranges::any_of(config.not_converted, [&](const std::string& entry) {
+      return module.name.find(entry) != std::string_view::npos;
+    });
+    if (listed) continue;
+    plain.Add(module.name,
+              "the module is not quantized, and modules_to_not_convert does not say so");
+  }
+  plain.Report(model, findings);
+}
+
+void CompareHead(const AwqConfig& config, bool quantized, FindingTally& findings) {
+  if (config.lm_head == quantized) return;
+  findings.Add("head-undeclared", "lm_head",
+               quantized ? "lm_head is quantized, but the config does not say \"lm_head\": true"
+                         : "the config says \"lm_head\": true, but lm_head is not quantized");
+}
+
+AwqSettings SettingsOf(const AwqConfig& config) {
+  AwqSettings settings;
+  settings.where = config.where;
+  settings.bits = static_cast<uint32_t>(config.bits);
+  settings.group_size = config.group_size;
+  settings.zero_point = config.zero_point;
+  settings.version = config.version;
+  return settings;
+}
+
+}  // namespace
+
+Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
+  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
+  if (!declared.ok()) return declared.status();
+  FindingTally findings;
+  const Result<AwqConfig> config = ParseAwqConfig(*declared);
+  if (!config.ok()) return config.status();
+
+  QuantizedModel model;
+  model.format = "awq";
+  model.quantization_config = declared->front().fields;
+  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  const AwqSettings settings = SettingsOf(*config);
+  bool head_quantized = false;
+  for (const ModuleTensors& module : modules) {
+    if (module.Find("qweight") == nullptr) {
+      model.AddError(CheckPlain(checkpoint, module));
+      continue;
+    }
+    head_quantized = head_quantized || IsOutputHead(module.name);
+    model.Add(DescribeAwqModule(checkpoint, module, settings, findings));
+  }
+  Status status = RequireQweights(model, config->where);
+  if (!status.ok()) return status;
+  CompareHead(*config, head_quantized, findings);
+  CompareNotConverted(*config, modules, findings);
+  ReportPlain(*config, modules, model, findings);
+  model.findings = findings.Take();
+  return model;
+}
+
+}  // namespace prepack

@@ -1,0 +1,293 @@
+#include "prepack/formats/compressed_tensors/args.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "prepack/formats/finding.h"
+#include "prepack/formats/json_fields.h"
+
+namespace prepack {
+
+namespace {
+
+constexpr std::array<std::string_view, 12> kArgsKeys = {
+    "num_bits", "type",     "symmetric",   "strategy", "group_size", "block_structure",
+    "dynamic",  "actorder", "scale_dtype", "zp_dtype", "observer",   "observer_kwargs"};
+
+constexpr std::array<std::pair<std::string_view, CtStrategy>, 7> kStrategies = {{
+    {"tensor", CtStrategy::kTensor},
+    {"channel", CtStrategy::kChannel},
+    {"group", CtStrategy::kGroup},
+    {"block", CtStrategy::kBlock},
+    {"token", CtStrategy::kToken},
+    {"tensor_group", CtStrategy::kTensorGroup},
+    {"attn_head", CtStrategy::kAttentionHead},
+}};
+
+bool HasGroups(CtStrategy strategy) {
+  return strategy == CtStrategy::kGroup || strategy == CtStrategy::kTensorGroup;
+}
+
+Status Invalid(std::string_view where, std::string_view key, std::string_view what) {
+  return Malformed(FieldPath(where, key), what).Id(FindingId("config-field-invalid"));
+}
+
+Result<CtType> ParseType(const Json& args, std::string_view where) {
+  const Result<std::optional<std::string>> text = OptionalString(args, "type", where);
+  if (!text.ok()) return text.status();
+  const std::string type = LowerCase(text->value_or("int"));
+  if (type == "int") return CtType::kInt;
+  if (type == "float") return CtType::kFloat;
+  return UnknownKeyword(where, "type", type, "int or float");
+}
+
+Result<uint32_t> ParseBits(const Json& args, CtType type, std::string_view where) {
+  const Result<std::optional<int64_t>> bits = OptionalInt(args, "num_bits", where);
+  if (!bits.ok()) return bits.status();
+  const int64_t value = bits->value_or(8);
+  const bool sound = type == CtType::kInt ? value >= 1 && value <= 8 : value == 4 || value == 8;
+  if (sound) return static_cast<uint32_t>(value);
+  return Invalid(where, "num_bits", "the number of bits is out of range")
+      .Found(std::to_string(value))
+      .Expected(type == CtType::kInt ? "1 to 8 for int" : "4 or 8 for float");
+}
+
+// group_size is null, a positive number, or -1 for "the whole channel".
+Result<std::optional<int64_t>> ParseGroupSize(const Json& args, std::string_view where) {
+  Result<std::optional<int64_t>> size = OptionalInt(args, "group_size", where);
+  if (!size.ok() || !*size || **size > 0 || **size == -1) return size;
+  return Invalid(where, "group_size", "the group size is not positive")
+      .Found(std::to_string(**size))
+      .Expected("a positive number, or -1 for one group per channel");
+}
+
+Result<CtStrategy> ParseStrategy(const Json& args, std::optional<int64_t> group_size,
+                                 std::string_view where) {
+  const Result<std::optional<std::string>> text = OptionalString(args, "strategy", where);
+  if (!text.ok()) return text.status();
+  if (!*text) {
+    if (!group_size) return CtStrategy::kTensor;
+    return *group_size == -1 ? CtStrategy::kChannel : CtStrategy::kGroup;
+  }
+  const std::string name = LowerCase(**text);
+  for (const auto& [known, strategy] : kStrategies) {
+    if (known == name) return strategy;
+  }
+  return UnknownKeyword(where, "strategy", name,
+                        "tensor, channel, group, block, token, tensor_group or attn_head");
+}
+
+Result<CtDynamic> ParseDynamic(const Json& args, std::string_view where) {
+  const Json* value = JsonMember(args, "dynamic");
+  if (value == nullptr) return CtDynamic::kNo;
+  if (value->is_boolean()) return value->get<bool>() ? CtDynamic::kYes : CtDynamic::kNo;
+  if (value->is_string() && LowerCase(value->get<std::string>()) == "local") {
+    return CtDynamic::kLocal;
+  }
+  return Invalid(where, "dynamic", "the field has the wrong type")
+      .Found(ShowJson(*value))
+      .Expected("true, false or \"local\"");
+}
+
+Result<CtActOrder> ParseActOrder(const Json& args, std::string_view where) {
+  const Json* value = JsonMember(args, "actorder");
+  if (value == nullptr) return CtActOrder::kNone;
+  if (value->is_boolean()) return value->get<bool>() ? CtActOrder::kGroup : CtActOrder::kNone;
+  const Result<std::optional<std::string>> text = OptionalString(args, "actorder", where);
+  if (!text.ok()) return text.status();
+  const std::string name = LowerCase(**text);
+  if (name == "group" || name == "dynamic") return CtActOrder::kGroup;
+  if (name == "weight" || name == "static") return CtActOrder::kWeight;
+  return UnknownKeyword(where, "actorder", name, "group, dynamic, weight or static");
+}
+
+// [rows, columns], or the older "128x128"; {0, 0} when absent.
+Result<std::array<uint64_t, 2>> ParseBlock(const Json& args, std::string_view where) {
+  std::array<uint64_t, 2> block = {};
+  const Json* value = JsonMember(args, "block_structure");
+  if (value == nullptr) return block;
+  bool sound = false;
+  if (value->is_array() && value->size() == 2) {
+    sound = true;
+    for (size_t i = 0; i < 2; ++i) {
+      const Json& side = (*value)[i];
+      sound = sound && side.is_number_integer() && side.get<int64_t>() > 0;
+      if (sound) block[i] = static_cast<uint64_t>(side.get<int64_t>());
+    }
+  } else if (value->is_string()) {
+    const std::string text = LowerCase(value->get<std::string>());
+    const char* end = text.data() + text.size();
+    const auto [middle, error] = std::from_chars(text.data(), end, block[0]);
+    if (error == std::errc() && middle != end && *middle == 'x') {
+      const auto [rest, error2] = std::from_chars(middle + 1, end, block[1]);
+      sound = error2 == std::errc() && rest == end && block[0] > 0 && block[1] > 0;
+    }
+  }
+  if (sound) return block;
+  return Invalid(where, "block_structure", "the block is not two positive numbers")
+      .Found(ShowJson(*value))
+      .Expected("[rows, columns]");
+}
+
+// What one field says about another.
+Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, CtRole role,
+                        std::string_view where) {
+  const std::string strategy = fmt::format("strategy {}", CtStrategyName(args.strategy));
+  if (HasGroups(args.strategy) && group_size.value_or(-1) <= 0) {
+    return Invalid(where, "group_size", strategy + " needs a group size")
+        .Found(group_size ? std::to_string(*group_size) : "null")
+        .Expected("a positive number");
+  }
+  if (!HasGroups(args.strategy) && group_size.value_or(-1) > 0) {
+    return Invalid(where, "group_size", strategy + " has no groups")
+        .Found(std::to_string(*group_size))
+        .Expected("null");
+  }
+  if (group_size == -1 && args.strategy != CtStrategy::kChannel) {
+    return Invalid(where, "group_size", strategy + " contradicts the group size")
+        .Found("-1")
+        .Expected("null, or strategy channel");
+  }
+  if ((args.strategy == CtStrategy::kBlock) != (args.block[0] > 0)) {
+    return Invalid(where, "block_structure",
+                   args.block[0] > 0 ? strategy + " has no blocks"
+                                     : "strategy block needs the size of a block");
+  }
+  if (args.actorder == CtActOrder::kGroup && !HasGroups(args.strategy)) {
+    return Invalid(where, "actorder", strategy + " has no groups to order");
+  }
+  if (args.strategy == CtStrategy::kToken && args.dynamic != CtDynamic::kYes) {
+    return Invalid(where, "dynamic", "strategy token is always dynamic")
+        .Found("not true")
+        .Expected("true");
+  }
+  if (role == CtRole::kActivations) return {};
+  if (args.dynamic != CtDynamic::kNo) {
+    return Invalid(where, "dynamic", "weights cannot be quantized at run time");
+  }
+  if (args.strategy == CtStrategy::kToken || args.strategy == CtStrategy::kAttentionHead) {
+    return Invalid(where, "strategy", "the strategy is one of activations")
+        .Found(CtStrategyName(args.strategy));
+  }
+  if (args.type == CtType::kFloat && !args.symmetric) {
+    return Invalid(where, "symmetric", "float weights have no zero points")
+        .Found("false")
+        .Expected("true");
+  }
+  return {};
+}
+
+CtArgs IntWeights(uint32_t bits, bool symmetric) {
+  CtArgs args;
+  args.num_bits = bits;
+  args.symmetric = symmetric;
+  args.strategy = CtStrategy::kGroup;
+  args.group_size = 128;
+  return args;
+}
+
+CtArgs Weights8(CtType type, CtStrategy strategy) {
+  CtArgs args;
+  args.type = type;
+  args.strategy = strategy;
+  if (strategy == CtStrategy::kBlock) args.block = {128, 128};
+  return args;
+}
+
+CtArgs Activations(CtType type, CtStrategy strategy, CtDynamic dynamic) {
+  CtArgs args;
+  args.type = type;
+  args.strategy = strategy;
+  args.dynamic = dynamic;
+  if (strategy == CtStrategy::kGroup) args.group_size = 128;
+  return args;
+}
+
+}  // namespace
+
+Result<CtArgs> ParseCtArgs(const Json& args, CtRole role, std::string_view where) {
+  Status status = RequireObject(args, where);
+  if (!status.ok()) return status;
+  status = RefuseUnknownKeys(args, kArgsKeys, where);
+  if (!status.ok()) return status;
+
+  CtArgs parsed;
+  const Result<CtType> type = ParseType(args, where);
+  if (!type.ok()) return type.status();
+  parsed.type = *type;
+  const Result<uint32_t> bits = ParseBits(args, *type, where);
+  if (!bits.ok()) return bits.status();
+  parsed.num_bits = *bits;
+  const Result<std::optional<bool>> symmetric = OptionalBool(args, "symmetric", where);
+  if (!symmetric.ok()) return symmetric.status();
+  parsed.symmetric = symmetric->value_or(true);
+  const Result<std::optional<int64_t>> group_size = ParseGroupSize(args, where);
+  if (!group_size.ok()) return group_size.status();
+  const Result<CtStrategy> strategy = ParseStrategy(args, *group_size, where);
+  if (!strategy.ok()) return strategy.status();
+  parsed.strategy = *strategy;
+  const Result<std::array<uint64_t, 2>> block = ParseBlock(args, where);
+  if (!block.ok()) return block.status();
+  parsed.block = *block;
+  const Result<CtDynamic> dynamic = ParseDynamic(args, where);
+  if (!dynamic.ok()) return dynamic.status();
+  parsed.dynamic = *dynamic;
+  const Result<CtActOrder> actorder = ParseActOrder(args, where);
+  if (!actorder.ok()) return actorder.status();
+  parsed.actorder = *actorder;
+
+  status = CheckConsistency(parsed, *group_size, role, where);
+  if (!status.ok()) return status;
+  if (HasGroups(parsed.strategy)) parsed.group_size = static_cast<uint64_t>(**group_size);
+  return parsed;
+}
+
+std::optional<CtPreset> FindCtPreset(std::string_view name) {
+  const std::string preset = LowerCase(name);
+  const CtArgs int_tokens = Activations(CtType::kInt, CtStrategy::kToken, CtDynamic::kYes);
+  const CtArgs float_tokens = Activations(CtType::kFloat, CtStrategy::kToken, CtDynamic::kYes);
+  if (preset == "w4a16_asym") return CtPreset{IntWeights(4, false), std::nullopt};
+  if (preset == "w4afp8") return CtPreset{IntWeights(4, true), float_tokens};
+  if (preset == "w8a8" || preset == "int8") {
+    return CtPreset{Weights8(CtType::kInt, CtStrategy::kChannel), int_tokens};
+  }
+  if (preset == "w4a8") return CtPreset{IntWeights(4, true), int_tokens};
+  if (preset == "fp8") {
+    return CtPreset{Weights8(CtType::kFloat, CtStrategy::kTensor),
+                    Activations(CtType::kFloat, CtStrategy::kTensor, CtDynamic::kNo)};
+  }
+  if (preset == "fp8_dynamic") {
+    return CtPreset{Weights8(CtType::kFloat, CtStrategy::kChannel), float_tokens};
+  }
+  if (preset == "fp8_block") {
+    return CtPreset{Weights8(CtType::kFloat, CtStrategy::kBlock),
+                    Activations(CtType::kFloat, CtStrategy::kGroup, CtDynamic::kYes)};
+  }
+  // w2a16 … w8a16. Before 0.16 w8a16 had one scale per channel; the shape of the scales tells.
+  if (preset.size() == 5 && preset[0] == 'w' && preset[1] >= '2' && preset[1] <= '8' &&
+      preset.ends_with("a16")) {
+    return CtPreset{IntWeights(static_cast<uint32_t>(preset[1] - '0'), true), std::nullopt};
+  }
+  return std::nullopt;
+}
+
+std::string_view CtStrategyName(CtStrategy strategy) {
+  const auto* row = std::find_if(kStrategies.begin(), kStrategies.end(),
+                                 [&](const auto& known) { return known.second == strategy; });
+  return row->first;
+}
+
+std::string DescribeCtArgs(const CtArgs& args) {
+  std::string text =
+      fmt::format("{}-bit {} {}", args.num_bits, args.type == CtType::kInt ? "int" : "float",
+                  CtStrategyName(args.strategy));
+  if (args.group_size > 0) text += fmt::format(" {}", args.group_size);
+  if (args.block[0] > 0) text += fmt::format(" {}x{}", args.block[0], args.block[1]);
+  return text + (args.symmetric ? " symmetric" : " asymmetric");
+}
+
+}  // namespace prepack

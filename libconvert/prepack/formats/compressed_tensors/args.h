@@ -1,0 +1,65 @@
+#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_ARGS_H_
+#define PREPACK_FORMATS_COMPRESSED_TENSORS_ARGS_H_
+
+// How one group of modules quantizes its weights, or their inputs (mirrors compressed-tensors
+// 0.19, quantization/quant_args.py: QuantizationArgs, and quant_scheme.py: PRESET_SCHEMES).
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "prepack/base/status.h"
+#include "prepack/container/json.h"
+
+namespace prepack {
+
+enum class CtType : uint8_t { kInt, kFloat };
+enum class CtStrategy : uint8_t {
+  kTensor,
+  kChannel,
+  kGroup,
+  kBlock,
+  kToken,
+  kTensorGroup,
+  kAttentionHead,
+};
+enum class CtDynamic : uint8_t { kNo, kYes, kLocal };
+// kWeight only changed the order of calibration and leaves no trace in the files.
+enum class CtActOrder : uint8_t { kNone, kWeight, kGroup };
+
+struct CtArgs {
+  uint32_t num_bits = 8;
+  CtType type = CtType::kInt;
+  bool symmetric = true;
+  CtStrategy strategy = CtStrategy::kTensor;
+  uint64_t group_size = 0;             // kGroup and kTensorGroup, else 0
+  std::array<uint64_t, 2> block = {};  // kBlock: rows, columns
+  CtDynamic dynamic = CtDynamic::kNo;
+  CtActOrder actorder = CtActOrder::kNone;
+
+  friend bool operator==(const CtArgs&, const CtArgs&) = default;
+};
+
+enum class CtRole : uint8_t { kWeights, kActivations };
+
+// Parses and checks one QuantizationArgs object. Values that contradict each other are kMalformed;
+// keys and keywords that no known version has are kUnsupported.
+Result<CtArgs> ParseCtArgs(const Json& args, CtRole role, std::string_view where);
+
+// What the preset of a list-valued config group (before 0.5) stands for.
+struct CtPreset {
+  CtArgs weights;
+  std::optional<CtArgs> input_activations;
+};
+// By name in any case; nullopt for one that is not known.
+std::optional<CtPreset> FindCtPreset(std::string_view name);
+
+std::string_view CtStrategyName(CtStrategy strategy);
+// For people: "4-bit int group 128 asymmetric".
+std::string DescribeCtArgs(const CtArgs& args);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_ARGS_H_

@@ -1,0 +1,129 @@
+#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_
+#define PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_
+
+// The quantization_config of a compressed-tensors checkpoint, parsed, checked and normalised:
+// keywords in one spelling, presets and defaults filled in, patterns compiled (mirrors
+// compressed-tensors 0.19, quantization/quant_config.py: QuantizationConfig).
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/formats/compressed_tensors/args.h"
+#include "prepack/formats/module_match.h"
+#include "prepack/formats/quantization_config.h"
+
+namespace prepack {
+
+// Names of storage formats that the reader tells apart.
+inline constexpr std::string_view kCtPackQuantized = "pack-quantized";
+inline constexpr std::string_view kCtIntQuantized = "int-quantized";
+inline constexpr std::string_view kCtFloatQuantized = "float-quantized";
+inline constexpr std::string_view kCtNaiveQuantized = "naive-quantized";
+inline constexpr std::string_view kCtDense = "dense";
+
+// Of the compressed-tensors release that wrote the config.
+struct CtVersion {
+  std::array<uint32_t, 3> parts = {};  // major, minor, patch
+
+  friend bool operator==(const CtVersion&, const CtVersion&) = default;
+  friend bool operator<(const CtVersion& a, const CtVersion& b) { return a.parts < b.parts; }
+};
+// Releases that changed what is stored. Asymmetric modules always have their zero points stored
+// from the first on, even all-zero ones.
+inline constexpr CtVersion kCtZeroPointsAlwaysStored = {{0, 9, 3}};
+// Between these two, columns of packed zero points are padded when N fills no whole word.
+inline constexpr CtVersion kCtPaddedZeroPointsFrom = {{0, 9, 4}};
+inline constexpr CtVersion kCtPaddedZeroPointsUntil = {{0, 11, 0}};
+// From this one on, codes of 3, 5, 6 and 7 bits are a dense bit stream.
+inline constexpr CtVersion kCtDenseSince = {{0, 18, 0}};
+inline constexpr std::array kCtStorageChanges = {kCtZeroPointsAlwaysStored, kCtPaddedZeroPointsFrom,
+                                                 kCtPaddedZeroPointsUntil, kCtDenseSince};
+
+// "0.19.0", "0.9.3.dev1", "0.15.1a2"; nullopt when it does not begin with two numbers. What follows
+// the third number is ignored.
+std::optional<CtVersion> ParseCtVersion(std::string_view text);
+
+// One entry of config_groups.
+struct CtGroup {
+  std::string name;
+  std::string where;    // for errors
+  bool preset = false;  // known by the name of a preset only, as before 0.5
+  std::vector<ConfigPattern> targets;
+  std::optional<CtArgs> weights;  // nullopt: the group leaves weights alone
+  std::optional<CtArgs> input_activations;
+  std::optional<CtArgs> output_activations;
+  std::string format;  // resolved: never empty, "mixed-precision" or "fakequant"
+};
+
+struct CtConfig {
+  std::string where;                 // "config.json: quantization_config"
+  std::optional<CtVersion> version;  // nullopt: absent, as before 0.7 and from AutoRound
+  std::string status;                // quantization_status, "" when absent
+  bool has_kv_cache_scheme = false;
+  // The model was rotated, and the stored weights are those of the rotated model: nothing is left
+  // to do at run time.
+  bool rotated = false;
+  std::vector<CtGroup> groups;  // in the order of the file
+  std::vector<ConfigPattern> ignore;
+};
+
+// Contradictions are kMalformed; formats, keys and keywords that no known version has, sparsity
+// and transforms that run online are kUnsupported.
+Result<CtConfig> ParseCtConfig(const QuantizationConfig& config);
+
+// Parses the first of `configs`, which is not empty, and compares the copies with it. Copies that
+// differ in what the weights mean (config groups, storage formats, a version on the other side of a
+// change of the packing) are kMalformed ("config-conflict"). Ignore lists may differ: the tensors
+// win over them anyway. A version that only a copy has is taken from there.
+Result<CtConfig> ParseCtConfigs(const std::vector<QuantizationConfig>& configs);
+
+// Which config group describes a module (mirrors compressed-tensors 0.19, utils/match.py).
+//
+// The quantizer's rule is the truth: exact names win over regular expressions, these win over
+// class names, and inside one kind the target that comes first in the alphabet wins. vLLM 0.32
+// (utils/config_utils.py) takes names and expressions in the order of the config instead; where
+// that selects another scheme, the user should know.
+
+class CtMatcher {
+ public:
+  // Refers to `config`, which must live longer.
+  explicit CtMatcher(const CtConfig& config);
+
+  // The group of a module, or nullptr; the ignore list is not consulted. Here and below, an error
+  // is that of a regular expression which takes too long.
+  Result<const CtGroup*> GroupOf(std::string_view module, ModuleClass module_class) const;
+  // The same by vLLM's order.
+  Result<const CtGroup*> GroupOfVllm(std::string_view module, ModuleClass module_class) const;
+  Result<bool> Ignored(std::string_view module, ModuleClass module_class) const;
+
+ private:
+  struct Target {
+    const ConfigPattern* pattern;
+    const CtGroup* group;
+  };
+
+  // The first that matches, or nullptr.
+  static Result<const CtGroup*> GroupByName(std::span<const Target> targets,
+                                            std::string_view module);
+  static const CtGroup* GroupByClass(std::span<const Target> targets, ModuleClass module_class);
+
+  std::vector<Target> targets_;  // in the order of the config, each text once
+  std::unordered_map<std::string_view, const CtGroup*> names_;
+  std::vector<Target> regexes_;  // alphabetical
+  std::vector<Target> classes_;  // alphabetical
+  std::unordered_set<std::string_view> ignored_names_;
+  std::vector<const ConfigPattern*> ignored_regexes_;
+  std::vector<const ConfigPattern*> ignored_classes_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_

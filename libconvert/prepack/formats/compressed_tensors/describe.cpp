@@ -1,0 +1,432 @@
+#include "prepack/formats/compressed_tensors/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/formats/compressed_tensors/module.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/rows/row_linear.h"
+#include "prepack/formats/stored_linear.h"
+
+namespace prepack {
+
+namespace {
+
+Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& group) {
+  if (group.output_activations) {
+    return Unsupported(module.name, "quantized outputs of linear layers are not read")
+        .Found(fmt::format("{} ({})", DescribeCtArgs(*group.output_activations), group.where))
+        .Id(FindingId("scheme-unsupported"));
+  }
+  ActivationScheme activations;
+  if (!group.input_activations) return activations;
+  const CtArgs& args = *group.input_activations;
+  activations.type = args.type == CtType::kInt ? ActivationType::kInt : ActivationType::kFloat;
+  activations.bits = args.num_bits;
+  activations.symmetric = args.symmetric;
+  activations.dynamic = args.dynamic == CtDynamic::kYes;
+  switch (args.strategy) {
+    case CtStrategy::kTensor:
+      activations.granularity = ActivationGranularity::kTensor;
+      return activations;
+    case CtStrategy::kToken:
+      activations.granularity = ActivationGranularity::kToken;
+      return activations;
+    case CtStrategy::kGroup:
+      activations.granularity = ActivationGranularity::kGroup;
+      activations.group_size = args.group_size;
+      if (activations.dynamic) return activations;
+      break;
+    default:
+      break;
+  }
+  return Unsupported(module.name, "this quantization of activations is not read")
+      .Found(fmt::format("{} ({})", DescribeCtArgs(args), group.where))
+      .Expected("per tensor, per token, or dynamic per group")
+      .Id(FindingId("scheme-unsupported"));
+}
+
+CodeType CodeTypeFor(CtStorage storage, const CtArgs& weights) {
+  if (storage == CtStorage::kFloat8) return CodeType::kF8E4M3;
+  // Bytes of 8 bits without a zero point stay as they are.
+  const bool signed_bytes =
+      storage == CtStorage::kInt8 && weights.num_bits == 8 && weights.symmetric;
+  return signed_bytes ? CodeType::kS8 : UnsignedCodeFor(weights.num_bits);
+}
+
+// Legacy presets changed their meaning: W8A16 had one scale per channel before 0.16. Where the
+// group is only known by such a name, the shape of the scales tells.
+bool IsChannelOfPreset(const CtModule& module, const CtGroup& group, const MatrixShape& shape) {
+  return group.preset && group.weights->group_size != shape.k && module.scale != nullptr &&
+         module.scale->shape == WithExperts(shape, {shape.n, 1});
+}
+
+Status SetGranularity(const CtModule& module, const CtGroup& group, const MatrixShape& shape,
+                      Scheme& scheme) {
+  const CtArgs& weights = *group.weights;
+  scheme.group_size = shape.k;
+  switch (weights.strategy) {
+    case CtStrategy::kTensor:
+      scheme.granularity = Granularity::kTensor;
+      scheme.scale_rows = shape.n;
+      return {};
+    case CtStrategy::kChannel:
+      scheme.granularity = Granularity::kChannel;
+      return {};
+    case CtStrategy::kBlock:
+      scheme.granularity = Granularity::kBlock;
+      scheme.scale_rows = weights.block[0];
+      scheme.group_size = weights.block[1];
+      return {};
+    case CtStrategy::kGroup:
+      break;
+    default:
+      return Unsupported(module.name, fmt::format("weights with strategy {} are not read",
+                                                  CtStrategyName(weights.strategy)))
+          .Found(fmt::format("{} ({})", DescribeCtArgs(weights), group.where))
+          .Expected("tensor, channel, group or block")
+          .Id(FindingId("scheme-unsupported"));
+  }
+  if (IsChannelOfPreset(module, group, shape)) {
+    scheme.granularity = Granularity::kChannel;
+    return {};
+  }
+  scheme.granularity = Granularity::kGroup;
+  scheme.group_size = weights.group_size;
+  if (shape.k % weights.group_size == 0) return {};
+  return Malformed(module.name, "K is not a multiple of the group size")
+      .Found(fmt::format("K = {}, group size {}", shape.k, weights.group_size))
+      .Hint("No release of compressed-tensors writes a short last group")
+      .Id(FindingId("group-size-mismatch"));
+}
+
+}  // namespace
+
+Status CheckCtGroup(const CtModule& module, const CtGroup& group, CtStorage storage) {
+  const auto contradict = [&](std::string_view what) {
+    return Malformed(module.name,
+                     fmt::format("the module is stored {}, but {}", CtStorageName(storage), what))
+        .Found(group.where)
+        .Id(FindingId("module-scheme-contradiction"));
+  };
+  if (!group.weights) return contradict("its config group does not quantize weights");
+  const bool is_float = group.weights->type == CtType::kFloat;
+  const bool stored_float = storage == CtStorage::kFloat8;
+  if (is_float != stored_float || (is_float && group.weights->num_bits != 8)) {
+    return contradict(fmt::format("its config group says {}", DescribeCtArgs(*group.weights)));
+  }
+  return {};
+}
+
+Result<Scheme> MakeCtScheme(const CtModule& module, const CtGroup& group, CtStorage storage,
+                            const MatrixShape& shape) {
+  const CtArgs& weights = *group.weights;
+  Scheme scheme;
+  scheme.code = CodeTypeFor(storage, weights);
+  scheme.bits = weights.num_bits;
+  scheme.symmetric = weights.symmetric;
+  Status status = SetGranularity(module, group, shape, scheme);
+  if (!status.ok()) return status;
+  Result<ActivationScheme> activations = MakeActivations(module, group);
+  if (!activations.ok()) return activations.status();
+  scheme.activations = *activations;
+  return scheme;
+}
+
+namespace {
+
+// A module on its way to a RowModule. The steps are called in the order in which they stand here.
+class Description {
+ public:
+  Description(const Checkpoint& checkpoint, const CtModule& module, const CtGroup& group,
+              CtStorage storage, const CtConfig& config, FindingTally& findings)
+      : checkpoint_(checkpoint),
+        module_(module),
+        group_(group),
+        storage_(storage),
+        config_(config),
+        findings_(findings) {}
+
+  Status CheckGroup();
+  Status FindShape();
+  Status FindScheme();
+  Status FindZeroPoints();
+  Status FindOrder();
+  Status FindInput();
+  Status CheckOthers();
+  std::vector<std::unique_ptr<QuantizedLinear>> Finish();
+
+ private:
+  Status FindPackedZeroPoints();
+  Status MissingZeroPoints();
+  bool HasPaddedColumns(std::span<const uint64_t> expected) const;
+  const StoredTensor& Weight() const {
+    return storage_ == CtStorage::kPackQuantized ? *module_.packed : *module_.weight;
+  }
+
+  const Checkpoint& checkpoint_;
+  const CtModule& module_;
+  const CtGroup& group_;
+  const CtStorage storage_;
+  const CtConfig& config_;
+  FindingTally& findings_;
+  MatrixShape shape_;
+  RowModule parts_;
+};
+
+Status Description::CheckGroup() {
+  Status status = CheckCtGroup(module_, group_, storage_);
+  if (!status.ok()) return status;
+  if (module_.scale == nullptr) {
+    return Malformed(checkpoint_.Where(Weight()), "weight_scale of the module is missing")
+        .Hint("A shard is missing, or the index is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  if (module_.scale_inv != nullptr && module_.scale != module_.scale_inv) {
+    return Malformed(checkpoint_.Where(*module_.scale_inv),
+                     "the module has both weight_scale and weight_scale_inv")
+        .Hint("Only one of them can be the scale; save the model again")
+        .Id(FindingId("weight-twice"));
+  }
+  if (module_.scale_inv != nullptr) {
+    findings_.Add("scale-foreign-name", module_.name,
+                  "the scale is called weight_scale_inv, as in quant_method fp8; it multiplies all "
+                  "the same");
+  }
+  const std::string& format = group_.format;
+  const bool naive = format == kCtNaiveQuantized && storage_ != CtStorage::kPackQuantized;
+  if (format != CtStorageName(storage_) && !naive) {
+    findings_.Add("module-format-mismatch", module_.name,
+                  fmt::format("the config says format {}, the tensors are {}", format,
+                              CtStorageName(storage_)));
+  }
+  return {};
+}
+
+Status Description::FindShape() {
+  if (storage_ == CtStorage::kPackQuantized) {
+    const Result<CtPackedShape> found =
+        FindCtPackedShape(checkpoint_, module_, *group_.weights, config_, findings_);
+    if (!found.ok()) return found.status();
+    shape_ = found->shape;
+    parts_.stored = found->packing;
+  } else {
+    const TensorShape& dims = module_.weight->shape;
+    shape_ = {.n = dims[dims.size() - 2], .k = dims.back(), .experts = std::nullopt};
+    if (dims.size() == 3) shape_.experts = dims[0];
+    parts_.stored = RowCodes::kBytes;
+  }
+  // Each expert becomes a module of its own; real models have some hundreds.
+  constexpr uint64_t kMaxExperts = 8192;
+  if (shape_.experts.value_or(1) > kMaxExperts) {
+    return Unsupported(checkpoint_.Where(Weight()), "too many stacked experts")
+        .Found(ShowShape(Weight().shape))
+        .Expected(fmt::format("at most {}", kMaxExperts))
+        .Id(FindingId("storage-unsupported"));
+  }
+  if (shape_.n != 0 && shape_.k != 0 && shape_.experts != uint64_t{0}) {
+    return RefuseInputsFirst(checkpoint_, module_.name, Weight(), shape_.n, shape_.k);
+  }
+  return Malformed(checkpoint_.Where(Weight()), "the weight is empty")
+      .Found(ShowShape(Weight().shape))
+      .Id(FindingId("tensor-shape"));
+}
+
+Status Description::FindScheme() {
+  const Result<Scheme> scheme = MakeCtScheme(module_, group_, storage_, shape_);
+  if (!scheme.ok()) return scheme.status();
+  parts_.scheme = *scheme;
+  return CheckScaleTensor(checkpoint_, *module_.scale, shape_, *scheme);
+}
+
+Status Description::MissingZeroPoints() {
+  if (parts_.scheme.symmetric) return {};
+  if (config_.version && !(*config_.version < kCtZeroPointsAlwaysStored)) {
+    return Malformed(module_.name, "weight_zero_point is missing, but the scheme is asymmetric")
+        .Hint("A shard is missing, or the config is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  findings_.Add("zero-point-recovered", module_.name,
+                "weight_zero_point is missing in an asymmetric module; read as all zero, as "
+                "compressed-tensors before 0.9.3 stored it");
+  return {};
+}
+
+bool Description::HasPaddedColumns(std::span<const uint64_t> expected) const {
+  const TensorShape& found = module_.zero_point->shape;
+  if (!config_.version || *config_.version < kCtPaddedZeroPointsFrom ||
+      !(*config_.version < kCtPaddedZeroPointsUntil) || found.size() != expected.size()) {
+    return false;
+  }
+  return std::equal(found.begin(), found.end() - 1, expected.begin()) &&
+         found.back() > expected.back();
+}
+
+Status Description::FindPackedZeroPoints() {
+  const StoredTensor& zero_point = *module_.zero_point;
+  const uint64_t groups = CeilDiv(shape_.k, parts_.scheme.group_size);
+  const std::vector<uint64_t> expected =
+      WithExperts(shape_, {RowWords(parts_.stored, parts_.scheme.bits, shape_.n), groups});
+  parts_.zero_points = RowZeroPoints::kPacked;
+  parts_.zero_point_columns = groups;
+  if (HasPaddedColumns(expected)) {
+    parts_.zero_point_columns = zero_point.shape.back();
+    findings_.Add("zero-point-padded", module_.name,
+                  "the packed zero points have columns behind the last group, as "
+                  "compressed-tensors 0.9.4 to 0.10.2 wrote them; they are ignored");
+    return {};
+  }
+  return RequireShape(checkpoint_, zero_point, expected, "packed down the rows, one per group");
+}
+
+Status Description::FindZeroPoints() {
+  parts_.zero_point = module_.zero_point;
+  if (module_.zero_point == nullptr) return MissingZeroPoints();
+  const StoredTensor& zero_point = *module_.zero_point;
+  if (storage_ == CtStorage::kFloat8) {
+    return Malformed(checkpoint_.Where(zero_point), "FP8 weights have no zero points")
+        .Id(FindingId("module-scheme-contradiction"));
+  }
+  if (parts_.scheme.symmetric) {
+    findings_.Add("zero-point-leftover", module_.name,
+                  "weight_zero_point is present in a symmetric module; accepted if all are zero");
+  }
+  const bool packed = zero_point.dtype == DType::kI32 && storage_ == CtStorage::kPackQuantized &&
+                      parts_.scheme.granularity != Granularity::kTensor;
+  if (packed) return FindPackedZeroPoints();
+  if (storage_ == CtStorage::kPackQuantized && zero_point.dtype != DType::kI8) {
+    return RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI32, DType::kI8});
+  }
+  Status status = RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI8});
+  if (!status.ok()) return status;
+  parts_.zero_points = RowZeroPoints::kUnpacked;
+  const auto shapes = ScaleShapes(shape_, parts_.scheme);
+  if (std::ranges::find(shapes, zero_point.shape) != shapes.end()) return {};
+  return RequireShape(checkpoint_, zero_point, shapes.front(), "one per scale");
+}
+
+Status Description::FindOrder() {
+  if (module_.g_idx == nullptr) {
+    if (group_.weights->actorder == CtActOrder::kGroup) {
+      findings_.Add("order-missing", module_.name,
+                    "the config says activation order, but weight_g_idx is missing: natural order");
+    }
+    return {};
+  }
+  if (shape_.experts) {
+    return Unsupported(checkpoint_.Where(*module_.g_idx),
+                       "activation order of stacked experts is not read")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  const Result<InputOrder> order =
+      ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k, parts_.scheme.group_size);
+  if (!order.ok()) return order.status();
+  if (order->empty()) {
+    findings_.Add("order-unneeded", module_.name, "the index of groups keeps the natural order");
+  } else {
+    parts_.order = module_.g_idx;
+    findings_.Add("order-present", module_.name,
+                  "the groups lie over reordered input channels: x must be reordered too");
+  }
+  if (parts_.order != nullptr && group_.weights->actorder != CtActOrder::kGroup) {
+    findings_.Add("order-undeclared", module_.name,
+                  "weight_g_idx scatters the groups, but the config does not say actorder group");
+  }
+  parts_.side_tensors.push_back(module_.g_idx);
+  return {};
+}
+
+Status Description::FindInput() {
+  const ActivationScheme& activations = parts_.scheme.activations;
+  const auto find = [&](std::string_view suffix) -> const StoredTensor* {
+    const auto it = std::ranges::find_if(module_.others, [&](const StoredTensor* tensor) {
+      return module_.SuffixOf(*tensor) == suffix;
+    });
+    return it == module_.others.end() ? nullptr : *it;
+  };
+  const std::array stored = {find("input_scale"), find("input_zero_point"),
+                             find("input_global_scale")};
+  for (const StoredTensor* tensor : stored) {
+    if (tensor == nullptr) continue;
+    if (activations.type == ActivationType::kNone) {
+      return Malformed(checkpoint_.Where(*tensor),
+                       "the config says nothing of quantized activations, but this tensor does")
+          .Id(FindingId("module-scheme-contradiction"));
+    }
+    if (activations.dynamic) {
+      findings_.Add("input-unneeded", tensor->name,
+                    "the config says that activations are quantized at run time; this is not used");
+    }
+    parts_.side_tensors.push_back(tensor);
+  }
+  if (activations.type == ActivationType::kNone || activations.dynamic) return {};
+  if (shape_.experts) {
+    return Unsupported(module_.name, "static activations of stacked experts are not read")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  const Result<InputQuantization> input =
+      ReadStaticInput(checkpoint_, module_.name, activations, stored[0], stored[1]);
+  if (!input.ok()) return input.status();
+  parts_.input = *input;
+  return {};
+}
+
+// What is stored beside the weight and is not part of its quantization.
+Status Description::CheckOthers() {
+  // Of the module itself, or of the attention around it: these pass through.
+  static constexpr std::array<std::string_view, 8> kPassing = {
+      "bias",    "output_scale", "output_zero_point", "k_scale",
+      "v_scale", "q_scale",      "k_zero_point",      "v_zero_point"};
+  for (const StoredTensor* tensor : module_.others) {
+    const std::string_view suffix = module_.SuffixOf(*tensor);
+    if (suffix.starts_with("input_") || std::ranges::find(kPassing, suffix) != kPassing.end()) {
+      continue;
+    }
+    findings_.Add("tensor-unknown", tensor->name,
+                  "unknown tensor of a quantized module; passed through");
+  }
+  return {};
+}
+
+std::vector<std::unique_ptr<QuantizedLinear>> Description::Finish() {
+  parts_.n = shape_.n;
+  parts_.k = shape_.k;
+  parts_.codes = &Weight();
+  parts_.scale = module_.scale;
+  if (module_.shape != nullptr)
+    parts_.side_tensors.insert(parts_.side_tensors.begin(), module_.shape);
+  parts_.experts = shape_.experts.value_or(1);
+  std::vector<std::unique_ptr<QuantizedLinear>> linears;
+  for (uint64_t expert = 0; expert < parts_.experts; ++expert) {
+    parts_.expert = expert;
+    parts_.module =
+        shape_.experts ? fmt::format("{}.{}", module_.name, expert) : std::string(module_.name);
+    linears.push_back(std::make_unique<RowLinear>(checkpoint_, parts_));
+  }
+  return linears;
+}
+
+}  // namespace
+
+Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeCtModule(
+    const Checkpoint& checkpoint, const CtModule& module, const CtGroup& group, CtStorage storage,
+    const CtConfig& config, FindingTally& findings) {
+  Description description(checkpoint, module, group, storage, config, findings);
+  Status status = description.CheckGroup();
+  if (status.ok()) status = description.FindShape();
+  if (status.ok()) status = description.FindScheme();
+  if (status.ok()) status = description.FindZeroPoints();
+  if (status.ok()) status = description.FindOrder();
+  if (status.ok()) status = description.FindInput();
+  if (status.ok()) status = description.CheckOthers();
+  if (!status.ok()) return status;
+  return description.Finish();
+}
+
+}  // namespace prepack

@@ -1,0 +1,73 @@
+#ifndef PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_
+#define PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_
+
+// The tensors of a compressed-tensors checkpoint, module by module, and what they are evidence of.
+
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/compressed_tensors/config.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/rows/row_checks.h"
+#include "prepack/formats/rows/row_linear.h"
+
+namespace prepack {
+
+// The tensors named MODULE.SUFFIX, whichever shards they lie in; nullptr for those that are absent.
+struct CtModule {
+  std::string_view name;  // points into the checkpoint, like all of this
+  const StoredTensor* weight = nullptr;
+  const StoredTensor* packed = nullptr;
+  const StoredTensor* scale = nullptr;
+  const StoredTensor* zero_point = nullptr;
+  const StoredTensor* shape = nullptr;
+  const StoredTensor* g_idx = nullptr;
+  const StoredTensor* global_scale = nullptr;
+  const StoredTensor* scale_inv = nullptr;  // a scale, by its name in quant_method fp8
+  std::vector<const StoredTensor*> others;  // bias, input_scale, …
+
+  // The part of a tensor's name behind the module.
+  std::string_view SuffixOf(const StoredTensor& tensor) const;
+};
+
+// All modules, ascending by name. Refers to the checkpoint, which must live longer.
+std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint);
+
+// How a module is stored, as far as it is read.
+enum class CtStorage : uint8_t {
+  kPlain,          // not quantized: passes through
+  kPackQuantized,  // weight_packed I32 [N, words], or [E, N, words]
+  kInt8,           // weight I8 [N, K], or [E, N, K]
+  kFloat8,         // weight F8_E4M3 of the same shapes
+};
+// The format that stores so: "pack-quantized", "int-quantized", "float-quantized".
+std::string_view CtStorageName(CtStorage storage);
+
+// Decides by the tensors alone. Storage that is known but not read is kUnsupported and named;
+// tensors that cannot belong together are kMalformed.
+Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module);
+
+// The shape of a pack-quantized weight, and which of the two packings it is in: from headers and
+// the few bytes of weight_shape alone.
+
+struct CtPackedShape {
+  MatrixShape shape;
+  RowCodes packing = RowCodes::kDense;
+};
+
+// `module` has been classified as kPackQuantized, and `weights` are those of its group.
+//
+// For 3, 5, 6 and 7 bits the number of words tells the packing. Where both packings give the same
+// number, the version of the config decides (dense since 0.18.0); where there is none, or where it
+// contradicts the number of words, the checkpoint is kMalformed: a guess would scramble the
+// weights.
+Result<CtPackedShape> FindCtPackedShape(const Checkpoint& checkpoint, const CtModule& module,
+                                        const CtArgs& weights, const CtConfig& config,
+                                        FindingTally& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_

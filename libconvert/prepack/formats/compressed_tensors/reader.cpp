@@ -1,0 +1,259 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "prepack/formats/compressed_tensors/config.h"
+#include "prepack/formats/compressed_tensors/describe.h"
+#include "prepack/formats/compressed_tensors/module.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/json_fields.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/readers.h"
+
+namespace prepack {
+
+namespace {
+
+// The group that says what a quantized module's tensors mean. That there is none is an error; that
+// the ignore list names the module is not, because the tensors are there.
+Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher& matcher,
+                                        const CtModule& module, FindingTally& findings) {
+  Status status = CheckModuleName(module.name);
+  if (!status.ok()) return status;
+  const ModuleClass module_class = ClassOfModule(module.name);
+  // Whether a group names it or not: model_free_ptq quantizes embeddings for the class Linear.
+  if (module_class == ModuleClass::kEmbedding) {
+    return Unsupported(module.name, "quantized embeddings are not read")
+        .Hint("Put the embedding into the ignore list when quantizing")
+        .Id(FindingId("embedding-quantized"));
+  }
+  const Result<const CtGroup*> found = matcher.GroupOf(module.name, module_class);
+  if (!found.ok()) return found.status();
+  const CtGroup* group = *found;
+  if (group == nullptr) {
+    if (config.groups.empty()) {
+      return Malformed(FieldPath(config.where, "config_groups"),
+                       "there is no config group, but there are quantized tensors")
+          .Found(fmt::format("the weight of {}", module.name))
+          .Id(FindingId("config-groups-missing"));
+    }
+    for (const CtGroup& candidate : config.groups) {
+      for (const ConfigPattern& target : candidate.targets) {
+        if (!target.LooksLikeClass() || target.MatchesClass(ModuleClass::kLinear) ||
+            target.MatchesClass(ModuleClass::kEmbedding)) {
+          continue;
+        }
+        return Unsupported(module.name, "no config group names the module")
+            .Found(fmt::format("target \"{}\" ({})", Printable(target.text()), candidate.where))
+            .Expected("names, re: expressions, or the class Linear")
+            .Hint(
+                "The target may be the class of the module, which the files do not tell; put "
+                "names into the targets instead")
+            .Id(FindingId("module-without-group"));
+      }
+    }
+    return Malformed(module.name, "the module is quantized, but no config group names it")
+        .Expected(fmt::format("a target in {}.config_groups", config.where))
+        .Id(FindingId("module-without-group"));
+  }
+  const Result<bool> ignored = matcher.Ignored(module.name, module_class);
+  if (!ignored.ok()) return ignored.status();
+  if (*ignored) {
+    findings.Add("module-ignored-but-quantized", module.name,
+                 "the ignore list names the module, but it is quantized");
+  }
+  const Result<const CtGroup*> vllm = matcher.GroupOfVllm(module.name, module_class);
+  if (!vllm.ok()) return vllm.status();
+  const CtGroup* other = *vllm;
+  if (other != group && other->weights != group->weights) {
+    findings.Add("module-ambiguous-group", module.name,
+                 fmt::format("several config groups name the module: \"{}\" is used, as the "
+                             "quantizer did; vLLM takes \"{}\"",
+                             Printable(group->name), Printable(other->name)));
+  }
+  return group;
+}
+
+// A weight that a group names, that has the shape and the name of a linear layer, and that is
+// stored in floating point. Routers, heads and embeddings usually are, and are not worth a word.
+Result<bool> IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
+  if (module.weight == nullptr || module.weight->shape.size() != 2 ||
+      !module.name.ends_with("_proj") || !CheckModuleName(module.name).ok()) {
+    return false;
+  }
+  const ModuleClass module_class = ClassOfModule(module.name);
+  const Result<const CtGroup*> group = matcher.GroupOf(module.name, module_class);
+  if (!group.ok()) return group.status();
+  if (*group == nullptr || !(*group)->weights) return false;
+  const Result<bool> ignored = matcher.Ignored(module.name, module_class);
+  if (!ignored.ok()) return ignored.status();
+  return !*ignored;
+}
+
+// The names that an entry of the config may mean: modules, and what they lie in.
+std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
+                                    const std::vector<CtModule>& modules) {
+  std::set<std::string_view> names;
+  for (const CtModule& module : modules) {
+    std::string_view name = module.name;
+    while (names.insert(name).second && name.find('.') != std::string_view::npos) {
+      name = name.substr(0, name.rfind('.'));
+    }
+  }
+  // Entries for an output head that is tied to the embedding are right, though it is not stored.
+  const Result<std::optional<bool>> tied =
+      OptionalBool(checkpoint.config(), "tie_word_embeddings", "config.json");
+  if (tied.ok() && tied->value_or(false)) names.insert("lm_head");
+  return names;
+}
+
+// Whether an entry means any of the names.
+Result<bool> MatchesAny(const ConfigPattern& entry, const std::set<std::string_view>& names) {
+  if (entry.kind() == ConfigPattern::Kind::kName) return names.contains(entry.text());
+  for (const std::string_view name : names) {
+    if (!CheckModuleName(name).ok()) continue;
+    Result<bool> matches = entry.MatchesName(name);
+    if (!matches.ok() || *matches) return matches;
+  }
+  return false;
+}
+
+Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::string& where,
+                       const std::set<std::string_view>& names, FindingTally& findings) {
+  constexpr size_t kMaxShown = 8;
+  std::vector<std::string> unmatched;
+  for (const ConfigPattern& entry : entries) {
+    // Classes are not in the files: whether one of them matches is not known.
+    if (entry.LooksLikeClass()) continue;
+    const Result<bool> matched = MatchesAny(entry, names);
+    if (!matched.ok()) return matched.status();
+    if (!*matched) unmatched.push_back(fmt::format("\"{}\"", Printable(entry.text())));
+  }
+  if (unmatched.empty()) return {};
+  const size_t count = unmatched.size();
+  if (count > kMaxShown) {
+    unmatched.resize(kMaxShown);
+    unmatched.emplace_back("…");
+  }
+  findings.Add("config-pattern-unmatched", where,
+               fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
+                           entries.size(), fmt::join(unmatched, ", ")));
+  return {};
+}
+
+Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage storage,
+                 const CtConfig& config, const CtMatcher& matcher, QuantizedModel& model,
+                 FindingTally& findings) {
+  const Result<const CtGroup*> group = GroupOfQuantized(config, matcher, module, findings);
+  if (!group.ok()) return group.status();
+  auto linears = DescribeCtModule(checkpoint, module, **group, storage, config, findings);
+  if (!linears.ok()) return linears.status();
+  for (auto& linear : *linears) model.modules.push_back(std::move(linear));
+  return {};
+}
+
+// True when the config says that the weights are still in floating point.
+bool SaysNotCompressed(const CtConfig& config) {
+  return !config.status.empty() && config.status != "compressed";
+}
+
+// A weight that was to be quantized, in a model that was not saved compressed: it is the rounded
+// one, or was never rounded, and nothing tells which.
+Status RefuseUncompressed(const Checkpoint& checkpoint, const CtModule& module,
+                          const CtConfig& config) {
+  return Unsupported(checkpoint.Where(*module.weight),
+                     "the weight is still in floating point, though a config group names it")
+      .Found(fmt::format("weight {}, quantization_status \"{}\"", DTypeName(module.weight->dtype),
+                         Printable(config.status)))
+      .Expected("\"compressed\", or the module in the ignore list")
+      .Hint("Save the model again compressed (save_compressed=True)")
+      .Id(FindingId("weight-fake-quantized"));
+}
+
+// Why a checkpoint that declares this format has no module that is quantized.
+Status NothingQuantized(const CtConfig& config) {
+  if (config.groups.empty() && config.has_kv_cache_scheme) {
+    return Unsupported(config.where, "only the KV cache is quantized, no weights")
+        .Id(FindingId("nothing-quantized"));
+  }
+  if (SaysNotCompressed(config)) {
+    return Unsupported(config.where, "the weights are still in floating point")
+        .Found(fmt::format("quantization_status \"{}\"", Printable(config.status)))
+        .Expected("\"compressed\"")
+        .Hint("Save the model again compressed (save_compressed=True)")
+        .Id(FindingId("nothing-quantized"));
+  }
+  return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
+      .Expected("tensors named MODULE.weight_packed, or MODULE.weight with MODULE.weight_scale")
+      .Hint("The config may belong to another checkpoint, or shards are missing")
+      .Id(FindingId("nothing-quantized"));
+}
+
+}  // namespace
+
+Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
+  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
+  if (!declared.ok()) return declared.status();
+  const Result<CtConfig> config = ParseCtConfigs(*declared);
+  if (!config.ok()) return config.status();
+  const CtMatcher matcher(*config);
+
+  QuantizedModel model;
+  model.format = "compressed-tensors";
+  model.quantization_config = declared->front().fields;
+  FindingTally findings;
+  const std::vector<CtModule> modules = GroupCtModules(checkpoint);
+  PlainModules plain;
+  std::vector<Status> uncompressed;
+  for (const CtModule& module : modules) {
+    const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
+    if (!storage.ok()) {
+      model.errors.push_back(storage.status());
+      continue;
+    }
+    if (*storage == CtStorage::kPlain) {
+      const Result<bool> targeted = IsTargetedFloat(matcher, module);
+      if (!targeted.ok()) return targeted.status();
+      if (*targeted && SaysNotCompressed(*config)) {
+        uncompressed.push_back(RefuseUncompressed(checkpoint, module, *config));
+      } else if (*targeted) {
+        plain.Add(module.name, "a config group names the module, but it is not quantized");
+      }
+      continue;
+    }
+    Status status = AddModule(checkpoint, module, *storage, *config, matcher, model, findings);
+    if (!status.ok()) model.errors.push_back(std::move(status));
+  }
+  if (model.modules.empty() && model.errors.empty()) return NothingQuantized(*config);
+  plain.Report(model, findings);
+  model.errors.insert(model.errors.end(), uncompressed.begin(), uncompressed.end());
+  if (SaysNotCompressed(*config) && !model.modules.empty()) {
+    findings.Add("config-status-wrong", FieldPath(config->where, "quantization_status"),
+                 fmt::format("the status is \"{}\", but {} modules are stored quantized",
+                             Printable(config->status), model.modules.size()));
+  }
+  if (config->rotated) {
+    findings.Add("rotation-folded", FieldPath(config->where, "transform_config"),
+                 "all rotations are of weights, and were made before these were stored");
+  }
+  // Experts of stacked tensors count up, which is not the order of their names.
+  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
+
+  const std::set<std::string_view> names = AllNames(checkpoint, modules);
+  Status status =
+      ReportUnmatched(config->ignore, FieldPath(config->where, "ignore"), names, findings);
+  for (const CtGroup& group : config->groups) {
+    if (!status.ok()) return status;
+    status = ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings);
+  }
+  if (!status.ok()) return status;
+  model.findings = findings.Take();
+  return model;
+}
+
+}  // namespace prepack

@@ -1,0 +1,119 @@
+#ifndef PREPACK_FORMATS_FINDING_H_
+#define PREPACK_FORMATS_FINDING_H_
+
+// Something about a checkpoint that the user should know. Every kind of finding has one row in the
+// table of finding_kinds.inc, with an identifier that never changes: scripts may rely on it.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/report/page.h"
+
+namespace prepack {
+
+enum class Severity : uint8_t {
+  kInfo,     // worth knowing; nothing is wrong
+  kWarning,  // suspicious, or other readers will see it otherwise
+  kError,    // the checkpoint is broken, contradicts itself, or cannot be read
+};
+
+std::string_view SeverityName(Severity severity);  // "info", "warning", "error"
+Tone ToneOf(Severity severity);
+
+struct FindingKind {
+  std::string_view id;  // "area-what", lower case
+  Severity severity = Severity::kInfo;
+  std::string_view meaning;  // for docs: what was seen, and why it matters
+  std::string_view hint;     // what the user can do; may be empty
+};
+
+// The table, sorted by area.
+std::span<const FindingKind> AllFindingKinds();
+
+// An identifier of the table. A misspelt literal does not compile.
+class FindingId {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is meant to become an identifier
+  consteval FindingId(const char* id);
+
+  const FindingKind& kind() const { return *kind_; }
+  // NOLINTNEXTLINE(google-explicit-constructor): for Status::Id
+  operator std::string_view() const { return kind_->id; }
+
+ private:
+  const FindingKind* kind_;
+};
+
+struct Finding {
+  std::string_view id;
+  Severity severity = Severity::kInfo;
+  std::string where;      // module, tensor or field
+  std::string message;    // a sentence, with the numbers
+  std::string_view hint;  // may be empty
+  uint64_t more = 0;      // how many more places are like it
+};
+
+}  // namespace prepack
+
+#include "prepack/formats/finding_kinds.inc"  // IWYU pragma: export
+
+namespace prepack {
+
+// Collects findings. What is true of thousands of modules becomes one finding, which names the
+// first of them and counts the others.
+class FindingTally {
+ public:
+  // Places with the same id and the same message belong together.
+  void Add(FindingId id, std::string_view where, std::string_view message);
+
+  // In the order in which they first came.
+  std::vector<Finding> Take();
+
+ private:
+  std::vector<Finding> findings_;
+  std::unordered_map<std::string, size_t> places_;  // id and message → index into findings_
+};
+
+// Findings that end a conversion although what the checkpoint holds means something, and runtimes
+// serve it: a user who has looked can accept them by name (--accept).
+
+// The identifiers that may be accepted.
+std::span<const std::string_view> AcceptableFindings();
+
+class AcceptedFindings {
+ public:
+  // kUsage for a name that may not be accepted; `where` is who says it.
+  static Result<AcceptedFindings> Make(std::span<const std::string> names, std::string_view where);
+
+  bool Has(FindingId id) const;
+  // Ascending, each once.
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+// While it lives, the modules that this thread describes accept these findings. Must not outlive
+// them.
+class AcceptanceScope {
+ public:
+  explicit AcceptanceScope(const AcceptedFindings& accepted);
+  ~AcceptanceScope();
+  AcceptanceScope(const AcceptanceScope&) = delete;
+  AcceptanceScope& operator=(const AcceptanceScope&) = delete;
+
+  // Is it accepted here? Outside any scope nothing is.
+  static bool Has(FindingId id);
+
+ private:
+  const AcceptedFindings* before_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_FINDING_H_

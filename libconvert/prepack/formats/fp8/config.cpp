@@ -1,0 +1,284 @@
+#include "prepack/formats/fp8/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "prepack/formats/finding.h"
+#include "prepack/formats/json_fields.h"
+#include "prepack/formats/module_match.h"
+
+namespace prepack {
+
+namespace {
+
+Result<Fp8Block> ParseFp8Block(const Json& fields, std::string_view where) {
+  const Json* value = JsonMember(fields, "weight_block_size");
+  if (value == nullptr) return Fp8Block();
+  std::array<uint64_t, 2> block = {};
+  bool sound = value->is_array() && value->size() == 2;
+  for (size_t i = 0; sound && i < 2; ++i) {
+    sound = (*value)[i].is_number_unsigned() && (*value)[i].get<uint64_t>() > 0;
+    if (sound) block[i] = (*value)[i].get<uint64_t>();
+  }
+  if (sound) return Fp8Block(block);
+  return Malformed(FieldPath(where, "weight_block_size"), "the block is not two positive numbers")
+      .Found(ShowJson(*value))
+      .Expected("[rows, columns]")
+      .Id(FindingId("config-field-invalid"));
+}
+
+Result<std::vector<std::string>> ParseNames(const Json& fields, std::string_view where,
+                                            std::initializer_list<std::string_view> keys) {
+  std::vector<std::string> names;
+  for (const std::string_view key : keys) {
+    const Json* list = JsonMember(fields, key);
+    if (list == nullptr) continue;
+    const bool strings = list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
+                           return entry.is_string();
+                         });
+    if (!strings) {
+      return Malformed(FieldPath(where, key), "the field has the wrong type")
+          .Found(ShowJson(*list))
+          .Expected("a list of strings")
+          .Id(FindingId("config-field-invalid"));
+    }
+    for (const Json& name : *list) names.push_back(name.get<std::string>());
+  }
+  return names;
+}
+
+// The keyword in lower case; nullopt when the key is absent.
+Result<std::optional<std::string>> Keyword(const Json& fields, std::string_view key,
+                                           std::string_view where) {
+  Result<std::optional<std::string>> value = OptionalString(fields, key, where);
+  if (value.ok() && *value) return std::optional(LowerCase(**value));
+  return value;
+}
+
+// DeepSeek writes `fmt: e4m3`, MiniMax `fmt: float8_e4m3fn`, GPTQModel `format: float8_e4m3fn`.
+Status CheckFp8Format(const Json& fields, std::string_view where) {
+  static constexpr std::array<std::string_view, 5> kE4M3 = {"e4m3", "e4m3fn", "float8_e4m3",
+                                                            "float8_e4m3fn", "fp8"};
+  for (const std::string_view key : {"fmt", "format"}) {
+    const Result<std::optional<std::string>> format = Keyword(fields, key, where);
+    if (!format.ok()) return format.status();
+    const std::string name = format->value_or("e4m3");
+    if (std::ranges::find(kE4M3, name) != kE4M3.end()) continue;
+    return Unsupported(FieldPath(where, key), "only E4M3 weights are read")
+        .Found(fmt::format("\"{}\"", Printable(name)))
+        .Expected("e4m3 or float8_e4m3fn")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  return {};
+}
+
+// GPTQModel's key, and the only value that any of its versions has.
+Result<bool> ParseDivides(const Json& fields, std::string_view where) {
+  const Result<std::optional<std::string>> semantics =
+      Keyword(fields, "weight_scale_semantics", where);
+  if (!semantics.ok()) return semantics.status();
+  if (!*semantics) return false;
+  if (**semantics == "inverse") return true;
+  return UnknownKeyword(where, "weight_scale_semantics", **semantics, "\"inverse\"");
+}
+
+Result<Fp8Config::Activations> ParseFp8Activations(const Json& fields, bool is_gptqmodel,
+                                                   std::string_view where) {
+  using enum Fp8Config::Activations;
+  const Result<std::optional<std::string>> scheme = Keyword(fields, "activation_scheme", where);
+  if (!scheme.ok()) return scheme.status();
+  // GPTQModel quantizes weights only, and says nothing of activations.
+  if (!*scheme) return is_gptqmodel ? kNone : kDynamic;
+  if (**scheme == "dynamic") return kDynamic;
+  if (**scheme == "static") return kStatic;
+  return UnknownKeyword(where, "activation_scheme", **scheme, "dynamic or static");
+}
+
+Result<bool> ParseByteExponents(const Json& fields, std::string_view where) {
+  const Result<std::optional<std::string>> format = Keyword(fields, "scale_fmt", where);
+  if (!format.ok()) return format.status();
+  const std::string name = format->value_or("float");
+  if (name == "float" || name == "ue8m0") return name == "ue8m0";
+  return UnknownKeyword(where, "scale_fmt", name, "float or ue8m0");
+}
+
+Result<Fp8Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
+                             const std::string& where) {
+  const std::string place = FieldPath(where, Printable(text));
+  const bool is_signed = text.starts_with("-:") || text.starts_with("+:");
+  Result<ModuleRegex> regex =
+      ModuleRegex::Compile(std::string_view(text).substr(is_signed ? 2 : 0), place);
+  if (!regex.ok()) return regex.status();
+  Fp8Rule rule{.text = text, .regex = *std::move(regex), .exclude = text.starts_with("-:")};
+  if (rule.exclude || overrides == Json(false)) {
+    rule.exclude = true;
+    return rule;
+  }
+  Status status = RequireObject(overrides, place);
+  if (status.ok()) status = CheckFp8Format(overrides, place);
+  if (!status.ok()) return status;
+  const Result<bool> divides = ParseDivides(overrides, place);
+  if (!divides.ok()) return divides.status();
+  const Result<std::optional<std::string>> method =
+      Keyword(overrides, "weight_scale_method", place);
+  if (!method.ok()) return method.status();
+  const Result<Fp8Block> block = ParseFp8Block(overrides, place);
+  if (!block.ok()) return block.status();
+  rule.block = *block;
+  // Another method than blocks leaves the block of the whole model behind.
+  rule.has_block = block->has_value() || (*method && **method != "block");
+  return rule;
+}
+
+Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view where) {
+  constexpr size_t kMaxRules = 4096;  // each is tried on every module
+  std::vector<Fp8Rule> rules;
+  const Json* dynamic = JsonMember(fields, "dynamic");
+  if (dynamic == nullptr) return rules;
+  const std::string place = FieldPath(where, "dynamic");
+  Status status = RequireObject(*dynamic, place);
+  if (!status.ok()) return status;
+  if (dynamic->size() > kMaxRules) {
+    return Unsupported(place, "there are too many rules")
+        .Found(std::to_string(dynamic->size()))
+        .Expected(fmt::format("at most {}", kMaxRules))
+        .Id(FindingId("config-too-large"));
+  }
+  for (const auto& [text, overrides] : dynamic->items()) {
+    Result<Fp8Rule> rule = ParseFp8Rule(text, overrides, place);
+    if (!rule.ok()) return rule.status();
+    rules.push_back(*std::move(rule));
+  }
+  return rules;
+}
+
+Result<Fp8Config> ParseFp8Config(const QuantizationConfig& declared) {
+  const Json& fields = *declared.fields;
+  const std::string& where = declared.where;
+  Fp8Config config;
+  config.where = where;
+  Status status = CheckFp8Format(fields, where);
+  const auto take = [&status](auto result, auto& to) {
+    if (result.ok()) {
+      to = *std::move(result);
+    } else if (status.ok()) {
+      status = result.status();
+    }
+  };
+  take(ParseDivides(fields, where), config.scale_divides);
+  take(ParseFp8Activations(fields, config.scale_divides, where), config.activations);
+  take(ParseByteExponents(fields, where), config.byte_exponents);
+  take(ParseFp8Block(fields, where), config.block);
+  take(ParseNames(fields, where, {"modules_to_not_convert", "ignored_layers"}), config.ignored);
+  take(ParseNames(fields, where, {"modules_to_convert"}), config.embeddings);
+  take(ParseFp8Rules(fields, where), config.rules);
+  if (!status.ok()) return status;
+  return config;
+}
+
+std::string ShowBlock(const Fp8Block& block) {
+  return block ? fmt::format("[{}, {}]", (*block)[0], (*block)[1]) : "absent";
+}
+
+std::string ShowActivations(Fp8Config::Activations activations) {
+  switch (activations) {
+    case Fp8Config::Activations::kNone:
+      return "absent";
+    case Fp8Config::Activations::kDynamic:
+      return "dynamic";
+    case Fp8Config::Activations::kStatic:
+      return "static";
+  }
+  return "";
+}
+
+std::string ShowRules(const std::vector<Fp8Rule>& rules) {
+  std::string text;
+  for (const Fp8Rule& rule : rules) {
+    text += fmt::format("{}\"{}\"", text.empty() ? "" : ", ", Printable(rule.text));
+    if (rule.has_block) text += fmt::format(" with block {}", ShowBlock(rule.block));
+  }
+  return text.empty() ? "no rules" : text;
+}
+
+// Lists of what is not quantized may differ: the tensors win over them anyway.
+Status CompareCopy(const Fp8Config& first, const Fp8Config& copy) {
+  struct Field {
+    std::string_view key;
+    std::string ours;
+    std::string theirs;
+  };
+  const auto semantics = [](const Fp8Config& config) {
+    return std::string(config.scale_divides ? "inverse" : "absent");
+  };
+  const auto format = [](const Fp8Config& config) {
+    return std::string(config.byte_exponents ? "ue8m0" : "float");
+  };
+  const std::array<Field, 5> fields = {{
+      {"weight_block_size", ShowBlock(first.block), ShowBlock(copy.block)},
+      {"activation_scheme", ShowActivations(first.activations), ShowActivations(copy.activations)},
+      {"weight_scale_semantics", semantics(first), semantics(copy)},
+      {"scale_fmt", format(first), format(copy)},
+      {"dynamic", ShowRules(first.rules), ShowRules(copy.rules)},
+  }};
+  for (const Field& field : fields) {
+    if (field.ours == field.theirs) continue;
+    return Malformed(FieldPath(copy.where, field.key),
+                     "two copies of the quantization config disagree")
+        .Found(field.theirs)
+        .Expected(fmt::format("{}, as {} says", field.ours, first.where))
+        .Hint("Make them equal: readers disagree about which of them counts")
+        .Id(FindingId("config-conflict"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<const Fp8Rule*> Fp8Config::RuleOf(std::string_view module) const {
+  if (rules.empty()) return nullptr;
+  Status status = CheckModuleName(module);
+  if (!status.ok()) return status;
+  for (const Fp8Rule& rule : rules) {
+    const Result<bool> matches = rule.regex.MatchesStart(module);
+    if (!matches.ok()) return matches.status();
+    if (*matches) return &rule;
+  }
+  return nullptr;
+}
+
+Result<Fp8Block> Fp8Config::BlockOf(std::string_view module) const {
+  const Result<const Fp8Rule*> rule = RuleOf(module);
+  if (!rule.ok()) return rule.status();
+  return *rule != nullptr && (*rule)->has_block ? (*rule)->block : block;
+}
+
+bool Fp8Config::NamesEmbedding(std::string_view module) const {
+  return std::ranges::any_of(
+      embeddings, [&](const std::string& name) { return !name.empty() && module.ends_with(name); });
+}
+
+Result<bool> Fp8Config::Excludes(std::string_view module) const {
+  if (std::ranges::find(ignored, module) != ignored.end()) return true;
+  const Result<const Fp8Rule*> rule = RuleOf(module);
+  if (!rule.ok()) return rule.status();
+  return *rule != nullptr && (*rule)->exclude;
+}
+
+Result<Fp8Config> ParseFp8Configs(const std::vector<QuantizationConfig>& declared) {
+  Result<Fp8Config> first = ParseFp8Config(declared.front());
+  if (!first.ok()) return first;
+  for (size_t i = 1; i < declared.size(); ++i) {
+    const Result<Fp8Config> copy = ParseFp8Config(declared[i]);
+    if (!copy.ok()) return copy.status();
+    Status status = CompareCopy(*first, *copy);
+    if (!status.ok()) return status;
+  }
+  return first;
+}
+
+}  // namespace prepack

@@ -1,0 +1,61 @@
+#ifndef PREPACK_FORMATS_FP8_CONFIG_H_
+#define PREPACK_FORMATS_FP8_CONFIG_H_
+
+// The quantization_config of `quant_method: fp8`; fp8.h says what is stored.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/regex.h"
+
+namespace prepack {
+
+using Fp8Block = std::optional<std::array<uint64_t, 2>>;  // rows, columns
+
+// A rule of GPTQModel's `dynamic`: the first whose expression matches the start of a module's name
+// counts.
+struct Fp8Rule {
+  std::string text;
+  ModuleRegex regex;
+  bool exclude = false;  // "-:": the module is not quantized
+  bool has_block = false;
+  Fp8Block block = std::nullopt;
+};
+
+struct Fp8Config {
+  enum class Activations : uint8_t { kNone, kDynamic, kStatic };
+
+  std::string where;
+  Activations activations = Activations::kDynamic;
+  Fp8Block block;                    // weight_block_size
+  bool scale_divides = false;        // weight_scale_semantics "inverse"
+  bool byte_exponents = false;       // scale_fmt "ue8m0": scales of dtype U8 are exponents
+  std::vector<std::string> ignored;  // names of modules
+  // Embeddings that are FP8, too, by how their names end (transformers' modules_to_convert).
+  std::vector<std::string> embeddings;
+  std::vector<Fp8Rule> rules;
+
+  // The block of a module; an error when a rule takes too long to match.
+  Result<Fp8Block> BlockOf(std::string_view module) const;
+  // Does the config name the module as an embedding?
+  bool NamesEmbedding(std::string_view module) const;
+  // Does the config want the module left as it is?
+  Result<bool> Excludes(std::string_view module) const;
+
+ private:
+  Result<const Fp8Rule*> RuleOf(std::string_view module) const;
+};
+
+// The config, which all copies of it agree on; copies that differ in what the weights mean are
+// kMalformed.
+Result<Fp8Config> ParseFp8Configs(const std::vector<QuantizationConfig>& declared);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_FP8_CONFIG_H_

@@ -1,0 +1,374 @@
+#include "prepack/formats/gptq/linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/memory.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/gptq/shape.h"
+#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/nibble_reorder.h"
+#include "prepack/kernels/prefetch.h"
+
+namespace prepack {
+
+namespace {
+
+// Word rows at a time: they fill a cache line of every row of the panel.
+constexpr uint64_t kPieceRows = 16;
+// Words on their way into a panel: they stay in the L1 cache.
+constexpr uint64_t kSlabBytes = 16 << 10;
+// But at least this many rows of wide words at a time, so that the transposition fills cache lines.
+constexpr uint64_t kMinSlabRows = 16;
+// 512 bytes side by side make strided reading as fast as memory.
+constexpr uint64_t kGptqWideRows = 128;
+
+std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
+  return {reinterpret_cast<std::byte*>(words), count * kWideWordBytes};
+}
+
+}  // namespace
+
+GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
+                       const GptqShape& shape, const GptqSettings& settings, bool reordered,
+                       uint32_t symmetric_field, Isa isa)
+    : StoredLinear(checkpoint),
+      shape_(shape),
+      zero_rules_(settings),
+      symmetric_field_(symmetric_field),
+      unit_(UnitOf(shape.packing)),
+      isa_(isa),
+      widen_(WidenCodesFor(isa)),
+      transpose_(TransposeUnitsFor(isa, kWideWordBytes)) {
+  module_ = module;
+  n_ = shape.n;
+  k_ = shape.k;
+  if (reordered) {
+    k_order_ =
+        std::make_unique<KeptOrder>([&checkpoint, shape] { return ReadKOrder(checkpoint, shape); });
+  }
+  scheme_.code = UnsignedCodeFor(shape.packing.bits);
+  scheme_.bits = shape.packing.bits;
+  scheme_.granularity = shape.groups == 1 ? Granularity::kChannel : Granularity::kGroup;
+  scheme_.group_size = shape.group_size;
+  scheme_.symmetric = settings.symmetric;
+  stored_scale_dtype_ = shape.scales->dtype;
+  zeros_may_borrow_ =
+      !settings.symmetric && settings.zeros == GptqZeros::kMinusOne && shape.packing.bits != 3;
+  // In activation order every panel needs words from all along K: cutting K would read them again.
+  if (!reordered) wide_rows_ = kGptqWideRows;
+  for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {
+    if (tensor != nullptr) AddSource(*tensor);
+  }
+}
+
+Status GptqLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok() || out.empty()) return status;
+  status = reordered() ? ReadOrdered(range, out) : ReadNatural(range, out);
+  if (!status.ok() || !IsNibble(scheme_.code) || range.cols % 2 == 0) return status;
+  // The high half of a row's last byte is not a code of the panel.
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  for (uint64_t row = 1; row <= range.rows; ++row) out[row * row_bytes - 1] &= std::byte{0x0F};
+  return status;
+}
+
+Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count,
+                                uint32_t* out) const {
+  const StoredTensor& qweight = *shape_.qweight;
+  if (range.rows == n_) {
+    return checkpoint().Read(qweight, row * n_ * kWideWordBytes, AsBytes(out, count * n_));
+  }
+  return checkpoint().ReadRuns(qweight,
+                               {.offset = (row * n_ + range.n0) * kWideWordBytes,
+                                .run_bytes = range.rows * kWideWordBytes,
+                                .stride = n_ * kWideWordBytes,
+                                .runs = count},
+                               AsBytes(out, count * range.rows));
+}
+
+Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,
+                             uint32_t* wide) const {
+  const uint64_t row = unit * unit_.stored_words;
+  const uint64_t rows = count * unit_.stored_words;
+  if (unit_.stored_words == 1 && unit_.wide_words == 1) {
+    return ReadWordRows(range, row, rows, wide);
+  }
+  Scratch<uint32_t> stored(rows * range.rows);
+  Status status = ReadWordRows(range, row, rows, stored.data());
+  if (status.ok()) widen_(shape_.packing, stored.data(), count, range.rows, wide);
+  return status;
+}
+
+Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
+                              UnitVisitor visit) const {
+  if (unit_.stored_words == 1 && unit_.wide_words == 1) {
+    return checkpoint().Visit(
+        *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
+        ((last - first - 1) * n_ + range.rows) * kWideWordBytes,
+        [&](const std::byte* words) { visit(words, n_ * kWideWordBytes, first, last - first); });
+  }
+  const uint64_t slab = std::max(kSlabBytes / kWideWordBytes / (unit_.wide_words * range.rows),
+                                 CeilDiv(kMinSlabRows, unit_.wide_words));
+  const uint64_t step = std::min(slab, last - first);
+  Scratch<uint32_t> wide(step * unit_.wide_words * range.rows);
+  for (uint64_t unit = first; unit < last; unit += step) {
+    const uint64_t count = std::min(step, last - unit);
+    Status status = ReadUnits(range, unit, count, wide.data());
+    if (!status.ok()) return status;
+    visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kWideWordBytes, unit,
+          count);
+  }
+  return {};
+}
+
+Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
+  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
+  return VisitUnits(
+      range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
+      [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+        const uint64_t words = count * unit_.wide_words;
+        for (uint64_t word = 0; word < words; word += kPieceRows) {
+          const uint64_t next = word + kPieceRows;
+          if (next < words) {
+            PrefetchRows(wide + next * stride, stride, std::min(kPieceRows, words - next),
+                         range.rows * kWideWordBytes);
+          }
+          Deliver(range, wide + word * stride, stride, std::min(kPieceRows, words - word),
+                  unit * unit_.codes + word * per_word, out);
+        }
+      });
+}
+
+Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
+  const Result<SharedOrder> read = KOrder();
+  if (!read.ok()) return read.status();
+  const std::span<const uint32_t> order = std::span(**read).subspan(range.k0, range.cols);
+  const uint64_t units = CeilDiv(k_, unit_.codes);
+  NibbleReorder reorder(isa_, units * unit_.wide_words, range.rows);
+  Status status = VisitUnits(
+      range, 0, units, [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
+        reorder.Put(unit * unit_.wide_words, count * unit_.wide_words, wide, stride);
+      });
+  if (!status.ok()) return status;
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  if (IsNibble(scheme_.code)) {
+    reorder.Take(order, out.data(), row_bytes);
+  } else {
+    Scratch<uint32_t> nibbles(2 * order.size());
+    NibblesOfBytes(order, nibbles);
+    reorder.Take(nibbles, out.data(), row_bytes);
+  }
+  return {};
+}
+
+void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t stride,
+                         uint64_t words, uint64_t k0, std::span<std::byte> out) const {
+  const uint64_t per_word = WideCodesPerWord(scheme_.bits);
+  const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+  const uint64_t end = k0 + words * per_word;
+  if (k0 >= range.k0 && end <= range.k0 + range.cols) {
+    std::byte* to = out.data() + PanelRowBytes(scheme_.code, k0 - range.k0);
+    transpose_(wide, stride, words, range.rows, to, row_bytes);
+    return;
+  }
+  const uint64_t begin = std::max(k0, range.k0);
+  const uint64_t count = std::min(end, range.k0 + range.cols) - begin;
+  const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
+  const size_t bytes = PanelRowBytes(scheme_.code, count);
+  Scratch<std::byte> rows(range.rows * words * kWideWordBytes);
+  transpose_(wide, stride, words, range.rows, rows.data(), words * kWideWordBytes);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
+                rows.data() + row * words * kWideWordBytes + skip, bytes);
+  }
+}
+
+Status GptqLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (status.ok()) {
+    status = ReadFloatColumns(checkpoint(), *shape_.scales, n_, groups(), n0, rows, out);
+  }
+  return status.ok() ? CheckScales(*shape_.scales, n0, rows, out) : status;
+}
+
+Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
+  Status status = CheckRows(n0, rows, out.size());
+  if (status.ok() && scheme_.symmetric) {
+    const Result<bool> plain = HasPlainZeros(n0, rows);
+    if (!plain.ok()) return plain.status();
+    if (*plain) {
+      std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+      return {};
+    }
+  }
+  Scratch<uint8_t> group_zeros(rows);
+  for (uint64_t g = 0; g < groups() && status.ok(); ++g) {
+    status = ReadZeroFields(g, n0, group_zeros);
+    for (uint64_t row = 0; row < rows; ++row) out[row * groups() + g] = group_zeros[row];
+  }
+  if (!status.ok() || !scheme_.symmetric) return status;
+  status = CheckSymmetric(n0, rows, out);
+  std::ranges::fill(out, ZeroOfSymmetric(scheme_));
+  return status;
+}
+
+// Do the words that hold the zero points of a symmetric module say so throughout? The rule, and
+// quick to see. False means that the fields have to be looked at one by one.
+Result<bool> GptqLinear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
+  if (rows == 0 || 32 % scheme_.bits != 0 || unit_.stored_words != 1) return false;
+  const uint32_t expected = symmetric_field_ * (0xFFFFFFFFU / ((1U << scheme_.bits) - 1));
+  const uint64_t first_word = n0 / unit_.codes;
+  const uint64_t words = CeilDiv(n0 + rows, unit_.codes) - first_word;
+  bool plain = true;
+  for (uint64_t g = 0; g < groups() && plain; ++g) {
+    Status status =
+        checkpoint().Visit(*shape_.qzeros, (g * shape_.zero_words + first_word) * kWideWordBytes,
+                           words * kWideWordBytes, [&](const std::byte* stored) {
+                             uint32_t differences = 0;
+                             for (uint64_t i = 0; i < words; ++i) {
+                               uint32_t word = 0;
+                               std::memcpy(&word, stored + i * kWideWordBytes, kWideWordBytes);
+                               differences |= word ^ expected;
+                             }
+                             plain = differences == 0;
+                           });
+    if (!status.ok()) return status;
+  }
+  return plain;
+}
+
+// The zero points of one group, as z; of a symmetric module, as stored.
+Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const {
+  if (out.empty()) return {};
+  const uint64_t first_unit = n0 / unit_.codes;
+  const uint64_t units = CeilDiv(n0 + out.size(), unit_.codes) - first_unit;
+  // The last unit of a row of 3-bit zero points may be cut short.
+  Scratch<uint32_t> words(units * unit_.stored_words, 0);
+  const uint64_t first_word = first_unit * unit_.stored_words;
+  const uint64_t stored = std::min<uint64_t>(words.size(), shape_.zero_words - first_word);
+  Status status =
+      checkpoint().Read(*shape_.qzeros, (group * shape_.zero_words + first_word) * kWideWordBytes,
+                        AsBytes(words.data(), stored));
+  if (!status.ok()) return status;
+
+  const uint64_t first_n = first_unit * unit_.codes;
+  if (!scheme_.symmetric && LosesZeros(zero_rules_, shape_.packing)) {
+    const uint32_t all_ones = (1U << scheme_.bits) - 1;
+    const uint64_t fields = std::min(units * unit_.codes, n_ - first_n);
+    for (uint64_t i = 0; i < fields; ++i) {
+      if (PackedCode(shape_.packing, words, i) != all_ones) continue;
+      return Malformed(checkpoint().Where(*shape_.qzeros),
+                       "a zero point of 0 was stored as -1, and may have spoilt its neighbours")
+          .Found(fmt::format("field {} at channel {}, group {}", all_ones, first_n + i, group))
+          .Expected(
+              "a producer that is known to have subtracted whole words (gptqmodel 0.9 or "
+              "later, auto-round), or the format gptq_v2")
+          .Hint(
+              "Export the model again as gptq_v2; or, if the producer is one of those, name it "
+              "in meta.quantizer of the config")
+          .Id(FindingId("gptq-zero-lost"));
+    }
+  }
+  if (!scheme_.symmetric) RestoreZeroWords(zero_rules_, shape_.packing, words);
+  for (uint64_t row = 0; row < out.size(); ++row) {
+    const uint32_t field = PackedCode(shape_.packing, words, n0 + row - first_n);
+    out[row] = static_cast<uint8_t>(
+        scheme_.symmetric ? field : ZeroFromField(zero_rules_, shape_.packing, field));
+  }
+  return {};
+}
+
+Status GptqLinear::CheckSymmetric(uint64_t n0, uint64_t rows,
+                                  std::span<const uint8_t> fields) const {
+  const auto odd =
+      std::ranges::find_if(fields, [this](uint8_t field) { return field != symmetric_field_; });
+  if (odd == fields.end()) return {};
+  const auto index = static_cast<uint64_t>(odd - fields.begin());
+  const auto [low, high] = std::ranges::minmax(fields);
+  return Malformed(checkpoint().Where(*shape_.qzeros),
+                   "the module claims to be symmetric, but its zero points vary")
+      .Found(fmt::format("{} at channel {}, group {}; {} to {} in channels {} to {}", *odd,
+                         n0 + index / groups(), index % groups(), low, high, n0, n0 + rows - 1))
+      .Expected(fmt::format("{} throughout", symmetric_field_))
+      .Hint("Set sym to false if it is not symmetric, or export it again")
+      .Id(FindingId("zero-point-not-symmetric"));
+}
+
+// GptqLinear: where a number lies.
+
+namespace {
+
+constexpr uint32_t kGptqWordBits = 8 * kWideWordBytes;
+
+// Code `index` of a packed bit string whose words are `stride` apart, the first at word `first` of
+// the tensor.
+class PackedString {
+ public:
+  PackedString(const StoredTensor& tensor, const CodePacking& packing, uint64_t first,
+               uint64_t stride)
+      : tensor_(tensor), packing_(packing), first_(first), stride_(stride) {}
+
+  StoredBits Where(uint64_t index) const {
+    const bool whole = kGptqWordBits % packing_.bits == 0;  // then planes make no difference
+    if (packing_.planar && !whole) return WhereInPlanes(index);
+    StoredBits found;
+    Add(index * packing_.bits, packing_.bits, found);
+    return found;
+  }
+
+ private:
+  // Planes of 8, 4, 2 and 1 bits, as the bits of the width say; the widest holds the lowest bits.
+  StoredBits WhereInPlanes(uint64_t index) const {
+    const uint64_t unit = index / kGptqWordBits * kGptqWordBits * packing_.bits;
+    StoredBits found;
+    uint32_t below = 0;
+    for (const uint32_t width : {8U, 4U, 2U, 1U}) {
+      if ((packing_.bits & width) == 0) continue;
+      Add(unit + uint64_t{below} * kGptqWordBits + index % kGptqWordBits * width, width, found);
+      below += width;
+    }
+    return found;
+  }
+
+  // Bits [bit, bit + bits) of the string; a run that crosses words is two.
+  void Add(uint64_t bit, uint32_t bits, StoredBits& found) const {
+    const auto shift = static_cast<uint32_t>(bit % kGptqWordBits);
+    const uint32_t here = std::min(bits, kGptqWordBits - shift);
+    const uint64_t word = first_ + bit / kGptqWordBits * stride_;
+    found.push_back({.tensor = tensor_.name, .bit = word * kGptqWordBits + shift, .bits = here});
+    if (here == bits) return;
+    found.push_back(
+        {.tensor = tensor_.name, .bit = (word + stride_) * kGptqWordBits, .bits = bits - here});
+  }
+
+  const StoredTensor& tensor_;
+  CodePacking packing_;
+  uint64_t first_;
+  uint64_t stride_;
+};
+
+}  // namespace
+
+StoredBits GptqLinear::WhereCode(uint64_t n, uint64_t k) const {
+  return PackedString(*shape_.qweight, shape_.packing, n, n_).Where(k);
+}
+
+StoredBits GptqLinear::WhereScale(uint64_t n, uint64_t g) const {
+  return WhereElement(*shape_.scales, g * n_ + n);
+}
+
+StoredBits GptqLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
+  return PackedString(*shape_.qzeros, shape_.packing, g * shape_.zero_words, 1).Where(n);
+}
+
+PanelRange GptqLinear::CodesNear(uint64_t byte) const {
+  return {.n0 = byte / kWideWordBytes % n_, .rows = 1, .k0 = 0, .cols = k_};
+}
+
+}  // namespace prepack

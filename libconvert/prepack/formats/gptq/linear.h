@@ -1,0 +1,81 @@
+#ifndef PREPACK_FORMATS_GPTQ_LINEAR_H_
+#define PREPACK_FORMATS_GPTQ_LINEAR_H_
+
+// A module in the tensors of GPTQ as a QuantizedLinear (mirrors GPTQModel 7,
+// nn_modules/qlinear/__init__.py, and vLLM 0.32, quantization/auto_gptq.py). For N = 3, K = 16,
+// 4 bits, one group:
+//
+//     qweight  I32 [K/8, N]   word [k/8, n] holds codes k … k+7 of channel n, the first in its
+//                             lowest bits:   n = 0      n = 1      n = 2
+//                                     row 0  k7 … k0    k7 … k0    k7 … k0
+//                                     row 1  k15 … k8   k15 … k8   k15 … k8
+//     qzeros   I32 [G, ⌈N/8⌉] word [g, n/8] holds the zero points of channels n … n+7
+//     scales   F16 [G, N]
+//     g_idx    I32 [K]        the group of each input channel (gptq_order.h), optional
+//
+// Other widths are drawn in kernels/code_rows.h. A panel is that transposed, word by word: rows of
+// words are read, widened to 4 or 8 bits, brought into k_order, and transposed.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "prepack/base/function_ref.h"
+#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/zeros.h"
+#include "prepack/formats/stored_linear.h"
+#include "prepack/kernels/unit_transpose.h"
+
+namespace prepack {
+
+class GptqLinear final : public StoredLinear {
+ public:
+  // Of tensors that CheckGptqShape has accepted. `symmetric_field` is what a symmetric module
+  // stores for every zero point. `reordered`: g_idx holds an order. `isa` must be supported here.
+  GptqLinear(const Checkpoint& checkpoint, std::string_view module, const GptqShape& shape,
+             const GptqSettings& settings, bool reordered, uint32_t symmetric_field, Isa isa);
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
+  // Of a symmetric module, checks that the stored zero points say so too.
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  StoredBits WhereCode(uint64_t n, uint64_t k) const override;
+  StoredBits WhereScale(uint64_t n, uint64_t g) const override;
+  StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;
+  PanelRange CodesNear(uint64_t byte) const override;
+
+ private:
+  // Rows of words [row, row + count) of the panel's channels.
+  Status ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count, uint32_t* out) const;
+  // Units of codes, widened.
+  Status ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count, uint32_t* wide) const;
+  // Called with units [unit, unit + count) of the panel's channels, widened: words [., channels],
+  // rows `stride` bytes apart.
+  using UnitVisitor =
+      FunctionRef<void(const std::byte* wide, size_t stride, uint64_t unit, uint64_t count)>;
+  // All units from `first` to before `last`, in order, in one or several calls.
+  Status VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
+                    UnitVisitor visit) const;
+  Status ReadNatural(const PanelRange& range, std::span<std::byte> out) const;
+  Status ReadOrdered(const PanelRange& range, std::span<std::byte> out) const;
+  // Puts widened words [words, channels], rows `stride` bytes apart, whose first code is input
+  // channel k0, into the panel; what lies outside it is left out.
+  void Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
+               uint64_t k0, std::span<std::byte> out) const;
+  Status ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const;
+  Result<bool> HasPlainZeros(uint64_t n0, uint64_t rows) const;
+  Status CheckSymmetric(uint64_t n0, uint64_t rows, std::span<const uint8_t> fields) const;
+
+  GptqShape shape_;
+  GptqZeroRules zero_rules_;
+  uint32_t symmetric_field_;
+  CodeUnit unit_;
+  Isa isa_;
+  WidenCodesFn widen_;
+  TransposeUnitsFn transpose_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_GPTQ_LINEAR_H_

@@ -1,0 +1,331 @@
+#include "prepack/formats/gptq/reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/isa.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/foreign.h"
+#include "prepack/formats/gptq/config.h"
+#include "prepack/formats/gptq/linear.h"
+#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/zeros.h"
+#include "prepack/formats/json_fields.h"
+#include "prepack/formats/module_match.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/quantization_config.h"
+
+namespace prepack {
+
+namespace {
+
+// What lies beside qweight and does not belong to it.
+Status CheckOtherTensors(const Checkpoint& checkpoint, const ModuleTensors& module,
+                         FindingTally& findings) {
+  static constexpr std::array<std::string_view, 5> kKnown = {"qweight", "qzeros", "scales", "g_idx",
+                                                             "bias"};
+  for (const auto& [suffix, tensor] : module.tensors) {
+    if (suffix == "weight") {
+      return Malformed(module.name, "the module is stored twice: quantized and not")
+          .Found(fmt::format("{} and {}", checkpoint.Where(*module.Find("qweight")),
+                             checkpoint.Where(*tensor)))
+          .Hint(
+              "Remove the one that is not of this checkpoint; a stale shard may lie in the folder")
+          .Id(FindingId("weight-twice"));
+    }
+    if (suffix == "lora_A" || suffix == "lora_B") {
+      return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not read")
+          .Hint(
+              "Without the adapter the module computes something else; remove it, or merge it "
+              "before quantizing")
+          .Id(FindingId("adapter-unsupported"));
+    }
+    if (std::ranges::find(kKnown, suffix) == kKnown.end()) {
+      findings.Add("tensor-unknown", tensor->name,
+                   "unknown tensor of a quantized module; passed through");
+    }
+  }
+  return {};
+}
+
+// The constant that a symmetric module stores, from its first zero point.
+Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTensors& module,
+                                    const GptqShape& shape, const GptqSettings& settings,
+                                    FindingTally& findings) {
+  std::array<uint32_t, 8> buffer{};
+  const uint32_t bits = shape.packing.bits;
+  const auto words = std::span(buffer).first(
+      std::min<uint64_t>(UnitOf(shape.packing).stored_words, shape.zero_words));
+  Status status = checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(words));
+  if (!status.ok()) return status;
+  const uint32_t field = PackedCode(shape.packing, words, 0);
+  if (field == SymmetricField(bits, settings.zeros)) return field;
+  const bool minus_one = settings.zeros == GptqZeros::kMinusOne;
+  const GptqZeros other = minus_one ? GptqZeros::kStored : GptqZeros::kMinusOne;
+  if (field == SymmetricField(bits, other)) {
+    findings.Add("gptq-zeros-other-version", module.name,
+                 fmt::format("declared {}, but {} is stored, as {} does; the value is not needed, "
+                             "because the module is symmetric",
+                             minus_one ? "z - 1 (v1)" : "z (v2)", field,
+                             minus_one ? "z (v2)" : "z - 1 (v1)"));
+    return field;
+  }
+  return Malformed(checkpoint.Where(*shape.qzeros),
+                   "the module claims to be symmetric, but its zero points are not in the middle")
+      .Found(fmt::format("{} at channel 0, group 0", field))
+      .Expected(fmt::format("{} or {}", SymmetricField(bits, GptqZeros::kMinusOne),
+                            SymmetricField(bits, GptqZeros::kStored)))
+      .Hint("Set sym to false if it is not symmetric, or export it again")
+      .Id(FindingId("zero-point-not-symmetric"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& checkpoint,
+                                                            const ModuleTensors& module,
+                                                            const GptqSettings& settings,
+                                                            FindingTally& findings) {
+  const Result<Isa> isa = ChooseIsa();
+  if (!isa.ok()) return isa.status();
+  if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
+    return Unsupported(module.name, "quantized embeddings are not read")
+        .Hint("Leave the embedding out when quantizing")
+        .Id(FindingId("embedding-quantized"));
+  }
+  Status status = CheckOtherTensors(checkpoint, module, findings);
+  if (!status.ok()) return status;
+  const Result<GptqShape> shape = CheckGptqShape(checkpoint, module, settings);
+  if (!shape.ok()) return shape.status();
+  if (shape->packing.bits != settings.bits) {
+    findings.Add("module-scheme-mismatch", module.name,
+                 fmt::format("the config says {} bits, but the tensors hold {}; the tensors win",
+                             settings.bits, shape->packing.bits));
+  }
+  const uint64_t needed = ZeroWordsFor(shape->packing, shape->n);
+  if (shape->zero_words > needed) {
+    findings.Add("zero-point-padded", module.name,
+                 fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
+                             shape->zero_words, shape->n, shape->zero_words - needed));
+  }
+  const Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
+  if (!order.ok()) return order.status();
+  ReportGptqOrder(*order, module, *shape, settings.act_order, findings);
+
+  uint32_t symmetric_field = 0;
+  if (settings.symmetric) {
+    const Result<uint32_t> field =
+        FindSymmetricField(checkpoint, module, *shape, settings, findings);
+    if (!field.ok()) return field.status();
+    symmetric_field = *field;
+  }
+  return std::unique_ptr<QuantizedLinear>(std::make_unique<GptqLinear>(
+      checkpoint, module.name, *shape, settings, order->kind == GptqOrder::Kind::kScattered,
+      symmetric_field, *isa));
+}
+
+namespace {
+bool IsPlainMatrix(const ModuleTensors& module) {
+  const StoredTensor* weight = module.Find("weight");
+  return weight != nullptr && weight->shape.size() == 2;
+}
+
+// kUnsupported for tensors that only the GPU formats of GPTQModel store; the whole checkpoint is of
+// that format then, though quant_method is gptq.
+Status RefuseGpuFormat(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  const auto refuse = [&](std::string_view suffix, std::string_view name) {
+    return Unsupported(checkpoint.Where(*module.Find(suffix)),
+                       fmt::format("{} weights are not read", name))
+        .Found(fmt::format("tensor {}", suffix))
+        .Expected("qweight, qzeros and scales")
+        .Hint(
+            "They are tiled for GPUs and cannot be repacked; use the GPTQ checkpoint that they "
+            "were made from")
+        .Id(FindingId("gptq-format"));
+  };
+  if (module.Find("B") != nullptr && module.Find("s_channel") != nullptr) return refuse("B", "QQQ");
+  if (module.Find("B") != nullptr && module.Find("s") != nullptr) return refuse("B", "Marlin");
+  if (module.Find("trellis") != nullptr) return refuse("trellis", "EXL3");
+  return {};
+}
+
+// A module that has parts of a quantized weight, but not the codes.
+Status CheckOrphans(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  for (const std::string_view suffix : {"qzeros", "g_idx", "scales"}) {
+    const StoredTensor* orphan = module.Find(suffix);
+    if (orphan == nullptr || (suffix == "scales" && module.Find("weight") != nullptr)) continue;
+    return Malformed(module.name, "the tensor qweight of a quantized module is missing")
+        .Found(checkpoint.Where(*orphan))
+        .Hint("A shard is missing, or the index is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  return {};
+}
+
+constexpr std::string_view kZerosHint =
+    "If the weights are right, set checkpoint_format to the other of \"gptq\" and \"gptq_v2\" in "
+    "every copy of the quantization config";
+
+class Reader {
+ public:
+  Reader(const Checkpoint& checkpoint, const GptqConfig& config, FindingTally& findings)
+      : checkpoint_(checkpoint), config_(config), findings_(findings) {}
+
+  Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module) {
+    const Result<GptqSettings> settings = config_.SettingsOf(module.name);
+    if (!settings.ok()) return settings.status();
+    Status status = ReportExcluded(module);
+    if (!status.ok()) return status;
+    Result<std::unique_ptr<QuantizedLinear>> linear =
+        DescribeGptqModule(checkpoint_, module, *settings, findings_);
+    if (!linear.ok()) return linear;
+    const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint_, module, *settings);
+    if (!sample.ok()) return sample.status();
+    status = CheckGptqZeros(*sample, settings->zeros, module.name, kZerosHint, findings_);
+    if (!status.ok()) return status;
+    if (settings->zeros == config_.settings.zeros) evidence_ += *sample;
+    return linear;
+  }
+
+  // A layer that the config wants quantized and that is not.
+  Status ReportPlain(const ModuleTensors& module) {
+    if (!IsPlainMatrix(module) || !CheckModuleName(module.name).ok()) return {};
+    if (IsOutputHead(module.name)) {
+      if (config_.lm_head) {
+        findings_.Add("module-targeted-but-plain", module.name,
+                      "lm_head is true, but the output head is not quantized");
+      }
+      return {};
+    }
+    if (!module.name.ends_with("_proj") || !InBlockModules(module.name)) return {};
+    const Result<const GptqRule*> rule = config_.RuleOf(module.name);
+    if (!rule.ok()) return rule.status();
+    if (*rule != nullptr) {
+      Status status = config_.ReportOrder(module.name, **rule, findings_);
+      if (!status.ok() || (*rule)->exclude) return status;
+    }
+    plain_.Add(module.name, "the config includes the module, but it is not quantized");
+    return {};
+  }
+
+  void ReportTargeted(const QuantizedModel& model) { plain_.Report(model, findings_); }
+
+  Status ReportUnmatched(const std::vector<ModuleTensors>& modules) {
+    std::vector<std::string> unmatched;
+    for (const GptqRule& rule : config_.rules) {
+      const Result<bool> matched = MatchesAny(rule, modules);
+      if (!matched.ok()) return matched.status();
+      if (!*matched) unmatched.push_back(fmt::format("\"{}\"", Printable(rule.text)));
+    }
+    if (unmatched.empty()) return {};
+    const size_t count = unmatched.size();
+    constexpr size_t kMaxShown = 8;
+    if (count > kMaxShown) {
+      unmatched.resize(kMaxShown);
+      unmatched.emplace_back("…");
+    }
+    findings_.Add("config-pattern-unmatched", FieldPath(config_.settings.where, "dynamic"),
+                  fmt::format("{} of {} entries match no module of the checkpoint: {}", count,
+                              config_.rules.size(), fmt::join(unmatched, ", ")));
+    return {};
+  }
+
+  // All modules together, where each by itself is too small.
+  Status CheckEvidence() {
+    return CheckGptqZeros(evidence_, config_.settings.zeros,
+                          FieldPath(config_.settings.where, "checkpoint_format"), kZerosHint,
+                          findings_);
+  }
+
+ private:
+  static Result<bool> MatchesAny(const GptqRule& rule, const std::vector<ModuleTensors>& modules) {
+    for (const ModuleTensors& module : modules) {
+      const bool is_layer = module.Find("qweight") != nullptr || IsPlainMatrix(module);
+      if (!is_layer || !CheckModuleName(module.name).ok()) continue;
+      Result<bool> matches = rule.regex.MatchesStart(module.name);
+      if (!matches.ok() || *matches) return matches;
+    }
+    return false;
+  }
+
+  bool InBlockModules(std::string_view module) const {
+    const auto& names = config_.block_modules;
+    return names.empty() || std::ranges::any_of(names, [&](const std::string& name) {
+             return module.find(name) != std::string_view::npos;
+           });
+  }
+
+  // A layer that the config wants plain and that is quantized.
+  Status ReportExcluded(const ModuleTensors& module) {
+    const Result<const GptqRule*> found = config_.RuleOf(module.name);
+    if (!found.ok()) return found.status();
+    const GptqRule* rule = *found;
+    if (rule != nullptr) {
+      Status status = config_.ReportOrder(module.name, *rule, findings_);
+      if (!status.ok()) return status;
+    }
+    if (rule != nullptr && rule->exclude) {
+      findings_.Add("module-ignored-but-quantized", module.name,
+                    fmt::format("dynamic excludes it with \"{}\", but it is quantized",
+                                Printable(rule->text)));
+    } else if (IsOutputHead(module.name) && !config_.lm_head) {
+      findings_.Add("module-ignored-but-quantized", module.name,
+                    "lm_head is not true, but the output head is quantized");
+    } else if (!IsOutputHead(module.name) && !InBlockModules(module.name)) {
+      findings_.Add("module-ignored-but-quantized", module.name,
+                    "modules_in_block_to_quantize does not name it, but it is quantized");
+    }
+    return {};
+  }
+
+  const Checkpoint& checkpoint_;
+  const GptqConfig& config_;
+  FindingTally& findings_;
+  GptqZeroSample evidence_;
+  PlainModules plain_;
+};
+
+}  // namespace
+
+Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
+  const Result<std::vector<QuantizationConfig>> copies = FindQuantizationConfigs(checkpoint);
+  if (!copies.ok()) return copies.status();
+  FindingTally findings;
+  const Result<GptqConfig> config = ParseGptqConfigs(*copies, findings);
+  if (!config.ok()) return config.status();
+
+  QuantizedModel model;
+  model.format = "gptq";
+  model.quantization_config = copies->front().fields;
+  Reader reader(checkpoint, *config, findings);
+  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  for (const ModuleTensors& module : modules) {
+    Status status = RefuseGpuFormat(checkpoint, module);
+    if (!status.ok()) return status;
+    if (module.Find("qweight") != nullptr) {
+      model.Add(reader.Describe(module));
+      continue;
+    }
+    status = CheckOrphans(checkpoint, module);
+    if (!status.ok()) {
+      model.errors.push_back(std::move(status));
+      continue;
+    }
+    status = reader.ReportPlain(module);
+    if (!status.ok()) return status;
+  }
+  Status status = RequireQweights(model, config->settings.where);
+  if (status.ok()) status = reader.CheckEvidence();
+  if (status.ok()) status = reader.ReportUnmatched(modules);
+  if (!status.ok()) return status;
+  reader.ReportTargeted(model);
+  model.findings = findings.Take();
+  return model;
+}
+
+}  // namespace prepack

@@ -1,0 +1,95 @@
+#include "prepack/formats/module_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "prepack/formats/finding.h"
+#include "prepack/formats/model_parts.h"
+
+namespace prepack {
+
+const StoredTensor* ModuleTensors::Find(std::string_view suffix) const {
+  const auto it =
+      std::ranges::lower_bound(tensors, suffix, {}, [](const auto& t) { return t.first; });
+  return it != tensors.end() && it->first == suffix ? it->second : nullptr;
+}
+
+std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint) {
+  // Not by runs of neighbours: "a.b.weight" and "a.b.weight_scale" can have "a.b.weight.x" between.
+  std::map<std::string_view, ModuleTensors> modules;
+  ModuleTensors* last = nullptr;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    const std::string_view full = tensor.name;
+    const size_t dot = full.rfind('.');
+    const bool has_module = dot != std::string_view::npos;
+    const std::string_view prefix = has_module ? full.substr(0, dot) : std::string_view();
+    if (last == nullptr || last->name != prefix) last = &modules[prefix];
+    last->name = prefix;
+    last->tensors.emplace_back(has_module ? full.substr(dot + 1) : full, &tensor);
+  }
+  std::vector<ModuleTensors> list;
+  list.reserve(modules.size());
+  for (auto& [prefix, module] : modules) {
+    std::ranges::sort(module.tensors, {}, [](const auto& t) { return t.first; });
+    list.push_back(std::move(module));
+  }
+  return list;
+}
+
+bool IsOutputHead(std::string_view module) {
+  return module == "lm_head" || module.ends_with(".lm_head");
+}
+
+std::string ShowShape(std::span<const uint64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+Status RequireDType(const Checkpoint& checkpoint, const StoredTensor& tensor, std::string_view what,
+                    std::initializer_list<DType> allowed) {
+  if (std::ranges::find(allowed, tensor.dtype) != allowed.end()) return {};
+  std::vector<std::string_view> names;
+  for (const DType dtype : allowed) names.push_back(DTypeName(dtype));
+  return Malformed(checkpoint.Where(tensor), fmt::format("{} have the wrong dtype", what))
+      .Found(DTypeName(tensor.dtype))
+      .Expected(fmt::format("{}", fmt::join(names, " or ")))
+      .Id(FindingId("tensor-dtype"));
+}
+
+Status RequireShape(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                    std::span<const uint64_t> expected, std::string_view why) {
+  if (std::ranges::equal(tensor.shape, expected)) return {};
+  return Malformed(checkpoint.Where(tensor), "the tensor has the wrong shape")
+      .Found(ShowShape(tensor.shape))
+      .Expected(fmt::format("{}: {}", ShowShape(expected), why))
+      .Id(FindingId("tensor-shape"));
+}
+
+namespace {
+
+// "model.layers" of model.layers.3.mlp.up_proj; empty for what lies in no list.
+std::string_view ListOf(std::string_view module) {
+  const auto layer = ParseLayerName(module);
+  return layer ? layer->list : std::string_view();
+}
+
+}  // namespace
+
+void PlainModules::Report(const QuantizedModel& model, FindingTally& findings) const {
+  if (modules_.empty()) return;
+  std::set<std::string_view> quantized;
+  for (const auto& linear : model.modules) {
+    if (!IsOutputHead(linear->module())) quantized.insert(ListOf(linear->module()));
+  }
+  // Layers that could not be read are quantized, too, but then the model has an error.
+  for (const auto& [module, message] : modules_) {
+    if (quantized.contains(ListOf(module))) {
+      findings.Add("module-targeted-but-plain", module, message);
+    }
+  }
+}
+
+}  // namespace prepack

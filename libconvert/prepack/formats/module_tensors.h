@@ -1,0 +1,70 @@
+#ifndef PREPACK_FORMATS_MODULE_TENSORS_H_
+#define PREPACK_FORMATS_MODULE_TENSORS_H_
+
+// The tensors of a checkpoint, module by module: MODULE.SUFFIX, whichever shards they lie in.
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
+
+namespace prepack {
+
+// Views into the checkpoint, which must live longer.
+struct ModuleTensors {
+  std::string_view name;  // "" for tensors without a dot
+  std::vector<std::pair<std::string_view, const StoredTensor*>> tensors;  // suffix, ascending
+
+  // The tensor of that suffix, or nullptr.
+  const StoredTensor* Find(std::string_view suffix) const;
+};
+
+// All modules, ascending by name.
+std::vector<ModuleTensors> GroupByModule(const Checkpoint& checkpoint);
+
+// Is it the output head? "lm_head", also "language_model.lm_head" of multimodal models.
+bool IsOutputHead(std::string_view module);
+
+// "[4, 8]", for errors.
+std::string ShowShape(std::span<const uint64_t> shape);
+
+// kMalformed unless the tensor has one of the dtypes. `what` names the values: "the scales".
+Status RequireDType(const Checkpoint& checkpoint, const StoredTensor& tensor, std::string_view what,
+                    std::initializer_list<DType> allowed);
+// kMalformed unless the tensor has the shape. `why` says where the shape follows from:
+// "it follows from qweight".
+Status RequireShape(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                    std::span<const uint64_t> expected, std::string_view why);
+
+// Linear layers in floating point that the config wants quantized.
+//
+// Configs speak of a whole model, and quantizers work through some of its lists of layers: the
+// decoder, rarely a vision or audio tower. A config that does not exclude the tower all the same
+// is how GPTQModel writes every multimodal model. So a plain layer is a surprise only where other
+// layers of its list were quantized.
+
+class PlainModules {
+ public:
+  // Views into the checkpoint, and a literal.
+  void Add(std::string_view module, std::string_view message) {
+    modules_.emplace_back(module, message);
+  }
+
+  // Reports those in whose list of layers a module is quantized. What lies in no list (projectors,
+  // pooling heads) counts as one list; the output head is left out, which is declared by itself.
+  void Report(const QuantizedModel& model, FindingTally& findings) const;
+
+ private:
+  std::vector<std::pair<std::string_view, std::string_view>> modules_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_MODULE_TENSORS_H_

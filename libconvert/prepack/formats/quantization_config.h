@@ -1,0 +1,87 @@
+#ifndef PREPACK_FORMATS_QUANTIZATION_CONFIG_H_
+#define PREPACK_FORMATS_QUANTIZATION_CONFIG_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/json.h"
+#include "prepack/formats/finding.h"
+
+namespace prepack {
+
+// The part of a quantizer's version that tells what it stored.
+struct VersionNumber {
+  unsigned major = 0;
+  unsigned minor = 0;
+
+  friend bool operator==(const VersionNumber&, const VersionNumber&) = default;
+  bool IsBefore(const VersionNumber& other) const {
+    return major != other.major ? major < other.major : minor < other.minor;
+  }
+};
+
+// Of "0.16.1", "7.3.4.dev1", "7"; nullopt when the text does not begin with a number.
+std::optional<VersionNumber> ParseVersionNumber(std::string_view text);
+std::string ShowVersion(const VersionNumber& version);
+
+// Where a checkpoint declares how it is quantized. The places are those that transformers, vLLM
+// (model_loader/weight_utils.py), compressed-tensors (utils/safetensors_load.py) and GPTQModel
+// (quantization/config.py) look into:
+//
+//     config.json: quantization_config
+//     config.json: text_config.quantization_config     (multimodal models; also llm_config)
+//     config.json: compression_config                  (compressed-tensors before 0.5)
+//     config.json: ANY.quantization_config             (in any nested model, when none is above)
+//     params.json: quantization_config, quantization   (Mistral, when there is no config.json)
+//     quantize_config.json                             (AutoGPTQ, GPTQModel: the same again)
+//     quant_config.json                                (early AWQ)
+//     quantization_config.json                         (AutoRound: the same again)
+//
+// Readers disagree about which copy counts. The first one is taken here; formats that have copies
+// compare them and refuse a checkpoint whose copies differ in what the weights mean.
+
+struct QuantizationConfig {
+  std::string where;   // "config.json: quantization_config", for errors
+  std::string method;  // quant_method in lower case with - for _: "compressed-tensors", "gptq"
+  const Json* fields = nullptr;  // points into the checkpoint
+  bool beside = false;           // a file of its own, not a part of config.json
+};
+
+// Keys from the top of config.json downwards.
+using ConfigPath = std::vector<std::string>;
+
+// Where config.json declares it, in the order above.
+std::vector<ConfigPath> DeclarationPaths(const Json& config);
+
+// Every declaration, in the order above. One that is not an object, or whose quant_method is not a
+// string, is kMalformed; so is a quant_method that differs from the first one's. A declaration
+// without quant_method gets that of the first, or the one that its keys tell.
+//
+// Left out are files beside a config.json that declares another method: converters leave those of
+// the format that they read (compressed-tensors' converter of AWQ does), and loaders take
+// config.json.
+Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint);
+
+// A finding ("config-left-behind") for every file that was left out.
+Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings);
+
+// The first of them; none is kUnsupported: not quantized, or declared in another way
+// (undeclared.h).
+Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint);
+
+// The keys that quantizers write into a quantization_config, format by format. A key that is not
+// among them may mean anything: weights that divide by their scale differ from those that multiply
+// in one key. So it is never passed over in silence.
+
+// Adds a finding ("config-key-unread") for every key that no known writer of the format writes, of
+// the declaration itself and of its rules for single modules. A key that is known to change what
+// the weights mean, and is not read, is kUnsupported. Formats that are not read have no keys here.
+Status CheckConfigKeys(const QuantizationConfig& config, FindingTally& findings);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_QUANTIZATION_CONFIG_H_

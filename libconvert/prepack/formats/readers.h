@@ -1,0 +1,73 @@
+#ifndef PREPACK_FORMATS_READERS_H_
+#define PREPACK_FORMATS_READERS_H_
+
+// AWQ checkpoints of AutoAWQ, llm-awq (as safetensors), GPTQModel and AutoRound's plain AWQ export
+// (mirrors AutoAWQ 0.2.9, awq/modules/linear/{gemm,gemv,gemv_fast}.py).
+//
+// Read: 4 bits, in the layouts gemm, gemv and gemv_fast; with zero points, or symmetric.
+//
+//     gemm, N = 8, K = 2, codes (k + n) mod 16: qweight is 75316420 86427531, file bytes
+//         20 64 31 75  31 75 42 86         (channels 0|2 4|6 1|3 5|7 of one input, low|high nibble)
+//
+// The other drawings are in awq_layout.h and kernels/awq_gemv_fast.h. The tensors decide which
+// layout it is; a `version` that says otherwise is a finding. A module is quantized if and only if
+// it has a qweight: `modules_to_not_convert`, which its readers understand in three ways, explains
+// and decides nothing.
+//
+// AWQ also scales other tensors (norms, preceding projections): those must come from the same
+// checkpoint, as they do here, never from the original model.
+
+#include "prepack/formats/format.h"
+
+namespace prepack {
+
+Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint);
+
+// compressed-tensors checkpoints, as llm-compressor writes them (mirrors compressed-tensors 0.19,
+// compressors/ and utils/match.py).
+//
+// Read: `pack-quantized`, 4 bits, symmetric and asymmetric, one scale per group or per channel.
+//
+//     MODULE.weight_packed      I32 [N, ⌈K/8⌉]  eight codes per word along K, lowest bits first;
+//                                               code = signed value + 8
+//     MODULE.weight_scale       BF16, F16 or F32 [N, G]
+//     MODULE.weight_zero_point  I32 [⌈N/8⌉, G]  eight zero points per word, down the rows, + 8;
+//                               before 0.9.4: I8 [N, G], signed
+//     MODULE.weight_shape       I64 [2]         N, K
+//
+// N = 4, K = 16 with codes 0 … 15 in row 0 begins with the bytes 10 32 54 76 98 ba dc fe.
+//
+// Every other format and scheme is recognised and refused by name (kUnsupported). The tensors that
+// exist decide what a module is, and the configuration says what they mean: `ignore` lists are
+// often wrong about names. Where the two contradict each other so that the meaning is open, the
+// checkpoint is kMalformed; where the tensors settle it, the contradiction is a Finding.
+
+Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint);
+
+// Checkpoints of `quant_method: fp8` (mirrors vLLM 0.32.0,
+// model_executor/layers/quantization/fp8.py; transformers 5.23, integrations/finegrained_fp8.py;
+// GPTQModel 7.7, nn_modules/qlinear/fp8.py).
+//
+//     MODULE.weight            F8_E4M3 [N, K]
+//     MODULE.weight_scale_inv  F32 or BF16; also called weight_scale, and scale (DeepSeek V4)
+//       [⌈N/128⌉, ⌈K/128⌉]       with weight_block_size [128, 128]; edges may be partial
+//       [] or [1]                one scale per module
+//       [N] or [N, 1]            one per output channel
+//     MODULE.input_scale       one element, activation_scheme "static" only; transformers calls it
+//                              activation_scale (Ministral 3, Devstral 2)
+//
+// The trap is the name weight_scale_inv. As DeepSeek, Qwen, Mistral and transformers write it, it
+// multiplies: W = e4m3(weight) · scale. As GPTQModel writes it, it divides: W = e4m3(weight) /
+// scale, and nothing tells the two apart but `weight_scale_semantics: "inverse"` in the config.
+// There, the scale of the canonical layout is the reciprocal, rounded once to f32, as GPTQModel's
+// own kernel takes it. `dynamic` then holds rules for some modules, as in GPTQModel's other
+// formats.
+//
+// Scales may be bytes u that mean 2^(u − 127), 255 is NaN: of dtype F8_E8M0, or U8 where scale_fmt
+// is "ue8m0".
+
+Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint);
+
+}  // namespace prepack
+
+#endif  // PREPACK_FORMATS_READERS_H_

@@ -1,0 +1,243 @@
+#include "prepack/formats/rows/row_checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/memory.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/stored_linear.h"
+
+namespace prepack {
+
+namespace {
+
+// Counts what a g_idx holds.
+struct GroupIndices {
+  std::vector<int64_t> groups;  // of each input channel
+  uint64_t unset = 0;           // how many are −1
+  bool natural = true;          // every one is k / group size
+};
+
+Result<GroupIndices> ReadGroupIndices(const Checkpoint& checkpoint, const StoredTensor& g_idx,
+                                      uint64_t k, uint64_t group_size) {
+  const size_t each = DTypeBits(g_idx.dtype) / 8;
+  std::vector<std::byte> bytes(k * each);
+  Status status = checkpoint.Read(g_idx, 0, bytes);
+  if (!status.ok()) return status;
+  const auto count = static_cast<int64_t>(CeilDiv(k, group_size));
+  GroupIndices indices;
+  for (uint64_t i = 0; i < k; ++i) {
+    const int64_t group = LoadLittleInt(std::span(bytes).subspan(i * each, each));
+    if (group < -1 || group >= count) {
+      return Malformed(checkpoint.Where(g_idx), "a group index is out of range")
+          .Found(fmt::format("{} at [{}]", group, i))
+          .Expected(fmt::format("0 to {}", count - 1))
+          .Id(FindingId("order-out-of-range"));
+    }
+    indices.groups.push_back(group);
+    indices.unset += group == -1 ? 1 : 0;
+    indices.natural = indices.natural && static_cast<uint64_t>(group) == i / group_size;
+  }
+  return indices;
+}
+
+// Stable sort by group; kernels want every group to hold the same number of channels.
+Result<InputOrder> SortByGroup(const Checkpoint& checkpoint, const StoredTensor& g_idx,
+                               const GroupIndices& indices, uint64_t k, uint64_t group_size) {
+  std::vector<uint64_t> sizes(CeilDiv(k, group_size));
+  for (const int64_t group : indices.groups) ++sizes[static_cast<size_t>(group)];
+  for (size_t g = 0; g < sizes.size(); ++g) {
+    const uint64_t expected = std::min(group_size, k - g * group_size);
+    if (sizes[g] == expected) continue;
+    return Malformed(checkpoint.Where(g_idx), "the groups have unequal sizes")
+        .Found(fmt::format("{} input channels in group {}", sizes[g], g))
+        .Expected(std::to_string(expected))
+        .Id(FindingId("order-unbalanced"));
+  }
+  InputOrder order(k);
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](uint32_t i) { return indices.groups[i]; });
+  return order;
+}
+
+// The only value of a tensor of floats.
+Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  Status status = RequireDType(checkpoint, tensor, "the scales of activations",
+                               {DType::kBF16, DType::kF16, DType::kF32});
+  if (!status.ok()) return status;
+  if (ElementCount(tensor) != 1) {
+    return Malformed(checkpoint.Where(tensor), "activations have one static scale")
+        .Found(ShowShape(tensor.shape))
+        .Expected("[1]")
+        .Id(FindingId("tensor-shape"));
+  }
+  float value = 0;
+  status = ReadFloats(checkpoint, tensor, 0, {&value, 1});
+  if (!status.ok()) return status;
+  return value;
+}
+
+}  // namespace
+
+uint32_t LoadLittleWord(const std::byte* bytes) {
+  uint32_t word = 0;
+  for (uint32_t i = 0; i < 4; ++i) word |= std::to_integer<uint32_t>(bytes[i]) << (8 * i);
+  return word;
+}
+
+int64_t LoadLittleInt(std::span<const std::byte> bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    value |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
+  }
+  return bytes.size() == 4 ? static_cast<int32_t>(static_cast<uint32_t>(value))
+                           : static_cast<int64_t>(value);
+}
+
+uint64_t ElementCount(const StoredTensor& tensor) {
+  return CheckedProduct(tensor.shape).value_or(0);
+}
+
+std::vector<uint64_t> WithExperts(const MatrixShape& shape, std::vector<uint64_t> dims) {
+  if (shape.experts) dims.insert(dims.begin(), *shape.experts);
+  return dims;
+}
+
+std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const Scheme& scheme) {
+  const uint64_t groups = CeilDiv(shape.k, scheme.group_size);
+  switch (scheme.granularity) {
+    case Granularity::kTensor:
+      if (shape.experts) return {{*shape.experts, 1, 1}, {*shape.experts, 1}, {*shape.experts}};
+      return {{1}, {}, {1, 1}};
+    case Granularity::kChannel:
+      return {WithExperts(shape, {shape.n, 1}), WithExperts(shape, {shape.n})};
+    case Granularity::kGroup:
+      return {WithExperts(shape, {shape.n, groups})};
+    case Granularity::kBlock:
+      return {WithExperts(shape, {CeilDiv(shape.n, scheme.scale_rows), groups})};
+  }
+  return {};
+}
+
+Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
+                        const MatrixShape& shape, const Scheme& scheme, ScaleForm form) {
+  if (scale.dtype == DType::kF64) {
+    return Unsupported(checkpoint.Where(scale), "scales of 64 bits are not read")
+        .Found("F64")
+        .Expected("BF16, F16 or F32")
+        .Id(FindingId("tensor-dtype"));
+  }
+  Status status =
+      form == ScaleForm::kExponent
+          ? RequireDType(checkpoint, scale, "the scales", {DType::kU8, DType::kF8E8M0})
+          : RequireDType(checkpoint, scale, "the scales", {DType::kBF16, DType::kF16, DType::kF32});
+  if (!status.ok()) return status;
+  const auto shapes = ScaleShapes(shape, scheme);
+  if (std::ranges::find(shapes, scale.shape) != shapes.end()) return {};
+  return Malformed(checkpoint.Where(scale), "the shape of the scales contradicts the weight")
+      .Found(ShowShape(scale.shape))
+      .Expected(fmt::format("{} for a {} scheme of [{}, {}]", ShowShape(shapes.front()),
+                            GranularityName(scheme.granularity), shape.n, shape.k))
+      .Id(FindingId("tensor-shape"));
+}
+
+Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor, ScaleForm form,
+                        uint64_t first, std::span<float> out) {
+  if (form == ScaleForm::kExponent) {
+    constexpr int kBias = 127;
+    constexpr uint8_t kNotANumber = 255;
+    Scratch<uint8_t> stored(out.size());
+    Status status = checkpoint.Read(tensor, first,
+                                    std::as_writable_bytes(std::span(stored.data(), out.size())));
+    if (!status.ok()) return status;
+    std::ranges::transform(std::span(stored.data(), out.size()), out.begin(), [](uint8_t exponent) {
+      return exponent == kNotANumber ? std::numeric_limits<float>::quiet_NaN()
+                                     : std::ldexp(1.0F, exponent - kBias);
+    });
+    return {};
+  }
+  Status status = ReadFloats(checkpoint, tensor, first, out);
+  if (status.ok() && form == ScaleForm::kDivisor) {
+    for (float& scale : out) scale = 1.0F / scale;
+  }
+  return status;
+}
+
+DType ScaleDType(const StoredTensor& scale, ScaleForm form) {
+  switch (form) {
+    case ScaleForm::kFactor:
+      return scale.dtype;
+    case ScaleForm::kDivisor:
+      return DType::kF32;
+    case ScaleForm::kExponent:
+      return DType::kBF16;  // which has all powers of two of f32, subnormal ones, too
+  }
+  return scale.dtype;
+}
+
+Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx,
+                                  uint64_t k, uint64_t group_size) {
+  Status status = RequireDType(checkpoint, g_idx, "the group indices", {DType::kI32, DType::kI64});
+  if (status.ok())
+    status = RequireShape(checkpoint, g_idx, std::vector{k}, "one per input channel");
+  if (!status.ok()) return status;
+  const Result<GroupIndices> indices = ReadGroupIndices(checkpoint, g_idx, k, group_size);
+  if (!indices.ok()) return indices.status();
+  if (indices->unset != 0 && indices->unset != k) {
+    return Malformed(checkpoint.Where(g_idx), "only some group indices are set")
+        .Found(fmt::format("{} of {} are -1", indices->unset, k))
+        .Id(FindingId("order-half-set"));
+  }
+  if (indices->natural || indices->unset == k) return InputOrder();
+  return SortByGroup(checkpoint, g_idx, *indices, k, group_size);
+}
+
+Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx, uint64_t k,
+                              uint64_t group_size) {
+  Result<InputOrder> order = ReadGroupOrder(checkpoint, g_idx, k, group_size);
+  if (order.ok() && order->empty()) return OrderHasChanged(checkpoint.Where(g_idx));
+  return order;
+}
+
+Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::string_view module,
+                                          const ActivationScheme& activations,
+                                          const StoredTensor* scale,
+                                          const StoredTensor* zero_point) {
+  const auto missing = [&](std::string_view name) {
+    return Malformed(module,
+                     fmt::format("{} is missing, but activations are quantized statically", name))
+        .Hint("A shard is missing, or the module was never calibrated")
+        .Id(FindingId("input-missing"));
+  };
+  if (scale == nullptr) return missing("input_scale");
+  const Result<float> value = ReadSingleFloat(checkpoint, *scale);
+  if (!value.ok()) return value.status();
+  if (!std::isfinite(*value) || *value <= 0) {
+    return Malformed(checkpoint.Where(*scale), "the scale of activations is not a positive number")
+        .Found(fmt::format("{}", *value))
+        .Hint("The module was never calibrated, for example an expert that no sample reached")
+        .Id(FindingId("input-scale-invalid"));
+  }
+  InputQuantization input{.scale = *value, .zero_point = 0};
+  if (activations.symmetric) return input;
+  if (zero_point == nullptr) return missing("input_zero_point");
+  Status status =
+      RequireDType(checkpoint, *zero_point, "the zero points of activations", {DType::kI8});
+  if (status.ok() && ElementCount(*zero_point) != 1) {
+    status = RequireShape(checkpoint, *zero_point, std::vector<uint64_t>{1}, "one per module");
+  }
+  if (!status.ok()) return status;
+  std::byte stored{};
+  status = checkpoint.Read(*zero_point, 0, {&stored, 1});
+  if (!status.ok()) return status;
+  input.zero_point = SignedByte(std::to_integer<uint8_t>(stored));
+  return input;
+}
+
+}  // namespace prepack

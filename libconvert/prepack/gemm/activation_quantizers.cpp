@@ -1,0 +1,141 @@
+#include "prepack/gemm/activation_quantizers.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace prepack {
+namespace {
+
+float LargestMagnitude(std::span<const float> row) {
+  float largest = 0;
+  for (const float value : row) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+// To the nearest integer, ties to even, in the range of s8. What is no number becomes 0: the
+// instruction yields -2^31, of which the store keeps the low byte.
+int16_t ToS8(float value) {
+  if (std::isnan(value)) return 0;
+  return static_cast<int16_t>(std::nearbyint(std::clamp(value, -128.0F, 127.0F)));
+}
+
+// As CVTPS2DQ: -2^31 for what is no number or out of range.
+int32_t ToS32(float value) {
+  if (!(std::abs(value) < 0x1p31F)) return std::numeric_limits<int32_t>::min();
+  return static_cast<int32_t>(value);
+}
+
+// `value` within +-448 as e4m3, ties to even.
+uint8_t ToE4M3(float value) {
+  const uint32_t sign = std::signbit(value) ? 0x80U : 0U;
+  const float magnitude = std::abs(value);
+  // Below the smallest normal number codes count steps of 2^-9; eight steps are that number.
+  if (magnitude < 0x1p-6F) {
+    return static_cast<uint8_t>(sign | static_cast<uint32_t>(std::nearbyint(magnitude * 0x1p9F)));
+  }
+  const auto bits = std::bit_cast<uint32_t>(magnitude);
+  const uint32_t rounded = (bits + 0x7FFFFU + ((bits >> 20) & 1U)) >> 20;  // 8 + 3 bits
+  return static_cast<uint8_t>(sign | (rounded - (120U << 3)));
+}
+
+}  // namespace
+
+QuantizedRows QuantizeSgl(std::span<const float> x, uint64_t k, Halfway halfway) {
+  constexpr float kSmallest = 1e-7F;
+  QuantizedRows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const float largest = std::max(LargestMagnitude(row), kSmallest);
+    const float inverse = 127.0F / largest;
+    for (const float value : row) {
+      const float scaled = value * inverse;
+      const float nearest =
+          halfway == Halfway::kToEven ? std::nearbyint(scaled) : std::round(scaled);
+      rows.values.push_back(static_cast<int16_t>(static_cast<int16_t>(nearest) + 128));
+    }
+    rows.scales.push_back(largest / 127.0F);
+    rows.zero_points.push_back(128);
+  }
+  return rows;
+}
+
+QuantizedRows QuantizeDynamic(std::span<const float> x, uint64_t k) {
+  QuantizedRows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const float scale = LargestMagnitude(row) / 127.0F;
+    const float inverse = 1.0F / scale;
+    for (const float value : row) rows.values.push_back(ToS8(value * inverse));
+    rows.scales.push_back(scale);
+    rows.zero_points.push_back(0);
+  }
+  return rows;
+}
+
+QuantizedRows QuantizeDynamicAsymmetric(std::span<const float> x, uint64_t k) {
+  QuantizedRows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const auto [least, greatest] = std::minmax_element(row.begin(), row.end());
+    const float scale = (*greatest - *least) / 255.0F;
+    const float inverse = 1.0F / scale;
+    const float zero_point = std::nearbyint(-128.0F - *least / scale);
+    for (const float value : row) {
+      rows.values.push_back(ToS8(std::fma(value, inverse, zero_point)));
+    }
+    rows.scales.push_back(scale);
+    rows.zero_points.push_back(ToS32(zero_point));
+  }
+  return rows;
+}
+
+QuantizedRows QuantizeStatic(std::span<const float> x, uint64_t k, float scale,
+                             int32_t zero_point) {
+  QuantizedRows rows;
+  const float inverse = 1.0F / scale;
+  for (const float value : x) {
+    rows.values.push_back(ToS8(std::fma(value, inverse, static_cast<float>(zero_point))));
+  }
+  rows.scales.assign(x.size() / k, scale);
+  rows.zero_points.assign(x.size() / k, zero_point);
+  return rows;
+}
+
+QuantizedRows QuantizeZentorch(std::span<const float> x, uint64_t k) {
+  constexpr float kSmallest = 1e-10F;
+  QuantizedRows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const float scale = std::max(LargestMagnitude(row) / 127.0F, kSmallest);
+    for (const float value : row) rows.values.push_back(ToS8(value / scale));
+    rows.scales.push_back(scale);
+    rows.zero_points.push_back(0);
+  }
+  return rows;
+}
+
+QuantizedRows Shifted(QuantizedRows rows, int shift) {
+  for (int16_t& value : rows.values) value = static_cast<int16_t>(value + shift);
+  for (int64_t& zero_point : rows.zero_points) zero_point += shift;
+  return rows;
+}
+
+Fp8Rows QuantizeFp8(std::span<const float> x, uint64_t k) {
+  constexpr float kLargest = 448.0F;
+  constexpr float kSmallestScale = 0x1p-23F;
+  Fp8Rows rows;
+  for (uint64_t begin = 0; begin < x.size(); begin += k) {
+    const std::span<const float> row = x.subspan(begin, k);
+    const float scale = std::max(LargestMagnitude(row) / kLargest, kSmallestScale);
+    const float inverse = 1.0F / scale;
+    for (const float value : row) {
+      rows.codes.push_back(ToE4M3(std::clamp(value * inverse, -kLargest, kLargest)));
+    }
+    rows.scales.push_back(scale);
+  }
+  return rows;
+}
+
+}  // namespace prepack

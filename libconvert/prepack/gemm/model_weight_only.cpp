@@ -1,0 +1,138 @@
+// Kernels that multiply bf16 activations with 4-bit weights rounded to bf16: zentorch/woq
+// (zentorch_woq_linear) and onednn/w4a16 (brg_matmul with fpmath_mode bf16). w = (u - z) * s in
+// f32, rounded to bf16 with subnormals to zero; f32 sums; the bias in f32; rounded to bf16.
+// They differ in the order of the codes and in how they store zero points.
+
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/gemm/model_operands.h"
+#include "prepack/gemm/strip_model.h"
+
+namespace prepack {
+namespace {
+
+class WeightOnlyModel : public FloatModel {
+ public:
+  using FloatModel::FloatModel;
+
+ protected:
+  // What each code of a channel stands for in one group. Zero points lie in the order of scales.
+  using Table = std::array<float, 16>;
+  Table TableOf(uint64_t out_n, uint64_t in_k) const {
+    const uint64_t parameter = in_k / packed().group_size * n() + out_n;
+    const float scale = scales()[parameter];
+    const bool symmetric = packed().zero_point.empty();
+    const int zero = symmetric ? 0 : ZeroPoint(parameter);
+    Table table;
+    for (int nibble = 0; nibble < 16; ++nibble) {
+      const int value = symmetric ? SignedNibble(nibble) : nibble - zero;
+      table[static_cast<size_t>(nibble)] =
+          RoundByInstruction(DType::kBF16, static_cast<float>(value) * scale);
+    }
+    return table;
+  }
+
+ private:
+  // Zero point `index` of [G, N].
+  virtual int ZeroPoint(uint64_t index) const = 0;
+};
+
+// Codes [N, K], two in a byte.
+class ZentorchWoqModel final : public WeightOnlyModel {
+ public:
+  using WeightOnlyModel::WeightOnlyModel;
+
+ private:
+  int ZeroPoint(uint64_t index) const override { return LoadS8(packed().zero_point, index); }
+
+  void Decode(const ModelPiece& piece, float* w) const override {
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      uint64_t inputs = 0;  // of the same group
+      for (uint64_t j = 0; j < piece.inputs; j += inputs) {
+        inputs = std::min(piece.inputs - j, InputsOfGroup(piece.k0 + j));
+        DecodeLine(piece.n0 + i, piece.k0 + j, inputs, w + j * kStripChannels + i);
+      }
+    }
+  }
+
+  // Input channels of one group and one output channel, into a column of a strip.
+  void DecodeLine(uint64_t out_n, uint64_t in_k, uint64_t inputs, float* column) const {
+    const Table table = TableOf(out_n, in_k);
+    const uint64_t end = out_n * k() + in_k + inputs;
+    for (uint64_t nibble = end - inputs; nibble < end; ++nibble, column += kStripChannels) {
+      *column = table[static_cast<size_t>(LoadNibble(packed().weight, nibble))];
+    }
+  }
+};
+
+// Codes [K, N], two in a byte.
+class OneDnnW4A16Model final : public WeightOnlyModel {
+ public:
+  using WeightOnlyModel::WeightOnlyModel;
+
+ private:
+  int ZeroPoint(uint64_t index) const override { return LoadNibble(packed().zero_point, index); }
+
+  void Decode(const ModelPiece& piece, float* w) const override {
+    std::array<Table, kStripChannels> tables{};
+    uint64_t inputs = 0;  // of the same group
+    for (uint64_t j0 = 0; j0 < piece.inputs; j0 += inputs) {
+      inputs = std::min(piece.inputs - j0, InputsOfGroup(piece.k0 + j0));
+      for (uint64_t i = 0; i < piece.rows; ++i) {
+        tables[i] = TableOf(piece.n0 + i, piece.k0 + j0);
+      }
+      for (uint64_t j = j0; j < j0 + inputs; ++j) {
+        const uint64_t start = ((piece.k0 + j) * n() + piece.n0) / 2;  // both are even
+        const uint64_t word = LoadNibbles(packed().weight, start, piece.rows);
+        for (uint64_t i = 0; i < kStripChannels; ++i) {
+          w[j * kStripChannels + i] = tables[i][word >> (4 * i) & 15U];
+        }
+      }
+    }
+  }
+};
+
+// What the two have in common.
+void CheckWeightOnly(const PackedOperands& packed, const ModelInput& input, OperandCheck& check) {
+  const uint64_t groups = packed.k / packed.group_size;
+  check.Type("x", input.dtype, {DType::kBF16});
+  check.Type("weight_scale", packed.scale_dtype, {DType::kBF16, DType::kF32});
+  check.Bytes("weight_scale", packed.scale, {groups, packed.n, DTypeBits(packed.scale_dtype) / 8});
+  check.Bias(packed, {DType::kBF16, DType::kF32});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelModel>> MakeZentorchWoqModel(const PackedOperands& packed,
+                                                          const ModelInput& input) {
+  OperandCheck check;
+  check.Groups(packed);
+  check.Rule(packed.k % 8 == 0, "K must be a multiple of 8", packed.k);
+  check.Bytes("weight", packed.weight, {packed.n, packed.k / 2});
+  if (!packed.zero_point.empty()) {
+    check.Bytes("weight_zero_point", packed.zero_point, {packed.k / packed.group_size, packed.n});
+  }
+  CheckWeightOnly(packed, input, check);
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<ZentorchWoqModel>(packed, input));
+}
+
+Result<std::unique_ptr<KernelModel>> MakeOneDnnW4A16Model(const PackedOperands& packed,
+                                                          const ModelInput& input) {
+  OperandCheck check;
+  check.Groups(packed);
+  check.Rule(packed.n % 2 == 0, "N must be even", packed.n);
+  check.Bytes("weight", packed.weight, {packed.k, packed.n / 2});
+  if (!packed.zero_point.empty()) {
+    check.Bytes("weight_zero_point", packed.zero_point,
+                {packed.k / packed.group_size, packed.n / 2});
+  }
+  CheckWeightOnly(packed, input, check);
+  if (!check.status().ok()) return check.status();
+  return std::unique_ptr<KernelModel>(std::make_unique<OneDnnW4A16Model>(packed, input));
+}
+
+}  // namespace prepack

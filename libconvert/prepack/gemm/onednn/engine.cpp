@@ -1,0 +1,124 @@
+#include "prepack/gemm/onednn/engine.h"
+
+#include <fmt/format.h>
+
+#include <dnnl.hpp>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string_view>
+
+#include "prepack/gemm/engine.h"
+#include "prepack/gemm/onednn/packed.h"
+#include "prepack/gemm/onednn/query.h"
+
+namespace prepack {
+
+Status CurrentOneDnnFailure(std::string_view hint) {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return {ErrorKind::kSystem, "oneDNN", "out of memory"};
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) {
+      return {ErrorKind::kSystem, "oneDNN", "out of memory"};
+    }
+    return Unavailable("oneDNN", error.what()).Hint(hint);
+  } catch (const std::exception& error) {
+    return Unavailable("oneDNN", error.what()).Hint(hint);
+  }
+}
+
+// oneDNN's matmul primitive on the CPU.
+namespace {
+
+using dnnl::memory;
+
+constexpr std::string_view kOtherEngine = "--engine reference multiplies without oneDNN";
+
+class OneDnnEngine final : public GemmEngine {
+ public:
+  OneDnnEngine() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
+
+  std::string name() const override {
+    const dnnl_version_t* version = dnnl_version();
+    return fmt::format("onednn {}.{}.{}", version->major, version->minor, version->patch);
+  }
+
+  Result<GemmInfo> MultiplyFloats(const FloatProblem& problem, std::span<float> y) override {
+    Status status = CheckProblem(problem, y);
+    if (!status.ok()) return status;
+    const std::lock_guard lock(mutex_);
+    try {
+      return MultiplyFloatsOrThrow(problem, y);
+    } catch (const std::exception&) {
+      return CurrentOneDnnFailure(kOtherEngine);
+    }
+  }
+
+  Result<GemmInfo> MultiplyPacked(const PackedProblem& problem, std::span<float> y) override {
+    const std::lock_guard lock(mutex_);
+    try {
+      Result<PackedPlan> plan = PlanPacked(engine_, problem);
+      if (!plan.ok()) return plan.status();
+      Status status = RunPacked(engine_, stream_, *plan, problem, y);
+      if (!status.ok()) return status;
+      return std::move(plan->info);
+    } catch (const std::exception&) {
+      return CurrentOneDnnFailure(kOtherEngine);
+    }
+  }
+
+  Result<GemmInfo> DescribePacked(const PackedProblem& problem) override {
+    const std::lock_guard lock(mutex_);
+    try {
+      Result<PackedPlan> plan = PlanPacked(engine_, problem);
+      if (!plan.ok()) return plan.status();
+      return std::move(plan->info);
+    } catch (const std::exception&) {
+      return CurrentOneDnnFailure(kOtherEngine);
+    }
+  }
+
+ private:
+  GemmInfo MultiplyFloatsOrThrow(const FloatProblem& problem, std::span<float> y);
+
+  std::mutex mutex_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+};
+
+// oneDNN takes pointers without const; it does not write to inputs.
+void* Pointer(std::span<const float> data) {
+  return const_cast<void*>(static_cast<const void*>(data.data()));
+}
+
+GemmInfo OneDnnEngine::MultiplyFloatsOrThrow(const FloatProblem& problem, std::span<float> y) {
+  const auto f32 = [](uint64_t rows, uint64_t columns, memory::format_tag tag) {
+    return memory::desc({Dim(rows), Dim(columns)}, memory::data_type::f32, tag);
+  };
+  const dnnl::matmul::primitive_desc description(engine_,
+                                                 f32(problem.m, problem.k, memory::format_tag::ab),
+                                                 f32(problem.k, problem.n, memory::format_tag::ba),
+                                                 f32(problem.m, problem.n, memory::format_tag::ab));
+  dnnl::matmul(description)
+      .execute(stream_,
+               {{DNNL_ARG_SRC, memory(description.src_desc(), engine_, Pointer(problem.x))},
+                {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), engine_, Pointer(problem.w))},
+                {DNNL_ARG_DST, memory(description.dst_desc(), engine_, y.data())}});
+  stream_.wait();
+  return {.implementation = description.impl_info_str(), .activation_type = "f32"};
+}
+
+}  // namespace
+
+}  // namespace prepack
+
+void PREPACK_ONEDNN_ENGINE_ENTRY(prepack::Result<std::unique_ptr<prepack::GemmEngine>>& engine) {
+  prepack::PrepareOneDnnRuntime();
+  try {
+    engine = std::unique_ptr<prepack::GemmEngine>(std::make_unique<prepack::OneDnnEngine>());
+  } catch (const std::exception&) {
+    engine = prepack::CurrentOneDnnFailure(prepack::kOtherEngine);
+  }
+}

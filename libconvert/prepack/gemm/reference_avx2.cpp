@@ -1,0 +1,14 @@
+// Compiled for AVX2 and FMA, which is why Eigen has another name here; see reference_product.h.
+#define Eigen EigenAvx2
+
+#include "prepack/gemm/reference.h"
+#include "prepack/gemm/reference_product.h"
+
+namespace prepack {
+
+void ReferenceProductAvx2(uint64_t m, uint64_t n, uint64_t k, const double* x, const double* w,
+                          double* y) {
+  Product(m, n, k, x, w, y);
+}
+
+}  // namespace prepack

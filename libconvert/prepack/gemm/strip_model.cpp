@@ -1,0 +1,363 @@
+#include "prepack/gemm/strip_model.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/gemm/model_operands.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kStripSize = kRunInputs * kStripChannels;
+
+// Products with a strip of floats, and with one of pairs.
+void Multiply(const StripProducts& products, std::span<const FloatStripRow> rows, const float* w,
+              uint64_t inputs) {
+  products.floats(rows, w, inputs);
+}
+
+void Multiply(const StripProducts& products, std::span<const PairStripRow> rows, const int16_t* w,
+              uint64_t inputs) {
+  products.pairs(rows, w, CeilDiv(inputs, 2));
+}
+
+// The same for a single number, at input channel j of the strip.
+void MultiplyOne(const StripProducts& products, float x, uint64_t j, const float* w, float* sums) {
+  const FloatStripRow row{.x = &x, .sums = sums};
+  products.floats({&row, 1}, w + j * kStripChannels, 1);
+}
+
+void MultiplyOne(const StripProducts& products, int16_t x, uint64_t j, const int16_t* w,
+                 int32_t* sums) {
+  std::array<int16_t, 2> pair{};
+  pair[j % 2] = x;
+  const PairStripRow row{.x = pair.data(), .sums = sums};
+  products.pairs({&row, 1}, w + j / 2 * 2 * kStripChannels, 1);
+}
+
+// Weight (j, i) of a strip.
+double At(const float* w, uint64_t j, uint64_t i) {
+  return static_cast<double>(w[j * kStripChannels + i]);
+}
+
+double At(const int16_t* w, uint64_t j, uint64_t i) {
+  const uint64_t pair = j / 2 * kStripChannels + i;
+  return w[pair * 2 + j % 2];
+}
+
+// Makes weights of the input channel behind an odd number of them.
+void Complete(float* /*w*/, uint64_t /*inputs*/) {}
+
+void Complete(int16_t* w, uint64_t inputs) {
+  if (inputs % 2 == 0) return;
+  for (uint64_t i = 0; i < kStripChannels; ++i) w[((inputs - 1) * kStripChannels) + 2 * i + 1] = 0;
+}
+
+// sums += base · columns; floats are sparse around 0 only.
+void AddBase(float /*base*/, std::span<const float> /*columns*/, float* /*sums*/) {}
+
+void AddBase(int16_t base, std::span<const int32_t> columns, int32_t* sums) {
+  for (uint64_t i = 0; i < columns.size(); ++i) {
+    sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) +
+                                   static_cast<uint32_t>(base) * static_cast<uint32_t>(columns[i]));
+  }
+}
+
+}  // namespace
+
+// Sums of the weights of each channel, where AddBase asks for them.
+template <typename X, typename Sum>
+std::array<Sum, kStripChannels> SumColumns(const StripProducts& products, const X* w,
+                                           uint64_t inputs) {
+  std::array<Sum, kStripChannels> columns{};
+  if constexpr (std::is_integral_v<X>) {
+    std::array<X, kRunInputs> ones;
+    ones.fill(1);
+    const StripRow<X, Sum> row{.x = ones.data(), .sums = columns.data()};
+    Multiply(products, {&row, 1}, w, inputs);
+  }
+  return columns;
+}
+
+// The memory of one call: small, so that it costs next to nothing to allocate.
+template <typename X, typename Sum>
+struct StripModel<X, Sum>::Scratch {
+  std::vector<X> w;                     // a run of each strip
+  std::vector<Sum> sums;                // [M, kModelBlock]
+  std::vector<StripRow<X, Sum>> dense;  // of one strip
+};
+
+template <typename X, typename Sum>
+StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& input,
+                               std::vector<X> x, std::span<const X> base, uint64_t segment)
+    : packed_(packed),
+      m_(input.m),
+      dtype_(input.dtype),
+      products_(StripProductsFor(input.isa)),
+      slab_(input.slab.value_or(InputSlab{.k0 = 0, .inputs = packed.k})),
+      columns_(InputColumns(packed, input)),
+      x_(std::move(x)),
+      zeros_outside_(true),
+      rows_(DivideRows<X>(x_, columns_, base)),
+      segment_(segment),
+      scales_(LoadFloats(packed.scale_dtype, packed.scale)),
+      bias_(LoadFloats(packed.bias_dtype, packed.bias)) {
+  for (uint64_t m = 1; input.slab && m <= m_; ++m) {
+    zeros_outside_ = zeros_outside_ && x_[m * columns_ - 1] == 0;
+  }
+  x_.push_back(0);
+}
+
+template <typename X, typename Sum>
+float StripModel<X, Sum>::Bias(uint64_t n) const {
+  return BiasOf(bias_, n);
+}
+
+template <typename X, typename Sum>
+float StripModel<X, Sum>::Round(DType dtype, float value) const {
+  return RoundByInstruction(dtype, value);
+}
+
+// How many input channels there are in the run that begins at k0.
+template <typename X, typename Sum>
+uint64_t StripModel<X, Sum>::InputsFrom(uint64_t k0) const {
+  const uint64_t segment_end = std::min(packed_.k, (k0 / segment_ + 1) * segment_);
+  return std::min(kRunInputs, segment_end - k0);
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::MultiplyDense(const ModelPiece& strip, uint64_t column,
+                                       Scratch& scratch) const {
+  for (uint64_t j = 0; j < rows_.dense.size(); ++j) {
+    const uint64_t m = rows_.dense[j];
+    scratch.dense[j] = {.x = &x_[m * columns_ + strip.k0 - slab_.k0],
+                        .sums = &scratch.sums[m * kModelBlock + column]};
+  }
+  Multiply(products_, scratch.dense, scratch.w.data(), strip.inputs);
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
+                                        Scratch& scratch) const {
+  if (rows_.sparse.empty()) return;
+  const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
+  for (const SparseModelRow<X>& row : rows_.sparse) {
+    Sum* sums = &scratch.sums[row.m * kModelBlock + column];
+    AddBase(row.base, columns, sums);
+    const uint64_t first = strip.k0 - slab_.k0;  // column of x
+    for (const ModelEntry<X>& entry : row.Between(first, first + strip.inputs)) {
+      const auto x = static_cast<X>(entry.x - row.base);
+      MultiplyOne(products_, x, entry.k - first, scratch.w.data(), sums);
+    }
+  }
+}
+
+// Every row has the same number in all input channels of the strip: what zero became.
+template <typename X, typename Sum>
+void StripModel<X, Sum>::MultiplyOutside(const ModelPiece& strip, uint64_t column,
+                                         Scratch& scratch) const {
+  const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
+  for (uint64_t m = 0; m < m_; ++m) {
+    AddBase(x_[(m + 1) * columns_ - 1], columns, &scratch.sums[m * kModelBlock + column]);
+  }
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::AddRun(const ModelPiece& run, Scratch& scratch) const {
+  const bool inside = Touches(run.k0, run.k0 + run.inputs);
+  if (!inside && zeros_outside_) return;
+  for (uint64_t i = 0; i < run.rows; i += kStripChannels) {
+    const ModelPiece strip{.n0 = run.n0 + i,
+                           .rows = std::min<uint64_t>(kStripChannels, run.rows - i),
+                           .k0 = run.k0,
+                           .inputs = run.inputs};
+    Decode(strip, scratch.w.data());
+    Complete(scratch.w.data(), strip.inputs);
+    if (!inside) {
+      MultiplyOutside(strip, i, scratch);
+      continue;
+    }
+    MultiplyDense(strip, i, scratch);
+    MultiplySparse(strip, i, scratch);
+  }
+}
+
+template <typename X, typename Sum>
+bool StripModel<X, Sum>::Touches(uint64_t begin, uint64_t end) const {
+  return begin < slab_.k0 + slab_.inputs && end > slab_.k0;
+}
+
+template <typename X, typename Sum>
+Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
+  Status status = CheckOutput(y, m_, n0, packed_.n);
+  if (!status.ok()) return status;
+  const uint64_t width = y.size() / m_;
+  Scratch scratch{.w = std::vector<X>(kStripSize),
+                  .sums = std::vector<Sum>(m_ * kModelBlock),
+                  .dense = std::vector<StripRow<X, Sum>>(rows_.dense.size())};
+  std::vector<float> results(m_ * kModelBlock);
+  for (uint64_t first = 0; first < width; first += kModelBlock) {
+    ModelPiece run{.n0 = n0 + first, .rows = std::min(kModelBlock, width - first)};
+    std::ranges::fill(results, 0.0F);
+    for (run.k0 = 0; run.k0 < packed_.k; run.k0 += run.inputs) {
+      run.inputs = InputsFrom(run.k0);
+      AddRun(run, scratch);
+      const uint64_t end = run.k0 + run.inputs;
+      if (end % segment_ != 0 && end < packed_.k) continue;
+      const uint64_t begin = run.k0 / segment_ * segment_;
+      // Folds of zeros change nothing, but for the first and the last, which add the bias.
+      const bool counts = !zeros_outside_ || Touches(begin, end) || begin == 0 || end == packed_.k;
+      if (!counts) continue;
+      Fold({.n0 = run.n0, .rows = run.rows, .k0 = begin, .inputs = end - begin},
+           scratch.sums.data(), results.data());
+      std::ranges::fill(scratch.sums, Sum{0});
+    }
+    for (uint64_t m = 0; m < m_; ++m) {
+      for (uint64_t i = 0; i < run.rows; ++i) {
+        y[m * width + first + i] = Round(dtype_, results[m * kModelBlock + i]);
+      }
+    }
+  }
+  return {};
+}
+
+template <typename X, typename Sum>
+void StripModel<X, Sum>::Weights(uint64_t n0, std::span<double> w) const {
+  const uint64_t end = n0 + w.size() / packed_.k;
+  std::vector<X> decoded(kStripSize);
+  ModelPiece strip{.n0 = n0 / kStripChannels * kStripChannels};
+  for (; strip.n0 < end; strip.n0 += kStripChannels) {
+    strip.rows = std::min<uint64_t>(kStripChannels, packed_.n - strip.n0);
+    for (strip.k0 = 0; strip.k0 < packed_.k; strip.k0 += strip.inputs) {
+      strip.inputs = InputsFrom(strip.k0);
+      Decode(strip, decoded.data());
+      for (uint64_t n = std::max(n0, strip.n0); n < std::min(end, strip.n0 + strip.rows); ++n) {
+        for (uint64_t k = strip.k0; k < strip.k0 + strip.inputs; ++k) {
+          w[(n - n0) * packed_.k + k] =
+              At(decoded.data(), k - strip.k0, n - strip.n0) * WeightFactor(n, k);
+        }
+      }
+    }
+  }
+}
+
+template class StripModel<float, float>;
+template class StripModel<int16_t, int32_t>;
+
+FloatModel::FloatModel(const PackedOperands& packed, const ModelInput& input, std::vector<float> x,
+                       uint64_t segment)
+    : StripModel(packed, input, std::move(x), std::vector<float>(input.m), segment) {}
+
+FloatModel::FloatModel(const PackedOperands& packed, const ModelInput& input)
+    : FloatModel(packed, input, {input.x.begin(), input.x.end()}, packed.k) {}
+
+std::vector<double> FloatModel::Activations() const {
+  return {values().begin(), values().end()};
+}
+
+void FloatModel::Fold(const ModelPiece& segment, const float* sums, float* results) const {
+  for (uint64_t row = 0; row < m(); ++row) {
+    for (uint64_t i = 0; i < segment.rows; ++i) {
+      const uint64_t at = row * kModelBlock + i;
+      results[at] = sums[at] + Bias(segment.n0 + i);
+    }
+  }
+}
+
+namespace {
+
+// What zero became in each row. Any number would do; this is the one that makes rows sparse.
+std::vector<int16_t> BaseOf(const QuantizedRows& x) {
+  constexpr int64_t kLimit = 512;
+  std::vector<int16_t> base(x.zero_points.size());
+  for (size_t m = 0; m < base.size(); ++m) {
+    const int64_t zero = x.zero_points[m];
+    if (zero > -kLimit && zero < kLimit) base[m] = static_cast<int16_t>(zero);
+  }
+  return base;
+}
+
+}  // namespace
+
+IntegerModel::IntegerModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x,
+                           uint64_t segment)
+    : StripModel(packed, input, std::move(x.values), BaseOf(x), segment),
+      token_scales_(std::move(x.scales)),
+      token_zeros_(std::move(x.zero_points)) {}
+
+double IntegerModel::GroupScale(uint64_t n, uint64_t k) const {
+  return static_cast<double>(scales()[k / packed().group_size * packed().n + n]);
+}
+
+void IntegerModel::FoldGroup(const ModelPiece& group, const int32_t* sums, float* results) const {
+  const float* scale = &scales()[group.k0 / packed().group_size * packed().n + group.n0];
+  const bool last = group.k0 + group.inputs == k();
+  for (uint64_t row = 0; row < m(); ++row) {
+    const float token_scale = token_scales_[row];
+    const int32_t* from = sums + row * kModelBlock;
+    float* to = results + row * kModelBlock;
+    for (uint64_t i = 0; i < group.rows; ++i) {
+      const float scaled = static_cast<float>(from[i]) * token_scale;
+      to[i] += scaled * scale[i];
+    }
+    for (uint64_t i = 0; last && i < group.rows; ++i) to[i] += Bias(group.n0 + i);
+  }
+}
+
+std::vector<double> IntegerModel::Activations() const {
+  std::vector<double> x(values().size());
+  for (uint64_t i = 0; i < x.size(); ++i) {
+    const uint64_t row = i / columns();
+    x[i] = static_cast<double>(values()[i] - token_zeros_[row]) *
+           static_cast<double>(token_scales_[row]);
+  }
+  return x;
+}
+
+ChannelModel::ChannelModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x)
+    : IntegerModel(packed, input, std::move(x), packed.k) {}
+
+double ChannelModel::WeightFactor(uint64_t n, uint64_t /*k*/) const {
+  return static_cast<double>(scales()[n]);
+}
+
+void ChannelModel::Fold(const ModelPiece& segment, const int32_t* sums, float* results) const {
+  for (uint64_t row = 0; row < m(); ++row) {
+    for (uint64_t i = 0; i < segment.rows; ++i) {
+      const uint64_t at = row * kModelBlock + i;
+      results[at] = Finish(row, segment.n0 + i, sums[at]);
+    }
+  }
+}
+
+void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w) {
+  constexpr uint64_t kPairs = 2 * kStripChannels;  // of two input channels
+  for (uint64_t j = 0; j < piece.inputs; j += 4) {
+    const auto* quads = reinterpret_cast<const int8_t*>(bytes + j / 4 * stride);
+    int16_t* first = w + j / 2 * kPairs;
+    for (uint64_t i = 0; i < piece.rows; ++i) {
+      first[2 * i] = Widened(quads[4 * i]);
+      first[2 * i + 1] = Widened(quads[4 * i + 1]);
+      first[kPairs + 2 * i] = Widened(quads[4 * i + 2]);
+      first[kPairs + 2 * i + 1] = Widened(quads[4 * i + 3]);
+    }
+  }
+}
+
+void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w) {
+  for (uint64_t i = 0; i < piece.rows; ++i) {
+    const auto* row = reinterpret_cast<const int8_t*>(packed.weight.data()) +
+                      (piece.n0 + i) * packed.k + piece.k0;
+    uint64_t j = 0;
+    for (; j + 2 <= piece.inputs; j += 2) {
+      int16_t* pair = w + j * kStripChannels + 2 * i;
+      pair[0] = Widened(row[j]);
+      pair[1] = Widened(row[j + 1]);
+    }
+    if (j < piece.inputs) w[j * kStripChannels + 2 * i] = Widened(row[j]);
+  }
+}
+
+}  // namespace prepack

@@ -1,0 +1,186 @@
+#ifndef PREPACK_GEMM_STRIP_MODEL_H_
+#define PREPACK_GEMM_STRIP_MODEL_H_
+
+// The part that is common to all models. They go through blocks of kModelBlock output channels, and
+// through each by runs of input channels, so that decoded weights stay in the cache while all
+// activations are multiplied with them. What a model is made of is how it decodes weights, and what
+// it makes of sums.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "prepack/gemm/activation_quantizers.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/gemm/model_operands.h"
+#include "prepack/kernels/strip_products.h"
+
+namespace prepack {
+
+// Input channels of a run, at most.
+inline constexpr uint64_t kRunInputs = 128;
+
+// Output channels [n0, n0 + rows) and input channels [k0, k0 + inputs).
+struct ModelPiece {
+  uint64_t n0 = 0;
+  uint64_t rows = 0;
+  uint64_t k0 = 0;
+  uint64_t inputs = 0;
+};
+
+// One number for each output channel of a block.
+using BlockOfFloats = std::array<float, kModelBlock>;
+
+// X is float, with float for Sum; or int16_t, with int32_t, whose sums wrap around.
+template <typename X, typename Sum>
+class StripModel : public KernelModel {
+ public:
+  // x in the shape of the input as the kernel multiplies it; base[m]: what zero became in row m.
+  // `segment`: input channels that the kernel sums before it scales; the last may have fewer.
+  StripModel(const PackedOperands& packed, const ModelInput& input, std::vector<X> x,
+             std::span<const X> base, uint64_t segment);
+
+  Status Run(uint64_t n0, std::span<float> y) const final;
+  void Weights(uint64_t n0, std::span<double> w) const final;
+
+ protected:
+  // Decodes into w: floats [inputs, kStripChannels], or pairs [inputs / 2, kStripChannels, 2]. n0
+  // is a multiple of kStripChannels, rows at most that; k0 begins a segment, or lies a multiple of
+  // kRunInputs behind that. Columns from `rows` on may be anything, and so may the second half of
+  // the last pair when `inputs` is odd.
+  virtual void Decode(const ModelPiece& piece, X* w) const = 0;
+  // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
+  // in ascending order.
+  virtual void Fold(const ModelPiece& segment, const Sum* sums, float* results) const = 0;
+  // By what Fold multiplies the products of input channel k with output channel n.
+  virtual double WeightFactor(uint64_t n, uint64_t k) const = 0;
+  // A result to the type of the output; here by the instruction, see RoundByInstruction.
+  virtual float Round(DType dtype, float value) const;
+
+  uint64_t m() const { return m_; }
+  uint64_t n() const { return packed_.n; }
+  uint64_t k() const { return packed_.k; }
+  uint64_t segment() const { return segment_; }
+  uint64_t columns() const { return columns_; }  // of x
+  const PackedOperands& packed() const { return packed_; }
+  DType dtype() const { return dtype_; }
+  const StripProducts& products() const { return products_; }
+  std::span<const X> values() const { return std::span(x_).first(m_ * columns_); }
+  const std::vector<float>& scales() const { return scales_; }  // in stored order
+  bool has_bias() const { return !bias_.empty(); }
+  float Bias(uint64_t n) const;
+
+ private:
+  struct Scratch;
+
+  uint64_t InputsFrom(uint64_t k0) const;
+  // Is x given for any of input channels [begin, end)?
+  bool Touches(uint64_t begin, uint64_t end) const;
+  void AddRun(const ModelPiece& run, Scratch& scratch) const;
+  void MultiplyDense(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  void MultiplyOutside(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+  void MultiplySparse(const ModelPiece& strip, uint64_t column, Scratch& scratch) const;
+
+  PackedOperands packed_;
+  uint64_t m_;
+  DType dtype_;
+  const StripProducts& products_;
+  InputSlab slab_;      // what x is given for
+  uint64_t columns_;    // of x
+  std::vector<X> x_;    // and one more, behind an odd number of columns
+  bool zeros_outside_;  // what zero became is zero, in every row
+  ModelRows<X> rows_;
+  uint64_t segment_;
+  std::vector<float> scales_;
+  std::vector<float> bias_;
+};
+
+extern template class StripModel<float, float>;
+extern template class StripModel<int16_t, int32_t>;
+
+// The part that is common to kernels that multiply floats and sum in f32.
+
+class FloatModel : public StripModel<float, float> {
+ public:
+  // `x` as the kernel multiplies it; see StripModel.
+  FloatModel(const PackedOperands& packed, const ModelInput& input, std::vector<float> x,
+             uint64_t segment);
+  // One sum over all input channels of x as it is given.
+  FloatModel(const PackedOperands& packed, const ModelInput& input);
+
+  std::vector<double> Activations() const override;
+
+ protected:
+  // Where there is one segment: its sums and the bias.
+  void Fold(const ModelPiece& segment, const float* sums, float* results) const override;
+  double WeightFactor(uint64_t /*n*/, uint64_t /*k*/) const override { return 1; }
+
+  // How many input channels from in_k on have the same group of `group_size`.
+  uint64_t InputsOfGroup(uint64_t in_k) const {
+    return packed().group_size - in_k % packed().group_size;
+  }
+};
+
+// The part that is common to kernels that multiply 8-bit activations: they sum exactly in int32 and
+// scale the sums afterwards.
+
+class IntegerModel : public StripModel<int16_t, int32_t> {
+ public:
+  IntegerModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x,
+               uint64_t segment);
+
+  std::vector<double> Activations() const final;
+
+ protected:
+  const std::vector<float>& token_scales() const { return token_scales_; }  // [M]
+  const std::vector<int64_t>& token_zeros() const { return token_zeros_; }  // [M]
+  // Of scales stored [G, N]: the one of input channel k and output channel n.
+  double GroupScale(uint64_t n, uint64_t k) const;
+  // Fold for segments that are groups with such scales: adds (sum · token scale) · group scale, and
+  // the bias in the end.
+  void FoldGroup(const ModelPiece& group, const int32_t* sums, float* results) const;
+
+ private:
+  std::vector<float> token_scales_;
+  std::vector<int64_t> token_zeros_;
+};
+
+// Kernels with one scale per output channel.
+class ChannelModel : public IntegerModel {
+ public:
+  ChannelModel(const PackedOperands& packed, const ModelInput& input, QuantizedRows x);
+
+ protected:
+  double WeightFactor(uint64_t n, uint64_t /*k*/) const final;
+
+ private:
+  // y[m, n], before it is rounded, from the sum over all input channels.
+  virtual float Finish(uint64_t m, uint64_t n, int32_t sum) const = 0;
+
+  void Fold(const ModelPiece& segment, const int32_t* sums, float* results) const final;
+};
+
+// A byte that is read as two's complement.
+constexpr int16_t Widened(int8_t value) {
+  return static_cast<int16_t>(static_cast<int>(value));
+}
+
+// Decodes signed bytes that lie in fours of input channels: value (i, j) of the piece at
+// j / 4 * stride + 4 * i + j % 4. The last four must be whole.
+void DecodeQuads(const std::byte* bytes, uint64_t stride, const ModelPiece& piece, int16_t* w);
+
+// Decodes signed bytes [N, K].
+void DecodeRowsOfBytes(const PackedOperands& packed, const ModelPiece& piece, int16_t* w);
+
+// a + b in the int32 arithmetic of the kernels, which wraps.
+constexpr int32_t WrappingAdd(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
+}
+constexpr int32_t WrappingMul(int32_t a, int32_t b) {
+  return static_cast<int32_t>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
+}
+
+}  // namespace prepack
+
+#endif  // PREPACK_GEMM_STRIP_MODEL_H_

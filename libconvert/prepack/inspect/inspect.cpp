@@ -1,0 +1,203 @@
+#include "prepack/inspect/inspect.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "prepack/convert/plan.h"
+#include "prepack/formats/finding.h"
+#include "prepack/io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+// The reasons of modules that are alike are the same.
+class LeftAsStored {
+ public:
+  void Add(const ModulePlan& module) {
+    const auto [it, is_new] = of_kind_.try_emplace(&module.request, left_.size());
+    if (is_new) it->second = IndexOf(module);
+    ++left_[it->second].modules;
+  }
+  std::vector<LeftModules> Take() {
+    std::ranges::stable_sort(left_, std::ranges::greater(), &LeftModules::modules);
+    return std::move(left_);
+  }
+
+ private:
+  size_t IndexOf(const ModulePlan& module) {
+    std::string why = module.WhyRejected();
+    const auto same = std::ranges::find(left_, why, &LeftModules::why);
+    const auto index = static_cast<size_t>(same - left_.begin());
+    if (same == left_.end()) {
+      left_.push_back({.why = std::move(why), .first = module.linear->module(), .modules = 0});
+    }
+    return index;
+  }
+
+  std::vector<LeftModules> left_;
+  std::map<const PackRequest*, size_t> of_kind_;
+};
+
+TargetUse UseOf(const Plan& plan) {
+  TargetUse use{.target = std::string(plan.target->id),
+                .modules = plan.modules.size(),
+                .packed = plan.PackedModules(),
+                .layouts = {},
+                .left = {},
+                .output_bytes = plan.output_bytes};
+  LeftAsStored left;
+  for (const ModulePlan& module : plan.modules) {
+    use.module_bytes += module.packed_bytes;
+    use.weights += module.linear->n() * module.linear->k();
+    if (module.chosen == nullptr) {
+      left.Add(module);
+    } else {
+      ++use.layouts[std::string(module.chosen->id)];
+    }
+  }
+  use.left = left.Take();
+  return use;
+}
+
+}  // namespace
+
+double TargetUse::BitsPerWeight() const {
+  return weights == 0 ? 0 : 8.0 * static_cast<double>(module_bytes) / static_cast<double>(weights);
+}
+
+std::vector<TargetUse> UseOfTargets(const Checkpoint& checkpoint, const QuantizedModel& model) {
+  std::vector<TargetUse> uses;
+  if (model.modules.empty()) return uses;
+  for (const Target& target : AllTargets()) {
+    const Result<Plan> plan =
+        MakePlan(checkpoint, model, {.target = std::string(target.id), .schemes = {}});
+    if (plan.ok()) {
+      uses.push_back(UseOf(*plan));
+      continue;
+    }
+    uses.push_back({.target = std::string(target.id),
+                    .modules = model.modules.size(),
+                    .layouts = {},
+                    .left = {{.why = plan.status().ToString(),
+                              .first = model.modules.front()->module(),
+                              .modules = model.modules.size()}}});
+  }
+  return uses;
+}
+
+namespace {
+
+void DescribeFiles(const Checkpoint& checkpoint, InspectReport& report) {
+  for (const CheckpointFile& file : checkpoint.files()) {
+    report.files.push_back({.name = file.name,
+                            .bytes = file.file.size(),
+                            .tensors = file.tensors,
+                            .data_start = file.data_start});
+  }
+  report.tensors = checkpoint.tensors();
+  report.tensor_bytes = checkpoint.total_bytes();
+}
+
+void DescribeSource(const Checkpoint& checkpoint, InspectReport& report) {
+  Result<QuantizedModel> model = ReadQuantizedModel(checkpoint);
+  if (!model.ok()) {
+    report.unreadable = std::move(model).status();
+    return;
+  }
+  report.format = model->format;
+  report.targets = UseOfTargets(checkpoint, *model);
+  report.findings = std::move(model->findings);
+  for (const auto& linear : model->modules) {
+    report.modules.push_back(
+        {.module = linear->module(),
+         .scheme = linear->scheme(),
+         .layout = "",
+         .n = linear->n(),
+         .k = linear->k(),
+         .bytes = linear->source_bytes(),
+         .tensors = {linear->source_tensors().begin(), linear->source_tensors().end()},
+         .fused = {}});
+  }
+}
+
+void DescribePacked(const Manifest& manifest, InspectReport& report) {
+  report.format = manifest.source_format;
+  report.target = manifest.target;
+  report.origin = {.prepack_version = manifest.prepack_version,
+                   .source_path = manifest.source_path,
+                   .source_fingerprint = manifest.source_fingerprint,
+                   .activation_dtype = std::string(ActivationDTypeName(manifest.activation_dtype)),
+                   .options = manifest.run ? manifest.run->options : ""};
+  for (const auto& [name, record] : manifest.modules) {
+    ModuleSummary module{.module = name,
+                         .scheme = record.scheme,
+                         .layout = record.layout,
+                         .n = record.n,
+                         .k = record.k,
+                         .bytes = 0,
+                         .tensors = {},
+                         .fused = record.fused};
+    for (const auto& [part, tensor] : record.parts) {
+      module.bytes += tensor.bytes();
+      module.tensors.push_back(tensor.tensor);
+    }
+    report.modules.push_back(std::move(module));
+  }
+  FindingTally findings;
+  for (const auto& [module, why] : manifest.kept) {
+    findings.Add("module-kept", module, "left as stored: " + why);
+  }
+  report.findings = findings.Take();
+}
+
+}  // namespace
+
+std::string_view FolderKindName(FolderKind kind) {
+  switch (kind) {
+    case FolderKind::kCheckpoint:
+      return "checkpoint";
+    case FolderKind::kPacked:
+      return "packed folder";
+    case FolderKind::kSafetensorsFile:
+      return "safetensors file";
+  }
+  return "";
+}
+
+double ModuleSummary::BitsPerWeight() const {
+  return 8.0 * static_cast<double>(bytes) / (static_cast<double>(n) * static_cast<double>(k));
+}
+
+std::optional<FoundModule> InspectReport::FindModule(std::string_view name) const {
+  for (const ModuleSummary& module : modules) {
+    if (module.module == name) {
+      return FoundModule{.module = &module, .channels = {.first = 0, .n = module.n}};
+    }
+    if (const auto channels = ChannelsOf(module.fused, name)) {
+      return FoundModule{.module = &module, .channels = *channels};
+    }
+  }
+  return std::nullopt;
+}
+
+Result<InspectReport> Inspect(const std::filesystem::path& path) {
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(path);
+  if (!checkpoint.ok()) return checkpoint.status();
+  InspectReport report;
+  report.path = path.string();
+  DescribeFiles(*checkpoint, report);
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    report.kind = FolderKind::kSafetensorsFile;
+  } else if (std::filesystem::exists(path / kManifestName, error)) {
+    report.kind = FolderKind::kPacked;
+    const Result<Manifest> manifest = ReadManifest(path);
+    if (!manifest.ok()) return manifest.status();
+    DescribePacked(*manifest, report);
+  } else {
+    DescribeSource(*checkpoint, report);
+  }
+  return report;
+}
+
+}  // namespace prepack

@@ -1,0 +1,117 @@
+#ifndef PREPACK_INSPECT_INSPECT_H_
+#define PREPACK_INSPECT_INSPECT_H_
+
+// What each target would make of a checkpoint: the plan of a conversion with no options, in
+// figures.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/model/scheme.h"
+#include "prepack/packed/manifest.h"
+
+namespace prepack {
+
+// Modules that stay as they are stored, for one reason.
+struct LeftModules {
+  std::string why;
+  std::string first;  // of them
+  size_t modules = 0;
+};
+
+struct TargetUse {
+  std::string target;
+  size_t modules = 0;                     // quantized ones, packed or not
+  size_t packed = 0;                      // of them
+  std::map<std::string, size_t> layouts;  // → modules
+  std::vector<LeftModules> left;          // most modules first
+  uint64_t module_bytes = 0;              // of the quantized modules in the output
+  uint64_t weights = 0;                   // of the same
+  uint64_t output_bytes = 0;              // of all tensors of the output
+
+  double BitsPerWeight() const;
+};
+
+// In the order of the targets; none for a checkpoint without quantized modules. From headers only.
+std::vector<TargetUse> UseOfTargets(const Checkpoint& checkpoint, const QuantizedModel& model);
+
+// What a checkpoint, a packed folder or a single .safetensors file holds. From headers, the
+// configuration and the manifest: milliseconds, however large the weights are.
+
+enum class FolderKind : uint8_t { kCheckpoint, kPacked, kSafetensorsFile };
+
+std::string_view FolderKindName(FolderKind kind);  // "checkpoint", "packed folder", …
+
+struct FileSummary {
+  std::string name;
+  uint64_t bytes = 0;
+  size_t tensors = 0;
+  uint64_t data_start = 0;  // bytes from the start of the file
+};
+
+// A quantized module, as stored or as packed.
+struct ModuleSummary {
+  std::string module;
+  Scheme scheme;
+  std::string layout;  // empty when not packed
+  uint64_t n = 0;
+  uint64_t k = 0;
+  uint64_t bytes = 0;                   // of the tensors below
+  std::vector<std::string> tensors;     // that the module is made of
+  std::vector<FusedMember> fused = {};  // modules of the checkpoint in it, in order; empty: itself
+
+  double BitsPerWeight() const;
+};
+
+// A module, and its output channels that are those of the one asked for: all, but for a module of
+// the checkpoint that was fused with others.
+struct FoundModule {
+  const ModuleSummary* module = nullptr;
+  ChannelRange channels = {};
+
+  bool is_part() const { return channels.n != module->n; }
+};
+
+// What the manifest of a packed folder says about its origin.
+struct PackedOrigin {
+  std::string prepack_version;     // that made it
+  std::string source_path;         // where the source was, from the folder; may be empty
+  std::string source_fingerprint;  // of all tensors of the source
+  std::string activation_dtype;    // "bf16"
+  std::string options;             // of the conversion; empty: not recorded
+};
+
+struct InspectReport {
+  std::string path;
+  FolderKind kind = FolderKind::kCheckpoint;
+  std::vector<FileSummary> files;
+  std::vector<StoredTensor> tensors;  // ascending by name; `file` indexes `files`
+  uint64_t tensor_bytes = 0;
+  std::string format;                  // "compressed-tensors"; of the source when packed
+  std::string target;                  // of a packed folder
+  std::optional<PackedOrigin> origin;  // of a packed folder
+  std::vector<ModuleSummary> modules;  // ascending by name
+  std::vector<TargetUse> targets;      // of a checkpoint: what each would make of it
+  std::vector<Finding> findings;
+  // Why the quantized modules of a checkpoint could not be described; the rest of the report
+  // stands.
+  std::optional<Status> unreadable;
+
+  // By its name, or that of a module that was fused into it. Nothing: there is no such.
+  std::optional<FoundModule> FindModule(std::string_view name) const;
+};
+
+Result<InspectReport> Inspect(const std::filesystem::path& path);
+
+}  // namespace prepack
+
+#endif  // PREPACK_INSPECT_INSPECT_H_

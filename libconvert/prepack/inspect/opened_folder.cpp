@@ -1,0 +1,77 @@
+#include "prepack/inspect/opened_folder.h"
+
+#include <utility>
+#include <vector>
+
+#include "prepack/base/text.h"
+#include "prepack/io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+Status NoSuchQuantizedModule(std::string_view wanted, const std::vector<std::string>& names) {
+  return Usage("module", "there is no such quantized module")
+      .Found(wanted)
+      .Hint(DidYouMean(wanted, names));
+}
+
+}  // namespace
+
+Result<OpenedFolder> OpenedFolder::Open(const std::filesystem::path& path) {
+  OpenedFolder opened;
+  opened.path = path;
+  Result<Checkpoint> checkpoint = Checkpoint::Open(path);
+  if (!checkpoint.ok()) return checkpoint.status();
+  opened.checkpoint = std::make_unique<Checkpoint>(*std::move(checkpoint));
+  std::error_code error;
+  if (std::filesystem::exists(path / kManifestName, error)) {
+    Result<PackedFolder> packed = PackedFolder::Open(path);
+    if (!packed.ok()) return packed.status();
+    opened.packed = *std::move(packed);
+    return opened;
+  }
+  Result<QuantizedModel> model = ExamineQuantizedModel(*opened.checkpoint);
+  if (model.ok()) {
+    opened.model = *std::move(model);
+  } else {
+    opened.unreadable = std::move(model).status();
+  }
+  return opened;
+}
+
+Result<PackedModuleName> FindPackedModule(const OpenedFolder& folder, std::string_view module) {
+  std::vector<std::string> names;
+  for (const auto& [name, record] : folder.packed->manifest().modules) {
+    if (name == module) {
+      return PackedModuleName{
+          .name = &name, .record = &record, .channels = {.first = 0, .n = record.n}};
+    }
+    if (const auto channels = ChannelsOf(record.fused, module)) {
+      return PackedModuleName{.name = &name, .record = &record, .channels = *channels};
+    }
+    names.push_back(name);
+    for (const FusedMember& member : record.fused) names.push_back(member.module);
+  }
+  return NoSuchQuantizedModule(module, names);
+}
+
+Result<const QuantizedLinear*> FindSourceModule(const OpenedFolder& folder,
+                                                std::string_view module) {
+  if (!folder.model) return *folder.unreadable;
+  if (const QuantizedLinear* linear = folder.model->Find(module)) return linear;
+  std::vector<std::string> names;
+  for (const auto& linear : folder.model->modules) names.push_back(linear->module());
+  return NoSuchQuantizedModule(module, names);
+}
+
+Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,
+                                               const std::filesystem::path& path) {
+  const std::optional<std::filesystem::path> found =
+      path.empty() ? RecordedSource(packed) : std::optional(path);
+  if (!found) return std::optional<OpenedFolder>();
+  Result<OpenedFolder> opened = OpenedFolder::Open(*found);
+  if (!opened.ok()) return opened.status();
+  return std::optional(*std::move(opened));
+}
+
+}  // namespace prepack

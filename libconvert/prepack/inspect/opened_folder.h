@@ -1,0 +1,51 @@
+#ifndef PREPACK_INSPECT_OPENED_FOLDER_H_
+#define PREPACK_INSPECT_OPENED_FOLDER_H_
+
+// A checkpoint or packed folder opened by those who look at single numbers in it.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/packed/folder.h"
+
+namespace prepack {
+
+struct OpenedFolder {
+  std::filesystem::path path;
+  std::unique_ptr<Checkpoint> checkpoint;  // the files and tensors, packed ones as well
+  std::optional<QuantizedModel> model;     // of a checkpoint that could be read
+  std::optional<PackedFolder> packed;      // of a packed folder
+  std::optional<Status> unreadable;        // why there is neither
+
+  static Result<OpenedFolder> Open(const std::filesystem::path& path);
+};
+
+// A module of a packed folder, and its output channels that are those of the one asked for: all,
+// but for a module of the checkpoint that was fused with others.
+struct PackedModuleName {
+  const std::string* name = nullptr;
+  const ModuleRecord* record = nullptr;
+  ChannelRange channels = {};
+};
+
+// kUsage with the name that is nearest when there is no such module; the error of the folder when
+// none could be read.
+Result<PackedModuleName> FindPackedModule(const OpenedFolder& folder, std::string_view module);
+Result<const QuantizedLinear*> FindSourceModule(const OpenedFolder& folder,
+                                                std::string_view module);
+
+// The checkpoint that a packed folder was made from: `path`, or where the manifest says that it is.
+// Nothing when it is not known or not there. Whether it is the very same is for `verify` to say.
+Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,
+                                               const std::filesystem::path& path);
+
+}  // namespace prepack
+
+#endif  // PREPACK_INSPECT_OPENED_FOLDER_H_

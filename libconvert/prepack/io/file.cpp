@@ -1,0 +1,378 @@
+#include "prepack/io/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/progress.h"
+#include "prepack/io/mapping.h"
+#include "prepack/io/posix.h"
+
+namespace prepack {
+namespace {
+
+// What off_t can say. A longer range can only come from a broken file or a caller's mistake.
+constexpr uint64_t kMaxOffset = static_cast<uint64_t>(std::numeric_limits<off_t>::max());
+std::atomic<uint64_t> next_number = 1;
+constexpr size_t kCopyBytes = size_t{128} << 10;  // stays in the L2 cache
+
+std::string_view KindName(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "a device";
+}
+
+Status NotRegular(const std::string& where, std::string_view kind) {
+  return Malformed(where, "not a regular file").Found(kind).Expected("a regular file");
+}
+
+Status OpenError(const std::filesystem::path& path, int errnum) {
+  const std::string where = path.string();
+  if (errnum == ENXIO) return NotRegular(where, KindName(S_IFSOCK));
+  if (errnum != ENOENT) return SystemError(where, "cannot open it", errnum);
+  std::error_code ignored;
+  const bool is_link = std::filesystem::is_symlink(path, ignored);
+  return SystemError(where,
+                     is_link ? "cannot open what this symbolic link points to" : "cannot open it",
+                     errnum)
+      .Hint(is_link ? "Is the download complete?" : "Check the path");
+}
+
+}  // namespace
+
+File::File(int fd, std::filesystem::path path, uint64_t size)
+    : fd_(fd), path_(std::move(path)), size_(size), number_(next_number.fetch_add(1)) {}
+
+File::File(File&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      path_(std::move(other.path_)),
+      size_(other.size_),
+      number_(other.number_) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  std::swap(size_, other.size_);
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+File::~File() {
+  if (fd_ < 0) return;
+  MappedWindows::OfProcess().Forget(number_);
+  // Nothing is lost when close fails: what must last has been through Sync or CheckArrived.
+  ::close(fd_);
+}
+
+Result<File> File::Open(const std::filesystem::path& path, int access) {
+  // O_NONBLOCK: opening a FIFO that nobody writes to would otherwise wait for ever.
+  const int fd = posix::Open(path, access | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return OpenError(path, -fd);
+  File file(fd, path, 0);
+  struct stat info {};
+  if (const int result = posix::LookAtOpen(fd, info); result < 0) {
+    return SystemError(path.string(), "cannot read its size", -result);
+  }
+  if (!S_ISREG(info.st_mode)) return NotRegular(path.string(), KindName(info.st_mode));
+  file.size_ = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+Result<File> File::OpenForRead(const std::filesystem::path& path) {
+  return Open(path, O_RDONLY);
+}
+
+Result<File> File::OpenForUpdate(const std::filesystem::path& path) {
+  return Open(path, O_RDWR);
+}
+
+Result<File> File::CreateNew(const std::filesystem::path& path) {
+  const int fd = posix::Open(path, O_RDWR | O_CREAT | O_EXCL, 0666);
+  if (fd < 0) return SystemError(path.string(), "cannot create it", -fd);
+  return File(fd, path, 0);
+}
+
+Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
+  // No file has bytes past what off_t can say; the kernel would call such a range invalid.
+  const bool is_possible = out.size() <= kMaxOffset && offset <= kMaxOffset - out.size();
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t count = is_possible ? posix::ReadSome(fd_, offset + done, out.subspan(done)) : 0;
+    if (count < 0) return SystemError(path_.string(), "cannot read it", static_cast<int>(-count));
+    if (count == 0) {
+      return Malformed(path_.string(), "the file ended early")
+          .Found(fmt::format("{} bytes at offset {}", done, offset))
+          .Expected(fmt::format("{} bytes", out.size()))
+          .Hint("It is truncated, or was changed while it was read");
+    }
+    done += static_cast<size_t>(count);
+  }
+  return {};
+}
+
+Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
+  // One system call costs about as much as copying this many bytes.
+  constexpr uint64_t kWorthACall = uint64_t{16} * 1024;
+  if (runs.runs == 1 || runs.stride == runs.run_bytes) return ReadAt(runs.offset, out);
+  if (runs.run_bytes >= kWorthACall) {
+    for (uint64_t run = 0; run < runs.runs; ++run) {
+      Status status = ReadAt(runs.offset + run * runs.stride,
+                             out.subspan(run * runs.run_bytes, runs.run_bytes));
+      if (!status.ok()) return status;
+    }
+    return {};
+  }
+  if (runs.runs == 0) return {};
+  const std::optional<uint64_t> skipped = CheckedMul(runs.runs - 1, runs.stride);
+  const std::optional<uint64_t> bytes =
+      skipped ? CheckedAdd(*skipped, runs.run_bytes) : std::nullopt;
+  // A length that no file has is an end that is missed.
+  return VisitAt(runs.offset, bytes.value_or(kMaxOffset), [&](const std::byte* from) {
+    for (uint64_t run = 0; run < runs.runs; ++run) {
+      std::memcpy(out.data() + run * runs.run_bytes, from + run * runs.stride, runs.run_bytes);
+    }
+  });
+}
+
+Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
+                     VisitThreads threads) const {
+  if (offset > size_ || bytes > size_ - offset) {
+    return Malformed(path_.string(), "the file ended early")
+        .Found(fmt::format("{} bytes", size_))
+        .Hint("It is truncated, or was changed while it was read");
+  }
+  if (bytes == 0) return {};
+  int error = 0;
+  const std::shared_ptr<const Mapping> mapping =
+      MappedWindows::OfProcess().Find(number_, fd_, size_, offset, bytes, error);
+  if (mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
+  if (mapping->Visit(offset, work, threads)) return {};
+  return Malformed(path_.string(), "the file lost bytes while it was read")
+      .Hint("It was truncated or replaced, or the disk failed");
+}
+
+Status File::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
+  if (bytes.size() > kMaxOffset || offset > kMaxOffset - bytes.size())
+    return SystemError(path_.string(), "cannot write to it", EFBIG);
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = posix::WriteSome(fd_, offset + done, bytes.subspan(done));
+    if (count < 0)
+      return SystemError(path_.string(), "cannot write to it", static_cast<int>(-count));
+    // Not an error for POSIX, but without this a file system that does it would hold us here.
+    if (count == 0) return SystemError(path_.string(), "cannot write to it", EIO);
+    done += static_cast<size_t>(count);
+  }
+  return {};
+}
+
+Status File::Allocate(uint64_t bytes) {
+  if (bytes > kMaxOffset) return SystemError(path_.string(), "cannot reserve its space", EFBIG);
+  // fallocate takes no length of zero.
+  int result = bytes == 0 ? -EOPNOTSUPP : posix::Reserve(fd_, bytes);
+  if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EINVAL)
+    result = posix::Resize(fd_, bytes);
+  if (result < 0) {
+    return SystemError(path_.string(), fmt::format("cannot reserve {} bytes for it", bytes),
+                       -result);
+  }
+  size_ = bytes;
+  return {};
+}
+
+Status File::Resize(uint64_t bytes) {
+  const int result = bytes > kMaxOffset ? -EFBIG : posix::Resize(fd_, bytes);
+  if (result < 0) return SystemError(path_.string(), "cannot change its size", -result);
+  size_ = bytes;
+  return {};
+}
+
+void File::StartWriteback() {
+  posix::StartWriteback(fd_);
+}
+
+Status File::Sync() {
+  const int result = posix::SyncData(fd_);
+  if (result < 0) return SystemError(path_.string(), "cannot flush it to the disk", -result);
+  return {};
+}
+
+Status File::CheckArrived() {
+  const int result = posix::CloseCopy(fd_);
+  if (result < 0) return SystemError(path_.string(), "cannot write to it", -result);
+  return {};
+}
+
+Status CheckRegularFile(const std::filesystem::path& path, mode_t mode) {
+  return S_ISREG(mode) ? Status() : NotRegular(path.string(), KindName(mode));
+}
+
+Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes) {
+  Result<File> file = File::OpenForRead(path);
+  if (!file.ok()) return file.status();
+  if (file->size() > max_bytes) {
+    return Malformed(path.string(), "the file is larger than any of its kind should be")
+        .Found(fmt::format("{} bytes", file->size()))
+        .Expected(fmt::format("at most {}", max_bytes));
+  }
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  Status status = file->ReadAt(0, std::as_writable_bytes(std::span(text)));
+  if (!status.ok()) return status;
+  return text;
+}
+
+Status WriteTextFile(const std::filesystem::path& path, std::string_view text) {
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  Status status = file->WriteAt(0, std::as_bytes(std::span(text)));
+  if (!status.ok()) return status;
+  return file->Sync();
+}
+
+Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to) {
+  Result<File> source = File::OpenForRead(from);
+  if (!source.ok()) return source.status();
+  Result<File> copy = File::CreateNew(to);
+  if (!copy.ok()) return copy.status();
+  Status status = copy->Allocate(source->size());
+  if (!status.ok()) return status;
+
+  std::vector<std::byte> buffer(
+      static_cast<size_t>(std::min<uint64_t>(source->size(), kCopyBytes)));
+  for (uint64_t offset = 0; offset < source->size(); offset += buffer.size()) {
+    const uint64_t rest = source->size() - offset;
+    const std::span chunk(buffer.data(),
+                          static_cast<size_t>(std::min<uint64_t>(rest, buffer.size())));
+    status = source->ReadAt(offset, chunk);
+    if (!status.ok()) return status;
+    status = copy->WriteAt(offset, chunk);
+    if (!status.ok()) return status;
+  }
+  return copy->Sync();
+}
+
+Status SyncFolder(const std::filesystem::path& folder) {
+  const int fd = posix::Open(folder, O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return SystemError(folder.string(), "cannot open the folder", -fd);
+  const int result = posix::SyncAll(fd);
+  ::close(fd);
+  // EINVAL: the file system has no way to flush a folder (some network ones); nothing to do there.
+  if (result < 0 && result != -EINVAL)
+    return SystemError(folder.string(), "cannot flush the folder to the disk", -result);
+  return {};
+}
+
+namespace {
+
+Status CannotLook(const std::filesystem::path& path, int result) {
+  return SystemError(path.string(), "cannot look at it", -result);
+}
+
+using Look = int (*)(const std::filesystem::path& path, struct stat& info);
+
+Result<std::optional<struct stat>> LookBy(Look look, const std::filesystem::path& path) {
+  struct stat info {};
+  const int result = look(path, info);
+  if (result >= 0) return std::optional(info);
+  if (result == -ENOENT) return std::optional<struct stat>();
+  return CannotLook(path, result);
+}
+
+}  // namespace
+
+Result<std::optional<struct stat>> LookAt(const std::filesystem::path& path) {
+  return LookBy(posix::Look, path);
+}
+
+Result<std::optional<struct stat>> LookAtLink(const std::filesystem::path& path) {
+  return LookBy(posix::LookAtLink, path);
+}
+
+Result<std::filesystem::path> ResolveLinks(const std::filesystem::path& path) {
+  std::filesystem::path resolved;
+  const int result = posix::Resolve(path, resolved);
+  if (result < 0) return CannotLook(path, result);
+  return resolved;
+}
+
+Result<std::vector<std::string>> NamesIn(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  const int result = posix::List(folder, names);
+  if (result < 0) return SystemError(folder.string(), "cannot list the folder", -result);
+  std::ranges::sort(names);
+  return names;
+}
+
+namespace {
+
+Status WriteToSpecialFile(const std::filesystem::path& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
+  if (file) return {};
+  return SystemError(path.string(), "cannot write to it", EIO);
+}
+
+}  // namespace
+
+Status WriteFileAtomically(const std::filesystem::path& given, std::string_view text) {
+  if (!given.has_filename()) return Usage(given.string(), "not the name of a file");
+  const Result<std::optional<struct stat>> there = LookAt(given);
+  if (!there.ok()) return there.status();
+  std::filesystem::path path = given;
+  if (*there) {
+    const mode_t mode = (*there)->st_mode;
+    if (!S_ISREG(mode) && !S_ISDIR(mode)) return WriteToSpecialFile(given, text);
+    Result<std::filesystem::path> resolved = ResolveLinks(given);
+    if (!resolved.ok()) return resolved.status();
+    path = *std::move(resolved);
+  }
+  const std::filesystem::path name = path.filename();
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const OrderlyEnd orderly_end;
+  const std::filesystem::path partial = folder / fmt::format(".{}.prepack-partial", name.string());
+  int result = posix::RemoveTree(partial);
+  if (result < 0) return SystemError(partial.string(), "cannot remove it", -result);
+  Status status = WriteTextFile(partial, text);
+  if (status.ok()) {
+    result = posix::Rename(partial, path);
+    if (result < 0) status = SystemError(path.string(), "cannot write it", -result);
+  }
+  if (!status.ok()) {
+    (void)posix::RemoveTree(partial);
+    return status;
+  }
+  return SyncFolder(folder);
+}
+
+Result<TextFile> TextFile::Create(const std::filesystem::path& path) {
+  Result<File> file = File::CreateNew(path);
+  if (!file.ok()) return file.status();
+  return TextFile(*std::move(file));
+}
+
+void TextFile::Append(std::string_view text) {
+  if (!status_.ok()) return;
+  status_ = file_.WriteAt(bytes_, std::as_bytes(std::span(text)));
+  bytes_ += text.size();
+}
+
+Status TextFile::Finish() {
+  return status_.ok() ? file_.Sync() : status_;
+}
+
+}  // namespace prepack

@@ -1,0 +1,137 @@
+#ifndef PREPACK_IO_FILE_H_
+#define PREPACK_IO_FILE_H_
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/io/mapping.h"
+
+namespace prepack {
+
+// Is `inner` the folder `outer`, or somewhere below it? Both absolute, and without links, `..` and
+// a slash at the end.
+inline bool IsInside(const std::filesystem::path& inner, const std::filesystem::path& outer) {
+  return std::ranges::mismatch(outer, inner).in1 == outer.end();
+}
+
+// Files, with the loops that POSIX asks for (short reads and writes, EINTR). Positioned reads and
+// writes only, so that threads can share one file. Reading goes through pread; only many short runs
+// are copied out of a mapping (mapping.h). A file that shrinks while it is read is an error either
+// way, never a SIGBUS.
+
+// An open regular file. Closes itself.
+class File {
+ public:
+  // Opens an existing regular file for reading; a folder, FIFO or device is kMalformed (and is
+  // never waited for).
+  static Result<File> OpenForRead(const std::filesystem::path& path);
+  // Creates a new file for writing (and reading back), with the permissions that the umask leaves
+  // of 0666; an existing file is an error.
+  static Result<File> CreateNew(const std::filesystem::path& path);
+  // Opens an existing regular file for writing and reading back.
+  static Result<File> OpenForUpdate(const std::filesystem::path& path);
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::filesystem::path& path() const { return path_; }
+  // Size when the file was opened, or as set by Allocate.
+  uint64_t size() const { return size_; }
+
+  // Fills `out` from `offset`; anything short of that is an error which says how many bytes are
+  // missing.
+  Status ReadAt(uint64_t offset, std::span<std::byte> out) const;
+  // Fills `out` with the runs, back to back; the same for them. `out` has runs · run_bytes bytes.
+  Status ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const;
+  // Calls `work` with the bytes [offset, offset + bytes) of the file, mapped into memory; they are
+  // there during the call only. The same errors: then nothing that came out of it is to be used.
+  Status VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
+                 VisitThreads threads = VisitThreads::kThisOne) const;
+  Status WriteAt(uint64_t offset, std::span<const std::byte> bytes);
+  // Reserves the space at once, so that a full disk is noticed before any work is done. Where the
+  // file system cannot reserve, the file is only extended.
+  Status Allocate(uint64_t bytes);
+  // Makes the file `bytes` long: cuts it, or adds zeros.
+  Status Resize(uint64_t bytes);
+  // Asks the kernel to begin flushing what was written so far, and goes on at once, so that Sync
+  // has little left to wait for. Nothing is promised: what fails, fails in Sync.
+  void StartWriteback();
+  // Flushes to the disk (fdatasync).
+  Status Sync();
+  // Did all that was written arrive at the file system? For files that are not flushed: local file
+  // systems know at once, network ones when a file is closed.
+  Status CheckArrived();
+
+ private:
+  File(int fd, std::filesystem::path path, uint64_t size);
+  static Result<File> Open(const std::filesystem::path& path, int access);
+
+  int fd_ = -1;
+  std::filesystem::path path_;
+  uint64_t size_ = 0;
+  uint64_t number_ = 0;  // of this open file in the process, see io/mapped_windows.h
+};
+
+// OK when `mode`, that of `path` or of what a link there leads to, is that of a regular file; else
+// the error that opening it would give. It is not opened: of a device that may do something.
+Status CheckRegularFile(const std::filesystem::path& path, mode_t mode);
+// A whole small file as text; larger than `max_bytes` is kMalformed.
+Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes);
+// Writes a new file and flushes it.
+Status WriteTextFile(const std::filesystem::path& path, std::string_view text);
+// Copies a regular file into a new one, in bounded memory, and flushes it.
+Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to);
+// Makes renames and new names in `folder` durable (fsync on the folder).
+Status SyncFolder(const std::filesystem::path& folder);
+
+// What a path names; nothing when there is nothing. That nobody can tell is an error: what is taken
+// for missing may be overwritten.
+Result<std::optional<struct stat>> LookAt(const std::filesystem::path& path);      // through links
+Result<std::optional<struct stat>> LookAtLink(const std::filesystem::path& path);  // at links
+// The absolute path, without links. That there is nothing is an error.
+Result<std::filesystem::path> ResolveLinks(const std::filesystem::path& path);
+
+// The names of all that is in a folder, hidden files as well, ascending.
+Result<std::vector<std::string>> NamesIn(const std::filesystem::path& folder);
+
+// A small file that appears whole or not at all: what a user asked to have a report written to.
+
+// Writes a file and replaces an existing one: through a sibling `.NAME.prepack-partial` and a
+// rename. A symbolic link is followed. What exists and is no regular file (/dev/stdout, a FIFO) is
+// written to and never replaced.
+Status WriteFileAtomically(const std::filesystem::path& path, std::string_view text);
+
+// A new file that is written piece by piece. The first error stays and is what Finish returns, so
+// that those who write need not look.
+class TextFile {
+ public:
+  static Result<TextFile> Create(const std::filesystem::path& path);
+
+  void Append(std::string_view text);
+  // Flushes to the disk.
+  Status Finish();
+
+ private:
+  explicit TextFile(File file) : file_(std::move(file)) {}
+
+  File file_;
+  uint64_t bytes_ = 0;  // written so far
+  Status status_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_IO_FILE_H_

@@ -1,0 +1,104 @@
+#ifndef PREPACK_IO_MAPPING_H_
+#define PREPACK_IO_MAPPING_H_
+
+// A file mapped into memory, to read short runs of it without a system call for each, and without
+// a copy.
+//
+// A file that shrinks while it is mapped makes the kernel send SIGBUS to whoever touches the lost
+// pages. A visit survives that: the first Mapping installs a handler which, for a fault inside a
+// visit that is under way, puts a page of zeros in place and remembers that the file is broken; the
+// visit is then an error like a short read. Any other SIGBUS goes where it went before.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "prepack/base/function_ref.h"
+
+namespace prepack {
+
+// What is done with bytes while they can be seen. They may change under it when the file is written
+// to, and must be treated as untrusted: what was checked may differ when it is read again.
+using ByteVisitor = FunctionRef<void(const std::byte* bytes)>;
+
+// Which threads may read the bytes until the work returns. Visits of kAny wait for each other: one
+// goes on at a time in the process.
+enum class VisitThreads : uint8_t { kThisOne, kAny };
+
+// `runs` runs of `run_bytes` bytes, `stride` apart, the first at `offset`.
+struct ByteRuns {
+  uint64_t offset = 0;
+  uint64_t run_bytes = 0;
+  uint64_t stride = 0;
+  uint64_t runs = 0;
+};
+
+class Mapping {
+ public:
+  // Maps bytes [offset, offset + bytes) of a file for reading; `offset` is a multiple of the page
+  // size, `bytes` > 0. Null with errno in `error` when it cannot be.
+  static std::unique_ptr<Mapping> Map(int fd, uint64_t offset, uint64_t bytes, int& error);
+  ~Mapping();
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  // Are bytes [offset, offset + bytes) of the file mapped?
+  bool Covers(uint64_t offset, uint64_t bytes) const {
+    return offset >= offset_ && offset - offset_ <= bytes_ && bytes <= bytes_ - (offset - offset_);
+  }
+
+  // Calls `work` with the bytes of the file from `offset` on, which lies inside the mapping; it may
+  // read up to the mapping's end. False when the file has lost some of what was read: then nothing
+  // that came out of it is to be used. Safe from any thread.
+  bool Visit(uint64_t offset, ByteVisitor work,
+             VisitThreads threads = VisitThreads::kThisOne) const;
+
+ private:
+  bool VisitByThisThread(uint64_t offset, ByteVisitor work) const;
+
+  Mapping(std::byte* begin, uint64_t offset, uint64_t bytes)
+      : begin_(begin), offset_(offset), bytes_(bytes) {}
+
+  std::byte* begin_;
+  uint64_t offset_;  // of begin_ in the file
+  uint64_t bytes_;
+  mutable std::atomic<bool> broken_ = false;
+};
+
+// The parts of files that are mapped at the moment. A checkpoint may be larger than the address
+// space that a process is allowed, so files are mapped window by window; the last few windows are
+// kept, because visits come panel by panel.
+
+inline constexpr uint64_t kWindowBytes =
+    256ULL * 1024 * 1024;                  // at least, where the file is as long
+inline constexpr size_t kKeptWindows = 8;  // in the process
+
+class MappedWindows {
+ public:
+  static MappedWindows& OfProcess();
+
+  // Bytes [offset, offset + bytes) > 0 of a file, which has them, mapped. `file` is a number of its
+  // own for every open file. Null with errno in `error` when they cannot be mapped.
+  std::shared_ptr<const Mapping> Find(uint64_t file, int fd, uint64_t file_bytes, uint64_t offset,
+                                      uint64_t bytes, int& error);
+  // Forgets the windows of a file; a visit that is under way keeps its own.
+  void Forget(uint64_t file);
+  // How many are kept at the moment.
+  size_t size() const;
+
+ private:
+  struct Window {
+    uint64_t file = 0;
+    std::shared_ptr<const Mapping> mapping;
+  };
+
+  mutable std::mutex mutex_;
+  std::vector<Window> windows_;  // the one used last is the last
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_IO_MAPPING_H_

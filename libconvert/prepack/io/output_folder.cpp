@@ -1,0 +1,293 @@
+#include "prepack/io/output_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prepack/io/file.h"
+#include "prepack/io/posix.h"
+
+namespace prepack {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kPartialSuffix = "prepack-partial";
+constexpr std::string_view kLockSuffix = "prepack-lock";
+constexpr std::string_view kJournalSuffix = "prepack-journal";
+constexpr std::string_view kOldSuffix = "prepack-old";
+
+// What renameat2 answers where the file system does not know a flag.
+bool IsUnsupported(int result) {
+  return result == -EINVAL || result == -ENOSYS || result == -EOPNOTSUPP;
+}
+
+Result<bool> Exists(const fs::path& path) {
+  const Result<std::optional<struct stat>> info = LookAtLink(path);
+  if (!info.ok()) return info.status();
+  return info->has_value();
+}
+
+Result<bool> IsPackedFolder(const fs::path& path) {
+  const Result<bool> whole = Exists(path / kManifestName);
+  return whole.ok() && !*whole ? Exists(path / kPartName) : whole;
+}
+
+// Absolute, so that a later change of the working directory means nothing; without trailing
+// slashes, so that it has a name.
+Result<fs::path> ResolveFinalPath(const fs::path& given) {
+  std::error_code error;
+  const fs::path path = WithoutTrailingSlashes(fs::absolute(given, error));
+  const fs::path name = path.filename();
+  if (error || name.empty() || name == "." || name == "..") {
+    return Usage(given.empty() ? "output folder" : given.string(), "names no folder to create")
+        .Hint("Give the output a name of its own");
+  }
+
+  const fs::path parent = path.parent_path();
+  const Result<std::optional<struct stat>> info = LookAt(parent);
+  if (!info.ok()) return info.status();
+  if (!*info) {
+    return SystemError(parent.string(), "the folder that the output should go into is missing",
+                       ENOENT)
+        .Hint(fmt::format("Create it first: mkdir -p '{}'", parent.string()));
+  }
+  if (!S_ISDIR((*info)->st_mode))
+    return SystemError(parent.string(), "cannot create the output in it", ENOTDIR);
+  return path;
+}
+
+// May the final name be taken?
+Status CheckFinalPath(const fs::path& path, bool replace) {
+  const Result<std::optional<struct stat>> info = LookAtLink(path);
+  if (!info.ok() || !*info) return info.status();
+  if (S_ISLNK((*info)->st_mode)) {
+    return Usage(path.string(), "exists and is a symbolic link")
+        .Hint("Name the folder that it points to, or another one");
+  }
+  if (!S_ISDIR((*info)->st_mode)) {
+    return Usage(path.string(), "exists and is not a folder").Hint("Choose another output folder");
+  }
+  const Result<bool> is_packed = IsPackedFolder(path);
+  if (!is_packed.ok()) return is_packed.status();
+  if (!*is_packed) {
+    const Result<std::vector<std::string>> names = NamesIn(path);
+    if (!names.ok()) return names.status();
+    if (!names->empty()) {
+      return Usage(path.string(), "exists, holds files and is not a packed folder")
+          .Found(fmt::format("no {} in it", kManifestName))
+          .Hint("Choose another output folder");
+    }
+  }
+  if (!replace) return Usage(path.string(), "exists already").Hint("--force replaces it");
+  return {};
+}
+
+// Does `path` still name the file that is open as `fd`?
+Result<bool> IsSameFile(int fd, const fs::path& path) {
+  struct stat open {};
+  if (const int result = posix::LookAtOpen(fd, open); result < 0) {
+    return SystemError(path.string(), "cannot look at it", -result);
+  }
+  const Result<std::optional<struct stat>> named = LookAtLink(path);
+  if (!named.ok()) return named.status();
+  return *named && open.st_dev == (*named)->st_dev && open.st_ino == (*named)->st_ino;
+}
+
+// Makes and locks the lock file; its descriptor. The holder removes the file when done, so a lock
+// may turn out to be one on a file that is gone: then it protects nothing, and we try again.
+Result<int> AcquireLock(const fs::path& lock_path, const fs::path& final_path) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    constexpr int kFlags = O_RDWR | O_CREAT | O_NOFOLLOW;
+    int fd = posix::Open(lock_path, kFlags | O_EXCL, 0666);
+    const bool is_new = fd >= 0;
+    if (fd == -EEXIST) fd = posix::Open(lock_path, kFlags, 0666);
+    if (fd < 0) return SystemError(lock_path.string(), "cannot create the lock file", -fd);
+    const int result = posix::TryLock(fd);
+    const Result<bool> taken =
+        result >= 0 ? IsSameFile(fd, lock_path)
+                    : SystemError(lock_path.string(), "cannot lock the output", -result);
+    if (taken.ok() && *taken) return fd;
+    ::close(fd);
+    if (taken.ok()) continue;
+    if (result == -EWOULDBLOCK) break;
+    if (is_new) posix::RemoveTree(lock_path);  // else it may be another's
+    return taken.status();
+  }
+  return Usage(final_path.string(), "another prepack is writing this output")
+      .Hint("Wait until it is done, or choose another output folder");
+}
+
+}  // namespace
+
+fs::path WithoutTrailingSlashes(fs::path folder) {
+  while (!folder.has_filename() && folder.has_relative_path()) folder = folder.parent_path();
+  return folder;
+}
+
+OutputFolder::OutputFolder(fs::path final_path, bool replace, Leftovers leftovers, int lock_fd)
+    : final_path_(std::move(final_path)),
+      partial_path_(Sibling(kPartialSuffix)),
+      replace_(replace),
+      leftovers_(leftovers),
+      lock_fd_(lock_fd) {}
+
+OutputFolder::OutputFolder(OutputFolder&& other) noexcept
+    : final_path_(std::move(other.final_path_)),
+      partial_path_(std::move(other.partial_path_)),
+      replace_(other.replace_),
+      leftovers_(other.leftovers_),
+      lock_fd_(std::exchange(other.lock_fd_, -1)) {}
+
+OutputFolder& OutputFolder::operator=(OutputFolder&& other) noexcept {
+  std::swap(final_path_, other.final_path_);
+  std::swap(partial_path_, other.partial_path_);
+  std::swap(replace_, other.replace_);
+  std::swap(leftovers_, other.leftovers_);
+  std::swap(lock_fd_, other.lock_fd_);
+  return *this;
+}
+
+OutputFolder::~OutputFolder() {
+  Discard();
+}
+
+fs::path OutputFolder::journal_path() const {
+  return Sibling(kJournalSuffix);
+}
+
+fs::path OutputFolder::Sibling(std::string_view suffix) const {
+  return final_path_.parent_path() / fmt::format(".{}.{}", final_path_.filename().string(), suffix);
+}
+
+Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool replace,
+                                          Leftovers leftovers) {
+  Result<fs::path> resolved = ResolveFinalPath(final_path);
+  if (!resolved.ok()) return resolved.status();
+  const OrderlyEnd until_the_folder_has_its_own;
+  const fs::path lock_path =
+      resolved->parent_path() / fmt::format(".{}.{}", resolved->filename().string(), kLockSuffix);
+  Result<int> lock = AcquireLock(lock_path, *resolved);
+  if (!lock.ok()) return lock.status();
+
+  OutputFolder folder(*std::move(resolved), replace, leftovers, *lock);
+  Status status = folder.RemoveLeftovers();
+  if (!status.ok()) return status;
+  status = CheckFinalPath(folder.final_path_, replace);
+  if (!status.ok()) return status;
+  const int result = posix::MakeFolder(folder.partial_path_);
+  if (result == -EEXIST && leftovers == Leftovers::kKeep) return folder;
+  if (result < 0)
+    return SystemError(folder.partial_path_.string(), "cannot create the folder", -result);
+  return folder;
+}
+
+// The old output, when a run was killed between the two renames of ReplaceInTwoSteps.
+Status OutputFolder::PutOldBack() {
+  const fs::path old_path = Sibling(kOldSuffix);
+  const Result<bool> has_old = Exists(old_path);
+  if (!has_old.ok() || !*has_old) return has_old.status();
+  const Result<bool> has_new = Exists(final_path_);
+  if (!has_new.ok() || *has_new) return has_new.status();
+  const int result = posix::Rename(old_path, final_path_);
+  if (result >= 0) return {};
+  return SystemError(old_path.string(), "cannot put the output of an interrupted run back",
+                     -result);
+}
+
+// What a run that was killed left behind. We hold the lock, so nobody is using it.
+Status OutputFolder::RemoveLeftovers() {
+  if (Status status = PutOldBack(); !status.ok()) return status;
+  // Notes without the folder that they are about mean nothing.
+  const Result<bool> keep =
+      leftovers_ == Leftovers::kKeep ? Exists(partial_path_) : Result<bool>(false);
+  if (!keep.ok()) return keep.status();
+  std::vector<fs::path> unwanted = {Sibling(kOldSuffix)};
+  if (!*keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
+  for (const fs::path& path : unwanted) {
+    const int result = posix::RemoveTree(path);
+    if (result < 0)
+      return SystemError(path.string(), "cannot remove what an interrupted run left", -result);
+  }
+  return {};
+}
+
+Status OutputFolder::Commit() {
+  Status status = SyncFolder(partial_path_);
+  if (!status.ok()) return status;
+  status = MoveIntoPlace();
+  if (!status.ok()) return status;
+
+  status = SyncFolder(final_path_.parent_path());
+  if (!status.ok())
+    return std::move(status).Hint("The new output is in place, but not yet safe from power loss");
+  // The notes first: they must not outlive the folder that they are about.
+  for (const fs::path& path : {journal_path(), partial_path_, Sibling(kOldSuffix)}) {
+    const int result = posix::RemoveTree(path);
+    if (result < 0) {
+      return SystemError(path.string(),
+                         "the new output is in place, but the old one could not be removed",
+                         -result);
+    }
+  }
+  RemoveLock();
+  return {};
+}
+
+// Afterwards the old output, if there was one, has the name of the hidden folder or of the old one.
+Status OutputFolder::MoveIntoPlace() {
+  int result = posix::RenameNew(partial_path_, final_path_);
+  // Plain rename would also take the place of an empty folder.
+  if (IsUnsupported(result)) {
+    const Result<bool> exists = Exists(final_path_);
+    if (!exists.ok()) return exists.status();
+    result = *exists ? -EEXIST : posix::Rename(partial_path_, final_path_);
+  }
+  if (result == -EEXIST) {
+    // It may be another one than the one that Create looked at.
+    Status status = CheckFinalPath(final_path_, replace_);
+    if (!status.ok()) return status;
+    result = posix::Exchange(partial_path_, final_path_);
+    if (IsUnsupported(result)) return ReplaceInTwoSteps();
+  }
+  if (result < 0)
+    return SystemError(final_path_.string(), "cannot rename the finished output to it", -result);
+  return {};
+}
+
+Status OutputFolder::ReplaceInTwoSteps() {
+  const fs::path old_path = Sibling(kOldSuffix);
+  int result = posix::Rename(final_path_, old_path);
+  if (result < 0) return SystemError(final_path_.string(), "cannot rename the old output", -result);
+  result = posix::Rename(partial_path_, final_path_);
+  if (result >= 0) return {};
+  Status status =
+      SystemError(final_path_.string(), "cannot rename the finished output to it", -result);
+  // Should this fail as well, the next Create tries again.
+  if (posix::Rename(old_path, final_path_) < 0)
+    status.Hint(fmt::format("The old output is now '{}'", old_path.string()));
+  return status;
+}
+
+void OutputFolder::Discard() noexcept {
+  if (lock_fd_ < 0) return;
+  // Nobody is left to tell about a failure here; the next Create removes what stays.
+  if (leftovers_ == Leftovers::kRemove) {
+    posix::RemoveTree(journal_path());
+    posix::RemoveTree(partial_path_);
+  }
+  RemoveLock();
+}
+
+void OutputFolder::RemoveLock() noexcept {
+  posix::RemoveTree(Sibling(kLockSuffix));
+  ::close(std::exchange(lock_fd_, -1));
+}
+
+}  // namespace prepack

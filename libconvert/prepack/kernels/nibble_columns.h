@@ -1,0 +1,56 @@
+#ifndef PREPACK_KERNELS_NIBBLE_COLUMNS_H_
+#define PREPACK_KERNELS_NIBBLE_COLUMNS_H_
+
+// 4-bit codes that lie by output channel turned into columns, one per input channel, and back:
+//
+//     words     word [r, n], nibble i: the code of output channel n at input channel 8·r + i
+//     columns   column k: the codes of all output channels at input channel k, a nibble each
+//
+// As columns, codes move along K by copying whole columns: that is how activation order is applied
+// without touching single codes. Where a channel lies in a column is known to `split` and `join` of
+// one instruction set only, called with the same number of channels. AWQ's GEMM layout is columns
+// in an order of its own (awq_gemm.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "prepack/base/isa.h"
+
+namespace prepack {
+
+// Output channels come in eights: the kernels take no other number.
+inline constexpr size_t kColumnChannels = 8;
+inline constexpr size_t kCodesPerWideWord = 8;
+inline constexpr size_t kWideWordBytes = sizeof(uint32_t);
+
+constexpr size_t ColumnBytes(size_t channels) {
+  return channels / 2;
+}
+
+struct NibbleColumnKernels {
+  // Word [r, n] is at byte r · row_stride + 4 · n of `words`, which may have any alignment; column
+  // k is at columns + k · column_stride, and has ColumnBytes(channels) bytes.
+  void (*split)(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                uint8_t* columns, size_t column_stride);
+  // The inverse; word [r, n] is words[r · words_stride + n]. With input channel k of the words
+  // taken from column picks[k]; picks.size() is a multiple of eight.
+  void (*join)(const uint8_t* columns, size_t column_stride, std::span<const uint32_t> picks,
+               size_t channels, uint32_t* words, size_t words_stride);
+  // The same for 8 · rows columns of AWQ's GEMM layout, in their order.
+  void (*join_awq)(const uint8_t* columns, size_t column_stride, size_t rows, size_t channels,
+                   uint32_t* words, size_t words_stride);
+};
+
+// The versions for one instruction set; `isa` must be supported here.
+const NibbleColumnKernels& NibbleColumnKernelsFor(Isa isa);
+
+// One object per instruction set, each in a file of its own that is compiled for it.
+extern const NibbleColumnKernels kNibbleColumnsScalar;
+extern const NibbleColumnKernels kNibbleColumnsAvx2;
+extern const NibbleColumnKernels kNibbleColumnsAvx512;
+extern const NibbleColumnKernels kNibbleColumnsAvx512Vbmi;
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_NIBBLE_COLUMNS_H_

@@ -1,0 +1,54 @@
+#ifndef PREPACK_KERNELS_NIBBLE_PAIRS_H_
+#define PREPACK_KERNELS_NIBBLE_PAIRS_H_
+
+// Brings 32 rows of nibbles into the order of instructions that multiply four bytes at a time, with
+// the codes of channels n and n + 8 in one byte, in blocks that end with the sums of their codes:
+//
+//     rows     row n, byte k/2, low half when k is even       (32 rows of nibbles)
+//     block    byte (k/4)·64 + (n/16)·32 + (n mod 8)·4 + k mod 4, low half when n/8 is even,
+//              for k counted from its first column; then, for each row, i32 Σ of its codes
+//
+// A block has `cols` columns, a multiple of four and at most kMostPairCols; blocks lie one after
+// the other, at any alignment. Rows are `row_bytes` apart. All versions write the same bytes.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "prepack/base/isa.h"
+
+namespace prepack {
+
+inline constexpr size_t kPairRows = 32;
+inline constexpr size_t kPairCols = 4;  // what `cols` is a multiple of
+inline constexpr size_t kMostPairCols = 512;
+// Bytes for four columns.
+inline constexpr size_t kPairStepBytes = kPairRows * kPairCols / 2;
+
+// Bytes of the codes of a block, which its sums follow.
+constexpr size_t PairCodeBytes(size_t cols) {
+  return cols / kPairCols * kPairStepBytes;
+}
+constexpr size_t PairBlockBytes(size_t cols) {
+  return PairCodeBytes(cols) + kPairRows * sizeof(int32_t);
+}
+
+struct NibblePairs {
+  // Reads blocks · cols / 2 bytes of each row, writes so many blocks.
+  void (*rows_to_pairs)(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
+                        uint8_t* pairs);
+  // The inverse, which does not look at the sums.
+  void (*pairs_to_rows)(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
+                        uint8_t* rows);
+};
+
+// The versions for one instruction set; `isa` must be supported here.
+const NibblePairs& NibblePairsFor(Isa isa);
+
+// One object per instruction set, each in a file of its own that is compiled for it.
+extern const NibblePairs kNibblePairsScalar;
+extern const NibblePairs kNibblePairsAvx2;
+extern const NibblePairs kNibblePairsAvx512;
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_NIBBLE_PAIRS_H_

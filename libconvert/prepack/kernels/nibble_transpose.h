@@ -1,0 +1,50 @@
+#ifndef PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_
+#define PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_
+
+// Transposes a block of 16 rows of nibbles:
+//
+//     rows     row r, byte k/2, low half when k is even           (16 rows of `cols` nibbles)
+//     columns  word k (8 bytes), nibble r: byte k·stride + r/2, low half when r is even
+//
+// For rows a … p and columns 0, 1, 2, …, written as low nibble first:
+//
+//     a0a1 a2a3 …              a0b0 c0d0 … o0p0  a1b1 c1d1 … o1p1  a2b2 …
+//     b0b1 b2b3 …      ⇄
+//     …
+//
+// `cols` is even; rows are `row_bytes` apart, and words `column_stride`: kTransposeWordBytes when
+// they lie back to back. All versions write the same bytes.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "prepack/base/isa.h"
+
+namespace prepack {
+
+inline constexpr size_t kTransposeRows = 16;
+inline constexpr size_t kTransposeWordBytes = kTransposeRows / 2;
+
+// Rows to columns: reads cols/2 bytes of each of 16 rows, writes `cols` words.
+using RowsToColumnsFn = void (*)(const uint8_t* rows, size_t row_bytes, size_t cols,
+                                 uint8_t* columns, size_t column_stride);
+// The inverse.
+using ColumnsToRowsFn = void (*)(const uint8_t* columns, size_t column_stride, size_t cols,
+                                 size_t row_bytes, uint8_t* rows);
+
+struct NibbleTranspose {
+  RowsToColumnsFn rows_to_columns;
+  ColumnsToRowsFn columns_to_rows;
+};
+
+// The versions for one instruction set; `isa` must be supported here.
+const NibbleTranspose& NibbleTransposeFor(Isa isa);
+
+// One object per instruction set, each in a file of its own that is compiled for it.
+extern const NibbleTranspose kNibbleTransposeScalar;
+extern const NibbleTranspose kNibbleTransposeAvx2;
+extern const NibbleTranspose kNibbleTransposeAvx512;
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_NIBBLE_TRANSPOSE_H_

@@ -1,0 +1,36 @@
+#ifndef PREPACK_KERNELS_ROW_SUMS_H_
+#define PREPACK_KERNELS_ROW_SUMS_H_
+
+// Sums of the codes of rows, which layouts for integer kernels store beside the codes.
+//
+// The sum of row r is added to sums[r], so that a row can be summed piece by piece. `cols` is at
+// most 2^24 in one call, for which a sum fits into 32 bits whatever the codes are (−128 · 2^24 =
+// −2^31). That what is in `sums` already leaves room for it is the caller's business.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "prepack/base/isa.h"
+
+namespace prepack {
+
+inline constexpr size_t kMaxSumCols = size_t{1} << 24;
+
+// Row r is the `cols` bytes at rows + r · row_stride.
+using SumRowsFn = void (*)(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                           int32_t* sums);
+
+// The version for one instruction set; `isa` must be supported here.
+SumRowsFn SumRowsFor(Isa isa);
+
+// One function per instruction set, each in a file of its own that is compiled for it.
+void SumRowsScalar(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                   int32_t* sums);
+void SumRowsAvx2(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                 int32_t* sums);
+void SumRowsAvx512(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                   int32_t* sums);
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_ROW_SUMS_H_

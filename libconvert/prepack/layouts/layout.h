@@ -1,0 +1,249 @@
+#ifndef PREPACK_LAYOUTS_LAYOUT_H_
+#define PREPACK_LAYOUTS_LAYOUT_H_
+
+// A layout is the exact bytes that one kernel reads. Each has one file in this folder, with its
+// closed form, and one row in the table (table.h) that plan, convert, verify, `prepack targets`,
+// tests, benchmarks and docs all use. The bytes of a layout never change under one (id, version).
+//
+// Weights are packed tile by tile: some output channels by all input channels, or all output
+// channels by some input channels where the packed form puts those side by side. A layout says
+// where the packed bytes of a tile lie in the part. Tiles are independent, so any thread can pack
+// any of them. The codes of a tile come in panels (model/panel_shape.h), in ascending order.
+// Scales and zero points go by strips of output channels. Unpacking is the exact inverse.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/dtype.h"
+#include "prepack/base/isa.h"
+#include "prepack/base/memory.h"
+#include "prepack/base/status.h"
+#include "prepack/layouts/blocked_desc.h"
+#include "prepack/model/panel.h"
+#include "prepack/model/panel_shape.h"
+#include "prepack/model/scheme.h"
+
+namespace prepack {
+
+// The module to be packed and what the user wants of it.
+struct PackRequest {
+  Scheme scheme;  // of the weights as stored, and of the activations as the kernel is to have them
+  uint64_t n = 0;
+  uint64_t k = 0;
+  DType activation_dtype = DType::kBF16;  // dtype of x and y at run time
+  DType stored_scale_dtype = DType::kBF16;
+  std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
+  bool reordered = false;     // the module has a k_order, which the consumer applies to x
+  bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
+  // Scales as exact as a part can hold them; else as the runtime itself would hold them.
+  bool exact_scales = false;
+  // Of layouts whose form a primitive decides: what it asked for. None: the layout's default.
+  std::optional<BlockedDesc> weights_desc = {};
+
+  uint64_t groups() const { return CeilDiv(k, scheme.group_size); }
+
+  friend bool operator==(const PackRequest&, const PackRequest&) = default;
+};
+
+// Yes, or no with a reason: a sentence with numbers, e.g.
+// "N = 2112 is not a multiple of 32: output channels must be a multiple of 32".
+struct Eligibility {
+  bool ok = true;
+  std::string reason;
+  // The layout is for another kind of weights altogether, which is hardly worth a sentence.
+  bool other_weights = false;
+
+  static Eligibility Yes() { return {}; }
+  static Eligibility No(std::string why) { return {false, std::move(why)}; }
+};
+
+enum class PartRole : uint8_t {
+  kWeight,
+  kScale,
+  kZeroPoint,
+  // The same in every layout that has them:
+  kWeightSum,       // f32 [N]: (sum of the codes of a channel) · scale, for asymmetric activations
+  kInputScale,      // f32 [1], of static activations
+  kInputZeroPoint,  // i32 [1], of static asymmetric activations
+  kInputOrder,      // i32 [K]: the consumer multiplies with x[input_order[j]] in place of x[j]
+  kBias,            // [N]
+};
+
+// How a part goes together with that of a module beside it (the rows of q, k and v; the halves of a
+// tensor-parallel module): seen as an array of shape `view`, it is cut along one axis.
+struct Division {
+  enum class Kind : uint8_t {
+    kAlong,  // along `axis`: `unit` channels take one or several indices of it
+    kWhole,  // each piece holds all of it
+    kNever,  // the pieces are not in it
+  };
+  Kind kind = Kind::kNever;
+  size_t axis = 0;
+  uint64_t unit = 1;
+
+  static constexpr Division Along(size_t axis, uint64_t unit) {
+    return {.kind = Kind::kAlong, .axis = axis, .unit = unit};
+  }
+  static constexpr Division Whole() { return {.kind = Kind::kWhole}; }
+  static constexpr Division Never() { return {}; }
+};
+
+// One tensor of a packed module. It is stored as "MODULE." + name.
+struct PartSpec {
+  PartRole role = PartRole::kWeight;
+  std::string_view name;
+  DType dtype = DType::kU8;
+  std::vector<uint64_t> shape;
+  Division by_outputs = Division::Never();  // pieces of N; Never: none without packing again
+  Division by_inputs = Division::Never();   // pieces of K
+  std::vector<uint64_t> view = {};          // of the divisions; empty: the shape
+};
+
+// Packed bytes that lie side by side at regular distances: run i covers bytes
+// [offset + i · stride, + bytes) of a part.
+struct Runs {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  uint64_t count = 1;
+  uint64_t stride = 0;  // 0 when count == 1
+
+  friend bool operator==(const Runs&, const Runs&) = default;
+};
+
+// Where the packed bytes of a tile or strip lie inside a part. The packed buffer holds the runs
+// back to back, in this order.
+using Placement = FixedVector<Runs, 3>;  // a weight, and two kinds of sums
+
+uint64_t PlacedBytes(const Placement& placement);
+
+// Calls visit(offset in the part, bytes) for the packed buffer piece by piece, in its order; runs
+// that touch are one piece. Stops at the first status that is not OK.
+template <typename Visit>
+Status ForPieces(const Placement& placement, Visit visit) {
+  for (const Runs& runs : placement) {
+    const bool dense = runs.count == 1 || runs.stride == runs.bytes;
+    const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
+    for (uint64_t run = 0; run < (dense ? 1 : runs.count); ++run) {
+      Status status = visit(runs.offset + run * runs.stride, bytes);
+      if (!status.ok()) return status;
+    }
+  }
+  return {};
+}
+
+// Scales are rounded to nearest even to what `value` holds and stored as `part`.
+struct ScaleForm {
+  DType value = DType::kF32;
+  DType part = DType::kF32;
+};
+
+// One call of pack_codes or unpack_codes.
+struct PackJob {
+  const PackRequest& request;
+  Isa isa;
+  PanelRange tile;   // what `packed` holds
+  PanelRange panel;  // the piece of it that `codes` holds
+  // [tile.rows, G]; given to layouts with codes_need_zero_points, else empty.
+  std::span<const uint8_t> zero_points = {};
+};
+
+struct Layout {
+  std::string_view id = {};           // "vllm-cpu/wna16"
+  uint32_t version = 1;               // goes up when the bytes change
+  std::string_view target = {};       // "vllm-cpu"; kAnyTarget: of every target
+  std::string_view consumer = {};     // the op that reads the bytes
+  std::string_view mirrors = {};      // project, version and files that define the layout
+  std::string_view schemes = {};      // for people: "w4a16 symmetric and asymmetric"
+  std::string_view constraints = {};  // for people, one line
+  std::string_view isa = {};          // what the consumer's kernel needs at run time
+  std::string_view address = {};      // the closed form of weight_bit, for people
+  std::string_view notes = {};        // what else a user must know; may be empty
+  std::string_view fingerprint = {};  // xxh3-128 of the packed probe modules, see fingerprint.h
+  bool offered = true;                // false: known, tested and documented, but never chosen
+  bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
+  bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
+
+  // May this module be packed? Reads nothing but the request.
+  Eligibility (*eligible)(const PackRequest& request) = nullptr;
+  // The tensors of the packed module. Like all functions below, requires eligible(request).ok.
+  std::vector<PartSpec> (*parts)(const PackRequest& request) = nullptr;
+  // How the weight is cut into tiles, see model/panel_shape.h.
+  TileCut (*cut)(const PackRequest& request) = nullptr;
+  // The closed form: the first bit of weight (n, k) in the weight part.
+  uint64_t (*weight_bit)(const PackRequest& request, uint64_t n, uint64_t k) = nullptr;
+  // Where a tile of the weight goes. Besides the tiles of cut(), every strip of whole output
+  // channels (n0 and, but for the last, rows a multiple of cut().rows) is a tile.
+  Placement (*place_weight)(const PackRequest& request, const PanelRange& tile) = nullptr;
+  // Where rows [n0, n0 + rows) of scales or zero points go; n0 and, but for the last strip, rows
+  // are multiples of cut().strip_rows.
+  Placement (*place_rows)(const PackRequest& request, PartRole role, uint64_t n0,
+                          uint64_t rows) = nullptr;
+
+  bool codes_need_zero_points = false;
+  // Does the weight hold more than the codes: sums, padding?
+  bool weight_has_extras = false;
+  // Packs a panel of codes (PanelBytes bytes) into its place in the packed tile. The panels of a
+  // tile come in ascending order, first along N, then along K, and together write every byte of it.
+  // unpack_codes is the inverse, for any panel.
+  void (*pack_codes)(const PackJob& job, std::span<const std::byte> codes,
+                     std::span<std::byte> packed) = nullptr;
+  void (*unpack_codes)(const PackJob& job, std::span<const std::byte> packed,
+                       std::span<std::byte> codes) = nullptr;
+  // The same as pack_codes, from codes by input channel [cols, rows / 2] as
+  // QuantizedLinear::ReadColumns has them. Of layouts that have neighbouring output channels side
+  // by side, too; else null.
+  void (*pack_columns)(const PackJob& job, std::span<const std::byte> columns,
+                       std::span<std::byte> packed) = nullptr;
+
+  // How scales are stored; null, like the next two, when the layout has none.
+  ScaleForm (*scale_form)(const PackRequest& request) = nullptr;
+  // Packs scales [rows, G] f32 of a strip, rounded as scale_form() says, and back. A finite scale
+  // that would become infinite or zero is kUnsupported; the message has its place (counted from the
+  // start of the strip) and its value.
+  Status (*pack_scales)(const PackRequest& request, uint64_t rows, std::span<const float> scales,
+                        std::span<std::byte> packed) = nullptr;
+  void (*unpack_scales)(const PackRequest& request, uint64_t rows,
+                        std::span<const std::byte> packed, std::span<float> scales) = nullptr;
+
+  // Packs zero points [rows, G] u8 and back. Called only when parts() lists a zero point.
+  void (*pack_zero_points)(const PackRequest& request, uint64_t rows,
+                           std::span<const uint8_t> zero_points,
+                           std::span<std::byte> packed) = nullptr;
+  void (*unpack_zero_points)(const PackRequest& request, uint64_t rows,
+                             std::span<const std::byte> packed,
+                             std::span<uint8_t> zero_points) = nullptr;
+};
+
+inline constexpr std::string_view kAnyTarget = "*";
+
+// Where a strip of weights goes that are stored channel by channel, or block by block of channels,
+// with nothing between: at the channels before it.
+Placement PlaceChannels(const PackRequest& request, const PanelRange& tile);
+
+// What all layouts add to their own parts: bias (in `bias_dtype`), and the order of inputs.
+void AppendCommonParts(const PackRequest& request, DType bias_dtype, std::vector<PartSpec>& parts);
+
+// The part of that role, or nullptr.
+const PartSpec* FindPart(const std::vector<PartSpec>& parts, PartRole role);
+
+// Rows of scales [rows, G] to handle at a time, a multiple of the layout's strip_rows: about 1 MiB
+// of f32, so that the runs that a transposing layout writes are long.
+uint64_t StripRows(const Layout& layout, const PackRequest& request);
+
+// "none" when the stored scales fit without rounding, else e.g. "F32 to BF16, nearest even".
+std::string ScaleRounding(const Layout& layout, const PackRequest& request);
+
+// Fills zero points [tile.rows, G] for pack_codes of a tile, or empties them where the layout packs
+// codes without.
+Status ReadZeroPointsForCodes(const Layout& layout, const QuantizedLinear& weights,
+                              const PanelRange& tile, std::vector<uint8_t>& zero_points);
+
+}  // namespace prepack
+
+#endif  // PREPACK_LAYOUTS_LAYOUT_H_

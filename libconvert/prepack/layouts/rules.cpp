@@ -1,0 +1,265 @@
+#include "prepack/layouts/rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace prepack {
+namespace {
+
+std::string Names(std::initializer_list<DType> dtypes) {
+  std::string text;
+  for (const DType dtype : dtypes) {
+    if (!text.empty()) text += " or ";
+    text += DTypeName(dtype);
+  }
+  return text;
+}
+
+// "the codes have 3 bits", "the weights are FP8".
+std::string DescribeCodes(const Scheme& scheme) {
+  switch (scheme.code) {
+    case CodeType::kF8E4M3:
+      return "the weights are FP8";
+    case CodeType::kBF16:
+      return "the weights are dequantized";
+    case CodeType::kS8:
+      return fmt::format("the codes are signed and have {} bits", scheme.bits);
+    case CodeType::kU4:
+    case CodeType::kU8:
+      break;
+  }
+  return fmt::format("the codes have {} bit{}", scheme.bits, scheme.bits == 1 ? "" : "s");
+}
+
+Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
+                     std::string_view wanted) {
+  if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+  return {.ok = false,
+          .reason = fmt::format("{}: the kernel reads {}", DescribeCodes(request.scheme), wanted),
+          .other_weights = true};
+}
+
+std::string DescribeWanted(const ActivationScheme& activations) {
+  if (activations.type == ActivationType::kNone) return "activations are not quantized";
+  return fmt::format("activations are {}", DescribeActivations(activations));
+}
+
+bool IsInt8(const ActivationScheme& activations) {
+  return activations.type == ActivationType::kInt && activations.bits == 8;
+}
+
+bool IsPerToken(const ActivationScheme& activations) {
+  return activations.dynamic && activations.granularity == ActivationGranularity::kToken;
+}
+
+bool IsStaticTensor(const ActivationScheme& activations) {
+  return !activations.dynamic && activations.granularity == ActivationGranularity::kTensor;
+}
+
+}  // namespace
+
+Eligibility AllOf(std::initializer_list<Eligibility> verdicts) {
+  for (const Eligibility& verdict : verdicts) {
+    if (!verdict.ok) return verdict;
+  }
+  return Eligibility::Yes();
+}
+
+Eligibility FourBitCodes(const PackRequest& request) {
+  return CodesAre(request, CodeType::kU4, 4, "4-bit codes");
+}
+
+Eligibility SignedByteCodes(const PackRequest& request) {
+  return CodesAre(request, CodeType::kS8, 8, "signed 8-bit codes");
+}
+
+Eligibility Fp8Codes(const PackRequest& request) {
+  return CodesAre(request, CodeType::kF8E4M3, 8, "FP8 (e4m3) weights");
+}
+
+Eligibility DequantizedWeights(const PackRequest& request) {
+  return CodesAre(request, CodeType::kBF16, 16,
+                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)");
+}
+
+Eligibility SymmetricWeights(const PackRequest& request) {
+  if (request.scheme.symmetric) return Eligibility::Yes();
+  return Eligibility::No("the weights have zero points: the kernel takes symmetric weights only");
+}
+
+Eligibility WideActivations(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (activations.type == ActivationType::kNone) return Eligibility::Yes();
+  return Eligibility::No(fmt::format("{}: the kernel takes them in 16 bits (--scheme chooses)",
+                                     DescribeWanted(activations)));
+}
+
+Eligibility DynamicInt8Activations(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (IsInt8(activations) && IsPerToken(activations) && activations.symmetric) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(fmt::format(
+      "{}: the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme chooses)",
+      DescribeWanted(activations)));
+}
+
+Eligibility Int8Activations(const PackRequest& request) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (IsInt8(activations) && (IsPerToken(activations) || IsStaticTensor(activations))) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(
+      fmt::format("{}: the kernel takes 8-bit int per token dynamic, or per tensor static "
+                  "(--scheme chooses)",
+                  DescribeWanted(activations)));
+}
+
+Eligibility ScalesPerChannelOrGroup(const PackRequest& request) {
+  const Granularity granularity = request.scheme.granularity;
+  if (granularity == Granularity::kChannel || granularity == Granularity::kGroup) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(fmt::format(
+      "the scales are per {}: the kernel takes them per output channel, or per group of inputs",
+      GranularityName(granularity)));
+}
+
+Eligibility ScalesPerChannelOrTensor(const PackRequest& request) {
+  const uint64_t groups = request.groups();
+  if (groups == 1 && request.scheme.granularity != Granularity::kBlock) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("the scales are per {}, {} along K: the kernel takes one per output channel",
+                  GranularityName(request.scheme.granularity), groups));
+}
+
+Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std::string_view why) {
+  if (value % unit == 0) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("{} = {} is not a multiple of {}: {}", name, value, unit, why));
+}
+
+Eligibility GroupsDivideK(const PackRequest& request) {
+  if (request.k % request.scheme.group_size == 0) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "groups of {} do not divide K = {}: the kernel takes K / G as the group size, so that the "
+      "consumer would load it and multiply with the wrong scales",
+      request.scheme.group_size, request.k));
+}
+
+Eligibility GroupsOfFours(const PackRequest& request) {
+  return MultipleOf("the group size", request.scheme.group_size, 4,
+                    "the kernel multiplies four input channels at a time, so that the consumer "
+                    "would load it and compute garbage");
+}
+
+Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<DType> allowed) {
+  if (std::ranges::find(allowed, request.activation_dtype) != allowed.end()) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(
+      fmt::format("activations are {}: the kernel takes {} only (--dtype chooses)",
+                  DTypeName(request.activation_dtype), Names(allowed)));
+}
+
+Eligibility ActivationsBf16OrAbort(const PackRequest& request) {
+  if (request.activation_dtype != DType::kF16) return ActivationsOneOf(request, {DType::kBF16});
+  return Eligibility::No(
+      "activations are F16: the kernel takes BF16 only, and without AMX the consumer would load it "
+      "and end the process (--dtype chooses)");
+}
+
+Eligibility BiasIsFloat(const PackRequest& request) {
+  if (!request.bias_dtype) return Eligibility::Yes();
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    if (*request.bias_dtype == dtype) return Eligibility::Yes();
+  }
+  return Eligibility::No(
+      fmt::format("the bias is {}: it cannot be converted to what the kernel "
+                  "takes",
+                  DTypeName(*request.bias_dtype)));
+}
+
+namespace {
+
+constexpr std::string_view kZen = "AMD with AVX-512 and zentorch";
+constexpr std::string_view kAmx = "AMX";
+constexpr std::string_view kBf16 = "AVX-512 with BF16";
+constexpr std::string_view kAvx512 = "AVX-512 without BF16";
+constexpr std::string_view kAvx2 = "AVX2";
+
+constexpr std::string_view kEightBits = "8-bit activations although the checkpoint says 16";
+constexpr std::string_view kNoKernel = "none: it refuses to load";
+constexpr std::string_view kHandler = "oneDNN matmul on plain weights";
+
+bool Is16Bit(const Scheme& scheme) {
+  return scheme.activations.type == ActivationType::kNone;
+}
+
+bool IsDynamicPerChannel(const Scheme& scheme) {
+  return scheme.activations.dynamic && scheme.activations.symmetric &&
+         scheme.granularity == Granularity::kChannel;
+}
+
+std::vector<RuntimeChoice> FourBits(std::string_view format, const Scheme& source,
+                                    DType activation_dtype, bool reordered) {
+  if (!Is16Bit(source)) return {};  // not known
+  if (reordered) {
+    return {{"any", kNoKernel, "vLLM's CPU kernels have no activation order"}};
+  }
+  const bool ct = format == "compressed-tensors";
+  const bool fours = source.symmetric && source.group_size % 4 == 0;
+  RuntimeChoice zen{kZen, "vllm-cpu/wna16", ""};
+  if (ct && fours) {
+    zen = {kZen, "zentorch/da8w4", kEightBits};
+  } else if (ct) {
+    zen = {kZen, "zentorch/woq", ""};
+  }
+  RuntimeChoice amx{kAmx, "vllm-cpu/int4-w4a8", kEightBits};
+  if (activation_dtype == DType::kF16) amx = {kAmx, "vllm-cpu/wna16", ""};
+  return {zen,
+          amx,
+          {kBf16, "vllm-cpu/wna16", ""},
+          {kAvx512, "vllm-cpu/wna16", "weights and results are truncated to bf16, not rounded"},
+          {kAvx2, kNoKernel, "its library for AVX2 lacks the op"}};
+}
+
+std::vector<RuntimeChoice> EightBits(const Scheme& source) {
+  if (Is16Bit(source)) return {{"any", kNoKernel, "there is no CPU kernel for it"}};
+  RuntimeChoice zen{kZen, kHandler, ""};
+  if (IsDynamicPerChannel(source)) zen = {kZen, "zentorch/int8", ""};
+  RuntimeChoice amx{kAmx, kHandler, ""};
+  if (source.activations.symmetric) {
+    amx = {kAmx, "vllm-cpu/int8-vnni",
+           source.activations.dynamic ? "" : "the static scale of activations is ignored"};
+  }
+  return {zen, amx, {"others", kHandler, ""}};
+}
+
+std::vector<RuntimeChoice> Fp8(const Scheme& source) {
+  constexpr std::string_view kWide = "16-bit activations, whatever the checkpoint says";
+  const bool blocks = source.granularity == Granularity::kBlock;
+  if (source.granularity == Granularity::kChannel) {
+    return {{"any", "plain torch", "dequantized: there is no kernel for scales per channel"}};
+  }
+  return {{kZen, blocks ? kNoKernel : "plain torch", ""},
+          {"AMX with FP8", "vllm-cpu/fp8-w8a8-vnni4", ""},
+          {"AMX, or AVX-512 with BF16", "vllm-cpu/fp8-vnni", kWide},
+          {"others", blocks ? kNoKernel : "plain torch", ""}};
+}
+
+}  // namespace
+
+std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_view format,
+                                          const Scheme& source, DType activation_dtype,
+                                          bool reordered) {
+  if (target != "vllm-cpu" && target != "zentorch") return {};
+  if (source.code == CodeType::kF8E4M3) return Fp8(source);
+  if (source.bits == 4) return FourBits(format, source, activation_dtype, reordered);
+  if (source.bits == 8) return EightBits(source);
+  return {{"any", kNoKernel, "there is no CPU kernel for weights of this width"}};
+}
+
+}  // namespace prepack

@@ -1,0 +1,56 @@
+#include "prepack/layouts/table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "prepack/layouts/onednn_w8a8.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::array kTargets = {
+    Target{"vllm-cpu", "vLLM on x86-64 CPUs"},
+    Target{"zentorch", "vLLM with zentorch on AMD CPUs"},
+    Target{"onednn", "programs that call oneDNN's matmul"},
+};
+
+// One row per layout, in order of preference within a target.
+std::span<const Layout> Layouts() {
+  static const std::array kLayouts = {
+      kVllmWna16,        kVllmInt4W4A8,     kVllmInt8Vnni, kVllmInt8Plain, kVllmFp8Vnni,
+      kVllmFp8W8A8Vnni4, kVllmFp8W8A8Plain, kVllmBf16Vnni, kZentorchWoq,   kZentorchDa8w4,
+      kZentorchInt8,     kZentorchInt8Dlp,  kOneDnnW4A16,  kOneDnnW4A8,    kOneDnnW8A8,
+      kPlainBf16,        kPlainBf16Conv1d,
+  };
+  return kLayouts;
+}
+
+}  // namespace
+
+std::span<const Target> AllTargets() {
+  return kTargets;
+}
+
+const Target* FindTarget(std::string_view id) {
+  const auto it = std::ranges::find(kTargets, id, &Target::id);
+  return it == kTargets.end() ? nullptr : &*it;
+}
+
+std::span<const Layout> AllLayouts() {
+  return Layouts();
+}
+
+const Layout* FindLayout(std::string_view id) {
+  const auto it = std::ranges::find(Layouts(), id, &Layout::id);
+  return it == Layouts().end() ? nullptr : &*it;
+}
+
+std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
+  std::vector<const Layout*> layouts;
+  for (const Layout& layout : Layouts()) {
+    if (layout.target == target || layout.target == kAnyTarget) layouts.push_back(&layout);
+  }
+  return layouts;
+}
+
+}  // namespace prepack

@@ -1,0 +1,121 @@
+// vllm-cpu/int8-vnni: W8A8 for torch.ops._C.int8_scaled_mm_with_quant of vLLM's CPU backend, with
+// activations quantized per token, symmetric, by the op.
+// Mirrors vLLM 0.32.0: csrc/cpu/sgl-kernels/gemm.cpp and gemm_int8.cpp.
+//
+// weight, I8 [N, K + 4]: per 32 output channels, 32 · K values and then a sum for each channel. For
+// every four input channels, those of the 32 output channels side by side:
+//
+//     byte   0           4           …  128                …  32·K          32·K + 4
+//            n0 k0…k3    n1 k0…k3    …  n0 k4…k7  n1 …     …  i32 sum(n0)   i32 sum(n1)  …
+//
+// The sums are 128 · Σ_k w(n, k): the kernel shifts activations to unsigned bytes.
+// weight_scale, f32 [N]; one for the whole tensor is repeated. bias, f32.
+
+#include "prepack/base/memory.h"
+#include "prepack/layouts/layout.h"
+#include "prepack/layouts/parameters.h"
+#include "prepack/layouts/placement.h"
+#include "prepack/layouts/rules.h"
+#include "prepack/layouts/table.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kWidth = 32;
+constexpr uint64_t kUnit = 4;
+constexpr int32_t kActivationShift = 128;
+
+Eligibility Eligible(const PackRequest& request) {
+  return AllOf({
+      SignedByteCodes(request),
+      SymmetricWeights(request),
+      DynamicInt8Activations(request),
+      ScalesPerChannelOrTensor(request),
+      MultipleOf("N", request.n, kWidth,
+                 "packed in blocks of 32 output channels; vLLM asks for 16 only, and then dies in "
+                 "its packer"),
+      MultipleOf("K", request.k, kWidth, "packed 32 input channels at a time"),
+      ActivationsBf16OrAbort(request),
+      BiasIsFloat(request),
+  });
+}
+
+UnitBlocks Blocks(const PackRequest& request) {
+  return {.width = kWidth,
+          .unit = kUnit,
+          .units = request.k / kUnit,
+          .block_bytes = kWidth * (request.k + sizeof(int32_t))};
+}
+
+std::vector<PartSpec> Parts(const PackRequest& request) {
+  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
+                                  .name = "weight",
+                                  .dtype = DType::kI8,
+                                  .shape = {request.n, request.k + sizeof(int32_t)},
+                                  .by_outputs = Division::Along(0, kWidth),
+                                  .by_inputs = Division::Never()},  // the sums are over all of K
+                                 ChannelScalePart(request, DType::kF32)};
+  AppendCommonParts(request, DType::kF32, parts);
+  return parts;
+}
+
+TileCut Cut(const PackRequest& /*request*/) {
+  return {.rows = kWidth, .cols = kUnit, .strip_rows = 1};
+}
+
+uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
+  return 8 * Blocks(request).Byte(n, k);
+}
+
+Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
+  const uint64_t row = request.k + sizeof(int32_t);
+  return {{.offset = tile.n0 * row, .bytes = tile.rows * row}};
+}
+
+void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
+  const UnitBlocks blocks = Blocks(job.request);
+  Scratch<int32_t> row_sums(job.panel.rows, 0);
+  PackUnits(job, blocks, codes, packed, row_sums);
+  PackJob block = job;
+  block.panel.rows = kWidth;
+  for (uint64_t row = 0; row < job.panel.rows; row += kWidth) {
+    const uint64_t begin = (job.panel.n0 - job.tile.n0 + row) / kWidth * blocks.block_bytes;
+    AddCodeSums(block, kActivationShift, std::span(row_sums).subspan(row),
+                packed.subspan(begin + kWidth * job.request.k));
+  }
+}
+
+void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
+                 std::span<std::byte> codes) {
+  UnpackUnits(job, Blocks(job.request), packed, codes);
+}
+
+}  // namespace
+
+const Layout kVllmInt8Vnni = {
+    .id = "vllm-cpu/int8-vnni",
+    .version = 1,
+    .target = "vllm-cpu",
+    .consumer = "torch.ops._C.int8_scaled_mm_with_quant",
+    .mirrors = "vLLM 0.32.0, csrc/cpu/sgl-kernels/gemm.cpp, gemm_int8.cpp",
+    .schemes = "w8a8 with dynamic symmetric activations, symmetric weights, channel or tensor",
+    .constraints = "N % 32 = 0, K % 32 = 0, bf16 activations",
+    .isa = "AVX-512 with VNNI and BF16; vLLM itself picks the op only with AMX",
+    .address = "byte (n / 32) · 32(K + 4) + (k / 4) · 128 + (n % 32) · 4 + k % 4",
+    .notes = "behind each 32 channels, i32 128 · Σ w for each of them",
+    .fingerprint = "72ce775d7b6248b533a9a4c4fa27bf22",
+    .eligible = Eligible,
+    .parts = Parts,
+    .cut = Cut,
+    .weight_bit = WeightBit,
+    .place_weight = PlaceWeight,
+    .place_rows = PlaceChannelScales,
+    .weight_has_extras = true,
+    .pack_codes = PackCodes,
+    .unpack_codes = UnpackCodes,
+    .scale_form = F32ScaleForm,
+    .pack_scales = PackChannelScales,
+    .unpack_scales = UnpackChannelScales,
+};
+
+}  // namespace prepack

@@ -1,0 +1,198 @@
+#include "prepack/model/dequantized_linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "prepack/base/float_convert.h"
+
+namespace prepack {
+
+namespace {
+
+std::array<float, 256> MakeCodeValues(CodeType code) {
+  std::array<float, 256> values{};
+  for (unsigned bits = 0; bits < values.size(); ++bits) {
+    switch (code) {
+      case CodeType::kU4:
+      case CodeType::kU8:
+        values[bits] = static_cast<float>(bits);
+        break;
+      case CodeType::kS8:
+        values[bits] = static_cast<float>(static_cast<int8_t>(bits));
+        break;
+      case CodeType::kF8E4M3:
+        values[bits] = F8E4M3ToF32(static_cast<uint8_t>(bits));
+        break;
+      case CodeType::kBF16:  // has no codes
+        break;
+    }
+  }
+  return values;
+}
+
+// Weights of one group of one row: `codes` begins at the group's first code.
+struct GroupRun {
+  uint64_t first = 0;  // column of the panel
+  uint64_t end = 0;
+  float zero_point = 0;
+  float scale = 0;
+};
+
+void DequantizeRun(CodeType code, const std::array<float, 256>& values, const std::byte* row,
+                   const GroupRun& run, float* out) {
+  if (!IsNibble(code)) {
+    for (uint64_t j = run.first; j < run.end; ++j) {
+      out[j] = (values[std::to_integer<uint8_t>(row[j])] - run.zero_point) * run.scale;
+    }
+    return;
+  }
+  for (uint64_t j = run.first; j < run.end; ++j) {
+    const auto byte = std::to_integer<unsigned>(row[j / 2]);
+    const unsigned nibble = j % 2 == 0 ? byte & 15U : byte >> 4;
+    out[j] = (static_cast<float>(nibble) - run.zero_point) * run.scale;
+  }
+}
+
+}  // namespace
+
+const std::array<float, 256>& CodeValues(CodeType code) {
+  static const std::array<std::array<float, 256>, 5> kValues = {
+      MakeCodeValues(CodeType::kU4), MakeCodeValues(CodeType::kU8), MakeCodeValues(CodeType::kS8),
+      MakeCodeValues(CodeType::kF8E4M3), MakeCodeValues(CodeType::kBF16)};
+  return kValues[static_cast<size_t>(code)];
+}
+
+Status DequantizePanel(const QuantizedLinear& linear, const PanelRange& range,
+                       DequantizeBuffers& buffers, std::span<float> out) {
+  const uint64_t groups = linear.groups();
+  const uint64_t group_size = linear.scheme().group_size;
+  const CodeType code = linear.scheme().code;
+  if (out.size() != range.rows * range.cols) {
+    return Usage(linear.module(), "the buffer does not fit the panel");
+  }
+  buffers.codes.resize(PanelBytes(code, range));
+  buffers.scales.resize(range.rows * groups);
+  buffers.zero_points.resize(range.rows * groups);
+  Status status = linear.ReadCodes(range, buffers.codes);
+  if (status.ok()) status = linear.ReadScales(range.n0, range.rows, buffers.scales);
+  if (status.ok()) status = linear.ReadZeroPoints(range.n0, range.rows, buffers.zero_points);
+  if (!status.ok()) return status;
+
+  const std::array<float, 256>& values = CodeValues(code);
+  ForPanelRows(buffers.codes, range.rows, [&](uint64_t row, std::span<const std::byte> codes) {
+    float* weights = out.data() + row * range.cols;
+    for (uint64_t first = 0; first < range.cols;) {
+      const uint64_t g = (range.k0 + first) / group_size;
+      const uint64_t end = std::min(range.cols, (g + 1) * group_size - range.k0);
+      DequantizeRun(code, values, codes.data(),
+                    {.first = first,
+                     .end = end,
+                     .zero_point = static_cast<float>(buffers.zero_points[row * groups + g]),
+                     .scale = buffers.scales[row * groups + g]},
+                    weights);
+      first = end;
+    }
+  });
+  return {};
+}
+
+Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
+                      DequantizeBuffers& buffers, std::span<float> out) {
+  const uint64_t k = linear.k();
+  Status status =
+      DequantizePanel(linear, {.n0 = n0, .rows = rows, .k0 = 0, .cols = k}, buffers, out);
+  if (!status.ok() || !linear.reordered()) return status;
+  const Result<SharedOrder> read = linear.KOrder();
+  if (!read.ok()) return read.status();
+  const InputOrder& order = **read;
+  std::vector<float> ordered(k);
+  for (uint64_t row = 0; row < rows; ++row) {
+    const std::span<float> weights = out.subspan(row * k, k);
+    std::ranges::copy(weights, ordered.begin());
+    for (uint64_t j = 0; j < k; ++j) weights[order[j]] = ordered[j];
+  }
+  return {};
+}
+
+namespace {
+
+class DequantizedLinear final : public QuantizedLinear {
+ public:
+  explicit DequantizedLinear(const QuantizedLinear& source) : source_(source) {
+    module_ = source.module();
+    scheme_ = DequantizedScheme(source.n(), source.k());
+    n_ = source.n();
+    k_ = source.k();
+    stored_scale_dtype_ = source.stored_scale_dtype();
+    source_tensors_ = source.source_tensors();
+    source_bytes_ = source.source_bytes();
+  }
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override {
+    return Fill(n0, rows, 1.0F, out);
+  }
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override {
+    return Fill(n0, rows, uint8_t{0}, out);
+  }
+  Result<uint64_t> CountStrayBits() const override { return source_.CountStrayBits(); }
+
+ private:
+  template <typename T>
+  Status Fill(uint64_t n0, uint64_t rows, T value, std::span<T> out) const {
+    Status status = CheckRows(n0, rows, out.size());
+    if (status.ok()) std::ranges::fill(out, value);
+    return status;
+  }
+
+  const QuantizedLinear& source_;
+};
+
+Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  Status status = CheckPanel(range, out.size());
+  if (!status.ok()) return status;
+  // Whole rows, because act-order scatters the columns. Buffers of a thread are kept: panels come
+  // by the million.
+  thread_local DequantizeBuffers buffers;
+  thread_local std::vector<float> weights;
+  weights.resize(range.rows * k_);
+  status = DequantizeRows(source_, range.n0, range.rows, buffers, weights);
+  if (!status.ok()) return status;
+  std::byte* to = out.data();
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    for (uint64_t col = 0; col < range.cols; ++col) {
+      const float weight = weights[row * k_ + range.k0 + col];
+      const uint16_t bits = F32ToBF16(weight);
+      if (!std::isfinite(BF16ToF32(bits))) {
+        return Unsupported(fmt::format("module {}: weight [{}, {}]", module_, range.n0 + row,
+                                       range.k0 + col),
+                           "BF16 cannot hold it: it would become infinite")
+            .Found(fmt::format("{}", weight));
+      }
+      std::memcpy(to, &bits, sizeof bits);
+      to += sizeof bits;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Scheme DequantizedScheme(uint64_t n, uint64_t k) {
+  return {.code = CodeType::kBF16,
+          .bits = 16,
+          .granularity = Granularity::kTensor,
+          .group_size = k,
+          .scale_rows = n,
+          .symmetric = true,
+          .activations = {}};
+}
+
+std::unique_ptr<QuantizedLinear> Dequantized(const QuantizedLinear& source) {
+  return std::make_unique<DequantizedLinear>(source);
+}
+
+}  // namespace prepack

@@ -1,0 +1,129 @@
+#include "prepack/model/scheme.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace prepack {
+
+namespace {
+
+constexpr std::array<std::pair<Granularity, std::string_view>, 4> kGranularities = {{
+    {Granularity::kTensor, "tensor"},
+    {Granularity::kChannel, "channel"},
+    {Granularity::kGroup, "group"},
+    {Granularity::kBlock, "block"},
+}};
+
+constexpr std::array<std::pair<CodeType, std::string_view>, 5> kCodeTypes = {{
+    {CodeType::kU4, "u4"},
+    {CodeType::kU8, "u8"},
+    {CodeType::kS8, "s8"},
+    {CodeType::kF8E4M3, "f8e4m3"},
+    {CodeType::kBF16, "bf16"},
+}};
+
+constexpr std::array<std::pair<ActivationGranularity, std::string_view>, 3>
+    kActivationGranularities = {{
+        {ActivationGranularity::kTensor, "tensor"},
+        {ActivationGranularity::kToken, "token"},
+        {ActivationGranularity::kGroup, "group"},
+    }};
+
+template <typename Value, size_t kCount>
+std::string_view NameOf(Value value,
+                        const std::array<std::pair<Value, std::string_view>, kCount>& names) {
+  for (const auto& [known, name] : names) {
+    if (known == value) return name;
+  }
+  return "";
+}
+
+template <typename Value, size_t kCount>
+std::optional<Value> ValueOf(std::string_view name,
+                             const std::array<std::pair<Value, std::string_view>, kCount>& names) {
+  for (const auto& [value, known] : names) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+uint8_t ZeroOfSymmetric(const Scheme& scheme) {
+  const bool is_unsigned = scheme.code == CodeType::kU4 || scheme.code == CodeType::kU8;
+  return is_unsigned ? static_cast<uint8_t>(1U << (scheme.bits - 1)) : uint8_t{0};
+}
+
+Scheme WithoutN(Scheme scheme) {
+  if (scheme.granularity == Granularity::kTensor) scheme.scale_rows = 1;
+  return scheme;
+}
+
+std::string_view GranularityName(Granularity granularity) {
+  return NameOf(granularity, kGranularities);
+}
+
+std::optional<Granularity> GranularityFromName(std::string_view name) {
+  return ValueOf(name, kGranularities);
+}
+
+std::string_view CodeTypeName(CodeType code) {
+  return NameOf(code, kCodeTypes);
+}
+
+std::optional<CodeType> CodeTypeFromName(std::string_view name) {
+  return ValueOf(name, kCodeTypes);
+}
+
+std::string_view ActivationGranularityName(ActivationGranularity granularity) {
+  return NameOf(granularity, kActivationGranularities);
+}
+
+std::optional<ActivationGranularity> ActivationGranularityFromName(std::string_view name) {
+  return ValueOf(name, kActivationGranularities);
+}
+
+std::string SchemeName(const Scheme& scheme) {
+  if (scheme.code == CodeType::kBF16) return "bf16";
+  std::string name =
+      scheme.code == CodeType::kF8E4M3 ? std::string("wfp8") : fmt::format("w{}", scheme.bits);
+  switch (scheme.activations.type) {
+    case ActivationType::kNone:
+      return name + "a16";
+    case ActivationType::kInt:
+      return name + fmt::format("a{}", scheme.activations.bits);
+    case ActivationType::kFloat:
+      return name + fmt::format("afp{}", scheme.activations.bits);
+  }
+  return name;
+}
+
+std::string DescribeActivations(const ActivationScheme& activations) {
+  if (activations.type == ActivationType::kNone) return "none";
+  std::string text = fmt::format("{}-bit {} per {}", activations.bits,
+                                 activations.type == ActivationType::kInt ? "int" : "float",
+                                 ActivationGranularityName(activations.granularity));
+  if (activations.granularity == ActivationGranularity::kGroup) {
+    text += fmt::format(" of {}", activations.group_size);
+  }
+  text += activations.dynamic ? " dynamic" : " static";
+  if (!activations.symmetric) text += " asymmetric";
+  return text;
+}
+
+std::string DescribeScheme(const Scheme& scheme) {
+  if (scheme.code == CodeType::kBF16) return "bf16, dequantized";
+  std::string granularity(GranularityName(scheme.granularity));
+  if (scheme.granularity == Granularity::kGroup) {
+    granularity += fmt::format(" {}", scheme.group_size);
+  } else if (scheme.granularity == Granularity::kBlock) {
+    granularity += fmt::format(" {}x{}", scheme.scale_rows, scheme.group_size);
+  }
+  std::string text = fmt::format("{} {}", SchemeName(scheme), granularity);
+  if (scheme.code != CodeType::kF8E4M3) text += scheme.symmetric ? " symmetric" : " asymmetric";
+  return text;
+}
+
+}  // namespace prepack

@@ -1,0 +1,208 @@
+#include "prepack/model/stacked_linear.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace prepack {
+namespace {
+
+class StackedLinear final : public QuantizedLinear {
+ public:
+  StackedLinear(std::string module, std::vector<const QuantizedLinear*> members)
+      : members_(std::move(members)) {
+    const QuantizedLinear& first = *members_.front();
+    module_ = std::move(module);
+    scheme_ = WithoutN(first.scheme());
+    if (scheme_.granularity == Granularity::kTensor) scheme_.granularity = Granularity::kChannel;
+    k_ = first.k();
+    input_ = first.input();
+    stored_scale_dtype_ = first.stored_scale_dtype();
+    if (first.reordered()) {
+      k_order_ = std::make_unique<const KeptOrder>([&first]() -> Result<InputOrder> {
+        const Result<SharedOrder> order = first.KOrder();
+        if (!order.ok()) return order.status();
+        return InputOrder(**order);
+      });
+    }
+    for (const QuantizedLinear* member : members_) Add(*member);
+  }
+
+  std::span<const QuantizedLinear* const> members() const override { return members_; }
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
+    Status status = CheckPanel(range, out.size());
+    if (!status.ok()) return status;
+    const uint64_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
+    return ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) {
+      return members_[piece.member]->ReadCodes(
+          Within(range, piece), out.subspan(piece.before * row_bytes, piece.rows * row_bytes));
+    });
+  }
+
+  bool HasColumns(const PanelRange& range) const override {
+    const std::optional<StackedRows> piece = OnlyPiece(range);
+    return piece && members_[piece->member]->HasColumns(Within(range, *piece));
+  }
+
+  Status ReadColumns(const PanelRange& range, std::span<std::byte> out) const override {
+    const std::optional<StackedRows> piece = OnlyPiece(range);
+    if (!piece) return QuantizedLinear::ReadColumns(range, out);
+    return members_[piece->member]->ReadColumns(Within(range, *piece), out);
+  }
+
+  std::optional<CodesInSource> FindCodes(const PanelRange& range) const override {
+    const std::optional<StackedRows> piece = OnlyPiece(range);
+    if (!piece) return std::nullopt;
+    return members_[piece->member]->FindCodes(Within(range, *piece));
+  }
+
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override {
+    return ReadRows(
+        n0, rows, out,
+        [](const QuantizedLinear& member, const StackedRows& piece, std::span<float> to) {
+          return member.ReadScales(piece.n0, piece.rows, to);
+        });
+  }
+
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override {
+    return ReadRows(
+        n0, rows, out,
+        [](const QuantizedLinear& member, const StackedRows& piece, std::span<uint8_t> to) {
+          return member.ReadZeroPoints(piece.n0, piece.rows, to);
+        });
+  }
+
+  Result<uint64_t> CountStrayBits() const override {
+    uint64_t bits = 0;
+    for (const QuantizedLinear* member : members_) {
+      Result<uint64_t> own = member->CountStrayBits();
+      if (!own.ok()) return own;
+      bits += *own;
+    }
+    return bits;
+  }
+
+ private:
+  void Add(const QuantizedLinear& member) {
+    sizes_.push_back(member.n());
+    n_ += member.n();
+    wide_rows_ = std::max(wide_rows_, member.wide_rows());
+    zeros_may_borrow_ = zeros_may_borrow_ || member.zeros_may_borrow();
+    const std::vector<std::string_view>& tensors = member.source_tensors();
+    source_tensors_.insert(source_tensors_.end(), tensors.begin(), tensors.end());
+    source_bytes_ += member.source_bytes();
+  }
+
+  // Where one member has all of the panel's channels: those of it.
+  std::optional<StackedRows> OnlyPiece(const PanelRange& range) const {
+    std::optional<StackedRows> only;
+    const Status status =
+        ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) -> Status {
+          if (piece.rows == range.rows) only = piece;
+          return {};
+        });
+    return status.ok() ? only : std::nullopt;
+  }
+  static PanelRange Within(const PanelRange& range, const StackedRows& piece) {
+    return {.n0 = piece.n0, .rows = piece.rows, .k0 = range.k0, .cols = range.cols};
+  }
+
+  // Reads [rows, G] numbers, member by member.
+  template <typename T, typename Read>
+  Status ReadRows(uint64_t n0, uint64_t rows, std::span<T> out, Read read) const {
+    Status status = CheckRows(n0, rows, out.size());
+    if (!status.ok()) return status;
+    return ForStackedRows(sizes_, n0, rows, [&](const StackedRows& piece) {
+      return read(*members_[piece.member], piece,
+                  out.subspan(piece.before * groups(), piece.rows * groups()));
+    });
+  }
+
+  std::vector<const QuantizedLinear*> members_;
+  std::vector<uint64_t> sizes_;  // output channels of each
+};
+
+// "q_proj"
+std::string_view LastName(const QuantizedLinear& linear) {
+  const std::string_view name = linear.module();
+  return name.substr(name.rfind('.') + 1);
+}
+
+// "q_proj has …, k_proj …"
+Status TheyDiffer(const QuantizedLinear& first, std::string_view of_first,
+                  const QuantizedLinear& other, std::string_view of_other) {
+  return Unsupported(
+      "", fmt::format("{} has {}, {} {}", LastName(first), of_first, LastName(other), of_other));
+}
+
+std::string DescribeInput(const QuantizedLinear& linear) {
+  if (!linear.input()) return "no static activations";
+  return fmt::format("activations of scale {} and zero point {}", linear.input()->scale,
+                     linear.input()->zero_point);
+}
+
+// Blocks of channels that share scales must not begin in one member and end in the next.
+Status CheckBlocks(const QuantizedLinear& first, const QuantizedLinear& other) {
+  const uint64_t rows = WithoutN(first.scheme()).scale_rows;
+  if (first.n() % rows == 0) return {};
+  return Unsupported("", fmt::format("blocks of {} output channels would begin in {} and end in {}",
+                                     rows, LastName(first), LastName(other)));
+}
+
+Status CheckOrders(const QuantizedLinear& first, const QuantizedLinear& other) {
+  if (!first.reordered()) return {};
+  const Result<SharedOrder> order = first.KOrder();
+  if (!order.ok()) return order.status();
+  const Result<SharedOrder> other_order = other.KOrder();
+  if (!other_order.ok()) return other_order.status();
+  if (**order == **other_order) return {};
+  return TheyDiffer(first, "one activation order", other, "another");
+}
+
+Status CheckGoTogether(const QuantizedLinear& first, const QuantizedLinear& other) {
+  if (first.k() != other.k()) {
+    return TheyDiffer(first, fmt::format("{} input channels", first.k()), other,
+                      fmt::format("{}", other.k()));
+  }
+  if (WithoutN(first.scheme()) != WithoutN(other.scheme())) {
+    return TheyDiffer(first, DescribeScheme(first.scheme()), other, DescribeScheme(other.scheme()));
+  }
+  if (first.stored_scale_dtype() != other.stored_scale_dtype()) {
+    return TheyDiffer(first, fmt::format("{} scales", DTypeName(first.stored_scale_dtype())), other,
+                      DTypeName(other.stored_scale_dtype()));
+  }
+  if (first.input() != other.input()) {
+    return TheyDiffer(first, DescribeInput(first), other, DescribeInput(other));
+  }
+  if (first.reordered() != other.reordered()) {
+    return TheyDiffer(first, first.reordered() ? "an activation order" : "no activation order",
+                      other, other.reordered() ? "has one" : "has none");
+  }
+  return CheckOrders(first, other);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
+                                               std::vector<const QuantizedLinear*> members) {
+  uint64_t n = members.front()->n();
+  for (size_t i = 1; i < members.size(); ++i) {
+    Status status = CheckGoTogether(*members.front(), *members[i]);
+    if (status.ok()) status = CheckBlocks(*members[i - 1], *members[i]);
+    if (!status.ok()) return status;
+    const std::optional<uint64_t> sum = CheckedAdd(n, members[i]->n());
+    if (!sum) return Unsupported("", "together they have too many output channels");
+    n = *sum;
+  }
+  return std::unique_ptr<QuantizedLinear>(
+      std::make_unique<StackedLinear>(std::move(module), std::move(members)));
+}
+
+std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear) {
+  if (linear.members().empty()) return {&linear};
+  return {linear.members().begin(), linear.members().end()};
+}
+
+}  // namespace prepack

@@ -1,0 +1,231 @@
+#include "prepack/packed/folder.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "prepack/base/checked.h"
+#include "prepack/layouts/table.h"
+#include "prepack/verify/fused_model.h"
+
+namespace prepack {
+
+Result<PackedFolder> PackedFolder::Open(const std::filesystem::path& path) {
+  PackedFolder folder;
+  folder.path_ = path;
+  Result<Manifest> manifest = ReadManifest(path);
+  if (!manifest.ok()) return manifest.status();
+  folder.manifest_ = *std::move(manifest);
+  for (const auto& [name, record] : folder.manifest_.files) {
+    std::error_code error;
+    if (!std::filesystem::exists(path / name, error)) continue;
+    Result<File> file = File::OpenForRead(path / name);
+    if (!file.ok()) return file.status();
+    folder.files_.emplace(name, *std::move(file));
+  }
+  return folder;
+}
+
+const File* PackedFolder::FindFile(const std::string& name) const {
+  const auto it = files_.find(name);
+  return it == files_.end() ? nullptr : &it->second;
+}
+
+Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
+                          std::span<std::byte> out) const {
+  const std::optional<uint64_t> end = CheckedAdd(offset, out.size());
+  if (!end || *end > tensor.bytes()) {
+    return Malformed(fmt::format("{}: tensor {}", tensor.file, tensor.tensor),
+                     "the manifest gives it fewer bytes than its layout needs");
+  }
+  const File* file = FindFile(tensor.file);
+  if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
+  return file->ReadAt(tensor.offset + offset, out);
+}
+
+Status PackedFolder::Visit(const TensorRecord& tensor, const ByteVisitor& work,
+                           VisitThreads threads) const {
+  const File* file = FindFile(tensor.file);
+  if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
+  return file->VisitAt(tensor.offset, tensor.bytes(), work, threads);
+}
+
+std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) {
+  const std::string& recorded = folder.manifest().source_path;
+  if (recorded.empty()) return std::nullopt;
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::canonical(folder.path() / recorded, error);
+  if (error || !std::filesystem::is_regular_file(path / "config.json", error)) return std::nullopt;
+  return path;
+}
+
+namespace {
+
+// Runtimes know by its name what a module is made of, and do not ask the manifest.
+Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
+                       const std::string& where) {
+  if (record.fused.empty()) return {};
+  const std::vector<std::string> expected = LayersByName(name);
+  if (std::ranges::equal(record.fused, expected, {}, &FusedMember::module)) return {};
+  std::vector<std::string> found;
+  for (const FusedMember& member : record.fused) found.push_back(Printable(member.module));
+  return Malformed(where, "it is not made of the layers that runtimes look for under its name")
+      .Found(fmt::format("{}", fmt::join(found, ", ")))
+      .Expected(expected.empty() ? "one layer" : fmt::format("{}", fmt::join(expected, ", ")));
+}
+
+}  // namespace
+
+Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
+                                        const ModuleRecord& record, Isa isa) {
+  const std::string where = fmt::format("module {}", name);
+  PackedModule module;
+  module.folder_ = &folder;
+  module.name_ = &name;
+  module.isa_ = isa;
+  module.layout_ = FindLayout(record.layout);
+  if (module.layout_ == nullptr) {
+    return Unsupported(where, "this version does not know the layout").Found(record.layout);
+  }
+  if (module.layout_->target != kAnyTarget && module.layout_->target != folder.manifest().target) {
+    return Malformed(where, fmt::format("layout {} is not one of the target", record.layout))
+        .Found(folder.manifest().target)
+        .Expected(module.layout_->target);
+  }
+  const LayoutRecord& layout = folder.manifest().layouts.at(record.layout);
+  if (layout.version != module.layout_->version) {
+    return Unsupported(where, fmt::format("another version of layout {}", record.layout))
+        .Found(fmt::format("{}", layout.version))
+        .Expected(fmt::format("{}", module.layout_->version))
+        .Hint("Convert the source again with this version of prepack");
+  }
+  if (Status status = CheckFusedNames(name, record, where); !status.ok()) return status;
+  module.request_ = RequestOf(folder.manifest(), record);
+  module.members_ = record.fused;
+  if (module.members_.empty()) module.members_.push_back({name, record.n});
+  const Eligibility eligible = module.layout_->eligible(module.request_);
+  if (!eligible.ok) {
+    return Malformed(
+        where, fmt::format("layout {} takes no such module: {}", record.layout, eligible.reason));
+  }
+  module.specs_ = module.layout_->parts(module.request_);
+  const std::vector<PartSpec>& specs = module.specs_;
+  if (specs.size() != record.parts.size()) {
+    return Malformed(where, fmt::format("the number of parts is not that of {}", record.layout))
+        .Found(fmt::format("{}", record.parts.size()))
+        .Expected(fmt::format("{}", specs.size()));
+  }
+  for (const PartSpec& spec : specs) {
+    const auto part = record.parts.find(std::string(spec.name));
+    if (part == record.parts.end()) {
+      return Malformed(where, fmt::format("part {} is missing", spec.name));
+    }
+    if (part->second.tensor != fmt::format("{}.{}", name, spec.name)) {
+      return Malformed(where, fmt::format("part {} has the name of another tensor", spec.name))
+          .Found(part->second.tensor)
+          .Expected(fmt::format("{}.{}", name, spec.name));
+    }
+    if (part->second.dtype != spec.dtype || part->second.shape != spec.shape) {
+      return Malformed(where, fmt::format("part {} is not what {} makes", spec.name, record.layout))
+          .Found(fmt::format("{} [{}]", DTypeName(part->second.dtype),
+                             fmt::join(part->second.shape, ", ")))
+          .Expected(fmt::format("{} [{}]", DTypeName(spec.dtype), fmt::join(spec.shape, ", ")));
+    }
+    module.parts_.emplace(spec.role, &part->second);
+  }
+  return module;
+}
+
+Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
+                                PageBuffer& packed) const {
+  packed.resize(PlacedBytes(placement));
+  std::span<std::byte> left = packed;
+  return ForPieces(placement, [&](uint64_t offset, uint64_t bytes) {
+    Status status = ReadPart(role, offset, left.first(bytes));
+    left = left.subspan(bytes);
+    return status;
+  });
+}
+
+Status PackedModule::ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const {
+  return folder_->Read(*parts_.at(role), offset, out);
+}
+
+Status PackedModule::ReadWholePart(PartRole role, PageBuffer& out) const {
+  out.clear();
+  if (!parts_.contains(role)) return {};
+  out.resize(parts_.at(role)->bytes());
+  return ReadPart(role, 0, out);
+}
+
+Status PackedModule::VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
+                                 VisitThreads threads) const {
+  const TensorRecord& weight = *parts_.at(PartRole::kWeight);
+  return folder_->Visit(
+      weight,
+      [&](const std::byte* bytes) {
+        work({bytes, weight.bytes()});
+      },
+      threads);
+}
+
+Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const {
+  return ReadPlaced(PartRole::kWeight, layout_->place_weight(request_, tile), packed);
+}
+
+void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,
+                               std::span<const std::byte> packed,
+                               std::span<std::byte> codes) const {
+  layout_->unpack_codes({.request = request_, .isa = isa_, .tile = tile, .panel = panel}, packed,
+                        codes);
+}
+
+Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab,
+                               PageBuffer& packed, std::span<std::byte> codes) const {
+  const PanelRange wanted{.n0 = n0, .rows = rows, .k0 = slab.k0, .cols = slab.inputs};
+  const TileCut cut = layout_->cut(request_);
+  if (cut.by_inputs || slab.inputs == request_.k) {
+    Status status = ReadTile(wanted, packed);
+    if (status.ok()) UnpackPanel(wanted, wanted, packed, codes);
+    return status;
+  }
+  // Strips hold all input channels: of as few output channels as can be.
+  const size_t row_bytes = PanelRowBytes(request_.scheme.code, slab.inputs);
+  for (uint64_t row = 0; row < rows; row += cut.rows) {
+    const uint64_t count = std::min(cut.rows, rows - row);
+    const PanelRange strip{.n0 = n0 + row, .rows = count, .k0 = 0, .cols = request_.k};
+    const PanelRange panel{.n0 = n0 + row, .rows = count, .k0 = slab.k0, .cols = slab.inputs};
+    Status status = ReadTile(strip, packed);
+    if (!status.ok()) return status;
+    UnpackPanel(strip, panel, packed, codes.subspan(row * row_bytes, count * row_bytes));
+  }
+  return {};
+}
+
+Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
+                                std::span<float> scales) const {
+  if (!parts_.contains(PartRole::kScale)) {
+    std::ranges::fill(scales, 1.0F);
+    return {};
+  }
+  Status status = ReadPlaced(PartRole::kScale,
+                             layout_->place_rows(request_, PartRole::kScale, n0, rows), packed);
+  if (status.ok()) layout_->unpack_scales(request_, rows, packed, scales);
+  return status;
+}
+
+Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& packed,
+                                    std::span<uint8_t> zero_points) const {
+  if (!parts_.contains(PartRole::kZeroPoint)) {
+    std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme));
+    return {};
+  }
+  Status status = ReadPlaced(PartRole::kZeroPoint,
+                             layout_->place_rows(request_, PartRole::kZeroPoint, n0, rows), packed);
+  if (status.ok()) layout_->unpack_zero_points(request_, rows, packed, zero_points);
+  return status;
+}
+
+}  // namespace prepack

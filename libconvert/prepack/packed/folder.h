@@ -1,0 +1,106 @@
+#ifndef PREPACK_PACKED_FOLDER_H_
+#define PREPACK_PACKED_FOLDER_H_
+
+// A packed folder opened for reading: the manifest and the files it names.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prepack/base/isa.h"
+#include "prepack/base/memory.h"
+#include "prepack/base/status.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/io/file.h"
+#include "prepack/layouts/layout.h"
+#include "prepack/packed/manifest.h"
+
+namespace prepack {
+
+class PackedFolder {
+ public:
+  // Reads the manifest and opens the files of the folder that exist.
+  static Result<PackedFolder> Open(const std::filesystem::path& path);
+
+  const std::filesystem::path& path() const { return path_; }
+  const Manifest& manifest() const { return manifest_; }
+  // Null when the manifest names the file but it is not there.
+  const File* FindFile(const std::string& name) const;
+  // Fills `out` from byte `offset` of the tensor.
+  Status Read(const TensorRecord& tensor, uint64_t offset, std::span<std::byte> out) const;
+  // Calls `work` with the bytes of the tensor, mapped into memory; see File::VisitAt.
+  Status Visit(const TensorRecord& tensor, const ByteVisitor& work, VisitThreads threads) const;
+
+ private:
+  PackedFolder() = default;
+
+  std::filesystem::path path_;
+  Manifest manifest_;
+  std::map<std::string, File> files_;
+};
+
+// Where the manifest says that the source lies, if a checkpoint is there now. It need not be the
+// one that the folder was made from.
+std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder);
+
+// One packed module, unpacked row by row into the canonical layout.
+class PackedModule {
+ public:
+  // Finds the layout and checks that the parts are those that it makes of such a module:
+  // kUnsupported for an unknown layout or version, kMalformed for parts that do not fit. The folder
+  // and the record must outlive the module.
+  static Result<PackedModule> Open(const PackedFolder& folder, const std::string& name,
+                                   const ModuleRecord& record, Isa isa);
+
+  const std::string& name() const { return *name_; }
+  const Layout& layout() const { return *layout_; }
+  const PackRequest& request() const { return request_; }
+  // The modules of the source that it was made of, in the order of their output channels: mostly
+  // itself alone.
+  const std::vector<FusedMember>& members() const { return members_; }
+
+  const std::vector<PartSpec>& parts() const { return specs_; }
+
+  // `packed` is scratch memory throughout. A tile as it lies in the folder, and a panel of it.
+  Status ReadTile(const PanelRange& tile, PageBuffer& packed) const;
+  void UnpackPanel(const PanelRange& tile, const PanelRange& panel,
+                   std::span<const std::byte> packed, std::span<std::byte> codes) const;
+  // Codes of output channels [n0, n0 + rows) and of a slab of the input channels; n0 is a multiple
+  // of cut().rows, and the slab begins at one of cut().cols.
+  Status ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab, PageBuffer& packed,
+                   std::span<std::byte> codes) const;
+  // Scales and zero points [rows, G]; n0 is a multiple of cut().strip_rows.
+  Status ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed, std::span<float> scales) const;
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& packed,
+                        std::span<uint8_t> zero_points) const;
+  // Raw bytes of a part, which must exist.
+  Status ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const;
+  // All bytes of a part; none when the module has no such part.
+  Status ReadWholePart(PartRole role, PageBuffer& out) const;
+  // Calls `work` with all bytes of the weight, mapped into memory; see File::VisitAt.
+  Status VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
+                     VisitThreads threads = VisitThreads::kThisOne) const;
+
+ private:
+  PackedModule() = default;
+  Status ReadPlaced(PartRole role, const Placement& placement, PageBuffer& packed) const;
+
+  const PackedFolder* folder_ = nullptr;
+  const std::string* name_ = nullptr;
+  const Layout* layout_ = nullptr;
+  PackRequest request_;
+  std::vector<FusedMember> members_;
+  std::vector<PartSpec> specs_;
+  Isa isa_ = Isa::kScalar;
+  std::map<PartRole, const TensorRecord*> parts_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_PACKED_FOLDER_H_

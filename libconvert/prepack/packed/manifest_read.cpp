@@ -1,0 +1,390 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/hash.h"
+#include "prepack/container/json.h"
+#include "prepack/container/required_fields.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/packed/manifest.h"
+#include "prepack/packed/scheme_json.h"
+
+namespace prepack {
+namespace {
+
+// The hash stands in the text itself: it covers all that comes before it.
+Status CheckHash(std::string_view text, std::string_view where) {
+  const size_t at = text.rfind(kManifestHashPrefix);
+  if (at == std::string_view::npos) {
+    return Malformed(where, "the manifest has no hash of itself")
+        .Hint("It was edited or damaged: run `prepack convert` again");
+  }
+  const std::string_view stored = text.substr(at + kManifestHashPrefix.size());
+  const std::string computed = Xxh3Hex(text.substr(0, at));
+  if (stored == computed + "\"\n}\n") return {};
+  return Malformed(where, "the manifest is not what was written: its hash differs")
+      .Found(computed)
+      .Expected(stored.substr(0, computed.size()))
+      .Hint("It was edited or damaged: run `prepack convert` again");
+}
+
+Status CheckFileName(const std::string& name, std::string_view where) {
+  if (IsPlainFileName(name)) return {};
+  return Malformed(where, "not a plain file name").Found(name);
+}
+
+Result<DType> DTypeField(const Json& object, std::string_view key, std::string_view where) {
+  const Result<std::string> name = StringField(object, key, where);
+  if (!name.ok()) return name.status();
+  const std::optional<DType> dtype = DTypeFromName(*name);
+  if (dtype) return *dtype;
+  return Malformed(where, fmt::format("field \"{}\" is no known dtype", key))
+      .Found(*name)
+      .Expected(AllDTypeNames());
+}
+
+Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
+  TensorRecord tensor;
+  Result<std::string> name = StringField(json, "tensor", where);
+  if (!name.ok()) return name.status();
+  Result<std::string> file = StringField(json, "file", where);
+  if (!file.ok()) return file.status();
+  if (Status status = CheckFileName(*file, where); !status.ok()) return status;
+  const Result<uint64_t> offset = UintField(json, "offset", where);
+  if (!offset.ok()) return offset.status();
+  const Result<DType> dtype = DTypeField(json, "dtype", where);
+  if (!dtype.ok()) return dtype.status();
+  Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", where);
+  if (!shape.ok()) return shape.status();
+  Result<std::string> hash = StringField(json, "xxh3_128", where);
+  if (!hash.ok()) return hash.status();
+
+  tensor.tensor = *std::move(name);
+  tensor.file = *std::move(file);
+  tensor.offset = *offset;
+  tensor.dtype = *dtype;
+  tensor.shape = *std::move(shape);
+  tensor.xxh3_128 = *std::move(hash);
+  const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
+  if (!bytes || !CheckedAdd(tensor.offset, *bytes)) {
+    return Malformed(where, "the size of the tensor overflows");
+  }
+  return tensor;
+}
+
+// The scheme in full, and what repeats some of it for consumers.
+Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where) {
+  const Result<const Json*> numbers = ObjectField(json, "numbers", where);
+  if (!numbers.ok()) return numbers.status();
+  const Result<Scheme> scheme = ReadScheme(**numbers, n, k, where);
+  if (!scheme.ok()) return scheme.status();
+  const Result<uint64_t> group_size = UintField(json, "group_size", where);
+  if (!group_size.ok()) return group_size.status();
+  const Result<bool> symmetric = BoolField(json, "symmetric", where);
+  if (!symmetric.ok()) return symmetric.status();
+  const Result<std::string> name = StringField(json, "scheme", where);
+  if (!name.ok()) return name.status();
+  if (*group_size != scheme->group_size || *symmetric != scheme->symmetric ||
+      *name != SchemeName(*scheme)) {
+    return Malformed(where, "the scheme and its \"numbers\" contradict each other")
+        .Found(*name)
+        .Expected(SchemeName(*scheme));
+  }
+  return *scheme;
+}
+
+// The modules that a fused one was made of; their channels are its channels.
+Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module) {
+  const Result<const Json*> members = ArrayField(json, "fused", where);
+  if (!members.ok()) return members.status();
+  uint64_t channels = 0;
+  for (const Json& member : **members) {
+    Result<std::string> name = StringField(member, "module", where);
+    if (!name.ok()) return name.status();
+    const Result<uint64_t> n = UintField(member, "outputs", where);
+    if (!n.ok()) return n.status();
+    if (*n == 0 || *n > module.n - channels) {
+      return Malformed(where, "field \"fused\": the outputs are not those of the module")
+          .Expected(fmt::format("{} in all", module.n));
+    }
+    channels += *n;
+    module.fused.push_back({*std::move(name), *n});
+  }
+  if (channels == module.n && module.fused.size() > 1) return {};
+  return Malformed(where, "field \"fused\" does not list several modules with all outputs")
+      .Found(fmt::format("{} with {} outputs", module.fused.size(), channels))
+      .Expected(fmt::format("{} outputs", module.n));
+}
+
+Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
+  ModuleRecord module;
+  Result<std::string> layout = StringField(json, "layout", where);
+  if (!layout.ok()) return layout.status();
+  const Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", where);
+  if (!shape.ok()) return shape.status();
+  if (shape->size() != 2 || (*shape)[0] == 0 || (*shape)[1] == 0) {
+    return Malformed(where, "field \"shape\" is not [N, K]");
+  }
+  // Far above any real layer; keeps products of N, K and small factors from overflowing.
+  constexpr uint64_t kMaxChannels = 1ULL << 31;
+  if ((*shape)[0] > kMaxChannels || (*shape)[1] > kMaxChannels) {
+    return Malformed(where, "field \"shape\" is out of range");
+  }
+  const Result<Scheme> scheme = ReadModuleScheme(json, (*shape)[0], (*shape)[1], where);
+  if (!scheme.ok()) return scheme.status();
+  const Result<DType> scale_dtype = DTypeField(json, "stored_scale_dtype", where);
+  if (!scale_dtype.ok()) return scale_dtype.status();
+  Result<std::string> rounding = StringField(json, "scale_rounding", where);
+  if (!rounding.ok()) return rounding.status();
+  const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
+  if (!rounded.ok()) return rounded.status();
+  Result<std::string> source = StringField(json, "source_xxh3_128", where);
+  if (!source.ok()) return source.status();
+  const Result<const Json*> parts = ObjectField(json, "parts", where);
+  if (!parts.ok()) return parts.status();
+
+  module.layout = *std::move(layout);
+  module.n = (*shape)[0];
+  module.k = (*shape)[1];
+  module.scheme = *scheme;
+  module.stored_scale_dtype = *scale_dtype;
+  module.scale_rounding = *std::move(rounding);
+  module.rounded_scales = *rounded;
+  module.source_xxh3_128 = *std::move(source);
+  if (const auto desc = json.find("memory_descriptor"); desc != json.end()) {
+    Result<BlockedDesc> read = ReadBlockedDesc(*desc, module.n, module.k, where);
+    if (!read.ok()) return read.status();
+    module.weights_desc = *std::move(read);
+  } else if (module.layout == kOneDnnW8A8.id) {
+    return Malformed(where, "field \"memory_descriptor\" is missing");
+  }
+  if (const auto origin = json.find("onednn"); origin != json.end()) {
+    Result<OneDnnOrigin> read = ReadOneDnnOrigin(*origin, fmt::format("{}: onednn", where));
+    if (!read.ok()) return read.status();
+    module.onednn = *std::move(read);
+  }
+  if (json.contains("fused")) {
+    if (Status status = ReadFused(json, where, module); !status.ok()) return status;
+  }
+  for (const auto& [name, part] : (*parts)->items()) {
+    Result<TensorRecord> record = ReadTensor(part, fmt::format("{}: part {}", where, name));
+    if (!record.ok()) return record.status();
+    module.parts.emplace(name, *std::move(record));
+  }
+  return module;
+}
+
+Status ReadLayouts(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<const Json*> layouts = ObjectField(json, "layouts", where);
+  if (!layouts.ok()) return layouts.status();
+  for (const auto& [id, layout] : (*layouts)->items()) {
+    const std::string place = fmt::format("{}: layout {}", where, id);
+    const Result<uint64_t> version = UintField(layout, "version", place);
+    if (!version.ok()) return version.status();
+    Result<std::string> fingerprint = StringField(layout, "fingerprint", place);
+    if (!fingerprint.ok()) return fingerprint.status();
+    if (*version > UINT32_MAX) return Malformed(place, "the version is out of range");
+    manifest.layouts[id] = {static_cast<uint32_t>(*version), *std::move(fingerprint)};
+  }
+  return {};
+}
+
+// An object of module → sentence.
+Status ReadReasons(const Json& json, std::string_view key, std::string_view where,
+                   std::map<std::string, std::string>& reasons) {
+  const Result<const Json*> object = ObjectField(json, key, where);
+  if (!object.ok()) return object.status();
+  for (const auto& [name, why] : (*object)->items()) {
+    // Not by StringField, which searches: there may be one for every module.
+    if (!why.is_string()) {
+      return Malformed(where, fmt::format("field \"{}\" has the wrong type", name))
+          .Found(why.type_name())
+          .Expected("string");
+    }
+    reasons.emplace(name, why.get_ref<const std::string&>());
+  }
+  return {};
+}
+
+Status ReadModules(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<const Json*> modules = ObjectField(json, "modules", where);
+  if (!modules.ok()) return modules.status();
+  for (const auto& [name, module] : (*modules)->items()) {
+    const std::string place = fmt::format("{}: module {}", where, name);
+    Result<ModuleRecord> record = ReadModule(module, place);
+    if (!record.ok()) return record.status();
+    if (!manifest.layouts.contains(record->layout)) {
+      return Malformed(place, "its layout is not listed under \"layouts\"").Found(record->layout);
+    }
+    manifest.modules.emplace(name, *std::move(record));
+  }
+  Status status = ReadReasons(json, "kept", where, manifest.kept);
+  return status.ok() ? ReadReasons(json, "dequantized", where, manifest.dequantized) : status;
+}
+
+Status ReadTensorsAndFiles(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<const Json*> tensors = ArrayField(json, "tensors", where);
+  if (!tensors.ok()) return tensors.status();
+  for (const Json& tensor : **tensors) {
+    Result<TensorRecord> record =
+        ReadTensor(tensor, fmt::format("{}: tensors[{}]", where, manifest.tensors.size()));
+    if (!record.ok()) return record.status();
+    manifest.tensors.push_back(*std::move(record));
+  }
+  const Result<const Json*> files = ObjectField(json, "files", where);
+  if (!files.ok()) return files.status();
+  for (const auto& [name, file] : (*files)->items()) {
+    const std::string place = fmt::format("{}: file {}", where, name);
+    if (Status status = CheckFileName(name, place); !status.ok()) return status;
+    const Result<uint64_t> bytes = UintField(file, "bytes", place);
+    if (!bytes.ok()) return bytes.status();
+    Result<std::string> hash = StringField(file, "xxh3_128", place);
+    if (!hash.ok()) return hash.status();
+    manifest.files[name] = {*bytes, *std::move(hash)};
+  }
+  return {};
+}
+
+std::vector<const TensorRecord*> AllTensors(const Manifest& manifest) {
+  std::vector<const TensorRecord*> tensors;
+  for (const auto& [name, module] : manifest.modules) {
+    for (const auto& [part, tensor] : module.parts) tensors.push_back(&tensor);
+  }
+  for (const TensorRecord& tensor : manifest.tensors) tensors.push_back(&tensor);
+  return tensors;
+}
+
+// Every tensor must lie inside a file that the manifest lists, and be there once.
+Status CheckTensors(const Manifest& manifest, std::string_view where) {
+  std::vector<const TensorRecord*> tensors = AllTensors(manifest);
+  for (const TensorRecord* tensor : tensors) {
+    const auto file = manifest.files.find(tensor->file);
+    if (file != manifest.files.end() && tensor->offset + tensor->bytes() <= file->second.bytes) {
+      continue;
+    }
+    return Malformed(fmt::format("{}: tensor {}", where, tensor->tensor),
+                     "its bytes are not inside a file of the manifest")
+        .Found(tensor->file);
+  }
+  const auto name = [](const TensorRecord* tensor) -> std::string_view { return tensor->tensor; };
+  std::ranges::sort(tensors, {}, name);
+  const auto twin = std::ranges::adjacent_find(tensors, {}, name);
+  if (twin == tensors.end()) return {};
+  return Malformed(fmt::format("{}: tensor {}", where, (*twin)->tensor), "it is listed twice");
+}
+
+Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
+  if (!source.contains("path")) return std::string();  // not known when it was packed
+  Result<std::string> path = StringField(source, "path", where);
+  if (!path.ok() || IsSourcePath(*path)) return path;
+  return Malformed(where, "field \"path\" of the source is no relative path")
+      .Found(Printable(*path))
+      .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes));
+}
+
+// There when the user has accepted something.
+Status ReadAccepted(const Json& json, std::string_view where, Manifest& manifest) {
+  if (!json.contains("accepted")) return {};
+  const Result<std::vector<std::string>> names = StringArrayField(json, "accepted", where);
+  if (!names.ok()) return names.status();
+  Result<AcceptedFindings> accepted = AcceptedFindings::Make(*names, where);
+  if (!accepted.ok()) return Malformed(where, "field \"accepted\" names what cannot be accepted");
+  manifest.accepted = *std::move(accepted);
+  return {};
+}
+
+Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
+  const Result<uint64_t> version = UintField(json, "manifest_version", where);
+  if (!version.ok()) return version.status();
+  Result<std::string> tool = StringField(json, "prepack_version", where);
+  if (!tool.ok()) return tool.status();
+  if (*version != static_cast<uint64_t>(kManifestVersion)) {
+    return Unsupported(where, "unknown manifest version")
+        .Found(fmt::format("{}, written by prepack {}", *version, *tool))
+        .Expected(fmt::format("{}", kManifestVersion))
+        .Hint("Use that version of prepack, or convert the source again with this one");
+  }
+  Result<std::string> target = StringField(json, "target", where);
+  if (!target.ok()) return target.status();
+  const Result<DType> activation = DTypeField(json, "activation_dtype", where);
+  if (!activation.ok()) return activation.status();
+  const Result<std::string> scales = StringField(json, "scales", where);
+  if (!scales.ok()) return scales.status();
+  if (*scales != "exact" && *scales != "runtime") {
+    return Malformed(where, "field \"scales\" is unknown")
+        .Found(*scales)
+        .Expected("exact or runtime");
+  }
+  if (Status status = ReadAccepted(json, where, manifest); !status.ok()) return status;
+  if (json.contains("run")) {
+    const Result<const Json*> run = ObjectField(json, "run", where);
+    if (!run.ok()) return run.status();
+    Result<RunIdentity> identity = ReadIdentity(**run, fmt::format("{}: run", where));
+    if (!identity.ok()) return identity.status();
+    manifest.run = *std::move(identity);
+  }
+  const Result<const Json*> source = ObjectField(json, "source", where);
+  if (!source.ok()) return source.status();
+  Result<std::string> format = StringField(**source, "format", where);
+  if (!format.ok()) return format.status();
+  Result<std::string> fingerprint = StringField(**source, "fingerprint", where);
+  if (!fingerprint.ok()) return fingerprint.status();
+  const Result<const Json*> config = ObjectField(**source, "quantization_config", where);
+  if (!config.ok()) return config.status();
+  Result<std::string> path = ReadSourcePath(**source, where);
+  if (!path.ok()) return path.status();
+
+  manifest.prepack_version = *std::move(tool);
+  manifest.target = *std::move(target);
+  manifest.activation_dtype = *activation;
+  manifest.exact_scales = *scales == "exact";
+  manifest.source_format = *std::move(format);
+  manifest.source_fingerprint = *std::move(fingerprint);
+  manifest.source_quantization_config = **config;
+  manifest.source_path = *std::move(path);
+  return {};
+}
+
+}  // namespace
+
+bool IsPlainFileName(const std::string& name) {
+  return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+}
+
+Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kManifestName;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    return Usage(folder.string(),
+                 fmt::format("this is not a packed folder: it has no {}", kManifestName))
+        .Hint("`prepack convert` makes one from a quantized checkpoint");
+  }
+  return ReadManifestFile(path);
+}
+
+Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
+  const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
+  if (!text.ok()) return text.status();
+  const std::string where = path.string();
+  if (Status status = CheckHash(*text, where); !status.ok()) return status;
+  // Some 40 for a module and 8 for a tensor.
+  constexpr JsonLimits kLimits{.max_values = 20'000'000};
+  const Result<Json> json = ParseJsonStrict(*text, where, kLimits);
+  if (!json.ok()) return json.status();
+
+  Manifest manifest;
+  for (const auto read : {ReadHead, ReadLayouts, ReadModules, ReadTensorsAndFiles}) {
+    if (Status status = read(*json, where, manifest); !status.ok()) return status;
+  }
+  if (Status status = CheckTensors(manifest, where); !status.ok()) return status;
+  return manifest;
+}
+
+}  // namespace prepack

@@ -1,0 +1,78 @@
+#include "prepack/packed/output_hash.h"
+
+#include <algorithm>
+
+#include "prepack/base/progress.h"
+
+namespace prepack {
+
+Status StreamedHash::ReadRest(const FileRange& range) {
+  constexpr uint64_t kPieceBytes = 4ULL * 1024 * 1024;  // between two looks at the cancellation
+  while (hashed_ < range.bytes()) {
+    if (CancellationRequested()) return Interrupted(range.file.path().string());
+    const uint64_t bytes = std::min(kPieceBytes, range.bytes() - hashed_);
+    Status status = range.file.VisitAt(range.begin + hashed_, bytes, [&](const std::byte* piece) {
+      Offer(hashed_, std::span(piece, bytes));
+    });
+    if (!status.ok()) return status;
+  }
+  return {};
+}
+
+Result<Hash128> StreamedHash::Finish(const FileRange& range) {
+  Status status = ReadRest(range);
+  if (!status.ok()) return status;
+  return hasher_.Digest();
+}
+
+Result<Hash128> HashRange(const FileRange& range, PageBuffer& buffer, Progress& progress) {
+  buffer.resize(kHashedPieceBytes);
+  Xxh3Hasher hasher;
+  for (uint64_t offset = range.begin; offset < range.end; offset += kHashedPieceBytes) {
+    if (CancellationRequested()) return Interrupted(range.file.path().string());
+    const auto piece = std::span(buffer).first(std::min(kHashedPieceBytes, range.end - offset));
+    if (Status status = range.file.ReadAt(offset, piece); !status.ok()) return status;
+    hasher.Update(piece);
+    progress.Add(piece.size());
+  }
+  return hasher.Digest();
+}
+
+std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tensor_hashes) {
+  Xxh3Hasher hasher;
+  hasher.Update(header_hash.Hex());
+  hasher.Update("\n");
+  for (const Hash128& hash : tensor_hashes) {
+    hasher.Update(hash.Hex());
+    hasher.Update("\n");
+  }
+  return hasher.HexDigest();
+}
+
+Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
+                              Progress& progress) {
+  PageBuffer buffer;
+  const Result<Hash128> of_header = HashRange({file, 0, header.data_start}, buffer, progress);
+  if (!of_header.ok()) return of_header.status();
+  ShardHashes hashes;
+  for (const TensorInfo& tensor : header.tensors) {
+    const Result<Hash128> hash = HashRange(RangeOf(file, header, tensor), buffer, progress);
+    if (!hash.ok()) return hash.status();
+    hashes.tensors.push_back(*hash);
+  }
+  hashes.file = {file.size(), ShardHash(*of_header, hashes.tensors)};
+  return hashes;
+}
+
+Result<FileRecord> HashFile(const File& file, Progress& progress) {
+  PageBuffer buffer;
+  const Result<Hash128> hash = HashRange({file, 0, file.size()}, buffer, progress);
+  if (!hash.ok()) return hash.status();
+  return FileRecord{file.size(), hash->Hex()};
+}
+
+std::map<std::string, std::string> ShardMetadata() {
+  return {{"format", "pt"}};
+}
+
+}  // namespace prepack

@@ -1,0 +1,115 @@
+#include "prepack/packed/run_identity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "prepack/base/checked.h"
+#include "prepack/container/required_fields.h"
+#include "prepack/io/output_folder.h"
+
+namespace prepack {
+namespace {
+
+// Digits only, all of the text.
+bool ParseNumber(std::string_view text, uint32_t& number) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end;
+}
+
+}  // namespace
+
+std::string Part::Text() const {
+  return fmt::format("{}/{}", index, count);
+}
+
+bool Witnesses(const Part& part, uint32_t share) {
+  uint32_t columns = 1;
+  while (uint64_t{columns} * columns < part.count) ++columns;
+  const uint32_t mine = part.index - 1;
+  const uint32_t other = share - 1;
+  return mine / columns == other / columns || mine % columns == other % columns;
+}
+
+Result<Part> ParsePart(std::string_view text) {
+  Part part;
+  const size_t slash = text.find('/');
+  const bool numbers = slash != std::string_view::npos &&
+                       ParseNumber(text.substr(0, slash), part.index) &&
+                       ParseNumber(text.substr(slash + 1), part.count);
+  if (numbers && part.index >= 1 && part.index <= part.count && part.count <= kMaxParts) {
+    return part;
+  }
+  return Usage("--part", "this is no part")
+      .Found(text)
+      .Expected(fmt::format("I/N with 1 <= I <= N <= {}, such as 3/8", kMaxParts));
+}
+
+std::filesystem::path PartFolder(const std::filesystem::path& output, const Part& part) {
+  std::filesystem::path folder = WithoutTrailingSlashes(output);
+  folder += fmt::format(".part-{:05}-of-{:05}", part.index, part.count);
+  return folder;
+}
+
+uint32_t PartOf(uint64_t start, uint64_t bytes, uint64_t total, uint32_t count) {
+  const uint64_t share = std::max<uint64_t>(1, CeilDiv(total, count));
+  return 1 + static_cast<uint32_t>(std::min<uint64_t>((start + bytes / 2) / share, count - 1));
+}
+
+namespace {
+
+struct Field {
+  std::string_view name;  // in JSON
+  std::string_view what;  // for people
+  std::string RunIdentity::*value;
+};
+
+constexpr std::string_view kOtherSource = "another source, or a source that has changed";
+
+constexpr std::array kFields = {
+    Field{"prepack", "another version of prepack", &RunIdentity::tool},
+    Field{"source", kOtherSource, &RunIdentity::source},
+    Field{"options", "other options", &RunIdentity::options},
+    Field{"plan", "a plan that packs other bytes", &RunIdentity::plan},
+};
+
+}  // namespace
+
+Status CheckSameRun(const RunIdentity& found, const RunIdentity& expected, std::string_view where) {
+  for (const Field& field : kFields) {
+    if (found.*field.value == expected.*field.value) continue;
+    return Usage(where, fmt::format("it comes from {}", field.what))
+        .Found(found.*field.value)
+        .Expected(expected.*field.value);
+  }
+  return {};
+}
+
+Status AnotherSource(std::string_view where, std::string_view found, std::string_view expected) {
+  return Usage(where, fmt::format("it comes from {}", kOtherSource))
+      .Found(found)
+      .Expected(expected);
+}
+
+Json IdentityJson(const RunIdentity& identity) {
+  Json json = Json::object();
+  for (const Field& field : kFields) json[std::string(field.name)] = identity.*field.value;
+  return json;
+}
+
+Result<RunIdentity> ReadIdentity(const Json& json, std::string_view where) {
+  RunIdentity identity;
+  for (const Field& field : kFields) {
+    Result<std::string> value = StringField(json, field.name, where);
+    if (!value.ok()) return value.status();
+    identity.*field.value = *std::move(value);
+  }
+  return identity;
+}
+
+}  // namespace prepack

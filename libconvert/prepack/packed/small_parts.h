@@ -1,0 +1,39 @@
+#ifndef PREPACK_PACKED_SMALL_PARTS_H_
+#define PREPACK_PACKED_SMALL_PARTS_H_
+
+// The parts of a packed module that are one per module and not of its weights: bias, order of
+// inputs, static scale and zero point of activations. They are the same in every layout; convert
+// writes them, and verify compares them with what the source says.
+
+#include <string>
+#include <vector>
+
+#include "prepack/base/memory.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/layouts/layout.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack {
+
+// The bias of a module of the checkpoint, or nullptr.
+const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& module);
+// The tensors that together are the bias of the module, one for each of its members; empty: it has
+// none.
+std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
+                                            const QuantizedLinear& linear);
+// Has every member that has a bias one float of it per output channel?
+Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear);
+
+// The tensors of the source that a packed module stands for; its bias, too, where that is a part.
+std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias);
+
+bool IsSmallPart(PartRole role);
+
+// The bytes of the part. A bias is converted to the part's dtype, rounded to nearest even; that a
+// finite one becomes infinite is kUnsupported.
+Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                      const PartSpec& part, PageBuffer& out);
+
+}  // namespace prepack
+
+#endif  // PREPACK_PACKED_SMALL_PARTS_H_

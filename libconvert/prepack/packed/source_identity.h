@@ -1,0 +1,83 @@
+#ifndef PREPACK_PACKED_SOURCE_IDENTITY_H_
+#define PREPACK_PACKED_SOURCE_IDENTITY_H_
+
+// Identity of the source. Every tensor is hashed by itself, so that a hash does not depend on how
+// the checkpoint is cut into shards; a set of tensors is identified by the hash of the lines
+//
+//     NAME DTYPE SHAPE XXH3_128\n        e.g. "a.weight_packed I32 [4,8] 0123…\n"
+//
+// in ascending order of the names.
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prepack/base/hash.h"
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/packed/run_identity.h"
+
+namespace prepack {
+
+// Of a tensor of the checkpoint: its index in tensors().
+inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
+  return static_cast<size_t>(&tensor - checkpoint.tensors().data());
+}
+
+// The xxh3-128 of the bytes of some or all tensors of a checkpoint. Tensors are named by reference,
+// and are those of that very checkpoint.
+class TensorHashes {
+ public:
+  // Of none yet. The checkpoint must live longer.
+  explicit TensorHashes(const Checkpoint& checkpoint)
+      : checkpoint_(checkpoint), hashes_(checkpoint.tensors().size()) {}
+
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+  const std::optional<Hash128>& Of(const StoredTensor& tensor) const {
+    return hashes_[NumberOf(checkpoint_, tensor)];
+  }
+  // Threads may do so at the same time, each for other tensors.
+  void Set(const StoredTensor& tensor, const Hash128& hash) {
+    hashes_[NumberOf(checkpoint_, tensor)] = hash;
+  }
+
+ private:
+  const Checkpoint& checkpoint_;
+  std::vector<std::optional<Hash128>> hashes_;  // in the order of the checkpoint's tensors
+};
+
+// Hashes the tensors that `hashes` does not have yet, on `threads` threads: all of the checkpoint,
+// those of `names` that it has, or some, each once.
+Status HashTensors(unsigned threads, Progress& progress, TensorHashes& hashes);
+Status HashTensors(const std::set<std::string>& names, unsigned threads, Progress& progress,
+                   TensorHashes& hashes);
+Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
+                   TensorHashes& hashes);
+// The same, as a stage of its own for those who watch.
+Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,
+                          Progress& progress, TensorHashes& hashes);
+
+// The tensors that a part reads as a witness (see Witnesses in part.h): the shares are those of the
+// source, in the order of its files.
+std::vector<const StoredTensor*> WitnessedTensors(const Checkpoint& checkpoint, const Part& part);
+
+// Tensor name → the rest of its line, "I32 [4,8] 0123…".
+using SourceTensorLines = std::map<std::string, std::string>;
+
+// The lines of the tensors that have a hash.
+SourceTensorLines SourceLines(const TensorHashes& hashes);
+// Identity of what the lines are about.
+std::string FingerprintOfLines(const SourceTensorLines& lines);
+
+// Identity of some tensors (names in any order), or of all of the checkpoint. `hashes` must hold
+// each of them.
+std::string SourceHash(const TensorHashes& hashes, std::span<const std::string> names);
+std::string SourceFingerprint(const TensorHashes& hashes);
+
+}  // namespace prepack
+
+#endif  // PREPACK_PACKED_SOURCE_IDENTITY_H_

@@ -1,0 +1,308 @@
+#include "prepack/verify/gemm_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/dtype.h"
+#include "prepack/model/panel.h"
+#include "prepack/verify/gemm_inputs.h"
+#include "prepack/verify/judgement.h"
+#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/packed_operands.h"
+#include "prepack/verify/second/decoder.h"
+
+namespace prepack {
+namespace {
+
+// Weights of a panel: some MiB of f64.
+constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
+// More channels would need more for their outputs than for their weights.
+constexpr uint64_t kMostPanelChannels = 4096;
+// A slab of a panel of the fewest channels has the weights of a panel.
+constexpr uint64_t kSlabInputs = kPanelWeights / kModelBlock;
+
+// Input channels that a slab must begin at a multiple of: for the models, for what decodes the
+// source, and for what unpacks.
+uint64_t UnitOfSlabs(const PackedModule& packed) {
+  const PackRequest& request = packed.request();
+  const uint64_t of_models = SlabUnit(request.k, request.scheme.group_size);
+  const TileCut cut = packed.layout().cut(request);
+  return std::lcm(std::lcm(of_models, kSecondInputsUnit), std::lcm(cut.cols, kPanelColsMultiple));
+}
+
+// Output channels of a panel: a multiple of what the layout, its strips and the models want.
+uint64_t PanelChannels(const PackedModule& packed, uint64_t inputs) {
+  const TileCut cut = packed.layout().cut(packed.request());
+  uint64_t unit = kModelBlock;
+  while (unit % cut.rows != 0 || unit % cut.strip_rows != 0) unit += kModelBlock;
+  const uint64_t most = std::min(kPanelWeights / inputs, kMostPanelChannels);
+  return std::max<uint64_t>(1, most / unit) * unit;
+}
+
+}  // namespace
+
+bool IsOneDnnLayout(const Layout& layout) {
+  return layout.id.starts_with("onednn/");
+}
+
+uint64_t ProductCut::slabs() const {
+  return CeilDiv(k, slab_inputs);
+}
+
+std::optional<InputSlab> ProductCut::Slab(uint64_t index) const {
+  if (slab_inputs == k) return std::nullopt;
+  const uint64_t k0 = index * slab_inputs;
+  return InputSlab{.k0 = k0, .inputs = std::min(slab_inputs, k - k0)};
+}
+
+Result<ProductCut> CutProducts(const PackedModule& packed) {
+  const uint64_t k = packed.request().k;
+  if (k <= kMostWholeInputs) {
+    return ProductCut{.k = k, .slab_inputs = k, .channels = PanelChannels(packed, k)};
+  }
+  const uint64_t unit = UnitOfSlabs(packed);
+  if (unit > kMostWholeInputs) {
+    return Unsupported(fmt::format("module {}", packed.name()),
+                       "it has too many input channels to multiply them at once, and groups that "
+                       "cannot be cut into slabs")
+        .Found(
+            fmt::format("{} input channels in groups of {}", k, packed.request().scheme.group_size))
+        .Expected(fmt::format("at most {}, or groups of a multiple of 128", kMostWholeInputs));
+  }
+  const uint64_t inputs = std::max<uint64_t>(1, kSlabInputs / unit) * unit;
+  return ProductCut{.k = k, .slab_inputs = inputs, .channels = PanelChannels(packed, inputs)};
+}
+
+namespace {
+
+// The shape of what is multiplied at a time.
+struct Pass {
+  uint64_t k = 0;
+  uint64_t inputs = 0;  // of a slab
+  uint64_t channels = 0;
+  uint64_t groups = 0;
+  uint64_t dense = 0;  // rows of activations
+  uint64_t rows = 0;
+  uint64_t row_bytes = 0;  // of codes of all input channels
+  bool slabs = false;
+  bool scattered = false;  // the input channels of a slab lie anywhere
+};
+
+Pass PassOf(const PackRequest& request, const ProductCut& cut, bool recorded) {
+  const uint64_t dense = kGaussianRows + kOutlierRows + (recorded ? kMaxRecordedRows : 0);
+  const bool slabs = cut.slab_inputs != cut.k;
+  return {.k = cut.k,
+          .inputs = cut.slab_inputs,
+          .channels = std::min(cut.channels, request.n),
+          .groups = request.groups(),
+          .dense = dense,
+          .rows = dense + kMaxHotRows,
+          .row_bytes = PanelRowBytes(request.scheme.code, cut.k),
+          .slabs = slabs,
+          .scattered = slabs && request.reordered};
+}
+
+// Activations: before and after rounding, as the model multiplies them, and in f64 for the truth;
+// the order of the input channels; and, while they are made, those of the model in f64, or a second
+// model.
+constexpr uint64_t kBytesOfDense = sizeof(double) + sizeof(double);
+constexpr uint64_t kBytesOfRow = 2 * sizeof(float);
+constexpr uint64_t kBytesOfColumn = 3 * sizeof(uint64_t) + kSecondRows * sizeof(float);
+
+uint64_t MemoryOfInputs(const Pass& pass) {
+  const uint64_t hot = kMaxHotRows * (pass.inputs / kMaxHotRows / 16 + 1) * 64;
+  return pass.inputs * (pass.dense * kBytesOfDense + pass.rows * kBytesOfRow + kBytesOfColumn) +
+         hot + pass.k / 8;
+}
+
+// All parts but the weight, as they are and as floats.
+uint64_t MemoryOfParts(const PackedModule& packed) {
+  uint64_t bytes = 0;
+  for (const PartSpec& part : packed.parts()) {
+    if (part.role == PartRole::kWeight || part.role == PartRole::kInputOrder) continue;
+    bytes += TensorBytes(part.dtype, part.shape).value_or(0);
+    uint64_t elements = 1;
+    for (const uint64_t size : part.shape) elements *= size;
+    bytes += 2 * elements * sizeof(float);
+  }
+  return bytes + packed.request().n * 3 * sizeof(double);
+}
+
+// Outputs of oneDNN's primitive, and what it is fed with.
+uint64_t MemoryOfPrimitive(const PackedModule& packed, const Pass& pass, bool repack) {
+  const uint64_t n = packed.request().n;
+  const uint64_t rows = kGaussianRows + 2 * kSecondRows + 1 + pass.rows;  // of all batches
+  const uint64_t fed =
+      pass.slabs ? std::clamp<uint64_t>(kPaddedInputs / pass.k, 1, kSecondRows) : kMaxRecordedRows;
+  const uint64_t outputs = std::min(kMaxOutputs, rows * n) * sizeof(float);
+  return outputs + fed * (pass.k * 12 + n * sizeof(float)) + (repack ? 2 * pass.k * n : 0);
+}
+
+// Weights in f64, as steps and as floats, twice; what they are decoded from; scales; outputs.
+uint64_t MemoryOfThread(const PackedModule& packed, const Pass& pass,
+                        const ProductOptions& options) {
+  const uint64_t weights = pass.channels * pass.inputs;
+  uint64_t bytes = weights * (sizeof(double) + 3 * sizeof(float) + 4) +
+                   pass.inputs * 3 * sizeof(uint64_t) +
+                   pass.channels * pass.groups * (2 * sizeof(double) + 3 * sizeof(float)) +
+                   pass.rows * pass.channels * (3 * sizeof(double) + 3 * sizeof(float));
+  // Strips hold all input channels.
+  const TileCut cut = packed.layout().cut(packed.request());
+  if (pass.slabs && !cut.by_inputs) bytes += cut.rows * (pass.row_bytes + 16 * pass.groups);
+  if (pass.scattered) bytes += 8 * pass.k * 3 * sizeof(float) + pass.k * 3 * sizeof(uint64_t);
+  if (options.baseline != nullptr) {
+    bytes += weights * (sizeof(double) + (pass.slabs ? 0 : sizeof(float))) +
+             pass.k * sizeof(float) + pass.rows * pass.channels * sizeof(double);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& options) {
+  const Result<ProductCut> cut = CutProducts(packed);
+  if (!cut.ok()) return {};
+  const Pass pass = PassOf(packed.request(), *cut, options.recorded != nullptr);
+  MemoryNeed need{.shared = MemoryOfInputs(pass) + MemoryOfParts(packed),
+                  .per_thread = MemoryOfThread(packed, pass, options)};
+  if (options.engine != nullptr && IsOneDnnLayout(packed.layout())) {
+    need.shared += MemoryOfPrimitive(packed, pass, options.repack);
+  }
+  // Given back before threads begin.
+  const uint64_t while_made = pass.inputs * pass.rows * sizeof(double);
+  need.shared += while_made - std::min(while_made, need.per_thread);
+  return need;
+}
+
+namespace {
+
+// An error that speaks of this module; any other ends the verification.
+bool IsOfTheModule(const Status& status) {
+  return status.kind() == ErrorKind::kUnsupported || status.kind() == ErrorKind::kUnavailable ||
+         status.kind() == ErrorKind::kMalformed;
+}
+
+// Adds why a module was not multiplied.
+void ReportFailure(const Status& status, Level level, ModuleVerification& module,
+                   LevelResult& result) {
+  if (status.kind() == ErrorKind::kMalformed) {
+    module.state(level) = LevelState::kFailed;
+    result.FailModule(module.module, fmt::format("it cannot be multiplied: {}", status.ToString()));
+    return;
+  }
+  result.problems.push_back({module.module, "module " + module.module,
+                             fmt::format("not multiplied: {}", status.ToString())});
+}
+
+// A level of which some modules were not judged has not run, unless it has failed.
+void Conclude(const std::vector<const ModuleVerification*>& modules, Level level,
+              std::string_view reason, LevelResult& result) {
+  if (result.state == LevelState::kFailed) return;
+  result.state = modules.empty() ? LevelState::kNotRun : LevelState::kPassed;
+  if (modules.empty()) result.reason = "there is no packed module";
+  for (const ModuleVerification* module : modules) {
+    if (module->state(level) == LevelState::kPassed) continue;
+    result.state = LevelState::kNotRun;
+    result.reason = reason;
+  }
+}
+
+class GemmPass {
+ public:
+  GemmPass(const PackedFolder& folder, const SecondDecoder& source, const GemmCheck& check,
+           const SqnrBars& bars)
+      : folder_(folder), source_(source), check_(check), bars_(bars) {}
+
+  Status Run(Progress& progress, ModuleFigures& figures);
+  GemmLevels TakeLevels() { return std::move(levels_); }
+
+ private:
+  Status RunModule(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
+                   ModuleVerification& module);
+
+  const PackedFolder& folder_;
+  const SecondDecoder& source_;
+  const GemmCheck& check_;
+  const SqnrBars& bars_;
+  GemmLevels levels_;
+};
+
+Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
+  const auto& records = folder_.manifest().modules;
+  uint64_t total = 0;
+  for (const auto& [name, record] : records) {
+    if (InSample(check_.sample, name)) total += record.n * record.k;
+  }
+  progress.Begin("GEMM", total);
+  std::vector<const ModuleVerification*> modules;
+  for (const auto& [name, record] : records) {
+    if (!InSample(check_.sample, name)) continue;
+    Result<PackedModule> packed = PackedModule::Open(folder_, name, record, check_.products.isa);
+    if (!packed.ok()) return packed.status();
+    progress.BeginItem(name);
+    ModuleVerification& module = figures.at(name);
+    Status status = RunModule(*packed, record, progress, module);
+    if (!status.ok()) return status;
+    modules.push_back(&module);
+  }
+  if (check_.judge_gemm) {
+    Conclude(modules, Level::kGemm,
+             "some modules were not multiplied, or their result proves nothing", levels_.gemm);
+  }
+  if (check_.judge_quality) {
+    NoteOutliers(folder_.manifest(), figures, levels_.quality);
+    Conclude(modules, Level::kQuality, "some modules could not be compared", levels_.quality);
+  }
+  return {};
+}
+
+Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& record,
+                           Progress& progress, ModuleVerification& module) {
+  const std::optional<double> wanted = bars_.Of(module.module);
+  Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);
+  if (!products.ok()) {
+    if (!IsOfTheModule(products.status())) return products.status();
+    if (check_.judge_gemm) ReportFailure(products.status(), Level::kGemm, module, levels_.gemm);
+    if (check_.judge_quality) {
+      ReportFailure(products.status(), Level::kQuality, module, levels_.quality);
+    }
+    return {};
+  }
+  if (check_.judge_gemm) {
+    const ModuleBars bars{
+        .kernel_db = KernelBar(InputDType(packed)),
+        .rounded_twice = ConsumerScales(packed.layout(), packed.request()),
+        .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
+        .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
+        .recorded_db = wanted};
+    module.gemm = std::move(products->gemm);
+    JudgeProducts(bars, module, levels_.gemm);
+    JudgeForm(products->form, record, module, levels_.gemm);
+  }
+  if (check_.judge_quality) {
+    module.quality = products->quality;
+    JudgeQuality(products->no_quality, module, levels_.quality);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
+                             const GemmCheck& check, const SqnrBars& bars, Progress& progress,
+                             ModuleFigures& figures) {
+  GemmPass pass(folder, source, check, bars);
+  Status status = pass.Run(progress, figures);
+  if (!status.ok()) return status;
+  return pass.TakeLevels();
+}
+
+}  // namespace prepack

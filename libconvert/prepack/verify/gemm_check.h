@@ -1,0 +1,92 @@
+#ifndef PREPACK_VERIFY_GEMM_CHECK_H_
+#define PREPACK_VERIFY_GEMM_CHECK_H_
+
+// How the multiplication of a packed module is cut, so that the memory it takes is bounded whatever
+// the shape of the module: panels of output channels, and, where there are very many input
+// channels, slabs of them. By the shape and the layout alone, so that figures depend on nothing
+// else.
+
+#include <cstdint>
+#include <optional>
+
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/io/memory_limit.h"
+#include "prepack/packed/folder.h"
+#include "prepack/verify/judgement.h"
+#include "prepack/verify/module_products.h"
+#include "prepack/verify/report/report.h"
+#include "prepack/verify/second/decoder.h"
+
+namespace prepack {
+
+// Up to so many input channels are multiplied at once. The widest layers of published models have
+// fewer, or little more.
+inline constexpr uint64_t kMostWholeInputs = uint64_t{1} << 16;
+
+// Outputs of a primitive, of all activations together, that are kept at a time.
+inline constexpr uint64_t kMaxOutputs = uint64_t{1} << 26;
+// Activations of a slab that a primitive is given at once, zeros everywhere else among them.
+inline constexpr uint64_t kPaddedInputs = uint64_t{1} << 22;
+// Rows that the second implementation multiplies unpacked weights with, or a slab of the packed
+// ones: weights are what it is asked about, and few rows tell.
+inline constexpr uint64_t kSecondRows = 8;
+
+// Does oneDNN multiply the packed memory itself?
+bool IsOneDnnLayout(const Layout& layout);
+
+struct ProductCut {
+  uint64_t k = 0;
+  uint64_t slab_inputs = 0;  // of a slab; K: all of them at once
+  uint64_t channels = 0;     // output channels of a panel; the last one may have fewer
+
+  uint64_t slabs() const;
+  // None: all input channels at once.
+  std::optional<InputSlab> Slab(uint64_t index) const;
+};
+
+// kUnsupported when there are too many input channels to multiply them at once, and the groups can
+// be cut nowhere.
+Result<ProductCut> CutProducts(const PackedModule& packed);
+
+// What the multiplication of a packed module takes, for --memory-limit.
+
+// At most; nothing for a module that cannot be multiplied.
+MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& options);
+
+struct GemmCheck {
+  ProductOptions products;
+  bool judge_gemm = true;
+  bool judge_quality = false;            // needs products.baseline
+  const ModuleSample* sample = nullptr;  // null: every module
+};
+
+struct GemmLevels {
+  LevelResult gemm;
+  LevelResult quality;
+};
+
+// Levels 3 and 4 of the modules in the sample, in one pass.
+//
+// GEMM: does a product of the packed weights give what the source says? Every module is multiplied
+// with the activations of gemm_inputs.h by the implementations of module_products.h. Both
+// references are f64, from the source, decoded by the second path:
+//   kernel       activations, scales and weights as the kernel quantizes and rounds them: what
+//                remains is the kernel's own rounding, so wrong bytes show whatever the input
+//   end to end   x · Wᵀ with nothing rounded: what a user gets
+// The kernel figure, and the one of the worst output channel, must reach the bar on all
+// activations, and so must the agreement of the two implementations; the end-to-end figure on
+// Gaussian ones.
+//
+// Quality: how far are the weights, and the outputs, from the unquantized model? A module that
+// seems to have nothing to do with it, or is far below its peers, gets a note.
+//
+// Sets figures and states of the modules in `figures` (by name).
+Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& source,
+                             const GemmCheck& check, const SqnrBars& bars, Progress& progress,
+                             ModuleFigures& figures);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_GEMM_CHECK_H_

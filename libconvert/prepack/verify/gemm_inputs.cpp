@@ -1,0 +1,212 @@
+#include "prepack/verify/gemm_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/base/random.h"
+#include "prepack/formats/stored_linear.h"
+#include "prepack/verify/truth.h"
+
+namespace prepack {
+namespace {
+
+constexpr uint64_t kOutlierEvery = 256;  // channels
+constexpr double kOutlierFactor = 20;
+// A module with fewer groups is reached in as many places.
+constexpr uint64_t kMinHotRows = 16;
+
+uint64_t SeedOf(std::string_view module) {
+  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets activations of its own
+  for (const char c : module) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+// Of a normal distribution.
+struct Distribution {
+  double mean = 0;
+  double deviation = 1;
+};
+
+// Values of 8 bits reach four deviations: as much as the checkpoint saw, and what is cut off is no
+// more than what is rounded.
+Distribution DistributionOf(const DecodedInput& input) {
+  return {.mean = (-0.5 - input.zero_point) * input.scale, .deviation = 127.5 / 4 * input.scale};
+}
+
+// What the checkpoint says of the module's activations.
+Result<Distribution> FindDistribution(const PackedModule& packed, const SecondDecoder& source) {
+  if (packed.request().scheme.activations.dynamic) return Distribution{};
+  const Result<DecodedInput> input = ReadSourceInput(source, packed);
+  if (!input.ok()) return input.status();
+  return DistributionOf(*input);
+}
+
+void AppendGaussianRow(const Distribution& distribution, uint64_t k, SplitMix64& random,
+                       std::vector<double>& rows) {
+  for (uint64_t i = 0; i < k; ++i) {
+    rows.push_back(distribution.mean + distribution.deviation * random.Gaussian());
+  }
+}
+
+// Far from zero on the side where there is more room: a zero point may lie anywhere.
+double HotValue(const Distribution& distribution) {
+  const double above = distribution.mean + 2 * distribution.deviation;
+  const double below = distribution.mean - 2 * distribution.deviation;
+  return std::abs(above) >= std::abs(below) ? above : below;
+}
+
+// One channel of each group that the row reaches.
+std::vector<HotInput> HotRow(uint64_t row, uint64_t groups, uint64_t k, double value,
+                             SplitMix64& random) {
+  std::vector<HotInput> hot;
+  for (uint64_t group = row; group < groups; group += kMaxHotRows) {
+    const uint64_t begin = group * k / groups;
+    const uint64_t end = (group + 1) * k / groups;
+    hot.push_back({.k = begin + random.Below(end - begin), .value = value});
+  }
+  return hot;
+}
+
+}  // namespace
+
+Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDecoder& source,
+                                    DType dtype, const Checkpoint* recorded,
+                                    const std::optional<InputSlab>& slab) {
+  GemmInputs inputs;
+  inputs.slab_ = slab;
+  inputs.k_ = slab ? slab->inputs : packed.request().k;
+  Status status = inputs.ReadOrder(packed);
+  if (!status.ok()) return status;
+  const Result<Distribution> distribution = FindDistribution(packed, source);
+  if (!distribution.ok()) return distribution.status();
+
+  SplitMix64 random(SeedOf(packed.name()) + (slab ? slab->k0 : 0));
+  inputs.exact_.reserve((kGaussianRows + kOutlierRows) * inputs.k_);
+  for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
+    AppendGaussianRow(*distribution, inputs.k_, random, inputs.exact_);
+  }
+  const std::span outliers = std::span(inputs.exact_).subspan(kGaussianRows * inputs.k_);
+  for (uint64_t k = random.Below(std::min(kOutlierEvery, inputs.k_)); k < inputs.k_;
+       k += kOutlierEvery) {
+    for (uint64_t row = 0; row < kOutlierRows; ++row) {
+      outliers[row * inputs.k_ + k] *= kOutlierFactor;
+    }
+  }
+  inputs.dense_rows_ = kGaussianRows + kOutlierRows;
+  inputs.batches_ = {{"gaussian", 0, 1},
+                     {"gaussian", 0, 8},
+                     {"gaussian", 0, kGaussianRows},
+                     {"outliers", kGaussianRows, kOutlierRows}};
+  if (recorded != nullptr) status = inputs.AddRecorded(packed, *recorded);
+  if (!status.ok()) return status;
+
+  const uint64_t groups =
+      slab ? CeilDiv(slab->inputs, packed.request().scheme.group_size) : packed.request().groups();
+  const uint64_t reached = std::min(inputs.k_, std::max(groups, kMinHotRows));
+  const double value = HotValue(*distribution);
+  for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
+    inputs.hot_.push_back(HotRow(row, reached, inputs.k_, value, random));
+  }
+  inputs.batches_.push_back({"one-hot", inputs.dense_rows_, inputs.hot_.size()});
+  inputs.Give(dtype);
+  return inputs;
+}
+
+void GemmInputs::Give(DType dtype) {
+  given_.resize(rows() * columns());
+  for (uint64_t row = 0; row < dense_rows_; ++row) {
+    for (uint64_t j = 0; j < k_; ++j) {
+      given_[row * columns() + j] =
+          RoundTo(dtype, static_cast<float>(exact_[row * k_ + order_[j]]));
+    }
+  }
+  std::vector<uint64_t> place(k_);  // of each channel of the model
+  for (uint64_t j = 0; j < k_; ++j) place[order_[j]] = j;
+  for (uint64_t row = 0; row < hot_.size(); ++row) {
+    for (const HotInput& hot : hot_[row]) {
+      given_[(dense_rows_ + row) * columns() + place[hot.k]] =
+          RoundTo(dtype, static_cast<float>(hot.value));
+    }
+  }
+}
+
+// By the name of the module, or of any that it was made of: they read the same.
+const StoredTensor* FindRecorded(const Checkpoint& recorded, const PackedModule& packed) {
+  const StoredTensor* tensor = recorded.Find(packed.name());
+  for (const FusedMember& member : packed.members()) {
+    if (tensor == nullptr) tensor = recorded.Find(member.module);
+  }
+  return tensor;
+}
+
+Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& recorded) {
+  const StoredTensor* tensor = FindRecorded(recorded, packed);
+  if (tensor == nullptr) return {};
+  const uint64_t k = packed.request().k;
+  const bool is_float =
+      tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16 || tensor->dtype == DType::kF32;
+  if (!is_float || tensor->shape.empty() || tensor->shape.back() != k || tensor->bytes == 0) {
+    return Usage(recorded.Where(*tensor), "recorded activations do not fit the module")
+        .Found(fmt::format("{} with {} channels", DTypeName(tensor->dtype),
+                           tensor->shape.empty() ? 0 : tensor->shape.back()))
+        .Expected(fmt::format("BF16, F16 or F32 [M, {}]", k));
+  }
+  const uint64_t stored_rows = tensor->bytes * 8 / DTypeBits(tensor->dtype) / k;
+  const uint64_t rows = std::min(stored_rows, kMaxRecordedRows);
+  // In activation order the channels of a slab lie anywhere.
+  const bool scattered = slab_ && packed.request().reordered;
+  const uint64_t first = slab_ && !scattered ? slab_->k0 : 0;
+  std::vector<float> line(scattered ? k : k_);
+  exact_.reserve(exact_.size() + rows * k_);
+  for (uint64_t row = 0; row < rows; ++row) {
+    Status status = ReadFloats(recorded, *tensor, row * k + first, line);
+    if (!status.ok()) return status;
+    for (uint64_t i = 0; i < k_; ++i) {
+      const float value = line[scattered ? channels_[i] : i];
+      if (!std::isfinite(value)) {
+        return Usage(recorded.Where(*tensor), "a recorded activation is not a finite number");
+      }
+      exact_.push_back(static_cast<double>(value));
+    }
+  }
+  batches_.push_back({"recorded", dense_rows_, rows});
+  dense_rows_ += rows;
+  return {};
+}
+
+Status GemmInputs::ReadOrder(const PackedModule& packed) {
+  const uint64_t k = packed.request().k;
+  const uint64_t first = slab_ ? slab_->k0 : 0;
+  order_.resize(k_);
+  std::iota(order_.begin(), order_.end(), 0);
+  if (slab_) {
+    channels_.resize(k_);
+    std::iota(channels_.begin(), channels_.end(), first);
+  }
+  if (FindPart(packed.parts(), PartRole::kInputOrder) == nullptr) return {};
+  std::vector<int32_t> stored(k_);
+  Status status = packed.ReadPart(PartRole::kInputOrder, first * sizeof(int32_t),
+                                  std::as_writable_bytes(std::span(stored)));
+  if (!status.ok()) return status;
+  std::vector<bool> seen(k);
+  std::vector<uint64_t>& order = slab_ ? channels_ : order_;
+  for (uint64_t j = 0; j < k_; ++j) {
+    const bool inside = stored[j] >= 0 && static_cast<uint64_t>(stored[j]) < k;
+    if (!inside || seen[static_cast<uint64_t>(stored[j])]) {
+      return Malformed(fmt::format("module {}", packed.name()),
+                       "the order of inputs does not name each input channel once")
+          .Found(fmt::format("{} at [{}]", stored[j], first + j));
+    }
+    order[j] = static_cast<uint64_t>(stored[j]);
+    seen[order[j]] = true;
+  }
+  return {};
+}
+
+}  // namespace prepack

@@ -1,0 +1,100 @@
+#ifndef PREPACK_VERIFY_GEMM_INPUTS_H_
+#define PREPACK_VERIFY_GEMM_INPUTS_H_
+
+// The activations that a packed module is multiplied with. The same on every machine: they are
+// drawn from a seed that is the name of the module.
+//
+// A module with very many input channels gets them in slabs, so that memory does not grow with K:
+// each slab has activations of its own, which are zero in all other input channels.
+//
+//   gaussian  64 rows, of which the first 1 and 8 count by themselves, too
+//   outliers  8 Gaussian rows in which one of 256 channels is 20 times larger, as in language
+//   models recorded  rows that the user gives one-hot   up to 64 rows that are zero but for one
+//   channel in a group; together they reach every
+//             group of the module (with more than 64 groups, row i reaches groups i, i + 64, …)
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/dtype.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/packed/folder.h"
+#include "prepack/verify/second/decoder.h"
+
+namespace prepack {
+
+// Rows that make one figure.
+struct InputBatch {
+  std::string_view name;  // "gaussian", …
+  uint64_t first = 0;
+  uint64_t rows = 0;
+};
+
+inline constexpr uint64_t kGaussianRows = 64;
+inline constexpr uint64_t kOutlierRows = 8;
+inline constexpr uint64_t kMaxRecordedRows = 64;
+inline constexpr uint64_t kMaxHotRows = 64;
+// The batch with all Gaussian rows; the ones before it are its first rows.
+inline constexpr size_t kAllGaussianRows = 2;
+
+// A channel that is not zero.
+struct HotInput {
+  uint64_t k = 0;  // in the order of `exact`
+  double value = 0;
+};
+
+class GemmInputs {
+ public:
+  // `dtype`: what the kernel is given. `recorded` may be null: the recorded activations, in which
+  // those of a module have its name. kUsage when they do not fit the module. `slab`: of packed
+  // input channels; none: all.
+  static Result<GemmInputs> Make(const PackedModule& packed, const SecondDecoder& source,
+                                 DType dtype, const Checkpoint* recorded,
+                                 const std::optional<InputSlab>& slab = {});
+
+  uint64_t rows() const { return dense_rows_ + hot_.size(); }
+  // Input channels: those of the slab, else all.
+  uint64_t k() const { return k_; }
+  const std::optional<InputSlab>& slab() const { return slab_; }
+  // Rounded to the dtype, in the order of inputs of the packed module, [rows, columns]: k() and,
+  // with a slab, the zero that models want behind them.
+  uint64_t columns() const { return slab_ ? k_ + 1 : k_; }
+  std::span<const float> given() const { return given_; }
+  // The same rows before they were rounded, in the order of the model, or that of the slab: first
+  // dense ones, [dense_rows, k()], then those that are zero but for these.
+  uint64_t dense_rows() const { return dense_rows_; }
+  std::span<const double> exact() const { return exact_; }
+  const std::vector<std::vector<HotInput>>& hot() const { return hot_; }
+  // Column j of `given` is column order()[j] of `exact`, [k()].
+  std::span<const uint64_t> order() const { return order_; }
+  // Column i of `exact` is input channel channels()[i] of the model; empty: input channel i.
+  std::span<const uint64_t> channels() const { return channels_; }
+
+  const std::vector<InputBatch>& batches() const { return batches_; }
+
+ private:
+  GemmInputs() = default;
+  Status ReadOrder(const PackedModule& packed);
+  Status AddRecorded(const PackedModule& packed, const Checkpoint& recorded);
+  // Appends the last exact or hot row to the given ones.
+  void Give(DType dtype);
+
+  std::optional<InputSlab> slab_;
+  uint64_t k_ = 0;
+  uint64_t dense_rows_ = 0;
+  std::vector<float> given_;
+  std::vector<double> exact_;
+  std::vector<std::vector<HotInput>> hot_;
+  std::vector<uint64_t> order_;
+  std::vector<uint64_t> channels_;
+  std::vector<InputBatch> batches_;
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_GEMM_INPUTS_H_

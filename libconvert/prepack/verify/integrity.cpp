@@ -1,0 +1,440 @@
+#include "prepack/verify/integrity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/hash.h"
+#include "prepack/base/memory.h"
+#include "prepack/base/parallel.h"
+#include "prepack/base/progress.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/safetensors.h"
+#include "prepack/convert/output_shards.h"
+#include "prepack/io/file.h"
+#include "prepack/io/output_folder.h"
+#include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/table.h"
+#include "prepack/packed/output_hash.h"
+
+namespace prepack {
+namespace {
+
+constexpr std::string_view kWeightsSuffix = ".safetensors";
+
+// Upper and lower case are one to some file systems, and to who copies from them.
+bool IsWeights(std::string_view name) {
+  if (name.size() < kWeightsSuffix.size()) return false;
+  name.remove_prefix(name.size() - kWeightsSuffix.size());
+  return std::ranges::equal(name, kWeightsSuffix, {},
+                            [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; });
+}
+
+}  // namespace
+
+std::vector<std::string> FilesNotLoaded(const Manifest& manifest) {
+  std::set<std::string> weights;
+  for (const auto& [name, record] : manifest.files) {
+    if (IsWeights(name)) weights.insert(name);
+  }
+  std::set<std::string> loaded = {"model.safetensors"};
+  if (manifest.files.contains("model.safetensors.index.json")) {
+    loaded.clear();
+    size_t count = 0;
+    const auto name = [&](size_t shard) {
+      return fmt::format("model-{:05}-of-{:05}{}", shard, count, kWeightsSuffix);
+    };
+    // As many shards as there are names of one series, which has to be whole.
+    for (count = weights.size(); count > 0 && !weights.contains(name(1)); --count) {
+    }
+    for (size_t shard = 1; shard <= count; ++shard) loaded.insert(name(shard));
+  }
+  std::vector<std::string> passed_over;
+  std::ranges::set_difference(weights, loaded, std::back_inserter(passed_over));
+  return passed_over;
+}
+
+namespace {
+
+// The check of one file.
+class FileCheck {
+ public:
+  FileCheck(const PackedFolder& folder, const std::string& name, const FileRecord& record,
+            const std::vector<OwnedTensor>& tensors, const ModuleSample* sample, Progress& progress,
+            std::vector<Problem>& problems)
+      : folder_(folder),
+        name_(name),
+        record_(record),
+        tensors_(tensors),
+        sample_(sample),
+        progress_(progress),
+        problems_(problems) {}
+
+  Status Run();
+
+ private:
+  void Fail(std::string message) { problems_.push_back({"", name_, std::move(message)}); }
+  void FailTensor(const OwnedTensor& owned, std::string message) {
+    problems_.push_back({owned.module, owned.owner, std::move(message)});
+  }
+  void FailModules(const std::string& what);
+  void FailFile(const std::string& what) {
+    Fail(what);
+    FailModules(what);
+  }
+  Status HashAll(const File& file);
+  size_t CheckTensors();
+  void CheckHeader(const SafetensorsHeader& header);
+  void CheckAlignment(const OwnedTensor& owned);
+
+  const PackedFolder& folder_;
+  const std::string& name_;
+  const FileRecord& record_;
+  const std::vector<OwnedTensor>& tensors_;
+  const ModuleSample* sample_;
+  Progress& progress_;
+  std::vector<Problem>& problems_;
+
+  std::string file_hash_;
+  // Of the tensors that the header speaks of, by offset in the file and size.
+  std::map<std::pair<uint64_t, uint64_t>, std::string> hashes_;
+  std::optional<Result<SafetensorsHeader>> header_;  // of a shard
+};
+
+Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRecord& tensor) {
+  constexpr uint64_t kChunkBytes = kHashedPieceBytes;
+  PageBuffer buffer(std::min(kChunkBytes, tensor.bytes()));
+  Xxh3Hasher hasher;
+  for (uint64_t offset = 0; offset < tensor.bytes(); offset += kChunkBytes) {
+    if (CancellationRequested()) return Interrupted(tensor.file);
+    const auto chunk = std::span(buffer).first(std::min(kChunkBytes, tensor.bytes() - offset));
+    if (Status status = folder.Read(tensor, offset, chunk); !status.ok()) return status;
+    hasher.Update(chunk);
+  }
+  return hasher.HexDigest();
+}
+
+// Something that hits all that lies in the file.
+void FileCheck::FailModules(const std::string& what) {
+  std::set<std::string> modules;
+  for (const OwnedTensor& owned : tensors_) {
+    if (!owned.module.empty()) modules.insert(owned.module);
+  }
+  for (const std::string& module : modules) {
+    problems_.push_back({module, fmt::format("module {}", module),
+                         fmt::format("parts of it are in {}: {}", name_, what)});
+  }
+}
+
+// Reads the file once: for its own hash and those of its tensors, where its header can be read.
+// With a sample, of a shard only the header.
+Status FileCheck::HashAll(const File& file) {
+  progress_.BeginItem(name_);
+  if (IsShard(name_)) header_.emplace(ReadSafetensorsHeader(file));
+  if (IsShard(name_) && sample_ != nullptr) {
+    file_hash_ = record_.xxh3_128;
+    return {};
+  }
+  if (!header_ || !header_->ok()) {
+    const Result<FileRecord> hashed = HashFile(file, progress_);
+    if (hashed.ok()) file_hash_ = hashed->xxh3_128;
+    return hashed.status();
+  }
+  const SafetensorsHeader& header = **header_;
+  Result<ShardHashes> hashed = HashShard(file, header, progress_);
+  if (!hashed.ok()) return hashed.status();
+  file_hash_ = hashed->file.xxh3_128;
+  for (size_t i = 0; i < header.tensors.size(); ++i) {
+    const TensorInfo& tensor = header.tensors[i];
+    hashes_.emplace(std::pair(header.data_start + tensor.begin, tensor.bytes()),
+                    hashed->tensors[i].Hex());
+  }
+  return {};
+}
+
+// Returns how many tensors are not what the manifest says. Those whose place the header does not
+// know, or that it could not tell, are read once more.
+size_t FileCheck::CheckTensors() {
+  size_t damaged = 0;
+  for (const OwnedTensor& owned : tensors_) {
+    if (!IsHashed(owned, sample_)) continue;
+    const auto known = hashes_.find({owned.tensor->offset, owned.tensor->bytes()});
+    const Result<std::string> hash = known != hashes_.end()
+                                         ? Result<std::string>(known->second)
+                                         : HashTensorRecord(folder_, *owned.tensor);
+    if (sample_ != nullptr) progress_.Add(owned.tensor->bytes());
+    if (!hash.ok()) {
+      FailTensor(owned, fmt::format("cannot be read: {}", hash.status().ToString()));
+      ++damaged;
+    } else if (*hash != owned.tensor->xxh3_128) {
+      FailTensor(owned, fmt::format("its bytes in {} are not what was written (xxh3 found {}, "
+                                    "expected {})",
+                                    name_, *hash, owned.tensor->xxh3_128));
+      ++damaged;
+    }
+  }
+  return damaged;
+}
+
+// What docs/packed-folder.md promises to whoever maps the file.
+void FileCheck::CheckAlignment(const OwnedTensor& owned) {
+  constexpr uint64_t kLine = 64;
+  const TensorRecord& tensor = *owned.tensor;
+  const uint64_t bytes = tensor.bytes();
+  const uint64_t unit = bytes % kLine == 0 ? kLine : std::max(DTypeBits(tensor.dtype) / 8, 1U);
+  if (bytes == 0 || tensor.offset % unit == 0) return;
+  FailTensor(owned, fmt::format("it begins at byte {} of {}, which is not a multiple of {}",
+                                tensor.offset, name_, unit));
+}
+
+// The header is what loaders read: it must say what the manifest says.
+void FileCheck::CheckHeader(const SafetensorsHeader& header) {
+  if (header.metadata != ShardMetadata())
+    Fail("the metadata in its header is not what convert writes");
+  constexpr uint64_t kPage = 4096;
+  if (header.data_start % kPage != 0) {
+    Fail(fmt::format("its data begins at byte {}, which is not a multiple of {}", header.data_start,
+                     kPage));
+  }
+  std::map<std::string_view, const OwnedTensor*> expected;
+  for (const OwnedTensor& owned : tensors_) expected.emplace(owned.tensor->tensor, &owned);
+  for (const TensorInfo& tensor : header.tensors) {
+    const auto it = expected.find(tensor.name);
+    if (it == expected.end()) {
+      Fail(fmt::format("tensor {} is not in the manifest", Printable(tensor.name)));
+      continue;
+    }
+    const TensorRecord& record = *it->second->tensor;
+    if (record.dtype != tensor.dtype || record.shape != tensor.shape ||
+        record.offset != header.data_start + tensor.begin) {
+      FailTensor(*it->second, fmt::format("the header of {} gives it another dtype, shape or "
+                                          "offset than the manifest",
+                                          name_));
+    }
+    CheckAlignment(*it->second);
+    expected.erase(it);
+  }
+  for (const auto& [name, owned] : expected) {
+    FailTensor(*owned, fmt::format("the header of {} does not have it", name_));
+  }
+}
+
+Status FileCheck::Run() {
+  const File* file = folder_.FindFile(name_);
+  if (file == nullptr) {
+    FailFile("the file is missing");
+    return {};
+  }
+  if (file->size() != record_.bytes) {
+    const std::string what =
+        fmt::format("its size is wrong (found {} bytes, expected {})", file->size(), record_.bytes);
+    Fail(what);
+    if (sample_ != nullptr || CheckTensors() == 0) FailModules(what);
+    return {};
+  }
+  if (Status status = HashAll(*file); !status.ok()) return status;
+  // Consumers rely on the hashes of tensors: they must be right in a sound file, too.
+  if (CheckTensors() != 0) return {};
+  if (file_hash_ != record_.xxh3_128) {
+    FailFile(tensors_.empty() ? "its bytes are not what was written"
+                              : "its header is not what was written");
+    return {};
+  }
+  if (!IsShard(name_)) {
+    if (!tensors_.empty()) FailFile("it is no shard of weights");
+    return {};
+  }
+  if (header_->ok()) {
+    CheckHeader(**header_);
+  } else {
+    FailFile(header_->status().ToString());
+  }
+  return {};
+}
+
+}  // namespace
+
+TensorsByFile GroupByFile(const Manifest& manifest) {
+  TensorsByFile files;
+  for (const auto& [name, module] : manifest.modules) {
+    for (const auto& [part, tensor] : module.parts) {
+      files[tensor.file].push_back({&tensor, name, fmt::format("module {}: part {}", name, part)});
+    }
+  }
+  for (const TensorRecord& tensor : manifest.tensors) {
+    files[tensor.file].push_back({&tensor, "", fmt::format("tensor {}", tensor.tensor)});
+  }
+  return files;
+}
+
+bool IsShard(const std::string& name) {
+  return name.ends_with(".safetensors");
+}
+
+Status CheckFile(const PackedFolder& folder, const std::string& name, const FileRecord& record,
+                 const std::vector<OwnedTensor>& tensors, const ModuleSample* sample,
+                 Progress& progress, std::vector<Problem>& problems) {
+  return FileCheck(folder, name, record, tensors, sample, progress, problems).Run();
+}
+
+namespace {
+
+// Returns the layouts whose bytes this version of prepack does not know or makes otherwise.
+std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, LevelResult& result) {
+  std::set<std::string> unknown;
+  for (const auto& [id, record] : manifest.layouts) {
+    const Layout* layout = FindLayout(id);
+    if (layout == nullptr) {
+      result.Fail(fmt::format("layout {}", id), "this version of prepack does not know it");
+      unknown.insert(id);
+      continue;
+    }
+    const std::string today = PackingFingerprint(*layout, isa);
+    if (record.version != layout->version || record.fingerprint != today) {
+      result.Fail(fmt::format("layout {}", id),
+                  fmt::format("it was written as version {} with fingerprint {}, today it is "
+                              "version {} with {}: convert the source again",
+                              record.version, record.fingerprint, layout->version, today));
+      unknown.insert(id);
+    }
+  }
+  return unknown;
+}
+
+// Loaders take what they see: shards, templates, code, configs. What the manifest does not know
+// must not lie there, but for a README and what is hidden.
+void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
+  const Result<std::vector<std::string>> names = NamesIn(folder.path());
+  if (!names.ok()) return result.Fail(folder.path().string(), names.status().ToString());
+  for (const std::string& name : *names) {
+    const bool hidden = name.starts_with(".") && !name.ends_with(".safetensors");
+    if (hidden || name == kManifestName || name == "README.md") continue;
+    if (folder.manifest().files.contains(name)) continue;
+    result.Fail(Printable(name), "the folder holds a file that the manifest does not know");
+  }
+}
+
+// Tensors in a file that loaders pass over are not there for them, whatever the manifest says.
+void CheckFilesAreLoaded(const Manifest& manifest, const TensorsByFile& tensors,
+                         LevelResult& result) {
+  for (const std::string& name : FilesNotLoaded(manifest)) {
+    const std::string what = "loaders do not take it for weights of this model";
+    result.Fail(Printable(name), what);
+    for (const OwnedTensor& owned : tensors.at(name)) {
+      if (owned.module.empty()) continue;
+      result.problems.push_back(
+          {owned.module, owned.owner, fmt::format("it lies in {}: {}", Printable(name), what)});
+    }
+  }
+}
+
+// Every module must be what its layout makes, and the folder one that loaders take as a checkpoint.
+void CheckModules(const PackedFolder& folder, const std::set<std::string>& unknown_layouts, Isa isa,
+                  LevelResult& result) {
+  for (const auto& [name, record] : folder.manifest().modules) {
+    const Result<PackedModule> module = PackedModule::Open(folder, name, record, isa);
+    if (!module.ok()) {
+      result.FailModule(name, module.status().ToString());
+    } else if (unknown_layouts.contains(record.layout)) {
+      result.FailModule(name, fmt::format("its layout {} is not what this version of prepack "
+                                          "makes",
+                                          record.layout));
+    }
+  }
+  if (result.state == LevelState::kFailed) return;  // the reasons are there already
+  const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
+  if (!checkpoint.ok()) result.Fail(folder.path().string(), checkpoint.status().ToString());
+  if (!folder.manifest().files.contains("config.json")) {
+    result.Fail("config.json", "the manifest does not list it");
+  }
+}
+
+// What is hashed, and what is not.
+struct Coverage {
+  uint64_t hashed_bytes = 0;
+  uint64_t skipped_bytes = 0;
+  uint64_t skipped_tensors = 0;  // that pass through
+  uint64_t shards = 0;
+};
+
+Coverage CoverageOf(const Manifest& manifest, const TensorsByFile& tensors,
+                    const ModuleSample* sample) {
+  Coverage coverage;
+  const auto add = [](uint64_t& sum, uint64_t bytes) {
+    sum = CheckedAdd(sum, bytes).value_or(UINT64_MAX);
+  };
+  for (const auto& [name, record] : manifest.files) {
+    coverage.shards += IsShard(name) ? 1U : 0U;
+    if (sample == nullptr || !IsShard(name)) add(coverage.hashed_bytes, record.bytes);
+  }
+  if (sample == nullptr) return coverage;
+  for (const auto& [file, owned_tensors] : tensors) {
+    for (const OwnedTensor& owned : owned_tensors) {
+      const bool hashed = IsHashed(owned, sample);
+      add(hashed ? coverage.hashed_bytes : coverage.skipped_bytes, owned.tensor->bytes());
+      coverage.skipped_tensors += owned.module.empty() ? 1U : 0U;
+    }
+  }
+  return coverage;
+}
+
+void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSample& sample,
+              LevelResult& result) {
+  const auto skipped = std::ranges::count_if(
+      manifest.modules, [&](const auto& module) { return !sample.contains(module.first); });
+  result.notes.push_back(
+      {"", "sample",
+       fmt::format("the parts of {} of {} modules and {} tensors that pass through, {} bytes in "
+                   "all, were not hashed",
+                   skipped, manifest.modules.size(), coverage.skipped_tensors,
+                   coverage.skipped_bytes)});
+  result.notes.push_back(
+      {"", "sample",
+       fmt::format("of {} shards the size and what the header says were compared, but no hash of "
+                   "the whole file",
+                   coverage.shards)});
+}
+
+}  // namespace
+
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample, Isa isa,
+                                   unsigned threads, Progress& progress, ModuleFigures& figures) {
+  const Manifest& manifest = folder.manifest();
+  TensorsByFile tensors = GroupByFile(manifest);
+  std::vector<std::string> names;
+  for (const auto& [name, record] : manifest.files) {
+    names.push_back(name);
+    tensors[name];  // of files that hold none, too
+  }
+  const Coverage coverage = CoverageOf(manifest, tensors, sample);
+  progress.Begin("integrity", coverage.hashed_bytes);
+  std::vector<std::vector<Problem>> problems(names.size());
+  Status status = ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
+    const std::string& name = names[index];
+    return CheckFile(folder, name, manifest.files.at(name), tensors.at(name), sample, progress,
+                     problems[index]);
+  });
+  if (!status.ok()) return status;
+  if (CancellationRequested()) return Interrupted(folder.path().string());
+
+  LevelResult result{.state = LevelState::kPassed};
+  for (std::vector<Problem>& of_file : problems) {
+    if (!of_file.empty()) result.state = LevelState::kFailed;
+    std::ranges::move(of_file, std::back_inserter(result.problems));
+  }
+  CheckStrayFiles(folder, result);
+  CheckFilesAreLoaded(manifest, tensors, result);
+  CheckModules(folder, CheckFingerprints(manifest, isa, result), isa, result);
+  if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
+  SetModuleStates(Level::kIntegrity, result, sample, figures);
+  return result;
+}
+
+}  // namespace prepack

@@ -1,0 +1,509 @@
+#include "prepack/verify/module_products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/parallel.h"
+#include "prepack/base/progress.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/gemm/model_operands.h"
+#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/model/scheme.h"
+#include "prepack/verify/gemm_check.h"
+#include "prepack/verify/gemm_inputs.h"
+#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/packed_operands.h"
+#include "prepack/verify/products.h"
+#include "prepack/verify/truth.h"
+
+namespace prepack {
+namespace {
+
+// A reference implementation of oneDNN runs some 2^28 products per second; what would take longer
+// than that is left to the model.
+constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
+
+// The models know two forms of onednn/w8a8.
+bool IsModelledForm(const PackRequest& request) {
+  if (!request.weights_desc) return true;
+  return *request.weights_desc == DefaultW8A8Desc(request) ||
+         *request.weights_desc == PlainDesc(request.k, request.n);
+}
+
+std::string NameOfActivations(const PackedModule& packed) {
+  const ActivationScheme& activations = packed.request().scheme.activations;
+  if (activations.type != ActivationType::kNone) return DescribeActivations(activations);
+  const DType dtype = InputDType(packed);
+  if (dtype == DType::kBF16) return "bf16";
+  return dtype == DType::kF16 ? "f16" : "f32";
+}
+
+// Zeros out of a module of zeros are right to the bit, which no ratio says. Any other output is as
+// wrong as can be.
+double DecibelOfZeros(const Figure& figure) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
+}
+
+// What one panel adds to the figures.
+struct PanelSums {
+  bool zeros = true;                   // every weight of it is zero in the source
+  std::vector<FigureSums> kernel;      // by batch
+  std::vector<FigureSums> end_to_end;  // by batch
+  FigureSums agreement;
+  BaselineProductSums baseline;
+
+  void Merge(const PanelSums& other);
+};
+
+// Panels are merged in their order, so that the figures do not depend on the threads.
+void PanelSums::Merge(const PanelSums& other) {
+  zeros = zeros && other.zeros;
+  kernel.resize(other.kernel.size());
+  end_to_end.resize(other.end_to_end.size());
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    kernel[i].Merge(other.kernel[i]);
+    end_to_end[i].Merge(other.end_to_end[i]);
+  }
+  agreement.Merge(other.agreement);
+  baseline.Merge(other.baseline);
+}
+
+// Memory of one thread.
+struct Scratch {
+  TruthPanel truth;
+  UnpackBuffers unpack;
+  std::vector<float> model;   // [rows, channels]
+  std::vector<float> second;  // [kSecondRows, channels]
+  std::vector<float> columns;
+  std::vector<double> signal;
+  BaselineProductBuffers baseline;
+};
+
+class ModuleMultiplication {
+ public:
+  ModuleMultiplication(const PackedModule& packed, const SecondDecoder& source,
+                       const ProductOptions& options)
+      : packed_(packed), source_(source), options_(options) {}
+
+  Status Run(Progress& progress);
+  ModuleProducts Collect() const;
+
+ private:
+  Status Prepare();
+  Status PrepareSlab(const std::optional<InputSlab>& slab);
+  Status RunPrimitive();
+  Status RunPanels(Progress& progress);
+  Figure FigureOf(const FigureSums& sums) const;
+  Status FindBaseline();
+  // The model of the first rows of the inputs.
+  Status MakeModel(uint64_t rows);
+  Status RunBatches(const PackedProblem& whole);
+  // Why the primitive is not to multiply the batch, although it could.
+  std::string_view WhyTooMuch(const GemmInfo& described, const InputBatch& batch) const;
+  uint64_t RowsAtOnce(const InputBatch& batch) const;
+  Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
+  Status RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch, PanelSums& sums);
+  Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
+  Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
+  void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
+  // Outputs of a batch for a panel: by the primitive, and by whoever is first.
+  std::span<const float> Columns(size_t batch, uint64_t n0, uint64_t channels,
+                                 Scratch& scratch) const;
+  std::span<const float> First(size_t batch, uint64_t n0, uint64_t channels,
+                               Scratch& scratch) const;
+  bool primitive_is_first() const { return primitive_y_.size() == inputs_->batches().size(); }
+
+  const PackedModule& packed_;
+  const SecondDecoder& source_;
+  const ProductOptions& options_;
+  ProductCut cut_;
+  std::optional<GemmInputs> inputs_;  // of the slab
+  std::optional<LoadedOperands> operands_;
+  std::optional<GemmTruth> truth_;
+  std::optional<BaselineProduct> baseline_;
+  std::string no_quality_;
+  bool modelled_ = true;
+  std::unique_ptr<KernelModel> model_;
+  uint64_t model_rows_ = 0;
+  WeightRounding rounding_ = WeightRounding::kNone;
+  std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
+  std::vector<float> bias_;
+  // What the primitive gave, by batch, [rows, N]; only the first ones where it is slow.
+  std::vector<std::vector<float>> primitive_y_;
+  GemmInfo primitive_;
+  Status form_;
+  std::string second_name_;
+  std::vector<InputBatch> batches_;  // of the first slab
+  PanelSums sums_;                   // of all panels of all slabs
+};
+
+Status ModuleMultiplication::Run(Progress& progress) {
+  Status status = Prepare();
+  for (uint64_t slab = 0; status.ok() && slab < cut_.slabs(); ++slab) {
+    status = PrepareSlab(cut_.Slab(slab));
+    if (status.ok()) status = RunPrimitive();
+    if (status.ok()) status = RunPanels(progress);
+  }
+  return status;
+}
+
+Status ModuleMultiplication::Prepare() {
+  const PackRequest& request = packed_.request();
+  const std::optional<WeightRounding> rounding = WeightRoundingOf(packed_.layout(), request);
+  modelled_ = IsModelledForm(request);
+  if (!rounding || (!modelled_ && options_.engine == nullptr)) {
+    return Unsupported(fmt::format("module {}", packed_.name()),
+                       "no model computes what a kernel makes of this form of the weights")
+        .Found(packed_.layout().id);
+  }
+  rounding_ = *rounding;
+  const Result<ProductCut> cut = CutProducts(packed_);
+  if (!cut.ok()) return cut.status();
+  cut_ = *cut;
+  return {};
+}
+
+Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
+  // What the slab before took is given back first.
+  truth_.reset();
+  model_.reset();
+  inputs_.reset();
+  primitive_y_.clear();
+  Result<GemmInputs> inputs =
+      GemmInputs::Make(packed_, source_, InputDType(packed_), options_.recorded, slab);
+  if (!inputs.ok()) return inputs.status();
+  inputs_ = *std::move(inputs);
+  if (batches_.empty()) batches_ = inputs_->batches();
+  if (!operands_) {
+    Result<LoadedOperands> operands = LoadedOperands::Load(packed_);
+    if (!operands.ok()) return operands.status();
+    operands_ = *std::move(operands);
+    bias_ = operands_->Bias();
+  }
+  Status status = MakeModel(inputs_->rows());
+  if (!status.ok()) return status;
+
+  const std::vector<double> activations = model_->Activations();
+  truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
+  status = truth_->AddBias();
+  if (!status.ok()) return status;
+  activations_.clear();
+  activations_.reserve(kSecondRows * inputs_->k());
+  for (uint64_t row = 0; row < kSecondRows; ++row) {
+    std::ranges::transform(std::span(activations).subspan(row * inputs_->columns(), inputs_->k()),
+                           std::back_inserter(activations_),
+                           [](double x) { return static_cast<float>(x); });
+  }
+  return FindBaseline();
+}
+
+Status ModuleMultiplication::FindBaseline() {
+  if (options_.baseline == nullptr) return {};
+  Result<BaselineProduct> baseline =
+      BaselineProduct::Find(*options_.baseline, packed_, *inputs_, options_.isa);
+  if (baseline.ok()) {
+    baseline_ = *std::move(baseline);
+    return {};
+  }
+  if (baseline.status().kind() != ErrorKind::kUnsupported) return baseline.status();
+  no_quality_ = baseline.status().ToString();
+  return {};
+}
+
+// The operands of the model point into the mapped file, which is only touched inside a visit.
+Status ModuleMultiplication::MakeModel(uint64_t rows) {
+  const ModelInput input{.m = rows,
+                         .dtype = InputDType(packed_),
+                         .x = inputs_->given().first(rows * inputs_->columns()),
+                         .slab = inputs_->slab(),
+                         .isa = options_.isa};
+  Status made;
+  Status status = packed_.VisitWeight([&](std::span<const std::byte> weight) {
+    const PackRequest& request = packed_.request();
+    // Of a form that no model knows the activations alone are asked for, which are those of the
+    // plain one. Blocks are never smaller than what they hold.
+    Result<std::unique_ptr<KernelModel>> model =
+        modelled_ ? MakeKernelModel(packed_.layout().id, operands_->With(weight), input)
+                  : MakeKernelModel("vllm-cpu/int8-plain",
+                                    operands_->With(weight.first(request.n * request.k)), input);
+    if (model.ok()) {
+      model_ = *std::move(model);
+      model_rows_ = rows;
+    } else {
+      made = model.status();
+    }
+  });
+  if (!status.ok()) return status;
+  // The layout took the module; what its model does not take is a limit of the model.
+  if (!made.ok()) return Unsupported(fmt::format("module {}", packed_.name()), made.ToString());
+  return {};
+}
+
+Status ModuleMultiplication::RunPrimitive() {
+  if (options_.engine == nullptr || !IsOneDnnLayout(packed_.layout())) return {};
+  const PackRequest& request = packed_.request();
+  Status ran;
+  Status status = packed_.VisitWeight(
+      [&](std::span<const std::byte> weight) {
+        const PackedOperands packed = operands_->With(weight);
+        ran = RunBatches(
+            {.layout = packed_.layout().id,
+             .request = request,
+             .packed = packed,
+             .input = {.m = 0, .dtype = InputDType(packed_), .x = {}, .isa = options_.isa},
+             .repack = options_.repack});
+      },
+      VisitThreads::kAny);
+  // What the primitive has multiplied need not be multiplied again in full.
+  if (status.ok() && primitive_is_first() && modelled_) return MakeModel(kSecondRows);
+  if (!status.ok() || ran.ok()) return status;
+  if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
+    if (!modelled_) return ran;
+    form_ = ran;
+    primitive_y_.clear();
+    return {};
+  }
+  return ran;
+}
+
+std::string_view ModuleMultiplication::WhyTooMuch(const GemmInfo& described,
+                                                  const InputBatch& batch) const {
+  const uint64_t products = batch.rows * packed_.request().n * cut_.k * cut_.slabs();
+  if (described.is_reference && products > kMaxReferenceProducts) {
+    return "oneDNN multiplies it by a reference implementation alone, which takes too long";
+  }
+  uint64_t rows = batch.rows;
+  for (const std::vector<float>& y : primitive_y_) rows += y.size() / packed_.request().n;
+  if (rows > kMaxOutputs / packed_.request().n) return "oneDNN would give too many outputs at once";
+  return "";
+}
+
+// A primitive takes all input channels, those that are zero outside of a slab among them.
+uint64_t ModuleMultiplication::RowsAtOnce(const InputBatch& batch) const {
+  if (!inputs_->slab()) return batch.rows;
+  return std::clamp<uint64_t>(kPaddedInputs / cut_.k, 1, batch.rows);
+}
+
+Status ModuleMultiplication::MultiplyBatch(const PackedProblem& whole, const InputBatch& batch) {
+  const uint64_t n = packed_.request().n;
+  const uint64_t k0 = inputs_->slab() ? inputs_->slab()->k0 : 0;
+  const uint64_t columns = inputs_->columns();
+  const std::span<const float> given =
+      inputs_->given().subspan(batch.first * columns, batch.rows * columns);
+  std::vector<float> y(batch.rows * n);
+  std::vector<float> padded;
+  for (uint64_t first = 0; first < batch.rows;) {
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    PackedProblem problem = whole;
+    problem.input.m = std::min(RowsAtOnce(batch), batch.rows - first);
+    problem.input.x = given;
+    if (inputs_->slab()) {
+      padded.assign(problem.input.m * cut_.k, 0);
+      for (uint64_t row = 0; row < problem.input.m; ++row) {
+        std::ranges::copy(given.subspan((first + row) * columns, inputs_->k()),
+                          padded.begin() + static_cast<std::ptrdiff_t>(row * cut_.k + k0));
+      }
+      problem.input.x = padded;
+    }
+    Result<GemmInfo> info = options_.engine->MultiplyPacked(
+        problem, std::span(y).subspan(first * n, problem.input.m * n));
+    if (!info.ok()) return info.status();
+    primitive_ = *std::move(info);
+    first += problem.input.m;
+  }
+  primitive_y_.push_back(std::move(y));
+  return {};
+}
+
+Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
+  for (const InputBatch& batch : inputs_->batches()) {
+    PackedProblem problem = whole;
+    problem.input.m = RowsAtOnce(batch);
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    const Result<GemmInfo> described = options_.engine->DescribePacked(problem);
+    if (!described.ok()) return described.status();
+    // Of slabs it is asked about few rows, where the model can tell all: every slab takes as long
+    // as the whole module.
+    if (inputs_->slab() && modelled_ && batch.rows > kSecondRows) return {};
+    if (const std::string_view why = WhyTooMuch(*described, batch); !why.empty()) {
+      return modelled_ ? Status() : Unsupported(fmt::format("module {}", packed_.name()), why);
+    }
+    Status status = MultiplyBatch(whole, batch);
+    if (!status.ok()) return status;
+  }
+  // What is first decides what the kernel's weights are.
+  if (rounding_ == WeightRounding::kToBF16 && !primitive_.rounds_weights_to_bf16) {
+    rounding_ = WeightRounding::kToF32;
+  }
+  return {};
+}
+
+Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
+  scratch.model.resize(model_rows_ * channels);
+  Status ran;
+  Status status = packed_.VisitWeight(
+      [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); });
+  if (!status.ok()) return status;
+  operands_->Finish(n0, channels, scratch.model);
+  return ran;
+}
+
+// By oneDNN, on unpacked weights.
+Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
+  const InputSlab slab = inputs_->slab().value_or(InputSlab{.k0 = 0, .inputs = cut_.k});
+  Status status = UnpackWeights(packed_, rounding_, slab, n0, channels, scratch.unpack);
+  if (!status.ok()) return status;
+  scratch.second.resize(kSecondRows * channels);
+  Result<GemmInfo> info = options_.engine->MultiplyFloats({.m = kSecondRows,
+                                                           .n = channels,
+                                                           .k = inputs_->k(),
+                                                           .x = activations_,
+                                                           .w = scratch.unpack.weights},
+                                                          scratch.second);
+  if (!info.ok()) return info.status();
+  for (uint64_t i = 0; i < scratch.second.size(); ++i) {
+    scratch.second[i] += BiasOf(bias_, n0 + i % channels);
+  }
+  // The report names what multiplied the first panel.
+  if (n0 == 0) second_name_ = fmt::format("{}, unpacked weights as f32", info->implementation);
+  return {};
+}
+
+std::span<const float> ModuleMultiplication::Columns(size_t batch, uint64_t n0, uint64_t channels,
+                                                     Scratch& scratch) const {
+  const std::vector<float>& y = primitive_y_[batch];
+  const uint64_t n = packed_.request().n;
+  scratch.columns.resize(y.size() / n * channels);
+  for (uint64_t row = 0; row < y.size() / n; ++row) {
+    std::copy_n(y.data() + row * n + n0, channels, scratch.columns.data() + row * channels);
+  }
+  return scratch.columns;
+}
+
+std::span<const float> ModuleMultiplication::First(size_t batch, uint64_t n0, uint64_t channels,
+                                                   Scratch& scratch) const {
+  if (primitive_is_first()) return Columns(batch, n0, channels, scratch);
+  const InputBatch& rows = inputs_->batches()[batch];
+  return std::span(scratch.model).subspan(rows.first * channels, rows.rows * channels);
+}
+
+Status ModuleMultiplication::RunPanel(uint64_t n0, uint64_t channels, Scratch& scratch,
+                                      PanelSums& sums) {
+  Status status = truth_->Compute(rounding_, n0, channels, scratch.truth);
+  if (status.ok() && modelled_) status = RunModel(n0, channels, scratch);
+  const bool unpack = options_.engine != nullptr && primitive_y_.empty();
+  if (status.ok() && unpack) status = RunSecond(n0, channels, scratch);
+  if (!status.ok()) return status;
+
+  const std::vector<InputBatch>& batches = inputs_->batches();
+  sums.kernel.resize(batches.size());
+  sums.end_to_end.resize(batches.size());
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const OutputBlock block{.n0 = n0, .rows = batches[i].rows, .channels = channels};
+    const uint64_t first = batches[i].first * channels;
+    const std::span<const float> y = First(i, n0, channels, scratch);
+    sums.kernel[i].Add(block, std::span(scratch.truth.kernel).subspan(first, y.size()), y);
+    sums.end_to_end[i].Add(block, std::span(scratch.truth.exact).subspan(first, y.size()), y);
+    if (baseline_ && i == baseline_->batch()) {
+      status = baseline_->Add(block, scratch.truth.weights, y, scratch.baseline, sums.baseline);
+      if (!status.ok()) return status;
+    }
+  }
+  AddAgreement(n0, channels, scratch, sums.agreement);
+  sums.zeros =
+      std::ranges::all_of(scratch.truth.weights, [](double weight) { return weight == 0; });
+  return {};
+}
+
+// The figure of all panels. A sum of zeros proves nothing where weights could have made another.
+Figure ModuleMultiplication::FigureOf(const FigureSums& sums) const {
+  Figure figure = sums.Result();
+  if (sums_.zeros && std::isnan(figure.sqnr_db)) figure.sqnr_db = DecibelOfZeros(figure);
+  return figure;
+}
+
+// How near the two implementations are, on as many Gaussian rows as both have multiplied.
+void ModuleMultiplication::AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch,
+                                        FigureSums& sums) const {
+  if (options_.engine == nullptr || !modelled_) return;
+  std::span<const float> second = scratch.second;
+  if (!primitive_y_.empty()) {
+    const size_t batch = std::min(primitive_y_.size() - 1, kAllGaussianRows);
+    second = Columns(batch, n0, channels, scratch);
+    second = second.first(std::min(second.size(), scratch.model.size()));
+  }
+  const uint64_t rows = second.size() / channels;
+  const std::span model = std::span(scratch.model).first(second.size());
+  scratch.signal.assign(model.begin(), model.end());
+  sums.Add({.n0 = n0, .rows = rows, .channels = channels}, scratch.signal, second);
+}
+
+Status ModuleMultiplication::RunPanels(Progress& progress) {
+  const uint64_t n = packed_.request().n;
+  const uint64_t panels = CeilDiv(n, cut_.channels);
+  const auto threads = static_cast<unsigned>(std::min<uint64_t>(options_.threads, panels));
+  std::vector<Scratch> scratch(threads);
+  std::vector<PanelSums> sums(panels);
+  Status status = ParallelFor(panels, threads, [&](size_t panel, unsigned worker) -> Status {
+    if (CancellationRequested()) return Interrupted(packed_.name());
+    const uint64_t n0 = panel * cut_.channels;
+    const uint64_t channels = std::min(cut_.channels, n - n0);
+    Status ran = RunPanel(n0, channels, scratch[worker], sums[panel]);
+    if (ran.ok()) progress.Add(channels * inputs_->k());
+    return ran;
+  });
+  for (const PanelSums& panel : sums) {
+    if (status.ok()) sums_.Merge(panel);
+  }
+  return status;
+}
+
+ModuleProducts ModuleMultiplication::Collect() const {
+  ModuleProducts products;
+  products.form = form_;
+  GemmFigures& gemm = products.gemm;
+  const std::string model = fmt::format("model of {}", packed_.layout().id);
+  gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
+  // Of quantized activations both say the same, in other words.
+  const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
+  gemm.activations =
+      primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);
+  gemm.inputs.reserve(batches_.size());
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    gemm.inputs.push_back({.input = std::string(batches_[i].name),
+                           .rows = batches_[i].rows,
+                           .kernel = FigureOf(sums_.kernel[i]),
+                           .end_to_end = FigureOf(sums_.end_to_end[i]),
+                           .kernel_bar_db = 0,
+                           .end_to_end_bar_db = {}});
+  }
+  if (options_.engine != nullptr && modelled_) {
+    gemm.agreement_db = FigureOf(sums_.agreement).sqnr_db;
+    gemm.second_implementation = primitive_is_first()   ? model
+                                 : primitive_y_.empty() ? second_name_
+                                                        : primitive_.implementation;
+  }
+  if (baseline_) products.quality = sums_.baseline.Figures();
+  products.no_quality = no_quality_;
+  return products;
+}
+
+}  // namespace
+
+Result<ModuleProducts> MultiplyModule(const PackedModule& packed, const SecondDecoder& source,
+                                      const ProductOptions& options, Progress& progress) {
+  ModuleMultiplication multiplication(packed, source, options);
+  Status status = multiplication.Run(progress);
+  if (!status.ok()) return status;
+  return multiplication.Collect();
+}
+
+}  // namespace prepack

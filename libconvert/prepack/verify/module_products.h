@@ -1,0 +1,54 @@
+#ifndef PREPACK_VERIFY_MODULE_PRODUCTS_H_
+#define PREPACK_VERIFY_MODULE_PRODUCTS_H_
+
+// The products of one packed module, and what they are worth.
+//
+// Layouts that oneDNN reads are multiplied by its primitive, on the packed memory as it lies in the
+// file; all others by the model of the consumer's kernel (gemm/kernel_model.h), which walks the
+// packed bytes as that does. A second implementation multiplies the same, and the two must agree:
+// the model where the primitive was first, else oneDNN on the unpacked weights.
+
+#include <optional>
+#include <string>
+
+#include "prepack/base/isa.h"
+#include "prepack/base/progress.h"
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/gemm/engine.h"
+#include "prepack/packed/folder.h"
+#include "prepack/verify/report/report.h"
+#include "prepack/verify/second/decoder.h"
+
+namespace prepack {
+
+struct ProductOptions {
+  GemmEngine* engine = nullptr;          // null: models alone
+  bool repack = false;                   // see PackedProblem
+  const Checkpoint* recorded = nullptr;  // see GemmInputs
+  const Checkpoint* baseline = nullptr;  // the unquantized model
+  Isa isa = Isa::kScalar;
+  unsigned threads = 1;
+};
+
+struct ModuleProducts {
+  GemmFigures gemm;  // bars are not set
+  // What the primitive says of the form of the weights: kUnsupported when it wants another one
+  // here, kUnavailable when there is none for them.
+  Status form;
+  std::optional<QualityFigures> quality;
+  std::string no_quality;  // why there is none, when there is a baseline
+};
+
+// Panels of output channels are multiplied on all threads. Memory: some 100 bytes per input channel
+// and row of activations, the module's parts but the weight, per thread a panel of decoded weights,
+// and y [64, N] where a primitive runs.
+//
+// kUnsupported when nothing can multiply such a module, kUnavailable when the engine gives up;
+// kMalformed when the module, or the source by the second path, cannot be right.
+Result<ModuleProducts> MultiplyModule(const PackedModule& packed, const SecondDecoder& source,
+                                      const ProductOptions& options, Progress& progress);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_MODULE_PRODUCTS_H_

@@ -1,0 +1,195 @@
+#include "prepack/verify/products.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "prepack/check/baseline.h"
+#include "prepack/formats/stored_linear.h"
+#include "prepack/gemm/reference.h"
+#include "prepack/model/stacked_linear.h"
+
+namespace prepack {
+
+double Decibel(double signal, double noise) {
+  if (!std::isfinite(signal) || signal == 0 || std::isnan(noise)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return 10 * std::log10(signal / noise);
+}
+
+void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
+                     std::span<const float> value) {
+  for (uint64_t channel = 0; channel < block.channels; ++channel) {
+    CompensatedSum channel_signal;
+    CompensatedSum channel_noise;
+    for (uint64_t row = 0; row < block.rows; ++row) {
+      const double truth = signal[row * block.channels + channel];
+      const auto judged = static_cast<double>(value[row * block.channels + channel]);
+      const double error =
+          std::isfinite(judged) ? truth - judged : std::numeric_limits<double>::infinity();
+      channel_signal.Add(truth * truth);
+      channel_noise.Add(error * error);
+      value_.Add(judged * judged);
+      dot_.Add(truth * judged);
+      max_error_ = std::max(max_error_, std::abs(error));
+    }
+    signal_.Add(channel_signal);
+    noise_.Add(channel_noise);
+    AddChannel(block.n0 + channel, channel_signal.Value(), channel_noise.Value());
+  }
+}
+
+// A channel that should give zeros, and does, is as good as any.
+void FigureSums::AddChannel(uint64_t n, double signal, double noise) {
+  if (signal == 0 && noise == 0) return;
+  const double decibel =
+      signal == 0 ? -std::numeric_limits<double>::infinity() : Decibel(signal, noise);
+  if (!(decibel < worst_db_ || (decibel == worst_db_ && n < worst_channel_))) return;
+  worst_db_ = decibel;
+  worst_channel_ = n;
+}
+
+void FigureSums::Merge(const FigureSums& other) {
+  signal_.Add(other.signal_);
+  noise_.Add(other.noise_);
+  value_.Add(other.value_);
+  dot_.Add(other.dot_);
+  max_error_ = std::max(max_error_, other.max_error_);
+  if (other.worst_db_ < worst_db_) {
+    worst_db_ = other.worst_db_;
+    worst_channel_ = other.worst_channel_;
+  }
+}
+
+Figure FigureSums::Result() const {
+  const double lengths = std::sqrt(signal_.Value() * value_.Value());
+  return {.sqnr_db = Decibel(signal_.Value(), noise_.Value()),
+          .cosine = dot_.Value() / lengths,
+          .max_abs_error = max_error_,
+          .worst_channel = worst_channel_,
+          .worst_channel_sqnr_db = worst_db_};
+}
+
+void BaselineProductSums::Merge(const BaselineProductSums& other) {
+  weight_signal.Add(other.weight_signal);
+  weight_noise.Add(other.weight_noise);
+  output.Merge(other.output);
+}
+
+QualityFigures BaselineProductSums::Figures() const {
+  return {.weight_sqnr_db = Decibel(weight_signal.Value(), weight_noise.Value()),
+          .output_sqnr_db = output.Result().sqnr_db,
+          .below_peers_db = {}};
+}
+
+Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
+                                              const PackedModule& packed, const GemmInputs& inputs,
+                                              Isa isa) {
+  BaselineProduct product;
+  product.baseline_ = &baseline;
+  product.inputs_ = &inputs;
+  product.isa_ = isa;
+  for (const FusedMember& member : packed.members()) {
+    Status status = product.FindMember(member, packed.request().k);
+    if (!status.ok()) return status;
+  }
+  product.batch_ = kAllGaussianRows;
+  for (size_t i = 0; i < inputs.batches().size(); ++i) {
+    if (inputs.batches()[i].name == "recorded") product.batch_ = i;
+  }
+  return product;
+}
+
+// Weight and bias of one module.
+Status BaselineProduct::FindMember(const FusedMember& member, uint64_t k) {
+  std::vector<Finding> findings;
+  const std::optional<BaselineWeight> weight =
+      FindBaselineWeight(*baseline_, {.name = member.module, .n = member.n, .k = k}, findings);
+  if (!weight) return Unsupported(findings.front().where, findings.front().message);
+  weights_.push_back(*weight);
+  sizes_.push_back(member.n);
+  const size_t first = bias_.size();
+  bias_.resize(first + member.n);
+  const StoredTensor* bias = baseline_->Find(member.module + ".bias");
+  if (bias == nullptr || bias->shape != std::vector{member.n}) return {};
+  return ReadFloats(*baseline_, *bias, 0, std::span(bias_).subspan(first));
+}
+
+// Fills buffers.weights; what the quantizer has padded is zero.
+Status BaselineProduct::ReadWeights(const OutputBlock& block,
+                                    BaselineProductBuffers& buffers) const {
+  const uint64_t k = inputs_->k();
+  buffers.weights.assign(block.channels * k, 0);
+  return ForStackedRows(sizes_, block.n0, block.channels, [&](const StackedRows& piece) {
+    const BaselineWeight& weight = weights_[piece.member];
+    if (inputs_->slab()) return ReadSlab(weight, piece, buffers);
+    const uint64_t stored_k = weight.k;
+    buffers.stored.resize(piece.rows * stored_k);
+    Status status = weight.Read(*baseline_, piece.n0, piece.rows, buffers.stored);
+    for (uint64_t row = 0; status.ok() && row < piece.rows; ++row) {
+      std::ranges::copy(
+          std::span(buffers.stored).subspan(row * stored_k, stored_k),
+          buffers.weights.begin() + static_cast<std::ptrdiff_t>((piece.before + row) * k));
+    }
+    return status;
+  });
+}
+
+// The same for a slab, row by row. Its input channels lie side by side, but in activation order.
+Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows& piece,
+                                 BaselineProductBuffers& buffers) const {
+  const std::span<const uint64_t> channels = inputs_->channels();
+  const auto [first, last] = std::ranges::minmax(channels);
+  const bool together = last - first + 1 == channels.size() && !weight.inputs_first;
+  const uint64_t begin = together ? std::min(first, weight.k) : 0;
+  buffers.stored.resize(together ? std::min(last + 1, weight.k) - begin : weight.k);
+  for (uint64_t row = 0; row < piece.rows; ++row) {
+    const uint64_t n = piece.n0 + row;
+    Status status = together ? ReadFloats(*baseline_, *weight.tensor, n * weight.k + begin,
+                                          std::span(buffers.stored))
+                             : weight.Read(*baseline_, n, 1, buffers.stored);
+    if (!status.ok()) return status;
+    double* to = &buffers.weights[(piece.before + row) * channels.size()];
+    for (size_t i = 0; i < channels.size(); ++i) {
+      to[i] = IsStored(i) ? static_cast<double>(buffers.stored[channels[i] - begin]) : 0;
+    }
+  }
+  return {};
+}
+
+// Is the input channel one that the unquantized model has?
+bool BaselineProduct::IsStored(uint64_t input) const {
+  const std::span<const uint64_t> channels = inputs_->channels();
+  return (channels.empty() ? input : channels[input]) < weights_.front().k;
+}
+
+Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> quantized,
+                            std::span<const float> y, BaselineProductBuffers& buffers,
+                            BaselineProductSums& sums) const {
+  const uint64_t k = inputs_->k();
+  Status status = ReadWeights(block, buffers);
+  if (!status.ok()) return status;
+  for (uint64_t row = 0; row < block.channels; ++row) {
+    for (uint64_t j = 0; j < k; ++j) {
+      if (!IsStored(j)) continue;
+      const double weight = buffers.weights[row * k + j];
+      const double error = weight - quantized[row * k + j];
+      sums.weight_signal.Add(weight * weight);
+      sums.weight_noise.Add(error * error);
+    }
+  }
+  buffers.y.resize(block.rows * block.channels);
+  const InputBatch& rows = inputs_->batches()[batch_];
+  ReferenceGemm(isa_, block.rows, block.channels, k,
+                inputs_->exact().subspan(rows.first * k, rows.rows * k), buffers.weights,
+                buffers.y);
+  for (size_t i = 0; i < buffers.y.size(); ++i) {
+    buffers.y[i] += static_cast<double>(bias_[block.n0 + i % block.channels]);
+  }
+  sums.output.Add(block, buffers.y, y);
+  return {};
+}
+
+}  // namespace prepack

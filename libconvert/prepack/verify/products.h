@@ -1,0 +1,128 @@
+#ifndef PREPACK_VERIFY_PRODUCTS_H_
+#define PREPACK_VERIFY_PRODUCTS_H_
+
+// The sums behind a Figure (report.h), in f64 and compensated, so that neither the number of
+// outputs nor their order shows in the figures.
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "prepack/base/isa.h"
+#include "prepack/base/status.h"
+#include "prepack/check/baseline.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/model/stacked_linear.h"
+#include "prepack/packed/folder.h"
+#include "prepack/verify/gemm_inputs.h"
+#include "prepack/verify/report/report.h"
+
+namespace prepack {
+
+// Neumaier's summation: the rounding errors are summed apart.
+class CompensatedSum {
+ public:
+  void Add(double value) {
+    const double sum = sum_ + value;
+    if (std::isfinite(sum)) {
+      error_ += std::abs(sum_) >= std::abs(value) ? (sum_ - sum) + value : (value - sum) + sum_;
+    }
+    sum_ = sum;
+  }
+  void Add(const CompensatedSum& other) {
+    Add(other.sum_);
+    Add(other.error_);
+  }
+  double Value() const { return sum_ + error_; }
+
+ private:
+  double sum_ = 0;
+  double error_ = 0;
+};
+
+// 10 · log10(signal / noise) dB: infinite without noise, -infinite when the noise is; NaN when the
+// signal is zero or not finite, which proves nothing.
+double Decibel(double signal, double noise);
+
+// Outputs of a block of output channels, [rows, channels] row-major.
+struct OutputBlock {
+  uint64_t n0 = 0;  // the first channel
+  uint64_t rows = 0;
+  uint64_t channels = 0;
+};
+
+// Sums over blocks; every channel comes in one block.
+class FigureSums {
+ public:
+  // `signal` is the truth, `value` what is judged. A value that is not finite where the truth is
+  // counts as infinite noise.
+  void Add(const OutputBlock& block, std::span<const double> signal, std::span<const float> value);
+  void Merge(const FigureSums& other);
+  Figure Result() const;
+
+ private:
+  void AddChannel(uint64_t n, double signal, double noise);
+
+  CompensatedSum signal_;
+  CompensatedSum noise_;
+  CompensatedSum value_;  // Σ value²
+  CompensatedSum dot_;
+  double max_error_ = 0;
+  uint64_t worst_channel_ = 0;
+  double worst_db_ = std::numeric_limits<double>::infinity();
+};
+
+// A packed module against the same layer of the unquantized model: its weights, and what it
+// computes. Recorded activations are taken where there are any, else Gaussian ones.
+
+struct BaselineProductSums {
+  CompensatedSum weight_signal;
+  CompensatedSum weight_noise;
+  FigureSums output;
+
+  void Merge(const BaselineProductSums& other);
+  QualityFigures Figures() const;  // without below_peers_db
+};
+
+// Memory of one thread.
+struct BaselineProductBuffers {
+  std::vector<float> stored;    // some rows, as stored
+  std::vector<double> weights;  // [channels, K]
+  std::vector<double> y;        // [rows, channels]
+};
+
+class BaselineProduct {
+ public:
+  // kUnsupported when the unquantized model has no such weight, or another shape. The arguments
+  // must outlive the result.
+  static Result<BaselineProduct> Find(const Checkpoint& baseline, const PackedModule& packed,
+                                      const GemmInputs& inputs, Isa isa);
+
+  // The batch of activations that is compared.
+  size_t batch() const { return batch_; }
+  // Adds a panel: dequantized weights [channels, K], and y of the batch. Safe from any thread.
+  Status Add(const OutputBlock& block, std::span<const double> quantized, std::span<const float> y,
+             BaselineProductBuffers& buffers, BaselineProductSums& sums) const;
+
+ private:
+  BaselineProduct() = default;
+  Status FindMember(const FusedMember& member, uint64_t k);
+  bool IsStored(uint64_t input) const;
+  Status ReadSlab(const BaselineWeight& weight, const StackedRows& piece,
+                  BaselineProductBuffers& buffers) const;
+  Status ReadWeights(const OutputBlock& block, BaselineProductBuffers& buffers) const;
+
+  const Checkpoint* baseline_ = nullptr;
+  std::vector<BaselineWeight> weights_;  // of the members of the packed module
+  std::vector<uint64_t> sizes_;          // their output channels
+  const GemmInputs* inputs_ = nullptr;
+  Isa isa_ = Isa::kScalar;
+  size_t batch_ = 0;
+  std::vector<float> bias_;  // [N], zero where a member has none
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_PRODUCTS_H_

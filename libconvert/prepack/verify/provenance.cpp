@@ -1,0 +1,234 @@
+#include "prepack/verify/provenance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/hash.h"
+#include "prepack/base/progress.h"
+#include "prepack/check/model_judgement.h"
+#include "prepack/check/module_judgement.h"
+#include "prepack/container/json_writer.h"
+#include "prepack/io/file.h"
+#include "prepack/layouts/table.h"
+#include "prepack/model/dequantized_linear.h"
+#include "prepack/packed/output_config.h"
+#include "prepack/packed/output_hash.h"
+#include "prepack/packed/small_parts.h"
+#include "prepack/verify/second/config.h"
+
+namespace prepack {
+namespace {
+
+// Enough for a factor of a thousand.
+constexpr uint64_t kSampledRows = 8;
+
+}  // namespace
+
+Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result) {
+  DequantizeBuffers buffers;
+  std::vector<float> weights;
+  for (const auto& linear : model.modules) {
+    if (CancellationRequested()) return Interrupted(linear->module());
+    const uint64_t rows = std::min(linear->n(), kSampledRows);
+    weights.resize(rows * linear->k());
+    if (weights.size() < kMinWeights) continue;
+    Status status = DequantizeRows(*linear, linear->n() / 2 / rows * rows, rows, buffers, weights);
+    if (!status.ok()) return status;
+    double squares = 0;
+    for (const float weight : weights) squares += double{weight} * weight;
+    // The mean of the squares times K.
+    const double size = std::sqrt(squares / static_cast<double>(rows));
+    if (size == 0 || (size >= kSmallestSize && size <= kLargestSize)) continue;
+    result.notes.push_back(
+        {linear->module(), "module " + linear->module(),
+         fmt::format("the rms of the weights times the root of K is {:.3g} ({} to {} in working "
+                     "models): the source, or how its config is understood, is suspect",
+                     size, kSmallestSize, kLargestSize)});
+  }
+  return {};
+}
+
+namespace {
+
+// The source tensors that a packed module stands for.
+std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRecord& record) {
+  return ReplacedTensors(linear, record.parts.contains("bias"));
+}
+
+void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, LevelResult& result) {
+  const std::string found = SourceFingerprint(hashes);
+  if (found == manifest.source_fingerprint) return;
+  result.Fail("source", fmt::format("it is not the one that the folder was made from (fingerprint "
+                                    "found {}, expected {})",
+                                    found, manifest.source_fingerprint));
+}
+
+// Fingerprint of the whole source, or hashes of the source tensors of the sample.
+Status HashSource(const Manifest& manifest, const Checkpoint& source, const QuantizedModel& model,
+                  const ModuleSample* sample, unsigned threads, Progress& progress,
+                  TensorHashes& hashes, LevelResult& result) {
+  if (sample == nullptr) {
+    Status status = HashTensors(threads, progress, hashes);
+    if (status.ok()) CheckFingerprint(manifest, hashes, result);
+    return status;
+  }
+  std::set<std::string> names;
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end() || !sample->contains(record->first)) continue;
+    for (std::string& name : TensorsOf(*linear, record->second)) names.insert(std::move(name));
+  }
+  result.notes.push_back(
+      {"", "sample",
+       fmt::format("the fingerprint of the source was not computed: of its {} tensors only the {} "
+                   "of the sample were hashed",
+                   source.tensors().size(), names.size())});
+  return HashTensors(names, threads, progress, hashes);
+}
+
+void CheckModules(const Manifest& manifest, const QuantizedModel& model, const ModuleSample* sample,
+                  const TensorHashes& hashes, LevelResult& result) {
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end()) continue;
+    const ModuleRecord& module = record->second;
+    if (InSample(sample, record->first) &&
+        SourceHash(hashes, TensorsOf(*linear, module)) != module.source_xxh3_128) {
+      result.FailModule(record->first, "the manifest has another hash of its source tensors");
+    }
+    const Layout* layout = FindLayout(module.layout);
+    if (module.stored_scale_dtype != linear->stored_scale_dtype() || layout == nullptr ||
+        module.scale_rounding != ScaleRounding(*layout, RequestOf(manifest, module))) {
+      result.FailModule(record->first, "the manifest names another rounding of its scales");
+    }
+  }
+}
+
+// config.json must be what convert makes of the source's, and side files must be the source's.
+Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
+                      LevelResult& result) {
+  const Manifest& manifest = folder.manifest();
+  const std::string expected =
+      OutputConfigText(source.config_text(), manifest, PackedSchemes(manifest));
+  const auto config = folder.manifest().files.find("config.json");
+  if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
+    result.Fail("config.json",
+                "it is not the source's with the quantization_config of this folder");
+  } else if (const File* file = folder.FindFile("config.json"); file != nullptr) {
+    std::string text(std::min<uint64_t>(file->size(), config->second.bytes), ' ');
+    Status status = file->ReadAt(0, std::as_writable_bytes(std::span(text)));
+    if (!status.ok()) return status;
+    const std::string why = WhyConfigDiffers(source.config_text(), text);
+    if (!why.empty()) {
+      result.Fail("config.json", fmt::format("a value of the source's is not kept ({})", why));
+    }
+  }
+  for (const std::string& name : source.side_files()) {
+    const Result<File> file = File::OpenForRead(source.path() / name);
+    if (!file.ok()) return file.status();
+    const Result<FileRecord> record = HashFile(*file, progress);
+    if (!record.ok()) return record.status();
+    const auto packed = folder.manifest().files.find(name);
+    if (packed == folder.manifest().files.end()) {
+      result.Fail(name, "the source has this file, the packed folder does not");
+    } else if (packed->second.xxh3_128 != record->xxh3_128) {
+      result.Fail(name, "it differs from the file of the source");
+    }
+  }
+  return {};
+}
+
+// Files that convert does not make and the source does not have change what is served.
+void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, LevelResult& result) {
+  std::set<std::string> known = {"config.json", "model.safetensors.index.json"};
+  known.insert(source.side_files().begin(), source.side_files().end());
+  for (const TensorRecord& tensor : manifest.tensors) known.insert(tensor.file);
+  for (const auto& [name, module] : manifest.modules) {
+    for (const auto& [part, tensor] : module.parts) known.insert(tensor.file);
+  }
+  for (const auto& [name, file] : manifest.files) {
+    if (!known.contains(name)) result.Fail(name, "the source has no such file");
+  }
+}
+
+// What the manifest says became of modules must be what became of them: config.json is made of it.
+void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResult& result) {
+  if (manifest.source_quantization_config != JsonAsWritten(*model.quantization_config)) {
+    result.Fail("prepack.json", "it holds another quantization config than the source");
+  }
+  for (const auto& linear : model.modules) {
+    const bool packed = manifest.modules.contains(linear->module());
+    if (packed == manifest.kept.contains(linear->module())) {
+      result.FailModule(linear->module(), packed ? "it is packed, but the manifest says it was kept"
+                                                 : "it is not packed, nor said to be kept");
+    }
+  }
+  for (const auto& [name, reason] : manifest.kept) {
+    if (model.Find(name) == nullptr) {
+      result.Fail(fmt::format("module {}", name),
+                  "it is said to be kept, but the source has no such quantized module");
+    }
+  }
+  for (const auto& [name, module] : manifest.modules) {
+    const bool dequantized = module.scheme.code == CodeType::kBF16;
+    if (dequantized != manifest.dequantized.contains(name)) {
+      result.FailModule(name, "the manifest is wrong about whether it was dequantized");
+    }
+  }
+}
+
+// Every tensor of the source must be in the output once: in a packed module, or as it is.
+void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
+                          const QuantizedModel& model, LevelResult& result) {
+  std::set<std::string> plain;
+  std::map<std::string, std::string> modules;  // by the tensors that belong to them
+  std::set<std::string> packed;
+  for (const TensorRecord& tensor : manifest.tensors) plain.insert(tensor.tensor);
+  for (const auto& linear : model.modules) {
+    const auto record = manifest.modules.find(linear->module());
+    if (record == manifest.modules.end()) continue;
+    for (std::string& name : TensorsOf(*linear, record->second)) packed.insert(std::move(name));
+    for (std::string& name : ReplacedTensors(*linear, true)) {
+      modules.emplace(std::move(name), linear->module());
+    }
+  }
+  for (const StoredTensor& tensor : source.tensors()) {
+    const auto module = modules.find(tensor.name);
+    const bool of_module = module != modules.end();
+    const bool is_plain = plain.contains(tensor.name);
+    if (of_module ? !is_plain && packed.contains(tensor.name) : is_plain) continue;
+    result.state = LevelState::kFailed;
+    result.problems.push_back(
+        {of_module ? module->second : "", fmt::format("tensor {}", tensor.name),
+         is_plain
+             ? "it lies beside the packed module that it belongs to: runtimes pass over it, or "
+               "compute with it twice"
+             : "the source has it, the packed folder does not"});
+  }
+}
+
+}  // namespace
+
+Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
+                       const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
+                       Progress& progress, TensorHashes& hashes, LevelResult& result) {
+  const Manifest& manifest = folder.manifest();
+  CheckEachIsThereOnce(manifest, source, model, result);
+  CheckNoFileIsAdded(manifest, source, result);
+  CheckFates(manifest, model, result);
+  Status status = HashSource(manifest, source, model, sample, threads, progress, hashes, result);
+  if (!status.ok()) return status;
+  CheckModules(manifest, model, sample, hashes, result);
+  return CheckSideFiles(folder, source, progress, result);
+}
+
+}  // namespace prepack

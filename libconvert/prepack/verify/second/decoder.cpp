@@ -1,0 +1,98 @@
+#include "prepack/verify/second/decoder.h"
+
+#include <array>
+#include <string_view>
+
+#include "prepack/verify/second/config.h"
+#include "prepack/verify/second/decoders.h"
+#include "prepack/verify/second/tensors.h"
+
+namespace prepack {
+namespace {
+
+// The single number in a tensor.
+Status ReadOne(const Checkpoint& source, const StoredTensor& tensor, double& value) {
+  const SecondRange first{.row = 0, .rows = 1, .column = 0, .columns = 1};
+  if (tensor.dtype == DType::kI8) {
+    std::vector<int8_t> bytes;
+    Status status = ReadSecond(source, tensor, first, bytes);
+    if (status.ok()) value = bytes[0];
+    return status;
+  }
+  if (tensor.dtype == DType::kI32) {
+    std::vector<int32_t> words;
+    Status status = ReadSecond(source, tensor, first, words);
+    if (status.ok()) value = words[0];
+    return status;
+  }
+  std::vector<double> floats;
+  Status status = ReadSecondFloats(source, tensor, first, floats);
+  if (status.ok()) value = floats[0];
+  return status;
+}
+
+}  // namespace
+
+Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::string& format) {
+  struct Row {
+    std::string_view format;
+    DecodeFn decode;
+  };
+  static constexpr std::array<Row, 5> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
+                                                    {"fp8", DecodeFp8},
+                                                    {"awq", DecodeAwq},
+                                                    {"gptq", DecodeGptq},
+                                                    {"auto-round", DecodeAutoRound}}};
+  for (const Row& row : kDecoders) {
+    if (row.format != format) continue;
+    return SecondDecoder(source, row.decode, format == "auto-round" && IsOldModelFree(source));
+  }
+  return Unsupported(source.path().string(), "no second decoder for this format").Found(format);
+}
+
+Status SecondDecoder::Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
+                             DecodedRows& out) const {
+  return DecodeSlab(module, k, {.k0 = 0, .inputs = k}, n0, rows, out);
+}
+
+Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const InputSlab& slab,
+                                 uint64_t n0, uint64_t rows, DecodedRows& out) const {
+  const SecondRows wanted{.module = module,
+                          .k = k,
+                          .n0 = n0,
+                          .rows = rows,
+                          .k0 = slab.k0,
+                          .inputs = slab.inputs,
+                          .old_model_free = old_model_free_};
+  return decode_(*source_, wanted, out);
+}
+
+bool SecondDecoder::HasBias(const std::string& module) const {
+  return source_->Find(module + ".bias") != nullptr;
+}
+
+Status SecondDecoder::ReadBias(const std::string& module, std::vector<double>& bias) const {
+  const Result<const StoredTensor*> tensor = SecondTensor(*source_, module + ".bias");
+  if (!tensor.ok()) return tensor.status();
+  const Result<SecondShape> shape = ShapeOfSecond(*source_, **tensor);
+  if (!shape.ok()) return shape.status();
+  return ReadSecondFloats(*source_, **tensor, {0, shape->rows, 0, shape->columns}, bias);
+}
+
+Result<DecodedInput> SecondDecoder::ReadInput(const std::string& module) const {
+  DecodedInput input;
+  // The name of transformers' FP8, else that of everybody.
+  const bool of_transformers = source_->Find(module + ".activation_scale") != nullptr;
+  const Result<const StoredTensor*> scale =
+      SecondTensor(*source_, module + (of_transformers ? ".activation_scale" : ".input_scale"));
+  if (!scale.ok()) return scale.status();
+  Status status = ReadOne(*source_, **scale, input.scale);
+  const StoredTensor* zero_point = source_->Find(module + ".input_zero_point");
+  if (status.ok() && zero_point != nullptr) {
+    status = ReadOne(*source_, *zero_point, input.zero_point);
+  }
+  if (!status.ok()) return status;
+  return input;
+}
+
+}  // namespace prepack

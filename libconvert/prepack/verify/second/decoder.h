@@ -1,0 +1,81 @@
+#ifndef PREPACK_VERIFY_SECOND_DECODER_H_
+#define PREPACK_VERIFY_SECOND_DECODER_H_
+
+// A second, independent path from the source checkpoint to weights. It shares no code with the
+// readers in formats/: it takes tensors by their names, works on 32-bit words where the readers
+// work on bytes, and knows nothing of schemes. If a reader is wrong, the two disagree, and the GEMM
+// level of verify fails although the packed bytes are what the reader delivered.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/gemm/kernel_model.h"
+
+namespace prepack {
+
+// Codes begin with a word, or with a line of words, at every multiple of so many input channels, in
+// every format.
+inline constexpr uint64_t kSecondInputsUnit = 64;
+
+// Weights of output channels [n0, n0 + rows), W[n, k] = step · scale, with k in the order of the
+// checkpoint whatever order the groups are in. The two are apart because kernels round the scale.
+struct DecodedRows {
+  std::vector<float> steps;        // [rows, K]: code − zero point, or what an FP8 code stands for
+  std::vector<double> scales;      // [rows, groups], groups is at least 1
+  std::vector<uint64_t> group_of;  // [K]: which of them
+
+  uint64_t inputs() const { return group_of.size(); }
+  uint64_t rows() const { return steps.size() / inputs(); }
+  uint64_t groups() const { return scales.size() / rows(); }
+};
+
+// How a checkpoint quantizes the activations of a module.
+struct DecodedInput {
+  double scale = 0;
+  double zero_point = 0;
+
+  friend bool operator==(const DecodedInput&, const DecodedInput&) = default;
+};
+
+// The rows that are asked for; see second_decoder_formats.h.
+struct SecondRows;
+
+class SecondDecoder {
+ public:
+  // For modules of the given format; kUnsupported when there is no second decoder for it.
+  static Result<SecondDecoder> Make(const Checkpoint& source, const std::string& format);
+
+  // `k` is the number of input channels of the module. Out-of-range rows are an error; that the
+  // module is stored in a way that this path does not know is kUnsupported.
+  Status Decode(const std::string& module, uint64_t k, uint64_t n0, uint64_t rows,
+                DecodedRows& out) const;
+  // The same for a slab of the input channels alone, which begins at a multiple of
+  // kSecondInputsUnit and ends at one, or at K. Scales are those of the groups from the first to
+  // the last that it has a part of.
+  Status DecodeSlab(const std::string& module, uint64_t k, const InputSlab& slab, uint64_t n0,
+                    uint64_t rows, DecodedRows& out) const;
+  // Does the source give the module a bias?
+  bool HasBias(const std::string& module) const;
+  // The bias of the module, one number per output channel.
+  Status ReadBias(const std::string& module, std::vector<double>& bias) const;
+  // Static quantization of its activations; kUnsupported when the checkpoint does not say.
+  Result<DecodedInput> ReadInput(const std::string& module) const;
+
+ private:
+  using DecodeFn = Status (*)(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+
+  SecondDecoder(const Checkpoint& source, DecodeFn decode, bool old_model_free)
+      : source_(&source), decode_(decode), old_model_free_(old_model_free) {}
+
+  const Checkpoint* source_;
+  DecodeFn decode_;
+  bool old_model_free_;  // second_model_free.h
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SECOND_DECODER_H_

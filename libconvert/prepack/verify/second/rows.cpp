@@ -1,0 +1,350 @@
+// The second path for tensors of compressed-tensors and fp8, in which a row is an output channel:
+//
+//     MODULE.weight_packed   I32 [N, words]  codes of b bits, offset by 2^(b − 1)
+//     MODULE.weight          I8 [N, K]       signed codes, or F8_E4M3
+//     MODULE.weight_scale, .weight_scale_inv, .scale   one number; [N, G]; or one per block
+//     MODULE.weight_zero_point               I8 like the scales, or packed down the rows
+//     MODULE.weight_g_idx                    the group of each input channel
+//
+// Experts may be stacked: then MODULE.weight_packed and the like have one dimension more, in front,
+// and hold the modules MODULE.0, MODULE.1 ….
+//
+// Scales multiply. Only where the config says `weight_scale_semantics: inverse` does
+// weight_scale_inv divide, as its name has it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/verify/second/config.h"
+#include "prepack/verify/second/decoders.h"
+#include "prepack/verify/second/tensors.h"
+
+namespace prepack {
+namespace {
+
+// One scale for `block_rows` output channels; along K as group_of says.
+struct ScaleGrid {
+  SecondShape shape;
+  uint64_t block_rows = 1;
+  SecondGroupRange groups;         // columns that are wanted
+  std::vector<uint64_t> group_of;  // by input channel that is wanted: which of these
+
+  uint64_t RowOf(uint64_t n) const { return n / block_rows; }
+};
+
+class RowTensors {
+ public:
+  // `may_divide`: does the config say whether scales do?
+  RowTensors(const Checkpoint& source, const SecondRows& wanted, bool may_divide)
+      : source_(source), wanted_(wanted), may_divide_(may_divide), stored_as_(wanted.module) {
+    if (!FindCodes()) FindStack();
+  }
+
+  Status Decode(DecodedRows& out);
+
+ private:
+  const StoredTensor* Find(const char* suffix) const {
+    return source_.Find(fmt::format("{}.{}", stored_as_, suffix));
+  }
+  bool FindCodes();
+  void FindStack();
+  bool stacked() const { return stored_as_ != wanted_.module; }
+  // Of the matrix of this module in a tensor; a stack of vectors holds one of them.
+  Result<SecondShape> ShapeOf(const StoredTensor& tensor) const;
+  // The range counts from the first row of this module.
+  template <typename T>
+  Status Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const;
+  Status Disagree(const StoredTensor& tensor) const {
+    return Malformed(source_.Where(tensor), "shapes of codes, scales and zero points disagree");
+  }
+  Status FindFields(const StoredTensor& packed);
+  Status ReadPacked(const StoredTensor& packed, std::vector<float>& steps);
+  Status ReadBytes(const StoredTensor& weight, std::vector<float>& steps);
+  Status FindGrid(const StoredTensor& codes, const StoredTensor& scale);
+  // The group of each input channel, of all.
+  Status FindGroups(uint64_t n, const StoredTensor& scale);
+  Status SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const;
+  Status ReadScales(const StoredTensor& scale, std::vector<double>& scales) const;
+
+  const Checkpoint& source_;
+  const SecondRows& wanted_;
+  const bool may_divide_;
+  std::string stored_as_;  // name of the tensors before the last dot
+  uint64_t experts_ = 1;   // modules in each tensor
+  uint64_t expert_ = 0;    // the one that is wanted
+  const StoredTensor* packed_ = nullptr;
+  const StoredTensor* weight_ = nullptr;
+  SecondFields fields_;  // of packed codes and zero points
+  ScaleGrid grid_;
+};
+
+bool RowTensors::FindCodes() {
+  packed_ = Find("weight_packed");
+  weight_ = Find("weight");
+  return packed_ != nullptr || weight_ != nullptr;
+}
+
+// The module as one of a stack, if there is such a stack.
+void RowTensors::FindStack() {
+  const size_t dot = wanted_.module.rfind('.');
+  if (dot == std::string::npos) return;
+  const char* end = wanted_.module.data() + wanted_.module.size();
+  uint64_t number = 0;
+  const auto parsed = std::from_chars(wanted_.module.data() + dot + 1, end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return;
+  stored_as_ = wanted_.module.substr(0, dot);
+  const StoredTensor* codes = FindCodes() ? (packed_ != nullptr ? packed_ : weight_) : nullptr;
+  if (codes != nullptr && codes->shape.size() == 3 && number < codes->shape[0]) {
+    experts_ = codes->shape[0];
+    expert_ = number;
+    return;
+  }
+  packed_ = nullptr;
+  weight_ = nullptr;
+  stored_as_ = wanted_.module;
+}
+
+Result<SecondShape> RowTensors::ShapeOf(const StoredTensor& tensor) const {
+  if (tensor.shape.size() > 2 && !stacked()) {
+    return Unsupported(source_.Where(tensor), "the second decoder takes matrices only");
+  }
+  Result<SecondShape> shape = ShapeOfSecond(source_, tensor);
+  if (!shape.ok()) return shape;
+  if (shape->rows % experts_ != 0) return Disagree(tensor);
+  shape->rows /= experts_;
+  return shape;
+}
+
+template <typename T>
+Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const {
+  const Result<SecondShape> shape = ShapeOf(tensor);
+  if (!shape.ok()) return shape.status();
+  if (range.row > shape->rows || range.rows > shape->rows - range.row) return Disagree(tensor);
+  range.row += expert_ * shape->rows;
+  if constexpr (std::is_same_v<T, double>) {
+    return ReadSecondFloats(source_, tensor, range, out);
+  } else {
+    return ReadSecond(source_, tensor, range, out);
+  }
+}
+
+// The width that some layer of the config has and that gives as many words; and whether codes cross
+// words, as they do since 0.18.0.
+Status RowTensors::FindFields(const StoredTensor& packed) {
+  const Result<SecondShape> shape = ShapeOf(packed);
+  if (!shape.ok()) return shape.status();
+  std::vector<SecondFields> fitting;
+  for (const uint64_t bits : SecondConfigNumbers(source_, "num_bits")) {
+    if (bits > 8) continue;
+    for (const bool whole_words : {false, true}) {
+      const SecondFields fields{.bits = static_cast<uint32_t>(bits), .whole_words = whole_words};
+      if (fields.Words(wanted_.k) != shape->columns) continue;
+      if (whole_words && 32 % bits == 0) continue;  // the same thing
+      fitting.push_back(fields);
+    }
+  }
+  if (fitting.empty()) return Disagree(packed);
+  if (fitting.size() > 1) {
+    return Unsupported(source_.Where(packed),
+                       "the second decoder cannot tell how many bits the codes have");
+  }
+  fields_ = fitting.front();
+  return {};
+}
+
+Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) {
+  Status status = FindFields(packed);
+  if (!status.ok()) return status;
+  const uint64_t first = fields_.FirstWord(wanted_.k0);
+  const uint64_t columns = fields_.LastWord(wanted_.k0 + wanted_.inputs - 1) - first + 1;
+  std::vector<uint32_t> words;
+  status = Read(packed, {wanted_.n0, wanted_.rows, first, columns}, words);
+  if (!status.ok()) return status;
+  const int offset = 1 << (fields_.bits - 1);
+  for (uint64_t row = 0; row < wanted_.rows; ++row) {
+    fields_.Unpack(std::span(words).subspan(row * columns, columns), offset,
+                   std::span(steps).subspan(row * wanted_.inputs, wanted_.inputs), wanted_.k0);
+  }
+  return {};
+}
+
+Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& steps) {
+  const bool fp8 = weight.dtype == DType::kF8E4M3;
+  if (!fp8 && weight.dtype != DType::kI8) {
+    return Unsupported(source_.Where(weight), "the second decoder does not know such codes")
+        .Found(DTypeName(weight.dtype));
+  }
+  std::vector<uint8_t> bytes;
+  Status status = Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes);
+  if (!status.ok()) return status;
+  std::array<float, 256> values{};  // by byte
+  for (size_t byte = 0; byte < values.size(); ++byte) {
+    const auto code = static_cast<uint8_t>(byte);
+    values[byte] = fp8 ? F8E4M3ToF32(code) : static_cast<float>(static_cast<int8_t>(code));
+  }
+  for (size_t i = 0; i < bytes.size(); ++i) steps[i] = values[bytes[i]];
+  return {};
+}
+
+// Rows and columns of a block, as one of the config's groups of layers says, of which `scale` has
+// one number per block.
+std::optional<std::array<uint64_t, 2>> BlockOf(const Checkpoint& source, const SecondShape& scale,
+                                               uint64_t n, uint64_t k) {
+  for (const char* key : {"block_structure", "weight_block_size"}) {
+    for (const Json* value : SecondConfigValues(source, key)) {
+      if (!value->is_array() || value->size() != 2) continue;
+      std::array<uint64_t, 2> block{};
+      for (size_t i = 0; i < 2; ++i) {
+        if ((*value)[i].is_number_unsigned()) block[i] = (*value)[i].get<uint64_t>();
+      }
+      if (block[0] == 0 || block[1] == 0) continue;
+      if (CeilDiv(n, block[0]) == scale.rows && CeilDiv(k, block[1]) == scale.columns) {
+        return block;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+Status RowTensors::FindGrid(const StoredTensor& codes, const StoredTensor& scale) {
+  const Result<SecondShape> shape = ShapeOf(scale);
+  if (!shape.ok()) return shape.status();
+  const uint64_t n = codes.shape[codes.shape.size() - 2];
+  grid_.shape = *shape;
+  Status status = FindGroups(n, scale);
+  if (!status.ok()) return status;
+  grid_.groups = {.first = 0, .count = shape->columns};
+  if (!wanted_.whole()) grid_.groups = CountFromFirstGroup(grid_.group_of);
+  return {};
+}
+
+Status RowTensors::FindGroups(uint64_t n, const StoredTensor& scale) {
+  const SecondShape& shape = grid_.shape;
+  const auto block = BlockOf(source_, shape, n, wanted_.k);
+  if (block) {
+    grid_.block_rows = (*block)[0];
+    grid_.group_of.resize(wanted_.inputs);
+    for (uint64_t i = 0; i < wanted_.inputs; ++i) {
+      grid_.group_of[i] = (wanted_.k0 + i) / (*block)[1];
+    }
+    return {};
+  }
+  if (shape.rows == n) {
+    return ReadSecondGroups(source_, stored_as_ + ".weight_g_idx", wanted_.k, shape.columns,
+                            {.k0 = wanted_.k0, .inputs = wanted_.inputs}, grid_.group_of);
+  }
+  if (shape.rows != 1 || shape.columns != 1) return Disagree(scale);
+  grid_.block_rows = n;  // one scale for all
+  grid_.group_of.assign(wanted_.inputs, 0);
+  return {};
+}
+
+// Zero points are signed, like the codes.
+Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& steps) const {
+  const uint64_t columns = grid_.groups.count;
+  const bool packed = zeros.dtype == DType::kI32;
+  if (packed && packed_ == nullptr) {
+    return Unsupported(source_.Where(zeros), "packed zero points of codes that are not packed");
+  }
+  const uint64_t first = packed ? fields_.FirstWord(wanted_.n0) : grid_.RowOf(wanted_.n0);
+  const uint64_t last_row = wanted_.n0 + wanted_.rows - 1;
+  const uint64_t last = packed ? fields_.LastWord(last_row) : grid_.RowOf(last_row);
+  const SecondRange range{
+      .row = first, .rows = last - first + 1, .column = grid_.groups.first, .columns = columns};
+  std::vector<uint32_t> words;
+  std::vector<int8_t> bytes;
+  Status status = packed ? Read(zeros, range, words) : Read(zeros, range, bytes);
+  if (!status.ok()) return status;
+  std::vector<float> of_group(columns);
+  for (uint64_t row = 0; row < wanted_.rows; ++row) {
+    const uint64_t n = wanted_.n0 + row;
+    for (uint64_t group = 0; group < columns; ++group) {
+      const int zero =
+          packed
+              ? static_cast<int>(fields_.At(std::span(words).subspan(group), n, columns, first)) -
+                    (1 << (fields_.bits - 1))
+              : bytes[(grid_.RowOf(n) - first) * columns + group];
+      of_group[group] = static_cast<float>(zero);
+    }
+    for (uint64_t i = 0; i < wanted_.inputs; ++i) {
+      steps[row * wanted_.inputs + i] -= of_group[grid_.group_of[i]];
+    }
+  }
+  return {};
+}
+
+Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& scales) const {
+  const uint64_t first = grid_.RowOf(wanted_.n0);
+  const uint64_t rows = grid_.RowOf(wanted_.n0 + wanted_.rows - 1) - first + 1;
+  const uint64_t columns = grid_.groups.count;
+  std::vector<double> stored;
+  Status status = Read(scale, {first, rows, grid_.groups.first, columns}, stored);
+  if (!status.ok()) return status;
+  const Json* semantics =
+      may_divide_ ? SecondConfigField(source_, "weight_scale_semantics") : nullptr;
+  if (semantics != nullptr) {
+    if (*semantics != "inverse") {
+      return Unsupported(source_.Where(scale), "the second decoder does not know what scales do");
+    }
+    for (double& number : stored) number = 1.0 / number;
+  }
+  for (uint64_t row = 0; row < wanted_.rows; ++row) {
+    const uint64_t line = grid_.RowOf(wanted_.n0 + row) - first;
+    for (uint64_t g = 0; g < columns; ++g) scales.push_back(stored[line * columns + g]);
+  }
+  return {};
+}
+
+Status RowTensors::Decode(DecodedRows& out) {
+  const StoredTensor* codes = packed_ != nullptr ? packed_ : weight_;
+  const StoredTensor* scale = nullptr;
+  for (const char* name : {"scale", "weight_scale_inv", "weight_scale"}) {
+    if (const StoredTensor* found = Find(name)) scale = found;
+  }
+  if (codes == nullptr || scale == nullptr) {
+    return Unsupported(fmt::format("module {}", wanted_.module),
+                       "the second decoder does not find its codes and scales");
+  }
+  if (codes->shape.size() != (stacked() ? 3 : 2)) {
+    return Unsupported(source_.Where(*codes), "the second decoder takes matrices only");
+  }
+  if (wanted_.rows == 0 || wanted_.k == 0) return Disagree(*codes);
+  out.steps.resize(wanted_.rows * wanted_.inputs);
+  out.scales.clear();
+  Status status =
+      packed_ != nullptr ? ReadPacked(*packed_, out.steps) : ReadBytes(*weight_, out.steps);
+  if (status.ok()) status = FindGrid(*codes, *scale);
+  if (!status.ok()) return status;
+  if (const StoredTensor* zeros = Find("weight_zero_point")) {
+    status = SubtractZeros(*zeros, out.steps);
+    if (!status.ok()) return status;
+  }
+  status = ReadScales(*scale, out.scales);
+  out.group_of = std::move(grid_.group_of);
+  return status;
+}
+
+}  // namespace
+
+Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
+                               DecodedRows& out) {
+  return RowTensors(source, wanted, false).Decode(out);
+}
+
+Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
+  return RowTensors(source, wanted, true).Decode(out);
+}
+
+}  // namespace prepack

@@ -1,0 +1,156 @@
+#include "prepack/verify/second/tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/float_convert.h"
+#include "prepack/verify/second/config.h"
+
+namespace prepack {
+
+Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name) {
+  const StoredTensor* tensor = source.Find(name);
+  if (tensor == nullptr) {
+    return Unsupported(fmt::format("tensor {}", name), "the second decoder does not find it");
+  }
+  return tensor;
+}
+
+Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor) {
+  const TensorShape& shape = tensor.shape;
+  if (shape.size() > 3) {
+    return Unsupported(source.Where(tensor), "the second decoder takes matrices only");
+  }
+  SecondShape matrix{.rows = shape.empty() ? 1 : shape[0],
+                     .columns = shape.size() < 2 ? 1 : shape[shape.size() - 1]};
+  if (shape.size() == 3)
+    matrix.rows *= shape[1];  // as the size of the tensor, it does not overflow
+  return matrix;
+}
+
+Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
+                        const SecondRange& range, std::vector<double>& out) {
+  out.clear();
+  if (tensor.dtype == DType::kF32) {
+    std::vector<uint32_t> bits;
+    Status status = ReadSecond(source, tensor, range, bits);
+    for (const uint32_t value : bits) {
+      out.push_back(static_cast<double>(std::bit_cast<float>(value)));
+    }
+    return status;
+  }
+  if (tensor.dtype == DType::kF8E8M0 || tensor.dtype == DType::kU8) {
+    // A power of two, of which the byte is the exponent of an f32 of no mantissa; 0 is half of the
+    // smallest of those. Other bytes than scales are never read as numbers here.
+    std::vector<uint8_t> exponents;
+    Status status = ReadSecond(source, tensor, range, exponents);
+    for (const uint8_t exponent : exponents) {
+      out.push_back(exponent == 0xFF ? std::nan("") : std::exp2(exponent - 127.0));
+    }
+    return status;
+  }
+  const bool bf16 = tensor.dtype == DType::kBF16;
+  if (!bf16 && tensor.dtype != DType::kF16) {
+    return Unsupported(source.Where(tensor), "the second decoder does not read such numbers")
+        .Found(DTypeName(tensor.dtype));
+  }
+  std::vector<uint16_t> bits;
+  Status status = ReadSecond(source, tensor, range, bits);
+  for (const uint16_t value : bits) {
+    out.push_back(static_cast<double>(bf16 ? BF16ToF32(value) : F16ToF32(value)));
+  }
+  return status;
+}
+
+namespace {
+
+// Input channels per group where groups follow each other. The last may be short, so that the
+// config decides where it names a size that gives as many groups.
+Result<uint64_t> GroupSize(const Checkpoint& source, uint64_t k, uint64_t groups) {
+  if (groups == 1) return k;
+  for (const uint64_t size : SecondConfigNumbers(source, "group_size")) {
+    if (CeilDiv(k, size) == groups) return size;
+  }
+  if (groups != 0 && k % groups == 0) return k / groups;
+  return Malformed("config.json: quantization_config",
+                   "shapes of codes, scales and zero points disagree")
+      .Found(fmt::format("{} groups of {} input channels", groups, k));
+}
+
+// A piece of the index as stored.
+Status ReadIndex(const Checkpoint& source, const StoredTensor& tensor, const InputSlab& piece,
+                 std::vector<int64_t>& index) {
+  const SecondRange range{.row = piece.k0, .rows = piece.inputs, .column = 0, .columns = 1};
+  if (tensor.dtype == DType::kI64) return ReadSecond(source, tensor, range, index);
+  std::vector<int32_t> narrow;
+  Status status = ReadSecond(source, tensor, range, narrow);
+  index.assign(narrow.begin(), narrow.end());
+  return status;
+}
+
+// Input channels whose groups are looked at together.
+constexpr uint64_t kIndexPiece = uint64_t{1} << 16;
+
+// Looks no further than to the first entry that does.
+Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, uint64_t k) {
+  std::vector<int64_t> index;
+  int64_t first = 0;
+  for (uint64_t k0 = 0; k0 < k; k0 += kIndexPiece) {
+    const InputSlab piece{.k0 = k0, .inputs = std::min(kIndexPiece, k - k0)};
+    Status status = ReadIndex(source, tensor, piece, index);
+    if (!status.ok()) return status;
+    if (k0 == 0) first = index[0];
+    const bool constant = std::ranges::count(index, first) == std::ssize(index);
+    if (!constant || (first != -1 && first != 0)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
+                        uint64_t groups, const InputSlab& slab, std::vector<uint64_t>& group_of) {
+  const StoredTensor* tensor = source.Find(index_name);
+  const Result<bool> nothing =
+      tensor == nullptr ? Result<bool>(true) : SaysNothing(source, *tensor, k);
+  if (!nothing.ok()) return nothing.status();
+  group_of.resize(slab.inputs);
+  if (*nothing) {
+    const Result<uint64_t> size = GroupSize(source, k, groups);
+    if (!size.ok()) return size.status();
+    for (uint64_t i = 0; i < slab.inputs; ++i) group_of[i] = (slab.k0 + i) / *size;
+    return {};
+  }
+  std::vector<int64_t> index;
+  Status status = ReadIndex(source, *tensor, slab, index);
+  if (!status.ok()) return status;
+  const auto count = static_cast<int64_t>(groups);
+  for (uint64_t i = 0; i < slab.inputs; ++i) {
+    const int64_t group = index[i] < 0 && index[i] >= -count ? index[i] + count : index[i];
+    if (group < 0 || group >= count) {
+      return Malformed(fmt::format("tensor {}", index_name), "a group index is out of range")
+          .Found(fmt::format("{} at [{}]", index[i], slab.k0 + i));
+    }
+    group_of[i] = static_cast<uint64_t>(group);
+  }
+  return {};
+}
+
+SecondGroupRange CountFromFirstGroup(std::vector<uint64_t>& group_of) {
+  const auto [least, greatest] = std::ranges::minmax(group_of);
+  for (uint64_t& group : group_of) group -= least;
+  return {.first = least, .count = greatest - least + 1};
+}
+
+void TransposeScales(const std::vector<double>& columns, uint64_t rows,
+                     std::vector<double>& scales) {
+  const uint64_t groups = columns.size() / rows;
+  scales.resize(columns.size());
+  for (uint64_t i = 0; i < columns.size(); ++i) scales[i % rows * groups + i / rows] = columns[i];
+}
+
+}  // namespace prepack

@@ -1,0 +1,162 @@
+#ifndef PREPACK_VERIFY_SECOND_TENSORS_H_
+#define PREPACK_VERIFY_SECOND_TENSORS_H_
+
+// How the second decoders get at tensors: by name, element by element, sharing nothing with the
+// readers in formats/.
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/gemm/kernel_model.h"
+
+namespace prepack {
+
+// The tensor of that name. That there is none is kUnsupported: the reader found the module, so that
+// it is stored in a way that the second path does not know.
+Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name);
+
+// A tensor as a matrix: a vector is one column, a scalar is [1, 1], and of a stack of matrices the
+// rows follow each other.
+struct SecondShape {
+  uint64_t rows = 1;
+  uint64_t columns = 1;
+};
+
+// kUnsupported for more than three dimensions.
+Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor);
+
+// A run of columns of such a matrix, rows one after the other, as raw elements.
+struct SecondRange {
+  uint64_t row = 0;
+  uint64_t rows = 0;
+  uint64_t column = 0;
+  uint64_t columns = 0;
+};
+
+// T is an integer of the tensor's element size. What lies outside the tensor is kMalformed.
+template <typename T>
+Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const SecondRange& range,
+                  std::vector<T>& out) {
+  const Result<SecondShape> shape = ShapeOfSecond(source, tensor);
+  if (!shape.ok()) return shape.status();
+  const bool inside = DTypeBits(tensor.dtype) == 8 * sizeof(T) && range.row <= shape->rows &&
+                      range.rows <= shape->rows - range.row && range.column <= shape->columns &&
+                      range.columns <= shape->columns - range.column;
+  if (!inside) {
+    return Malformed(source.Where(tensor), "not a matrix of the expected size");
+  }
+  out.resize(range.rows * range.columns);
+  const ByteRuns lines{.offset = (range.row * shape->columns + range.column) * sizeof(T),
+                       .run_bytes = range.columns * sizeof(T),
+                       .stride = shape->columns * sizeof(T),
+                       .runs = range.rows};
+  return source.ReadRuns(tensor, lines, std::as_writable_bytes(std::span(out)));
+}
+
+// The same for floats of 16 or 32 bits, and for exponents of 8 bits (F8_E8M0, also stored as U8).
+Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
+                        const SecondRange& range, std::vector<double>& out);
+
+// Small unsigned numbers packed into 32-bit words: bit by bit, or in bit planes. Planes are how
+// GPTQModel stores widths that do not divide 32: 32 numbers take `bits` words, their lowest bits
+// first, in planes as wide as the powers of two that `bits` is made of, the widest first (5 = 4 +
+// 1, 7 = 4 + 2 + 1).
+
+struct SecondFields {
+  uint32_t bits = 4;
+  bool whole_words = false;  // a field does not cross words: ⌊32 / bits⌋ of them in each
+  bool planes = false;       // 32 fields lie in planes
+
+  // The word that holds the first bit of field `index`, and that of its last bit.
+  uint64_t FirstWord(uint64_t index) const {
+    if (planes) return index / 32 * bits;
+    return whole_words ? index / PerWord() : index * bits / 32;
+  }
+  uint64_t LastWord(uint64_t index) const {
+    if (planes) return FirstWord(index) + bits - 1;
+    return whole_words ? index / PerWord() : ((index + 1) * bits - 1) / 32;
+  }
+  // Words of `count` fields.
+  uint64_t Words(uint64_t count) const { return count == 0 ? 0 : LastWord(count - 1) + 1; }
+
+  // Field `index` of words that lie `stride` apart, the first of which is word `skipped`.
+  uint32_t At(std::span<const uint32_t> words, uint64_t index, uint64_t stride = 1,
+              uint64_t skipped = 0) const {
+    if (planes) return InPlanes(words, index, stride, skipped);
+    const uint64_t first =
+        whole_words ? index / PerWord() * 32 + index % PerWord() * bits : index * bits;
+    const uint64_t word = (first / 32 - skipped) * stride;
+    uint64_t both = words[word];
+    if (first % 32 + bits > 32) both |= uint64_t{words[word + stride]} << 32;
+    return static_cast<uint32_t>(both >> first % 32) & ((1U << bits) - 1);
+  }
+
+  // Fields [begin, begin + out.size()) of words that lie side by side, of which the first is that
+  // of field `begin`, less `offset`. Where a word holds a whole number of fields, `begin` is the
+  // first of its word.
+  void Unpack(std::span<const uint32_t> words, int offset, std::span<float> out,
+              uint64_t begin = 0) const {
+    if (planes || 32 % bits != 0) {
+      const uint64_t skipped = FirstWord(begin);
+      for (uint64_t i = 0; i < out.size(); ++i) {
+        out[i] = static_cast<float>(static_cast<int>(At(words, begin + i, 1, skipped)) - offset);
+      }
+      return;
+    }
+    const uint32_t mask = (1U << bits) - 1;
+    for (uint64_t first = 0; first < out.size(); first += PerWord()) {
+      uint32_t word = words[first / PerWord()];
+      for (uint64_t i = first; i < std::min<uint64_t>(out.size(), first + PerWord()); ++i) {
+        out[i] = static_cast<float>(static_cast<int>(word & mask) - offset);
+        word >>= bits;
+      }
+    }
+  }
+
+ private:
+  uint64_t PerWord() const { return 32 / bits; }
+
+  uint32_t InPlanes(std::span<const uint32_t> words, uint64_t index, uint64_t stride,
+                    uint64_t skipped) const {
+    uint32_t field = 0;
+    uint32_t below = 0;  // bits of the planes before
+    for (uint32_t width = 8; width != 0; width /= 2) {
+      if ((bits & width) == 0) continue;
+      const uint64_t bit = index % 32 * width;
+      const uint64_t word = FirstWord(index) + below + bit / 32;
+      field |= (words[(word - skipped) * stride] >> bit % 32 & ((1U << width) - 1)) << below;
+      below += width;
+    }
+    return field;
+  }
+};
+
+// Which scale an input channel has, for the second decoders.
+
+// The group of each input channel of the slab, of `groups` groups that k input channels have: by
+// the index tensor of that name where there is one that says something, else one group after the
+// other. Negative entries count from the end; an index that is −1 or 0 throughout was never filled
+// in. Entries out of range are kMalformed.
+Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
+                        uint64_t groups, const InputSlab& slab, std::vector<uint64_t>& group_of);
+
+// Groups from the first to the last that input channels have.
+struct SecondGroupRange {
+  uint64_t first = 0;
+  uint64_t count = 0;
+};
+// Makes group_of count from the first group that is in it.
+SecondGroupRange CountFromFirstGroup(std::vector<uint64_t>& group_of);
+
+// Scales [rows, groups] from scales [groups, rows].
+void TransposeScales(const std::vector<double>& columns, uint64_t rows,
+                     std::vector<double>& scales);
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_SECOND_TENSORS_H_

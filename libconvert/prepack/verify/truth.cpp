@@ -1,0 +1,185 @@
+#include "prepack/verify/truth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "prepack/base/float_convert.h"
+#include "prepack/gemm/reference.h"
+#include "prepack/model/stacked_linear.h"
+
+namespace prepack {
+namespace {
+
+Status MembersDiffer(const PackedModule& packed, std::string_view what) {
+  return Malformed(fmt::format("module {}", packed.name()),
+                   fmt::format("the modules of the source that it is made of differ in {}", what));
+}
+
+// Appends rows of another member.
+Status Append(const PackedModule& packed, const DecodedRows& more, DecodedRows& out) {
+  if (more.group_of != out.group_of) return MembersDiffer(packed, "the groups of their inputs");
+  out.steps.insert(out.steps.end(), more.steps.begin(), more.steps.end());
+  out.scales.insert(out.scales.end(), more.scales.begin(), more.scales.end());
+  return {};
+}
+
+}  // namespace
+
+Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed, uint64_t n0,
+                        uint64_t rows, DecodedRows& out, const std::optional<InputSlab>& slab) {
+  const uint64_t k = packed.request().k;
+  const InputSlab inputs = slab.value_or(InputSlab{.k0 = 0, .inputs = k});
+  const std::vector<FusedMember>& members = packed.members();
+  // The common case needs no copy.
+  if (members.size() == 1) {
+    return source.DecodeSlab(members.front().module, k, inputs, n0, rows, out);
+  }
+  std::vector<uint64_t> sizes;
+  sizes.reserve(members.size());
+  for (const FusedMember& member : members) sizes.push_back(member.n);
+  DecodedRows more;
+  return ForStackedRows(sizes, n0, rows, [&](const StackedRows& piece) {
+    const std::string& module = members[piece.member].module;
+    if (piece.before == 0) {
+      return source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, out);
+    }
+    Status status = source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, more);
+    return status.ok() ? Append(packed, more, out) : status;
+  });
+}
+
+Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
+                      std::vector<double>& bias) {
+  bias.clear();
+  const bool wanted = source.HasBias(packed.members().front().module);
+  std::vector<double> own;
+  for (const FusedMember& member : packed.members()) {
+    if (source.HasBias(member.module) != wanted) return MembersDiffer(packed, "having a bias");
+    if (!wanted) continue;
+    Status status = source.ReadBias(member.module, own);
+    if (!status.ok()) return status;
+    bias.insert(bias.end(), own.begin(), own.end());
+  }
+  return {};
+}
+
+Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedModule& packed) {
+  Result<DecodedInput> first = source.ReadInput(packed.members().front().module);
+  for (const FusedMember& member : packed.members()) {
+    Result<DecodedInput> own = source.ReadInput(member.module);
+    if (!own.ok()) return own;
+    if (*own != *first) return MembersDiffer(packed, "the scale of their inputs");
+  }
+  return first;
+}
+
+namespace {
+
+// Eight lie in a word of AWQ.
+constexpr uint64_t kGatheredChannels = 8;
+
+void AddRows(std::span<const double> bias, std::span<double> y) {
+  for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
+}
+
+}  // namespace
+
+GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
+                     const GemmInputs& inputs, std::span<const double> activations, Isa isa)
+    : packed_(packed), source_(source), inputs_(inputs), isa_(isa) {
+  const uint64_t k = inputs.k();
+  const std::span<const uint64_t> order = inputs.order();
+  kernel_dense_.resize(inputs.dense_rows() * k);
+  for (uint64_t row = 0; row < inputs.dense_rows(); ++row) {
+    const std::span line = activations.subspan(row * inputs.columns(), k);
+    for (uint64_t j = 0; j < k; ++j) kernel_dense_[row * k + order[j]] = line[j];
+  }
+  kernel_hot_.resize(inputs.hot().size());
+  for (uint64_t row = 0; row < kernel_hot_.size(); ++row) {
+    const std::span line = activations.subspan((inputs.dense_rows() + row) * inputs.columns(), k);
+    for (uint64_t j = 0; j < k; ++j) {
+      if (line[j] != 0) kernel_hot_[row].push_back({.k = order[j], .value = line[j]});
+    }
+  }
+}
+
+Status GemmTruth::AddBias() {
+  // A packed module that has lost its bias misses it in y.
+  const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
+  const DType dtype = part == nullptr ? DType::kF32 : part->dtype;
+  Status status = ReadSourceBias(source_, packed_, exact_bias_);
+  if (!status.ok() || exact_bias_.empty()) return status;
+  if (exact_bias_.size() != packed_.request().n) {
+    return Malformed(fmt::format("module {}", packed_.name()),
+                     "the bias of the source has another size");
+  }
+  for (const double value : exact_bias_) {
+    kernel_bias_.push_back(static_cast<double>(RoundTo(dtype, static_cast<float>(value))));
+  }
+  return {};
+}
+
+Status GemmTruth::Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
+  if (inputs_.slab() && packed_.request().reordered) return Gather(n0, channels, panel);
+  return DecodeSourceRows(source_, packed_, n0, channels, panel.decoded, inputs_.slab());
+}
+
+// In activation order the input channels of a slab lie anywhere: all are decoded, of few output
+// channels at a time.
+Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
+  const std::span<const uint64_t> inputs = inputs_.channels();
+  DecodedRows& out = panel.decoded;
+  out.steps.resize(channels * inputs.size());
+  out.scales.clear();
+  out.group_of.resize(inputs.size());
+  for (uint64_t first = 0; first < channels; first += kGatheredChannels) {
+    const uint64_t count = std::min(kGatheredChannels, channels - first);
+    Status status = DecodeSourceRows(source_, packed_, n0 + first, count, panel.scattered);
+    if (!status.ok()) return status;
+    const DecodedRows& from = panel.scattered;
+    for (uint64_t row = 0; row < count; ++row) {
+      float* to = &out.steps[(first + row) * inputs.size()];
+      for (const uint64_t k : inputs) *to++ = from.steps[row * from.inputs() + k];
+    }
+    out.scales.insert(out.scales.end(), from.scales.begin(), from.scales.end());
+  }
+  std::ranges::transform(inputs, out.group_of.begin(),
+                         [&](uint64_t k) { return panel.scattered.group_of[k]; });
+  return {};
+}
+
+Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
+                          TruthPanel& panel) const {
+  const PackRequest& request = packed_.request();
+  Status status = Decode(n0, channels, panel);
+  if (!status.ok()) return status;
+  panel.weights.resize(channels * inputs_.k());
+  panel.kernel.resize(inputs_.rows() * channels);
+  panel.exact.resize(panel.kernel.size());
+
+  FillKernelWeights(rounding, packed_.layout(), request, panel.decoded, std::span(panel.weights));
+  Multiply({kernel_dense_, kernel_hot_}, panel.weights, channels, panel.kernel);
+  FillExactWeights(panel.decoded, panel.weights);
+  Multiply({inputs_.exact(), inputs_.hot()}, panel.weights, channels, panel.exact);
+  if (exact_bias_.empty()) return {};
+  AddRows(std::span(kernel_bias_).subspan(n0, channels), panel.kernel);
+  AddRows(std::span(exact_bias_).subspan(n0, channels), panel.exact);
+  return {};
+}
+
+void GemmTruth::Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
+                         std::span<double> y) const {
+  const uint64_t k = inputs_.k();
+  const uint64_t dense = inputs_.dense_rows();
+  ReferenceGemm(isa_, dense, channels, k, rows.dense, weights, y.first(dense * channels));
+  for (uint64_t row = 0; row < rows.hot.size(); ++row) {
+    for (uint64_t n = 0; n < channels; ++n) {
+      double sum = 0;
+      for (const HotInput& hot : rows.hot[row]) sum += weights[n * k + hot.k] * hot.value;
+      y[(dense + row) * channels + n] = sum;
+    }
+  }
+}
+
+}  // namespace prepack

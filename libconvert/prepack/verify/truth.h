@@ -1,0 +1,82 @@
+#ifndef PREPACK_VERIFY_TRUTH_H_
+#define PREPACK_VERIFY_TRUTH_H_
+
+// What the second decoder says of a packed module, which may be made of several modules of the
+// source.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "prepack/base/isa.h"
+#include "prepack/base/status.h"
+#include "prepack/packed/folder.h"
+#include "prepack/verify/gemm_inputs.h"
+#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/second/decoder.h"
+
+namespace prepack {
+
+// Weights of output channels [n0, n0 + rows), of all input channels or of a slab of them; see
+// SecondDecoder::Decode.
+Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed, uint64_t n0,
+                        uint64_t rows, DecodedRows& out, const std::optional<InputSlab>& slab = {});
+// The bias, one number per output channel; empty: the source has none. That only some members have
+// one is kMalformed.
+Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
+                      std::vector<double>& bias);
+// Static quantization of its activations. That those of members differ is kMalformed.
+Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedModule& packed);
+
+// What a GEMM on one packed module should give: in f64, from the source, decoded by the second
+// path.
+
+// Outputs of a panel of output channels, and memory to compute them in; one per thread.
+struct TruthPanel {
+  std::vector<double> exact;   // [rows of the inputs, channels]: nothing rounded
+  std::vector<double> kernel;  // activations, scales and weights as the kernel multiplies them
+  DecodedRows decoded;
+  DecodedRows scattered;        // some channels, where the inputs of a slab lie anywhere
+  std::vector<double> weights;  // [channels, K of the inputs]; after Compute those of `exact`
+};
+
+// y[M, N] = x · Wᵀ for dense rows of x, then for rows that are zero but for a few channels.
+struct TruthRows {
+  std::span<const double> dense;  // [dense rows, K]
+  std::span<const std::vector<HotInput>> hot;
+};
+
+class GemmTruth {
+ public:
+  // The arguments must outlive the truth. `activations`: the inputs as the kernel multiplies them,
+  // in packed order, [rows, columns of the inputs].
+  GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
+            std::span<const double> activations, Isa isa);
+
+  // Adds the bias that the source gives the module, if any; without it, y has none.
+  Status AddBias();
+
+  // Output channels [n0, n0 + channels). Safe from any thread. The errors are those of the second
+  // decoder.
+  Status Compute(WeightRounding rounding, uint64_t n0, uint64_t channels, TruthPanel& panel) const;
+
+ private:
+  Status Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
+  Status Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const;
+  void Multiply(const TruthRows& rows, std::span<const double> weights, uint64_t channels,
+                std::span<double> y) const;
+
+  const PackedModule& packed_;
+  const SecondDecoder& source_;
+  const GemmInputs& inputs_;
+  Isa isa_;
+  std::vector<double> kernel_dense_;  // [dense rows, K], in the order of inputs_.exact()
+  std::vector<std::vector<HotInput>> kernel_hot_;
+  std::vector<double> exact_bias_;   // [N], or none
+  std::vector<double> kernel_bias_;  // the same, rounded as the part is
+};
+
+}  // namespace prepack
+
+#endif  // PREPACK_VERIFY_TRUTH_H_

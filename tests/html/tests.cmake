@@ -1,5 +1,0 @@
-prepack_add_tests(html
-  charts_test.cpp
-  depth_order_test.cpp
-  page_test.cpp
-  table_test.cpp)

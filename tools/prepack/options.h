@@ -1,0 +1,59 @@
+#ifndef PREPACK_TOOLS_PREPACK_OPTIONS_H_
+#define PREPACK_TOOLS_PREPACK_OPTIONS_H_
+
+// Are the files that a user wants written where they may be written? Asked before any work is done.
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/convert/plan.h"
+
+namespace prepack::cli {
+
+class OutputPaths {
+ public:
+  // Nothing may be written into this folder, or any below it; `name` is for the message.
+  void ProtectFolder(const std::filesystem::path& folder, std::string_view name);
+  // This file may not be replaced.
+  void ProtectFile(const std::filesystem::path& file, std::string_view name);
+  // Adds the file that `option` names: kUsage when it is protected, a folder, or another option's
+  // file as well; kSystem when its folder does not exist.
+  Status Add(std::string_view option, const std::filesystem::path& file);
+
+ private:
+  struct Named {
+    std::filesystem::path path;  // without links in its folder
+    std::string name;
+  };
+  std::vector<Named> folders_;
+  std::vector<Named> files_;
+};
+
+}  // namespace prepack::cli
+
+namespace prepack::cli {
+
+// The options that decide a plan, shared by plan and convert.
+struct PlanFlags {
+  std::string target;
+  std::string dtype;
+  std::vector<std::string> schemes;
+  std::string fallback = "keep";
+  std::string scales = "runtime";
+  std::string onednn_form = "blocked";
+  std::vector<std::string> accepted;
+  bool fuse = false;
+
+  void AddTo(CLI::App& command);
+  // kUsage for a --scheme that cannot be read.
+  Result<PlanOptions> ToOptions() const;
+};
+
+}  // namespace prepack::cli
+
+#endif  // PREPACK_TOOLS_PREPACK_OPTIONS_H_

@@ -1,4 +1,5 @@
 #include "layout_page.h"
+#include "prepack/base/status.h"
 
 #include <fmt/format.h>
 
@@ -141,16 +142,14 @@ std::string ConsumerText(const Layout& layout) {
 }
 
 Result<std::string> LayoutPage(const Layout& layout) {
-  Result<std::string> parts = PartsTable(layout);
-  if (!parts.ok()) return parts.status();
-  Result<std::string> commands = Commands(layout);
-  if (!commands.ok()) return commands.status();
+  PREPACK_TRY_ASSIGN(std::string parts, PartsTable(layout));
+  PREPACK_TRY_ASSIGN(std::string commands, Commands(layout));
   std::string text = fmt::format("# {}\n{}", layout.id, kPageIntroduction);
   text += ReadBy(layout) + Takes(layout) + Place(layout);
-  text += fmt::format("\n## Parts\n\n{}\nFingerprint of version {}: `{}`\n", *parts, layout.version,
+  text += fmt::format("\n## Parts\n\n{}\nFingerprint of version {}: `{}`\n", parts, layout.version,
                       layout.fingerprint);
   if (layout.id == "onednn/w8a8") text += kMemoryDescriptor;
-  return text + *commands;
+  return text + commands;
 }
 
 }  // namespace prepack::layouts_doc

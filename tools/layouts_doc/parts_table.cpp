@@ -1,4 +1,5 @@
 #include "parts_table.h"
+#include "prepack/base/status.h"
 
 #include <fmt/format.h>
 
@@ -100,11 +101,10 @@ Result<std::string> PartsTable(const Layout& layout) {
   const std::vector<PackRequest> examples = Examples(layout);
   std::vector<std::pair<std::string, Row>> rows;
   for (const auto& [key, family] : FamiliesOf(layout, examples)) {
-    Result<std::string> text = RowText(family);
-    if (!text.ok()) return text.status();
-    auto row = std::ranges::find(rows, *text, &std::pair<std::string, Row>::first);
+    PREPACK_TRY_ASSIGN(std::string text, RowText(family));
+    auto row = std::ranges::find(rows, text, &std::pair<std::string, Row>::first);
     if (row == rows.end()) {
-      rows.emplace_back(*text, Row{std::get<0>(key), std::vector<bool>(examples.size())});
+      rows.emplace_back(text, Row{std::get<0>(key), std::vector<bool>(examples.size())});
       row = rows.end() - 1;
     }
     for (size_t i = 0; i < examples.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "inspect_summary.h"
 #include "json_reports.h"
 #include "options.h"
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/inspect/inspect.h"
 #include "prepack/inspect/report_html.h"
@@ -182,9 +183,8 @@ ExitCodeValue ShowFolder(const InspectReport& report, const InspectCommand& opti
 }
 
 Result<ModuleNumbers> NumbersOf(const InspectCommand& options) {
-  const Result<OpenedFolder> folder = OpenedFolder::Open(options.path);
-  if (!folder.ok()) return folder.status();
-  return MeasureModule(*folder, options.module);
+  PREPACK_TRY_ASSIGN(const OpenedFolder folder, OpenedFolder::Open(options.path));
+  return MeasureModule(folder, options.module);
 }
 
 // What the headers say is shown whether or not the numbers can be read.

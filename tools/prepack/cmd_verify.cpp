@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "command.h"
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "verify_output.h"
 
@@ -133,21 +134,19 @@ Result<VerifyOptions> ToOptions(const VerifyCommand& command) {
   if (!command.baseline.empty()) options.baseline = command.baseline;
   if (!command.activations.empty()) options.activations = command.activations;
   for (const std::string& text : command.skip) {
-    if (Status status = ParseLevels(text, options.skip); !status.ok()) return status;
+    PREPACK_TRY(ParseLevels(text, options.skip));
   }
   if (!AnythingLeft(options)) return Usage("--skip", "nothing is left to verify");
   options.engine = command.engine == "reference" ? EngineChoice::kReference : EngineChoice::kOneDnn;
   options.repack = command.repack;
   options.strict = command.strict;
   for (const std::string& text : command.min_sqnr) {
-    Result<SqnrBar> bar = ParseSqnrBar(text);
-    if (!bar.ok()) return bar.status();
-    options.min_sqnr.push_back(*std::move(bar));
+    PREPACK_TRY_ASSIGN(SqnrBar bar, ParseSqnrBar(text));
+    options.min_sqnr.push_back(std::move(bar));
   }
   if (!command.sample.empty()) {
-    const Result<SampleChoice> sample = ParseSample(command);
-    if (!sample.ok()) return sample.status();
-    options.sample = *sample;
+    PREPACK_TRY_ASSIGN(const SampleChoice sample, ParseSample(command));
+    options.sample = sample;
   }
   options.jobs = command.jobs;
   options.memory_limit = command.memory_limit;

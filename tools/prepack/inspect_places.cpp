@@ -1,4 +1,5 @@
 #include "inspect_places.h"
+#include "prepack/base/status.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -105,9 +106,9 @@ Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
     const bool is_fused = packed.module == module && !record.fused.empty();
     return DrawModule(origin, is_fused ? record.fused.front().module : module, kDrawnBytes);
   };
-  Result<Sides<DrawnModule>> sides = ShowSides<DrawnModule>(path, source, show, show_source);
-  if (!sides.ok()) return sides.status();
-  return DrawnSides{.module = module, .sides = *std::move(sides)};
+  PREPACK_TRY_ASSIGN(Sides<DrawnModule> sides,
+                     ShowSides<DrawnModule>(path, source, show, show_source));
+  return DrawnSides{.module = module, .sides = std::move(sides)};
 }
 
 DrawingStyle StyleOfTerminal() {
@@ -177,14 +178,11 @@ std::string ValueText(ValueKind kind, double value) {
 
 Result<WeightValues> ValuesOf(const std::string& path, const std::string& module,
                               const std::string& rows, const std::string& cols, ValueKind kind) {
-  const Result<Span> n = ParseSpan("--rows", rows);
-  if (!n.ok()) return n.status();
-  const Result<Span> k = ParseSpan("--cols", cols);
-  if (!k.ok()) return k.status();
-  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
-  if (!folder.ok()) return folder.status();
-  return ReadWeightValues(
-      *folder, module, {.n0 = n->first, .rows = n->count, .k0 = k->first, .cols = k->count}, kind);
+  PREPACK_TRY_ASSIGN(const Span n, ParseSpan("--rows", rows));
+  PREPACK_TRY_ASSIGN(const Span k, ParseSpan("--cols", cols));
+  PREPACK_TRY_ASSIGN(const OpenedFolder folder, OpenedFolder::Open(path));
+  return ReadWeightValues(folder, module,
+                          {.n0 = n.first, .rows = n.count, .k0 = k.first, .cols = k.count}, kind);
 }
 
 std::string ValuesText(const WeightValues& values) {
@@ -315,14 +313,12 @@ std::string HeldText(const HeldNumber& number) {
 Result<FoundSides> FindSides(const std::string& path, const std::string& source,
                              const std::vector<std::string>& wanted) {
   FoundSides found{.module = wanted.at(0)};
-  const Result<uint64_t> n = ParseNumber("--find", wanted.at(1));
-  if (!n.ok()) return n.status();
-  const Result<uint64_t> k = ParseNumber("--find", wanted.at(2));
-  if (!k.ok()) return k.status();
-  found.n = *n;
-  found.k = *k;
+  PREPACK_TRY_ASSIGN(const uint64_t n, ParseNumber("--find", wanted.at(1)));
+  PREPACK_TRY_ASSIGN(const uint64_t k, ParseNumber("--find", wanted.at(2)));
+  found.n = n;
+  found.k = k;
   const auto show = [&](const OpenedFolder& folder) {
-    return FindWeight(folder, found.module, *n, *k);
+    return FindWeight(folder, found.module, n, k);
   };
   // A packed module that was fused is several of the source: its own channel says which.
   const auto show_source = [&](const OpenedFolder& origin, const FoundWeight& packed,
@@ -334,11 +330,11 @@ Result<FoundSides> FindSides(const std::string& path, const std::string& source,
       if (row < member.n) break;
       row -= member.n;
     }
-    return FindWeight(origin, module, row, *k);
+    return FindWeight(origin, module, row, k);
   };
-  Result<Sides<FoundWeight>> sides = ShowSides<FoundWeight>(path, source, show, show_source);
-  if (!sides.ok()) return sides.status();
-  found.sides = *std::move(sides);
+  PREPACK_TRY_ASSIGN(Sides<FoundWeight> sides,
+                     ShowSides<FoundWeight>(path, source, show, show_source));
+  found.sides = std::move(sides);
   return found;
 }
 
@@ -347,11 +343,9 @@ Result<ByteContents> ContentsAt(const std::string& path, const std::string& want
   if (colon == std::string::npos) {
     return Usage("--at", "the offset is missing").Found(wanted).Expected("FILE:OFFSET");
   }
-  const Result<uint64_t> offset = ParseNumber("--at", wanted.substr(colon + 1));
-  if (!offset.ok()) return offset.status();
-  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
-  if (!folder.ok()) return folder.status();
-  return ReadByteContents(*folder, wanted.substr(0, colon), *offset);
+  PREPACK_TRY_ASSIGN(const uint64_t offset, ParseNumber("--at", wanted.substr(colon + 1)));
+  PREPACK_TRY_ASSIGN(const OpenedFolder folder, OpenedFolder::Open(path));
+  return ReadByteContents(folder, wanted.substr(0, colon), offset);
 }
 
 std::string FoundText(const FoundSides& found) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/inspect/byte_contents.h"
 #include "prepack/inspect/find_weight.h"
@@ -32,23 +33,19 @@ struct Sides {
 template <typename Shown, typename Show, typename ShowSource>
 Result<Sides<Shown>> ShowSides(const std::string& path, const std::string& source, const Show& show,
                                const ShowSource& show_source) {
-  const Result<OpenedFolder> folder = OpenedFolder::Open(path);
-  if (!folder.ok()) return folder.status();
-  Result<Shown> side = show(*folder);
-  if (!side.ok()) return side.status();
+  PREPACK_TRY_ASSIGN(const OpenedFolder folder, OpenedFolder::Open(path));
+  PREPACK_TRY_ASSIGN(Shown side, show(folder));
   Sides<Shown> sides;
-  if (!folder->packed) {
-    sides.source = *std::move(side);
+  if (!folder.packed) {
+    sides.source = std::move(side);
     return sides;
   }
-  sides.packed = *std::move(side);
-  const Result<std::optional<OpenedFolder>> origin = OpenSource(*folder->packed, source);
-  if (!origin.ok()) return origin.status();
-  if (!*origin) return sides;
-  const ModuleRecord& record = folder->packed->manifest().modules.at(sides.packed->module);
-  Result<Shown> stored = show_source(**origin, *sides.packed, record);
-  if (!stored.ok()) return stored.status();
-  sides.source = *std::move(stored);
+  sides.packed = std::move(side);
+  PREPACK_TRY_ASSIGN(const std::optional<OpenedFolder> origin, OpenSource(*folder.packed, source));
+  if (!origin) return sides;
+  const ModuleRecord& record = folder.packed->manifest().modules.at(sides.packed->module);
+  PREPACK_TRY_ASSIGN(Shown stored, show_source(*origin, *sides.packed, record));
+  sides.source = std::move(stored);
   return sides;
 }
 

@@ -1,4 +1,5 @@
 #include "options.h"
+#include "prepack/base/status.h"
 
 #include <fmt/format.h>
 
@@ -133,9 +134,8 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   options.target = target;
   if (!dtype.empty()) options.activation_dtype = ActivationDTypeFromName(dtype);
   for (const std::string& text : schemes) {
-    Result<SchemeChoice> choice = ParseSchemeChoice(text);
-    if (!choice.ok()) return choice.status();
-    options.schemes.push_back(*std::move(choice));
+    PREPACK_TRY_ASSIGN(SchemeChoice choice, ParseSchemeChoice(text));
+    options.schemes.push_back(std::move(choice));
   }
   if (fallback == "dequantize") options.fallback = Fallback::kDequantize;
   if (fallback == "error") options.fallback = Fallback::kError;
@@ -143,9 +143,8 @@ Result<PlanOptions> PlanFlags::ToOptions() const {
   if (onednn_form == "plain") options.onednn_form = OneDnnForm::kPlain;
   if (onednn_form == "native") options.onednn_form = OneDnnForm::kNative;
   options.fuse = fuse;
-  Result<AcceptedFindings> accept = AcceptedFindings::Make(accepted, "--accept");
-  if (!accept.ok()) return accept.status();
-  options.accepted = *std::move(accept);
+  PREPACK_TRY_ASSIGN(AcceptedFindings accept, AcceptedFindings::Make(accepted, "--accept"));
+  options.accepted = std::move(accept);
   return options;
 }
 

@@ -180,9 +180,8 @@ Result<VerifyReport> MakeReport(const VerifyOptions& options, const VerifyOutput
                                 const CommonOptions& common) {
   std::optional<VerifyReport> earlier;
   if (!outputs.against.empty()) {
-    Result<VerifyReport> read = ReadVerifyReport(outputs.against);
-    if (!read.ok()) return read.status();
-    earlier = *std::move(read);
+    PREPACK_TRY_ASSIGN(VerifyReport read, ReadVerifyReport(outputs.against));
+    earlier = std::move(read);
   }
   ProgressDisplay display(common);
   Result<VerifyReport> report = Verify(options, display.progress());

@@ -138,4 +138,29 @@ class [[nodiscard]] Result {
 
 }  // namespace prepack
 
+// Hands an error on to the caller; goes on if there is none. The second declares a variable and
+// gives it the value.
+//
+//   PREPACK_TRY(file.Read(offset, bytes));
+//   PREPACK_TRY_ASSIGN(const Header header, ReadHeader(file));
+//
+// The function that they stand in returns Status or Result. A type with a comma would be two
+// arguments: write auto instead.
+#define PREPACK_TRY(...) PREPACK_TRY_IMPL(PREPACK_UNIQUE(try_status_), __VA_ARGS__)
+#define PREPACK_TRY_ASSIGN(variable, ...) \
+  PREPACK_TRY_ASSIGN_IMPL(PREPACK_UNIQUE(try_result_), variable, __VA_ARGS__)
+
+#define PREPACK_TRY_IMPL(status, ...)                                          \
+  do {                                                                         \
+    if (::prepack::Status status = (__VA_ARGS__); !status.ok()) return status; \
+  } while (false)
+#define PREPACK_TRY_ASSIGN_IMPL(result, variable, ...) \
+  auto result = (__VA_ARGS__);                         \
+  if (!result.ok()) return std::move(result).status(); \
+  variable = *std::move(result)
+// A name for every use, because one may stand in a lambda that is an argument of another.
+#define PREPACK_UNIQUE(name) PREPACK_JOIN(name, __COUNTER__)
+#define PREPACK_JOIN(a, b) PREPACK_JOIN_IMPL(a, b)
+#define PREPACK_JOIN_IMPL(a, b) a##b
+
 #endif  // PREPACK_BASE_STATUS_H_

@@ -9,6 +9,7 @@
 
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
 #include "prepack/check/baseline_tensors.h"
 #include "prepack/check/check_memory.h"
@@ -104,10 +105,9 @@ class DataCheck {
     for (const auto& linear : model_.modules) total += linear->source_bytes();
     progress.Begin("checking", total);
     std::vector<StripeBuffers> buffers(threads);
-    Status status = ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
+    PREPACK_TRY(ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
       return CheckStripe(index, buffers[worker], progress);
-    });
-    if (!status.ok()) return status;
+    }));
     for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) Conclude(i, stripe);
     JudgeModel(report_.modules, report_.findings);
     JudgeSiblings(report_.modules, energies_);
@@ -131,8 +131,7 @@ class DataCheck {
 
   static Status Measure(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
                         StripeBuffers& buffers, ModuleStatistics& statistics) {
-    Status status = ReadRows(linear, n0, rows, buffers.numbers);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadRows(linear, n0, rows, buffers.numbers));
     const Scheme& scheme = linear.scheme();
     const uint64_t k = linear.k();
     CountRows(scheme, linear.stored_scale_dtype(), k, rows, buffers.numbers, statistics);
@@ -150,9 +149,8 @@ class DataCheck {
     StripeResult& result = results_[index];
     progress.BeginItem(linear.module());
     if (stripe.n0 == 0) {
-      const Result<uint64_t> stray_bits = linear.CountStrayBits();
-      if (!stray_bits.ok()) return stray_bits.status();
-      result.statistics.stray_bits = *stray_bits;
+      PREPACK_TRY_ASSIGN(const uint64_t stray_bits, linear.CountStrayBits());
+      result.statistics.stray_bits = stray_bits;
     }
     buffers.columns.Begin(linear.k());
     const uint64_t panel = StripePanelRows(linear.k());
@@ -184,9 +182,8 @@ class DataCheck {
 
   static Status MeasureColumns(const QuantizedLinear& linear, uint64_t rows,
                                const StatisticsBuffers& numbers, StripeResult& result) {
-    const Result<SharedOrder> order = linear.KOrder();
-    if (!order.ok()) return order.status();
-    result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, numbers, **order);
+    PREPACK_TRY_ASSIGN(const SharedOrder order, linear.KOrder());
+    result.energies = ColumnEnergies(linear.scheme(), linear.k(), rows, numbers, *order);
     return {};
   }
 
@@ -333,17 +330,15 @@ Status CheckOpened(const CheckOptions& options, const Checkpoint& checkpoint,
   Status status = CheckTiedWeights(checkpoint, *model, !options.headers_only, report.findings);
   if (!status.ok() || options.headers_only) return status;
   DataCheck data(checkpoint, *model, baseline, report);
-  const Result<unsigned> threads =
-      ThreadsWithin(data.Need(), options.jobs, options.memory_limit, "checked");
-  if (!threads.ok()) return threads.status();
-  status = data.Run(*threads, progress);
+  PREPACK_TRY_ASSIGN(const unsigned threads,
+                     ThreadsWithin(data.Need(), options.jobs, options.memory_limit, "checked"));
+  status = data.Run(threads, progress);
   if (!status.ok()) return status;
   if (baseline != nullptr) {
-    status =
-        CompareOtherTensors(checkpoint, *model, *baseline, *threads, progress, report.findings);
+    status = CompareOtherTensors(checkpoint, *model, *baseline, threads, progress, report.findings);
   }
   if (!status.ok()) return status;
-  return CheckPlainValues(checkpoint, *model, *threads, progress, report.findings);
+  return CheckPlainValues(checkpoint, *model, threads, progress, report.findings);
 }
 
 }  // namespace
@@ -395,9 +390,8 @@ Result<CheckReport> Check(const CheckOptions& options, Progress& progress) {
   }
   std::optional<Checkpoint> baseline;
   if (options.baseline) {
-    Result<Checkpoint> opened = Checkpoint::Open(*options.baseline);
-    if (!opened.ok()) return opened.status();
-    baseline = *std::move(opened);
+    PREPACK_TRY_ASSIGN(Checkpoint opened, Checkpoint::Open(*options.baseline));
+    baseline = std::move(opened);
   }
   CheckReport report;
   report.source = options.source.string();

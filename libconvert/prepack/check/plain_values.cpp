@@ -11,6 +11,7 @@
 
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/finding_list.h"
 #include "prepack/check/model_layout.h"
@@ -116,8 +117,7 @@ class PlainValues {
  private:
   Status ReadPiece(Piece& piece, std::span<std::byte> buffer) const {
     const StoredTensor& tensor = *tensors_[piece.tensor];
-    Status status = checkpoint_.Read(tensor, piece.offset, buffer);
-    if (!status.ok()) return status;
+    PREPACK_TRY(checkpoint_.Read(tensor, piece.offset, buffer));
     piece.not_finite = CountNotFinite(tensor.dtype, buffer);
     if (IsJudgedPlain(tensor)) piece.statistics = MeasurePlain(tensor.dtype, buffer);
     if (piece.not_finite == 0) return {};

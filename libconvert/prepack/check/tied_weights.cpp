@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/finding_list.h"
 #include "prepack/formats/json_fields.h"
@@ -78,9 +79,8 @@ Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& mode
     if (alike && !read_data) continue;
     bool same = false;
     if (alike) {
-      const Result<bool> compared = SameBytes(checkpoint, *weight, *embedding);
-      if (!compared.ok()) return compared.status();
-      same = *compared;
+      PREPACK_TRY_ASSIGN(const bool compared, SameBytes(checkpoint, *weight, *embedding));
+      same = compared;
     }
     if (same) {
       findings.push_back(

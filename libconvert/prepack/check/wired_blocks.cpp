@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/check/check_memory.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/model_layout.h"
@@ -35,8 +36,7 @@ Result<NeuronVectors> ReadNeuronRows(const QuantizedLinear& linear, uint64_t fir
                                      uint64_t neurons) {
   DequantizeBuffers buffers;
   std::vector<float> values(neurons * linear.k());
-  Status status = DequantizeRows(linear, first_row, neurons, buffers, values);
-  if (!status.ok()) return status;
+  PREPACK_TRY(DequantizeRows(linear, first_row, neurons, buffers, values));
   return MakeNeuronVectors(neurons, linear.k(), std::move(values));
 }
 
@@ -50,8 +50,7 @@ Result<NeuronVectors> ReadNeuronColumns(const QuantizedLinear& linear, uint64_t 
     const PanelRange range{
         .n0 = n0, .rows = std::min(kRowsAtOnce, n - n0), .k0 = 0, .cols = neurons};
     rows.resize(range.rows * neurons);
-    Status status = DequantizePanel(linear, range, buffers, rows);
-    if (!status.ok()) return status;
+    PREPACK_TRY(DequantizePanel(linear, range, buffers, rows));
     for (uint64_t row = 0; row < range.rows; ++row) {
       for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * neurons + i];
     }
@@ -140,8 +139,7 @@ Status WiredBlocks::Done(size_t module) {
   for (const size_t at : blocks_of_[module]) {
     Block& block = *blocks_[at];
     if (block.remaining.fetch_sub(1) != 1) continue;
-    Status status = Judge(block);
-    if (!status.ok()) return status;
+    PREPACK_TRY(Judge(block));
   }
   return {};
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
@@ -33,12 +34,11 @@ AllowedPlaces PlacesOf(fs::path folder) {
 }
 
 Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
-  const Result<fs::path> target = ResolveLinks(link);
-  if (!target.ok()) return target.status();
-  if (IsInside(*target, allowed.folder)) return {};
-  if (!allowed.blobs.empty() && IsInside(*target, allowed.blobs)) return {};
+  PREPACK_TRY_ASSIGN(const fs::path target, ResolveLinks(link));
+  if (IsInside(target, allowed.folder)) return {};
+  if (!allowed.blobs.empty() && IsInside(target, allowed.blobs)) return {};
   return Malformed(link.string(), "a symbolic link that leads out of the checkpoint")
-      .Found(target->string())
+      .Found(target.string())
       .Expected("a file in the folder, or in the blobs of a hub cache")
       .Hint("If you trust it, put the file itself in the folder (cp -L)");
 }
@@ -47,11 +47,10 @@ Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
 
 Status CheckSourceLinks(const fs::path& source, std::span<const fs::path> links) {
   if (links.empty()) return {};
-  const Result<fs::path> folder = ResolveLinks(source);
-  if (!folder.ok()) return folder.status();
-  const AllowedPlaces allowed = PlacesOf(*folder);
+  PREPACK_TRY_ASSIGN(const fs::path folder, ResolveLinks(source));
+  const AllowedPlaces allowed = PlacesOf(folder);
   for (const fs::path& link : links) {
-    if (Status status = CheckLink(link, allowed); !status.ok()) return status;
+    PREPACK_TRY(CheckLink(link, allowed));
   }
   return {};
 }
@@ -159,26 +158,24 @@ Result<Entry> LookAtEntry(const fs::path& path) {
 }
 
 Result<Listing> ListFolder(const fs::path& folder) {
-  Result<std::vector<std::string>> names = NamesIn(folder);
-  if (!names.ok()) return names.status();
+  PREPACK_TRY_ASSIGN(std::vector<std::string> names, NamesIn(folder));
   Listing listing;
   std::vector<fs::path> links;
-  for (std::string& name : *names) {
+  for (std::string& name : names) {
     if (name.starts_with('.')) continue;
     const fs::path path = folder / name;
-    const Result<Entry> entry = LookAtEntry(path);
-    if (!entry.ok()) return entry.status();
+    PREPACK_TRY_ASSIGN(const Entry entry, LookAtEntry(path));
     const bool is_ours =
         name.ends_with(kShardSuffix) || name.ends_with(kIndexSuffix) || name == kConfigName;
-    if (S_ISDIR(entry->mode) && !is_ours) {
+    if (S_ISDIR(entry.mode) && !is_ours) {
       listing.left_out.push_back(name + "/");
       continue;
     }
-    if (Status regular = CheckRegularFile(path, entry->mode); !regular.ok()) return regular;
-    if (entry->is_link) links.push_back(path);
+    PREPACK_TRY(CheckRegularFile(path, entry.mode));
+    if (entry.is_link) links.push_back(path);
     Classify(std::move(name), listing);
   }
-  if (Status status = CheckSourceLinks(folder, links); !status.ok()) return status;
+  PREPACK_TRY(CheckSourceLinks(folder, links));
   std::ranges::sort(listing.left_out);  // names of folders end with a slash
   return listing;
 }
@@ -206,15 +203,14 @@ void LeaveOutConsolidated(std::vector<std::string>& names, const std::set<std::s
 // `text` becomes that of the file, if it is asked for.
 Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes, const JsonLimits& limits,
                           std::string* text = nullptr) {
-  Result<std::string> read = ReadTextFile(path, max_bytes);
-  if (!read.ok()) return read.status();
-  Result<Json> json = ParseJsonStrict(*read, path.string(), limits);
+  PREPACK_TRY_ASSIGN(std::string read, ReadTextFile(path, max_bytes));
+  Result<Json> json = ParseJsonStrict(read, path.string(), limits);
   if (json.ok() && !json->is_object()) {
     return Malformed(path.string(), "not a JSON object")
         .Found(json->type_name())
         .Expected("an object");
   }
-  if (json.ok() && text != nullptr) *text = *std::move(read);
+  if (json.ok() && text != nullptr) *text = std::move(read);
   return json;
 }
 
@@ -257,11 +253,10 @@ Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
 }
 
 Result<WeightMap> ReadIndex(const fs::path& path) {
-  const Result<Json> index = ReadJsonFile(path, kMaxIndexBytes, {});
-  if (!index.ok()) return index.status();
+  PREPACK_TRY_ASSIGN(const Json index, ReadJsonFile(path, kMaxIndexBytes, {}));
   const std::string where = fmt::format("{}: weight_map", path.string());
-  const auto entries = index->find("weight_map");
-  if (entries == index->end()) return Malformed(where, "the field is missing");
+  const auto entries = index.find("weight_map");
+  if (entries == index.end()) return Malformed(where, "the field is missing");
   if (!entries->is_object() || entries->empty()) {
     return Malformed(where, "wrong type of value, or empty")
         .Found(entries->is_object() ? "an empty object" : entries->type_name())
@@ -415,71 +410,61 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
 }
 
 Status Checkpoint::OpenFolder() {
-  Result<Listing> listing = ListFolder(path_);
-  if (!listing.ok()) return listing.status();
-  const bool has_copy = HasOwnShards(*listing);
-  if (has_copy) LeaveOutConsolidated(listing->indexes, {}, listing->left_out);
+  PREPACK_TRY_ASSIGN(Listing listing, ListFolder(path_));
+  const bool has_copy = HasOwnShards(listing);
+  if (has_copy) LeaveOutConsolidated(listing.indexes, {}, listing.left_out);
   // An index may name shards as it likes.
-  const bool has_index = listing->indexes.size() == 1;
-  const fs::path index_path = has_index ? path_ / listing->indexes.front() : fs::path();
+  const bool has_index = listing.indexes.size() == 1;
+  const fs::path index_path = has_index ? path_ / listing.indexes.front() : fs::path();
   WeightMap weight_map;
-  if (has_index && !listing->shards.empty()) {
-    Result<WeightMap> read = ReadIndex(index_path);
-    if (!read.ok()) return read.status();
-    weight_map = *std::move(read);
+  if (has_index && !listing.shards.empty()) {
+    PREPACK_TRY_ASSIGN(WeightMap read, ReadIndex(index_path));
+    weight_map = std::move(read);
   }
   if (has_copy) {
-    LeaveOutConsolidated(listing->shards, {weight_map.shards.begin(), weight_map.shards.end()},
-                         listing->left_out);
+    LeaveOutConsolidated(listing.shards, {weight_map.shards.begin(), weight_map.shards.end()},
+                         listing.left_out);
   }
-  Status status = CheckNumberOfFiles(path_, *listing);
-  if (!status.ok()) return status;
-  side_files_ = std::move(listing->side_files);
-  left_out_ = std::move(listing->left_out);
+  PREPACK_TRY(CheckNumberOfFiles(path_, listing));
+  side_files_ = std::move(listing.side_files);
+  left_out_ = std::move(listing.left_out);
 
   auto configs = std::make_shared<Configs>();
-  if (listing->has_config) {
-    Result<Json> config = ReadConfigFile(path_ / kConfigName, &configs->text);
-    if (!config.ok()) return config.status();
-    configs->config = *std::move(config);
+  if (listing.has_config) {
+    PREPACK_TRY_ASSIGN(Json config, ReadConfigFile(path_ / kConfigName, &configs->text));
+    configs->config = std::move(config);
   }
   for (const std::string_view name : kSideConfigs) {
     if (std::ranges::find(side_files_, name) == side_files_.end()) continue;
-    Result<Json> config = ReadConfigFile(path_ / name);
-    if (!config.ok()) return config.status();
-    configs->side_configs.emplace(name, *std::move(config));
+    PREPACK_TRY_ASSIGN(Json config, ReadConfigFile(path_ / name));
+    configs->side_configs.emplace(name, std::move(config));
   }
   configs_ = std::move(configs);
 
   if (has_index) {
-    status = CheckShards(index_path, weight_map, listing->shards);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckShards(index_path, weight_map, listing.shards));
   }
-  for (const std::string& shard : listing->shards) {
-    status = AddFile(path_ / shard);
-    if (!status.ok()) return status;
+  for (const std::string& shard : listing.shards) {
+    PREPACK_TRY(AddFile(path_ / shard));
   }
-  status = SortTensors();
-  if (!status.ok()) return status;
+  PREPACK_TRY(SortTensors());
   return has_index ? CheckIndex(index_path, weight_map, *this) : Status();
 }
 
 Status Checkpoint::AddFile(const fs::path& path) {
-  Result<File> file = File::OpenForRead(path);
-  if (!file.ok()) return file.status();
-  Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
-  if (!header.ok()) return header.status();
+  PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
+  PREPACK_TRY_ASSIGN(SafetensorsHeader header, ReadSafetensorsHeader(file));
   const size_t number = files_.size();
   files_.push_back({.name = path.filename().string(),
-                    .file = *std::move(file),
-                    .tensors = header->tensors.size(),
-                    .data_start = header->data_start});
-  for (TensorInfo& info : header->tensors) {
+                    .file = std::move(file),
+                    .tensors = header.tensors.size(),
+                    .data_start = header.data_start});
+  for (TensorInfo& info : header.tensors) {
     tensors_.push_back({.name = std::move(info.name),
                         .dtype = info.dtype,
                         .shape = std::move(info.shape),
                         .file = number,
-                        .offset = header->data_start + info.begin,
+                        .offset = header.data_start + info.begin,
                         .bytes = info.bytes()});
   }
   return {};

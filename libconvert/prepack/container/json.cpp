@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
+
 namespace prepack {
 namespace {
 
@@ -375,8 +377,7 @@ Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
     text = plain;
   }
   DomBuilder builder(limits, std::move(python_numbers));
-  Status status = builder.Run(text, where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(builder.Run(text, where));
   return builder.TakeRoot();
 }
 

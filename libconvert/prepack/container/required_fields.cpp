@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "prepack/base/status.h"
+
 namespace prepack {
 namespace {
 
@@ -38,34 +40,30 @@ Result<const Json*> ArrayField(const Json& object, std::string_view key, std::st
 }
 
 Result<std::string> StringField(const Json& object, std::string_view key, std::string_view where) {
-  Result<const Json*> field = Field(object, key, where);
-  if (!field.ok()) return field.status();
-  if (!(*field)->is_string()) return WrongType(**field, key, where, "string");
-  return (*field)->get<std::string>();
+  PREPACK_TRY_ASSIGN(const Json* field, Field(object, key, where));
+  if (!field->is_string()) return WrongType(*field, key, where, "string");
+  return field->get<std::string>();
 }
 
 Result<uint64_t> UintField(const Json& object, std::string_view key, std::string_view where) {
-  Result<const Json*> field = Field(object, key, where);
-  if (!field.ok()) return field.status();
-  if (!(*field)->is_number_unsigned()) {
-    return WrongType(**field, key, where, "an integer of 0 or more");
+  PREPACK_TRY_ASSIGN(const Json* field, Field(object, key, where));
+  if (!field->is_number_unsigned()) {
+    return WrongType(*field, key, where, "an integer of 0 or more");
   }
-  return (*field)->get<uint64_t>();
+  return field->get<uint64_t>();
 }
 
 Result<bool> BoolField(const Json& object, std::string_view key, std::string_view where) {
-  Result<const Json*> field = Field(object, key, where);
-  if (!field.ok()) return field.status();
-  if (!(*field)->is_boolean()) return WrongType(**field, key, where, "true or false");
-  return (*field)->get<bool>();
+  PREPACK_TRY_ASSIGN(const Json* field, Field(object, key, where));
+  if (!field->is_boolean()) return WrongType(*field, key, where, "true or false");
+  return field->get<bool>();
 }
 
 Result<std::vector<uint64_t>> UintArrayField(const Json& object, std::string_view key,
                                              std::string_view where) {
-  Result<const Json*> field = ArrayField(object, key, where);
-  if (!field.ok()) return field.status();
+  PREPACK_TRY_ASSIGN(const Json* field, ArrayField(object, key, where));
   std::vector<uint64_t> values;
-  for (const Json& value : **field) {
+  for (const Json& value : *field) {
     if (!value.is_number_unsigned()) {
       return WrongType(value, key, where, "integers of 0 or more");
     }
@@ -76,10 +74,9 @@ Result<std::vector<uint64_t>> UintArrayField(const Json& object, std::string_vie
 
 Result<std::vector<std::string>> StringArrayField(const Json& object, std::string_view key,
                                                   std::string_view where) {
-  Result<const Json*> field = ArrayField(object, key, where);
-  if (!field.ok()) return field.status();
+  PREPACK_TRY_ASSIGN(const Json* field, ArrayField(object, key, where));
   std::vector<std::string> values;
-  for (const Json& value : **field) {
+  for (const Json& value : *field) {
     if (!value.is_string()) return WrongType(value, key, where, "strings");
     values.push_back(value.get<std::string>());
   }
@@ -88,10 +85,9 @@ Result<std::vector<std::string>> StringArrayField(const Json& object, std::strin
 
 Result<std::map<std::string, std::string>> StringMapField(const Json& object, std::string_view key,
                                                           std::string_view where) {
-  Result<const Json*> field = ObjectField(object, key, where);
-  if (!field.ok()) return field.status();
+  PREPACK_TRY_ASSIGN(const Json* field, ObjectField(object, key, where));
   std::map<std::string, std::string> values;
-  for (const auto& [name, value] : (*field)->items()) {
+  for (const auto& [name, value] : field->items()) {
     // Not by StringField, which searches: there may be one for every module.
     if (!value.is_string()) return WrongType(value, name, where, "string");
     values.emplace(name, value.get<std::string>());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 
 namespace prepack {
 namespace {
@@ -91,8 +92,7 @@ Status CheckRanges(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
 
 Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
                     std::string_view where) {
-  Status status = CheckNamesDiffer(sorted, where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckNamesDiffer(sorted, where));
   uint64_t end = 0;
   for (const TensorInfo& tensor : sorted) {
     if (tensor.begin > tensor.end) {
@@ -107,8 +107,7 @@ Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
         .Expected(fmt::format("{}", end));
   }
   for (const TensorInfo& tensor : sorted) {
-    status = CheckSize(tensor, where);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckSize(tensor, where));
   }
   return CheckRanges(sorted, data_bytes, where);
 }
@@ -126,16 +125,14 @@ Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t
         .Hint("Is it a safetensors file?");
   }
   SafetensorsSax sax(where);
-  Status status = sax.Run(json, fmt::format("{}: header", where));
-  if (!status.ok()) return status;
+  PREPACK_TRY(sax.Run(json, fmt::format("{}: header", where)));
 
   SafetensorsHeader header = sax.TakeHeader();
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const TensorInfo& a, const TensorInfo& b) {
                      return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
                    });
-  status = CheckTensors(header.tensors, data_bytes, where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckTensors(header.tensors, data_bytes, where));
   header.data_start = kHeaderLengthBytes + json.size();
   return header;
 }
@@ -149,8 +146,7 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
         .Hint("Is the download complete?");
   }
   std::array<std::byte, kHeaderLengthBytes> length_bytes{};
-  Status status = file.ReadAt(0, length_bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(file.ReadAt(0, length_bytes));
   uint64_t length = 0;
   for (size_t i = kHeaderLengthBytes; i-- > 0;)
     length = length << 8 | std::to_integer<uint64_t>(length_bytes[i]);
@@ -171,8 +167,7 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const File& file) {
         .Expected(fmt::format("a header of {}", length));
   }
   std::string json(static_cast<size_t>(length), '\0');
-  status = file.ReadAt(kHeaderLengthBytes, std::as_writable_bytes(std::span(json)));
-  if (!status.ok()) return status;
+  PREPACK_TRY(file.ReadAt(kHeaderLengthBytes, std::as_writable_bytes(std::span(json))));
   return ParseSafetensorsHeader(json, file.size() - kHeaderLengthBytes - length, where);
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/safetensors.h"
 #include "prepack/io/posix.h"
@@ -78,7 +79,7 @@ Status VisitJson(const SafetensorsHeader& header, TextVisitor visit) {
                    R"({{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})",
                    DTypeName(tensor.dtype), fmt::join(tensor.shape, ","), tensor.begin, tensor.end);
     if (piece.size() < kPieceBytes) continue;
-    if (Status status = visit(piece); !status.ok()) return status;
+    PREPACK_TRY(visit(piece));
     piece.clear();
   }
   piece += '}';
@@ -141,22 +142,19 @@ Status SafetensorsPlan::VisitHeader(HeaderVisitor visit) const {
 
 Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
                                         std::map<std::string, std::string> metadata) {
-  Status status = AssignOffsets(tensors);
-  if (!status.ok()) return status;
+  PREPACK_TRY(AssignOffsets(tensors));
   const uint64_t data_bytes = tensors.empty() ? 0 : tensors.back().end;
   SafetensorsPlan plan;
   plan.header.tensors = std::move(tensors);
   plan.header.metadata = std::move(metadata);
   try {
-    status = CheckPartsReadable(plan.header);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckPartsReadable(plan.header));
     plan.header.data_start =
         *CheckedAlignUp(kHeaderLengthBytes + JsonBytes(plan.header), kDataAlignment);
   } catch (const Json::type_error&) {
     return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
   }
-  status = CheckNamesDiffer(plan.header.tensors, kWhere);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckNamesDiffer(plan.header.tensors, kWhere));
   const uint64_t json_bytes = plan.header.data_start - kHeaderLengthBytes;
   if (json_bytes > kMaxHeaderBytes) {
     return Unsupported(kWhere, "the header is longer than the format allows")
@@ -179,17 +177,14 @@ SafetensorsWriter::SafetensorsWriter(File file, SafetensorsPlan plan, const Hash
 
 Result<SafetensorsWriter> SafetensorsWriter::Create(const std::filesystem::path& path,
                                                     SafetensorsPlan plan) {
-  Result<File> file = File::CreateNew(path);
-  if (!file.ok()) return file.status();
-  Status status = file->Allocate(plan.file_bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
+  PREPACK_TRY(file.Allocate(plan.file_bytes));
   Xxh3Hasher hasher;
-  status = plan.VisitHeader([&](uint64_t offset, std::string_view text) {
+  PREPACK_TRY(plan.VisitHeader([&](uint64_t offset, std::string_view text) {
     hasher.Update(text);
-    return file->WriteAt(offset, std::as_bytes(std::span(text)));
-  });
-  if (!status.ok()) return status;
-  return SafetensorsWriter(*std::move(file), std::move(plan), hasher.Digest());
+    return file.WriteAt(offset, std::as_bytes(std::span(text)));
+  }));
+  return SafetensorsWriter(std::move(file), std::move(plan), hasher.Digest());
 }
 
 Result<SafetensorsWriter> SafetensorsWriter::Replace(const std::filesystem::path& path,
@@ -205,22 +200,20 @@ Result<std::optional<SafetensorsWriter>> SafetensorsWriter::Reopen(
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) {
     return std::optional<SafetensorsWriter>();
   }
-  Result<File> file = File::OpenForUpdate(path);
-  if (!file.ok()) return file.status();
-  if (file->size() != plan.file_bytes) return std::optional<SafetensorsWriter>();
+  PREPACK_TRY_ASSIGN(File file, File::OpenForUpdate(path));
+  if (file.size() != plan.file_bytes) return std::optional<SafetensorsWriter>();
   Xxh3Hasher hasher;
   bool same = true;
   std::string found;
-  Status status = plan.VisitHeader([&](uint64_t offset, std::string_view expected) {
+  PREPACK_TRY(plan.VisitHeader([&](uint64_t offset, std::string_view expected) {
     hasher.Update(expected);
     found.resize(expected.size());
-    Status read = file->ReadAt(offset, std::as_writable_bytes(std::span(found)));
+    Status read = file.ReadAt(offset, std::as_writable_bytes(std::span(found)));
     same = same && found == expected;
     return read;
-  });
-  if (!status.ok()) return status;
+  }));
   if (!same) return std::optional<SafetensorsWriter>();
-  return std::optional(SafetensorsWriter(*std::move(file), plan, hasher.Digest()));
+  return std::optional(SafetensorsWriter(std::move(file), plan, hasher.Digest()));
 }
 
 Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {

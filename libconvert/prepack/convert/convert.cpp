@@ -8,6 +8,7 @@
 
 #include "prepack/base/isa.h"
 #include "prepack/base/parallel.h"
+#include "prepack/base/status.h"
 #include "prepack/convert/finish_folder.h"
 #include "prepack/convert/merge.h"
 #include "prepack/convert/resume.h"
@@ -79,32 +80,28 @@ class Conversion {
 
 Status Conversion::StartJournal(const OutputFolder& folder) {
   const std::filesystem::path path = folder.journal_path();
-  Result<std::optional<JournalContents>> earlier = FindEarlierRun(path, identity_, options_.part);
-  if (!earlier.ok()) return earlier.status();
-  const bool goes_on = earlier->has_value();
-  Status status = RemoveAllBut(folder_, goes_on ? shards_.names : std::vector<std::string>());
-  if (!status.ok()) return status;
-  Result<Journal> journal = goes_on ? Journal::Continue(path, **earlier)
-                                    : Journal::Create(path, identity_, options_.part);
-  if (!journal.ok()) return journal.status();
-  journal_.emplace(*std::move(journal));
-  if (goes_on) finished_ = std::move((*earlier)->units);
+  PREPACK_TRY_ASSIGN(std::optional<JournalContents> earlier,
+                     FindEarlierRun(path, identity_, options_.part));
+  const bool goes_on = earlier.has_value();
+  PREPACK_TRY(RemoveAllBut(folder_, goes_on ? shards_.names : std::vector<std::string>()));
+  PREPACK_TRY_ASSIGN(Journal journal, goes_on ? Journal::Continue(path, *earlier)
+                                              : Journal::Create(path, identity_, options_.part));
+  journal_.emplace(std::move(journal));
+  if (goes_on) finished_ = std::move(earlier->units);
   return {};
 }
 
 Status Conversion::OpenShard(size_t index) {
   const std::filesystem::path path = folder_ / shards_.names[index];
-  Result<std::optional<SafetensorsWriter>> earlier =
-      SafetensorsWriter::Reopen(path, shards_.plans[index]);
-  if (!earlier.ok()) return earlier.status();
-  if (earlier->has_value()) {
-    writers_.push_back(**std::move(earlier));
+  PREPACK_TRY_ASSIGN(std::optional<SafetensorsWriter> earlier,
+                     SafetensorsWriter::Reopen(path, shards_.plans[index]));
+  if (earlier.has_value()) {
+    writers_.push_back(*std::move(earlier));
   } else {
     created_.insert(index);
-    Result<SafetensorsWriter> writer =
-        SafetensorsWriter::Replace(path, std::move(shards_.plans[index]));
-    if (!writer.ok()) return writer.status();
-    writers_.push_back(*std::move(writer));
+    PREPACK_TRY_ASSIGN(SafetensorsWriter writer,
+                       SafetensorsWriter::Replace(path, std::move(shards_.plans[index])));
+    writers_.push_back(std::move(writer));
   }
   writers_.back().FlushEarly(options_.flush);
   return {};
@@ -112,21 +109,16 @@ Status Conversion::OpenShard(size_t index) {
 
 Status Conversion::OpenShards(const OutputFolder& folder) {
   folder_ = folder.path();
-  Result<OutputShards> shards =
-      PlanOutputShards(checkpoint_, plan_, options_.shard_bytes, options_.part);
-  if (!shards.ok()) return shards.status();
-  shards_ = *std::move(shards);
-  if (Status status = StartJournal(folder); !status.ok()) return status;
+  PREPACK_TRY_ASSIGN(OutputShards shards,
+                     PlanOutputShards(checkpoint_, plan_, options_.shard_bytes, options_.part));
+  shards_ = std::move(shards);
+  PREPACK_TRY(StartJournal(folder));
   // Shards of an interrupted run are continued, or go to make room.
   const uint64_t there = std::min(BytesOnDisk(folder_, shards_.names), shards_.file_bytes);
-  const Result<uint64_t> side_bytes = HasSideFiles() ? CheckSideFiles(checkpoint_) : 0;
-  if (!side_bytes.ok()) return side_bytes.status();
-  if (Status status = CheckFreeSpace(folder_, shards_.file_bytes - there + *side_bytes);
-      !status.ok()) {
-    return status;
-  }
+  PREPACK_TRY_ASSIGN(const uint64_t side_bytes, HasSideFiles() ? CheckSideFiles(checkpoint_) : 0);
+  PREPACK_TRY(CheckFreeSpace(folder_, shards_.file_bytes - there + side_bytes));
   for (size_t i = 0; i < shards_.names.size(); ++i) {
-    if (Status status = OpenShard(i); !status.ok()) return status;
+    PREPACK_TRY(OpenShard(i));
   }
   Status status = DropUnfinished(shards_, writers_, created_, threads_, finished_);
   if (status.ok()) {
@@ -138,20 +130,18 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
 // Done before the weights: hours later, these files may be those of another revision.
 Status Conversion::TakeSideFiles() {
   if (!options_.part.IsWhole()) {
-    Result<FileHashes> hashes = HashSideFiles(checkpoint_, progress_);
-    if (!hashes.ok()) return hashes.status();
-    source_files_ = *std::move(hashes);
+    PREPACK_TRY_ASSIGN(FileHashes hashes, HashSideFiles(checkpoint_, progress_));
+    source_files_ = std::move(hashes);
   }
   if (!HasSideFiles()) return {};
-  Result<std::vector<std::string>> names = CopySideFiles(checkpoint_, folder_);
-  if (!names.ok()) return names.status();
-  side_files_ = *std::move(names);
+  PREPACK_TRY_ASSIGN(std::vector<std::string> names, CopySideFiles(checkpoint_, folder_));
+  side_files_ = std::move(names);
   return {};
 }
 
 Status Conversion::FillShards() {
   filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
-  if (Status status = filler_->Run(threads_, options_.output.string()); !status.ok()) return status;
+  PREPACK_TRY(filler_->Run(threads_, options_.output.string()));
   progress_.Begin("flushing", 0);
   return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
     return options_.flush ? writers_[index].Sync() : writers_[index].CheckArrived();
@@ -255,11 +245,10 @@ ConvertReport Conversion::Report() const {
 Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoint& checkpoint,
                                    const QuantizedModel& model, const Plan& plan,
                                    const Manifest& manifest) {
-  const Result<OutputShards> shards =
-      PlanOutputShards(checkpoint, plan, options.shard_bytes, options.part);
-  if (!shards.ok()) return shards.status();
+  PREPACK_TRY_ASSIGN(const OutputShards shards,
+                     PlanOutputShards(checkpoint, plan, options.shard_bytes, options.part));
   ConvertReport report = ReportOf(options, checkpoint, model, plan, manifest);
-  report.source_bytes = SourceBytes(plan, *shards);
+  report.source_bytes = SourceBytes(plan, shards);
   report.was_done = true;
   report.packed_modules = manifest.modules.size();
   for (const auto& [name, module] : manifest.modules) {
@@ -274,40 +263,34 @@ Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoi
 }  // namespace
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
-  const Result<Isa> isa = ChooseIsa();
-  if (!isa.ok()) return isa.status();
-  if (Status status = CheckOutputPlace(options.source, options.output); !status.ok()) {
-    return status;
-  }
-  const Result<Checkpoint> checkpoint = Checkpoint::Open(options.source);
-  if (!checkpoint.ok()) return checkpoint.status();
-  const Result<QuantizedModel> model = ReadQuantizedModel(*checkpoint, options.plan.accepted);
-  if (!model.ok()) return model.status();
-  const Result<Plan> plan = MakePlan(*checkpoint, *model, options.plan);
-  if (!plan.ok()) return plan.status();
-  if (Status status = CheckPlan(*plan); !status.ok()) return status;
-  const MemoryNeed need{.shared = 0, .per_thread = plan->PeakMemory(1)};
-  const Result<unsigned> threads =
-      ThreadsWithin(need, options.jobs, options.memory_limit, "converted");
-  if (!threads.ok()) return threads.status();
+  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
+  PREPACK_TRY(CheckOutputPlace(options.source, options.output));
+  PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
+  PREPACK_TRY_ASSIGN(const QuantizedModel model,
+                     ReadQuantizedModel(checkpoint, options.plan.accepted));
+  PREPACK_TRY_ASSIGN(const Plan plan, MakePlan(checkpoint, model, options.plan));
+  PREPACK_TRY(CheckPlan(plan));
+  const MemoryNeed need{.shared = 0, .per_thread = plan.PeakMemory(1)};
+  PREPACK_TRY_ASSIGN(const unsigned threads,
+                     ThreadsWithin(need, options.jobs, options.memory_limit, "converted"));
 
-  RunIdentity identity = IdentityOf(*checkpoint, *plan, options.plan, options.shard_bytes);
+  RunIdentity identity = IdentityOf(checkpoint, plan, options.plan, options.shard_bytes);
   const std::filesystem::path output = OutputOf(options);
   if (options.resume && !options.replace) {
-    const Result<std::optional<Manifest>> done =
-        FindFinishedRun(output, identity, options.part, *checkpoint, *threads, progress);
-    if (!done.ok()) return done.status();
-    if (done->has_value()) return ReportOfDone(options, *checkpoint, *model, *plan, **done);
+    PREPACK_TRY_ASSIGN(
+        const std::optional<Manifest> done,
+        FindFinishedRun(output, identity, options.part, checkpoint, threads, progress));
+    if (done.has_value()) return ReportOfDone(options, checkpoint, model, plan, *done);
   }
-  Result<OutputFolder> folder = OutputFolder::Create(
-      output, options.replace, options.resume ? Leftovers::kKeep : Leftovers::kRemove);
-  if (!folder.ok()) return folder.status();
-  Conversion conversion(options, *checkpoint, *model, *plan, std::move(identity), *isa, *threads,
+  PREPACK_TRY_ASSIGN(OutputFolder folder,
+                     OutputFolder::Create(output, options.replace,
+                                          options.resume ? Leftovers::kKeep : Leftovers::kRemove));
+  Conversion conversion(options, checkpoint, model, plan, std::move(identity), isa, threads,
                         progress);
-  Status status = conversion.OpenShards(*folder);
+  Status status = conversion.OpenShards(folder);
   if (status.ok()) status = conversion.FillShards();
   if (status.ok()) status = conversion.WriteRest();
-  if (status.ok()) status = folder->Commit();
+  if (status.ok()) status = folder.Commit();
   if (!status.ok()) return status;
   return conversion.Report();
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/base/version.h"
 #include "prepack/container/json_writer.h"
 #include "prepack/io/file.h"
@@ -206,11 +207,9 @@ Status WriteIndex(const std::filesystem::path& folder, const std::vector<Indexed
 // Notes size and hash of a file in the manifest.
 Status RecordFile(const std::filesystem::path& folder, const std::string& name, Progress& progress,
                   Manifest& manifest) {
-  const Result<File> file = File::OpenForRead(folder / name);
-  if (!file.ok()) return file.status();
-  Result<FileRecord> record = HashFile(*file, progress);
-  if (!record.ok()) return record.status();
-  manifest.files[name] = *std::move(record);
+  PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(folder / name));
+  PREPACK_TRY_ASSIGN(FileRecord record, HashFile(file, progress));
+  manifest.files[name] = std::move(record);
   return {};
 }
 
@@ -223,9 +222,8 @@ Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint) {
       return Malformed(fmt::format("file {}", name), "its name is no readable UTF-8")
           .Hint("Rename it, or move it out of the checkpoint");
     }
-    const Result<File> file = File::OpenForRead(checkpoint.path() / name);
-    if (!file.ok()) return file.status();
-    bytes += file->size();
+    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));
+    bytes += file.size();
   }
   return bytes;
 }
@@ -234,8 +232,7 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
                                                const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const std::string& name : checkpoint.side_files()) {
-    Status status = CopyFile(checkpoint.path() / name, folder / name);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CopyFile(checkpoint.path() / name, folder / name));
     names.push_back(name);
   }
   return names;
@@ -244,11 +241,9 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
 Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, Progress& progress) {
   FileHashes hashes;
   for (const std::string& name : checkpoint.side_files()) {
-    const Result<File> file = File::OpenForRead(checkpoint.path() / name);
-    if (!file.ok()) return file.status();
-    Result<FileRecord> record = HashFile(*file, progress);
-    if (!record.ok()) return record.status();
-    hashes.emplace(name, std::move(record->xxh3_128));
+    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));
+    PREPACK_TRY_ASSIGN(FileRecord record, HashFile(file, progress));
+    hashes.emplace(name, std::move(record.xxh3_128));
   }
   return hashes;
 }
@@ -282,16 +277,14 @@ Status FinishFolder(const std::filesystem::path& folder, const std::vector<Index
                     const PackedContents& contents, Progress& progress, Manifest& manifest) {
   std::vector<std::string> names = side_files;
   if (shards.size() > 1) {
-    if (Status status = WriteIndex(folder, shards); !status.ok()) return status;
+    PREPACK_TRY(WriteIndex(folder, shards));
     names.emplace_back(kIndexName);
   }
-  Status status = WriteTextFile(folder / kConfigName,
-                                OutputConfigText(source_config, manifest, contents.modules));
-  if (!status.ok()) return status;
+  PREPACK_TRY(WriteTextFile(folder / kConfigName,
+                            OutputConfigText(source_config, manifest, contents.modules)));
   names.emplace_back(kConfigName);
   for (const std::string& name : names) {
-    status = RecordFile(folder, name, progress, manifest);
-    if (!status.ok()) return status;
+    PREPACK_TRY(RecordFile(folder, name, progress, manifest));
   }
   return WriteManifest(folder / kManifestName, manifest, contents.records);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "prepack/base/hash.h"
+#include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/json_writer.h"
 #include "prepack/container/required_fields.h"
@@ -40,46 +41,37 @@ Json RecordJson(const PartRecord& record) {
 }
 
 Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
-  Result<SourceTensorLines> tensors = StringMapField(json, "source_tensors", where);
-  if (!tensors.ok()) return tensors.status();
-  Result<SourceTensorLines> witnessed = StringMapField(json, "witnessed_tensors", where);
-  if (!witnessed.ok()) return witnessed.status();
-  Result<FileHashes> of_source = StringMapField(json, "source_files", where);
-  if (!of_source.ok()) return of_source.status();
-  Result<std::vector<std::string>> files = StringArrayField(json, "side_files", where);
-  if (!files.ok()) return files.status();
-  for (const std::string& file : *files) {
+  PREPACK_TRY_ASSIGN(SourceTensorLines tensors, StringMapField(json, "source_tensors", where));
+  PREPACK_TRY_ASSIGN(SourceTensorLines witnessed, StringMapField(json, "witnessed_tensors", where));
+  PREPACK_TRY_ASSIGN(FileHashes of_source, StringMapField(json, "source_files", where));
+  PREPACK_TRY_ASSIGN(std::vector<std::string> files, StringArrayField(json, "side_files", where));
+  for (const std::string& file : files) {
     if (IsPlainFileName(file)) continue;
     return Malformed(where, "\"side_files\" has something else than a plain file name").Found(file);
   }
-  record.source_tensors = *std::move(tensors);
-  record.witnessed_tensors = *std::move(witnessed);
-  record.side_files = *std::move(files);
-  record.source_files = *std::move(of_source);
+  record.source_tensors = std::move(tensors);
+  record.witnessed_tensors = std::move(witnessed);
+  record.side_files = std::move(files);
+  record.source_files = std::move(of_source);
   return {};
 }
 
 Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
-  const Result<std::string> part = StringField(json, "part", where);
-  if (!part.ok()) return part.status();
-  const Result<Part> parsed = ParsePart(*part);
-  if (!parsed.ok()) return Malformed(where, "field \"part\" is no part").Found(*part);
-  const Result<const Json*> run = ObjectField(json, "run", where);
-  if (!run.ok()) return run.status();
-  Result<RunIdentity> identity = ReadIdentity(**run, where);
-  if (!identity.ok()) return identity.status();
-  Result<std::string> config = StringField(json, "source_config", where);
-  if (!config.ok()) return config.status();
-  const Result<Json> parsed_config =
-      ParseJsonStrict(*config, fmt::format("{}: source_config", where), {.python_numbers = true});
-  if (!parsed_config.ok()) return parsed_config.status();
-  if (!parsed_config->is_object()) return Malformed(where, "field \"source_config\" is no object");
-  const Result<uint64_t> all = UintField(json, "all_source_tensors", where);
-  if (!all.ok()) return all.status();
+  PREPACK_TRY_ASSIGN(const std::string part, StringField(json, "part", where));
+  const Result<Part> parsed = ParsePart(part);
+  if (!parsed.ok()) return Malformed(where, "field \"part\" is no part").Found(part);
+  PREPACK_TRY_ASSIGN(const Json* run, ObjectField(json, "run", where));
+  PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(*run, where));
+  PREPACK_TRY_ASSIGN(std::string config, StringField(json, "source_config", where));
+  PREPACK_TRY_ASSIGN(
+      const Json parsed_config,
+      ParseJsonStrict(config, fmt::format("{}: source_config", where), {.python_numbers = true}));
+  if (!parsed_config.is_object()) return Malformed(where, "field \"source_config\" is no object");
+  PREPACK_TRY_ASSIGN(const uint64_t all, UintField(json, "all_source_tensors", where));
   record.part = *parsed;
-  record.identity = *std::move(identity);
-  record.source_config = *std::move(config);
-  record.all_source_tensors = *all;
+  record.identity = std::move(identity);
+  record.source_config = std::move(config);
+  record.all_source_tensors = all;
   return {};
 }
 
@@ -87,8 +79,7 @@ Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
 
 Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,
                        const Manifest& manifest, const ManifestRecords& records) {
-  Status status = WriteManifest(folder / kPartManifestName, manifest, records);
-  if (!status.ok()) return status;
+  PREPACK_TRY(WriteManifest(folder / kPartManifestName, manifest, records));
   return WriteTextFile(folder / kPartName, PythonJsonText(RecordJson(record)));
 }
 
@@ -99,14 +90,12 @@ Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
     return Usage(folder.string(), fmt::format("this is no part: it has no {}", kPartName))
         .Hint("`prepack convert --part I/N` makes one");
   }
-  const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
-  if (!text.ok()) return text.status();
+  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMaxManifestBytes));
   const std::string where = path.string();
-  const Result<Json> json = ParseJsonStrict(*text, where, {.python_numbers = true});
-  if (!json.ok()) return json.status();
+  PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, {.python_numbers = true}));
   PartRecord record;
   for (const auto read : {ReadHead, ReadLists}) {
-    if (Status status = read(*json, where, record); !status.ok()) return status;
+    PREPACK_TRY(read(json, where, record));
   }
   return record;
 }
@@ -143,9 +132,8 @@ Result<uint32_t> CountParts(const fs::path& output) {
   std::set<uint32_t> counts;
   std::set<uint32_t> found;
   const fs::path parent = output.has_parent_path() ? output.parent_path() : fs::path(".");
-  const Result<std::vector<std::string>> names = NamesIn(parent);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
+  PREPACK_TRY_ASSIGN(const std::vector<std::string> names, NamesIn(parent));
+  for (const std::string& name : names) {
     const std::optional<Part> part = PartOfName(name, output.filename().string());
     if (!part) continue;
     counts.insert(part->count);
@@ -216,7 +204,7 @@ class Merger {
 
 Status Merger::ReadParts() {
   for (uint32_t index = 1; index <= parts_; ++index) {
-    if (Status status = ReadPart(index); !status.ok()) return status;
+    PREPACK_TRY(ReadPart(index));
   }
   SourceTensorLines used;
   for (auto& [name, seen] : sources_) {
@@ -235,28 +223,26 @@ Status Merger::ReadParts() {
 
 Status Merger::ReadPart(uint32_t index) {
   const fs::path folder = FolderOf(index);
-  Result<PartRecord> record = ReadPartRecord(folder);
-  if (!record.ok()) return record.status();
-  if (record->part != Part{index, parts_}) {
+  PREPACK_TRY_ASSIGN(PartRecord record, ReadPartRecord(folder));
+  if (record.part != Part{index, parts_}) {
     return Usage(folder.string(), "the folder was renamed: it is another part")
-        .Found(record->part.Text())
+        .Found(record.part.Text())
         .Expected(Part{index, parts_}.Text());
   }
   if (first_) {
-    Status status = CheckSameRun(record->identity, first_->identity, folder.string());
+    Status status = CheckSameRun(record.identity, first_->identity, folder.string());
     if (status.ok()) {
-      status = CheckSameFiles(record->source_files, first_->source_files, folder.string());
+      status = CheckSameFiles(record.source_files, first_->source_files, folder.string());
     }
     if (!status.ok()) {
       return std::move(status).Hint(
           fmt::format("Convert this part again, as {} was", FolderOf(1).filename().string()));
     }
   }
-  Result<Manifest> manifest = ReadPartManifest(folder);
-  if (!manifest.ok()) return manifest.status();
-  if (Status status = AddSources(*record, folder); !status.ok()) return status;
-  if (Status status = AddManifest(*std::move(manifest), folder); !status.ok()) return status;
-  if (!first_) first_ = *std::move(record);
+  PREPACK_TRY_ASSIGN(Manifest manifest, ReadPartManifest(folder));
+  PREPACK_TRY(AddSources(record, folder));
+  PREPACK_TRY(AddManifest(std::move(manifest), folder));
+  if (!first_) first_ = std::move(record);
   return {};
 }
 
@@ -307,23 +293,21 @@ Status Merger::AddManifest(Manifest manifest, const fs::path& folder) {
   }
   manifest_.layouts.merge(manifest.layouts);
   for (const auto& [name, record] : manifest.files) {
-    if (Status status = AddShard(folder / name, record); !status.ok()) return status;
+    PREPACK_TRY(AddShard(folder / name, record));
   }
   return {};
 }
 
 Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
-  const Result<File> file = File::OpenForRead(path);
-  if (!file.ok()) return file.status();
-  if (file->size() != record.bytes) {
+  PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(path));
+  if (file.size() != record.bytes) {
     return Malformed(path.string(), "the shard is not what was written: its size differs")
-        .Found(fmt::format("{} bytes", file->size()))
+        .Found(fmt::format("{} bytes", file.size()))
         .Expected(fmt::format("{}", record.bytes));
   }
-  Result<SafetensorsHeader> header = ReadSafetensorsHeader(*file);
-  if (!header.ok()) return header.status();
-  if (Status status = CheckShard(*file, *header, record); !status.ok()) return status;
-  shards_.push_back({path, "", *std::move(header), record});
+  PREPACK_TRY_ASSIGN(SafetensorsHeader header, ReadSafetensorsHeader(file));
+  PREPACK_TRY(CheckShard(file, header, record));
+  shards_.push_back({path, "", std::move(header), record});
   return {};
 }
 
@@ -331,8 +315,8 @@ Status Merger::AddShard(const fs::path& path, const FileRecord& record) {
 Status Merger::CheckShard(const File& file, const SafetensorsHeader& header,
                           const FileRecord& record) const {
   PageBuffer buffer;
-  const Result<Hash128> of_header = HashRange({file, 0, header.data_start}, buffer, progress_);
-  if (!of_header.ok()) return of_header.status();
+  PREPACK_TRY_ASSIGN(const Hash128 of_header,
+                     HashRange({file, 0, header.data_start}, buffer, progress_));
   std::vector<Hash128> of_tensors;
   for (const TensorInfo& tensor : header.tensors) {
     const auto known = hashes_.find(tensor.name);
@@ -341,7 +325,7 @@ Status Merger::CheckShard(const File& file, const SafetensorsHeader& header,
     const std::optional<Hash128> hash = ParseHash128(known->second);
     if (hash) of_tensors.push_back(*hash);
   }
-  if (ShardHash(*of_header, of_tensors) == record.xxh3_128) return {};
+  if (ShardHash(of_header, of_tensors) == record.xxh3_128) return {};
   return Malformed(file.path().string(), "the header of the shard is not what was written")
       .Hint("Convert this part again, with --force");
 }
@@ -370,12 +354,12 @@ Status LinkOrCopy(const fs::path& from, const fs::path& to) {
 Status Merger::WriteFolder(const fs::path& folder) {
   std::vector<IndexedShard> indexed;
   for (const MergedShard& shard : shards_) {
-    if (Status status = LinkOrCopy(shard.from, folder / shard.name); !status.ok()) return status;
+    PREPACK_TRY(LinkOrCopy(shard.from, folder / shard.name));
     indexed.push_back({shard.name, &shard.header});
     manifest_.files[shard.name] = shard.record;
   }
   for (const std::string& name : first_->side_files) {
-    if (Status status = CopyFile(FolderOf(1) / name, folder / name); !status.ok()) return status;
+    PREPACK_TRY(CopyFile(FolderOf(1) / name, folder / name));
   }
   Status status =
       FinishFolder(folder, indexed, first_->source_config, first_->side_files,
@@ -415,14 +399,12 @@ MergeReport Merger::Report() const {
 
 Result<MergeReport> Merge(const MergeOptions& options, Progress& progress) {
   const fs::path output = WithoutTrailingSlashes(options.output);
-  const Result<uint32_t> parts = CountParts(output);
-  if (!parts.ok()) return parts.status();
-  Result<OutputFolder> folder = OutputFolder::Create(output, options.replace);
-  if (!folder.ok()) return folder.status();
-  Merger merger(options, output, *parts, progress);
+  PREPACK_TRY_ASSIGN(const uint32_t parts, CountParts(output));
+  PREPACK_TRY_ASSIGN(OutputFolder folder, OutputFolder::Create(output, options.replace));
+  Merger merger(options, output, parts, progress);
   Status status = merger.ReadParts();
-  if (status.ok()) status = merger.WriteFolder(folder->path());
-  if (status.ok()) status = folder->Commit();
+  if (status.ok()) status = merger.WriteFolder(folder.path());
+  if (status.ok()) status = folder.Commit();
   if (status.ok()) status = merger.RemoveParts();
   if (!status.ok()) return status;
   return merger.Report();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/model/stacked_linear.h"
 #include "prepack/packed/small_parts.h"
@@ -29,7 +30,7 @@ Status WritePiece(SafetensorsWriter& shard, size_t index, const Placement& place
 Status WriteBatch::Add(SafetensorsWriter& shard, size_t index, const Placement& placement,
                        PageBuffer& bytes) {
   if (shard_ != &shard) {
-    if (Status status = Flush(); !status.ok()) return status;
+    PREPACK_TRY(Flush());
     shard_ = &shard;
   }
   std::unique_lock turn(shard.turn(), std::defer_lock);
@@ -210,8 +211,7 @@ Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& bu
 // After PackScales of the same rows.
 Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   buffers.sums.resize(rows);
-  Status status = SumSignedCodes(module_.weights(), isa_, n0, rows, buffers.panel, buffers.sums);
-  if (!status.ok()) return status;
+  PREPACK_TRY(SumSignedCodes(module_.weights(), isa_, n0, rows, buffers.panel, buffers.sums));
   buffers.packed.resize(rows * sizeof(float));
   const DType value = module_.chosen->scale_form(module_.request).value;
   PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);
@@ -222,10 +222,8 @@ Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& bu
 Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
   for (const PartSpec& part : module_.parts) {
     if (!IsSmallPart(part.role)) continue;
-    Status status = SmallPartBytes(checkpoint_, *module_.linear, part, buffers.packed);
-    if (!status.ok()) return status;
-    status = WritePacked(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers);
-    if (!status.ok()) return status;
+    PREPACK_TRY(SmallPartBytes(checkpoint_, *module_.linear, part, buffers.packed));
+    PREPACK_TRY(WritePacked(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers));
   }
   return {};
 }

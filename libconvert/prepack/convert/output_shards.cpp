@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "prepack/base/hash.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/model_parts.h"
 #include "prepack/model/stacked_linear.h"
 #include "prepack/packed/output_hash.h"
@@ -98,8 +99,7 @@ Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedM
   }
   FusedModules fused;
   for (const auto& [place, set] : sets) {
-    Status status = Fuse(checkpoint, model, place.first, *set, fused);
-    if (!status.ok()) return status;
+    PREPACK_TRY(Fuse(checkpoint, model, place.first, *set, fused));
   }
   return fused;
 }
@@ -310,19 +310,19 @@ std::string ShardName(size_t shard, size_t count) {
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
                                       uint64_t shard_bytes, const Part& part) {
   const std::vector<bool> replaced = ReplacedTensors(checkpoint, plan);
-  if (Status status = CheckKeptAreWhole(checkpoint, plan, replaced); !status.ok()) return status;
+  PREPACK_TRY(CheckKeptAreWhole(checkpoint, plan, replaced));
   std::vector<Unit> units = UnitsInSourceOrder(checkpoint, plan, replaced);
-  if (Status status = CheckNames(units); !status.ok()) return status;
+  PREPACK_TRY(CheckNames(units));
   if (!part.IsWhole()) units = UnitsOfPart(units, part);
   std::vector<std::vector<TensorInfo>> shards = DivideIntoShards(units, shard_bytes);
   if (units.empty() && !part.IsWhole()) shards.clear();
 
   OutputShards output;
   for (size_t i = 0; i < shards.size(); ++i) {
-    Result<SafetensorsPlan> shard = PlanSafetensors(std::move(shards[i]), ShardMetadata());
-    if (!shard.ok()) return shard.status();
-    output.file_bytes += shard->file_bytes;
-    output.plans.push_back(*std::move(shard));
+    PREPACK_TRY_ASSIGN(SafetensorsPlan shard,
+                       PlanSafetensors(std::move(shards[i]), ShardMetadata()));
+    output.file_bytes += shard.file_bytes;
+    output.plans.push_back(std::move(shard));
     output.names.push_back(ShardName(i, shards.size()));
   }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/formats/stored_linear.h"
@@ -29,9 +30,8 @@ Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request)
   if (form == OneDnnForm::kPlain) {
     return ChosenForm{.weights_desc = PlainDesc(request.k, request.n)};
   }
-  Result<OneDnnAnswer> answer = AskOneDnn(request);
-  if (!answer.ok()) return answer.status();
-  return ChosenForm{.weights_desc = answer->weights_desc, .origin = answer->origin};
+  PREPACK_TRY_ASSIGN(OneDnnAnswer answer, AskOneDnn(request));
+  return ChosenForm{.weights_desc = answer.weights_desc, .origin = answer.origin};
 }
 
 namespace {
@@ -71,11 +71,10 @@ std::string NoteOf(const LayoutChoice& choice) {
 // The form of a layout that has several.
 Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
   if (choice.chosen == nullptr || choice.chosen->id != kOneDnnW8A8.id) return {};
-  Result<ChosenForm> chosen = ChooseOneDnnForm(form, choice.request);
-  if (!chosen.ok()) return chosen.status();
-  choice.request.weights_desc = chosen->weights_desc;
-  choice.onednn = chosen->origin;
-  const std::string note = chosen->Note();
+  PREPACK_TRY_ASSIGN(ChosenForm chosen, ChooseOneDnnForm(form, choice.request));
+  choice.request.weights_desc = chosen.weights_desc;
+  choice.onednn = chosen.origin;
+  const std::string note = chosen.Note();
   if (!note.empty() && !choice.note.empty()) choice.note += "; ";
   choice.note += note;
   return {};
@@ -110,9 +109,8 @@ Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackR
       return &known;
     }
   }
-  Result<LayoutChoice> choice = Choose(linear, asked, *plan.target, options);
-  if (!choice.ok()) return choice.status();
-  return &plan.choices.emplace(size, *std::move(choice))->second;
+  PREPACK_TRY_ASSIGN(LayoutChoice choice, Choose(linear, asked, *plan.target, options));
+  return &plan.choices.emplace(size, std::move(choice))->second;
 }
 
 void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, ModulePlan& module) {
@@ -129,7 +127,7 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                             const ActivationScheme& activations, const PlanOptions& options,
                             Plan& plan) {
-  if (Status status = CheckBiases(checkpoint, linear); !status.ok()) return status;
+  PREPACK_TRY(CheckBiases(checkpoint, linear));
   PackRequest asked = {.scheme = linear.scheme(),
                        .n = linear.n(),
                        .k = linear.k(),
@@ -140,11 +138,10 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                        .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
                        .exact_scales = options.exact_scales};
   asked.scheme.activations = activations;
-  const Result<const LayoutChoice*> choice = ChoiceFor(linear, asked, options, plan);
-  if (!choice.ok()) return choice.status();
-  ModulePlan module(linear, **choice);
-  if ((*choice)->dequantizes) module.dequantized = Dequantized(linear);
-  CountBytes(checkpoint, **choice, module);
+  PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
+  ModulePlan module(linear, *choice);
+  if (choice->dequantizes) module.dequantized = Dequantized(linear);
+  CountBytes(checkpoint, *choice, module);
   return module;
 }
 
@@ -155,12 +152,10 @@ void AddModule(ModulePlan module, Plan& plan) {
 
 Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                   const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
-  const Result<ActivationScheme> activations =
-      schemes.ActivationsOf(linear.module(), linear.scheme());
-  if (!activations.ok()) return activations.status();
-  Result<ModulePlan> module = PlanWith(checkpoint, linear, *activations, options, plan);
-  if (!module.ok()) return module.status();
-  AddModule(*std::move(module), plan);
+  PREPACK_TRY_ASSIGN(const ActivationScheme activations,
+                     schemes.ActivationsOf(linear.module(), linear.scheme()));
+  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, linear, activations, options, plan));
+  AddModule(std::move(module), plan);
   return {};
 }
 
@@ -169,12 +164,12 @@ Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear&
                                                           SchemeChooser& schemes) {
   std::optional<ActivationScheme> common;
   for (const QuantizedLinear* member : fused.members()) {
-    const Result<ActivationScheme> own = schemes.ActivationsOf(member->module(), member->scheme());
-    if (!own.ok()) return own.status();
-    if (member != fused.members().front() && *own != *common) {
+    PREPACK_TRY_ASSIGN(const ActivationScheme own,
+                       schemes.ActivationsOf(member->module(), member->scheme()));
+    if (member != fused.members().front() && own != *common) {
       return std::optional<ActivationScheme>();
     }
-    common = *own;
+    common = own;
   }
   return common;
 }
@@ -182,20 +177,19 @@ Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear&
 // Plans a fused module, or notes why its members stay apart.
 Status PlanFused(const Checkpoint& checkpoint, std::unique_ptr<QuantizedLinear> fused,
                  const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
-  const Result<std::optional<ActivationScheme>> activations = CommonActivations(*fused, schemes);
-  if (!activations.ok()) return activations.status();
-  if (!*activations) {
+  PREPACK_TRY_ASSIGN(const std::optional<ActivationScheme> activations,
+                     CommonActivations(*fused, schemes));
+  if (!activations) {
     plan.apart[fused->module()] = "--scheme gives them different activations";
     return {};
   }
-  Result<ModulePlan> module = PlanWith(checkpoint, *fused, **activations, options, plan);
-  if (!module.ok()) return module.status();
-  if (module->chosen == nullptr) {
-    plan.apart[fused->module()] = module->WhyRejected();
+  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, *fused, *activations, options, plan));
+  if (module.chosen == nullptr) {
+    plan.apart[fused->module()] = module.WhyRejected();
     return {};
   }
   plan.fused.push_back(std::move(fused));
-  AddModule(*std::move(module), plan);
+  AddModule(std::move(module), plan);
   return {};
 }
 
@@ -204,12 +198,10 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  Result<FusedModules> fused = FuseSiblings(checkpoint, model);
-  if (!fused.ok()) return fused.status();
-  plan.apart = std::move(fused->apart);
-  for (auto& module : fused->modules) {
-    Status status = PlanFused(checkpoint, std::move(module), options, schemes, plan);
-    if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model));
+  plan.apart = std::move(fused.apart);
+  for (auto& module : fused.modules) {
+    PREPACK_TRY(PlanFused(checkpoint, std::move(module), options, schemes, plan));
   }
   std::set<const QuantizedLinear*> taken;
   for (const auto& module : plan.fused) {
@@ -340,14 +332,12 @@ uint64_t Plan::PeakMemory(unsigned threads) const {
 
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options) {
-  Result<const Target*> target = TargetOrError(options.target);
-  if (!target.ok()) return target.status();
-  if (Status status = CheckFormIsForTarget(options, **target); !status.ok()) return status;
-  Result<SchemeChooser> schemes = SchemeChooser::Make(options.schemes);
-  if (!schemes.ok()) return schemes.status();
+  PREPACK_TRY_ASSIGN(const Target* target, TargetOrError(options.target));
+  PREPACK_TRY(CheckFormIsForTarget(options, *target));
+  PREPACK_TRY_ASSIGN(SchemeChooser schemes, SchemeChooser::Make(options.schemes));
 
   Plan plan;
-  plan.target = *target;
+  plan.target = target;
   plan.fallback = options.fallback;
   plan.activation_dtype =
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
@@ -356,17 +346,16 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   plan.modules.reserve(model.modules.size());
   std::set<const QuantizedLinear*> taken;
   if (options.fuse) {
-    auto fused = PlanAllFused(checkpoint, model, options, *schemes, plan);
+    auto fused = PlanAllFused(checkpoint, model, options, schemes, plan);
     if (!fused.ok()) return fused.status();
     taken = *std::move(fused);
   }
   for (const auto& linear : model.modules) {
     if (taken.contains(linear.get())) continue;
-    Status status = PlanModule(checkpoint, *linear, options, *schemes, plan);
-    if (!status.ok()) return status;
+    PREPACK_TRY(PlanModule(checkpoint, *linear, options, schemes, plan));
   }
   if (!plan.fused.empty()) SortByName(plan.modules);
-  if (Status status = schemes->CheckAllWereUsed(); !status.ok()) return status;
+  PREPACK_TRY(schemes.CheckAllWereUsed());
   return plan;
 }
 

@@ -14,6 +14,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
 #include "prepack/base/parallel.h"
+#include "prepack/base/status.h"
 #include "prepack/base/version.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/json.h"
@@ -122,23 +123,19 @@ std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
 }
 
 Status ReadHead(const Json& json, std::string_view where, JournalContents& contents) {
-  Result<RunIdentity> identity = ReadIdentity(json, where);
-  if (!identity.ok()) return identity.status();
-  const Result<std::string> part = StringField(json, "part", where);
-  if (!part.ok()) return part.status();
-  const Result<Part> parsed = ParsePart(*part);
-  if (!parsed.ok()) return parsed.status();
-  contents.identity = *std::move(identity);
-  contents.part = *parsed;
+  PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(json, where));
+  PREPACK_TRY_ASSIGN(const std::string part, StringField(json, "part", where));
+  PREPACK_TRY_ASSIGN(const Part parsed, ParsePart(part));
+  contents.identity = std::move(identity);
+  contents.part = parsed;
   return {};
 }
 
 Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view key,
                                             std::string_view where) {
-  const Result<std::vector<std::string>> texts = StringArrayField(json, key, where);
-  if (!texts.ok()) return texts.status();
+  PREPACK_TRY_ASSIGN(const std::vector<std::string> texts, StringArrayField(json, key, where));
   std::vector<Hash128> hashes;
-  for (const std::string& text : *texts) {
+  for (const std::string& text : texts) {
     const std::optional<Hash128> hash = ParseHash128(text);
     if (!hash) {
       return Malformed(where, fmt::format("field \"{}\" has something else than a hash", key))
@@ -151,29 +148,23 @@ Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view k
 }
 
 Result<std::vector<SourceNote>> ReadSources(const Json& json, std::string_view where) {
-  const Result<std::vector<uint64_t>> tensors = UintArrayField(json, "tensors", where);
-  if (!tensors.ok()) return tensors.status();
-  const Result<std::vector<Hash128>> hashes = HashArrayField(json, "sources", where);
-  if (!hashes.ok()) return hashes.status();
-  if (tensors->size() != hashes->size()) {
+  PREPACK_TRY_ASSIGN(const std::vector<uint64_t> tensors, UintArrayField(json, "tensors", where));
+  PREPACK_TRY_ASSIGN(const std::vector<Hash128> hashes, HashArrayField(json, "sources", where));
+  if (tensors.size() != hashes.size()) {
     return Malformed(where, "\"tensors\" and \"sources\" differ in length")
-        .Found(fmt::format("{} and {}", tensors->size(), hashes->size()));
+        .Found(fmt::format("{} and {}", tensors.size(), hashes.size()));
   }
   std::vector<SourceNote> notes;
-  for (size_t i = 0; i < tensors->size(); ++i) notes.push_back({(*tensors)[i], (*hashes)[i]});
+  for (size_t i = 0; i < tensors.size(); ++i) notes.push_back({tensors[i], hashes[i]});
   return notes;
 }
 
 Status ReadUnit(const Json& json, std::string_view where, JournalContents& contents) {
-  const Result<uint64_t> unit = UintField(json, "unit", where);
-  if (!unit.ok()) return unit.status();
-  const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
-  if (!rounded.ok()) return rounded.status();
-  Result<std::vector<Hash128>> outputs = HashArrayField(json, "outputs", where);
-  if (!outputs.ok()) return outputs.status();
-  Result<std::vector<SourceNote>> sources = ReadSources(json, where);
-  if (!sources.ok()) return sources.status();
-  contents.units[*unit] = {*rounded, *std::move(outputs), *std::move(sources)};
+  PREPACK_TRY_ASSIGN(const uint64_t unit, UintField(json, "unit", where));
+  PREPACK_TRY_ASSIGN(const uint64_t rounded, UintField(json, "rounded_scales", where));
+  PREPACK_TRY_ASSIGN(std::vector<Hash128> outputs, HashArrayField(json, "outputs", where));
+  PREPACK_TRY_ASSIGN(std::vector<SourceNote> sources, ReadSources(json, where));
+  contents.units[unit] = {rounded, std::move(outputs), std::move(sources)};
   return {};
 }
 
@@ -192,11 +183,9 @@ Result<std::string_view> WithoutHash(std::string_view line, std::string_view whe
 
 Status ReadLine(std::string_view line, std::string_view where, bool is_head,
                 JournalContents& contents) {
-  const Result<std::string_view> text = WithoutHash(line, where);
-  if (!text.ok()) return text.status();
-  const Result<Json> json = ParseJsonStrict(*text, where);
-  if (!json.ok()) return json.status();
-  return is_head ? ReadHead(*json, where, contents) : ReadUnit(*json, where, contents);
+  PREPACK_TRY_ASSIGN(const std::string_view text, WithoutHash(line, where));
+  PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where));
+  return is_head ? ReadHead(json, where, contents) : ReadUnit(json, where, contents);
 }
 
 }  // namespace
@@ -212,22 +201,18 @@ Result<Journal> Journal::Create(const std::filesystem::path& path, const RunIden
                                 const Part& part) {
   const int removed = posix::RemoveTree(path);
   if (removed < 0) return SystemError(path.string(), "cannot remove it", -removed);
-  Result<File> file = File::CreateNew(path);
-  if (!file.ok()) return file.status();
+  PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
   const std::string head = HeadLine(identity, part);
-  Status status = file->WriteAt(0, std::as_bytes(std::span(head)));
-  if (!status.ok()) return status;
-  return Journal(*std::move(file), head.size());
+  PREPACK_TRY(file.WriteAt(0, std::as_bytes(std::span(head))));
+  return Journal(std::move(file), head.size());
 }
 
 Result<Journal> Journal::Continue(const std::filesystem::path& path,
                                   const JournalContents& contents) {
-  Result<File> file = File::OpenForUpdate(path);
-  if (!file.ok()) return file.status();
+  PREPACK_TRY_ASSIGN(File file, File::OpenForUpdate(path));
   // Cuts half a line off: what comes must not be longer than what it replaces to be sound.
-  Status status = file->Resize(contents.bytes);
-  if (!status.ok()) return status;
-  return Journal(*std::move(file), contents.bytes);
+  PREPACK_TRY(file.Resize(contents.bytes));
+  return Journal(std::move(file), contents.bytes);
 }
 
 Status Journal::Append(uint64_t unit, const FinishedUnit& finished) {
@@ -241,12 +226,11 @@ Status Journal::Append(uint64_t unit, const FinishedUnit& finished) {
 Result<std::optional<JournalContents>> ReadJournal(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return std::optional<JournalContents>();
-  const Result<std::string> text = ReadTextFile(path, kMaxJournalBytes);
-  if (!text.ok()) return text.status();
+  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMaxJournalBytes));
 
   JournalContents contents;
-  for (size_t end = 0; (end = text->find('\n', contents.bytes)) != std::string::npos;) {
-    const std::string_view line(text->data() + contents.bytes, end - contents.bytes);
+  for (size_t end = 0; (end = text.find('\n', contents.bytes)) != std::string::npos;) {
+    const std::string_view line(text.data() + contents.bytes, end - contents.bytes);
     if (WasLost(line)) break;
     const std::string where = fmt::format("{}: byte {}", path.string(), contents.bytes);
     Status status = ReadLine(line, where, contents.bytes == 0, contents);
@@ -267,10 +251,9 @@ constexpr std::string_view kReplace = "--force replaces it";
 // A file that was removed or cut since is not worth a whole run to notice.
 Status CheckFiles(const fs::path& folder, const Manifest& manifest) {
   for (const auto& [name, record] : manifest.files) {
-    const Result<std::optional<struct stat>> file = LookAt(folder / name);
-    if (!file.ok()) return file.status();
-    const bool is_there = file->has_value();
-    const uint64_t bytes = is_there ? static_cast<uint64_t>((*file)->st_size) : 0;
+    PREPACK_TRY_ASSIGN(const std::optional<struct stat> file, LookAt(folder / name));
+    const bool is_there = file.has_value();
+    const uint64_t bytes = is_there ? static_cast<uint64_t>(file->st_size) : 0;
     if (is_there && bytes == record.bytes) continue;
     return Malformed((folder / name).string(), "the output is damaged: this file is not as written")
         .Found(is_there ? fmt::format("{} bytes", bytes) : "no such file")
@@ -298,10 +281,7 @@ Status CheckWholeSource(const std::string& where, const Manifest& manifest,
   std::vector<const StoredTensor*> tensors;
   for (const StoredTensor& tensor : source.tensors()) tensors.push_back(&tensor);
   TensorHashes hashes(source);
-  if (Status status = HashTensorsAsStage(std::move(tensors), threads, progress, hashes);
-      !status.ok()) {
-    return status;
-  }
+  PREPACK_TRY(HashTensorsAsStage(std::move(tensors), threads, progress, hashes));
   const std::string now = SourceFingerprint(hashes);
   if (now == manifest.source_fingerprint) return {};
   return AnotherSource(
@@ -327,10 +307,9 @@ Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
 Status CheckSource(const std::string& where, const Manifest& manifest,
                    const std::optional<PartRecord>& record, const Checkpoint& source,
                    unsigned threads, Progress& progress) {
-  const Result<FileHashes> files = HashSideFiles(source, progress);
-  if (!files.ok()) return files.status();
+  PREPACK_TRY_ASSIGN(const FileHashes files, HashSideFiles(source, progress));
   Status status =
-      CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), *files, where);
+      CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), files, where);
   if (status.ok()) {
     status = record ? CheckSourceOfPart(where, *record, source, threads, progress)
                     : CheckWholeSource(where, manifest, source, threads, progress);
@@ -344,28 +323,26 @@ Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const Ru
                                                 const Part& part, const Checkpoint& source,
                                                 unsigned threads, Progress& progress) {
   const std::string_view mark = part.IsWhole() ? kManifestName : kPartName;
-  const Result<std::optional<struct stat>> marked = LookAt(folder / mark);
-  if (!marked.ok()) return marked.status();
-  if (!*marked) return std::optional<Manifest>();
-  Result<Manifest> manifest = part.IsWhole() ? ReadManifest(folder) : ReadPartManifest(folder);
-  if (!manifest.ok()) return std::move(manifest).status();
-  std::optional<RunIdentity> found = manifest->run;
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> marked, LookAt(folder / mark));
+  if (!marked) return std::optional<Manifest>();
+  PREPACK_TRY_ASSIGN(Manifest manifest,
+                     part.IsWhole() ? ReadManifest(folder) : ReadPartManifest(folder));
+  std::optional<RunIdentity> found = manifest.run;
   std::optional<PartRecord> record;
   if (!part.IsWhole()) {
-    Result<PartRecord> of_part = ReadPartRecord(folder);
-    if (!of_part.ok()) return std::move(of_part).status();
-    found = of_part->part == part ? std::optional(of_part->identity) : std::nullopt;
-    record = *std::move(of_part);
+    PREPACK_TRY_ASSIGN(PartRecord of_part, ReadPartRecord(folder));
+    found = of_part.part == part ? std::optional(of_part.identity) : std::nullopt;
+    record = std::move(of_part);
   }
   if (!found) return std::optional<Manifest>();
   Status status = CheckSameRun(*found, identity, folder.string());
   if (!status.ok()) return std::move(status).Hint(kReplace);
-  status = CheckFiles(folder, *manifest);
+  status = CheckFiles(folder, manifest);
   if (status.ok()) {
-    status = CheckSource(folder.string(), *manifest, record, source, threads, progress);
+    status = CheckSource(folder.string(), manifest, record, source, threads, progress);
   }
   if (!status.ok()) return status;
-  return std::optional(*std::move(manifest));
+  return std::optional(std::move(manifest));
 }
 
 namespace {
@@ -380,9 +357,9 @@ Result<bool> IsInPlace(const OutputShards& shards, const std::vector<Safetensors
   for (size_t i = 0; i < unit.slots.size(); ++i) {
     const OutputSlot slot = unit.slots[i];
     if (created.contains(slot.shard)) return false;
-    const Result<Hash128> hash = StreamedHash().Finish(RangeOf(writers[slot.shard], slot.index));
-    if (!hash.ok()) return hash.status();
-    if (*hash != finished.outputs[i]) return false;
+    PREPACK_TRY_ASSIGN(const Hash128 hash,
+                       StreamedHash().Finish(RangeOf(writers[slot.shard], slot.index)));
+    if (hash != finished.outputs[i]) return false;
   }
   return true;
 }
@@ -439,9 +416,8 @@ Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::pat
 }
 
 Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::string>& kept) {
-  const Result<std::vector<std::string>> names = NamesIn(folder);
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
+  PREPACK_TRY_ASSIGN(const std::vector<std::string> names, NamesIn(folder));
+  for (const std::string& name : names) {
     if (std::ranges::find(kept, name) != kept.end()) continue;
     const int result = posix::RemoveTree(folder / name);
     if (result < 0) {
@@ -457,14 +433,12 @@ Status DropUnfinished(const OutputShards& shards, const std::vector<SafetensorsW
   std::vector<FinishedUnits::iterator> units;
   for (auto it = finished.begin(); it != finished.end(); ++it) units.push_back(it);
   std::vector<uint8_t> in_place(units.size(), 0);  // not bool: threads write neighbours
-  Status status = ParallelFor(units.size(), threads, [&](size_t i, unsigned) {
-    const Result<bool> found =
-        IsInPlace(shards, writers, created, units[i]->first, units[i]->second);
-    if (!found.ok()) return found.status();
-    in_place[i] = *found ? 1 : 0;
+  PREPACK_TRY(ParallelFor(units.size(), threads, [&](size_t i, unsigned) {
+    PREPACK_TRY_ASSIGN(const bool found,
+                       IsInPlace(shards, writers, created, units[i]->first, units[i]->second));
+    in_place[i] = found ? 1 : 0;
     return Status();
-  });
-  if (!status.ok()) return status;
+  }));
   for (size_t i = 0; i < units.size(); ++i) {
     if (in_place[i] == 0) finished.erase(units[i]);
   }
@@ -481,8 +455,7 @@ Status CheckSources(const Checkpoint& checkpoint, const Plan& plan, const Output
   }
   for (const SourceNote& note : notes) tensors.insert(&checkpoint.tensors()[note.tensor]);
   TensorHashes hashes(checkpoint);
-  Status status = HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(HashTensorsAsStage({tensors.begin(), tensors.end()}, threads, progress, hashes));
   for (const SourceNote& note : notes) {
     const StoredTensor& tensor = checkpoint.tensors()[note.tensor];
     const Hash128 now = hashes.Of(tensor).value_or(Hash128());

@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 
 namespace prepack {
@@ -56,11 +57,10 @@ std::string SchemeChoice::Text() const {
 }
 
 Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
-  Result<PatternOption> option = SplitPatternOption("--scheme", text);
-  if (!option.ok()) return option.status();
+  PREPACK_TRY_ASSIGN(PatternOption option, SplitPatternOption("--scheme", text));
   SchemeChoice choice;
-  choice.pattern = std::move(option->pattern);
-  const std::string& name = option->value;
+  choice.pattern = std::move(option.pattern);
+  const std::string& name = option.value;
   const std::optional<WantedScheme> scheme = SchemeFromName(name);
   if (!scheme) {
     std::vector<std::string> known(kNames.size());
@@ -96,9 +96,8 @@ std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedSche
 Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices) {
   SchemeChooser chooser;
   for (const SchemeChoice& choice : choices) {
-    Result<ModulePattern> modules = ModulePattern::Make(choice.pattern, choice.Text());
-    if (!modules.ok()) return modules.status();
-    chooser.rules_.push_back({.choice = choice, .modules = *std::move(modules)});
+    PREPACK_TRY_ASSIGN(ModulePattern modules, ModulePattern::Make(choice.pattern, choice.Text()));
+    chooser.rules_.push_back({.choice = choice, .modules = std::move(modules)});
   }
   return chooser;
 }
@@ -107,9 +106,8 @@ Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
                                                       const Scheme& weights) {
   std::optional<ActivationScheme> chosen = ActivationsFor(weights, WantedScheme::kAuto);
   for (Rule& rule : rules_) {
-    const Result<bool> found = rule.modules.IsFor(module);
-    if (!found.ok()) return found.status();
-    if (!*found) continue;
+    PREPACK_TRY_ASSIGN(const bool found, rule.modules.IsFor(module));
+    if (!found) continue;
     const std::optional<ActivationScheme> wanted = ActivationsFor(weights, rule.choice.scheme);
     if (!wanted) continue;
     rule.used = true;

@@ -5,6 +5,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 
 namespace prepack {
 namespace {
@@ -114,8 +115,7 @@ Status ShardFiller::HashSources(UnitState& state) const {
   for (size_t i = 0; i < state.hashes.sources.size(); ++i) {
     const StoredTensor& tensor = *state.hashes.sources[i];
     if (state.packer->Offers(tensor)) continue;
-    Status status = state.hashes.of_sources[i].ReadRest(RangeOf(checkpoint_, tensor));
-    if (!status.ok()) return status;
+    PREPACK_TRY(state.hashes.of_sources[i].ReadRest(RangeOf(checkpoint_, tensor)));
   }
   return {};
 }
@@ -124,9 +124,8 @@ Status ShardFiller::PackTask(const UnitState& state, uint64_t task, PanelBuffers
                              UnitHashes* hashes) const {
   const ModulePacker& packer = *state.packer;
   if (task < packer.tiles()) {
-    const Result<uint64_t> bytes = packer.PackTile(task, buffers, hashes);
-    if (!bytes.ok()) return bytes.status();
-    progress_.Add(*bytes);
+    PREPACK_TRY_ASSIGN(const uint64_t bytes, packer.PackTile(task, buffers, hashes));
+    progress_.Add(bytes);
     return {};
   }
   task -= packer.tiles();
@@ -139,8 +138,7 @@ Status ShardFiller::CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers
   const uint64_t begin = task * kCopyBytes;
   const uint64_t bytes = std::min(kCopyBytes, tensor.bytes - begin);
   buffers.packed.resize(bytes);
-  Status status = checkpoint_.Read(tensor, begin, buffers.packed);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint_.Read(tensor, begin, buffers.packed));
   if (hashes != nullptr) hashes->OfferSource(&tensor, begin, buffers.packed);
   progress_.Add(bytes);
   const OutputSlot slot = unit.slots.front();
@@ -151,18 +149,16 @@ Status ShardFiller::CopyTask(const OutputUnit& unit, uint64_t task, PanelBuffers
 Status ShardFiller::FinishHashes(const OutputUnit& unit, UnitHashes& hashes,
                                  FinishedUnit& finished) {
   for (size_t i = 0; i < hashes.sources.size(); ++i) {
-    const Result<Hash128> hash =
-        hashes.of_sources[i].Finish(RangeOf(checkpoint_, *hashes.sources[i]));
-    if (!hash.ok()) return hash.status();
-    finished.sources.push_back({NumberOf(checkpoint_, *hashes.sources[i]), *hash});
+    PREPACK_TRY_ASSIGN(const Hash128 hash,
+                       hashes.of_sources[i].Finish(RangeOf(checkpoint_, *hashes.sources[i])));
+    finished.sources.push_back({NumberOf(checkpoint_, *hashes.sources[i]), hash});
   }
   if (unit.copied != nullptr) finished.outputs = {finished.sources.front().hash};
   for (size_t i = 0; i < hashes.of_outputs.size(); ++i) {
     const OutputSlot slot = unit.slots[i];
-    const Result<Hash128> hash =
-        hashes.of_outputs[i].Finish(RangeOf(writers_[slot.shard], slot.index));
-    if (!hash.ok()) return hash.status();
-    finished.outputs.push_back(*hash);
+    PREPACK_TRY_ASSIGN(const Hash128 hash,
+                       hashes.of_outputs[i].Finish(RangeOf(writers_[slot.shard], slot.index)));
+    finished.outputs.push_back(hash);
   }
   return {};
 }
@@ -171,8 +167,7 @@ Status ShardFiller::End(size_t turn) {
   const size_t index = order_[turn];
   UnitState& state = *states_[index];
   FinishedUnit finished;
-  Status status = FinishHashes(shards_.units[index], state.hashes, finished);
-  if (!status.ok()) return status;
+  PREPACK_TRY(FinishHashes(shards_.units[index], state.hashes, finished));
   if (state.packer.has_value()) finished.rounded_scales = state.packer->rounded_scales();
   Keep(index, finished);
   return journal_.Append(index, finished);

@@ -11,6 +11,7 @@
 
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/formats/format.h"
 #include "prepack/formats/stored_linear.h"
@@ -137,10 +138,9 @@ Result<Side> OpenSide(const std::filesystem::path& path) {
         .Hint("`prepack verify OUT --source SRC` compares it with the checkpoint it was made from")
         .Id("already-packed");
   }
-  Result<Checkpoint> checkpoint = Checkpoint::Open(path);
-  if (!checkpoint.ok()) return checkpoint.status();
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(path));
   Side side;
-  side.checkpoint = std::make_unique<Checkpoint>(*std::move(checkpoint));
+  side.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
   Result<QuantizedModel> model = ReadQuantizedModel(*side.checkpoint);
   // A checkpoint that declares no quantization is a float one.
   if (!model.ok() && model.status().id() != "config-missing") return model.status();
@@ -177,10 +177,9 @@ class Differ {
     MatchModules();
     MatchTensors();
     if (report_.modules.empty() && report_.tensors.empty()) return NothingToCompare();
-    const Result<unsigned> threads =
-        ThreadsWithin(Need(), options_.jobs, options_.memory_limit, "compared");
-    if (!threads.ok()) return threads.status();
-    threads_ = *threads;
+    PREPACK_TRY_ASSIGN(const unsigned threads,
+                       ThreadsWithin(Need(), options_.jobs, options_.memory_limit, "compared"));
+    threads_ = threads;
     progress.Begin("comparing", WorkBytes());
     Status status = CompareModules(progress);
     if (status.ok()) status = CompareAllTensors(progress);
@@ -284,30 +283,27 @@ class Differ {
   Status CompareModules(Progress& progress) {
     std::vector<DiffBuffers> buffers(threads_);
     std::vector<WeightDifferences> results(stripes_.size());
-    Status status = ParallelFor(stripes_.size(), threads_, [&](size_t index, unsigned worker) {
+    PREPACK_TRY(ParallelFor(stripes_.size(), threads_, [&](size_t index, unsigned worker) {
       const RowStripe& stripe = stripes_[index];
       const ModuleComparison& comparison = comparisons_[stripe.matrix];
       progress.BeginItem(report_.modules[compared_[stripe.matrix]].module);
       const uint64_t panel = StripePanelRows(comparison.a().k());
       for (uint64_t row = 0; row < stripe.rows; row += panel) {
         if (CancellationRequested()) return Interrupted(options_.a.string());
-        Status compared = comparison.Compare(stripe.n0 + row, std::min(panel, stripe.rows - row),
-                                             buffers[worker], results[index]);
-        if (!compared.ok()) return compared;
+        PREPACK_TRY(comparison.Compare(stripe.n0 + row, std::min(panel, stripe.rows - row),
+                                       buffers[worker], results[index]));
       }
       progress.Add((comparison.a().bytes() + comparison.b().bytes()) * stripe.rows /
                    comparison.a().n());
       return Status();
-    });
-    if (!status.ok()) return status;
+    }));
     for (size_t i = 0; i < stripes_.size(); ++i) {
       report_.modules[compared_[stripes_[i].matrix]].differences.Merge(results[i]);
     }
     for (size_t i = 0; i < comparisons_.size(); ++i) {
       ModuleDiff& diff = report_.modules[compared_[i]];
       diff.verdict = diff.differences.Verdict();
-      status = comparisons_[i].Explain(diff.differences.worst);
-      if (!status.ok()) return status;
+      PREPACK_TRY(comparisons_[i].Explain(diff.differences.worst));
     }
     return {};
   }
@@ -318,10 +314,10 @@ class Differ {
       if (!diff.a || !diff.b) return Status();
       const StoredTensor& tensor = *a_.checkpoint->Find(diff.tensor);
       progress.BeginItem(tensor.name);
-      Result<TensorDifferences> compared =
-          CompareTensors(*a_.checkpoint, tensor, *b_.checkpoint, *b_.checkpoint->Find(diff.tensor));
-      if (!compared.ok()) return compared.status();
-      diff.differences = *compared;
+      PREPACK_TRY_ASSIGN(TensorDifferences compared,
+                         CompareTensors(*a_.checkpoint, tensor, *b_.checkpoint,
+                                        *b_.checkpoint->Find(diff.tensor)));
+      diff.differences = compared;
       progress.Add(tensor.bytes);
       return Status();
     });
@@ -346,11 +342,9 @@ bool DiffReport::Same() const {
 }
 
 Result<DiffReport> Diff(const DiffOptions& options, Progress& progress) {
-  Result<Side> a = OpenSide(options.a);
-  if (!a.ok()) return a.status();
-  Result<Side> b = OpenSide(options.b);
-  if (!b.ok()) return b.status();
-  return Differ(options, *std::move(a), *std::move(b)).Run(progress);
+  PREPACK_TRY_ASSIGN(Side a, OpenSide(options.a));
+  PREPACK_TRY_ASSIGN(Side b, OpenSide(options.b));
+  return Differ(options, std::move(a), std::move(b)).Run(progress);
 }
 
 }  // namespace prepack

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/check/check_memory.h"
 #include "prepack/formats/stored_linear.h"
 
@@ -36,9 +37,8 @@ Status Weights::Read(uint64_t n0, uint64_t rows, DequantizeBuffers& buffers,
 
 Result<std::optional<StoredWeight>> Weights::At(uint64_t n, uint64_t k) const {
   if (linear_ == nullptr) return std::optional<StoredWeight>();
-  const Result<SharedOrder> read = linear_->KOrder();
-  if (!read.ok()) return read.status();
-  const InputOrder& order = **read;
+  PREPACK_TRY_ASSIGN(const SharedOrder read, linear_->KOrder());
+  const InputOrder& order = *read;
   const uint64_t at = order.empty()
                           ? k
                           : static_cast<uint64_t>(
@@ -77,9 +77,8 @@ constexpr double kProductRounding = 0x1p-23;
 
 // The group of each input channel.
 Result<std::vector<uint32_t>> GroupsOfInputs(const QuantizedLinear& linear) {
-  const Result<SharedOrder> read = linear.KOrder();
-  if (!read.ok()) return read.status();
-  const InputOrder& order = **read;
+  PREPACK_TRY_ASSIGN(const SharedOrder read, linear.KOrder());
+  const InputOrder& order = *read;
   std::vector<uint32_t> groups(linear.k());
   for (uint64_t j = 0; j < groups.size(); ++j) {
     groups[order.empty() ? j : order[j]] = static_cast<uint32_t>(j / linear.scheme().group_size);
@@ -209,10 +208,8 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
 // Equal values with equal scales come from equal steps.
 Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& buffers,
                                        WeightDifferences& differences) const {
-  const Result<std::vector<uint32_t>> inputs_a = GroupsOfInputs(*a_.linear());
-  if (!inputs_a.ok()) return inputs_a.status();
-  const Result<std::vector<uint32_t>> inputs_b = GroupsOfInputs(*b_.linear());
-  if (!inputs_b.ok()) return inputs_b.status();
+  PREPACK_TRY_ASSIGN(const std::vector<uint32_t> inputs_a, GroupsOfInputs(*a_.linear()));
+  PREPACK_TRY_ASSIGN(const std::vector<uint32_t> inputs_b, GroupsOfInputs(*b_.linear()));
   const uint64_t groups_a = a_.linear()->groups();
   const uint64_t groups_b = b_.linear()->groups();
   buffers.scales_a.resize(rows * groups_a);
@@ -223,8 +220,8 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
   for (uint64_t row = 0; row < rows; ++row) {
     const float* a = buffers.scales_a.data() + row * groups_a;
     const float* b = buffers.scales_b.data() + row * groups_b;
-    for (uint64_t k = 0; k < inputs_a->size(); ++k) {
-      if (!SameBits(a[(*inputs_a)[k]], b[(*inputs_b)[k]])) ++differences.scales;
+    for (uint64_t k = 0; k < inputs_a.size(); ++k) {
+      if (!SameBits(a[inputs_a[k]], b[inputs_b[k]])) ++differences.scales;
     }
   }
   return {};
@@ -232,12 +229,10 @@ Status ModuleComparison::CompareScales(uint64_t n0, uint64_t rows, DiffBuffers& 
 
 Status ModuleComparison::Explain(std::vector<WorstElement>& worst) const {
   for (WorstElement& element : worst) {
-    Result<std::optional<StoredWeight>> a = a_.At(element.n, element.k);
-    if (!a.ok()) return a.status();
-    Result<std::optional<StoredWeight>> b = b_.At(element.n, element.k);
-    if (!b.ok()) return b.status();
-    element.a.stored = *a;
-    element.b.stored = *b;
+    PREPACK_TRY_ASSIGN(std::optional<StoredWeight> a, a_.At(element.n, element.k));
+    PREPACK_TRY_ASSIGN(std::optional<StoredWeight> b, b_.At(element.n, element.k));
+    element.a.stored = a;
+    element.b.stored = b;
   }
   return {};
 }

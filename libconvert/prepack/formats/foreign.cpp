@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/declaration.h"
 #include "prepack/formats/json_fields.h"
@@ -53,8 +54,7 @@ Status RefuseMlx(std::string_view where) {
 }
 
 Status RefuseUndeclared(const Checkpoint& checkpoint) {
-  Status status = RefuseTgiConfig(checkpoint);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RefuseTgiConfig(checkpoint));
   if (std::ranges::find(checkpoint.side_files(), kModelOpt) != checkpoint.side_files().end()) {
     return Unsupported(std::string(kModelOpt), "ModelOpt (FP8 or NVFP4) checkpoints are not read")
         .Hint("Save the model in 16 bits and quantize that to integers or FP8")

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 
 namespace prepack {
@@ -36,9 +37,9 @@ ConfigPattern::ConfigPattern(std::string text, std::optional<ModuleRegex> regex)
 
 Result<ConfigPattern> ConfigPattern::Parse(std::string_view text, std::string_view where) {
   if (!text.starts_with(kRegexPrefix)) return ConfigPattern(std::string(text), std::nullopt);
-  Result<ModuleRegex> regex = ModuleRegex::Compile(text.substr(kRegexPrefix.size()), where);
-  if (!regex.ok()) return regex.status();
-  return ConfigPattern(std::string(text), *std::move(regex));
+  PREPACK_TRY_ASSIGN(ModuleRegex regex,
+                     ModuleRegex::Compile(text.substr(kRegexPrefix.size()), where));
+  return ConfigPattern(std::string(text), std::move(regex));
 }
 
 bool ConfigPattern::MatchesClass(ModuleClass module_class) const {

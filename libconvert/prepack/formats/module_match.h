@@ -82,9 +82,8 @@ Result<size_t> FirstInOrder(const RuleOrder& order, size_t chosen, Matches match
   size_t first = chosen;
   for (size_t rule = chosen + 1; rule < order.rank.size(); ++rule) {
     if (order.rank[rule] > order.rank[first]) continue;
-    const Result<bool> found = matches(rule);
-    if (!found.ok()) return found.status();
-    if (*found) first = rule;
+    PREPACK_TRY_ASSIGN(const bool found, matches(rule));
+    if (found) first = rule;
   }
   return first;
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/json_fields.h"
@@ -114,19 +115,17 @@ std::string MethodOfKeys(const Json& fields) {
 // Fills in the method, and steps into a declaration that stands once more inside itself, as some
 // tools wrote it.
 Status Complete(QuantizationConfig& config) {
-  Status object = RequireObject(*config.fields, config.where);
-  if (!object.ok()) return object;
+  PREPACK_TRY(RequireObject(*config.fields, config.where));
   if (const Json* inner = JsonMember(*config.fields, "quantization_config")) {
     config.where = FieldPath(config.where, "quantization_config");
     config.fields = inner;
-    object = RequireObject(*inner, config.where);
-    if (!object.ok()) return object;
+    PREPACK_TRY(RequireObject(*inner, config.where));
   }
   for (const std::string_view key : {"quant_method", "method"}) {
-    Result<std::optional<std::string>> method = OptionalString(*config.fields, key, config.where);
-    if (!method.ok()) return method.status();
-    if (*method) {
-      config.method = CanonicalMethod(**method);
+    PREPACK_TRY_ASSIGN(std::optional<std::string> method,
+                       OptionalString(*config.fields, key, config.where));
+    if (method) {
+      config.method = CanonicalMethod(*method);
       return {};
     }
   }
@@ -162,8 +161,7 @@ bool IsLeftBehind(const QuantizationConfig& config, const QuantizationConfig& fi
 Result<std::vector<QuantizationConfig>> FindAll(const Checkpoint& checkpoint) {
   std::vector<QuantizationConfig> configs = Locate(checkpoint);
   for (QuantizationConfig& config : configs) {
-    Status status = Complete(config);
-    if (!status.ok()) return status;
+    PREPACK_TRY(Complete(config));
   }
   return configs;
 }
@@ -171,14 +169,13 @@ Result<std::vector<QuantizationConfig>> FindAll(const Checkpoint& checkpoint) {
 }  // namespace
 
 Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings) {
-  const Result<std::vector<QuantizationConfig>> configs = FindAll(checkpoint);
-  if (!configs.ok()) return configs.status();
-  for (const QuantizationConfig& config : *configs) {
-    if (!IsLeftBehind(config, configs->front())) continue;
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs, FindAll(checkpoint));
+  for (const QuantizationConfig& config : configs) {
+    if (!IsLeftBehind(config, configs.front())) continue;
     findings.Add("config-left-behind", config.where,
                  fmt::format("the file declares \"{}\", and {} \"{}\", which counts",
-                             Printable(config.method), configs->front().where,
-                             Printable(configs->front().method)));
+                             Printable(config.method), configs.front().where,
+                             Printable(configs.front().method)));
   }
   return {};
 }
@@ -209,9 +206,8 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
 }
 
 Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint) {
-  Result<std::vector<QuantizationConfig>> configs = FindQuantizationConfigs(checkpoint);
-  if (!configs.ok()) return configs.status();
-  if (!configs->empty()) return std::move(configs->front());
+  PREPACK_TRY_ASSIGN(std::vector<QuantizationConfig> configs, FindQuantizationConfigs(checkpoint));
+  if (!configs.empty()) return std::move(configs.front());
   return RefuseUndeclared(checkpoint);
 }
 

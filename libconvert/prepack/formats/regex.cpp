@@ -40,8 +40,7 @@ class Translator {
 
   Result<std::string> Run() {
     while (!rest_.empty()) {
-      Status status = in_set_ ? SetMember() : Step();
-      if (!status.ok()) return status;
+      PREPACK_TRY(in_set_ ? SetMember() : Step());
     }
     return std::move(out_);
   }
@@ -324,6 +323,7 @@ Result<std::string> PythonRegexForPcre(std::string_view pattern, std::string_vie
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/regex.h"
 

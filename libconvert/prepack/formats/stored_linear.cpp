@@ -16,6 +16,7 @@
 #include "prepack/base/float_convert.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/kernels/unit_transpose.h"
@@ -81,16 +82,14 @@ Status StoredLinear::CheckScales(const StoredTensor& tensor, uint64_t n0, uint64
           .Id(FindingId("scale-not-finite"));
     }
     if (accepts_zero_scales_) continue;  // zero times any code is zero
-    Status status = CheckZeroScale(tensor, n, group);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckZeroScale(tensor, n, group));
   }
   return {};
 }
 
 Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
   std::vector<uint8_t> zero_points(groups());
-  Status status = ReadZeroPoints(n, 1, zero_points);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadZeroPoints(n, 1, zero_points));
   const uint8_t zero_point = zero_points[group];
   const uint64_t begin = group * scheme_.group_size;
   const uint64_t end = std::min(k_, begin + scheme_.group_size);
@@ -98,8 +97,7 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
   const uint64_t first = begin - begin % 2;
   const uint64_t last = std::min(k_, end + end % 2);
   std::vector<std::byte> codes(PanelRowBytes(scheme_.code, last - first));
-  status = ReadCodes({.n0 = n, .rows = 1, .k0 = first, .cols = last - first}, codes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadCodes({.n0 = n, .rows = 1, .k0 = first, .cols = last - first}, codes));
   for (uint64_t k = begin; k < end; ++k) {
     const uint8_t code = PanelCode(scheme_.code, codes, last - first, 0, k - first);
     if (IsZeroWeight(scheme_.code, code, zero_point)) continue;
@@ -124,8 +122,7 @@ Status ReadFloats(const Checkpoint& checkpoint, const StoredTensor& tensor, uint
                   std::span<float> out) {
   const size_t each = DTypeBits(tensor.dtype) / 8;
   Scratch<std::byte> stored(out.size() * each);
-  Status status = checkpoint.Read(tensor, first * each, stored);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(tensor, first * each, stored));
   switch (tensor.dtype) {
     case DType::kBF16:
       WidenHalves(stored, out, [](uint16_t bits) { return BF16ToF32(bits); });
@@ -149,9 +146,8 @@ Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor
   for (uint64_t g0 = 0; g0 < groups; g0 += kGroups) {
     const uint64_t count = std::min(kGroups, groups - g0);
     for (uint64_t g = 0; g < count; ++g) {
-      Status status = ReadFloats(checkpoint, tensor, (g0 + g) * n + n0,
-                                 std::span(columns).subspan(g * rows, rows));
-      if (!status.ok()) return status;
+      PREPACK_TRY(ReadFloats(checkpoint, tensor, (g0 + g) * n + n0,
+                             std::span(columns).subspan(g * rows, rows)));
     }
     TransposeUnitsFor(ProcessIsa(), sizeof(float))(
         std::as_bytes(std::span(columns)).data(), rows * sizeof(float), count, rows,

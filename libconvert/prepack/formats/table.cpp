@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/auto_round/reader.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
@@ -48,11 +49,10 @@ void ReportSecondCopies(const Checkpoint& checkpoint, FindingTally& findings) {
 
 // The keys of all copies of the config, before a reader looks at what it knows.
 Status CheckAllKeys(const Checkpoint& checkpoint, FindingTally& findings) {
-  const Result<std::vector<QuantizationConfig>> configs = FindQuantizationConfigs(checkpoint);
-  if (!configs.ok()) return configs.status();
-  for (const QuantizationConfig& config : *configs) {
-    Status status = CheckConfigKeys(config, findings);
-    if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
+                     FindQuantizationConfigs(checkpoint));
+  for (const QuantizationConfig& config : configs) {
+    PREPACK_TRY(CheckConfigKeys(config, findings));
   }
   return {};
 }
@@ -96,23 +96,20 @@ std::span<const Format> AllFormats() {
 
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   const RegexBudget of_all_patterns;
-  const Result<QuantizationConfig> config = FindQuantizationConfig(checkpoint);
-  if (!config.ok()) return config.status();
-  if (config->method == "prepack") {
-    return Unsupported(config->where, "the folder is already packed")
+  PREPACK_TRY_ASSIGN(const QuantizationConfig config, FindQuantizationConfig(checkpoint));
+  if (config.method == "prepack") {
+    return Unsupported(config.where, "the folder is already packed")
         .Hint("Convert the source checkpoint that it was made from")
         .Id(FindingId("already-packed"));
   }
-  const auto* const format = std::ranges::find(kFormats, config->method, &Format::id);
-  if (format == kFormats.end()) return RefuseMethod(config->method, config->where, KnownFormats());
+  const auto* const format = std::ranges::find(kFormats, config.method, &Format::id);
+  if (format == kFormats.end()) return RefuseMethod(config.method, config.where, KnownFormats());
   FindingTally findings;
-  Status keys = CheckAllKeys(checkpoint, findings);
-  if (!keys.ok()) return keys;
+  PREPACK_TRY(CheckAllKeys(checkpoint, findings));
   ReportSecondCopies(checkpoint, findings);
   Result<QuantizedModel> model = format->read(checkpoint);
-  if (!model.ok()) return ExamineUnread(checkpoint, *config, model.status());
-  Status status = ReportLeftBehind(checkpoint, findings);
-  if (!status.ok()) return status;
+  if (!model.ok()) return ExamineUnread(checkpoint, config, model.status());
+  PREPACK_TRY(ReportLeftBehind(checkpoint, findings));
   std::vector<Finding> found = findings.Take();
   model->findings.insert(model->findings.end(), found.begin(), found.end());
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);

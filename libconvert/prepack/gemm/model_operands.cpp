@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/gemm/strip_model.h"
 
 namespace prepack {
@@ -50,7 +51,7 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
         .Found(fmt::format("{} output x {} input", packed.block_rows, packed.group_size))
         .Expected("1 to 2^31 - 1");
   }
-  if (Status status = CheckSlab(packed, input); !status.ok()) return status;
+  PREPACK_TRY(CheckSlab(packed, input));
   const uint64_t columns = InputColumns(packed, input);
   if (input.x.size() != input.m * columns) {
     return Usage("GEMM: x", "the size does not fit the shape")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/gemm/model_operands.h"
 
 namespace prepack {
@@ -191,8 +192,7 @@ bool StripModel<X, Sum>::Touches(uint64_t begin, uint64_t end) const {
 
 template <typename X, typename Sum>
 Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
-  Status status = CheckOutput(y, m_, n0, packed_.n);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckOutput(y, m_, n0, packed_.n));
   const uint64_t width = y.size() / m_;
   Scratch scratch{.w = std::vector<X>(kStripSize),
                   .sums = std::vector<Sum>(m_ * kModelBlock),

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/inspect/packed_places.h"
 #include "prepack/inspect/weight_row.h"
@@ -184,10 +185,9 @@ std::string_view HoldsName(PartRole role) {
 Status AddPackedCodes(const PackedModule& packed, uint64_t byte, ByteContents& contents) {
   const Layout& layout = packed.layout();
   const PackRequest& request = packed.request();
-  const Result<std::vector<uint32_t>> order = ReadInputOrder(packed);
-  if (!order.ok()) return order.status();
+  PREPACK_TRY_ASSIGN(const std::vector<uint32_t> order, ReadInputOrder(packed));
   // As the kernel counts input channels, to as the checkpoint does.
-  const auto channel = [&](uint64_t j) -> uint64_t { return order->empty() ? j : (*order)[j]; };
+  const auto channel = [&](uint64_t j) -> uint64_t { return order.empty() ? j : order[j]; };
   const WeightByte found = WeightsAt(layout, request, byte);
   for (const WeightPlace& place : found.weights) {
     const PartBits where = WherePackedCode(layout, request, place.n, place.k);
@@ -246,11 +246,10 @@ Status DescribePackedTensor(const OpenedFolder& folder, const StoredTensor& tens
       if (stored.tensor != tensor.name) continue;
       contents.module = name;
       contents.form = record.layout;
-      const Result<PackedModule> packed =
-          PackedModule::Open(*folder.packed, name, record, Isa::kScalar);
-      if (!packed.ok()) return packed.status();
-      for (const PartSpec& part : packed->parts()) {
-        if (part.name == part_name) return DescribePackedByte(*packed, part, byte, contents);
+      PREPACK_TRY_ASSIGN(const PackedModule packed,
+                         PackedModule::Open(*folder.packed, name, record, Isa::kScalar));
+      for (const PartSpec& part : packed.parts()) {
+        if (part.name == part_name) return DescribePackedByte(packed, part, byte, contents);
       }
     }
   }
@@ -283,9 +282,8 @@ const StoredTensor* TensorAt(const Checkpoint& checkpoint, const CheckpointFile&
 
 Result<ByteContents> ReadByteContents(const OpenedFolder& folder, std::string_view file,
                                       uint64_t offset) {
-  const Result<const CheckpointFile*> found = FindFile(*folder.checkpoint, file);
-  if (!found.ok()) return found.status();
-  const CheckpointFile& stored = **found;
+  PREPACK_TRY_ASSIGN(const CheckpointFile* found, FindFile(*folder.checkpoint, file));
+  const CheckpointFile& stored = *found;
   if (offset >= stored.file.size()) {
     return Usage(file, "the offset is behind the end of the file")
         .Found(fmt::format("{}", offset))
@@ -293,8 +291,7 @@ Result<ByteContents> ReadByteContents(const OpenedFolder& folder, std::string_vi
   }
   ByteContents contents{.file = std::string(file), .offset = offset};
   std::byte byte{};
-  Status status = stored.file.ReadAt(offset, {&byte, 1});
-  if (!status.ok()) return status;
+  PREPACK_TRY(stored.file.ReadAt(offset, {&byte, 1}));
   contents.byte = std::to_integer<uint8_t>(byte);
   const StoredTensor* tensor = TensorAt(*folder.checkpoint, stored, offset);
   if (tensor == nullptr) {
@@ -305,8 +302,7 @@ Result<ByteContents> ReadByteContents(const OpenedFolder& folder, std::string_vi
   contents.holds = "data";
   contents.element = ElementOf(*tensor, offset - tensor->offset);
   if (folder.packed) {
-    status = DescribePackedTensor(folder, *tensor, offset - tensor->offset, contents);
-    if (!status.ok()) return status;
+    PREPACK_TRY(DescribePackedTensor(folder, *tensor, offset - tensor->offset, contents));
   } else {
     DescribeSourceTensor(folder, *tensor, offset - tensor->offset, contents);
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/inspect/packed_places.h"
 #include "prepack/inspect/weight_values.h"
 
@@ -58,8 +59,7 @@ Result<DrawnModule> DrawPacked(const OpenedFolder& folder, const PackedModule& p
   const Layout& layout = packed.layout();
   const PackRequest& request = packed.request();
   const PartSpec& weight = *FindPart(packed.parts(), PartRole::kWeight);
-  Result<std::vector<uint32_t>> order = ReadInputOrder(packed);
-  if (!order.ok()) return order.status();
+  PREPACK_TRY_ASSIGN(std::vector<uint32_t> order, ReadInputOrder(packed));
   DrawnModule drawn{.path = folder.path.string(),
                     .form = std::string(layout.id),
                     .module = packed.name(),
@@ -71,7 +71,7 @@ Result<DrawnModule> DrawPacked(const OpenedFolder& folder, const PackedModule& p
   FillFrom([&](uint64_t byte) { return PackedCodesNear(layout, request, byte); },
            [&](uint64_t n, uint64_t j) { return layout.weight_bit(request, n, j); }, drawn);
   for (WeightCell& cell : drawn.cells) {
-    if (cell && !order->empty()) cell->k = (*order)[cell->k];
+    if (cell && !order.empty()) cell->k = order[cell->k];
   }
   return drawn;
 }
@@ -80,10 +80,9 @@ Result<DrawnModule> DrawPacked(const OpenedFolder& folder, const PackedModule& p
 
 Result<DrawnModule> DrawModule(const OpenedFolder& folder, std::string_view module,
                                uint64_t bytes) {
-  const Result<ShownModule> shown = FindShown(folder, module);
-  if (!shown.ok()) return shown.status();
-  if (shown->linear != nullptr) return DrawStored(folder, *shown->linear, bytes);
-  return DrawPacked(folder, *shown->packed, bytes);
+  PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
+  if (shown.linear != nullptr) return DrawStored(folder, *shown.linear, bytes);
+  return DrawPacked(folder, *shown.packed, bytes);
 }
 
 namespace {
@@ -108,10 +107,9 @@ BitsInFile Locate(const Checkpoint& checkpoint, const StoredTensor& tensor, uint
 Status Add(const Checkpoint& checkpoint, std::string_view what, std::vector<BitsInFile> where,
            double value, FoundWeight& found) {
   if (where.empty()) return {};
-  const Result<uint64_t> stored = ReadBits(checkpoint, where);
-  if (!stored.ok()) return stored.status();
+  PREPACK_TRY_ASSIGN(const uint64_t stored, ReadBits(checkpoint, where));
   found.numbers.push_back(
-      {.what = what, .where = std::move(where), .stored = *stored, .value = value});
+      {.what = what, .where = std::move(where), .stored = stored, .value = value});
   return {};
 }
 
@@ -189,9 +187,8 @@ Result<uint64_t> ReadBits(const Checkpoint& checkpoint, const std::vector<BitsIn
   for (const BitsInFile& run : where) {
     const StoredTensor& tensor = *checkpoint.Find(run.tensor);
     std::array<std::byte, 8> bytes{};
-    Status status = checkpoint.Read(tensor, run.in_tensor,
-                                    std::span(bytes).first(CeilDiv(run.bit + run.bits, 8)));
-    if (!status.ok()) return status;
+    PREPACK_TRY(checkpoint.Read(tensor, run.in_tensor,
+                                std::span(bytes).first(CeilDiv(run.bit + run.bits, 8))));
     uint64_t word = 0;
     for (size_t i = 0; i < bytes.size(); ++i) {
       word |= static_cast<uint64_t>(bytes[i]) << (8 * i);
@@ -204,23 +201,19 @@ Result<uint64_t> ReadBits(const Checkpoint& checkpoint, const std::vector<BitsIn
 
 Result<FoundWeight> FindWeight(const OpenedFolder& folder, std::string_view module, uint64_t n,
                                uint64_t k) {
-  const Result<ShownModule> shown = FindShown(folder, module);
-  if (!shown.ok()) return shown.status();
-  Status status = CheckInside(module, n, k, shown->n, shown->k);
-  if (!status.ok()) return status;
-  const Result<WeightRow> row = shown->Row(n);
-  if (!row.ok()) return row.status();
+  PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
+  PREPACK_TRY(CheckInside(module, n, k, shown.n, shown.k));
+  PREPACK_TRY_ASSIGN(const WeightRow row, shown.Row(n));
   FoundWeight found{.path = folder.path.string(),
-                    .form = shown->form,
-                    .module = shown->packed ? shown->packed->name() : std::string(module),
-                    .n = shown->first + n,
+                    .form = shown.form,
+                    .module = shown.packed ? shown.packed->name() : std::string(module),
+                    .n = shown.first + n,
                     .k = k,
-                    .position = row->positions[k],
-                    .group = row->GroupOf(k),
-                    .weight = row->values[k]};
-  status = shown->packed ? AddFromPacked(folder, *shown->packed, *row, found)
-                         : AddFromSource(folder, *shown->linear, *row, found);
-  if (!status.ok()) return status;
+                    .position = row.positions[k],
+                    .group = row.GroupOf(k),
+                    .weight = row.values[k]};
+  PREPACK_TRY(shown.packed ? AddFromPacked(folder, *shown.packed, row, found)
+                           : AddFromSource(folder, *shown.linear, row, found));
   return found;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/convert/plan.h"
 #include "prepack/formats/finding.h"
 #include "prepack/io/output_folder.h"
@@ -181,21 +182,19 @@ std::optional<FoundModule> InspectReport::FindModule(std::string_view name) cons
 }
 
 Result<InspectReport> Inspect(const std::filesystem::path& path) {
-  const Result<Checkpoint> checkpoint = Checkpoint::Open(path);
-  if (!checkpoint.ok()) return checkpoint.status();
+  PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(path));
   InspectReport report;
   report.path = path.string();
-  DescribeFiles(*checkpoint, report);
+  DescribeFiles(checkpoint, report);
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     report.kind = FolderKind::kSafetensorsFile;
   } else if (std::filesystem::exists(path / kManifestName, error)) {
     report.kind = FolderKind::kPacked;
-    const Result<Manifest> manifest = ReadManifest(path);
-    if (!manifest.ok()) return manifest.status();
-    DescribePacked(*manifest, report);
+    PREPACK_TRY_ASSIGN(const Manifest manifest, ReadManifest(path));
+    DescribePacked(manifest, report);
   } else {
-    DescribeSource(*checkpoint, report);
+    DescribeSource(checkpoint, report);
   }
   return report;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/inspect/weight_values.h"
 #include "prepack/model/dequantized_linear.h"
 
@@ -56,8 +57,7 @@ template <typename Work>
 Status ForPanels(const ShownModule& module, const Work& work) {
   const uint64_t panel = module.PanelRows();
   for (uint64_t n0 = 0; n0 < module.n; n0 += panel) {
-    Status status = work(n0, std::min(panel, module.n - n0));
-    if (!status.ok()) return status;
+    PREPACK_TRY(work(n0, std::min(panel, module.n - n0)));
   }
   return {};
 }
@@ -99,8 +99,7 @@ class Measuring {
   bool HasCodes() const { return module_.scheme().code != CodeType::kBF16; }
 
   Status AddPanel(uint64_t n0, uint64_t rows) {
-    Status status = module_.ReadRows(n0, rows, numbers_);
-    if (!status.ok()) return status;
+    PREPACK_TRY(module_.ReadRows(n0, rows, numbers_));
     if (!HasCodes()) {
       for (uint64_t i = 0; i < rows * module_.k; ++i) {
         const float weight = BF16ToF32(PanelBits(CodeType::kBF16, numbers_.codes, module_.k, 0, i));
@@ -157,8 +156,7 @@ class Measuring {
   Status FindMedian() {
     ranked_.Choose((scales_.count - 1) / 2);
     Status status = ForPanels(module_, [&](uint64_t n0, uint64_t rows) {
-      Status read = module_.ReadScales(n0, rows, numbers_.scales);
-      if (!read.ok()) return read;
+      PREPACK_TRY(module_.ReadScales(n0, rows, numbers_.scales));
       ForScales(module_, n0, numbers_.scales, [&](float scale) { ranked_.CountLower(scale); });
       return Status();
     });
@@ -179,9 +177,8 @@ class Measuring {
 }  // namespace
 
 Result<ModuleNumbers> MeasureModule(const OpenedFolder& folder, std::string_view module) {
-  const Result<ShownModule> shown = FindShown(folder, module);
-  if (!shown.ok()) return shown.status();
-  return Measuring(*shown).Run();
+  PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
+  return Measuring(shown).Run();
 }
 
 }  // namespace prepack

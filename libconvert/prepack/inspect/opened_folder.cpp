@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/io/output_folder.h"
 
@@ -20,14 +21,12 @@ Status NoSuchQuantizedModule(std::string_view wanted, const std::vector<std::str
 Result<OpenedFolder> OpenedFolder::Open(const std::filesystem::path& path) {
   OpenedFolder opened;
   opened.path = path;
-  Result<Checkpoint> checkpoint = Checkpoint::Open(path);
-  if (!checkpoint.ok()) return checkpoint.status();
-  opened.checkpoint = std::make_unique<Checkpoint>(*std::move(checkpoint));
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(path));
+  opened.checkpoint = std::make_unique<Checkpoint>(std::move(checkpoint));
   std::error_code error;
   if (std::filesystem::exists(path / kManifestName, error)) {
-    Result<PackedFolder> packed = PackedFolder::Open(path);
-    if (!packed.ok()) return packed.status();
-    opened.packed = *std::move(packed);
+    PREPACK_TRY_ASSIGN(PackedFolder packed, PackedFolder::Open(path));
+    opened.packed = std::move(packed);
     return opened;
   }
   Result<QuantizedModel> model = ExamineQuantizedModel(*opened.checkpoint);
@@ -69,9 +68,8 @@ Result<std::optional<OpenedFolder>> OpenSource(const PackedFolder& packed,
   const std::optional<std::filesystem::path> found =
       path.empty() ? RecordedSource(packed) : std::optional(path);
   if (!found) return std::optional<OpenedFolder>();
-  Result<OpenedFolder> opened = OpenedFolder::Open(*found);
-  if (!opened.ok()) return opened.status();
-  return std::optional(*std::move(opened));
+  PREPACK_TRY_ASSIGN(OpenedFolder opened, OpenedFolder::Open(*found));
+  return std::optional(std::move(opened));
 }
 
 }  // namespace prepack

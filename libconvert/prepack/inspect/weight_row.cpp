@@ -8,6 +8,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/model/dequantized_linear.h"
 
 namespace prepack {
@@ -21,8 +22,7 @@ Status ReadStrips(const PackedModule& packed, uint64_t multiple, uint64_t n0, ui
   const uint64_t first = n0 / multiple * multiple;
   const uint64_t end = std::min(packed.request().n, CeilDiv(n0 + rows, multiple) * multiple);
   out.resize((end - first) * row_size);
-  Status status = read(first, end - first, std::span(out));
-  if (!status.ok()) return status;
+  PREPACK_TRY(read(first, end - first, std::span(out)));
   const auto before = static_cast<ptrdiff_t>((n0 - first) * row_size);
   out.erase(out.begin(), out.begin() + before);
   out.resize(rows * row_size);
@@ -103,8 +103,7 @@ void Fill(std::span<const std::byte> codes, WeightRow& row) {
 
 Result<std::vector<uint32_t>> ReadInputOrder(const PackedModule& packed) {
   PageBuffer bytes;
-  Status status = packed.ReadWholePart(PartRole::kInputOrder, bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(packed.ReadWholePart(PartRole::kInputOrder, bytes));
   std::vector<uint32_t> order(bytes.size() / sizeof(uint32_t));
   if (order.empty()) return order;
   std::memcpy(order.data(), bytes.data(), order.size() * sizeof(uint32_t));
@@ -114,14 +113,12 @@ Result<std::vector<uint32_t>> ReadInputOrder(const PackedModule& packed) {
 }
 
 Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
-  const Result<SharedOrder> order = linear.KOrder();
-  if (!order.ok()) return order.status();
-  Result<std::vector<uint64_t>> positions = Positions(**order, linear.k());
-  if (!positions.ok()) return positions.status();
+  PREPACK_TRY_ASSIGN(const SharedOrder order, linear.KOrder());
+  PREPACK_TRY_ASSIGN(std::vector<uint64_t> positions, Positions(*order, linear.k()));
   WeightRow row;
   row.code = linear.scheme().code;
   row.group_size = linear.scheme().group_size;
-  row.positions = *std::move(positions);
+  row.positions = std::move(positions);
   row.scales.resize(linear.groups());
   row.zero_points.resize(linear.groups());
   const PanelRange range{.n0 = n, .rows = 1, .k0 = 0, .cols = linear.k()};
@@ -135,15 +132,13 @@ Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n) {
 }
 
 Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n) {
-  const Result<std::vector<uint32_t>> order = ReadInputOrder(packed);
-  if (!order.ok()) return order.status();
-  Result<std::vector<uint64_t>> positions = Positions(*order, packed.request().k);
-  if (!positions.ok()) return positions.status();
+  PREPACK_TRY_ASSIGN(const std::vector<uint32_t> order, ReadInputOrder(packed));
+  PREPACK_TRY_ASSIGN(std::vector<uint64_t> positions, Positions(order, packed.request().k));
   const PackRequest& request = packed.request();
   WeightRow row;
   row.code = request.scheme.code;
   row.group_size = request.scheme.group_size;
-  row.positions = *std::move(positions);
+  row.positions = std::move(positions);
   std::vector<std::byte> codes;
   Status status = ReadPackedScales(packed, n, 1, row.scales);
   if (status.ok()) status = ReadPackedZeroPoints(packed, n, 1, row.zero_points);

@@ -10,6 +10,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/isa.h"
+#include "prepack/base/status.h"
 #include "prepack/inspect/packed_places.h"
 #include "prepack/inspect/weight_row.h"
 #include "prepack/model/panel.h"
@@ -47,21 +48,18 @@ Status ShownModule::ReadRows(uint64_t n0, uint64_t rows, StatisticsBuffers& numb
 
 Result<ShownModule> FindShown(const OpenedFolder& folder, std::string_view module) {
   if (!folder.packed) {
-    const Result<const QuantizedLinear*> linear = FindSourceModule(folder, module);
-    if (!linear.ok()) return linear.status();
+    PREPACK_TRY_ASSIGN(const QuantizedLinear* linear, FindSourceModule(folder, module));
     return ShownModule{
-        .linear = *linear, .n = (*linear)->n(), .k = (*linear)->k(), .form = folder.model->format};
+        .linear = linear, .n = linear->n(), .k = linear->k(), .form = folder.model->format};
   }
-  const Result<PackedModuleName> name = FindPackedModule(folder, module);
-  if (!name.ok()) return name.status();
-  Result<PackedModule> packed =
-      PackedModule::Open(*folder.packed, *name->name, *name->record, ProcessIsa());
-  if (!packed.ok()) return packed.status();
-  return ShownModule{.packed = *std::move(packed),
-                     .first = name->channels.first,
-                     .n = name->channels.n,
-                     .k = name->record->k,
-                     .form = name->record->layout};
+  PREPACK_TRY_ASSIGN(const PackedModuleName name, FindPackedModule(folder, module));
+  PREPACK_TRY_ASSIGN(PackedModule packed,
+                     PackedModule::Open(*folder.packed, *name.name, *name.record, ProcessIsa()));
+  return ShownModule{.packed = std::move(packed),
+                     .first = name.channels.first,
+                     .n = name.channels.n,
+                     .k = name.record->k,
+                     .form = name.record->layout};
 }
 
 namespace {
@@ -92,9 +90,8 @@ Result<double> ValueOf(const OpenedFolder& folder, const ShownModule& module, co
     case ValueKind::kCodes:
       return static_cast<double>(CodeNumber(row.code, row.codes[k]));
     case ValueKind::kBytes: {
-      const Result<uint8_t> byte = CodeByte(folder, module, row, n, k);
-      if (!byte.ok()) return byte.status();
-      return static_cast<double>(*byte);
+      PREPACK_TRY_ASSIGN(const uint8_t byte, CodeByte(folder, module, row, n, k));
+      return static_cast<double>(byte);
     }
   }
   return static_cast<double>(row.values[k]);
@@ -116,32 +113,29 @@ std::string_view ValueKindName(ValueKind kind) {
 
 Result<WeightValues> ReadWeightValues(const OpenedFolder& folder, std::string_view module,
                                       const PanelRange& range, ValueKind kind) {
-  const Result<ShownModule> shown = FindShown(folder, module);
-  if (!shown.ok()) return shown.status();
-  if (range.n0 >= shown->n || range.k0 >= shown->k || range.rows == 0 || range.cols == 0) {
+  PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
+  if (range.n0 >= shown.n || range.k0 >= shown.k || range.rows == 0 || range.cols == 0) {
     return Usage(module, "no weights in these rows and columns")
         .Found(fmt::format("rows from {}, columns from {}", range.n0, range.k0))
-        .Expected(fmt::format("within [{}, {}]", shown->n, shown->k));
+        .Expected(fmt::format("within [{}, {}]", shown.n, shown.k));
   }
   WeightValues found{.module = std::string(module),
-                     .form = shown->form,
+                     .form = shown.form,
                      .range = range,
                      .kind = kind,
                      .values = {}};
-  found.range.rows = std::min(range.rows, shown->n - range.n0);
-  found.range.cols = std::min(range.cols, shown->k - range.k0);
+  found.range.rows = std::min(range.rows, shown.n - range.n0);
+  found.range.cols = std::min(range.cols, shown.k - range.k0);
   if (CheckedMul(found.range.rows, found.range.cols).value_or(kMostValues + 1) > kMostValues) {
     return Usage(module, "too many weights to show")
         .Found(fmt::format("{} rows, {} columns", found.range.rows, found.range.cols))
         .Expected(fmt::format("at most {} in all", kMostValues));
   }
   for (uint64_t n = range.n0; n < range.n0 + found.range.rows; ++n) {
-    const Result<WeightRow> row = shown->Row(n);
-    if (!row.ok()) return row.status();
+    PREPACK_TRY_ASSIGN(const WeightRow row, shown.Row(n));
     for (uint64_t k = range.k0; k < range.k0 + found.range.cols; ++k) {
-      const Result<double> value = ValueOf(folder, *shown, *row, n, k, kind);
-      if (!value.ok()) return value.status();
-      found.values.push_back(*value);
+      PREPACK_TRY_ASSIGN(const double value, ValueOf(folder, shown, row, n, k, kind));
+      found.values.push_back(value);
     }
   }
   return found;

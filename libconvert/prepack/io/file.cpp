@@ -19,6 +19,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/io/mapping.h"
 #include "prepack/io/posix.h"
 
@@ -131,9 +132,8 @@ Status File::ReadRunsAt(const ByteRuns& runs, std::span<std::byte> out) const {
   if (runs.runs == 1 || runs.stride == runs.run_bytes) return ReadAt(runs.offset, out);
   if (runs.run_bytes >= kWorthACall) {
     for (uint64_t run = 0; run < runs.runs; ++run) {
-      Status status = ReadAt(runs.offset + run * runs.stride,
-                             out.subspan(run * runs.run_bytes, runs.run_bytes));
-      if (!status.ok()) return status;
+      PREPACK_TRY(ReadAt(runs.offset + run * runs.stride,
+                         out.subspan(run * runs.run_bytes, runs.run_bytes)));
     }
     return {};
   }
@@ -223,47 +223,37 @@ Status CheckRegularFile(const std::filesystem::path& path, mode_t mode) {
 }
 
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes) {
-  Result<File> file = File::OpenForRead(path);
-  if (!file.ok()) return file.status();
-  if (file->size() > max_bytes) {
+  PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
+  if (file.size() > max_bytes) {
     return Malformed(path.string(), "the file is larger than any of its kind should be")
-        .Found(fmt::format("{} bytes", file->size()))
+        .Found(fmt::format("{} bytes", file.size()))
         .Expected(fmt::format("at most {}", max_bytes));
   }
-  std::string text(static_cast<size_t>(file->size()), '\0');
-  Status status = file->ReadAt(0, std::as_writable_bytes(std::span(text)));
-  if (!status.ok()) return status;
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  PREPACK_TRY(file.ReadAt(0, std::as_writable_bytes(std::span(text))));
   return text;
 }
 
 Status WriteTextFile(const std::filesystem::path& path, std::string_view text) {
-  Result<File> file = File::CreateNew(path);
-  if (!file.ok()) return file.status();
-  Status status = file->WriteAt(0, std::as_bytes(std::span(text)));
-  if (!status.ok()) return status;
-  return file->Sync();
+  PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
+  PREPACK_TRY(file.WriteAt(0, std::as_bytes(std::span(text))));
+  return file.Sync();
 }
 
 Status CopyFile(const std::filesystem::path& from, const std::filesystem::path& to) {
-  Result<File> source = File::OpenForRead(from);
-  if (!source.ok()) return source.status();
-  Result<File> copy = File::CreateNew(to);
-  if (!copy.ok()) return copy.status();
-  Status status = copy->Allocate(source->size());
-  if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(File source, File::OpenForRead(from));
+  PREPACK_TRY_ASSIGN(File copy, File::CreateNew(to));
+  PREPACK_TRY(copy.Allocate(source.size()));
 
-  std::vector<std::byte> buffer(
-      static_cast<size_t>(std::min<uint64_t>(source->size(), kCopyBytes)));
-  for (uint64_t offset = 0; offset < source->size(); offset += buffer.size()) {
-    const uint64_t rest = source->size() - offset;
+  std::vector<std::byte> buffer(static_cast<size_t>(std::min<uint64_t>(source.size(), kCopyBytes)));
+  for (uint64_t offset = 0; offset < source.size(); offset += buffer.size()) {
+    const uint64_t rest = source.size() - offset;
     const std::span chunk(buffer.data(),
                           static_cast<size_t>(std::min<uint64_t>(rest, buffer.size())));
-    status = source->ReadAt(offset, chunk);
-    if (!status.ok()) return status;
-    status = copy->WriteAt(offset, chunk);
-    if (!status.ok()) return status;
+    PREPACK_TRY(source.ReadAt(offset, chunk));
+    PREPACK_TRY(copy.WriteAt(offset, chunk));
   }
-  return copy->Sync();
+  return copy.Sync();
 }
 
 Status SyncFolder(const std::filesystem::path& folder) {
@@ -331,15 +321,13 @@ Status WriteToSpecialFile(const std::filesystem::path& path, std::string_view te
 
 Status WriteFileAtomically(const std::filesystem::path& given, std::string_view text) {
   if (!given.has_filename()) return Usage(given.string(), "not the name of a file");
-  const Result<std::optional<struct stat>> there = LookAt(given);
-  if (!there.ok()) return there.status();
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> there, LookAt(given));
   std::filesystem::path path = given;
-  if (*there) {
-    const mode_t mode = (*there)->st_mode;
+  if (there) {
+    const mode_t mode = there->st_mode;
     if (!S_ISREG(mode) && !S_ISDIR(mode)) return WriteToSpecialFile(given, text);
-    Result<std::filesystem::path> resolved = ResolveLinks(given);
-    if (!resolved.ok()) return resolved.status();
-    path = *std::move(resolved);
+    PREPACK_TRY_ASSIGN(std::filesystem::path resolved, ResolveLinks(given));
+    path = std::move(resolved);
   }
   const std::filesystem::path name = path.filename();
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
@@ -360,9 +348,8 @@ Status WriteFileAtomically(const std::filesystem::path& given, std::string_view 
 }
 
 Result<TextFile> TextFile::Create(const std::filesystem::path& path) {
-  Result<File> file = File::CreateNew(path);
-  if (!file.ok()) return file.status();
-  return TextFile(*std::move(file));
+  PREPACK_TRY_ASSIGN(File file, File::CreateNew(path));
+  return TextFile(std::move(file));
 }
 
 void TextFile::Append(std::string_view text) {

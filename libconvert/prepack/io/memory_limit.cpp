@@ -10,6 +10,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/parallel.h"
+#include "prepack/base/status.h"
 
 namespace prepack {
 namespace {
@@ -27,9 +28,8 @@ Result<unsigned> ThreadsWithin(const MemoryNeed& need, unsigned jobs, uint64_t m
   const unsigned wanted = ThreadCount(jobs);
   if (memory_limit == 0) return wanted;
   malloc_trim(0);  // what was freed counts no more
-  const Result<uint64_t> taken = AnonymousMemory();
-  if (!taken.ok()) return taken.status();
-  const uint64_t before = *taken + need.shared;
+  PREPACK_TRY_ASSIGN(const uint64_t taken, AnonymousMemory());
+  const uint64_t before = taken + need.shared;
   const uint64_t per_thread = need.per_thread + kThreadOverhead;
   const uint64_t left = memory_limit > before ? memory_limit - before : 0;
   if (left < per_thread) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/io/file.h"
 #include "prepack/io/posix.h"
 
@@ -28,9 +29,8 @@ bool IsUnsupported(int result) {
 }
 
 Result<bool> Exists(const fs::path& path) {
-  const Result<std::optional<struct stat>> info = LookAtLink(path);
-  if (!info.ok()) return info.status();
-  return info->has_value();
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> info, LookAtLink(path));
+  return info.has_value();
 }
 
 Result<bool> IsPackedFolder(const fs::path& path) {
@@ -50,14 +50,13 @@ Result<fs::path> ResolveFinalPath(const fs::path& given) {
   }
 
   const fs::path parent = path.parent_path();
-  const Result<std::optional<struct stat>> info = LookAt(parent);
-  if (!info.ok()) return info.status();
-  if (!*info) {
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> info, LookAt(parent));
+  if (!info) {
     return SystemError(parent.string(), "the folder that the output should go into is missing",
                        ENOENT)
         .Hint(fmt::format("Create it first: mkdir -p '{}'", parent.string()));
   }
-  if (!S_ISDIR((*info)->st_mode))
+  if (!S_ISDIR(info->st_mode))
     return SystemError(parent.string(), "cannot create the output in it", ENOTDIR);
   return path;
 }
@@ -73,12 +72,10 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
   if (!S_ISDIR((*info)->st_mode)) {
     return Usage(path.string(), "exists and is not a folder").Hint("Choose another output folder");
   }
-  const Result<bool> is_packed = IsPackedFolder(path);
-  if (!is_packed.ok()) return is_packed.status();
-  if (!*is_packed) {
-    const Result<std::vector<std::string>> names = NamesIn(path);
-    if (!names.ok()) return names.status();
-    if (!names->empty()) {
+  PREPACK_TRY_ASSIGN(const bool is_packed, IsPackedFolder(path));
+  if (!is_packed) {
+    PREPACK_TRY_ASSIGN(const std::vector<std::string> names, NamesIn(path));
+    if (!names.empty()) {
       return Usage(path.string(), "exists, holds files and is not a packed folder")
           .Found(fmt::format("no {} in it", kManifestName))
           .Hint("Choose another output folder");
@@ -94,9 +91,8 @@ Result<bool> IsSameFile(int fd, const fs::path& path) {
   if (const int result = posix::LookAtOpen(fd, open); result < 0) {
     return SystemError(path.string(), "cannot look at it", -result);
   }
-  const Result<std::optional<struct stat>> named = LookAtLink(path);
-  if (!named.ok()) return named.status();
-  return *named && open.st_dev == (*named)->st_dev && open.st_ino == (*named)->st_ino;
+  PREPACK_TRY_ASSIGN(const std::optional<struct stat> named, LookAtLink(path));
+  return named && open.st_dev == named->st_dev && open.st_ino == named->st_ino;
 }
 
 // Makes and locks the lock file; its descriptor. The holder removes the file when done, so a lock
@@ -168,19 +164,15 @@ fs::path OutputFolder::Sibling(std::string_view suffix) const {
 
 Result<OutputFolder> OutputFolder::Create(const fs::path& final_path, bool replace,
                                           Leftovers leftovers) {
-  Result<fs::path> resolved = ResolveFinalPath(final_path);
-  if (!resolved.ok()) return resolved.status();
+  PREPACK_TRY_ASSIGN(fs::path resolved, ResolveFinalPath(final_path));
   const OrderlyEnd until_the_folder_has_its_own;
   const fs::path lock_path =
-      resolved->parent_path() / fmt::format(".{}.{}", resolved->filename().string(), kLockSuffix);
-  Result<int> lock = AcquireLock(lock_path, *resolved);
-  if (!lock.ok()) return lock.status();
+      resolved.parent_path() / fmt::format(".{}.{}", resolved.filename().string(), kLockSuffix);
+  PREPACK_TRY_ASSIGN(int lock, AcquireLock(lock_path, resolved));
 
-  OutputFolder folder(*std::move(resolved), replace, leftovers, *lock);
-  Status status = folder.RemoveLeftovers();
-  if (!status.ok()) return status;
-  status = CheckFinalPath(folder.final_path_, replace);
-  if (!status.ok()) return status;
+  OutputFolder folder(std::move(resolved), replace, leftovers, lock);
+  PREPACK_TRY(folder.RemoveLeftovers());
+  PREPACK_TRY(CheckFinalPath(folder.final_path_, replace));
   const int result = posix::MakeFolder(folder.partial_path_);
   if (result == -EEXIST && leftovers == Leftovers::kKeep) return folder;
   if (result < 0)
@@ -203,13 +195,12 @@ Status OutputFolder::PutOldBack() {
 
 // What a run that was killed left behind. We hold the lock, so nobody is using it.
 Status OutputFolder::RemoveLeftovers() {
-  if (Status status = PutOldBack(); !status.ok()) return status;
+  PREPACK_TRY(PutOldBack());
   // Notes without the folder that they are about mean nothing.
-  const Result<bool> keep =
-      leftovers_ == Leftovers::kKeep ? Exists(partial_path_) : Result<bool>(false);
-  if (!keep.ok()) return keep.status();
+  PREPACK_TRY_ASSIGN(const bool keep,
+                     leftovers_ == Leftovers::kKeep ? Exists(partial_path_) : Result<bool>(false));
   std::vector<fs::path> unwanted = {Sibling(kOldSuffix)};
-  if (!*keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
+  if (!keep) unwanted.insert(unwanted.end(), {journal_path(), partial_path_});
   for (const fs::path& path : unwanted) {
     const int result = posix::RemoveTree(path);
     if (result < 0)
@@ -245,14 +236,12 @@ Status OutputFolder::MoveIntoPlace() {
   int result = posix::RenameNew(partial_path_, final_path_);
   // Plain rename would also take the place of an empty folder.
   if (IsUnsupported(result)) {
-    const Result<bool> exists = Exists(final_path_);
-    if (!exists.ok()) return exists.status();
-    result = *exists ? -EEXIST : posix::Rename(partial_path_, final_path_);
+    PREPACK_TRY_ASSIGN(const bool exists, Exists(final_path_));
+    result = exists ? -EEXIST : posix::Rename(partial_path_, final_path_);
   }
   if (result == -EEXIST) {
     // It may be another one than the one that Create looked at.
-    Status status = CheckFinalPath(final_path_, replace_);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckFinalPath(final_path_, replace_));
     result = posix::Exchange(partial_path_, final_path_);
     if (IsUnsupported(result)) return ReplaceInTwoSteps();
   }

@@ -130,8 +130,7 @@ Status ForPieces(const Placement& placement, Visit visit) {
     const bool dense = runs.count == 1 || runs.stride == runs.bytes;
     const uint64_t bytes = dense ? runs.bytes * runs.count : runs.bytes;
     for (uint64_t run = 0; run < (dense ? 1 : runs.count); ++run) {
-      Status status = visit(runs.offset + run * runs.stride, bytes);
-      if (!status.ok()) return status;
+      PREPACK_TRY(visit(runs.offset + run * runs.stride, bytes));
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/kernels/row_sums.h"
 #include "prepack/kernels/unit_transpose.h"
 #include "prepack/kernels/xor_copy.h"
@@ -76,8 +77,7 @@ Status SumSignedCodes(const QuantizedLinear& linear, Isa isa, uint64_t n0, uint6
   const PanelRange all{.n0 = n0, .rows = rows, .k0 = 0, .cols = linear.k()};
   return ForPanels(all, shape, [&](const PanelRange& range) -> Status {
     panel.resize(PanelBytes(CodeType::kS8, range));
-    Status status = linear.ReadCodes(range, panel);
-    if (!status.ok()) return status;
+    PREPACK_TRY(linear.ReadCodes(range, panel));
     SumRowsFor(isa)(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows,
                     range.cols, &sums[range.n0 - n0]);
     return {};

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 
 namespace prepack {
 
@@ -105,9 +106,8 @@ Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
   Status status =
       DequantizePanel(linear, {.n0 = n0, .rows = rows, .k0 = 0, .cols = k}, buffers, out);
   if (!status.ok() || !linear.reordered()) return status;
-  const Result<SharedOrder> read = linear.KOrder();
-  if (!read.ok()) return read.status();
-  const InputOrder& order = **read;
+  PREPACK_TRY_ASSIGN(const SharedOrder read, linear.KOrder());
+  const InputOrder& order = *read;
   std::vector<float> ordered(k);
   for (uint64_t row = 0; row < rows; ++row) {
     const std::span<float> weights = out.subspan(row * k, k);
@@ -152,15 +152,13 @@ class DequantizedLinear final : public QuantizedLinear {
 };
 
 Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
-  Status status = CheckPanel(range, out.size());
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckPanel(range, out.size()));
   // Whole rows, because act-order scatters the columns. Buffers of a thread are kept: panels come
   // by the million.
   thread_local DequantizeBuffers buffers;
   thread_local std::vector<float> weights;
   weights.resize(range.rows * k_);
-  status = DequantizeRows(source_, range.n0, range.rows, buffers, weights);
-  if (!status.ok()) return status;
+  PREPACK_TRY(DequantizeRows(source_, range.n0, range.rows, buffers, weights));
   std::byte* to = out.data();
   for (uint64_t row = 0; row < range.rows; ++row) {
     for (uint64_t col = 0; col < range.cols; ++col) {

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "prepack/base/status.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
@@ -117,11 +118,10 @@ template <typename Visit>
 Status ForPanels(const PanelRange& tile, const TileShape& shape, Visit visit) {
   for (uint64_t row = 0; row < tile.rows; row += shape.panel_rows) {
     for (uint64_t col = 0; col < tile.cols; col += shape.panel_cols) {
-      Status status = visit(PanelRange{.n0 = tile.n0 + row,
-                                       .rows = std::min(shape.panel_rows, tile.rows - row),
-                                       .k0 = tile.k0 + col,
-                                       .cols = std::min(shape.panel_cols, tile.cols - col)});
-      if (!status.ok()) return status;
+      PREPACK_TRY(visit(PanelRange{.n0 = tile.n0 + row,
+                                   .rows = std::min(shape.panel_rows, tile.rows - row),
+                                   .k0 = tile.k0 + col,
+                                   .cols = std::min(shape.panel_cols, tile.cols - col)}));
     }
   }
   return {};

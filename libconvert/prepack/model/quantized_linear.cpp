@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "prepack/base/status.h"
+
 namespace prepack {
 
 Result<SharedOrder> KeptOrder::Get() const {
@@ -11,9 +13,8 @@ Result<SharedOrder> KeptOrder::Get() const {
   const std::lock_guard lock(mutex_);
   SharedOrder order = order_.lock();
   if (order == nullptr) {
-    Result<InputOrder> read = read_();
-    if (!read.ok()) return read.status();
-    order = std::make_shared<const InputOrder>(*std::move(read));
+    PREPACK_TRY_ASSIGN(InputOrder read, read_());
+    order = std::make_shared<const InputOrder>(std::move(read));
     order_ = order;
   }
   last = order;

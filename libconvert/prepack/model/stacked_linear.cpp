@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "prepack/base/status.h"
+
 namespace prepack {
 namespace {
 
@@ -21,9 +23,8 @@ class StackedLinear final : public QuantizedLinear {
     stored_scale_dtype_ = first.stored_scale_dtype();
     if (first.reordered()) {
       k_order_ = std::make_unique<const KeptOrder>([&first]() -> Result<InputOrder> {
-        const Result<SharedOrder> order = first.KOrder();
-        if (!order.ok()) return order.status();
-        return InputOrder(**order);
+        PREPACK_TRY_ASSIGN(const SharedOrder order, first.KOrder());
+        return InputOrder(*order);
       });
     }
     for (const QuantizedLinear* member : members_) Add(*member);
@@ -32,8 +33,7 @@ class StackedLinear final : public QuantizedLinear {
   std::span<const QuantizedLinear* const> members() const override { return members_; }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
-    Status status = CheckPanel(range, out.size());
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckPanel(range, out.size()));
     const uint64_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
     return ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) {
       return members_[piece.member]->ReadCodes(
@@ -112,8 +112,7 @@ class StackedLinear final : public QuantizedLinear {
   // Reads [rows, G] numbers, member by member.
   template <typename T, typename Read>
   Status ReadRows(uint64_t n0, uint64_t rows, std::span<T> out, Read read) const {
-    Status status = CheckRows(n0, rows, out.size());
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckRows(n0, rows, out.size()));
     return ForStackedRows(sizes_, n0, rows, [&](const StackedRows& piece) {
       return read(*members_[piece.member], piece,
                   out.subspan(piece.before * groups(), piece.rows * groups()));
@@ -153,11 +152,9 @@ Status CheckBlocks(const QuantizedLinear& first, const QuantizedLinear& other) {
 
 Status CheckOrders(const QuantizedLinear& first, const QuantizedLinear& other) {
   if (!first.reordered()) return {};
-  const Result<SharedOrder> order = first.KOrder();
-  if (!order.ok()) return order.status();
-  const Result<SharedOrder> other_order = other.KOrder();
-  if (!other_order.ok()) return other_order.status();
-  if (**order == **other_order) return {};
+  PREPACK_TRY_ASSIGN(const SharedOrder order, first.KOrder());
+  PREPACK_TRY_ASSIGN(const SharedOrder other_order, other.KOrder());
+  if (*order == *other_order) return {};
   return TheyDiffer(first, "one activation order", other, "another");
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/layouts/table.h"
 #include "prepack/verify/fused_model.h"
 
@@ -15,15 +16,13 @@ namespace prepack {
 Result<PackedFolder> PackedFolder::Open(const std::filesystem::path& path) {
   PackedFolder folder;
   folder.path_ = path;
-  Result<Manifest> manifest = ReadManifest(path);
-  if (!manifest.ok()) return manifest.status();
-  folder.manifest_ = *std::move(manifest);
+  PREPACK_TRY_ASSIGN(Manifest manifest, ReadManifest(path));
+  folder.manifest_ = std::move(manifest);
   for (const auto& [name, record] : folder.manifest_.files) {
     std::error_code error;
     if (!std::filesystem::exists(path / name, error)) continue;
-    Result<File> file = File::OpenForRead(path / name);
-    if (!file.ok()) return file.status();
-    folder.files_.emplace(name, *std::move(file));
+    PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path / name));
+    folder.files_.emplace(name, std::move(file));
   }
   return folder;
 }
@@ -101,7 +100,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
         .Expected(fmt::format("{}", module.layout_->version))
         .Hint("Convert the source again with this version of prepack");
   }
-  if (Status status = CheckFusedNames(name, record, where); !status.ok()) return status;
+  PREPACK_TRY(CheckFusedNames(name, record, where));
   module.request_ = RequestOf(folder.manifest(), record);
   module.members_ = record.fused;
   if (module.members_.empty()) module.members_.push_back({name, record.n});
@@ -197,8 +196,7 @@ Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab
     const uint64_t count = std::min(cut.rows, rows - row);
     const PanelRange strip{.n0 = n0 + row, .rows = count, .k0 = 0, .cols = request_.k};
     const PanelRange panel{.n0 = n0 + row, .rows = count, .k0 = slab.k0, .cols = slab.inputs};
-    Status status = ReadTile(strip, packed);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadTile(strip, packed));
     UnpackPanel(strip, panel, packed, codes.subspan(row * row_bytes, count * row_bytes));
   }
   return {};

@@ -8,6 +8,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
+#include "prepack/base/status.h"
 #include "prepack/container/json.h"
 #include "prepack/container/required_fields.h"
 #include "prepack/io/file.h"
@@ -41,37 +42,30 @@ Status CheckFileName(const std::string& name, std::string_view where) {
 }
 
 Result<DType> DTypeField(const Json& object, std::string_view key, std::string_view where) {
-  const Result<std::string> name = StringField(object, key, where);
-  if (!name.ok()) return name.status();
-  const std::optional<DType> dtype = DTypeFromName(*name);
+  PREPACK_TRY_ASSIGN(const std::string name, StringField(object, key, where));
+  const std::optional<DType> dtype = DTypeFromName(name);
   if (dtype) return *dtype;
   return Malformed(where, fmt::format("field \"{}\" is no known dtype", key))
-      .Found(*name)
+      .Found(name)
       .Expected(AllDTypeNames());
 }
 
 Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
   TensorRecord tensor;
-  Result<std::string> name = StringField(json, "tensor", where);
-  if (!name.ok()) return name.status();
-  Result<std::string> file = StringField(json, "file", where);
-  if (!file.ok()) return file.status();
-  if (Status status = CheckFileName(*file, where); !status.ok()) return status;
-  const Result<uint64_t> offset = UintField(json, "offset", where);
-  if (!offset.ok()) return offset.status();
-  const Result<DType> dtype = DTypeField(json, "dtype", where);
-  if (!dtype.ok()) return dtype.status();
-  Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", where);
-  if (!shape.ok()) return shape.status();
-  Result<std::string> hash = StringField(json, "xxh3_128", where);
-  if (!hash.ok()) return hash.status();
+  PREPACK_TRY_ASSIGN(std::string name, StringField(json, "tensor", where));
+  PREPACK_TRY_ASSIGN(std::string file, StringField(json, "file", where));
+  PREPACK_TRY(CheckFileName(file, where));
+  PREPACK_TRY_ASSIGN(const uint64_t offset, UintField(json, "offset", where));
+  PREPACK_TRY_ASSIGN(const DType dtype, DTypeField(json, "dtype", where));
+  PREPACK_TRY_ASSIGN(std::vector<uint64_t> shape, UintArrayField(json, "shape", where));
+  PREPACK_TRY_ASSIGN(std::string hash, StringField(json, "xxh3_128", where));
 
-  tensor.tensor = *std::move(name);
-  tensor.file = *std::move(file);
-  tensor.offset = *offset;
-  tensor.dtype = *dtype;
-  tensor.shape = *std::move(shape);
-  tensor.xxh3_128 = *std::move(hash);
+  tensor.tensor = std::move(name);
+  tensor.file = std::move(file);
+  tensor.offset = offset;
+  tensor.dtype = dtype;
+  tensor.shape = std::move(shape);
+  tensor.xxh3_128 = std::move(hash);
   const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
   if (!bytes || !CheckedAdd(tensor.offset, *bytes)) {
     return Malformed(where, "the size of the tensor overflows");
@@ -81,41 +75,33 @@ Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
 
 // The scheme in full, and what repeats some of it for consumers.
 Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where) {
-  const Result<const Json*> numbers = ObjectField(json, "numbers", where);
-  if (!numbers.ok()) return numbers.status();
-  const Result<Scheme> scheme = ReadScheme(**numbers, n, k, where);
-  if (!scheme.ok()) return scheme.status();
-  const Result<uint64_t> group_size = UintField(json, "group_size", where);
-  if (!group_size.ok()) return group_size.status();
-  const Result<bool> symmetric = BoolField(json, "symmetric", where);
-  if (!symmetric.ok()) return symmetric.status();
-  const Result<std::string> name = StringField(json, "scheme", where);
-  if (!name.ok()) return name.status();
-  if (*group_size != scheme->group_size || *symmetric != scheme->symmetric ||
-      *name != SchemeName(*scheme)) {
+  PREPACK_TRY_ASSIGN(const Json* numbers, ObjectField(json, "numbers", where));
+  PREPACK_TRY_ASSIGN(const Scheme scheme, ReadScheme(*numbers, n, k, where));
+  PREPACK_TRY_ASSIGN(const uint64_t group_size, UintField(json, "group_size", where));
+  PREPACK_TRY_ASSIGN(const bool symmetric, BoolField(json, "symmetric", where));
+  PREPACK_TRY_ASSIGN(const std::string name, StringField(json, "scheme", where));
+  if (group_size != scheme.group_size || symmetric != scheme.symmetric ||
+      name != SchemeName(scheme)) {
     return Malformed(where, "the scheme and its \"numbers\" contradict each other")
-        .Found(*name)
-        .Expected(SchemeName(*scheme));
+        .Found(name)
+        .Expected(SchemeName(scheme));
   }
-  return *scheme;
+  return scheme;
 }
 
 // The modules that a fused one was made of; their channels are its channels.
 Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module) {
-  const Result<const Json*> members = ArrayField(json, "fused", where);
-  if (!members.ok()) return members.status();
+  PREPACK_TRY_ASSIGN(const Json* members, ArrayField(json, "fused", where));
   uint64_t channels = 0;
-  for (const Json& member : **members) {
-    Result<std::string> name = StringField(member, "module", where);
-    if (!name.ok()) return name.status();
-    const Result<uint64_t> n = UintField(member, "outputs", where);
-    if (!n.ok()) return n.status();
-    if (*n == 0 || *n > module.n - channels) {
+  for (const Json& member : *members) {
+    PREPACK_TRY_ASSIGN(std::string name, StringField(member, "module", where));
+    PREPACK_TRY_ASSIGN(const uint64_t n, UintField(member, "outputs", where));
+    if (n == 0 || n > module.n - channels) {
       return Malformed(where, "field \"fused\": the outputs are not those of the module")
           .Expected(fmt::format("{} in all", module.n));
     }
-    channels += *n;
-    module.fused.push_back({*std::move(name), *n});
+    channels += n;
+    module.fused.push_back({std::move(name), n});
   }
   if (channels == module.n && module.fused.size() > 1) return {};
   return Malformed(where, "field \"fused\" does not list several modules with all outputs")
@@ -125,73 +111,61 @@ Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module)
 
 Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
   ModuleRecord module;
-  Result<std::string> layout = StringField(json, "layout", where);
-  if (!layout.ok()) return layout.status();
-  const Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", where);
-  if (!shape.ok()) return shape.status();
-  if (shape->size() != 2 || (*shape)[0] == 0 || (*shape)[1] == 0) {
+  PREPACK_TRY_ASSIGN(std::string layout, StringField(json, "layout", where));
+  PREPACK_TRY_ASSIGN(const std::vector<uint64_t> shape, UintArrayField(json, "shape", where));
+  if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0) {
     return Malformed(where, "field \"shape\" is not [N, K]");
   }
   // Far above any real layer; keeps products of N, K and small factors from overflowing.
   constexpr uint64_t kMaxChannels = 1ULL << 31;
-  if ((*shape)[0] > kMaxChannels || (*shape)[1] > kMaxChannels) {
+  if (shape[0] > kMaxChannels || shape[1] > kMaxChannels) {
     return Malformed(where, "field \"shape\" is out of range");
   }
-  const Result<Scheme> scheme = ReadModuleScheme(json, (*shape)[0], (*shape)[1], where);
-  if (!scheme.ok()) return scheme.status();
-  const Result<DType> scale_dtype = DTypeField(json, "stored_scale_dtype", where);
-  if (!scale_dtype.ok()) return scale_dtype.status();
-  Result<std::string> rounding = StringField(json, "scale_rounding", where);
-  if (!rounding.ok()) return rounding.status();
-  const Result<uint64_t> rounded = UintField(json, "rounded_scales", where);
-  if (!rounded.ok()) return rounded.status();
-  Result<std::string> source = StringField(json, "source_xxh3_128", where);
-  if (!source.ok()) return source.status();
-  const Result<const Json*> parts = ObjectField(json, "parts", where);
-  if (!parts.ok()) return parts.status();
+  PREPACK_TRY_ASSIGN(const Scheme scheme, ReadModuleScheme(json, shape[0], shape[1], where));
+  PREPACK_TRY_ASSIGN(const DType scale_dtype, DTypeField(json, "stored_scale_dtype", where));
+  PREPACK_TRY_ASSIGN(std::string rounding, StringField(json, "scale_rounding", where));
+  PREPACK_TRY_ASSIGN(const uint64_t rounded, UintField(json, "rounded_scales", where));
+  PREPACK_TRY_ASSIGN(std::string source, StringField(json, "source_xxh3_128", where));
+  PREPACK_TRY_ASSIGN(const Json* parts, ObjectField(json, "parts", where));
 
-  module.layout = *std::move(layout);
-  module.n = (*shape)[0];
-  module.k = (*shape)[1];
-  module.scheme = *scheme;
-  module.stored_scale_dtype = *scale_dtype;
-  module.scale_rounding = *std::move(rounding);
-  module.rounded_scales = *rounded;
-  module.source_xxh3_128 = *std::move(source);
+  module.layout = std::move(layout);
+  module.n = shape[0];
+  module.k = shape[1];
+  module.scheme = scheme;
+  module.stored_scale_dtype = scale_dtype;
+  module.scale_rounding = std::move(rounding);
+  module.rounded_scales = rounded;
+  module.source_xxh3_128 = std::move(source);
   if (const auto desc = json.find("memory_descriptor"); desc != json.end()) {
-    Result<BlockedDesc> read = ReadBlockedDesc(*desc, module.n, module.k, where);
-    if (!read.ok()) return read.status();
-    module.weights_desc = *std::move(read);
+    PREPACK_TRY_ASSIGN(BlockedDesc read, ReadBlockedDesc(*desc, module.n, module.k, where));
+    module.weights_desc = std::move(read);
   } else if (module.layout == kOneDnnW8A8.id) {
     return Malformed(where, "field \"memory_descriptor\" is missing");
   }
   if (const auto origin = json.find("onednn"); origin != json.end()) {
-    Result<OneDnnOrigin> read = ReadOneDnnOrigin(*origin, fmt::format("{}: onednn", where));
-    if (!read.ok()) return read.status();
-    module.onednn = *std::move(read);
+    PREPACK_TRY_ASSIGN(OneDnnOrigin read,
+                       ReadOneDnnOrigin(*origin, fmt::format("{}: onednn", where)));
+    module.onednn = std::move(read);
   }
   if (json.contains("fused")) {
-    if (Status status = ReadFused(json, where, module); !status.ok()) return status;
+    PREPACK_TRY(ReadFused(json, where, module));
   }
-  for (const auto& [name, part] : (*parts)->items()) {
-    Result<TensorRecord> record = ReadTensor(part, fmt::format("{}: part {}", where, name));
-    if (!record.ok()) return record.status();
-    module.parts.emplace(name, *std::move(record));
+  for (const auto& [name, part] : parts->items()) {
+    PREPACK_TRY_ASSIGN(TensorRecord record,
+                       ReadTensor(part, fmt::format("{}: part {}", where, name)));
+    module.parts.emplace(name, std::move(record));
   }
   return module;
 }
 
 Status ReadLayouts(const Json& json, std::string_view where, Manifest& manifest) {
-  const Result<const Json*> layouts = ObjectField(json, "layouts", where);
-  if (!layouts.ok()) return layouts.status();
-  for (const auto& [id, layout] : (*layouts)->items()) {
+  PREPACK_TRY_ASSIGN(const Json* layouts, ObjectField(json, "layouts", where));
+  for (const auto& [id, layout] : layouts->items()) {
     const std::string place = fmt::format("{}: layout {}", where, id);
-    const Result<uint64_t> version = UintField(layout, "version", place);
-    if (!version.ok()) return version.status();
-    Result<std::string> fingerprint = StringField(layout, "fingerprint", place);
-    if (!fingerprint.ok()) return fingerprint.status();
-    if (*version > UINT32_MAX) return Malformed(place, "the version is out of range");
-    manifest.layouts[id] = {static_cast<uint32_t>(*version), *std::move(fingerprint)};
+    PREPACK_TRY_ASSIGN(const uint64_t version, UintField(layout, "version", place));
+    PREPACK_TRY_ASSIGN(std::string fingerprint, StringField(layout, "fingerprint", place));
+    if (version > UINT32_MAX) return Malformed(place, "the version is out of range");
+    manifest.layouts[id] = {static_cast<uint32_t>(version), std::move(fingerprint)};
   }
   return {};
 }
@@ -199,9 +173,8 @@ Status ReadLayouts(const Json& json, std::string_view where, Manifest& manifest)
 // An object of module → sentence.
 Status ReadReasons(const Json& json, std::string_view key, std::string_view where,
                    std::map<std::string, std::string>& reasons) {
-  const Result<const Json*> object = ObjectField(json, key, where);
-  if (!object.ok()) return object.status();
-  for (const auto& [name, why] : (*object)->items()) {
+  PREPACK_TRY_ASSIGN(const Json* object, ObjectField(json, key, where));
+  for (const auto& [name, why] : object->items()) {
     // Not by StringField, which searches: there may be one for every module.
     if (!why.is_string()) {
       return Malformed(where, fmt::format("field \"{}\" has the wrong type", name))
@@ -214,40 +187,34 @@ Status ReadReasons(const Json& json, std::string_view key, std::string_view wher
 }
 
 Status ReadModules(const Json& json, std::string_view where, Manifest& manifest) {
-  const Result<const Json*> modules = ObjectField(json, "modules", where);
-  if (!modules.ok()) return modules.status();
-  for (const auto& [name, module] : (*modules)->items()) {
+  PREPACK_TRY_ASSIGN(const Json* modules, ObjectField(json, "modules", where));
+  for (const auto& [name, module] : modules->items()) {
     const std::string place = fmt::format("{}: module {}", where, name);
-    Result<ModuleRecord> record = ReadModule(module, place);
-    if (!record.ok()) return record.status();
-    if (!manifest.layouts.contains(record->layout)) {
-      return Malformed(place, "its layout is not listed under \"layouts\"").Found(record->layout);
+    PREPACK_TRY_ASSIGN(ModuleRecord record, ReadModule(module, place));
+    if (!manifest.layouts.contains(record.layout)) {
+      return Malformed(place, "its layout is not listed under \"layouts\"").Found(record.layout);
     }
-    manifest.modules.emplace(name, *std::move(record));
+    manifest.modules.emplace(name, std::move(record));
   }
   Status status = ReadReasons(json, "kept", where, manifest.kept);
   return status.ok() ? ReadReasons(json, "dequantized", where, manifest.dequantized) : status;
 }
 
 Status ReadTensorsAndFiles(const Json& json, std::string_view where, Manifest& manifest) {
-  const Result<const Json*> tensors = ArrayField(json, "tensors", where);
-  if (!tensors.ok()) return tensors.status();
-  for (const Json& tensor : **tensors) {
-    Result<TensorRecord> record =
-        ReadTensor(tensor, fmt::format("{}: tensors[{}]", where, manifest.tensors.size()));
-    if (!record.ok()) return record.status();
-    manifest.tensors.push_back(*std::move(record));
+  PREPACK_TRY_ASSIGN(const Json* tensors, ArrayField(json, "tensors", where));
+  for (const Json& tensor : *tensors) {
+    PREPACK_TRY_ASSIGN(
+        TensorRecord record,
+        ReadTensor(tensor, fmt::format("{}: tensors[{}]", where, manifest.tensors.size())));
+    manifest.tensors.push_back(std::move(record));
   }
-  const Result<const Json*> files = ObjectField(json, "files", where);
-  if (!files.ok()) return files.status();
-  for (const auto& [name, file] : (*files)->items()) {
+  PREPACK_TRY_ASSIGN(const Json* files, ObjectField(json, "files", where));
+  for (const auto& [name, file] : files->items()) {
     const std::string place = fmt::format("{}: file {}", where, name);
-    if (Status status = CheckFileName(name, place); !status.ok()) return status;
-    const Result<uint64_t> bytes = UintField(file, "bytes", place);
-    if (!bytes.ok()) return bytes.status();
-    Result<std::string> hash = StringField(file, "xxh3_128", place);
-    if (!hash.ok()) return hash.status();
-    manifest.files[name] = {*bytes, *std::move(hash)};
+    PREPACK_TRY(CheckFileName(name, place));
+    PREPACK_TRY_ASSIGN(const uint64_t bytes, UintField(file, "bytes", place));
+    PREPACK_TRY_ASSIGN(std::string hash, StringField(file, "xxh3_128", place));
+    manifest.files[name] = {bytes, std::move(hash)};
   }
   return {};
 }
@@ -292,63 +259,51 @@ Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
 // There when the user has accepted something.
 Status ReadAccepted(const Json& json, std::string_view where, Manifest& manifest) {
   if (!json.contains("accepted")) return {};
-  const Result<std::vector<std::string>> names = StringArrayField(json, "accepted", where);
-  if (!names.ok()) return names.status();
-  Result<AcceptedFindings> accepted = AcceptedFindings::Make(*names, where);
+  PREPACK_TRY_ASSIGN(const std::vector<std::string> names,
+                     StringArrayField(json, "accepted", where));
+  Result<AcceptedFindings> accepted = AcceptedFindings::Make(names, where);
   if (!accepted.ok()) return Malformed(where, "field \"accepted\" names what cannot be accepted");
   manifest.accepted = *std::move(accepted);
   return {};
 }
 
 Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
-  const Result<uint64_t> version = UintField(json, "manifest_version", where);
-  if (!version.ok()) return version.status();
-  Result<std::string> tool = StringField(json, "prepack_version", where);
-  if (!tool.ok()) return tool.status();
-  if (*version != static_cast<uint64_t>(kManifestVersion)) {
+  PREPACK_TRY_ASSIGN(const uint64_t version, UintField(json, "manifest_version", where));
+  PREPACK_TRY_ASSIGN(std::string tool, StringField(json, "prepack_version", where));
+  if (version != static_cast<uint64_t>(kManifestVersion)) {
     return Unsupported(where, "unknown manifest version")
-        .Found(fmt::format("{}, written by prepack {}", *version, *tool))
+        .Found(fmt::format("{}, written by prepack {}", version, tool))
         .Expected(fmt::format("{}", kManifestVersion))
         .Hint("Use that version of prepack, or convert the source again with this one");
   }
-  Result<std::string> target = StringField(json, "target", where);
-  if (!target.ok()) return target.status();
-  const Result<DType> activation = DTypeField(json, "activation_dtype", where);
-  if (!activation.ok()) return activation.status();
-  const Result<std::string> scales = StringField(json, "scales", where);
-  if (!scales.ok()) return scales.status();
-  if (*scales != "exact" && *scales != "runtime") {
+  PREPACK_TRY_ASSIGN(std::string target, StringField(json, "target", where));
+  PREPACK_TRY_ASSIGN(const DType activation, DTypeField(json, "activation_dtype", where));
+  PREPACK_TRY_ASSIGN(const std::string scales, StringField(json, "scales", where));
+  if (scales != "exact" && scales != "runtime") {
     return Malformed(where, "field \"scales\" is unknown")
-        .Found(*scales)
+        .Found(scales)
         .Expected("exact or runtime");
   }
-  if (Status status = ReadAccepted(json, where, manifest); !status.ok()) return status;
+  PREPACK_TRY(ReadAccepted(json, where, manifest));
   if (json.contains("run")) {
-    const Result<const Json*> run = ObjectField(json, "run", where);
-    if (!run.ok()) return run.status();
-    Result<RunIdentity> identity = ReadIdentity(**run, fmt::format("{}: run", where));
-    if (!identity.ok()) return identity.status();
-    manifest.run = *std::move(identity);
+    PREPACK_TRY_ASSIGN(const Json* run, ObjectField(json, "run", where));
+    PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(*run, fmt::format("{}: run", where)));
+    manifest.run = std::move(identity);
   }
-  const Result<const Json*> source = ObjectField(json, "source", where);
-  if (!source.ok()) return source.status();
-  Result<std::string> format = StringField(**source, "format", where);
-  if (!format.ok()) return format.status();
-  Result<std::string> fingerprint = StringField(**source, "fingerprint", where);
-  if (!fingerprint.ok()) return fingerprint.status();
-  const Result<const Json*> config = ObjectField(**source, "quantization_config", where);
-  if (!config.ok()) return config.status();
-  Result<std::string> path = ReadSourcePath(**source, where);
-  if (!path.ok()) return path.status();
+  PREPACK_TRY_ASSIGN(const Json* source, ObjectField(json, "source", where));
+  PREPACK_TRY_ASSIGN(std::string format, StringField(*source, "format", where));
+  PREPACK_TRY_ASSIGN(std::string fingerprint, StringField(*source, "fingerprint", where));
+  PREPACK_TRY_ASSIGN(const Json* config, ObjectField(*source, "quantization_config", where));
+  PREPACK_TRY_ASSIGN(std::string path, ReadSourcePath(*source, where));
 
-  manifest.prepack_version = *std::move(tool);
-  manifest.target = *std::move(target);
-  manifest.activation_dtype = *activation;
-  manifest.exact_scales = *scales == "exact";
-  manifest.source_format = *std::move(format);
-  manifest.source_fingerprint = *std::move(fingerprint);
-  manifest.source_quantization_config = **config;
-  manifest.source_path = *std::move(path);
+  manifest.prepack_version = std::move(tool);
+  manifest.target = std::move(target);
+  manifest.activation_dtype = activation;
+  manifest.exact_scales = scales == "exact";
+  manifest.source_format = std::move(format);
+  manifest.source_fingerprint = std::move(fingerprint);
+  manifest.source_quantization_config = *config;
+  manifest.source_path = std::move(path);
   return {};
 }
 
@@ -370,20 +325,18 @@ Result<Manifest> ReadManifest(const std::filesystem::path& folder) {
 }
 
 Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
-  const Result<std::string> text = ReadTextFile(path, kMaxManifestBytes);
-  if (!text.ok()) return text.status();
+  PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMaxManifestBytes));
   const std::string where = path.string();
-  if (Status status = CheckHash(*text, where); !status.ok()) return status;
+  PREPACK_TRY(CheckHash(text, where));
   // Some 40 for a module and 8 for a tensor.
   constexpr JsonLimits kLimits{.max_values = 20'000'000};
-  const Result<Json> json = ParseJsonStrict(*text, where, kLimits);
-  if (!json.ok()) return json.status();
+  PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, kLimits));
 
   Manifest manifest;
   for (const auto read : {ReadHead, ReadLayouts, ReadModules, ReadTensorsAndFiles}) {
-    if (Status status = read(*json, where, manifest); !status.ok()) return status;
+    PREPACK_TRY(read(json, where, manifest));
   }
-  if (Status status = CheckTensors(manifest, where); !status.ok()) return status;
+  PREPACK_TRY(CheckTensors(manifest, where));
   return manifest;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 
 namespace prepack {
 
@@ -11,17 +12,15 @@ Status StreamedHash::ReadRest(const FileRange& range) {
   while (hashed_ < range.bytes()) {
     if (CancellationRequested()) return Interrupted(range.file.path().string());
     const uint64_t bytes = std::min(kPieceBytes, range.bytes() - hashed_);
-    Status status = range.file.VisitAt(range.begin + hashed_, bytes, [&](const std::byte* piece) {
+    PREPACK_TRY(range.file.VisitAt(range.begin + hashed_, bytes, [&](const std::byte* piece) {
       Offer(hashed_, std::span(piece, bytes));
-    });
-    if (!status.ok()) return status;
+    }));
   }
   return {};
 }
 
 Result<Hash128> StreamedHash::Finish(const FileRange& range) {
-  Status status = ReadRest(range);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadRest(range));
   return hasher_.Digest();
 }
 
@@ -31,7 +30,7 @@ Result<Hash128> HashRange(const FileRange& range, PageBuffer& buffer, Progress& 
   for (uint64_t offset = range.begin; offset < range.end; offset += kHashedPieceBytes) {
     if (CancellationRequested()) return Interrupted(range.file.path().string());
     const auto piece = std::span(buffer).first(std::min(kHashedPieceBytes, range.end - offset));
-    if (Status status = range.file.ReadAt(offset, piece); !status.ok()) return status;
+    PREPACK_TRY(range.file.ReadAt(offset, piece));
     hasher.Update(piece);
     progress.Add(piece.size());
   }
@@ -52,23 +51,22 @@ std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tenso
 Result<ShardHashes> HashShard(const File& file, const SafetensorsHeader& header,
                               Progress& progress) {
   PageBuffer buffer;
-  const Result<Hash128> of_header = HashRange({file, 0, header.data_start}, buffer, progress);
-  if (!of_header.ok()) return of_header.status();
+  PREPACK_TRY_ASSIGN(const Hash128 of_header,
+                     HashRange({file, 0, header.data_start}, buffer, progress));
   ShardHashes hashes;
   for (const TensorInfo& tensor : header.tensors) {
-    const Result<Hash128> hash = HashRange(RangeOf(file, header, tensor), buffer, progress);
-    if (!hash.ok()) return hash.status();
-    hashes.tensors.push_back(*hash);
+    PREPACK_TRY_ASSIGN(const Hash128 hash,
+                       HashRange(RangeOf(file, header, tensor), buffer, progress));
+    hashes.tensors.push_back(hash);
   }
-  hashes.file = {file.size(), ShardHash(*of_header, hashes.tensors)};
+  hashes.file = {file.size(), ShardHash(of_header, hashes.tensors)};
   return hashes;
 }
 
 Result<FileRecord> HashFile(const File& file, Progress& progress) {
   PageBuffer buffer;
-  const Result<Hash128> hash = HashRange({file, 0, file.size()}, buffer, progress);
-  if (!hash.ok()) return hash.status();
-  return FileRecord{file.size(), hash->Hex()};
+  PREPACK_TRY_ASSIGN(const Hash128 hash, HashRange({file, 0, file.size()}, buffer, progress));
+  return FileRecord{file.size(), hash.Hex()};
 }
 
 std::map<std::string, std::string> ShardMetadata() {

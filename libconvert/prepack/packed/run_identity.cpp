@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/container/required_fields.h"
 #include "prepack/io/output_folder.h"
 
@@ -105,9 +106,8 @@ Json IdentityJson(const RunIdentity& identity) {
 Result<RunIdentity> ReadIdentity(const Json& json, std::string_view where) {
   RunIdentity identity;
   for (const Field& field : kFields) {
-    Result<std::string> value = StringField(json, field.name, where);
-    if (!value.ok()) return value.status();
-    identity.*field.value = *std::move(value);
+    PREPACK_TRY_ASSIGN(std::string value, StringField(json, field.name, where));
+    identity.*field.value = std::move(value);
   }
   return identity;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
@@ -39,13 +40,13 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
 // Appends the bias of one module of the checkpoint.
 Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, const PartSpec& part,
                   PageBuffer& out) {
-  if (Status status = CheckBiases(checkpoint, linear); !status.ok()) return status;
+  PREPACK_TRY(CheckBiases(checkpoint, linear));
   const StoredTensor* bias = FindBias(checkpoint, linear.module());
   if (bias == nullptr) {
     return Malformed(fmt::format("tensor {}", BiasName(linear.module())), "it is missing");
   }
   std::vector<float> values(linear.n());
-  if (Status status = ReadFloats(checkpoint, *bias, 0, values); !status.ok()) return status;
+  PREPACK_TRY(ReadFloats(checkpoint, *bias, 0, values));
   for (size_t n = 0; n < values.size(); ++n) {
     if (!std::isfinite(values[n])) {
       return Malformed(checkpoint.Where(*bias), fmt::format("element {} is not finite", n))
@@ -116,14 +117,12 @@ Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linea
   switch (part.role) {
     case PartRole::kBias:
       for (const QuantizedLinear* member : MembersOf(linear)) {
-        Status status = AppendBias(checkpoint, *member, part, out);
-        if (!status.ok()) return status;
+        PREPACK_TRY(AppendBias(checkpoint, *member, part, out));
       }
       return {};
     case PartRole::kInputOrder: {
-      const Result<SharedOrder> order = linear.KOrder();
-      if (!order.ok()) return order.status();
-      for (const uint32_t k : **order) Append(k, out);
+      PREPACK_TRY_ASSIGN(const SharedOrder order, linear.KOrder());
+      for (const uint32_t k : *order) Append(k, out);
       return {};
     }
     case PartRole::kInputScale:

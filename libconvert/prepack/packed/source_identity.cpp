@@ -10,6 +10,7 @@
 
 #include "prepack/base/memory.h"
 #include "prepack/base/parallel.h"
+#include "prepack/base/status.h"
 #include "prepack/packed/output_hash.h"
 
 namespace prepack {
@@ -59,10 +60,9 @@ Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, P
   std::vector<PageBuffer> buffers(threads);
   return ParallelFor(tensors.size(), threads, [&](size_t index, unsigned worker) {
     const StoredTensor& tensor = *tensors[index];
-    const Result<Hash128> hash =
-        HashRange(RangeOf(hashes.checkpoint(), tensor), buffers[worker], progress);
-    if (!hash.ok()) return hash.status();
-    hashes.Set(tensor, *hash);
+    PREPACK_TRY_ASSIGN(const Hash128 hash,
+                       HashRange(RangeOf(hashes.checkpoint(), tensor), buffers[worker], progress));
+    hashes.Set(tensor, hash);
     return Status();
   });
 }

@@ -16,6 +16,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/convert/module_packer.h"
 #include "prepack/convert/scheme_choice.h"
 #include "prepack/formats/stored_linear.h"
@@ -119,8 +120,7 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
   status = ForPanels(tile, shape_, [&](const PanelRange& panel) -> Status {
     buffers.found_codes.resize(PanelBytes(code, panel));
     buffers.expected_codes.resize(PanelBytes(code, panel));
-    Status read = weights_.ReadCodes(panel, buffers.expected_codes);
-    if (!read.ok()) return read;
+    PREPACK_TRY(weights_.ReadCodes(panel, buffers.expected_codes));
     packed_.UnpackPanel(tile, panel, buffers.packed, buffers.found_codes);
     ComparePanel(code, panel, buffers, differences);
     if (!layout_.weight_has_extras) return {};
@@ -173,14 +173,12 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
 Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffers,
                                      ModuleDifferences& differences) const {
   buffers.sums.resize(rows);
-  Status status = SumSignedCodes(weights_, isa_, n0, rows, buffers.expected_codes, buffers.sums);
-  if (!status.ok()) return status;
+  PREPACK_TRY(SumSignedCodes(weights_, isa_, n0, rows, buffers.expected_codes, buffers.sums));
   buffers.repacked.resize(rows * sizeof(float));
   PackScaledSums(layout_.scale_form(request_).value, buffers.sums, buffers.expected_scales,
                  buffers.repacked);
   buffers.packed.resize(buffers.repacked.size());
-  status = packed_.ReadPart(PartRole::kWeightSum, n0 * sizeof(float), buffers.packed);
-  if (!status.ok()) return status;
+  PREPACK_TRY(packed_.ReadPart(PartRole::kWeightSum, n0 * sizeof(float), buffers.packed));
   for (size_t row = 0; row < rows; ++row) {
     const auto at = static_cast<std::ptrdiff_t>(row * sizeof(float));
     if (!std::equal(buffers.packed.begin() + at, buffers.packed.begin() + at + sizeof(float),
@@ -367,12 +365,11 @@ Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
                       TensorHashes& hashes, LevelResult& result) {
   const std::vector<TensorRecord>& records = folder.manifest().tensors;
   std::vector<Comparison> comparisons(records.size());
-  Status status = ParallelFor(records.size(), threads, [&](size_t index, unsigned) -> Status {
+  PREPACK_TRY(ParallelFor(records.size(), threads, [&](size_t index, unsigned) -> Status {
     const StoredTensor* tensor = FindSame(source, records[index], comparisons[index].problem);
     if (tensor == nullptr || sample != nullptr) return {};
     return CompareBytes(folder, records[index], source, *tensor, progress, comparisons[index]);
-  });
-  if (!status.ok()) return status;
+  }));
   uint64_t bytes = 0;
   for (size_t i = 0; i < records.size(); ++i) {
     Comparison& comparison = comparisons[i];
@@ -466,25 +463,23 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     if (InSample(sample, name)) figure.exact = false;
     return {};
   }
-  const Result<PackedModule> packed = PackedModule::Open(folder, name, record, isa);
-  if (!packed.ok()) return packed.status();
-  if (std::string why = WhyLayoutIsWrong(source, name, *packed); !why.empty()) {
+  PREPACK_TRY_ASSIGN(const PackedModule packed, PackedModule::Open(folder, name, record, isa));
+  if (std::string why = WhyLayoutIsWrong(source, name, packed); !why.empty()) {
     result.FailModule(name, std::move(why));
     if (InSample(sample, name)) figure.exact = false;
     return {};
   }
   if (!InSample(sample, name)) return {};
   progress.BeginItem(name);
-  const Result<ModuleDifferences> differences =
-      CompareModule(*packed, source, *linear, weights, isa, threads, progress);
-  if (!differences.ok()) return differences.status();
-  figure.exact = differences->none();
-  figure.max_scale_difference = differences->max_scale_difference;
-  if (!differences->none()) result.FailModule(name, differences->Describe());
-  if (differences->rounded_scales != record.rounded_scales) {
+  PREPACK_TRY_ASSIGN(const ModuleDifferences differences,
+                     CompareModule(packed, source, *linear, weights, isa, threads, progress));
+  figure.exact = differences.none();
+  figure.max_scale_difference = differences.max_scale_difference;
+  if (!differences.none()) result.FailModule(name, differences.Describe());
+  if (differences.rounded_scales != record.rounded_scales) {
     result.FailModule(name, fmt::format("the manifest has another number of rounded scales (found "
                                         "{}, expected {})",
-                                        record.rounded_scales, differences->rounded_scales));
+                                        record.rounded_scales, differences.rounded_scales));
   }
   return {};
 }
@@ -510,9 +505,8 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
   progress.Begin("exactness", BytesToRead(source, model, sample));
   size_t skipped = 0;
   for (const auto& [name, record] : manifest.modules) {
-    Status status = CompareWithSource(folder, name, record, source, model, sample, isa, threads,
-                                      progress, figures.at(name), result);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CompareWithSource(folder, name, record, source, model, sample, isa, threads,
+                                  progress, figures.at(name), result));
     skipped += InSample(sample, name) ? 0U : 1U;
   }
   if (sample != nullptr) {

@@ -12,6 +12,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
+#include "prepack/base/status.h"
 #include "prepack/model/panel.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/judgement.h"
@@ -245,12 +246,11 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
   std::vector<const ModuleVerification*> modules;
   for (const auto& [name, record] : records) {
     if (!InSample(check_.sample, name)) continue;
-    Result<PackedModule> packed = PackedModule::Open(folder_, name, record, check_.products.isa);
-    if (!packed.ok()) return packed.status();
+    PREPACK_TRY_ASSIGN(PackedModule packed,
+                       PackedModule::Open(folder_, name, record, check_.products.isa));
     progress.BeginItem(name);
     ModuleVerification& module = figures.at(name);
-    Status status = RunModule(*packed, record, progress, module);
-    if (!status.ok()) return status;
+    PREPACK_TRY(RunModule(packed, record, progress, module));
     modules.push_back(&module);
   }
   if (check_.judge_gemm) {
@@ -300,8 +300,7 @@ Result<GemmLevels> CheckGemm(const PackedFolder& folder, const SecondDecoder& so
                              const GemmCheck& check, const SqnrBars& bars, Progress& progress,
                              ModuleFigures& figures) {
   GemmPass pass(folder, source, check, bars);
-  Status status = pass.Run(progress, figures);
-  if (!status.ok()) return status;
+  PREPACK_TRY(pass.Run(progress, figures));
   return pass.TakeLevels();
 }
 

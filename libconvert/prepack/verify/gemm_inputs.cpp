@@ -10,6 +10,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
 #include "prepack/base/random.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/verify/truth.h"
 
@@ -42,9 +43,8 @@ Distribution DistributionOf(const DecodedInput& input) {
 // What the checkpoint says of the module's activations.
 Result<Distribution> FindDistribution(const PackedModule& packed, const SecondDecoder& source) {
   if (packed.request().scheme.activations.dynamic) return Distribution{};
-  const Result<DecodedInput> input = ReadSourceInput(source, packed);
-  if (!input.ok()) return input.status();
-  return DistributionOf(*input);
+  PREPACK_TRY_ASSIGN(const DecodedInput input, ReadSourceInput(source, packed));
+  return DistributionOf(input);
 }
 
 void AppendGaussianRow(const Distribution& distribution, uint64_t k, SplitMix64& random,
@@ -83,13 +83,12 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   inputs.k_ = slab ? slab->inputs : packed.request().k;
   Status status = inputs.ReadOrder(packed);
   if (!status.ok()) return status;
-  const Result<Distribution> distribution = FindDistribution(packed, source);
-  if (!distribution.ok()) return distribution.status();
+  PREPACK_TRY_ASSIGN(const Distribution distribution, FindDistribution(packed, source));
 
   SplitMix64 random(SeedOf(packed.name()) + (slab ? slab->k0 : 0));
   inputs.exact_.reserve((kGaussianRows + kOutlierRows) * inputs.k_);
   for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
-    AppendGaussianRow(*distribution, inputs.k_, random, inputs.exact_);
+    AppendGaussianRow(distribution, inputs.k_, random, inputs.exact_);
   }
   const std::span outliers = std::span(inputs.exact_).subspan(kGaussianRows * inputs.k_);
   for (uint64_t k = random.Below(std::min(kOutlierEvery, inputs.k_)); k < inputs.k_;
@@ -109,7 +108,7 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   const uint64_t groups =
       slab ? CeilDiv(slab->inputs, packed.request().scheme.group_size) : packed.request().groups();
   const uint64_t reached = std::min(inputs.k_, std::max(groups, kMinHotRows));
-  const double value = HotValue(*distribution);
+  const double value = HotValue(distribution);
   for (uint64_t row = 0; row < std::min(reached, kMaxHotRows); ++row) {
     inputs.hot_.push_back(HotRow(row, reached, inputs.k_, value, random));
   }
@@ -165,8 +164,7 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   std::vector<float> line(scattered ? k : k_);
   exact_.reserve(exact_.size() + rows * k_);
   for (uint64_t row = 0; row < rows; ++row) {
-    Status status = ReadFloats(recorded, *tensor, row * k + first, line);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadFloats(recorded, *tensor, row * k + first, line));
     for (uint64_t i = 0; i < k_; ++i) {
       const float value = line[scattered ? channels_[i] : i];
       if (!std::isfinite(value)) {
@@ -191,9 +189,8 @@ Status GemmInputs::ReadOrder(const PackedModule& packed) {
   }
   if (FindPart(packed.parts(), PartRole::kInputOrder) == nullptr) return {};
   std::vector<int32_t> stored(k_);
-  Status status = packed.ReadPart(PartRole::kInputOrder, first * sizeof(int32_t),
-                                  std::as_writable_bytes(std::span(stored)));
-  if (!status.ok()) return status;
+  PREPACK_TRY(packed.ReadPart(PartRole::kInputOrder, first * sizeof(int32_t),
+                              std::as_writable_bytes(std::span(stored))));
   std::vector<bool> seen(k);
   std::vector<uint64_t>& order = slab_ ? channels_ : order_;
   for (uint64_t j = 0; j < k_; ++j) {

@@ -15,6 +15,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors.h"
 #include "prepack/convert/output_shards.h"
@@ -115,7 +116,7 @@ Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRec
   for (uint64_t offset = 0; offset < tensor.bytes(); offset += kChunkBytes) {
     if (CancellationRequested()) return Interrupted(tensor.file);
     const auto chunk = std::span(buffer).first(std::min(kChunkBytes, tensor.bytes() - offset));
-    if (Status status = folder.Read(tensor, offset, chunk); !status.ok()) return status;
+    PREPACK_TRY(folder.Read(tensor, offset, chunk));
     hasher.Update(chunk);
   }
   return hasher.HexDigest();
@@ -148,13 +149,12 @@ Status FileCheck::HashAll(const File& file) {
     return hashed.status();
   }
   const SafetensorsHeader& header = **header_;
-  Result<ShardHashes> hashed = HashShard(file, header, progress_);
-  if (!hashed.ok()) return hashed.status();
-  file_hash_ = hashed->file.xxh3_128;
+  PREPACK_TRY_ASSIGN(ShardHashes hashed, HashShard(file, header, progress_));
+  file_hash_ = hashed.file.xxh3_128;
   for (size_t i = 0; i < header.tensors.size(); ++i) {
     const TensorInfo& tensor = header.tensors[i];
     hashes_.emplace(std::pair(header.data_start + tensor.begin, tensor.bytes()),
-                    hashed->tensors[i].Hex());
+                    hashed.tensors[i].Hex());
   }
   return {};
 }
@@ -239,7 +239,7 @@ Status FileCheck::Run() {
     if (sample_ != nullptr || CheckTensors() == 0) FailModules(what);
     return {};
   }
-  if (Status status = HashAll(*file); !status.ok()) return status;
+  PREPACK_TRY(HashAll(*file));
   // Consumers rely on the hashes of tensors: they must be right in a sound file, too.
   if (CheckTensors() != 0) return {};
   if (file_hash_ != record_.xxh3_128) {
@@ -416,12 +416,11 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSampl
   const Coverage coverage = CoverageOf(manifest, tensors, sample);
   progress.Begin("integrity", coverage.hashed_bytes);
   std::vector<std::vector<Problem>> problems(names.size());
-  Status status = ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
+  PREPACK_TRY(ParallelFor(names.size(), threads, [&](size_t index, unsigned) {
     const std::string& name = names[index];
     return CheckFile(folder, name, manifest.files.at(name), tensors.at(name), sample, progress,
                      problems[index]);
-  });
-  if (!status.ok()) return status;
+  }));
   if (CancellationRequested()) return Interrupted(folder.path().string());
 
   LevelResult result{.state = LevelState::kPassed};

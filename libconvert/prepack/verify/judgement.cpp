@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
 #include "prepack/convert/plan.h"
 #include "prepack/convert/scheme_choice.h"
@@ -29,11 +30,10 @@ std::string TextOf(const SqnrBar& bar) {
 }  // namespace
 
 Result<SqnrBar> ParseSqnrBar(std::string_view text) {
-  Result<PatternOption> option = SplitPatternOption("--min-sqnr", text);
-  if (!option.ok()) return option.status();
-  const std::string& number = option->value;
+  PREPACK_TRY_ASSIGN(PatternOption option, SplitPatternOption("--min-sqnr", text));
+  const std::string& number = option.value;
   SqnrBar bar;
-  bar.pattern = std::move(option->pattern);
+  bar.pattern = std::move(option.pattern);
   char* end = nullptr;
   bar.decibel = std::strtod(number.c_str(), &end);
   const bool whole = !number.empty() && end == number.c_str() + number.size();
@@ -65,13 +65,11 @@ Result<SqnrBars> SqnrBars::Make(std::span<const SqnrBar> bars,
                                 std::span<const std::string> modules) {
   SqnrBars made;
   for (const SqnrBar& bar : bars) {
-    const Result<ModulePattern> pattern = ModulePattern::Make(bar.pattern, TextOf(bar));
-    if (!pattern.ok()) return pattern.status();
+    PREPACK_TRY_ASSIGN(const ModulePattern pattern, ModulePattern::Make(bar.pattern, TextOf(bar)));
     bool used = false;
     for (const std::string& module : modules) {
-      const Result<bool> found = pattern->IsFor(module);
-      if (!found.ok()) return found.status();
-      if (!*found) continue;
+      PREPACK_TRY_ASSIGN(const bool found, pattern.IsFor(module));
+      if (!found) continue;
       made.decibel_[module] = bar.decibel;
       used = true;
     }

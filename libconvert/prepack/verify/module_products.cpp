@@ -12,6 +12,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"
 #include "prepack/layouts/onednn_w8a8.h"
@@ -165,9 +166,8 @@ Status ModuleMultiplication::Prepare() {
         .Found(packed_.layout().id);
   }
   rounding_ = *rounding;
-  const Result<ProductCut> cut = CutProducts(packed_);
-  if (!cut.ok()) return cut.status();
-  cut_ = *cut;
+  PREPACK_TRY_ASSIGN(const ProductCut cut, CutProducts(packed_));
+  cut_ = cut;
   return {};
 }
 
@@ -177,24 +177,20 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   model_.reset();
   inputs_.reset();
   primitive_y_.clear();
-  Result<GemmInputs> inputs =
-      GemmInputs::Make(packed_, source_, InputDType(packed_), options_.recorded, slab);
-  if (!inputs.ok()) return inputs.status();
-  inputs_ = *std::move(inputs);
+  PREPACK_TRY_ASSIGN(GemmInputs inputs, GemmInputs::Make(packed_, source_, InputDType(packed_),
+                                                         options_.recorded, slab));
+  inputs_ = std::move(inputs);
   if (batches_.empty()) batches_ = inputs_->batches();
   if (!operands_) {
-    Result<LoadedOperands> operands = LoadedOperands::Load(packed_);
-    if (!operands.ok()) return operands.status();
-    operands_ = *std::move(operands);
+    PREPACK_TRY_ASSIGN(LoadedOperands operands, LoadedOperands::Load(packed_));
+    operands_ = std::move(operands);
     bias_ = operands_->Bias();
   }
-  Status status = MakeModel(inputs_->rows());
-  if (!status.ok()) return status;
+  PREPACK_TRY(MakeModel(inputs_->rows()));
 
   const std::vector<double> activations = model_->Activations();
   truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
-  status = truth_->AddBias();
-  if (!status.ok()) return status;
+  PREPACK_TRY(truth_->AddBias());
   activations_.clear();
   activations_.reserve(kSecondRows * inputs_->k());
   for (uint64_t row = 0; row < kSecondRows; ++row) {
@@ -226,7 +222,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
                          .slab = inputs_->slab(),
                          .isa = options_.isa};
   Status made;
-  Status status = packed_.VisitWeight([&](std::span<const std::byte> weight) {
+  PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
     // Of a form that no model knows the activations alone are asked for, which are those of the
     // plain one. Blocks are never smaller than what they hold.
@@ -240,8 +236,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
     } else {
       made = model.status();
     }
-  });
-  if (!status.ok()) return status;
+  }));
   // The layout took the module; what its model does not take is a limit of the model.
   if (!made.ok()) return Unsupported(fmt::format("module {}", packed_.name()), made.ToString());
   return {};
@@ -313,10 +308,10 @@ Status ModuleMultiplication::MultiplyBatch(const PackedProblem& whole, const Inp
       }
       problem.input.x = padded;
     }
-    Result<GemmInfo> info = options_.engine->MultiplyPacked(
-        problem, std::span(y).subspan(first * n, problem.input.m * n));
-    if (!info.ok()) return info.status();
-    primitive_ = *std::move(info);
+    PREPACK_TRY_ASSIGN(GemmInfo info,
+                       options_.engine->MultiplyPacked(
+                           problem, std::span(y).subspan(first * n, problem.input.m * n)));
+    primitive_ = std::move(info);
     first += problem.input.m;
   }
   primitive_y_.push_back(std::move(y));
@@ -328,16 +323,14 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
     PackedProblem problem = whole;
     problem.input.m = RowsAtOnce(batch);
     if (CancellationRequested()) return Interrupted(packed_.name());
-    const Result<GemmInfo> described = options_.engine->DescribePacked(problem);
-    if (!described.ok()) return described.status();
+    PREPACK_TRY_ASSIGN(const GemmInfo described, options_.engine->DescribePacked(problem));
     // Of slabs it is asked about few rows, where the model can tell all: every slab takes as long
     // as the whole module.
     if (inputs_->slab() && modelled_ && batch.rows > kSecondRows) return {};
-    if (const std::string_view why = WhyTooMuch(*described, batch); !why.empty()) {
+    if (const std::string_view why = WhyTooMuch(described, batch); !why.empty()) {
       return modelled_ ? Status() : Unsupported(fmt::format("module {}", packed_.name()), why);
     }
-    Status status = MultiplyBatch(whole, batch);
-    if (!status.ok()) return status;
+    PREPACK_TRY(MultiplyBatch(whole, batch));
   }
   // What is first decides what the kernel's weights are.
   if (rounding_ == WeightRounding::kToBF16 && !primitive_.rounds_weights_to_bf16) {
@@ -349,9 +342,8 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
 Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const {
   scratch.model.resize(model_rows_ * channels);
   Status ran;
-  Status status = packed_.VisitWeight(
-      [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); });
-  if (!status.ok()) return status;
+  PREPACK_TRY(packed_.VisitWeight(
+      [&](std::span<const std::byte> /*weight*/) { ran = model_->Run(n0, scratch.model); }));
   operands_->Finish(n0, channels, scratch.model);
   return ran;
 }
@@ -359,21 +351,19 @@ Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& s
 // By oneDNN, on unpacked weights.
 Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
   const InputSlab slab = inputs_->slab().value_or(InputSlab{.k0 = 0, .inputs = cut_.k});
-  Status status = UnpackWeights(packed_, rounding_, slab, n0, channels, scratch.unpack);
-  if (!status.ok()) return status;
+  PREPACK_TRY(UnpackWeights(packed_, rounding_, slab, n0, channels, scratch.unpack));
   scratch.second.resize(kSecondRows * channels);
-  Result<GemmInfo> info = options_.engine->MultiplyFloats({.m = kSecondRows,
-                                                           .n = channels,
-                                                           .k = inputs_->k(),
-                                                           .x = activations_,
-                                                           .w = scratch.unpack.weights},
-                                                          scratch.second);
-  if (!info.ok()) return info.status();
+  PREPACK_TRY_ASSIGN(GemmInfo info, options_.engine->MultiplyFloats({.m = kSecondRows,
+                                                                     .n = channels,
+                                                                     .k = inputs_->k(),
+                                                                     .x = activations_,
+                                                                     .w = scratch.unpack.weights},
+                                                                    scratch.second));
   for (uint64_t i = 0; i < scratch.second.size(); ++i) {
     scratch.second[i] += BiasOf(bias_, n0 + i % channels);
   }
   // The report names what multiplied the first panel.
-  if (n0 == 0) second_name_ = fmt::format("{}, unpacked weights as f32", info->implementation);
+  if (n0 == 0) second_name_ = fmt::format("{}, unpacked weights as f32", info.implementation);
   return {};
 }
 
@@ -501,8 +491,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
 Result<ModuleProducts> MultiplyModule(const PackedModule& packed, const SecondDecoder& source,
                                       const ProductOptions& options, Progress& progress) {
   ModuleMultiplication multiplication(packed, source, options);
-  Status status = multiplication.Run(progress);
-  if (!status.ok()) return status;
+  PREPACK_TRY(multiplication.Run(progress));
   return multiplication.Collect();
 }
 

@@ -6,6 +6,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/gemm/model_operands.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/panel.h"
@@ -106,8 +107,7 @@ LoadedOperands::LoadedOperands(const PackedModule& packed)
 
 Result<LoadedOperands> LoadedOperands::Load(const PackedModule& packed) {
   LoadedOperands operands(packed);
-  Status status = operands.Read();
-  if (!status.ok()) return status;
+  PREPACK_TRY(operands.Read());
   return operands;
 }
 

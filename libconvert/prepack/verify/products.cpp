@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/gemm/reference.h"
@@ -92,8 +93,7 @@ Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
   product.inputs_ = &inputs;
   product.isa_ = isa;
   for (const FusedMember& member : packed.members()) {
-    Status status = product.FindMember(member, packed.request().k);
-    if (!status.ok()) return status;
+    PREPACK_TRY(product.FindMember(member, packed.request().k));
   }
   product.batch_ = kAllGaussianRows;
   for (size_t i = 0; i < inputs.batches().size(); ++i) {
@@ -147,10 +147,9 @@ Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows
   buffers.stored.resize(together ? std::min(last + 1, weight.k) - begin : weight.k);
   for (uint64_t row = 0; row < piece.rows; ++row) {
     const uint64_t n = piece.n0 + row;
-    Status status = together ? ReadFloats(*baseline_, *weight.tensor, n * weight.k + begin,
-                                          std::span(buffers.stored))
-                             : weight.Read(*baseline_, n, 1, buffers.stored);
-    if (!status.ok()) return status;
+    PREPACK_TRY(together ? ReadFloats(*baseline_, *weight.tensor, n * weight.k + begin,
+                                      std::span(buffers.stored))
+                         : weight.Read(*baseline_, n, 1, buffers.stored));
     double* to = &buffers.weights[(piece.before + row) * channels.size()];
     for (size_t i = 0; i < channels.size(); ++i) {
       to[i] = IsStored(i) ? static_cast<double>(buffers.stored[channels[i] - begin]) : 0;
@@ -169,8 +168,7 @@ Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> qu
                             std::span<const float> y, BaselineProductBuffers& buffers,
                             BaselineProductSums& sums) const {
   const uint64_t k = inputs_->k();
-  Status status = ReadWeights(block, buffers);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadWeights(block, buffers));
   for (uint64_t row = 0; row < block.channels; ++row) {
     for (uint64_t j = 0; j < k; ++j) {
       if (!IsStored(j)) continue;

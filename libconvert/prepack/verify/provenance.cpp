@@ -14,6 +14,7 @@
 
 #include "prepack/base/hash.h"
 #include "prepack/base/progress.h"
+#include "prepack/base/status.h"
 #include "prepack/check/model_judgement.h"
 #include "prepack/check/module_judgement.h"
 #include "prepack/container/json_writer.h"
@@ -41,8 +42,7 @@ Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result) {
     const uint64_t rows = std::min(linear->n(), kSampledRows);
     weights.resize(rows * linear->k());
     if (weights.size() < kMinWeights) continue;
-    Status status = DequantizeRows(*linear, linear->n() / 2 / rows * rows, rows, buffers, weights);
-    if (!status.ok()) return status;
+    PREPACK_TRY(DequantizeRows(*linear, linear->n() / 2 / rows * rows, rows, buffers, weights));
     double squares = 0;
     for (const float weight : weights) squares += double{weight} * weight;
     // The mean of the squares times K.
@@ -125,22 +125,19 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
                 "it is not the source's with the quantization_config of this folder");
   } else if (const File* file = folder.FindFile("config.json"); file != nullptr) {
     std::string text(std::min<uint64_t>(file->size(), config->second.bytes), ' ');
-    Status status = file->ReadAt(0, std::as_writable_bytes(std::span(text)));
-    if (!status.ok()) return status;
+    PREPACK_TRY(file->ReadAt(0, std::as_writable_bytes(std::span(text))));
     const std::string why = WhyConfigDiffers(source.config_text(), text);
     if (!why.empty()) {
       result.Fail("config.json", fmt::format("a value of the source's is not kept ({})", why));
     }
   }
   for (const std::string& name : source.side_files()) {
-    const Result<File> file = File::OpenForRead(source.path() / name);
-    if (!file.ok()) return file.status();
-    const Result<FileRecord> record = HashFile(*file, progress);
-    if (!record.ok()) return record.status();
+    PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(source.path() / name));
+    PREPACK_TRY_ASSIGN(const FileRecord record, HashFile(file, progress));
     const auto packed = folder.manifest().files.find(name);
     if (packed == folder.manifest().files.end()) {
       result.Fail(name, "the source has this file, the packed folder does not");
-    } else if (packed->second.xxh3_128 != record->xxh3_128) {
+    } else if (packed->second.xxh3_128 != record.xxh3_128) {
       result.Fail(name, "it differs from the file of the source");
     }
   }
@@ -225,8 +222,7 @@ Status CheckProvenance(const PackedFolder& folder, const Checkpoint& source,
   CheckEachIsThereOnce(manifest, source, model, result);
   CheckNoFileIsAdded(manifest, source, result);
   CheckFates(manifest, model, result);
-  Status status = HashSource(manifest, source, model, sample, threads, progress, hashes, result);
-  if (!status.ok()) return status;
+  PREPACK_TRY(HashSource(manifest, source, model, sample, threads, progress, hashes, result));
   CheckModules(manifest, model, sample, hashes, result);
   return CheckSideFiles(folder, source, progress, result);
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/gemm/reference.h"
 #include "prepack/model/stacked_linear.h"
 
@@ -57,8 +58,7 @@ Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
   for (const FusedMember& member : packed.members()) {
     if (source.HasBias(member.module) != wanted) return MembersDiffer(packed, "having a bias");
     if (!wanted) continue;
-    Status status = source.ReadBias(member.module, own);
-    if (!status.ok()) return status;
+    PREPACK_TRY(source.ReadBias(member.module, own));
     bias.insert(bias.end(), own.begin(), own.end());
   }
   return {};
@@ -135,8 +135,7 @@ Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) cons
   out.group_of.resize(inputs.size());
   for (uint64_t first = 0; first < channels; first += kGatheredChannels) {
     const uint64_t count = std::min(kGatheredChannels, channels - first);
-    Status status = DecodeSourceRows(source_, packed_, n0 + first, count, panel.scattered);
-    if (!status.ok()) return status;
+    PREPACK_TRY(DecodeSourceRows(source_, packed_, n0 + first, count, panel.scattered));
     const DecodedRows& from = panel.scattered;
     for (uint64_t row = 0; row < count; ++row) {
       float* to = &out.steps[(first + row) * inputs.size()];
@@ -152,8 +151,7 @@ Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) cons
 Status GemmTruth::Compute(WeightRounding rounding, uint64_t n0, uint64_t channels,
                           TruthPanel& panel) const {
   const PackRequest& request = packed_.request();
-  Status status = Decode(n0, channels, panel);
-  if (!status.ok()) return status;
+  PREPACK_TRY(Decode(n0, channels, panel));
   panel.weights.resize(channels * inputs_.k());
   panel.kernel.resize(inputs_.rows() * channels);
   panel.exact.resize(panel.kernel.size());

@@ -14,6 +14,7 @@
 #include "prepack/base/function_ref.h"
 #include "prepack/base/hash.h"
 #include "prepack/base/isa.h"
+#include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
 #include "prepack/gemm/engine.h"
@@ -184,12 +185,10 @@ Status Verification::CheckLimit() const {
 }
 
 Status Verification::RunIntegrity() {
-  const Result<unsigned> threads = Threads({.shared = 0, .per_thread = kReadingMemory});
-  if (!threads.ok()) return threads.status();
-  Result<LevelResult> integrity =
-      CheckIntegrity(folder_, sample(), isa_, *threads, progress_, figures_);
-  if (!integrity.ok()) return integrity.status();
-  level(Level::kIntegrity) = *std::move(integrity);
+  PREPACK_TRY_ASSIGN(const unsigned threads, Threads({.shared = 0, .per_thread = kReadingMemory}));
+  PREPACK_TRY_ASSIGN(LevelResult integrity,
+                     CheckIntegrity(folder_, sample(), isa_, threads, progress_, figures_));
+  level(Level::kIntegrity) = std::move(integrity);
   return {};
 }
 
@@ -197,9 +196,8 @@ Status Verification::RunIntegrity() {
 Status Verification::ReadBars() {
   std::vector<std::string> names;
   for (const auto& [name, figure] : figures_) names.push_back(name);
-  Result<SqnrBars> bars = SqnrBars::Make(options_.min_sqnr, names);
-  if (!bars.ok()) return bars.status();
-  bars_ = *std::move(bars);
+  PREPACK_TRY_ASSIGN(SqnrBars bars, SqnrBars::Make(options_.min_sqnr, names));
+  bars_ = std::move(bars);
   return {};
 }
 
@@ -213,15 +211,13 @@ Status Verification::OpenOthers() {
   if (source_) report_.source = source_->string();
   if (options_.baseline) {
     report_.baseline = options_.baseline->string();
-    Result<Checkpoint> baseline = Checkpoint::Open(*options_.baseline);
-    if (!baseline.ok()) return baseline.status();
-    baseline_ = *std::move(baseline);
+    PREPACK_TRY_ASSIGN(Checkpoint baseline, Checkpoint::Open(*options_.baseline));
+    baseline_ = std::move(baseline);
   }
   if (options_.activations) {
     report_.activations = options_.activations->string();
-    Result<Checkpoint> recorded = Checkpoint::Open(*options_.activations);
-    if (!recorded.ok()) return recorded.status();
-    recorded_ = *std::move(recorded);
+    PREPACK_TRY_ASSIGN(Checkpoint recorded, Checkpoint::Open(*options_.activations));
+    recorded_ = std::move(recorded);
     if (recorded_->tensors().empty()) {
       return Usage(report_.activations, "it holds no recorded activations");
     }
@@ -236,26 +232,23 @@ Status Verification::OpenOthers() {
 
 Status Verification::RunExactness(const Checkpoint& source) {
   const AcceptedFindings& accepted = folder_.manifest().accepted;
-  Result<QuantizedModel> model = ReadQuantizedModel(source, accepted);
-  if (!model.ok()) return model.status();
-  if (Status status = FuseAsPacked(folder_.manifest(), *model); !status.ok()) return status;
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadQuantizedModel(source, accepted));
+  PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
   // Then what it takes is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
-  const Result<unsigned> threads = Threads(NeedOfExactness(*model));
-  if (!threads.ok()) return threads.status();
-  Result<LevelResult> exactness =
-      CheckExactness(folder_, source, *model, sample(), isa_, *threads, progress_, figures_);
-  if (!exactness.ok()) return exactness.status();
+  PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));
+  PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(), isa_,
+                                                           threads, progress_, figures_));
   LevelResult& result = level(Level::kExactness);
-  result = *std::move(exactness);
-  JudgeDecisions(folder_.manifest(), source, *model, options_.strict, result);
+  result = std::move(exactness);
+  JudgeDecisions(folder_.manifest(), source, model, options_.strict, result);
   if (!accepted.names().empty()) {
     result.notes.push_back(
         {"", "prepack.json",
          fmt::format("the source was accepted with {}", fmt::join(accepted.names(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
-  return NoteWeightSizes(*model, result);
+  return NoteWeightSizes(model, result);
 }
 
 const ModuleVerification* Verification::FigureFor(const std::string& module) const {
@@ -326,29 +319,26 @@ Status Verification::RunProducts(const Checkpoint& source) {
   if (!gemm && !quality) return {};
   ProductOptions products = ProductChoice();
   products.engine = engine.get();
-  const Result<unsigned> threads = Threads(NeedOfProducts(products));
-  if (!threads.ok()) return threads.status();
-  products.threads = *threads;
+  PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfProducts(products)));
+  products.threads = threads;
   const GemmCheck check{
       .products = products, .judge_gemm = gemm, .judge_quality = quality, .sample = sample()};
-  Result<GemmLevels> levels = CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_);
-  if (!levels.ok()) return levels.status();
+  PREPACK_TRY_ASSIGN(GemmLevels levels,
+                     CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_));
   if (gemm) {
-    level(Level::kGemm) = std::move(levels->gemm);
+    level(Level::kGemm) = std::move(levels.gemm);
     report_.engine = engine ? engine->name() : "reference";
   }
-  if (quality) level(Level::kQuality) = std::move(levels->quality);
+  if (quality) level(Level::kQuality) = std::move(levels.quality);
   NoteUnusedActivations();
   return {};
 }
 
 // The levels that need the source.
 Status Verification::RunSourceLevels() {
-  const Result<Checkpoint> source = Checkpoint::Open(*source_);
-  if (!source.ok()) return source.status();
+  PREPACK_TRY_ASSIGN(const Checkpoint source, Checkpoint::Open(*source_));
   if (Runs(Level::kExactness)) {
-    Status status = RunExactness(*source);
-    if (!status.ok()) return status;
+    PREPACK_TRY(RunExactness(source));
     for (const auto& [name, figure] : figures_) {
       if (figure.exact.has_value() || !figure.looked_at) continue;
       for (const Level level : {Level::kGemm, Level::kQuality}) {
@@ -359,7 +349,7 @@ Status Verification::RunSourceLevels() {
       return {};
     }
   }
-  return RunProducts(*source);
+  return RunProducts(source);
 }
 
 Status Verification::Run() {
@@ -398,13 +388,10 @@ VerifyReport Verification::TakeReport() {
 }  // namespace
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
-  const Result<Isa> isa = ChooseIsa();
-  if (!isa.ok()) return isa.status();
-  const Result<PackedFolder> folder = PackedFolder::Open(options.folder);
-  if (!folder.ok()) return folder.status();
-  Verification verification(options, *folder, *isa, progress);
-  Status status = verification.Run();
-  if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
+  PREPACK_TRY_ASSIGN(const PackedFolder folder, PackedFolder::Open(options.folder));
+  Verification verification(options, folder, isa, progress);
+  PREPACK_TRY(verification.Run());
   return verification.TakeReport();
 }
 

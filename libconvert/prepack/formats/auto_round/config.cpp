@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
@@ -83,17 +84,15 @@ std::optional<AutoRoundPackingChoice> LegacyPacking(const std::string& backend) 
 
 Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& config,
                                                      FindingTally& findings) {
-  const Result<std::optional<std::string>> format =
-      OptionalString(*config.fields, "packing_format", config.where);
-  if (!format.ok()) return format.status();
-  const Result<std::optional<std::string>> backend =
-      OptionalString(*config.fields, "backend", config.where);
-  if (!backend.ok()) return backend.status();
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> format,
+                     OptionalString(*config.fields, "packing_format", config.where));
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> backend,
+                     OptionalString(*config.fields, "backend", config.where));
   const std::optional<AutoRoundPackingChoice> legacy =
-      *backend ? LegacyPacking(LowerCase(**backend)) : std::nullopt;
-  if (!*format) return legacy.value_or(AutoRoundPackingChoice{});
+      backend ? LegacyPacking(LowerCase(*backend)) : std::nullopt;
+  if (!format) return legacy.value_or(AutoRoundPackingChoice{});
   Result<AutoRoundPackingChoice> chosen =
-      ChoosePacking(LowerCase(**format), FieldPath(config.where, "packing_format"));
+      ChoosePacking(LowerCase(*format), FieldPath(config.where, "packing_format"));
   if (chosen.ok() && legacy && legacy->packing != chosen->packing) {
     findings.Add("autoround-backend-differs", FieldPath(config.where, "backend"),
                  fmt::format("backend \"{}\" means other tensors than packing_format \"{}\", which "
@@ -157,12 +156,11 @@ Status CheckForeignKeys(const Json& fields, const std::string& where) {
         .Hint("Quantize the model without rotation")
         .Id(FindingId("rotation"));
   }
-  const Result<std::optional<int64_t>> act_bits = OptionalInt(fields, "act_bits", where);
-  if (!act_bits.ok()) return act_bits.status();
-  if (act_bits->value_or(kNotQuantizedBits) < kNotQuantizedBits) {
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> act_bits, OptionalInt(fields, "act_bits", where));
+  if (act_bits.value_or(kNotQuantizedBits) < kNotQuantizedBits) {
     return Unsupported(FieldPath(where, "act_bits"),
                        "AutoRound exports with quantized activations are not read")
-        .Found(std::to_string(**act_bits))
+        .Found(std::to_string(*act_bits))
         .Hint("Quantize only the weights (scheme W4A16 or the like)")
         .Id(FindingId("autoround-activations"));
   }
@@ -175,36 +173,30 @@ Result<AutoRoundEntry> ParseEntry(std::string key, const Json& fields, const std
   AutoRoundEntry entry;
   entry.key = std::move(key);
   entry.where = where;
-  Status status = RequireObject(fields, where);
-  if (!status.ok()) return status;
-  const Result<std::optional<int64_t>> bits = OptionalInt(fields, "bits", where);
-  if (!bits.ok()) return bits.status();
-  if (*bits && (**bits < 2 || (**bits > 8 && **bits < kNotQuantizedBits))) {
+  PREPACK_TRY(RequireObject(fields, where));
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> bits, OptionalInt(fields, "bits", where));
+  if (bits && (*bits < 2 || (*bits > 8 && *bits < kNotQuantizedBits))) {
     return WrongValue(where, "bits", *JsonMember(fields, "bits"), "2 to 8, or 16 and more");
   }
-  entry.bits = *bits;
-  Result<std::optional<std::string>> data_type = OptionalString(fields, "data_type", where);
-  if (!data_type.ok()) return data_type.status();
-  entry.data_type = *std::move(data_type);
+  entry.bits = bits;
+  PREPACK_TRY_ASSIGN(std::optional<std::string> data_type,
+                     OptionalString(fields, "data_type", where));
+  entry.data_type = std::move(data_type);
   const bool quantized = entry.bits.value_or(0) < kNotQuantizedBits;
   if (entry.data_type && quantized) {
-    status = CheckAutoRoundDataType(*entry.data_type, FieldPath(where, "data_type"));
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckAutoRoundDataType(*entry.data_type, FieldPath(where, "data_type")));
   }
   if (quantized) {
-    status = CheckForeignKeys(fields, where);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckForeignKeys(fields, where));
   }
-  const Result<std::optional<int64_t>> size = OptionalInt(fields, "group_size", where);
-  if (!size.ok()) return size.status();
-  if (*size && **size <= 0 && **size != -1) {
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, OptionalInt(fields, "group_size", where));
+  if (size && *size <= 0 && *size != -1) {
     return WrongValue(where, "group_size", *JsonMember(fields, "group_size"),
                       "a positive number, or -1 for one group per channel");
   }
-  entry.group_size = *size;
-  const Result<std::optional<bool>> sym = OptionalBool(fields, "sym", where);
-  if (!sym.ok()) return sym.status();
-  entry.sym = *sym;
+  entry.group_size = size;
+  PREPACK_TRY_ASSIGN(const std::optional<bool> sym, OptionalBool(fields, "sym", where));
+  entry.sym = sym;
   return entry;
 }
 
@@ -253,34 +245,27 @@ bool IsLegacy(const QuantizationConfig& config) {
 Result<AutoRoundConfig> ParseOne(const QuantizationConfig& declared, FindingTally& findings) {
   AutoRoundConfig config;
   config.where = declared.where;
-  const Result<AutoRoundEntry> top = ParseEntry("", *declared.fields, declared.where);
-  if (!top.ok()) return top.status();
+  PREPACK_TRY_ASSIGN(const AutoRoundEntry top, ParseEntry("", *declared.fields, declared.where));
   if (IsLegacy(declared)) config.scheme.sym = std::nullopt;
-  config.scheme = ApplyEntry(config.scheme, *top);
-  Result<AutoRoundPackingChoice> packing = ParseAutoRoundPacking(declared, findings);
-  if (!packing.ok()) return packing.status();
-  config.packing = *std::move(packing);
-  const Result<std::optional<bool>> model_free =
-      OptionalBool(*declared.fields, "model_free", declared.where);
-  if (!model_free.ok()) return model_free.status();
-  config.model_free = model_free->value_or(false);
-  const Result<std::optional<std::string>> version =
-      OptionalString(*declared.fields, "autoround_version", declared.where);
-  if (!version.ok()) return version.status();
-  if (*version) config.version = ParseVersionNumber(**version);
-  Result<std::vector<std::string>> blocks = ParseBlocks(declared);
-  if (!blocks.ok()) return blocks.status();
-  config.blocks = *std::move(blocks);
+  config.scheme = ApplyEntry(config.scheme, top);
+  PREPACK_TRY_ASSIGN(AutoRoundPackingChoice packing, ParseAutoRoundPacking(declared, findings));
+  config.packing = std::move(packing);
+  PREPACK_TRY_ASSIGN(const std::optional<bool> model_free,
+                     OptionalBool(*declared.fields, "model_free", declared.where));
+  config.model_free = model_free.value_or(false);
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> version,
+                     OptionalString(*declared.fields, "autoround_version", declared.where));
+  if (version) config.version = ParseVersionNumber(*version);
+  PREPACK_TRY_ASSIGN(std::vector<std::string> blocks, ParseBlocks(declared));
+  config.blocks = std::move(blocks);
   const Json* extra = JsonMember(*declared.fields, "extra_config");
   if (extra == nullptr) return config;
   const std::string where = FieldPath(declared.where, "extra_config");
-  Status status = RequireObject(*extra, where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireObject(*extra, where));
   for (const auto& [key, fields] : extra->items()) {
-    Result<AutoRoundEntry> entry =
-        ParseEntry(key, fields, fmt::format("{}[\"{}\"]", where, Printable(key)));
-    if (!entry.ok()) return entry.status();
-    config.extra.push_back(*std::move(entry));
+    PREPACK_TRY_ASSIGN(AutoRoundEntry entry,
+                       ParseEntry(key, fields, fmt::format("{}[\"{}\"]", where, Printable(key))));
+    config.extra.push_back(std::move(entry));
   }
   return config;
 }
@@ -385,12 +370,10 @@ Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfi
   if (!first.ok()) return first;
   FindingTally ignored;
   for (size_t i = 1; i < configs.size(); ++i) {
-    const Result<AutoRoundConfig> copy = ParseOne(configs[i], ignored);
-    if (!copy.ok()) return copy.status();
-    Status status = CompareCopy(*first, *copy);
-    if (!status.ok()) return status;
-    std::optional<RuleOrder> order = OrderOfCopy(EntryKeys(first->extra), EntryKeys(copy->extra),
-                                                 FieldPath(copy->where, "extra_config"));
+    PREPACK_TRY_ASSIGN(const AutoRoundConfig copy, ParseOne(configs[i], ignored));
+    PREPACK_TRY(CompareCopy(*first, copy));
+    std::optional<RuleOrder> order = OrderOfCopy(EntryKeys(first->extra), EntryKeys(copy.extra),
+                                                 FieldPath(copy.where, "extra_config"));
     if (order) first->other_orders.push_back(*std::move(order));
   }
   return first;

@@ -6,6 +6,7 @@
 #include <array>
 #include <set>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_match.h"
 
@@ -102,9 +103,8 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
   for (const std::string_view name : names) {
     std::vector<const AutoRoundEntry*> found;
     for (SearchedKey& key : searched) {
-      const Result<bool> matches = key.regex.Search(name);
-      if (!matches.ok()) return matches.status();
-      if (!*matches) continue;
+      PREPACK_TRY_ASSIGN(const bool matches, key.regex.Search(name));
+      if (!matches) continue;
       key.used = true;
       found.push_back(key.entry);
     }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/auto_round/config.h"
 #include "prepack/formats/auto_round/match.h"
 #include "prepack/formats/awq/module.h"
@@ -137,8 +138,7 @@ Result<bool> LooksSymmetric(const Checkpoint& checkpoint, const ModuleTensors& m
   // Whole bytes of fields that belong to channels; those of padding need not be like them.
   const uint64_t bytes = std::min(qzeros->shape[1] * 4, scales->shape[1] / 8 * bits);
   std::vector<std::byte> row(bytes);
-  Status status = checkpoint.Read(*qzeros, 0, row);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(*qzeros, 0, row));
   const auto all_are = [&](uint32_t field) {
     for (uint64_t bit = 0; bit < bytes * 8; ++bit) {
       const unsigned found = std::to_integer<unsigned>(row[bit / 8]) >> (bit % 8) & 1U;
@@ -210,17 +210,14 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(const Checkpoint& checkpoi
                                                       const AutoRoundScheme& scheme,
                                                       GptqZeros zeros, GptqZeroSample& sample,
                                                       FindingTally& findings) {
-  const Result<GptqSettings> settings =
-      AutoRoundGptqSettings(checkpoint, module, config, scheme, zeros);
-  if (!settings.ok()) return settings.status();
+  PREPACK_TRY_ASSIGN(const GptqSettings settings,
+                     AutoRoundGptqSettings(checkpoint, module, config, scheme, zeros));
   Result<std::unique_ptr<QuantizedLinear>> linear =
-      DescribeGptqModule(checkpoint, module, *settings, findings);
+      DescribeGptqModule(checkpoint, module, settings, findings);
   if (!linear.ok()) return linear;
-  const Result<GptqZeroSample> own = SampleGptqZeros(checkpoint, module, *settings);
-  if (!own.ok()) return own.status();
-  Status status = CheckGptqZeros(*own, zeros, module.name, kAutoRoundZerosHint, findings);
-  if (!status.ok()) return status;
-  sample += *own;
+  PREPACK_TRY_ASSIGN(const GptqZeroSample own, SampleGptqZeros(checkpoint, module, settings));
+  PREPACK_TRY(CheckGptqZeros(own, zeros, module.name, kAutoRoundZerosHint, findings));
+  sample += own;
   return config.model_free ? Trim(checkpoint, *std::move(linear), findings) : std::move(linear);
 }
 
@@ -241,9 +238,8 @@ Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
     settings.symmetric = *scheme.sym;
     return settings;
   }
-  const Result<bool> symmetric = LooksSymmetric(checkpoint, module, settings.bits);
-  if (!symmetric.ok()) return symmetric.status();
-  settings.symmetric = *symmetric;
+  PREPACK_TRY_ASSIGN(const bool symmetric, LooksSymmetric(checkpoint, module, settings.bits));
+  settings.symmetric = symmetric;
   return settings;
 }
 
@@ -337,22 +333,21 @@ bool IsCopyOfEmbedding(const ModuleTensors& module, const std::vector<ModuleTens
 }  // namespace
 
 Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
-  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
-  if (!declared.ok()) return declared.status();
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
+                     FindQuantizationConfigs(checkpoint));
   FindingTally findings;
-  const Result<AutoRoundConfig> config = ParseAutoRoundConfig(*declared, findings);
-  if (!config.ok()) return config.status();
+  PREPACK_TRY_ASSIGN(const AutoRoundConfig config, ParseAutoRoundConfig(declared, findings));
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  const Result<AutoRoundMatcher> matcher = AutoRoundMatcher::Make(*config, modules, findings);
-  if (!matcher.ok()) return matcher.status();
+  PREPACK_TRY_ASSIGN(const AutoRoundMatcher matcher,
+                     AutoRoundMatcher::Make(config, modules, findings));
 
   QuantizedModel model;
   model.format = "auto-round";
-  model.quantization_config = declared->front().fields;
-  const AutoRoundZeros zeros = ChooseAutoRoundZeros(checkpoint, modules, *config, *matcher);
+  model.quantization_config = declared.front().fields;
+  const AutoRoundZeros zeros = ChooseAutoRoundZeros(checkpoint, modules, config, matcher);
   if (!zeros.contradicts.empty()) {
     findings.Add(
-        "autoround-model-free-zeros", FieldPath(config->where, "packing_format"),
+        "autoround-model-free-zeros", FieldPath(config.where, "packing_format"),
         fmt::format("the calibration-free export stores z - 1 although packing_format says "
                     "that z is stored ({}); z - 1 is used (if z is right, set "
                     "packing_format to \"auto_round:gptqmodel\")",
@@ -363,11 +358,11 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
       model.AddError(CheckAutoRoundPlain(checkpoint, module));
-      if (IsTargetedFloat(*matcher, module)) {
+      if (IsTargetedFloat(matcher, module)) {
         plain.Add(module.name,
                   "the config quantizes the module, but its weight is in floating point");
       }
-      ReportPlainHead(*matcher, module, findings);
+      ReportPlainHead(matcher, module, findings);
       continue;
     }
     if (IsCopyOfEmbedding(module, modules)) {
@@ -378,14 +373,12 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
           "as it is stored");
       continue;
     }
-    const AutoRoundScheme scheme = SchemeOf(*config, *matcher, module, findings);
-    model.Add(DescribeAutoRoundModule(checkpoint, module, *config, scheme, zeros.zeros, sample,
-                                      findings));
+    const AutoRoundScheme scheme = SchemeOf(config, matcher, module, findings);
+    model.Add(
+        DescribeAutoRoundModule(checkpoint, module, config, scheme, zeros.zeros, sample, findings));
   }
-  Status status = RequireQweights(model, config->where);
-  if (!status.ok()) return status;
-  status = CheckGptqZeros(sample, zeros.zeros, config->where, kAutoRoundZerosHint, findings);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireQweights(model, config.where));
+  PREPACK_TRY(CheckGptqZeros(sample, zeros.zeros, config.where, kAutoRoundZerosHint, findings));
   plain.Report(model, findings);
   model.findings = findings.Take();
   return model;

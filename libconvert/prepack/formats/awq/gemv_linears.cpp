@@ -9,6 +9,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/awq/linear.h"
 #include "prepack/formats/finding.h"
 #include "prepack/kernels/awq_gemm.h"
@@ -38,25 +39,21 @@ class AwqGemvLinear final : public AwqLinear {
 };
 
 Status AwqGemvLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
-  Status status = CheckPanel(range, out.size());
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckPanel(range, out.size()));
   const uint64_t stored = k_ / 2;
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
   if (wanted == stored) return checkpoint().Read(*tensors().qweight, range.n0 * stored, out);
   for (uint64_t row = 0; row < range.rows; ++row) {
-    status = checkpoint().Read(*tensors().qweight, (range.n0 + row) * stored + range.k0 / 2,
-                               out.subspan(row * wanted, wanted));
-    if (!status.ok()) return status;
+    PREPACK_TRY(checkpoint().Read(*tensors().qweight, (range.n0 + row) * stored + range.k0 / 2,
+                                  out.subspan(row * wanted, wanted)));
   }
   return {};
 }
 
 Status AwqGemvLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
-  Status status = CheckRows(n0, rows, out.size());
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckRows(n0, rows, out.size()));
   Scratch<float> stored(rows * padded_groups_);
-  status = ReadFloats(checkpoint(), *tensors().scales, n0 * padded_groups_, stored);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadFloats(checkpoint(), *tensors().scales, n0 * padded_groups_, stored));
   for (uint64_t row = 0; row < rows; ++row) {
     const float* from = stored.data() + row * padded_groups_;
     for (uint64_t g = 0; g < padded_groups_; ++g) {
@@ -71,12 +68,10 @@ Status AwqGemvLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> ou
 }
 
 Status AwqGemvLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
-  Status status = CheckRows(n0, rows, out.size());
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckRows(n0, rows, out.size()));
   const uint64_t row_bytes = padded_groups_ / kAwqCodesPerWord * 4;
   Scratch<std::byte> stored(rows * row_bytes);
-  status = checkpoint().Read(*tensors().qzeros, n0 * row_bytes, stored);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint().Read(*tensors().qzeros, n0 * row_bytes, stored));
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t g = 0; g < padded_groups_; ++g) {
       const auto byte = std::to_integer<unsigned>(stored[row * row_bytes + g / 2]);
@@ -186,8 +181,7 @@ Status AwqGemvFastLinear::ReadPadded(const StoredTensor& tensor, uint64_t n0, ui
                                      std::span<float> out) const {
   Scratch<float> run(rows);
   for (uint64_t g = 0; g < padded_groups_; ++g) {
-    Status status = ReadFloats(checkpoint(), tensor, g * n_ + n0, run);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadFloats(checkpoint(), tensor, g * n_ + n0, run));
     for (uint64_t row = 0; row < rows; ++row) {
       if (g < groups()) {
         out[row * groups() + g] = run[row];
@@ -232,10 +226,9 @@ Status AwqGemvFastLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<u
   if (status.ok()) status = ReadPadded(*tensors().qzeros, n0, rows, products);
   if (!status.ok()) return status;
   for (size_t i = 0; i < out.size(); ++i) {
-    const Result<uint8_t> zero_point =
-        ZeroPoint(scales[i], products[i], n0 + i / groups(), i % groups());
-    if (!zero_point.ok()) return zero_point.status();
-    out[i] = *zero_point;
+    PREPACK_TRY_ASSIGN(const uint8_t zero_point,
+                       ZeroPoint(scales[i], products[i], n0 + i / groups(), i % groups()));
+    out[i] = zero_point;
   }
   return CheckSymmetric(n0, out);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/awq/linear.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
@@ -313,31 +314,28 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
         .Hint("Exclude the embedding when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
-  const Result<AwqTensors> tensors = FindTensors(checkpoint, module);
-  if (!tensors.ok()) return tensors.status();
-  const Result<AwqLayout> layout = DecideAwqLayout(checkpoint, module.name, *tensors);
-  if (!layout.ok()) return layout.status();
-  Status status = CheckLayout(checkpoint, *tensors, *layout, settings);
+  PREPACK_TRY_ASSIGN(const AwqTensors tensors, FindTensors(checkpoint, module));
+  PREPACK_TRY_ASSIGN(const AwqLayout layout, DecideAwqLayout(checkpoint, module.name, tensors));
+  Status status = CheckLayout(checkpoint, tensors, layout, settings);
   if (!status.ok()) return status;
-  const Result<Dimensions> size = FindDimensions(checkpoint, *tensors, *layout);
-  if (!size.ok()) return size.status();
-  status = CheckGroups(checkpoint, *tensors, *layout, *size, settings);
+  PREPACK_TRY_ASSIGN(const Dimensions size, FindDimensions(checkpoint, tensors, layout));
+  status = CheckGroups(checkpoint, tensors, layout, size, settings);
   if (status.ok()) status = CheckOthers(checkpoint, module, findings);
   if (!status.ok()) return status;
-  CompareVersion(module, *layout, settings, findings);
+  CompareVersion(module, layout, settings, findings);
 
   AwqModuleParts parts;
   parts.module = module.name;
-  parts.n = size->n;
-  parts.k = size->k;
-  parts.tensors = *tensors;
+  parts.n = size.n;
+  parts.k = size.k;
+  parts.tensors = tensors;
   parts.scheme.code = CodeType::kU4;
   parts.scheme.bits = 4;
-  parts.scheme.group_size = GroupSize(settings, size->k);
+  parts.scheme.group_size = GroupSize(settings, size.k);
   parts.scheme.granularity =
-      parts.scheme.group_size == size->k ? Granularity::kChannel : Granularity::kGroup;
+      parts.scheme.group_size == size.k ? Granularity::kChannel : Granularity::kGroup;
   parts.scheme.symmetric = !settings.zero_point;
-  switch (*layout) {
+  switch (layout) {
     case AwqLayout::kGemv:
       return MakeAwqGemvLinear(checkpoint, parts);
     case AwqLayout::kGemvFast:

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/awq/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
@@ -39,61 +40,57 @@ Result<std::optional<int64_t>> IntOf(const QuantizationConfig& config,
                                      std::initializer_list<std::string_view> names) {
   std::optional<int64_t> first;
   for (const std::string_view name : names) {
-    const Result<std::optional<int64_t>> value = OptionalInt(*config.fields, name, config.where);
-    if (!value.ok()) return value.status();
-    if (first && *value && *first != **value) {
+    PREPACK_TRY_ASSIGN(const std::optional<int64_t> value,
+                       OptionalInt(*config.fields, name, config.where));
+    if (first && value && *first != *value) {
       return Conflict(FieldPath(config.where, name), "two names of one value disagree",
-                      std::to_string(**value), std::to_string(*first));
+                      std::to_string(*value), std::to_string(*first));
     }
-    if (!first) first = *value;
+    if (!first) first = value;
   }
   return first;
 }
 
 Result<std::optional<bool>> ParseZeroPoint(const QuantizationConfig& config) {
-  const Result<std::optional<bool>> zero_point =
-      OptionalBool(*config.fields, "zero_point", config.where);
-  if (!zero_point.ok()) return zero_point.status();
-  const Result<std::optional<bool>> sym = OptionalBool(*config.fields, "sym", config.where);
-  if (!sym.ok()) return sym.status();
-  if (!*sym) return *zero_point;
-  if (*zero_point && **zero_point == **sym) {
+  PREPACK_TRY_ASSIGN(const std::optional<bool> zero_point,
+                     OptionalBool(*config.fields, "zero_point", config.where));
+  PREPACK_TRY_ASSIGN(const std::optional<bool> sym,
+                     OptionalBool(*config.fields, "sym", config.where));
+  if (!sym) return zero_point;
+  if (zero_point && *zero_point == *sym) {
     return Conflict(config.where, "sym and zero_point contradict each other",
-                    fmt::format("both are {}", **sym), "one to be the opposite of the other");
+                    fmt::format("both are {}", *sym), "one to be the opposite of the other");
   }
-  return std::optional<bool>(!**sym);
+  return std::optional<bool>(!*sym);
 }
 
 // transformers 5 lets `version` win over `format`; both are only labels, the tensors decide.
 Result<std::optional<std::string>> ParseVersion(const QuantizationConfig& config) {
   for (const std::string_view name : {"version", "format", "checkpoint_format"}) {
-    Result<std::optional<std::string>> value = OptionalString(*config.fields, name, config.where);
-    if (!value.ok()) return value.status();
-    if (*value) return std::optional(LowerCase(**value));
+    PREPACK_TRY_ASSIGN(std::optional<std::string> value,
+                       OptionalString(*config.fields, name, config.where));
+    if (value) return std::optional(LowerCase(*value));
   }
   return std::optional<std::string>();
 }
 
 Result<Declared> ParseDeclared(const QuantizationConfig& config) {
   Declared declared;
-  const Result<std::optional<int64_t>> bits = IntOf(config, {"bits", "w_bit"});
-  if (!bits.ok()) return bits.status();
-  declared.bits = *bits;
-  const Result<std::optional<int64_t>> size = IntOf(config, {"group_size", "q_group_size"});
-  if (!size.ok()) return size.status();
-  if (*size && **size <= 0 && **size != -1) {
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> bits, IntOf(config, {"bits", "w_bit"}));
+  declared.bits = bits;
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> size,
+                     IntOf(config, {"group_size", "q_group_size"}));
+  if (size && *size <= 0 && *size != -1) {
     return Malformed(FieldPath(config.where, "group_size"), "the group size is not positive")
-        .Found(std::to_string(**size))
+        .Found(std::to_string(*size))
         .Expected("a positive number, or -1 for one group per channel")
         .Id(FindingId("config-field-invalid"));
   }
-  declared.group_size = *size;
-  const Result<std::optional<bool>> zero_point = ParseZeroPoint(config);
-  if (!zero_point.ok()) return zero_point.status();
-  declared.zero_point = *zero_point;
-  Result<std::optional<std::string>> version = ParseVersion(config);
-  if (!version.ok()) return version.status();
-  declared.version = *std::move(version);
+  declared.group_size = size;
+  PREPACK_TRY_ASSIGN(const std::optional<bool> zero_point, ParseZeroPoint(config));
+  declared.zero_point = zero_point;
+  PREPACK_TRY_ASSIGN(std::optional<std::string> version, ParseVersion(config));
+  declared.version = std::move(version);
   return declared;
 }
 
@@ -125,12 +122,11 @@ Status CompareCopy(const Declared& first, const QuantizationConfig& first_config
 
 // Keys of GPTQModel's exports that change what the tensors are.
 Status CheckSpecialKeys(const QuantizationConfig& config) {
-  const Result<std::optional<std::string>> pack =
-      OptionalString(*config.fields, "pack_dtype", config.where);
-  if (!pack.ok()) return pack.status();
-  if (*pack && LowerCase(**pack) != "int32" && LowerCase(**pack) != "torch.int32") {
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> pack,
+                     OptionalString(*config.fields, "pack_dtype", config.where));
+  if (pack && LowerCase(*pack) != "int32" && LowerCase(*pack) != "torch.int32") {
     return Unsupported(FieldPath(config.where, "pack_dtype"), "only words of 32 bits are read")
-        .Found(fmt::format("\"{}\"", Printable(**pack)))
+        .Found(fmt::format("\"{}\"", Printable(*pack)))
         .Expected("\"int32\"")
         .Id(FindingId("pack-dtype"));
   }
@@ -174,28 +170,24 @@ Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& con
 
 Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs) {
   const QuantizationConfig& first_config = configs.front();
-  const Result<Declared> first = ParseDeclared(first_config);
-  if (!first.ok()) return first.status();
+  PREPACK_TRY_ASSIGN(const Declared first, ParseDeclared(first_config));
   for (const QuantizationConfig& config : configs) {
-    const Result<Declared> copy = ParseDeclared(config);
-    if (!copy.ok()) return copy.status();
-    Status status = CompareCopy(*first, first_config, *copy, config);
+    PREPACK_TRY_ASSIGN(const Declared copy, ParseDeclared(config));
+    Status status = CompareCopy(first, first_config, copy, config);
     if (status.ok()) status = CheckSpecialKeys(config);
     if (!status.ok()) return status;
   }
   AwqConfig config;
   config.where = first_config.where;
-  config.bits = first->bits.value_or(config.bits);
-  config.group_size = first->group_size.value_or(config.group_size);
-  config.zero_point = first->zero_point.value_or(config.zero_point);
-  config.version = first->version.value_or(config.version);
-  const Result<std::optional<bool>> lm_head =
-      OptionalBool(*first_config.fields, "lm_head", config.where);
-  if (!lm_head.ok()) return lm_head.status();
-  config.lm_head = lm_head->value_or(false);
-  Result<std::vector<std::string>> not_converted = ParseNotConverted(first_config);
-  if (!not_converted.ok()) return not_converted.status();
-  config.not_converted = *std::move(not_converted);
+  config.bits = first.bits.value_or(config.bits);
+  config.group_size = first.group_size.value_or(config.group_size);
+  config.zero_point = first.zero_point.value_or(config.zero_point);
+  config.version = first.version.value_or(config.version);
+  PREPACK_TRY_ASSIGN(const std::optional<bool> lm_head,
+                     OptionalBool(*first_config.fields, "lm_head", config.where));
+  config.lm_head = lm_head.value_or(false);
+  PREPACK_TRY_ASSIGN(std::vector<std::string> not_converted, ParseNotConverted(first_config));
+  config.not_converted = std::move(not_converted);
   config.dynamic = JsonMember(*first_config.fields, "dynamic");
   if (config.bits == 4) return config;
   return Unsupported(FieldPath(config.where, "bits"), "AWQ is defined for 4 bits")
@@ -281,17 +273,16 @@ AwqSettings SettingsOf(const AwqConfig& config) {
 }  // namespace
 
 Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
-  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
-  if (!declared.ok()) return declared.status();
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
+                     FindQuantizationConfigs(checkpoint));
   FindingTally findings;
-  const Result<AwqConfig> config = ParseAwqConfig(*declared);
-  if (!config.ok()) return config.status();
+  PREPACK_TRY_ASSIGN(const AwqConfig config, ParseAwqConfig(declared));
 
   QuantizedModel model;
   model.format = "awq";
-  model.quantization_config = declared->front().fields;
+  model.quantization_config = declared.front().fields;
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  const AwqSettings settings = SettingsOf(*config);
+  const AwqSettings settings = SettingsOf(config);
   bool head_quantized = false;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
@@ -301,11 +292,10 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
     head_quantized = head_quantized || IsOutputHead(module.name);
     model.Add(DescribeAwqModule(checkpoint, module, settings, findings));
   }
-  Status status = RequireQweights(model, config->where);
-  if (!status.ok()) return status;
-  CompareHead(*config, head_quantized, findings);
-  CompareNotConverted(*config, modules, findings);
-  ReportPlain(*config, modules, model, findings);
+  PREPACK_TRY(RequireQweights(model, config.where));
+  CompareHead(config, head_quantized, findings);
+  CompareNotConverted(config, modules, findings);
+  ReportPlain(config, modules, model, findings);
   model.findings = findings.Take();
   return model;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
@@ -37,18 +38,16 @@ Status Invalid(std::string_view where, std::string_view key, std::string_view wh
 }
 
 Result<CtType> ParseType(const Json& args, std::string_view where) {
-  const Result<std::optional<std::string>> text = OptionalString(args, "type", where);
-  if (!text.ok()) return text.status();
-  const std::string type = LowerCase(text->value_or("int"));
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> text, OptionalString(args, "type", where));
+  const std::string type = LowerCase(text.value_or("int"));
   if (type == "int") return CtType::kInt;
   if (type == "float") return CtType::kFloat;
   return UnknownKeyword(where, "type", type, "int or float");
 }
 
 Result<uint32_t> ParseBits(const Json& args, CtType type, std::string_view where) {
-  const Result<std::optional<int64_t>> bits = OptionalInt(args, "num_bits", where);
-  if (!bits.ok()) return bits.status();
-  const int64_t value = bits->value_or(8);
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> bits, OptionalInt(args, "num_bits", where));
+  const int64_t value = bits.value_or(8);
   const bool sound = type == CtType::kInt ? value >= 1 && value <= 8 : value == 4 || value == 8;
   if (sound) return static_cast<uint32_t>(value);
   return Invalid(where, "num_bits", "the number of bits is out of range")
@@ -67,13 +66,13 @@ Result<std::optional<int64_t>> ParseGroupSize(const Json& args, std::string_view
 
 Result<CtStrategy> ParseStrategy(const Json& args, std::optional<int64_t> group_size,
                                  std::string_view where) {
-  const Result<std::optional<std::string>> text = OptionalString(args, "strategy", where);
-  if (!text.ok()) return text.status();
-  if (!*text) {
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> text,
+                     OptionalString(args, "strategy", where));
+  if (!text) {
     if (!group_size) return CtStrategy::kTensor;
     return *group_size == -1 ? CtStrategy::kChannel : CtStrategy::kGroup;
   }
-  const std::string name = LowerCase(**text);
+  const std::string name = LowerCase(*text);
   for (const auto& [known, strategy] : kStrategies) {
     if (known == name) return strategy;
   }
@@ -97,9 +96,9 @@ Result<CtActOrder> ParseActOrder(const Json& args, std::string_view where) {
   const Json* value = JsonMember(args, "actorder");
   if (value == nullptr) return CtActOrder::kNone;
   if (value->is_boolean()) return value->get<bool>() ? CtActOrder::kGroup : CtActOrder::kNone;
-  const Result<std::optional<std::string>> text = OptionalString(args, "actorder", where);
-  if (!text.ok()) return text.status();
-  const std::string name = LowerCase(**text);
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> text,
+                     OptionalString(args, "actorder", where));
+  const std::string name = LowerCase(*text);
   if (name == "group" || name == "dynamic") return CtActOrder::kGroup;
   if (name == "weight" || name == "static") return CtActOrder::kWeight;
   return UnknownKeyword(where, "actorder", name, "group, dynamic, weight or static");
@@ -210,39 +209,28 @@ CtArgs Activations(CtType type, CtStrategy strategy, CtDynamic dynamic) {
 }  // namespace
 
 Result<CtArgs> ParseCtArgs(const Json& args, CtRole role, std::string_view where) {
-  Status status = RequireObject(args, where);
-  if (!status.ok()) return status;
-  status = RefuseUnknownKeys(args, kArgsKeys, where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireObject(args, where));
+  PREPACK_TRY(RefuseUnknownKeys(args, kArgsKeys, where));
 
   CtArgs parsed;
-  const Result<CtType> type = ParseType(args, where);
-  if (!type.ok()) return type.status();
-  parsed.type = *type;
-  const Result<uint32_t> bits = ParseBits(args, *type, where);
-  if (!bits.ok()) return bits.status();
-  parsed.num_bits = *bits;
-  const Result<std::optional<bool>> symmetric = OptionalBool(args, "symmetric", where);
-  if (!symmetric.ok()) return symmetric.status();
-  parsed.symmetric = symmetric->value_or(true);
-  const Result<std::optional<int64_t>> group_size = ParseGroupSize(args, where);
-  if (!group_size.ok()) return group_size.status();
-  const Result<CtStrategy> strategy = ParseStrategy(args, *group_size, where);
-  if (!strategy.ok()) return strategy.status();
-  parsed.strategy = *strategy;
-  const Result<std::array<uint64_t, 2>> block = ParseBlock(args, where);
-  if (!block.ok()) return block.status();
-  parsed.block = *block;
-  const Result<CtDynamic> dynamic = ParseDynamic(args, where);
-  if (!dynamic.ok()) return dynamic.status();
-  parsed.dynamic = *dynamic;
-  const Result<CtActOrder> actorder = ParseActOrder(args, where);
-  if (!actorder.ok()) return actorder.status();
-  parsed.actorder = *actorder;
+  PREPACK_TRY_ASSIGN(const CtType type, ParseType(args, where));
+  parsed.type = type;
+  PREPACK_TRY_ASSIGN(const uint32_t bits, ParseBits(args, type, where));
+  parsed.num_bits = bits;
+  PREPACK_TRY_ASSIGN(const std::optional<bool> symmetric, OptionalBool(args, "symmetric", where));
+  parsed.symmetric = symmetric.value_or(true);
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> group_size, ParseGroupSize(args, where));
+  PREPACK_TRY_ASSIGN(const CtStrategy strategy, ParseStrategy(args, group_size, where));
+  parsed.strategy = strategy;
+  PREPACK_TRY_ASSIGN(const auto block, ParseBlock(args, where));
+  parsed.block = block;
+  PREPACK_TRY_ASSIGN(const CtDynamic dynamic, ParseDynamic(args, where));
+  parsed.dynamic = dynamic;
+  PREPACK_TRY_ASSIGN(const CtActOrder actorder, ParseActOrder(args, where));
+  parsed.actorder = actorder;
 
-  status = CheckConsistency(parsed, *group_size, role, where);
-  if (!status.ok()) return status;
-  if (HasGroups(parsed.strategy)) parsed.group_size = static_cast<uint64_t>(**group_size);
+  PREPACK_TRY(CheckConsistency(parsed, group_size, role, where));
+  if (HasGroups(parsed.strategy)) parsed.group_size = static_cast<uint64_t>(*group_size);
   return parsed;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
@@ -84,10 +85,9 @@ Result<std::vector<ConfigPattern>> ParsePatterns(const Json& list, const std::st
           .Expected("a string")
           .Id(FindingId("config-field-invalid"));
     }
-    Result<ConfigPattern> pattern =
-        ConfigPattern::Parse(list[i].get_ref<const std::string&>(), entry);
-    if (!pattern.ok()) return pattern.status();
-    patterns.push_back(*std::move(pattern));
+    PREPACK_TRY_ASSIGN(ConfigPattern pattern,
+                       ConfigPattern::Parse(list[i].get_ref<const std::string&>(), entry));
+    patterns.push_back(std::move(pattern));
   }
   return patterns;
 }
@@ -96,23 +96,20 @@ Result<std::optional<CtArgs>> ParseOptionalArgs(const Json& scheme, std::string_
                                                 CtRole role, std::string_view where) {
   const Json* value = JsonMember(scheme, key);
   if (value == nullptr) return std::optional<CtArgs>();
-  Result<CtArgs> args = ParseCtArgs(*value, role, FieldPath(where, key));
-  if (!args.ok()) return args.status();
-  return std::optional<CtArgs>(*args);
+  PREPACK_TRY_ASSIGN(CtArgs args, ParseCtArgs(*value, role, FieldPath(where, key)));
+  return std::optional<CtArgs>(args);
 }
 
 // {"targets": […], "weights": {…}, …}
 Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
-  Status status = RefuseUnknownKeys(scheme, kGroupKeys, group.where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RefuseUnknownKeys(scheme, kGroupKeys, group.where));
   const Json* targets = JsonMember(scheme, "targets");
   if (targets == nullptr) {
     return Malformed(group.where, "the group has no targets").Id(FindingId("config-field-invalid"));
   }
-  Result<std::vector<ConfigPattern>> patterns =
-      ParsePatterns(*targets, FieldPath(group.where, "targets"));
-  if (!patterns.ok()) return patterns.status();
-  group.targets = *std::move(patterns);
+  PREPACK_TRY_ASSIGN(std::vector<ConfigPattern> patterns,
+                     ParsePatterns(*targets, FieldPath(group.where, "targets")));
+  group.targets = std::move(patterns);
 
   const std::array<std::pair<std::string_view, std::optional<CtArgs>*>, 3> parts = {{
       {"weights", &group.weights},
@@ -121,15 +118,15 @@ Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
   }};
   for (const auto& [key, args] : parts) {
     const CtRole role = args == &group.weights ? CtRole::kWeights : CtRole::kActivations;
-    const Result<std::optional<CtArgs>> parsed = ParseOptionalArgs(scheme, key, role, group.where);
-    if (!parsed.ok()) return parsed.status();
-    *args = *parsed;
+    PREPACK_TRY_ASSIGN(const std::optional<CtArgs> parsed,
+                       ParseOptionalArgs(scheme, key, role, group.where));
+    *args = parsed;
   }
 
-  const Result<std::optional<std::string>> format = OptionalString(scheme, "format", group.where);
-  if (!format.ok()) return format.status();
-  if (!*format) return {};
-  group.format = LowerCase(**format);
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> format,
+                     OptionalString(scheme, "format", group.where));
+  if (!format) return {};
+  group.format = LowerCase(*format);
   return CheckFormat(group.format, FieldPath(group.where, "format"));
 }
 
@@ -142,9 +139,8 @@ Status ParsePresetList(const Json& targets, CtGroup& group) {
         .Expected("a preset such as W4A16, or an object with targets and weights")
         .Id(FindingId("config-keyword-unknown"));
   }
-  Result<std::vector<ConfigPattern>> patterns = ParsePatterns(targets, group.where);
-  if (!patterns.ok()) return patterns.status();
-  group.targets = *std::move(patterns);
+  PREPACK_TRY_ASSIGN(std::vector<ConfigPattern> patterns, ParsePatterns(targets, group.where));
+  group.targets = std::move(patterns);
   group.preset = true;
   group.weights = preset->weights;
   group.input_activations = preset->input_activations;
@@ -177,13 +173,12 @@ Result<std::vector<CtGroup>> ParseGroups(const Json& fields, std::string_view wh
 // A group's own format, else that of the whole file unless it names none, else the default for
 // the scheme.
 Status ResolveFormats(const Json& fields, std::string_view where, std::vector<CtGroup>& groups) {
-  const Result<std::optional<std::string>> format = OptionalString(fields, "format", where);
-  if (!format.ok()) return format.status();
-  std::string whole = LowerCase(format->value_or("fakequant"));
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> format,
+                     OptionalString(fields, "format", where));
+  std::string whole = LowerCase(format.value_or("fakequant"));
   if (whole == kMixedPrecision || whole == kCtDense || whole == "fakequant") whole.clear();
   if (!whole.empty()) {
-    Status status = CheckFormat(whole, FieldPath(where, "format"));
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckFormat(whole, FieldPath(where, "format")));
   }
   for (CtGroup& group : groups) {
     if (group.format.empty()) group.format = whole;
@@ -196,11 +191,10 @@ Status ResolveFormats(const Json& fields, std::string_view where, std::vector<Ct
 Status RefuseFeatures(const Json& fields, const std::string& where) {
   if (const Json* sparsity = JsonMember(fields, "sparsity_config")) {
     const std::string field = FieldPath(where, "sparsity_config");
-    Status status = RequireObject(*sparsity, field);
-    if (!status.ok()) return status;
-    const Result<std::optional<std::string>> format = OptionalString(*sparsity, "format", field);
-    if (!format.ok()) return format.status();
-    const std::string name = LowerCase(format->value_or(sparsity->empty() ? "dense" : "missing"));
+    PREPACK_TRY(RequireObject(*sparsity, field));
+    PREPACK_TRY_ASSIGN(const std::optional<std::string> format,
+                       OptionalString(*sparsity, "format", field));
+    const std::string name = LowerCase(format.value_or(sparsity->empty() ? "dense" : "missing"));
     if (name != kCtDense) return RefuseSparsity(FieldPath(field, "format"), name);
   }
   if (const Json* flavor = JsonMember(fields, "fp8_dtype_flavor")) {
@@ -224,11 +218,10 @@ Status RefuseTransform(const std::string& field, const Json& found, std::string_
 // One application of a rotation. Those of weights are done when a checkpoint is written; all others
 // change activations, keys or queries at run time.
 Status RequireFolded(const Json& apply, const std::string& where) {
-  Status status = RequireObject(apply, where);
-  if (!status.ok()) return status;
-  const Result<std::optional<std::string>> location = OptionalString(apply, "location", where);
-  if (!location.ok()) return location.status();
-  const std::string name = location->value_or("");
+  PREPACK_TRY(RequireObject(apply, where));
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> location,
+                     OptionalString(apply, "location", where));
+  const std::string name = location.value_or("");
   if (name == "weight_input" || name == "weight_output") return {};
   return RefuseTransform(FieldPath(where, "location"), Json(name),
                          "the model rotates activations at run time, which is not read");
@@ -240,8 +233,7 @@ Result<bool> ParseTransforms(const Json& fields, const std::string& where) {
   const Json* transforms = JsonMember(fields, "transform_config");
   if (transforms == nullptr) return false;
   const std::string field = FieldPath(where, "transform_config");
-  Status status = RequireObject(*transforms, field);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireObject(*transforms, field));
   if (transforms->empty()) return false;
   const Json* schemes = JsonMember(*transforms, "config_groups");
   if (schemes == nullptr || !schemes->is_object() || transforms->size() != 1) {
@@ -254,8 +246,7 @@ Result<bool> ParseTransforms(const Json& fields, const std::string& where) {
       return RefuseTransform(at, scheme, "it does not say where the model is rotated");
     }
     for (size_t i = 0; i < apply->size(); ++i) {
-      status = RequireFolded((*apply)[i], fmt::format("{}.apply[{}]", at, i));
-      if (!status.ok()) return status;
+      PREPACK_TRY(RequireFolded((*apply)[i], fmt::format("{}.apply[{}]", at, i)));
     }
   }
   return !schemes->empty();
@@ -287,41 +278,34 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
   CtConfig parsed;
   parsed.where = config.where;
 
-  Status status = RefuseFeatures(fields, config.where);
-  if (!status.ok()) return status;
-  const Result<bool> rotated = ParseTransforms(fields, config.where);
-  if (!rotated.ok()) return rotated.status();
-  parsed.rotated = *rotated;
+  PREPACK_TRY(RefuseFeatures(fields, config.where));
+  PREPACK_TRY_ASSIGN(const bool rotated, ParseTransforms(fields, config.where));
+  parsed.rotated = rotated;
 
-  const Result<std::optional<std::string>> version =
-      OptionalString(fields, "version", config.where);
-  if (!version.ok()) return version.status();
-  if (*version) {
-    parsed.version = ParseCtVersion(**version);
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> version,
+                     OptionalString(fields, "version", config.where));
+  if (version) {
+    parsed.version = ParseCtVersion(*version);
     if (!parsed.version) {
       return Malformed(FieldPath(config.where, "version"), "the field is not a version")
-          .Found(fmt::format("\"{}\"", Printable(**version)))
+          .Found(fmt::format("\"{}\"", Printable(*version)))
           .Expected("MAJOR.MINOR.PATCH")
           .Id(FindingId("config-field-invalid"));
     }
   }
-  const Result<std::optional<std::string>> stored_status =
-      OptionalString(fields, "quantization_status", config.where);
-  if (!stored_status.ok()) return stored_status.status();
-  parsed.status = LowerCase(stored_status->value_or(""));
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> stored_status,
+                     OptionalString(fields, "quantization_status", config.where));
+  parsed.status = LowerCase(stored_status.value_or(""));
   parsed.has_kv_cache_scheme = JsonMember(fields, "kv_cache_scheme") != nullptr;
 
-  Result<std::vector<CtGroup>> groups = ParseGroups(fields, config.where);
-  if (!groups.ok()) return groups.status();
-  parsed.groups = *std::move(groups);
-  status = ResolveFormats(fields, config.where, parsed.groups);
-  if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(std::vector<CtGroup> groups, ParseGroups(fields, config.where));
+  parsed.groups = std::move(groups);
+  PREPACK_TRY(ResolveFormats(fields, config.where, parsed.groups));
 
   if (const Json* ignore = JsonMember(fields, "ignore")) {
-    Result<std::vector<ConfigPattern>> patterns =
-        ParsePatterns(*ignore, FieldPath(config.where, "ignore"));
-    if (!patterns.ok()) return patterns.status();
-    parsed.ignore = *std::move(patterns);
+    PREPACK_TRY_ASSIGN(std::vector<ConfigPattern> patterns,
+                       ParsePatterns(*ignore, FieldPath(config.where, "ignore")));
+    parsed.ignore = std::move(patterns);
   }
   return parsed;
 }
@@ -407,8 +391,7 @@ Status CompareCopy(const CtConfig& first, const CtConfig& copy) {
   const std::vector<const CtGroup*> ours = GroupsByName(first);
   const std::vector<const CtGroup*> theirs = GroupsByName(copy);
   for (size_t i = 0; i < ours.size(); ++i) {
-    Status status = CompareGroup(*ours[i], *theirs[i], first);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CompareGroup(*ours[i], *theirs[i], first));
   }
   if (!first.version || !copy.version || MeanTheSame(*first.version, *copy.version)) return {};
   return Conflict(FieldPath(copy.where, "version"), ShowVersion(*copy.version),
@@ -421,11 +404,9 @@ Result<CtConfig> ParseCtConfigs(const std::vector<QuantizationConfig>& configs) 
   Result<CtConfig> first = ParseCtConfig(configs.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < configs.size(); ++i) {
-    const Result<CtConfig> copy = ParseCtConfig(configs[i]);
-    if (!copy.ok()) return copy.status();
-    Status status = CompareCopy(*first, *copy);
-    if (!status.ok()) return status;
-    if (!first->version) first->version = copy->version;
+    PREPACK_TRY_ASSIGN(const CtConfig copy, ParseCtConfig(configs[i]));
+    PREPACK_TRY(CompareCopy(*first, copy));
+    if (!first->version) first->version = copy.version;
   }
   return first;
 }
@@ -470,9 +451,8 @@ CtMatcher::CtMatcher(const CtConfig& config) {
 Result<const CtGroup*> CtMatcher::GroupByName(std::span<const Target> targets,
                                               std::string_view module) {
   for (const Target& target : targets) {
-    const Result<bool> matches = target.pattern->MatchesName(module);
-    if (!matches.ok()) return matches.status();
-    if (*matches) return target.group;
+    PREPACK_TRY_ASSIGN(const bool matches, target.pattern->MatchesName(module));
+    if (matches) return target.group;
   }
   return nullptr;
 }

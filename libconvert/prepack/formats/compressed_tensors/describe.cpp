@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/compressed_tensors/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
@@ -131,11 +132,9 @@ Result<Scheme> MakeCtScheme(const CtModule& module, const CtGroup& group, CtStor
   scheme.code = CodeTypeFor(storage, weights);
   scheme.bits = weights.num_bits;
   scheme.symmetric = weights.symmetric;
-  Status status = SetGranularity(module, group, shape, scheme);
-  if (!status.ok()) return status;
-  Result<ActivationScheme> activations = MakeActivations(module, group);
-  if (!activations.ok()) return activations.status();
-  scheme.activations = *activations;
+  PREPACK_TRY(SetGranularity(module, group, shape, scheme));
+  PREPACK_TRY_ASSIGN(ActivationScheme activations, MakeActivations(module, group));
+  scheme.activations = activations;
   return scheme;
 }
 
@@ -181,8 +180,7 @@ class Description {
 };
 
 Status Description::CheckGroup() {
-  Status status = CheckCtGroup(module_, group_, storage_);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckCtGroup(module_, group_, storage_));
   if (module_.scale == nullptr) {
     return Malformed(checkpoint_.Where(Weight()), "weight_scale of the module is missing")
         .Hint("A shard is missing, or the index is wrong")
@@ -211,11 +209,11 @@ Status Description::CheckGroup() {
 
 Status Description::FindShape() {
   if (storage_ == CtStorage::kPackQuantized) {
-    const Result<CtPackedShape> found =
-        FindCtPackedShape(checkpoint_, module_, *group_.weights, config_, findings_);
-    if (!found.ok()) return found.status();
-    shape_ = found->shape;
-    parts_.stored = found->packing;
+    PREPACK_TRY_ASSIGN(
+        const CtPackedShape found,
+        FindCtPackedShape(checkpoint_, module_, *group_.weights, config_, findings_));
+    shape_ = found.shape;
+    parts_.stored = found.packing;
   } else {
     const TensorShape& dims = module_.weight->shape;
     shape_ = {.n = dims[dims.size() - 2], .k = dims.back(), .experts = std::nullopt};
@@ -239,10 +237,9 @@ Status Description::FindShape() {
 }
 
 Status Description::FindScheme() {
-  const Result<Scheme> scheme = MakeCtScheme(module_, group_, storage_, shape_);
-  if (!scheme.ok()) return scheme.status();
-  parts_.scheme = *scheme;
-  return CheckScaleTensor(checkpoint_, *module_.scale, shape_, *scheme);
+  PREPACK_TRY_ASSIGN(const Scheme scheme, MakeCtScheme(module_, group_, storage_, shape_));
+  parts_.scheme = scheme;
+  return CheckScaleTensor(checkpoint_, *module_.scale, shape_, scheme);
 }
 
 Status Description::MissingZeroPoints() {
@@ -303,8 +300,7 @@ Status Description::FindZeroPoints() {
   if (storage_ == CtStorage::kPackQuantized && zero_point.dtype != DType::kI8) {
     return RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI32, DType::kI8});
   }
-  Status status = RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI8});
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI8}));
   parts_.zero_points = RowZeroPoints::kUnpacked;
   const auto shapes = ScaleShapes(shape_, parts_.scheme);
   if (std::ranges::find(shapes, zero_point.shape) != shapes.end()) return {};
@@ -324,10 +320,9 @@ Status Description::FindOrder() {
                        "activation order of stacked experts is not read")
         .Id(FindingId("scheme-unsupported"));
   }
-  const Result<InputOrder> order =
-      ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k, parts_.scheme.group_size);
-  if (!order.ok()) return order.status();
-  if (order->empty()) {
+  PREPACK_TRY_ASSIGN(const InputOrder order, ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k,
+                                                            parts_.scheme.group_size));
+  if (order.empty()) {
     findings_.Add("order-unneeded", module_.name, "the index of groups keeps the natural order");
   } else {
     parts_.order = module_.g_idx;
@@ -370,10 +365,9 @@ Status Description::FindInput() {
     return Unsupported(module_.name, "static activations of stacked experts are not read")
         .Id(FindingId("scheme-unsupported"));
   }
-  const Result<InputQuantization> input =
-      ReadStaticInput(checkpoint_, module_.name, activations, stored[0], stored[1]);
-  if (!input.ok()) return input.status();
-  parts_.input = *input;
+  PREPACK_TRY_ASSIGN(const InputQuantization input,
+                     ReadStaticInput(checkpoint_, module_.name, activations, stored[0], stored[1]));
+  parts_.input = input;
   return {};
 }
 

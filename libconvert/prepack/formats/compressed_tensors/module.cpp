@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 
@@ -106,8 +107,7 @@ Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& m
         .Expected("I32")
         .Id(FindingId("tensor-dtype"));
   }
-  Status rank = RequireMatrix(checkpoint, packed, "[N, words]");
-  if (!rank.ok()) return rank;
+  PREPACK_TRY(RequireMatrix(checkpoint, packed, "[N, words]"));
   if (module.global_scale != nullptr) {
     return Malformed(checkpoint.Where(*module.global_scale), "integer weights have no global scale")
         .Id(FindingId("module-scheme-contradiction"));
@@ -135,8 +135,7 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
     return RefuseFormat(checkpoint, weight, "mxfp8-quantized");
   }
   if (weight.dtype == DType::kI8 || is_float8) {
-    Status rank = RequireMatrix(checkpoint, weight, "[N, K]");
-    if (!rank.ok()) return rank;
+    PREPACK_TRY(RequireMatrix(checkpoint, weight, "[N, K]"));
     return is_float8 ? CtStorage::kFloat8 : CtStorage::kInt8;
   }
   if (weight.dtype == DType::kI32) {
@@ -194,8 +193,7 @@ std::string_view CtStorageName(CtStorage storage) {
 }
 
 Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module) {
-  Status foreign = RefuseForeignTensors(checkpoint, module);
-  if (!foreign.ok()) return foreign;
+  PREPACK_TRY(RefuseForeignTensors(checkpoint, module));
   if (module.packed != nullptr) return ClassifyPacked(checkpoint, module);
   if (module.weight != nullptr) return ClassifyUnpacked(checkpoint, module);
   const StoredTensor* orphan = FirstQuantizationTensor(module);
@@ -319,14 +317,13 @@ Result<CtPackedShape> FindCtPackedShape(const Checkpoint& checkpoint, const CtMo
   CtPackedShape found;
   found.shape = ShapeOfRows(*module.packed);
   const bool stored = module.shape != nullptr && module.shape->bytes > 0;
-  const Result<uint64_t> k = stored ? ReadStoredK(checkpoint, module, weights, found.shape)
-                                    : RecoverK(checkpoint, module, weights, findings);
-  if (!k.ok()) return k.status();
-  found.shape.k = *k;
-  const Result<RowCodes> packing =
-      FindPacking(checkpoint, module, weights.num_bits, *k, config.version);
-  if (!packing.ok()) return packing.status();
-  found.packing = *packing;
+  PREPACK_TRY_ASSIGN(const uint64_t k, stored
+                                           ? ReadStoredK(checkpoint, module, weights, found.shape)
+                                           : RecoverK(checkpoint, module, weights, findings));
+  found.shape.k = k;
+  PREPACK_TRY_ASSIGN(const RowCodes packing,
+                     FindPacking(checkpoint, module, weights.num_bits, k, config.version));
+  found.packing = packing;
   return found;
 }
 

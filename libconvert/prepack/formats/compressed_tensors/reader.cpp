@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/compressed_tensors/config.h"
 #include "prepack/formats/compressed_tensors/describe.h"
 #include "prepack/formats/compressed_tensors/module.h"
@@ -23,8 +24,7 @@ namespace {
 // the ignore list names the module is not, because the tensors are there.
 Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher& matcher,
                                         const CtModule& module, FindingTally& findings) {
-  Status status = CheckModuleName(module.name);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckModuleName(module.name));
   const ModuleClass module_class = ClassOfModule(module.name);
   // Whether a group names it or not: model_free_ptq quantizes embeddings for the class Linear.
   if (module_class == ModuleClass::kEmbedding) {
@@ -32,9 +32,8 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
         .Hint("Put the embedding into the ignore list when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
-  const Result<const CtGroup*> found = matcher.GroupOf(module.name, module_class);
-  if (!found.ok()) return found.status();
-  const CtGroup* group = *found;
+  PREPACK_TRY_ASSIGN(const CtGroup* found, matcher.GroupOf(module.name, module_class));
+  const CtGroup* group = found;
   if (group == nullptr) {
     if (config.groups.empty()) {
       return Malformed(FieldPath(config.where, "config_groups"),
@@ -61,15 +60,13 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
         .Expected(fmt::format("a target in {}.config_groups", config.where))
         .Id(FindingId("module-without-group"));
   }
-  const Result<bool> ignored = matcher.Ignored(module.name, module_class);
-  if (!ignored.ok()) return ignored.status();
-  if (*ignored) {
+  PREPACK_TRY_ASSIGN(const bool ignored, matcher.Ignored(module.name, module_class));
+  if (ignored) {
     findings.Add("module-ignored-but-quantized", module.name,
                  "the ignore list names the module, but it is quantized");
   }
-  const Result<const CtGroup*> vllm = matcher.GroupOfVllm(module.name, module_class);
-  if (!vllm.ok()) return vllm.status();
-  const CtGroup* other = *vllm;
+  PREPACK_TRY_ASSIGN(const CtGroup* vllm, matcher.GroupOfVllm(module.name, module_class));
+  const CtGroup* other = vllm;
   if (other != group && other->weights != group->weights) {
     findings.Add("module-ambiguous-group", module.name,
                  fmt::format("several config groups name the module: \"{}\" is used, as the "
@@ -87,12 +84,10 @@ Result<bool> IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
     return false;
   }
   const ModuleClass module_class = ClassOfModule(module.name);
-  const Result<const CtGroup*> group = matcher.GroupOf(module.name, module_class);
-  if (!group.ok()) return group.status();
-  if (*group == nullptr || !(*group)->weights) return false;
-  const Result<bool> ignored = matcher.Ignored(module.name, module_class);
-  if (!ignored.ok()) return ignored.status();
-  return !*ignored;
+  PREPACK_TRY_ASSIGN(const CtGroup* group, matcher.GroupOf(module.name, module_class));
+  if (group == nullptr || !group->weights) return false;
+  PREPACK_TRY_ASSIGN(const bool ignored, matcher.Ignored(module.name, module_class));
+  return !ignored;
 }
 
 // The names that an entry of the config may mean: modules, and what they lie in.
@@ -130,9 +125,8 @@ Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::str
   for (const ConfigPattern& entry : entries) {
     // Classes are not in the files: whether one of them matches is not known.
     if (entry.LooksLikeClass()) continue;
-    const Result<bool> matched = MatchesAny(entry, names);
-    if (!matched.ok()) return matched.status();
-    if (!*matched) unmatched.push_back(fmt::format("\"{}\"", Printable(entry.text())));
+    PREPACK_TRY_ASSIGN(const bool matched, MatchesAny(entry, names));
+    if (!matched) unmatched.push_back(fmt::format("\"{}\"", Printable(entry.text())));
   }
   if (unmatched.empty()) return {};
   const size_t count = unmatched.size();
@@ -149,9 +143,8 @@ Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::str
 Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage storage,
                  const CtConfig& config, const CtMatcher& matcher, QuantizedModel& model,
                  FindingTally& findings) {
-  const Result<const CtGroup*> group = GroupOfQuantized(config, matcher, module, findings);
-  if (!group.ok()) return group.status();
-  auto linears = DescribeCtModule(checkpoint, module, **group, storage, config, findings);
+  PREPACK_TRY_ASSIGN(const CtGroup* group, GroupOfQuantized(config, matcher, module, findings));
+  auto linears = DescribeCtModule(checkpoint, module, *group, storage, config, findings);
   if (!linears.ok()) return linears.status();
   for (auto& linear : *linears) model.modules.push_back(std::move(linear));
   return {};
@@ -197,15 +190,14 @@ Status NothingQuantized(const CtConfig& config) {
 }  // namespace
 
 Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
-  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
-  if (!declared.ok()) return declared.status();
-  const Result<CtConfig> config = ParseCtConfigs(*declared);
-  if (!config.ok()) return config.status();
-  const CtMatcher matcher(*config);
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
+                     FindQuantizationConfigs(checkpoint));
+  PREPACK_TRY_ASSIGN(const CtConfig config, ParseCtConfigs(declared));
+  const CtMatcher matcher(config);
 
   QuantizedModel model;
   model.format = "compressed-tensors";
-  model.quantization_config = declared->front().fields;
+  model.quantization_config = declared.front().fields;
   FindingTally findings;
   const std::vector<CtModule> modules = GroupCtModules(checkpoint);
   PlainModules plain;
@@ -217,28 +209,27 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
       continue;
     }
     if (*storage == CtStorage::kPlain) {
-      const Result<bool> targeted = IsTargetedFloat(matcher, module);
-      if (!targeted.ok()) return targeted.status();
-      if (*targeted && SaysNotCompressed(*config)) {
-        uncompressed.push_back(RefuseUncompressed(checkpoint, module, *config));
-      } else if (*targeted) {
+      PREPACK_TRY_ASSIGN(const bool targeted, IsTargetedFloat(matcher, module));
+      if (targeted && SaysNotCompressed(config)) {
+        uncompressed.push_back(RefuseUncompressed(checkpoint, module, config));
+      } else if (targeted) {
         plain.Add(module.name, "a config group names the module, but it is not quantized");
       }
       continue;
     }
-    Status status = AddModule(checkpoint, module, *storage, *config, matcher, model, findings);
+    Status status = AddModule(checkpoint, module, *storage, config, matcher, model, findings);
     if (!status.ok()) model.errors.push_back(std::move(status));
   }
-  if (model.modules.empty() && model.errors.empty()) return NothingQuantized(*config);
+  if (model.modules.empty() && model.errors.empty()) return NothingQuantized(config);
   plain.Report(model, findings);
   model.errors.insert(model.errors.end(), uncompressed.begin(), uncompressed.end());
-  if (SaysNotCompressed(*config) && !model.modules.empty()) {
-    findings.Add("config-status-wrong", FieldPath(config->where, "quantization_status"),
+  if (SaysNotCompressed(config) && !model.modules.empty()) {
+    findings.Add("config-status-wrong", FieldPath(config.where, "quantization_status"),
                  fmt::format("the status is \"{}\", but {} modules are stored quantized",
-                             Printable(config->status), model.modules.size()));
+                             Printable(config.status), model.modules.size()));
   }
-  if (config->rotated) {
-    findings.Add("rotation-folded", FieldPath(config->where, "transform_config"),
+  if (config.rotated) {
+    findings.Add("rotation-folded", FieldPath(config.where, "transform_config"),
                  "all rotations are of weights, and were made before these were stored");
   }
   // Experts of stacked tensors count up, which is not the order of their names.
@@ -246,8 +237,8 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
 
   const std::set<std::string_view> names = AllNames(checkpoint, modules);
   Status status =
-      ReportUnmatched(config->ignore, FieldPath(config->where, "ignore"), names, findings);
-  for (const CtGroup& group : config->groups) {
+      ReportUnmatched(config.ignore, FieldPath(config.where, "ignore"), names, findings);
+  for (const CtGroup& group : config.groups) {
     if (!status.ok()) return status;
     status = ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings);
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
@@ -64,9 +65,8 @@ Status CheckFp8Format(const Json& fields, std::string_view where) {
   static constexpr std::array<std::string_view, 5> kE4M3 = {"e4m3", "e4m3fn", "float8_e4m3",
                                                             "float8_e4m3fn", "fp8"};
   for (const std::string_view key : {"fmt", "format"}) {
-    const Result<std::optional<std::string>> format = Keyword(fields, key, where);
-    if (!format.ok()) return format.status();
-    const std::string name = format->value_or("e4m3");
+    PREPACK_TRY_ASSIGN(const std::optional<std::string> format, Keyword(fields, key, where));
+    const std::string name = format.value_or("e4m3");
     if (std::ranges::find(kE4M3, name) != kE4M3.end()) continue;
     return Unsupported(FieldPath(where, key), "only E4M3 weights are read")
         .Found(fmt::format("\"{}\"", Printable(name)))
@@ -78,30 +78,28 @@ Status CheckFp8Format(const Json& fields, std::string_view where) {
 
 // GPTQModel's key, and the only value that any of its versions has.
 Result<bool> ParseDivides(const Json& fields, std::string_view where) {
-  const Result<std::optional<std::string>> semantics =
-      Keyword(fields, "weight_scale_semantics", where);
-  if (!semantics.ok()) return semantics.status();
-  if (!*semantics) return false;
-  if (**semantics == "inverse") return true;
-  return UnknownKeyword(where, "weight_scale_semantics", **semantics, "\"inverse\"");
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> semantics,
+                     Keyword(fields, "weight_scale_semantics", where));
+  if (!semantics) return false;
+  if (*semantics == "inverse") return true;
+  return UnknownKeyword(where, "weight_scale_semantics", *semantics, "\"inverse\"");
 }
 
 Result<Fp8Config::Activations> ParseFp8Activations(const Json& fields, bool is_gptqmodel,
                                                    std::string_view where) {
   using enum Fp8Config::Activations;
-  const Result<std::optional<std::string>> scheme = Keyword(fields, "activation_scheme", where);
-  if (!scheme.ok()) return scheme.status();
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> scheme,
+                     Keyword(fields, "activation_scheme", where));
   // GPTQModel quantizes weights only, and says nothing of activations.
-  if (!*scheme) return is_gptqmodel ? kNone : kDynamic;
-  if (**scheme == "dynamic") return kDynamic;
-  if (**scheme == "static") return kStatic;
-  return UnknownKeyword(where, "activation_scheme", **scheme, "dynamic or static");
+  if (!scheme) return is_gptqmodel ? kNone : kDynamic;
+  if (*scheme == "dynamic") return kDynamic;
+  if (*scheme == "static") return kStatic;
+  return UnknownKeyword(where, "activation_scheme", *scheme, "dynamic or static");
 }
 
 Result<bool> ParseByteExponents(const Json& fields, std::string_view where) {
-  const Result<std::optional<std::string>> format = Keyword(fields, "scale_fmt", where);
-  if (!format.ok()) return format.status();
-  const std::string name = format->value_or("float");
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> format, Keyword(fields, "scale_fmt", where));
+  const std::string name = format.value_or("float");
   if (name == "float" || name == "ue8m0") return name == "ue8m0";
   return UnknownKeyword(where, "scale_fmt", name, "float or ue8m0");
 }
@@ -110,10 +108,9 @@ Result<Fp8Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
                              const std::string& where) {
   const std::string place = FieldPath(where, Printable(text));
   const bool is_signed = text.starts_with("-:") || text.starts_with("+:");
-  Result<ModuleRegex> regex =
-      ModuleRegex::Compile(std::string_view(text).substr(is_signed ? 2 : 0), place);
-  if (!regex.ok()) return regex.status();
-  Fp8Rule rule{.text = text, .regex = *std::move(regex), .exclude = text.starts_with("-:")};
+  PREPACK_TRY_ASSIGN(ModuleRegex regex,
+                     ModuleRegex::Compile(std::string_view(text).substr(is_signed ? 2 : 0), place));
+  Fp8Rule rule{.text = text, .regex = std::move(regex), .exclude = text.starts_with("-:")};
   if (rule.exclude || overrides == Json(false)) {
     rule.exclude = true;
     return rule;
@@ -123,14 +120,12 @@ Result<Fp8Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
   if (!status.ok()) return status;
   const Result<bool> divides = ParseDivides(overrides, place);
   if (!divides.ok()) return divides.status();
-  const Result<std::optional<std::string>> method =
-      Keyword(overrides, "weight_scale_method", place);
-  if (!method.ok()) return method.status();
-  const Result<Fp8Block> block = ParseFp8Block(overrides, place);
-  if (!block.ok()) return block.status();
-  rule.block = *block;
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> method,
+                     Keyword(overrides, "weight_scale_method", place));
+  PREPACK_TRY_ASSIGN(const Fp8Block block, ParseFp8Block(overrides, place));
+  rule.block = block;
   // Another method than blocks leaves the block of the whole model behind.
-  rule.has_block = block->has_value() || (*method && **method != "block");
+  rule.has_block = block.has_value() || (method && *method != "block");
   return rule;
 }
 
@@ -140,8 +135,7 @@ Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view 
   const Json* dynamic = JsonMember(fields, "dynamic");
   if (dynamic == nullptr) return rules;
   const std::string place = FieldPath(where, "dynamic");
-  Status status = RequireObject(*dynamic, place);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireObject(*dynamic, place));
   if (dynamic->size() > kMaxRules) {
     return Unsupported(place, "there are too many rules")
         .Found(std::to_string(dynamic->size()))
@@ -149,9 +143,8 @@ Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view 
         .Id(FindingId("config-too-large"));
   }
   for (const auto& [text, overrides] : dynamic->items()) {
-    Result<Fp8Rule> rule = ParseFp8Rule(text, overrides, place);
-    if (!rule.ok()) return rule.status();
-    rules.push_back(*std::move(rule));
+    PREPACK_TRY_ASSIGN(Fp8Rule rule, ParseFp8Rule(text, overrides, place));
+    rules.push_back(std::move(rule));
   }
   return rules;
 }
@@ -241,20 +234,17 @@ Status CompareCopy(const Fp8Config& first, const Fp8Config& copy) {
 
 Result<const Fp8Rule*> Fp8Config::RuleOf(std::string_view module) const {
   if (rules.empty()) return nullptr;
-  Status status = CheckModuleName(module);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckModuleName(module));
   for (const Fp8Rule& rule : rules) {
-    const Result<bool> matches = rule.regex.MatchesStart(module);
-    if (!matches.ok()) return matches.status();
-    if (*matches) return &rule;
+    PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
+    if (matches) return &rule;
   }
   return nullptr;
 }
 
 Result<Fp8Block> Fp8Config::BlockOf(std::string_view module) const {
-  const Result<const Fp8Rule*> rule = RuleOf(module);
-  if (!rule.ok()) return rule.status();
-  return *rule != nullptr && (*rule)->has_block ? (*rule)->block : block;
+  PREPACK_TRY_ASSIGN(const Fp8Rule* rule, RuleOf(module));
+  return rule != nullptr && rule->has_block ? rule->block : block;
 }
 
 bool Fp8Config::NamesEmbedding(std::string_view module) const {
@@ -264,19 +254,16 @@ bool Fp8Config::NamesEmbedding(std::string_view module) const {
 
 Result<bool> Fp8Config::Excludes(std::string_view module) const {
   if (std::ranges::find(ignored, module) != ignored.end()) return true;
-  const Result<const Fp8Rule*> rule = RuleOf(module);
-  if (!rule.ok()) return rule.status();
-  return *rule != nullptr && (*rule)->exclude;
+  PREPACK_TRY_ASSIGN(const Fp8Rule* rule, RuleOf(module));
+  return rule != nullptr && rule->exclude;
 }
 
 Result<Fp8Config> ParseFp8Configs(const std::vector<QuantizationConfig>& declared) {
   Result<Fp8Config> first = ParseFp8Config(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {
-    const Result<Fp8Config> copy = ParseFp8Config(declared[i]);
-    if (!copy.ok()) return copy.status();
-    Status status = CompareCopy(*first, *copy);
-    if (!status.ok()) return status;
+    PREPACK_TRY_ASSIGN(const Fp8Config copy, ParseFp8Config(declared[i]));
+    PREPACK_TRY(CompareCopy(*first, copy));
   }
   return first;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/fp8/config.h"
 #include "prepack/formats/module_match.h"
@@ -204,10 +205,10 @@ Status Fp8Reader::AddInput(const ModuleTensors& module, RowModule& parts) const 
   }
   if (scale != nullptr) parts.side_tensors.push_back(scale);
   if (config_.activations != Fp8Config::Activations::kStatic) return {};
-  const Result<InputQuantization> input =
-      ReadStaticInput(checkpoint_, module.name, parts.scheme.activations, scale, nullptr);
-  if (!input.ok()) return input.status();
-  parts.input = *input;
+  PREPACK_TRY_ASSIGN(
+      const InputQuantization input,
+      ReadStaticInput(checkpoint_, module.name, parts.scheme.activations, scale, nullptr));
+  parts.input = input;
   return {};
 }
 
@@ -215,10 +216,8 @@ Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors
                                                              const StoredTensor& weight) const {
   Status status = CheckWeight(module, weight);
   if (!status.ok()) return status;
-  const Result<const StoredTensor*> scale = FindScale(module, weight);
-  if (!scale.ok()) return scale.status();
-  const Result<Fp8Block> block = config_.BlockOf(module.name);
-  if (!block.ok()) return block.status();
+  PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindScale(module, weight));
+  PREPACK_TRY_ASSIGN(const Fp8Block block, config_.BlockOf(module.name));
 
   RowModule parts;
   parts.module = module.name;
@@ -226,13 +225,13 @@ Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors
   parts.k = weight.shape[1];
   parts.stored = RowCodes::kBytes;
   parts.codes = &weight;
-  parts.scale = *scale;
-  parts.scale_form = FormOf(**scale);
+  parts.scale = scale;
+  parts.scale_form = FormOf(*scale);
   const MatrixShape shape{.n = parts.n, .k = parts.k, .experts = std::nullopt};
-  parts.scheme = SchemeOf(*block, **scale, shape);
+  parts.scheme = SchemeOf(block, *scale, shape);
   status = RefuseInputsFirst(checkpoint_, module.name, weight, parts.n, parts.k);
   if (!status.ok()) return status;
-  status = CheckScaleTensor(checkpoint_, **scale, shape, parts.scheme, parts.scale_form);
+  status = CheckScaleTensor(checkpoint_, *scale, shape, parts.scheme, parts.scale_form);
   if (status.ok()) status = AddInput(module, parts);
   if (!status.ok()) return status;
   return std::unique_ptr<QuantizedLinear>(std::make_unique<RowLinear>(checkpoint_, parts));
@@ -241,21 +240,20 @@ Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors
 }  // namespace
 
 Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
-  const Result<std::vector<QuantizationConfig>> declared = FindQuantizationConfigs(checkpoint);
-  if (!declared.ok()) return declared.status();
-  const Result<Fp8Config> config = ParseFp8Configs(*declared);
-  if (!config.ok()) return config.status();
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
+                     FindQuantizationConfigs(checkpoint));
+  PREPACK_TRY_ASSIGN(const Fp8Config config, ParseFp8Configs(declared));
 
   QuantizedModel model;
   model.format = "fp8";
-  model.quantization_config = declared->front().fields;
+  model.quantization_config = declared.front().fields;
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  const Fp8Reader reader(checkpoint, *config, modules);
+  const Fp8Reader reader(checkpoint, config, modules);
   FindingTally findings;
   for (const ModuleTensors& module : modules) {
     const StoredTensor* weight = module.Find("weight");
     if (weight == nullptr || !IsFloat8(weight->dtype)) continue;
-    const Result<bool> excluded = config->Excludes(module.name);
+    const Result<bool> excluded = config.Excludes(module.name);
     if (!excluded.ok()) {
       model.AddError(excluded.status());
       continue;
@@ -267,7 +265,7 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
     model.Add(reader.Describe(module, *weight));
   }
   if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config->where, "the config declares FP8 weights, but no tensor is one")
+    return Malformed(config.where, "the config declares FP8 weights, but no tensor is one")
         .Expected("tensors named MODULE.weight of dtype F8_E4M3")
         .Hint("The config may belong to another checkpoint, or shards are missing")
         .Id(FindingId("nothing-quantized"));

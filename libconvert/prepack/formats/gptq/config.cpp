@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/declaration.h"
 #include "prepack/formats/json_fields.h"
@@ -122,40 +123,38 @@ Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,
                            const std::string& where) {
   const std::string place = FieldPath(where, Printable(text));
   const bool signed_pattern = text.starts_with("-:") || text.starts_with("+:");
-  Result<ModuleRegex> regex =
-      ModuleRegex::Compile(std::string_view(text).substr(signed_pattern ? 2 : 0), place);
-  if (!regex.ok()) return regex.status();
-  GptqRule rule{.text = text, .regex = *std::move(regex)};
+  PREPACK_TRY_ASSIGN(
+      ModuleRegex regex,
+      ModuleRegex::Compile(std::string_view(text).substr(signed_pattern ? 2 : 0), place));
+  GptqRule rule{.text = text, .regex = std::move(regex)};
   if (text.starts_with("-:")) {
     rule.exclude = true;
     return rule;
   }
-  Status status = RequireObject(overrides, place);
-  if (!status.ok()) return status;
-  const Result<GptqDeclaration> declared =
-      ParseGptqDeclaration({.where = place, .method = "gptq", .fields = &overrides});
-  if (!declared.ok()) return declared.status();
-  if (declared->format) {
+  PREPACK_TRY(RequireObject(overrides, place));
+  PREPACK_TRY_ASSIGN(
+      const GptqDeclaration declared,
+      ParseGptqDeclaration({.where = place, .method = "gptq", .fields = &overrides}));
+  if (declared.format) {
     return Unsupported(place, "a rule that changes the format is not read")
-        .Found(Show(*declared->format))
+        .Found(Show(*declared.format))
         .Id(FindingId("gptq-format"));
   }
-  if (declared->bits) {
-    const Result<uint32_t> bits = CheckBits(*declared->bits, FieldPath(place, "bits"));
+  if (declared.bits) {
+    const Result<uint32_t> bits = CheckBits(*declared.bits, FieldPath(place, "bits"));
     if (!bits.ok()) return bits.status();
   }
-  rule.bits = declared->bits;
-  rule.group_size = declared->group_size;
-  rule.act_order = declared->act_order;
-  rule.symmetric = declared->symmetric;
+  rule.bits = declared.bits;
+  rule.group_size = declared.group_size;
+  rule.act_order = declared.act_order;
+  rule.symmetric = declared.symmetric;
   return rule;
 }
 
 Status ParseRules(const Json& dynamic, const std::string& where, std::vector<GptqRule>& rules) {
   constexpr size_t kMaxRules = 4096;  // each is tried on every module
   if (dynamic.is_boolean() && !dynamic.get<bool>()) return {};
-  Status status = RequireObject(dynamic, where);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireObject(dynamic, where));
   if (dynamic.size() > kMaxRules) {
     return Unsupported(where, "there are too many rules")
         .Found(std::to_string(dynamic.size()))
@@ -163,9 +162,8 @@ Status ParseRules(const Json& dynamic, const std::string& where, std::vector<Gpt
         .Id(FindingId("config-too-large"));
   }
   for (const auto& [text, overrides] : dynamic.items()) {
-    Result<GptqRule> rule = ParseRule(text, overrides, where);
-    if (!rule.ok()) return rule.status();
-    rules.push_back(*std::move(rule));
+    PREPACK_TRY_ASSIGN(GptqRule rule, ParseRule(text, overrides, where));
+    rules.push_back(std::move(rule));
   }
   return {};
 }
@@ -227,12 +225,10 @@ Status Flatten(const Json& list, const std::string& where, std::vector<std::stri
 
 Result<const GptqRule*> GptqConfig::RuleOf(std::string_view module) const {
   if (rules.empty()) return nullptr;
-  Status status = CheckModuleName(module);
-  if (!status.ok()) return status;
+  PREPACK_TRY(CheckModuleName(module));
   for (const GptqRule& rule : rules) {
-    const Result<bool> matches = rule.regex.MatchesStart(module);
-    if (!matches.ok()) return matches.status();
-    if (*matches) return &rule;
+    PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
+    if (matches) return &rule;
   }
   return nullptr;
 }
@@ -240,11 +236,10 @@ Result<const GptqRule*> GptqConfig::RuleOf(std::string_view module) const {
 Status GptqConfig::ReportOrder(std::string_view module, const GptqRule& rule,
                                FindingTally& findings) const {
   for (const RuleOrder& order : other_orders) {
-    const Result<size_t> first =
-        FirstInOrder(order, static_cast<size_t>(&rule - rules.data()),
-                     [&](size_t i) { return rules[i].regex.MatchesStart(module); });
-    if (!first.ok()) return first.status();
-    const GptqRule& other = rules[*first];
+    PREPACK_TRY_ASSIGN(const size_t first,
+                       FirstInOrder(order, static_cast<size_t>(&rule - rules.data()),
+                                    [&](size_t i) { return rules[i].regex.MatchesStart(module); }));
+    const GptqRule& other = rules[first];
     if (RulesMeanTheSame(rule, other, settings)) continue;
     findings.Add("config-order-differs", module, OrderDiffers(rule.text, other.text, order.where));
   }
@@ -253,9 +248,8 @@ Status GptqConfig::ReportOrder(std::string_view module, const GptqRule& rule,
 
 Result<GptqSettings> GptqConfig::SettingsOf(std::string_view module) const {
   GptqSettings own = settings;
-  const Result<const GptqRule*> found = RuleOf(module);
-  if (!found.ok()) return found.status();
-  if (const GptqRule* rule = *found; rule != nullptr && !rule->exclude) {
+  PREPACK_TRY_ASSIGN(const GptqRule* found, RuleOf(module));
+  if (const GptqRule* rule = found; rule != nullptr && !rule->exclude) {
     if (rule->bits) own.bits = static_cast<uint32_t>(*rule->bits);
     own.group_size = rule->group_size.value_or(own.group_size);
     own.act_order = rule->act_order.value_or(own.act_order);
@@ -274,17 +268,16 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
   std::vector<GptqDeclaration> declared;
   std::vector<std::string> producers;
   for (const QuantizationConfig& copy : copies) {
-    Result<GptqDeclaration> one = ParseGptqDeclaration(copy);
-    if (!one.ok()) return one.status();
-    producers.insert(producers.end(), one->producers.begin(), one->producers.end());
-    if (!one->activation.empty()) {
+    PREPACK_TRY_ASSIGN(GptqDeclaration one, ParseGptqDeclaration(copy));
+    producers.insert(producers.end(), one.producers.begin(), one.producers.end());
+    if (!one.activation.empty()) {
       findings.Add(
-          "gptq-activations", FieldPath(one->where, "activation"),
+          "gptq-activations", FieldPath(one.where, "activation"),
           fmt::format("\"{}\" quantizes activations at run time; the weights are read, and "
                       "activations stay in 16 bits",
-                      Printable(one->activation)));
+                      Printable(one.activation)));
     }
-    declared.push_back(*std::move(one));
+    declared.push_back(std::move(one));
   }
   Merger merger(declared);
   const auto bits = merger.Take("bits", &GptqDeclaration::bits);
@@ -301,9 +294,8 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
   GptqConfig config;
   config.settings.where = copies.front().where;
   const std::string& where = config.settings.where;
-  const Result<uint32_t> checked = CheckBits(bits.value_or(4), FieldPath(where, "bits"));
-  if (!checked.ok()) return checked.status();
-  config.settings.bits = *checked;
+  PREPACK_TRY_ASSIGN(const uint32_t checked, CheckBits(bits.value_or(4), FieldPath(where, "bits")));
+  config.settings.bits = checked;
   for (const auto& [key, missing, value] : {std::tuple{"bits", !bits, "4"},
                                             {"group_size", !group_size, "128"},
                                             {"sym", !symmetric, "true"}}) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/quantization_config.h"
@@ -68,20 +69,20 @@ class Members {
 };
 
 Status RefuseGptqFeatures(const Json& object, std::string_view where) {
-  const Result<std::optional<bool>> marlin = OptionalBool(object, "is_marlin_format", where);
-  if (!marlin.ok()) return marlin.status();
-  if (marlin->value_or(false)) {
+  PREPACK_TRY_ASSIGN(const std::optional<bool> marlin,
+                     OptionalBool(object, "is_marlin_format", where));
+  if (marlin.value_or(false)) {
     return Unsupported(FieldPath(where, "is_marlin_format"),
                        "weights that are tiled for GPUs (Marlin) are not read")
         .Found("true")
         .Hint("Use the GPTQ checkpoint that it was made from")
         .Id(FindingId("gptq-format"));
   }
-  const Result<std::optional<std::string>> pack = OptionalString(object, "pack_dtype", where);
-  if (!pack.ok()) return pack.status();
-  if (*pack && LowerCase(**pack) != "int32") {
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> pack,
+                     OptionalString(object, "pack_dtype", where));
+  if (pack && LowerCase(*pack) != "int32") {
     return Unsupported(FieldPath(where, "pack_dtype"), "codes packed into other words are not read")
-        .Found(Printable(**pack))
+        .Found(Printable(*pack))
         .Expected("int32")
         .Id(FindingId("pack-dtype"));
   }
@@ -106,9 +107,9 @@ Status RefuseGptqFeatures(const Json& object, std::string_view where) {
 
 Status AddProducers(const Json& object, std::string_view where,
                     std::vector<std::string>& producers) {
-  const Result<std::optional<std::string>> provider = OptionalString(object, "provider", where);
-  if (!provider.ok()) return provider.status();
-  if (*provider) producers.push_back(LowerCase(**provider));
+  PREPACK_TRY_ASSIGN(const std::optional<std::string> provider,
+                     OptionalString(object, "provider", where));
+  if (provider) producers.push_back(LowerCase(*provider));
   const Json* meta = JsonMember(object, "meta");
   const Json* quantizer = meta == nullptr ? nullptr : JsonMember(*meta, "quantizer");
   if (quantizer == nullptr) return {};
@@ -216,8 +217,7 @@ Result<std::optional<int64_t>> ReadScalar(const Checkpoint& checkpoint, std::str
     return std::optional<int64_t>();
   }
   const auto bytes = std::span(buffer).first(static_cast<size_t>(tensor->bytes));
-  Status status = checkpoint.Read(*tensor, 0, bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(*tensor, 0, bytes));
   return std::optional(LoadLittleInt(bytes));
 }
 
@@ -227,20 +227,17 @@ Status RefuseTgiConfig(const Checkpoint& checkpoint) {
   const StoredTensor* tensor = checkpoint.Find("gptq_bits");
   if (tensor == nullptr) tensor = checkpoint.Find("gptq_groupsize");
   if (tensor == nullptr) return {};
-  const Result<std::optional<int64_t>> bits = ReadScalar(checkpoint, "gptq_bits");
-  if (!bits.ok()) return bits.status();
-  const Result<std::optional<int64_t>> size = ReadScalar(checkpoint, "gptq_groupsize");
-  if (!size.ok()) return size.status();
-  const Result<std::optional<int64_t>> symmetric = ReadScalar(checkpoint, "gptq_sym");
-  if (!symmetric.ok()) return symmetric.status();
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> bits, ReadScalar(checkpoint, "gptq_bits"));
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, ReadScalar(checkpoint, "gptq_groupsize"));
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> symmetric, ReadScalar(checkpoint, "gptq_sym"));
   return Unsupported(checkpoint.Where(*tensor),
                      "the settings of the quantizer stand only in tensors, as "
                      "text-generation-inference wrote them")
       .Expected("a quantization_config in config.json")
       .Hint(fmt::format("Add it: \"quantization_config\": {{\"quant_method\": \"gptq\", \"bits\": "
                         "{}, \"group_size\": {}, \"sym\": {}, \"desc_act\": false}}",
-                        bits->value_or(4), size->value_or(128),
-                        symmetric->value_or(0) != 0 ? "true" : "false"))
+                        bits.value_or(4), size.value_or(128),
+                        symmetric.value_or(0) != 0 ? "true" : "false"))
       .Id(FindingId("config-in-tensors"));
 }
 

@@ -9,6 +9,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/shape.h"
 #include "prepack/kernels/nibble_columns.h"
@@ -119,8 +120,7 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
   Scratch<uint32_t> wide(step * unit_.wide_words * range.rows);
   for (uint64_t unit = first; unit < last; unit += step) {
     const uint64_t count = std::min(step, last - unit);
-    Status status = ReadUnits(range, unit, count, wide.data());
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadUnits(range, unit, count, wide.data()));
     visit(reinterpret_cast<const std::byte*>(wide.data()), range.rows * kWideWordBytes, unit,
           count);
   }
@@ -146,16 +146,14 @@ Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out
 }
 
 Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
-  const Result<SharedOrder> read = KOrder();
-  if (!read.ok()) return read.status();
-  const std::span<const uint32_t> order = std::span(**read).subspan(range.k0, range.cols);
+  PREPACK_TRY_ASSIGN(const SharedOrder read, KOrder());
+  const std::span<const uint32_t> order = std::span(*read).subspan(range.k0, range.cols);
   const uint64_t units = CeilDiv(k_, unit_.codes);
   NibbleReorder reorder(isa_, units * unit_.wide_words, range.rows);
-  Status status = VisitUnits(
+  PREPACK_TRY(VisitUnits(
       range, 0, units, [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
         reorder.Put(unit * unit_.wide_words, count * unit_.wide_words, wide, stride);
-      });
-  if (!status.ok()) return status;
+      }));
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   if (IsNibble(scheme_.code)) {
     reorder.Take(order, out.data(), row_bytes);
@@ -200,9 +198,8 @@ Status GptqLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) 
 Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (status.ok() && scheme_.symmetric) {
-    const Result<bool> plain = HasPlainZeros(n0, rows);
-    if (!plain.ok()) return plain.status();
-    if (*plain) {
+    PREPACK_TRY_ASSIGN(const bool plain, HasPlainZeros(n0, rows));
+    if (plain) {
       std::ranges::fill(out, ZeroOfSymmetric(scheme_));
       return {};
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "prepack/base/isa.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/config.h"
@@ -62,8 +63,7 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
   const uint32_t bits = shape.packing.bits;
   const auto words = std::span(buffer).first(
       std::min<uint64_t>(UnitOf(shape.packing).stored_words, shape.zero_words));
-  Status status = checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(words));
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(words)));
   const uint32_t field = PackedCode(shape.packing, words, 0);
   if (field == SymmetricField(bits, settings.zeros)) return field;
   const bool minus_one = settings.zeros == GptqZeros::kMinusOne;
@@ -91,42 +91,37 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                                                             const ModuleTensors& module,
                                                             const GptqSettings& settings,
                                                             FindingTally& findings) {
-  const Result<Isa> isa = ChooseIsa();
-  if (!isa.ok()) return isa.status();
+  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
     return Unsupported(module.name, "quantized embeddings are not read")
         .Hint("Leave the embedding out when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
-  Status status = CheckOtherTensors(checkpoint, module, findings);
-  if (!status.ok()) return status;
-  const Result<GptqShape> shape = CheckGptqShape(checkpoint, module, settings);
-  if (!shape.ok()) return shape.status();
-  if (shape->packing.bits != settings.bits) {
+  PREPACK_TRY(CheckOtherTensors(checkpoint, module, findings));
+  PREPACK_TRY_ASSIGN(const GptqShape shape, CheckGptqShape(checkpoint, module, settings));
+  if (shape.packing.bits != settings.bits) {
     findings.Add("module-scheme-mismatch", module.name,
                  fmt::format("the config says {} bits, but the tensors hold {}; the tensors win",
-                             settings.bits, shape->packing.bits));
+                             settings.bits, shape.packing.bits));
   }
-  const uint64_t needed = ZeroWordsFor(shape->packing, shape->n);
-  if (shape->zero_words > needed) {
+  const uint64_t needed = ZeroWordsFor(shape.packing, shape.n);
+  if (shape.zero_words > needed) {
     findings.Add("zero-point-padded", module.name,
                  fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
-                             shape->zero_words, shape->n, shape->zero_words - needed));
+                             shape.zero_words, shape.n, shape.zero_words - needed));
   }
-  const Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
-  if (!order.ok()) return order.status();
-  ReportGptqOrder(*order, module, *shape, settings.act_order, findings);
+  PREPACK_TRY_ASSIGN(const GptqOrder order, ReadGptqOrder(checkpoint, shape));
+  ReportGptqOrder(order, module, shape, settings.act_order, findings);
 
   uint32_t symmetric_field = 0;
   if (settings.symmetric) {
-    const Result<uint32_t> field =
-        FindSymmetricField(checkpoint, module, *shape, settings, findings);
-    if (!field.ok()) return field.status();
-    symmetric_field = *field;
+    PREPACK_TRY_ASSIGN(const uint32_t field,
+                       FindSymmetricField(checkpoint, module, shape, settings, findings));
+    symmetric_field = field;
   }
   return std::unique_ptr<QuantizedLinear>(std::make_unique<GptqLinear>(
-      checkpoint, module.name, *shape, settings, order->kind == GptqOrder::Kind::kScattered,
-      symmetric_field, *isa));
+      checkpoint, module.name, shape, settings, order.kind == GptqOrder::Kind::kScattered,
+      symmetric_field, isa));
 }
 
 namespace {
@@ -177,18 +172,14 @@ class Reader {
       : checkpoint_(checkpoint), config_(config), findings_(findings) {}
 
   Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module) {
-    const Result<GptqSettings> settings = config_.SettingsOf(module.name);
-    if (!settings.ok()) return settings.status();
-    Status status = ReportExcluded(module);
-    if (!status.ok()) return status;
+    PREPACK_TRY_ASSIGN(const GptqSettings settings, config_.SettingsOf(module.name));
+    PREPACK_TRY(ReportExcluded(module));
     Result<std::unique_ptr<QuantizedLinear>> linear =
-        DescribeGptqModule(checkpoint_, module, *settings, findings_);
+        DescribeGptqModule(checkpoint_, module, settings, findings_);
     if (!linear.ok()) return linear;
-    const Result<GptqZeroSample> sample = SampleGptqZeros(checkpoint_, module, *settings);
-    if (!sample.ok()) return sample.status();
-    status = CheckGptqZeros(*sample, settings->zeros, module.name, kZerosHint, findings_);
-    if (!status.ok()) return status;
-    if (settings->zeros == config_.settings.zeros) evidence_ += *sample;
+    PREPACK_TRY_ASSIGN(const GptqZeroSample sample, SampleGptqZeros(checkpoint_, module, settings));
+    PREPACK_TRY(CheckGptqZeros(sample, settings.zeros, module.name, kZerosHint, findings_));
+    if (settings.zeros == config_.settings.zeros) evidence_ += sample;
     return linear;
   }
 
@@ -203,11 +194,10 @@ class Reader {
       return {};
     }
     if (!module.name.ends_with("_proj") || !InBlockModules(module.name)) return {};
-    const Result<const GptqRule*> rule = config_.RuleOf(module.name);
-    if (!rule.ok()) return rule.status();
-    if (*rule != nullptr) {
-      Status status = config_.ReportOrder(module.name, **rule, findings_);
-      if (!status.ok() || (*rule)->exclude) return status;
+    PREPACK_TRY_ASSIGN(const GptqRule* rule, config_.RuleOf(module.name));
+    if (rule != nullptr) {
+      Status status = config_.ReportOrder(module.name, *rule, findings_);
+      if (!status.ok() || rule->exclude) return status;
     }
     plain_.Add(module.name, "the config includes the module, but it is not quantized");
     return {};
@@ -218,9 +208,8 @@ class Reader {
   Status ReportUnmatched(const std::vector<ModuleTensors>& modules) {
     std::vector<std::string> unmatched;
     for (const GptqRule& rule : config_.rules) {
-      const Result<bool> matched = MatchesAny(rule, modules);
-      if (!matched.ok()) return matched.status();
-      if (!*matched) unmatched.push_back(fmt::format("\"{}\"", Printable(rule.text)));
+      PREPACK_TRY_ASSIGN(const bool matched, MatchesAny(rule, modules));
+      if (!matched) unmatched.push_back(fmt::format("\"{}\"", Printable(rule.text)));
     }
     if (unmatched.empty()) return {};
     const size_t count = unmatched.size();
@@ -262,12 +251,10 @@ class Reader {
 
   // A layer that the config wants plain and that is quantized.
   Status ReportExcluded(const ModuleTensors& module) {
-    const Result<const GptqRule*> found = config_.RuleOf(module.name);
-    if (!found.ok()) return found.status();
-    const GptqRule* rule = *found;
+    PREPACK_TRY_ASSIGN(const GptqRule* found, config_.RuleOf(module.name));
+    const GptqRule* rule = found;
     if (rule != nullptr) {
-      Status status = config_.ReportOrder(module.name, *rule, findings_);
-      if (!status.ok()) return status;
+      PREPACK_TRY(config_.ReportOrder(module.name, *rule, findings_));
     }
     if (rule != nullptr && rule->exclude) {
       findings_.Add("module-ignored-but-quantized", module.name,
@@ -293,16 +280,15 @@ class Reader {
 }  // namespace
 
 Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
-  const Result<std::vector<QuantizationConfig>> copies = FindQuantizationConfigs(checkpoint);
-  if (!copies.ok()) return copies.status();
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> copies,
+                     FindQuantizationConfigs(checkpoint));
   FindingTally findings;
-  const Result<GptqConfig> config = ParseGptqConfigs(*copies, findings);
-  if (!config.ok()) return config.status();
+  PREPACK_TRY_ASSIGN(const GptqConfig config, ParseGptqConfigs(copies, findings));
 
   QuantizedModel model;
   model.format = "gptq";
-  model.quantization_config = copies->front().fields;
-  Reader reader(checkpoint, *config, findings);
+  model.quantization_config = copies.front().fields;
+  Reader reader(checkpoint, config, findings);
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
   for (const ModuleTensors& module : modules) {
     Status status = RefuseGpuFormat(checkpoint, module);
@@ -319,7 +305,7 @@ Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
     status = reader.ReportPlain(module);
     if (!status.ok()) return status;
   }
-  Status status = RequireQweights(model, config->settings.where);
+  Status status = RequireQweights(model, config.settings.where);
   if (status.ok()) status = reader.CheckEvidence();
   if (status.ok()) status = reader.ReportUnmatched(modules);
   if (!status.ok()) return status;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/stored_linear.h"
@@ -53,8 +54,7 @@ Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Gp
           .Hint("BitBLAS and pack_dtype store such; use the checkpoint in the plain GPTQ format")
           .Id(FindingId("pack-dtype"));
     }
-    Status status = RequireDType(checkpoint, *packed, "packed codes", {DType::kI32});
-    if (!status.ok()) return status;
+    PREPACK_TRY(RequireDType(checkpoint, *packed, "packed codes", {DType::kI32}));
   }
   Status status = RequireDType(checkpoint, *shape.scales, "the scales",
                                {DType::kF16, DType::kBF16, DType::kF32});
@@ -214,9 +214,8 @@ Result<GptqShape> CheckGptqShape(const Checkpoint& checkpoint, const ModuleTenso
   GptqShape shape;
   Status status = FindTensors(checkpoint, module, shape);
   if (!status.ok()) return status;
-  const Result<CodePacking> packing = ChoosePacking(module, settings, shape);
-  if (!packing.ok()) return packing.status();
-  shape.packing = *packing;
+  PREPACK_TRY_ASSIGN(const CodePacking packing, ChoosePacking(module, settings, shape));
+  shape.packing = packing;
   status = CheckNotAwq(checkpoint, shape);
   if (!status.ok()) return status;
   shape.n = shape.qweight->shape[1];
@@ -245,13 +244,11 @@ Status OutOfRange(const Checkpoint& checkpoint, const GptqShape& shape, int64_t 
 Result<std::vector<int32_t>> ReadIndices(const Checkpoint& checkpoint, const GptqShape& shape) {
   std::vector<int32_t> indices(shape.k);
   if (shape.g_idx->dtype == DType::kI32) {
-    Status status = checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(indices)));
-    if (!status.ok()) return status;
+    PREPACK_TRY(checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(indices))));
     return indices;
   }
   std::vector<int64_t> wide(shape.k);
-  Status status = checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(wide)));
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(wide))));
   for (uint64_t k = 0; k < shape.k; ++k) {
     if (!std::in_range<int32_t>(wide[k])) return OutOfRange(checkpoint, shape, wide[k], k);
     indices[k] = static_cast<int32_t>(wide[k]);
@@ -316,13 +313,12 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
         .Found(std::to_string(shape.k))
         .Id(FindingId("tensor-shape"));
   }
-  const Result<std::vector<int32_t>> indices = ReadIndices(checkpoint, shape);
-  if (!indices.ok()) return indices.status();
-  if (IsUnset(*indices, shape.groups)) {
+  PREPACK_TRY_ASSIGN(const std::vector<int32_t> indices, ReadIndices(checkpoint, shape));
+  if (IsUnset(indices, shape.groups)) {
     order.kind = GptqOrder::Kind::kUnset;
     return order;
   }
-  if (IsNatural(*indices, shape)) {
+  if (IsNatural(indices, shape)) {
     order.kind = GptqOrder::Kind::kNatural;
     return order;
   }
@@ -330,20 +326,18 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
   order.group_of.resize(shape.k);
   const auto groups = static_cast<int64_t>(shape.groups);
   for (uint64_t k = 0; k < shape.k; ++k) {
-    const int64_t index = (*indices)[k];
+    const int64_t index = indices[k];
     if (index < -groups || index >= groups) return OutOfRange(checkpoint, shape, index, k);
     // GPTQModel packs negative ones as Python indexes: from the end.
     order.group_of[k] = static_cast<uint32_t>(index < 0 ? index + groups : index);
   }
-  Status status = SortByGroup(checkpoint, shape, order);
-  if (!status.ok()) return status;
+  PREPACK_TRY(SortByGroup(checkpoint, shape, order));
   return order;
 }
 
 Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const GptqShape& shape) {
-  Result<GptqOrder> order = ReadGptqOrder(checkpoint, shape);
-  if (!order.ok()) return order.status();
-  if (order->kind == GptqOrder::Kind::kScattered) return std::move(order->k_order);
+  PREPACK_TRY_ASSIGN(GptqOrder order, ReadGptqOrder(checkpoint, shape));
+  if (order.kind == GptqOrder::Kind::kScattered) return std::move(order.k_order);
   return OrderHasChanged(checkpoint.Where(*shape.g_idx));
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "prepack/base/isa.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/shape.h"
 #include "prepack/kernels/code_rows.h"
@@ -84,9 +85,8 @@ Result<GroupFields> ReadUsableFields(const Checkpoint& checkpoint, const GptqSha
                                      uint64_t group, uint64_t channels) {
   const uint64_t count = ZeroWordsFor(shape.packing, channels);
   std::vector<uint32_t> words(count + 1);
-  Status status = checkpoint.Read(*shape.qzeros, group * shape.zero_words * sizeof(uint32_t),
-                                  std::as_writable_bytes(std::span(words).first(count)));
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(*shape.qzeros, group * shape.zero_words * sizeof(uint32_t),
+                              std::as_writable_bytes(std::span(words).first(count))));
   return UsableFields(shape.packing, words, channels);
 }
 
@@ -163,9 +163,9 @@ Status AddSample(const Checkpoint& checkpoint, const GptqShape& shape, const Gpt
     const uint64_t group = GroupOf(shape, order, k);
     auto it = fields.find(group);
     if (it == fields.end()) {
-      Result<GroupFields> added = ReadUsableFields(checkpoint, shape, group, codes.channels);
-      if (!added.ok()) return added.status();
-      it = fields.emplace(group, *std::move(added)).first;
+      PREPACK_TRY_ASSIGN(GroupFields added,
+                         ReadUsableFields(checkpoint, shape, group, codes.channels));
+      it = fields.emplace(group, std::move(added)).first;
     }
     uint64_t end = k + 1;
     while (end % kCodesPerWord != 0 && GroupOf(shape, order, end) == group) ++end;
@@ -186,8 +186,7 @@ Result<bool> HasConstantOfOther(const Checkpoint& checkpoint, const GptqShape& s
   if (shape.n < kMinChannels) return false;
   const uint64_t n = std::min<uint64_t>(shape.n, 1024);
   std::vector<uint32_t> words(ZeroWordsFor(shape.packing, n));
-  Status status = checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(std::span(words)));
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(std::span(words))));
   const uint32_t middle = 1U << (shape.packing.bits - 1);
   const uint32_t constant = settings.zeros == GptqZeros::kMinusOne ? middle : middle - 1;
   for (uint64_t i = 0; i < n; ++i) {
@@ -213,21 +212,16 @@ Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const Modul
                                        const GptqSettings& settings) {
   GptqZeroSample sample;
   if (settings.symmetric || settings.planar) return sample;
-  const Result<GptqShape> shape = CheckGptqShape(checkpoint, module, settings);
-  if (!shape.ok()) return shape.status();
-  if (shape->packing.bits > 4) {
-    const Result<bool> constant = HasConstantOfOther(checkpoint, *shape, settings);
-    if (!constant.ok()) return constant.status();
-    sample.constant_of_other = *constant;
+  PREPACK_TRY_ASSIGN(const GptqShape shape, CheckGptqShape(checkpoint, module, settings));
+  if (shape.packing.bits > 4) {
+    PREPACK_TRY_ASSIGN(const bool constant, HasConstantOfOther(checkpoint, shape, settings));
+    sample.constant_of_other = constant;
     return sample;
   }
-  const Result<GptqOrder> order = ReadGptqOrder(checkpoint, *shape);
-  if (!order.ok()) return order.status();
+  PREPACK_TRY_ASSIGN(const GptqOrder order, ReadGptqOrder(checkpoint, shape));
 
-  const Result<CodeSample> codes = ReadCodes(checkpoint, *shape);
-  if (!codes.ok()) return codes.status();
-  Status status = AddSample(checkpoint, *shape, *order, *codes, sample);
-  if (!status.ok()) return status;
+  PREPACK_TRY_ASSIGN(const CodeSample codes, ReadCodes(checkpoint, shape));
+  PREPACK_TRY(AddSample(checkpoint, shape, order, codes, sample));
   return sample;
 }
 

@@ -9,6 +9,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
@@ -28,8 +29,7 @@ Result<GroupIndices> ReadGroupIndices(const Checkpoint& checkpoint, const Stored
                                       uint64_t k, uint64_t group_size) {
   const size_t each = DTypeBits(g_idx.dtype) / 8;
   std::vector<std::byte> bytes(k * each);
-  Status status = checkpoint.Read(g_idx, 0, bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint.Read(g_idx, 0, bytes));
   const auto count = static_cast<int64_t>(CeilDiv(k, group_size));
   GroupIndices indices;
   for (uint64_t i = 0; i < k; ++i) {
@@ -68,9 +68,8 @@ Result<InputOrder> SortByGroup(const Checkpoint& checkpoint, const StoredTensor&
 
 // The only value of a tensor of floats.
 Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& tensor) {
-  Status status = RequireDType(checkpoint, tensor, "the scales of activations",
-                               {DType::kBF16, DType::kF16, DType::kF32});
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireDType(checkpoint, tensor, "the scales of activations",
+                           {DType::kBF16, DType::kF16, DType::kF32}));
   if (ElementCount(tensor) != 1) {
     return Malformed(checkpoint.Where(tensor), "activations have one static scale")
         .Found(ShowShape(tensor.shape))
@@ -78,8 +77,7 @@ Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& 
         .Id(FindingId("tensor-shape"));
   }
   float value = 0;
-  status = ReadFloats(checkpoint, tensor, 0, {&value, 1});
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadFloats(checkpoint, tensor, 0, {&value, 1}));
   return value;
 }
 
@@ -153,9 +151,8 @@ Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor
     constexpr int kBias = 127;
     constexpr uint8_t kNotANumber = 255;
     Scratch<uint8_t> stored(out.size());
-    Status status = checkpoint.Read(tensor, first,
-                                    std::as_writable_bytes(std::span(stored.data(), out.size())));
-    if (!status.ok()) return status;
+    PREPACK_TRY(checkpoint.Read(tensor, first,
+                                std::as_writable_bytes(std::span(stored.data(), out.size()))));
     std::ranges::transform(std::span(stored.data(), out.size()), out.begin(), [](uint8_t exponent) {
       return exponent == kNotANumber ? std::numeric_limits<float>::quiet_NaN()
                                      : std::ldexp(1.0F, exponent - kBias);
@@ -187,15 +184,15 @@ Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTens
   if (status.ok())
     status = RequireShape(checkpoint, g_idx, std::vector{k}, "one per input channel");
   if (!status.ok()) return status;
-  const Result<GroupIndices> indices = ReadGroupIndices(checkpoint, g_idx, k, group_size);
-  if (!indices.ok()) return indices.status();
-  if (indices->unset != 0 && indices->unset != k) {
+  PREPACK_TRY_ASSIGN(const GroupIndices indices,
+                     ReadGroupIndices(checkpoint, g_idx, k, group_size));
+  if (indices.unset != 0 && indices.unset != k) {
     return Malformed(checkpoint.Where(g_idx), "only some group indices are set")
-        .Found(fmt::format("{} of {} are -1", indices->unset, k))
+        .Found(fmt::format("{} of {} are -1", indices.unset, k))
         .Id(FindingId("order-half-set"));
   }
-  if (indices->natural || indices->unset == k) return InputOrder();
-  return SortByGroup(checkpoint, g_idx, *indices, k, group_size);
+  if (indices.natural || indices.unset == k) return InputOrder();
+  return SortByGroup(checkpoint, g_idx, indices, k, group_size);
 }
 
 Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx, uint64_t k,
@@ -216,15 +213,14 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
         .Id(FindingId("input-missing"));
   };
   if (scale == nullptr) return missing("input_scale");
-  const Result<float> value = ReadSingleFloat(checkpoint, *scale);
-  if (!value.ok()) return value.status();
-  if (!std::isfinite(*value) || *value <= 0) {
+  PREPACK_TRY_ASSIGN(const float value, ReadSingleFloat(checkpoint, *scale));
+  if (!std::isfinite(value) || value <= 0) {
     return Malformed(checkpoint.Where(*scale), "the scale of activations is not a positive number")
-        .Found(fmt::format("{}", *value))
+        .Found(fmt::format("{}", value))
         .Hint("The module was never calibrated, for example an expert that no sample reached")
         .Id(FindingId("input-scale-invalid"));
   }
-  InputQuantization input{.scale = *value, .zero_point = 0};
+  InputQuantization input{.scale = value, .zero_point = 0};
   if (activations.symmetric) return input;
   if (zero_point == nullptr) return missing("input_zero_point");
   Status status =

@@ -8,6 +8,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/rows/row_linear.h"
@@ -35,14 +36,13 @@ Status RowLinear::ReadStoredCodes(const PanelRange& range, std::span<std::byte> 
 Status RowLinear::ReadWholeWords(const PanelRange& range, std::span<std::byte> out) const {
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
   const uint64_t first_row = parts_.expert * n_ + range.n0;
-  Status status = checkpoint().ReadRuns(
+  PREPACK_TRY(checkpoint().ReadRuns(
       *parts_.codes,
       {.offset = first_row * row_bytes_ + PanelRowBytes(scheme_.code, range.k0),
        .run_bytes = wanted,
        .stride = row_bytes_,
        .runs = range.rows},
-      out);
-  if (!status.ok()) return status;
+      out));
   if (IsNibble(scheme_.code) && range.cols % 2 != 0) {
     // The high half of a row's last byte is padding; what the file holds there is not ours to show.
     for (uint64_t row = 0; row < range.rows; ++row) out[(row + 1) * wanted - 1] &= std::byte{0x0F};
@@ -67,9 +67,8 @@ Status RowLinear::ReadOddBits(const PanelRange& range, std::span<std::byte> out)
   const uint64_t words = row_bytes_ / 4;
   const bool aligned = parts_.stored == RowCodes::kWordAligned;
   Scratch<std::byte> stored(range.rows * row_bytes_);
-  Status status = checkpoint().Read(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
-                                    std::span(stored.data(), range.rows * row_bytes_));
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint().Read(*parts_.codes, (parts_.expert * n_ + range.n0) * row_bytes_,
+                                std::span(stored.data(), range.rows * row_bytes_)));
   Scratch<std::byte> dense(aligned ? DenseBytes(bits, words * (32 / bits)) : 0);
   Scratch<std::byte> row_codes(PanelRowBytes(scheme_.code, k_));
   const size_t wanted = PanelRowBytes(scheme_.code, range.cols);
@@ -103,8 +102,7 @@ Status RowLinear::ReadStoredBytes(const PanelRange& range, std::span<std::byte> 
 // One stored byte per code.
 Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) const {
   if (IsNibble(scheme_.code)) return ReadBytesAsNibbles(range, out);
-  Status status = ReadStoredBytes(range, out);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadStoredBytes(range, out));
   switch (scheme_.code) {
     case CodeType::kF8E4M3:
       return HasF8NaN(U8(out.data()), out.size()) ? OutsideBits(range, out) : Status();
@@ -170,9 +168,8 @@ Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte
 
 // Activation order.
 Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
-  const Result<SharedOrder> read = KOrder();
-  if (!read.ok()) return read.status();
-  const auto order = std::span(**read).subspan(range.k0, range.cols);
+  PREPACK_TRY_ASSIGN(const SharedOrder read, KOrder());
+  const auto order = std::span(*read).subspan(range.k0, range.cols);
   const bool as_stored = parts_.stored != RowCodes::kBytes && WholeBits();
   if (as_stored) {  // the bytes of a row are those of a panel, and whole words
     return checkpoint().Visit(
@@ -184,8 +181,7 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
   const size_t row_bytes = PanelRowBytes(scheme_.code, k_);
   const size_t stride = CeilDiv(row_bytes, kWideWordBytes) * kWideWordBytes;
   Scratch<std::byte> natural(range.rows * stride);
-  Status status = ReadStoredCodes(whole, std::span(natural.data(), range.rows * row_bytes));
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadStoredCodes(whole, std::span(natural.data(), range.rows * row_bytes)));
   for (uint64_t row = range.rows; stride != row_bytes && row-- > 0;) {
     std::memmove(natural.data() + row * stride, natural.data() + row * row_bytes, row_bytes);
     std::memset(natural.data() + row * stride + row_bytes, 0, stride - row_bytes);

@@ -8,6 +8,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
+#include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/rows/row_checks.h"
 
@@ -78,8 +79,7 @@ Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> 
   }
   const uint64_t first = ScaleIndex(n0, 0);
   Scratch<float> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
-  Status status = ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, first, stored);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, first, stored));
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t g = 0; g < groups(); ++g) {
       out[row * groups() + g] = stored[ScaleIndex(n0 + row, g) - first];
@@ -144,9 +144,8 @@ Status RowLinear::ReadPackedZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
   const uint64_t first = RowWords(stored, scheme_.bits, first_code);
   const uint64_t last = std::min(all_rows, RowWords(stored, scheme_.bits, n0 + rows));
   Scratch<std::byte> words((last - first) * word_row_bytes);
-  Status status = checkpoint().Read(*parts_.zero_point,
-                                    (parts_.expert * all_rows + first) * word_row_bytes, words);
-  if (!status.ok()) return status;
+  PREPACK_TRY(checkpoint().Read(*parts_.zero_point,
+                                (parts_.expert * all_rows + first) * word_row_bytes, words));
   for (uint64_t row = 0; row < rows; ++row) {
     for (uint64_t g = 0; g < groups(); ++g) {
       out[row * groups() + g] = static_cast<uint8_t>(
@@ -212,8 +211,7 @@ Result<uint64_t> RowLinear::CountStrayBits() const {
   if (HasPadding(stored, bits, k_)) {
     std::vector<std::byte> row(row_bytes_);
     for (uint64_t n = 0; n < n_; ++n) {
-      Status status = checkpoint().Read(*parts_.codes, (parts_.expert * n_ + n) * row_bytes_, row);
-      if (!status.ok()) return status;
+      PREPACK_TRY(checkpoint().Read(*parts_.codes, (parts_.expert * n_ + n) * row_bytes_, row));
       for (uint64_t w = 0; w < row_bytes_ / 4; ++w) {
         const uint32_t unused = UnusedBits(stored, bits, k_, w);
         stray += static_cast<uint64_t>(std::popcount(LoadLittleWord(row.data() + 4 * w) & unused));

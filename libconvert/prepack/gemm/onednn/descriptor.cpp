@@ -8,6 +8,7 @@
 #include <dnnl.hpp>
 #include <exception>
 
+#include "prepack/base/status.h"
 #include "prepack/gemm/onednn/engine.h"
 #include "prepack/gemm/onednn/query.h"
 
@@ -52,9 +53,8 @@ namespace {
 Result<OneDnnAnswer> AskOrThrow(const PackRequest& request) {
   const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   std::string implementation;
-  const Result<BlockedDesc> desc = WantedW8A8Weights(engine, request, implementation);
-  if (!desc.ok()) return desc.status();
-  return OneDnnAnswer{.weights_desc = *desc, .origin = OriginOf(implementation)};
+  PREPACK_TRY_ASSIGN(const BlockedDesc desc, WantedW8A8Weights(engine, request, implementation));
+  return OneDnnAnswer{.weights_desc = desc, .origin = OriginOf(implementation)};
 }
 
 }  // namespace

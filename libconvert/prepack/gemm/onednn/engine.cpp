@@ -8,6 +8,7 @@
 #include <new>
 #include <string_view>
 
+#include "prepack/base/status.h"
 #include "prepack/gemm/engine.h"
 #include "prepack/gemm/onednn/packed.h"
 #include "prepack/gemm/onednn/query.h"
@@ -46,8 +47,7 @@ class OneDnnEngine final : public GemmEngine {
   }
 
   Result<GemmInfo> MultiplyFloats(const FloatProblem& problem, std::span<float> y) override {
-    Status status = CheckProblem(problem, y);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CheckProblem(problem, y));
     const std::lock_guard lock(mutex_);
     try {
       return MultiplyFloatsOrThrow(problem, y);
@@ -59,11 +59,9 @@ class OneDnnEngine final : public GemmEngine {
   Result<GemmInfo> MultiplyPacked(const PackedProblem& problem, std::span<float> y) override {
     const std::lock_guard lock(mutex_);
     try {
-      Result<PackedPlan> plan = PlanPacked(engine_, problem);
-      if (!plan.ok()) return plan.status();
-      Status status = RunPacked(engine_, stream_, *plan, problem, y);
-      if (!status.ok()) return status;
-      return std::move(plan->info);
+      PREPACK_TRY_ASSIGN(PackedPlan plan, PlanPacked(engine_, problem));
+      PREPACK_TRY(RunPacked(engine_, stream_, plan, problem, y));
+      return std::move(plan.info);
     } catch (const std::exception&) {
       return CurrentOneDnnFailure(kOtherEngine);
     }
@@ -72,9 +70,8 @@ class OneDnnEngine final : public GemmEngine {
   Result<GemmInfo> DescribePacked(const PackedProblem& problem) override {
     const std::lock_guard lock(mutex_);
     try {
-      Result<PackedPlan> plan = PlanPacked(engine_, problem);
-      if (!plan.ok()) return plan.status();
-      return std::move(plan->info);
+      PREPACK_TRY_ASSIGN(PackedPlan plan, PlanPacked(engine_, problem));
+      return std::move(plan.info);
     } catch (const std::exception&) {
       return CurrentOneDnnFailure(kOtherEngine);
     }

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "prepack/base/status.h"
+
 namespace prepack {
 namespace {
 
@@ -52,7 +54,7 @@ std::array<uint64_t, kDims> Pair(const std::vector<int64_t>& values) {
 
 // The blocks, without what lies behind them.
 Result<BlockedDesc> BlocksOf(const OneDnnFields& fields, uint64_t k, uint64_t n) {
-  if (Status status = CheckKind(fields); !status.ok()) return status;
+  PREPACK_TRY(CheckKind(fields));
   BlockedDesc desc{.dims = Pair(fields.dims),
                    .padded_dims = Pair(fields.padded_dims),
                    .strides = Pair(fields.strides),
@@ -86,9 +88,8 @@ Result<uint64_t> RowsOfSums(const OneDnnFields& fields, const BlockedDesc& desc,
 Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields, uint64_t k, uint64_t n) {
   Result<BlockedDesc> desc = BlocksOf(fields, k, n);
   if (!desc.ok()) return desc.status();
-  const Result<uint64_t> rows = RowsOfSums(fields, *desc, 1);
-  if (!rows.ok()) return rows.status();
-  desc->s8s8_compensation = *rows == 1;
+  PREPACK_TRY_ASSIGN(const uint64_t rows, RowsOfSums(fields, *desc, 1));
+  desc->s8s8_compensation = rows == 1;
   return desc;
 }
 
@@ -96,11 +97,10 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
                                   const OneDnnFields& without_zero_points, uint64_t k, uint64_t n) {
   Result<BlockedDesc> desc = BlocksOf(fields, k, n);
   if (!desc.ok()) return desc.status();
-  const Result<uint64_t> rows = RowsOfSums(fields, *desc, 2);
-  if (!rows.ok()) return rows.status();
-  desc->s8s8_compensation = *rows == 2;
-  desc->zero_point_compensation = *rows == 2;
-  if (*rows != 1) return desc;
+  PREPACK_TRY_ASSIGN(const uint64_t rows, RowsOfSums(fields, *desc, 2));
+  desc->s8s8_compensation = rows == 2;
+  desc->zero_point_compensation = rows == 2;
+  if (rows != 1) return desc;
 
   OneDnnFields same = without_zero_points;
   same.bytes = fields.bytes;
@@ -109,10 +109,9 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
         "it has one row of sums, and they may be for signed activations or for "
         "zero points");
   }
-  const Result<BlockedDesc> without = WeightsDescOf(without_zero_points, k, n);
-  if (!without.ok()) return without.status();
-  desc->s8s8_compensation = without->s8s8_compensation;
-  desc->zero_point_compensation = !without->s8s8_compensation;
+  PREPACK_TRY_ASSIGN(const BlockedDesc without, WeightsDescOf(without_zero_points, k, n));
+  desc->s8s8_compensation = without.s8s8_compensation;
+  desc->zero_point_compensation = !without.s8s8_compensation;
   return desc;
 }
 

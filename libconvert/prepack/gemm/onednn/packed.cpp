@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/gemm/activation_quantizers.h"
 #include "prepack/gemm/model_operands.h"
 #include "prepack/gemm/onednn/query.h"
@@ -159,16 +160,16 @@ Status CheckExactSums(const dnnl::engine& engine) {
 Result<PackedPlan> PlanW8A8(const dnnl::engine& engine, const PackedProblem& problem) {
   const PackRequest& request = problem.request;
   PackedPlan plan;
-  const Result<BlockedDesc> wanted = WantedW8A8Weights(engine, request, plan.info.implementation);
-  if (!wanted.ok()) return wanted.status();
+  PREPACK_TRY_ASSIGN(const BlockedDesc wanted,
+                     WantedW8A8Weights(engine, request, plan.info.implementation));
   const BlockedDesc packed = *request.weights_desc;
-  plan.repacks = *wanted != packed;
+  plan.repacks = wanted != packed;
   if (plan.repacks && !problem.repack) {
     const dnnl_version_t& version = *dnnl_version();
     return Unsupported(fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch),
                        "on this CPU it wants the weights in another form than they are packed in")
         .Found(NameOf(packed))
-        .Expected(NameOf(*wanted))
+        .Expected(NameOf(wanted))
         .Hint("Convert again here with --onednn-form native, or verify with --repack");
   }
   W8A8Form form{.m = problem.input.m,
@@ -320,8 +321,7 @@ Result<PackedPlan> PlanPacked(const dnnl::engine& engine, const PackedProblem& p
   plan->info.implementation = plan->primitive.impl_info_str();
   plan->info.is_reference = IsReference(plan->primitive);
   if (IsW8A8(problem) && !plan->info.is_reference) {
-    Status exact = CheckExactSums(engine);
-    if (!exact.ok()) return exact;
+    PREPACK_TRY(CheckExactSums(engine));
   }
   return plan;
 }

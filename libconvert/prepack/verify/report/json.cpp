@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/base/version.h"
 #include "prepack/container/json.h"
 #include "prepack/container/required_fields.h"
@@ -362,11 +363,10 @@ Status CheckIsReport(const Json& json, std::string_view where) {
         .Expected(kVerifyReportKind)
         .Hint(kHint);
   }
-  const Result<uint64_t> version = UintField(json, "version", where);
-  if (!version.ok()) return version.status();
-  if (*version == kVerifyReportVersion) return {};
+  PREPACK_TRY_ASSIGN(const uint64_t version, UintField(json, "version", where));
+  if (version == kVerifyReportVersion) return {};
   return Unsupported(where, "the report has another version than this prepack reads")
-      .Found(fmt::format("{}", *version))
+      .Found(fmt::format("{}", version))
       .Expected(fmt::format("{}", kVerifyReportVersion))
       .Hint("Verify the earlier folder again, with this version of prepack");
 }
@@ -376,12 +376,11 @@ Status CheckIsReport(const Json& json, std::string_view where) {
 Result<VerifyReport> ParseVerifyReport(std::string_view text, std::string_view where) {
   // 100 values and more per module; the rest of the time and memory is bounded by the file's size.
   constexpr JsonLimits kLimits{.max_depth = 16, .max_values = 20'000'000};
-  const Result<Json> json = ParseJsonStrict(text, where, kLimits);
-  if (!json.ok()) return json.status();
-  Status status = CheckIsReport(*json, where);
+  PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, kLimits));
+  Status status = CheckIsReport(json, where);
   if (!status.ok()) return status;
   VerifyReport report;
-  Members members(*json, std::string(where), status);
+  Members members(json, std::string(where), status);
   report.folder = members.Text("folder");
   report.source = members.TextOrNull("source");
   report.source_found = members.Bool("source_found");

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "prepack/base/status.h"
 #include "prepack/verify/second/config.h"
 #include "prepack/verify/second/decoders.h"
 #include "prepack/verify/second/tensors.h"
@@ -179,11 +180,9 @@ Status DecodeGemvFast(const Checkpoint& source, const Tensors& tensors, const Se
 }  // namespace
 
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
-  const Result<const StoredTensor*> codes = SecondTensor(source, wanted.module + ".qweight");
-  if (!codes.ok()) return codes.status();
-  const Result<const StoredTensor*> scales = SecondTensor(source, wanted.module + ".scales");
-  if (!scales.ok()) return scales.status();
-  Tensors tensors{.codes = *codes, .scales = *scales, .zeros = nullptr};
+  PREPACK_TRY_ASSIGN(const StoredTensor* codes, SecondTensor(source, wanted.module + ".qweight"));
+  PREPACK_TRY_ASSIGN(const StoredTensor* scales, SecondTensor(source, wanted.module + ".scales"));
+  Tensors tensors{.codes = codes, .scales = scales, .zeros = nullptr};
   for (const char* suffix : {".qzeros", ".scaled_zeros"}) {
     if (const StoredTensor* zeros = source.Find(wanted.module + suffix)) tensors.zeros = zeros;
   }

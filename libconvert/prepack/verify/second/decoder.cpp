@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "prepack/base/status.h"
 #include "prepack/verify/second/config.h"
 #include "prepack/verify/second/decoders.h"
 #include "prepack/verify/second/tensors.h"
@@ -72,21 +73,19 @@ bool SecondDecoder::HasBias(const std::string& module) const {
 }
 
 Status SecondDecoder::ReadBias(const std::string& module, std::vector<double>& bias) const {
-  const Result<const StoredTensor*> tensor = SecondTensor(*source_, module + ".bias");
-  if (!tensor.ok()) return tensor.status();
-  const Result<SecondShape> shape = ShapeOfSecond(*source_, **tensor);
-  if (!shape.ok()) return shape.status();
-  return ReadSecondFloats(*source_, **tensor, {0, shape->rows, 0, shape->columns}, bias);
+  PREPACK_TRY_ASSIGN(const StoredTensor* tensor, SecondTensor(*source_, module + ".bias"));
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(*source_, *tensor));
+  return ReadSecondFloats(*source_, *tensor, {0, shape.rows, 0, shape.columns}, bias);
 }
 
 Result<DecodedInput> SecondDecoder::ReadInput(const std::string& module) const {
   DecodedInput input;
   // The name of transformers' FP8, else that of everybody.
   const bool of_transformers = source_->Find(module + ".activation_scale") != nullptr;
-  const Result<const StoredTensor*> scale =
-      SecondTensor(*source_, module + (of_transformers ? ".activation_scale" : ".input_scale"));
-  if (!scale.ok()) return scale.status();
-  Status status = ReadOne(*source_, **scale, input.scale);
+  PREPACK_TRY_ASSIGN(
+      const StoredTensor* scale,
+      SecondTensor(*source_, module + (of_transformers ? ".activation_scale" : ".input_scale")));
+  Status status = ReadOne(*source_, *scale, input.scale);
   const StoredTensor* zero_point = source_->Find(module + ".input_zero_point");
   if (status.ok() && zero_point != nullptr) {
     status = ReadOne(*source_, *zero_point, input.zero_point);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/status.h"
 #include "prepack/verify/second/config.h"
 #include "prepack/verify/second/decoders.h"
 #include "prepack/verify/second/tensors.h"
@@ -19,12 +20,11 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
                  const SecondFields& fields, uint64_t groups, const SecondGroupRange& range,
                  std::vector<int>& zeros) {
   const uint32_t width = fields.bits;
-  const Result<const StoredTensor*> stored = SecondTensor(source, wanted.module + ".qzeros");
-  if (!stored.ok()) return stored.status();
-  const bool matrix = (*stored)->shape.size() == 2;
-  const uint64_t line_words = matrix ? (*stored)->shape[1] : 0;
+  PREPACK_TRY_ASSIGN(const StoredTensor* stored, SecondTensor(source, wanted.module + ".qzeros"));
+  const bool matrix = stored->shape.size() == 2;
+  const uint64_t line_words = matrix ? stored->shape[1] : 0;
   if (line_words < fields.Words(wanted.n0 + wanted.rows)) {
-    return Malformed(source.Where(**stored), "shapes of codes, scales and zero points disagree");
+    return Malformed(source.Where(*stored), "shapes of codes, scales and zero points disagree");
   }
   // Adding 1 to every field of a word undoes a borrow that went from field to field. Fields of 3
   // bits cross words; they were wrapped one by one.
@@ -36,8 +36,7 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
   // AutoRound's calibration-free exports store symmetric modules as z − 1 beside others as z.
   bool symmetric_of_other = !minus_one && !crosses;
   for (uint64_t g = 0; g < groups; ++g) {
-    Status status = ReadSecond(source, **stored, {g, 1, 0, line_words}, line);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadSecond(source, *stored, {g, 1, 0, line_words}, line));
     symmetric_of_other = symmetric_of_other && std::ranges::all_of(line, [&](uint32_t word) {
                            return word == ones * (middle - 1);
                          });
@@ -101,17 +100,15 @@ void Unpack(SecondFields fields, uint64_t k0, std::span<const uint32_t> packed,
 
 Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
                          const SecondGptqMeaning& meaning, DecodedRows& out) {
-  const Result<const StoredTensor*> codes = SecondTensor(source, wanted.module + ".qweight");
-  if (!codes.ok()) return codes.status();
-  const Result<const StoredTensor*> scales = SecondTensor(source, wanted.module + ".scales");
-  if (!scales.ok()) return scales.status();
+  PREPACK_TRY_ASSIGN(const StoredTensor* codes, SecondTensor(source, wanted.module + ".qweight"));
+  PREPACK_TRY_ASSIGN(const StoredTensor* scales, SecondTensor(source, wanted.module + ".scales"));
   const auto wrong = [&] {
-    return Malformed(source.Where(**codes), "shapes of codes, scales and zero points disagree");
+    return Malformed(source.Where(*codes), "shapes of codes, scales and zero points disagree");
   };
-  if ((*codes)->shape.size() != 2 || (*scales)->shape.size() != 2) return wrong();
+  if (codes->shape.size() != 2 || scales->shape.size() != 2) return wrong();
   if (wanted.k == 0 || wanted.rows == 0) return wrong();
-  const uint64_t groups = (*scales)->shape[0];
-  const uint64_t words = (*codes)->shape[0];
+  const uint64_t groups = scales->shape[0];
+  const uint64_t words = codes->shape[0];
   const uint64_t stored_k = StoredInputs(source, wanted.k, groups, words);
   const uint64_t bits = words * 32 / stored_k;
   if (groups == 0 || bits == 0 || bits > 8 || words * 32 != stored_k * bits) return wrong();
@@ -128,11 +125,11 @@ Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
   const uint64_t word0 = fields.FirstWord(wanted.k0);
   const uint64_t count = fields.LastWord(wanted.k0 + wanted.inputs - 1) - word0 + 1;
   std::vector<uint32_t> packed;
-  status = ReadSecond(source, **codes, {word0, count, wanted.n0, wanted.rows}, packed);
+  status = ReadSecond(source, *codes, {word0, count, wanted.n0, wanted.rows}, packed);
   std::vector<double> columns;
   if (status.ok()) {
     const SecondRange wanted_scales{range.first, range.count, wanted.n0, wanted.rows};
-    status = ReadSecondFloats(source, **scales, wanted_scales, columns);
+    status = ReadSecondFloats(source, *scales, wanted_scales, columns);
   }
   if (!status.ok()) return status;
   std::vector<int> zeros(range.count * wanted.rows, 1 << (width - 1));

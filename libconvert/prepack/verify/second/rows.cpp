@@ -27,6 +27,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/verify/second/config.h"
 #include "prepack/verify/second/decoders.h"
 #include "prepack/verify/second/tensors.h"
@@ -129,10 +130,9 @@ Result<SecondShape> RowTensors::ShapeOf(const StoredTensor& tensor) const {
 
 template <typename T>
 Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vector<T>& out) const {
-  const Result<SecondShape> shape = ShapeOf(tensor);
-  if (!shape.ok()) return shape.status();
-  if (range.row > shape->rows || range.rows > shape->rows - range.row) return Disagree(tensor);
-  range.row += expert_ * shape->rows;
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOf(tensor));
+  if (range.row > shape.rows || range.rows > shape.rows - range.row) return Disagree(tensor);
+  range.row += expert_ * shape.rows;
   if constexpr (std::is_same_v<T, double>) {
     return ReadSecondFloats(source_, tensor, range, out);
   } else {
@@ -143,14 +143,13 @@ Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vect
 // The width that some layer of the config has and that gives as many words; and whether codes cross
 // words, as they do since 0.18.0.
 Status RowTensors::FindFields(const StoredTensor& packed) {
-  const Result<SecondShape> shape = ShapeOf(packed);
-  if (!shape.ok()) return shape.status();
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOf(packed));
   std::vector<SecondFields> fitting;
   for (const uint64_t bits : SecondConfigNumbers(source_, "num_bits")) {
     if (bits > 8) continue;
     for (const bool whole_words : {false, true}) {
       const SecondFields fields{.bits = static_cast<uint32_t>(bits), .whole_words = whole_words};
-      if (fields.Words(wanted_.k) != shape->columns) continue;
+      if (fields.Words(wanted_.k) != shape.columns) continue;
       if (whole_words && 32 % bits == 0) continue;  // the same thing
       fitting.push_back(fields);
     }
@@ -165,13 +164,11 @@ Status RowTensors::FindFields(const StoredTensor& packed) {
 }
 
 Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& steps) {
-  Status status = FindFields(packed);
-  if (!status.ok()) return status;
+  PREPACK_TRY(FindFields(packed));
   const uint64_t first = fields_.FirstWord(wanted_.k0);
   const uint64_t columns = fields_.LastWord(wanted_.k0 + wanted_.inputs - 1) - first + 1;
   std::vector<uint32_t> words;
-  status = Read(packed, {wanted_.n0, wanted_.rows, first, columns}, words);
-  if (!status.ok()) return status;
+  PREPACK_TRY(Read(packed, {wanted_.n0, wanted_.rows, first, columns}, words));
   const int offset = 1 << (fields_.bits - 1);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     fields_.Unpack(std::span(words).subspan(row * columns, columns), offset,
@@ -187,8 +184,7 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
         .Found(DTypeName(weight.dtype));
   }
   std::vector<uint8_t> bytes;
-  Status status = Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(Read(weight, {wanted_.n0, wanted_.rows, wanted_.k0, wanted_.inputs}, bytes));
   std::array<float, 256> values{};  // by byte
   for (size_t byte = 0; byte < values.size(); ++byte) {
     const auto code = static_cast<uint8_t>(byte);
@@ -219,13 +215,11 @@ std::optional<std::array<uint64_t, 2>> BlockOf(const Checkpoint& source, const S
 }
 
 Status RowTensors::FindGrid(const StoredTensor& codes, const StoredTensor& scale) {
-  const Result<SecondShape> shape = ShapeOf(scale);
-  if (!shape.ok()) return shape.status();
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOf(scale));
   const uint64_t n = codes.shape[codes.shape.size() - 2];
-  grid_.shape = *shape;
-  Status status = FindGroups(n, scale);
-  if (!status.ok()) return status;
-  grid_.groups = {.first = 0, .count = shape->columns};
+  grid_.shape = shape;
+  PREPACK_TRY(FindGroups(n, scale));
+  grid_.groups = {.first = 0, .count = shape.columns};
   if (!wanted_.whole()) grid_.groups = CountFromFirstGroup(grid_.group_of);
   return {};
 }
@@ -265,8 +259,7 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
       .row = first, .rows = last - first + 1, .column = grid_.groups.first, .columns = columns};
   std::vector<uint32_t> words;
   std::vector<int8_t> bytes;
-  Status status = packed ? Read(zeros, range, words) : Read(zeros, range, bytes);
-  if (!status.ok()) return status;
+  PREPACK_TRY(packed ? Read(zeros, range, words) : Read(zeros, range, bytes));
   std::vector<float> of_group(columns);
   for (uint64_t row = 0; row < wanted_.rows; ++row) {
     const uint64_t n = wanted_.n0 + row;
@@ -290,8 +283,7 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
   const uint64_t rows = grid_.RowOf(wanted_.n0 + wanted_.rows - 1) - first + 1;
   const uint64_t columns = grid_.groups.count;
   std::vector<double> stored;
-  Status status = Read(scale, {first, rows, grid_.groups.first, columns}, stored);
-  if (!status.ok()) return status;
+  PREPACK_TRY(Read(scale, {first, rows, grid_.groups.first, columns}, stored));
   const Json* semantics =
       may_divide_ ? SecondConfigField(source_, "weight_scale_semantics") : nullptr;
   if (semantics != nullptr) {

@@ -8,6 +8,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
+#include "prepack/base/status.h"
 #include "prepack/verify/second/config.h"
 
 namespace prepack {
@@ -101,8 +102,7 @@ Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, u
   int64_t first = 0;
   for (uint64_t k0 = 0; k0 < k; k0 += kIndexPiece) {
     const InputSlab piece{.k0 = k0, .inputs = std::min(kIndexPiece, k - k0)};
-    Status status = ReadIndex(source, tensor, piece, index);
-    if (!status.ok()) return status;
+    PREPACK_TRY(ReadIndex(source, tensor, piece, index));
     if (k0 == 0) first = index[0];
     const bool constant = std::ranges::count(index, first) == std::ssize(index);
     if (!constant || (first != -1 && first != 0)) return false;
@@ -115,19 +115,16 @@ Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, u
 Status ReadSecondGroups(const Checkpoint& source, const std::string& index_name, uint64_t k,
                         uint64_t groups, const InputSlab& slab, std::vector<uint64_t>& group_of) {
   const StoredTensor* tensor = source.Find(index_name);
-  const Result<bool> nothing =
-      tensor == nullptr ? Result<bool>(true) : SaysNothing(source, *tensor, k);
-  if (!nothing.ok()) return nothing.status();
+  PREPACK_TRY_ASSIGN(const bool nothing,
+                     tensor == nullptr ? Result<bool>(true) : SaysNothing(source, *tensor, k));
   group_of.resize(slab.inputs);
-  if (*nothing) {
-    const Result<uint64_t> size = GroupSize(source, k, groups);
-    if (!size.ok()) return size.status();
-    for (uint64_t i = 0; i < slab.inputs; ++i) group_of[i] = (slab.k0 + i) / *size;
+  if (nothing) {
+    PREPACK_TRY_ASSIGN(const uint64_t size, GroupSize(source, k, groups));
+    for (uint64_t i = 0; i < slab.inputs; ++i) group_of[i] = (slab.k0 + i) / size;
     return {};
   }
   std::vector<int64_t> index;
-  Status status = ReadIndex(source, *tensor, slab, index);
-  if (!status.ok()) return status;
+  PREPACK_TRY(ReadIndex(source, *tensor, slab, index));
   const auto count = static_cast<int64_t>(groups);
   for (uint64_t i = 0; i < slab.inputs; ++i) {
     const int64_t group = index[i] < 0 && index[i] >= -count ? index[i] + count : index[i];

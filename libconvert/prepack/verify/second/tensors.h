@@ -42,18 +42,17 @@ struct SecondRange {
 template <typename T>
 Status ReadSecond(const Checkpoint& source, const StoredTensor& tensor, const SecondRange& range,
                   std::vector<T>& out) {
-  const Result<SecondShape> shape = ShapeOfSecond(source, tensor);
-  if (!shape.ok()) return shape.status();
-  const bool inside = DTypeBits(tensor.dtype) == 8 * sizeof(T) && range.row <= shape->rows &&
-                      range.rows <= shape->rows - range.row && range.column <= shape->columns &&
-                      range.columns <= shape->columns - range.column;
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(source, tensor));
+  const bool inside = DTypeBits(tensor.dtype) == 8 * sizeof(T) && range.row <= shape.rows &&
+                      range.rows <= shape.rows - range.row && range.column <= shape.columns &&
+                      range.columns <= shape.columns - range.column;
   if (!inside) {
     return Malformed(source.Where(tensor), "not a matrix of the expected size");
   }
   out.resize(range.rows * range.columns);
-  const ByteRuns lines{.offset = (range.row * shape->columns + range.column) * sizeof(T),
+  const ByteRuns lines{.offset = (range.row * shape.columns + range.column) * sizeof(T),
                        .run_bytes = range.columns * sizeof(T),
-                       .stride = shape->columns * sizeof(T),
+                       .stride = shape.columns * sizeof(T),
                        .runs = range.rows};
   return source.ReadRuns(tensor, lines, std::as_writable_bytes(std::span(out)));
 }

@@ -64,6 +64,19 @@ TEST_CASE("whose sums they are shows in what is asked for without zero points") 
   CHECK(Value(Explain(Blocked(1), Blocked(1))) == wanted);
 }
 
+// Its kernel multiplies signed activations as they are: no sums without zero points, in narrower
+// blocks.
+TEST_CASE("with AMX one row of sums is for zero points") {
+  OneDnnFields fields = Blocked(1);
+  OneDnnFields without = Blocked(0);
+  without.inner_sizes = {16, 32, 4};
+  without.strides = {2048, 4096};
+  without.implementation = fields.implementation = "brg_matmul:avx10_1_512_amx";
+  BlockedDesc wanted = Ba16a64b4aDesc(70, 100);
+  wanted.zero_point_compensation = true;
+  CHECK(Value(Explain(fields, without)) == wanted);
+}
+
 TEST_CASE("one row of sums that another form does not explain is refused") {
   OneDnnFields without = Blocked(1);
   without.implementation = "brg_matmul:avx10_1_512_amx";

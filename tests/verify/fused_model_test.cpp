@@ -1,4 +1,4 @@
-#include "prepack/verify/fused_model.h"
+#include "prepack/packed/fused_model.h"
 
 #include <algorithm>
 #include <map>

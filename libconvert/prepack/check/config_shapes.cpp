@@ -14,6 +14,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/check/finding_list.h"
 #include "prepack/check/model_layout.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/model_parts.h"
 #include "prepack/formats/module_tensors.h"
@@ -136,7 +137,7 @@ void CheckDimension(std::string_view module, std::string_view name, uint64_t fou
 class ShapeChecker {
  public:
   ShapeChecker(const Checkpoint& checkpoint, std::vector<Finding>& findings)
-      : dimensions_(ReadDimensions(TextConfig(checkpoint.config()))), findings_(findings) {}
+      : dimensions_(ReadDimensions(LanguageConfig(checkpoint.config()))), findings_(findings) {}
 
   void Check(std::string_view module, uint64_t n, uint64_t k) {
     const std::string_view leaf = LeafName(module);
@@ -173,14 +174,6 @@ void CheckBias(const Checkpoint& checkpoint, const QuantizedLinear& linear,
 }
 
 }  // namespace
-
-const Json& TextConfig(const Json& config) {
-  for (const std::string_view key : {"text_config", "llm_config"}) {
-    const Json* text = JsonMember(config, key);
-    if (text != nullptr && text->is_object()) return *text;
-  }
-  return config;
-}
 
 void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model,
                        std::vector<Finding>& findings) {

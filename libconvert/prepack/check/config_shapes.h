@@ -18,9 +18,6 @@
 
 namespace prepack {
 
-// The part of config.json that describes the language model.
-const Json& TextConfig(const Json& config);
-
 // What a dimension may exceed the config by and still be called padding.
 inline constexpr uint64_t kMaxPadding = 255;
 

@@ -15,6 +15,7 @@
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/missing_numbers.h"
 #include "prepack/check/plain_values.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/model_parts.h"
 #include "prepack/formats/module_tensors.h"
@@ -158,7 +159,7 @@ void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
       stacks[parsed->parent][tensor.name] = tensor.shape[0];
     }
   }
-  const std::optional<uint64_t> configured = ConfiguredExperts(TextConfig(checkpoint.config()));
+  const std::optional<uint64_t> configured = ConfiguredExperts(LanguageConfig(checkpoint.config()));
   FindingTally tally;
   for (const auto& [parent, experts] : layers) {
     CheckNumbers(parent, experts, configured, tally);

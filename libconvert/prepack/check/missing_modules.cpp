@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "prepack/check/config_shapes.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/model_parts.h"
@@ -187,9 +188,9 @@ class Search {
   Search(const Checkpoint& checkpoint, FindingTally& findings)
       : tree_(checkpoint),
         decoder_(FindDecoderList(checkpoint)),
-        kinds_(TextConfig(checkpoint.config())),
+        kinds_(LanguageConfig(checkpoint.config())),
         findings_(findings) {
-    const Json* layers = JsonMember(TextConfig(checkpoint.config()), "num_hidden_layers");
+    const Json* layers = JsonMember(LanguageConfig(checkpoint.config()), "num_hidden_layers");
     if (layers != nullptr && layers->is_number_unsigned()) layers_ = layers->get<uint64_t>();
   }
 

@@ -9,6 +9,7 @@
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/finding_list.h"
 #include "prepack/check/missing_numbers.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/model_parts.h"
 
 namespace prepack {
@@ -34,7 +35,7 @@ std::string RoleOf(std::string_view module) {
 
 void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings) {
   const std::optional<uint64_t> layers =
-      CountOf(TextConfig(checkpoint.config()), "num_hidden_layers");
+      CountOf(LanguageConfig(checkpoint.config()), "num_hidden_layers");
   const std::string_view list = FindDecoderList(checkpoint);
   std::set<uint64_t> present;
   for (const StoredTensor& tensor : checkpoint.tensors()) {

@@ -16,6 +16,7 @@
 #include "prepack/check/finding_list.h"
 #include "prepack/check/model_layout.h"
 #include "prepack/check/plain_statistics.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/json_fields.h"
 
 namespace prepack {
@@ -39,7 +40,7 @@ uint64_t CountFullExponents(std::span<const std::byte> bytes, Word exponent) {
 
 // model_type of the language model, or "".
 std::string FamilyOf(const Json& config) {
-  const Json* type = JsonMember(TextConfig(config), "model_type");
+  const Json* type = JsonMember(LanguageConfig(config), "model_type");
   return type != nullptr && type->is_string() ? type->get<std::string>() : std::string();
 }
 

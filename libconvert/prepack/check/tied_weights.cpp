@@ -11,6 +11,7 @@
 #include "prepack/base/status.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/finding_list.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/json_fields.h"
 
 namespace prepack {
@@ -36,7 +37,7 @@ bool IsTied(const Checkpoint& checkpoint) {
                                                    : std::nullopt;
   };
   const std::optional<bool> whole = says(checkpoint.config());
-  return whole ? *whole : says(TextConfig(checkpoint.config())).value_or(false);
+  return whole ? *whole : says(LanguageConfig(checkpoint.config())).value_or(false);
 }
 
 const StoredTensor* FindEmbedding(const Checkpoint& checkpoint) {

@@ -15,6 +15,7 @@
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/model_layout.h"
 #include "prepack/check/wiring.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/model/dequantized_linear.h"
 
@@ -88,7 +89,7 @@ WiredBlocks::WiredBlocks(const Checkpoint& checkpoint, const QuantizedModel& mod
     if (fused && down) AddMlp(*fused, *fused, *down, model.modules[*fused]->n() / 2);
     const auto v = find(parent, "v_proj");
     const auto o = find(parent, "o_proj");
-    if (v && o) AddAttention(TextConfig(checkpoint.config()), *v, *o);
+    if (v && o) AddAttention(LanguageConfig(checkpoint.config()), *v, *o);
   }
 }
 

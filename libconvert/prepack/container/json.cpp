@@ -381,4 +381,10 @@ Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
   return builder.TakeRoot();
 }
 
+const Json* JsonMember(const Json& object, std::string_view key) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(key);
+  return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
 }  // namespace prepack

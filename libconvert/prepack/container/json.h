@@ -99,6 +99,10 @@ struct JsonLimits {
 Result<Json> ParseJsonStrict(std::string_view text, std::string_view where,
                              const JsonLimits& limits = {});
 
+// The member, or nullptr when it is absent or null. `object` may be any value: what is not an
+// object has no members.
+const Json* JsonMember(const Json& object, std::string_view key);
+
 }  // namespace prepack
 
 #endif  // PREPACK_CONTAINER_JSON_H_

@@ -9,6 +9,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
+#include "prepack/container/model_config.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/onednn_w8a8.h"
@@ -260,20 +261,6 @@ Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
 }
 
 }  // namespace
-
-std::optional<DType> DTypeOfConfig(const Json& config) {
-  for (const char* key : {"dtype", "torch_dtype"}) {
-    const auto it = config.find(key);
-    if (it == config.end() || !it->is_string()) continue;
-    const auto& name = it->get_ref<const std::string&>();
-    if (name == "bfloat16") return DType::kBF16;
-    if (name == "float16") return DType::kF16;
-    if (name == "float32") return DType::kF32;
-  }
-  const auto text = config.find("text_config");
-  if (text != config.end() && text->is_object()) return DTypeOfConfig(*text);
-  return std::nullopt;
-}
 
 uint64_t LayoutChoice::PartBytes() const {
   uint64_t bytes = 0;

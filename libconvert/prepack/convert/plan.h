@@ -94,10 +94,6 @@ struct LayoutChoice {
   uint64_t PartBytes() const;
 };
 
-// The dtype that the model computes in, as transformers writes it: `dtype`, before 2025
-// `torch_dtype`; multi-modal models nest it in `text_config`. Nothing: it is not said.
-std::optional<DType> DTypeOfConfig(const Json& config);
-
 struct ModulePlan {
   // The choice must live longer.
   ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice);

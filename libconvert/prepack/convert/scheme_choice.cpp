@@ -21,17 +21,6 @@ constexpr std::array<std::pair<WantedScheme, std::string_view>, 5> kNames = {{
     {WantedScheme::kW8A16, "w8a16"},
 }};
 
-constexpr ActivationScheme kDynamicInt8 = {.type = ActivationType::kInt,
-                                           .bits = 8,
-                                           .symmetric = true,
-                                           .dynamic = true,
-                                           .granularity = ActivationGranularity::kToken};
-constexpr ActivationScheme kDynamicFp8 = {.type = ActivationType::kFloat,
-                                          .bits = 8,
-                                          .symmetric = true,
-                                          .dynamic = true,
-                                          .granularity = ActivationGranularity::kToken};
-
 std::optional<WantedScheme> SchemeFromName(std::string_view name) {
   for (const auto& [scheme, known] : kNames) {
     if (known == name) return scheme;
@@ -41,13 +30,6 @@ std::optional<WantedScheme> SchemeFromName(std::string_view name) {
 
 std::string_view NameOf(WantedScheme scheme) {
   return kNames[static_cast<size_t>(scheme)].second;
-}
-
-ActivationScheme EightBitActivations(const Scheme& weights) {
-  if (weights.code == CodeType::kF8E4M3) return kDynamicFp8;
-  const ActivationScheme& stored = weights.activations;
-  const bool says_how = stored.type == ActivationType::kInt && stored.bits == 8;
-  return says_how ? stored : kDynamicInt8;
 }
 
 }  // namespace
@@ -72,25 +54,6 @@ Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
   }
   choice.scheme = *scheme;
   return choice;
-}
-
-std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted) {
-  const bool four = weights.bits == 4;
-  const bool eight = weights.bits == 8;
-  switch (wanted) {
-    case WantedScheme::kAuto:
-      if (weights.code == CodeType::kF8E4M3) return ActivationScheme{};
-      return weights.activations;
-    case WantedScheme::kW4A16:
-      return four ? std::optional(ActivationScheme{}) : std::nullopt;
-    case WantedScheme::kW4A8:
-      return four ? std::optional(EightBitActivations(weights)) : std::nullopt;
-    case WantedScheme::kW8A8:
-      return eight ? std::optional(EightBitActivations(weights)) : std::nullopt;
-    case WantedScheme::kW8A16:
-      return eight ? std::optional(ActivationScheme{}) : std::nullopt;
-  }
-  return std::nullopt;
 }
 
 Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices) {

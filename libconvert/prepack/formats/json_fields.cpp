@@ -11,12 +11,6 @@
 
 namespace prepack {
 
-const Json* JsonMember(const Json& object, std::string_view key) {
-  if (!object.is_object()) return nullptr;
-  const auto it = object.find(key);
-  return it == object.end() || it->is_null() ? nullptr : &*it;
-}
-
 std::string FieldPath(std::string_view where, std::string_view key) {
   return fmt::format("{}.{}", where, key);
 }

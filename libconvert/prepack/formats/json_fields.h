@@ -16,10 +16,6 @@
 
 namespace prepack {
 
-// The member, or nullptr when it is absent or null. `object` may be any value: what is not an
-// object has no members.
-const Json* JsonMember(const Json& object, std::string_view key);
-
 // "where.key", for errors about a member.
 std::string FieldPath(std::string_view where, std::string_view key);
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_tensors.h"
@@ -115,14 +116,6 @@ std::string_view Last(std::string_view name) {
 bool IsNormName(std::string_view name) {
   return (name.find("norm") != std::string_view::npos || name.starts_with("ln_")) &&
          name.find("embed") == std::string_view::npos;
-}
-
-const Json& LanguageConfig(const Json& config) {
-  for (const std::string_view key : {"text_config", "llm_config"}) {
-    const Json* text = JsonMember(config, key);
-    if (text != nullptr && text->is_object()) return *text;
-  }
-  return config;
 }
 
 std::string Text(const Json& object, std::string_view key) {

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/json_fields.h"
@@ -54,10 +55,6 @@ class Places {
  private:
   std::vector<QuantizationConfig> found_;
 };
-
-// Members of config.json that hold the configs of models inside the model, below these two, which
-// loaders look into.
-constexpr std::array<std::string_view, 2> kNested = {"text_config", "llm_config"};
 
 // The paths of all declarations inside nested configs, the outermost first.
 void FindNested(const Json& config, const ConfigPath& path, std::vector<ConfigPath>& found) {
@@ -143,7 +140,7 @@ std::vector<ConfigPath> DeclarationPaths(const Json& config) {
     }
   };
   add(&config, {std::string(kDeclaration)});
-  for (const std::string_view nested : kNested) {
+  for (const std::string_view nested : NestedConfigNames()) {
     add(JsonMember(config, nested), {std::string(nested), std::string(kDeclaration)});
   }
   add(&config, {std::string(kOldDeclaration)});

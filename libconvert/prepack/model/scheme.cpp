@@ -49,6 +49,24 @@ std::optional<Value> ValueOf(std::string_view name,
   return std::nullopt;
 }
 
+constexpr ActivationScheme kDynamicInt8 = {.type = ActivationType::kInt,
+                                           .bits = 8,
+                                           .symmetric = true,
+                                           .dynamic = true,
+                                           .granularity = ActivationGranularity::kToken};
+constexpr ActivationScheme kDynamicFp8 = {.type = ActivationType::kFloat,
+                                          .bits = 8,
+                                          .symmetric = true,
+                                          .dynamic = true,
+                                          .granularity = ActivationGranularity::kToken};
+
+ActivationScheme EightBitActivations(const Scheme& weights) {
+  if (weights.code == CodeType::kF8E4M3) return kDynamicFp8;
+  const ActivationScheme& stored = weights.activations;
+  const bool says_how = stored.type == ActivationType::kInt && stored.bits == 8;
+  return says_how ? stored : kDynamicInt8;
+}
+
 }  // namespace
 
 uint8_t ZeroOfSymmetric(const Scheme& scheme) {
@@ -124,6 +142,25 @@ std::string DescribeScheme(const Scheme& scheme) {
   std::string text = fmt::format("{} {}", SchemeName(scheme), granularity);
   if (scheme.code != CodeType::kF8E4M3) text += scheme.symmetric ? " symmetric" : " asymmetric";
   return text;
+}
+
+std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted) {
+  const bool four = weights.bits == 4;
+  const bool eight = weights.bits == 8;
+  switch (wanted) {
+    case WantedScheme::kAuto:
+      if (weights.code == CodeType::kF8E4M3) return ActivationScheme{};
+      return weights.activations;
+    case WantedScheme::kW4A16:
+      return four ? std::optional(ActivationScheme{}) : std::nullopt;
+    case WantedScheme::kW4A8:
+      return four ? std::optional(EightBitActivations(weights)) : std::nullopt;
+    case WantedScheme::kW8A8:
+      return eight ? std::optional(EightBitActivations(weights)) : std::nullopt;
+    case WantedScheme::kW8A16:
+      return eight ? std::optional(ActivationScheme{}) : std::nullopt;
+  }
+  return std::nullopt;
 }
 
 }  // namespace prepack

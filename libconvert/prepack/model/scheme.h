@@ -96,6 +96,20 @@ std::string DescribeActivations(const ActivationScheme& activations);
 // For people: "w4a16 group 128 symmetric".
 std::string DescribeScheme(const Scheme& scheme);
 
+// The scheme that a user asks the kernels to compute with.
+enum class WantedScheme : uint8_t {
+  kAuto,   // what the checkpoint says, as far as CPU kernels do it
+  kW4A16,  // 4-bit weights, activations not quantized
+  kW4A8,   // 4-bit weights, activations of 8 bits, per token, at run time
+  kW8A8,
+  kW8A16,
+};
+
+// The activations that a module with such weights is multiplied with; nullopt if the scheme is not
+// for weights of this width. kAuto gives FP8 weights 16-bit activations, which every CPU kernel for
+// them takes, whatever the checkpoint says.
+std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted);
+
 }  // namespace prepack
 
 #endif  // PREPACK_MODEL_SCHEME_H_

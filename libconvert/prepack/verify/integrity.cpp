@@ -18,7 +18,6 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors.h"
-#include "prepack/convert/output_shards.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/layouts/fingerprint.h"

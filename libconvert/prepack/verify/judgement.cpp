@@ -13,8 +13,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
-#include "prepack/convert/plan.h"
-#include "prepack/convert/scheme_choice.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/regex.h"
 #include "prepack/verify/gemm_inputs.h"
 

@@ -13,6 +13,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/auto_round/config.h"
 #include "prepack/formats/auto_round/match.h"
 #include "prepack/formats/awq/module.h"
@@ -152,8 +153,7 @@ Result<bool> LooksSymmetric(const Checkpoint& checkpoint, const ModuleTensors& m
 
 // K of the model for layers whose name says which it is; nullopt for others.
 std::optional<uint64_t> ModelInputs(const Json& config, std::string_view module) {
-  const Json* text = JsonMember(config, "text_config");
-  const Json& model = text != nullptr ? *text : config;
+  const Json& model = LanguageConfig(config);
   const auto field = [&](std::string_view key) -> std::optional<uint64_t> {
     const Result<std::optional<int64_t>> value = OptionalInt(model, key, "config.json");
     if (!value.ok() || !*value || **value <= 0) return std::nullopt;

@@ -102,14 +102,17 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
   desc->zero_point_compensation = rows == 2;
   if (rows != 1) return desc;
 
+  // The row is for whatever the same kernel has no row for without zero points. CPUs with AMX,
+  // which multiply signed activations as they are, then ask for blocks of another size as well.
+  PREPACK_TRY_ASSIGN(const BlockedDesc without, WeightsDescOf(without_zero_points, k, n));
   OneDnnFields same = without_zero_points;
   same.bytes = fields.bytes;
-  if (same != fields) {
+  const bool same_kernel = without_zero_points.implementation == fields.implementation;
+  if (!same_kernel || (without.s8s8_compensation && same != fields)) {
     return CannotWrite(
         "it has one row of sums, and they may be for signed activations or for "
         "zero points");
   }
-  PREPACK_TRY_ASSIGN(const BlockedDesc without, WeightsDescOf(without_zero_points, k, n));
   desc->s8s8_compensation = without.s8s8_compensation;
   desc->zero_point_compensation = !without.s8s8_compensation;
   return desc;

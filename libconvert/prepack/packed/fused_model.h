@@ -1,5 +1,5 @@
-#ifndef PREPACK_VERIFY_FUSED_MODEL_H_
-#define PREPACK_VERIFY_FUSED_MODEL_H_
+#ifndef PREPACK_PACKED_FUSED_MODEL_H_
+#define PREPACK_PACKED_FUSED_MODEL_H_
 
 // What runtimes take a module for that holds several layers: its name says which, and in which
 // order their output channels follow each other. Nothing that a packed folder says can change it.
@@ -30,4 +30,4 @@ Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model);
 
 }  // namespace prepack
 
-#endif  // PREPACK_VERIFY_FUSED_MODEL_H_
+#endif  // PREPACK_PACKED_FUSED_MODEL_H_

@@ -172,11 +172,14 @@ Result<PackedPlan> PlanW8A8(const dnnl::engine& engine, const PackedProblem& pro
         .Expected(NameOf(wanted))
         .Hint("Convert again here with --onednn-form native, or verify with --repack");
   }
-  W8A8Form form{.m = problem.input.m,
+  W8A8Form form{.m = kOneDnnProbeRows,
                 .weights = AnyW8A8Weights(request),
                 .result = W8A8ResultType(request),
                 .zero_points = HasStaticZeroPoint(request)};
+  // The form for the rows that it was packed for: with AMX the primitive likes another one for a
+  // single row.
   form.weights = DescribeW8A8(engine, request, form).weights_desc();
+  form.m = problem.input.m;
   if (AddsBias(problem)) form.bias = TypeOf(problem.packed.bias_dtype);
   plan.primitive = DescribeW8A8(engine, request, form);
   plan.info.activation_type = "s8";

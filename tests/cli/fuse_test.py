@@ -83,6 +83,20 @@ class Fuse(harness.ToolTest):
                 shutil.rmtree(self.scratch / "fused", ignore_errors=True)
         self.assertGreaterEqual(fused, 100)
 
+    def test_a_tensor_that_loaders_would_put_into_a_fused_module_is_refused(self):
+        source = self.scratch / "stray"
+        source.mkdir()
+        shutil.copyfile(CHECKPOINTS / "awq-gemm-g128" / "config.json", source / "config.json")
+        tensors = harness.read_tensors(CHECKPOINTS / "awq-gemm-g128")
+        name = "model.layers.0.mlp.up_proj.weight_scale"
+        tensors[name] = ("F16", [1], b"\x00\x3c")
+        (source / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        for options in ([], ["--fuse"]):
+            result = self.run_tool("convert", source, "-o", self.scratch / "out", "-t", "vllm-cpu", *options)
+            self.assertEqual(result.returncode, 3, result.stderr)
+            self.assertIn(f"{name}: the packed module needs this name", result.stderr)
+            self.assertFalse((self.scratch / "out").exists())
+
     def check_fused(self, source, out, plain):
         report = self.checked_json(
             self.run_ok("verify", out, "--source", source, "--json").stdout, "verify"

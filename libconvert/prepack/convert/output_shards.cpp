@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -194,21 +195,35 @@ size_t CountTensors(std::span<const Unit> units) {
   return count;
 }
 
+// What no other tensor may be called: the tensors of the unit, and what loaders would take for the
+// same parts of modules that were fused. They put these into the fused module.
+std::vector<std::string> NamesOf(const Unit& unit) {
+  std::vector<std::string> names;
+  for (TensorInfo& tensor : TensorsOf(unit)) names.push_back(std::move(tensor.name));
+  if (unit.tensor != nullptr) return names;
+  for (const QuantizedLinear* member : unit.module->linear->members()) {
+    for (const PartSpec& part : unit.module->parts) {
+      names.push_back(fmt::format("{}.{}", member->module(), part.name));
+    }
+  }
+  return names;
+}
+
 // The names of all tensors must differ, those of other parts, too. Their hashes take a tenth of the
 // memory.
 Status CheckNames(const std::vector<Unit>& units) {
   std::vector<Hash128> names;
   names.reserve(CountTensors(units));
   for (const Unit& unit : units) {
-    for (const TensorInfo& tensor : TensorsOf(unit)) names.push_back(Xxh3(tensor.name));
+    for (const std::string& name : NamesOf(unit)) names.push_back(Xxh3(name));
   }
   std::ranges::sort(names);
   const auto twin = std::ranges::adjacent_find(names);
   if (twin == names.end()) return {};
   std::string name;
   for (const Unit& unit : units) {
-    for (const TensorInfo& tensor : TensorsOf(unit)) {
-      if (Xxh3(tensor.name) == *twin) name = tensor.name;
+    for (const std::string& other : NamesOf(unit)) {
+      if (Xxh3(other) == *twin) name = other;
     }
   }
   return Malformed(fmt::format("tensor {}", name),

@@ -156,6 +156,30 @@ TEST_CASE("Runs of input channels that are not those of weights are counted") {
   CHECK(twice.Count().repeated_columns == 1);
 }
 
+TEST_CASE("FP8 that was dequantized from fewer bits has zeros, and is no noise") {
+  const Scheme scheme = {.code = CodeType::kF8E4M3, .bits = 8};
+  const auto noisy = [&](uint64_t zero, uint64_t apart) {
+    WindowCounts counts;
+    RowWindows windows(scheme, counts);
+    // Exponents of 10 ± `apart`, and zeros, whose exponent is 0.
+    const uint64_t count = kWindowCodes - zero;
+    windows.Add({.count = kWindowCodes,
+                 .even = 10 * count,
+                 .squares = (100 + apart * apart) * count,
+                 .negative = count / 2,
+                 .zero = zero},
+                1, 0);
+    CHECK(counts.windows == 1);
+    CHECK(counts.shifted_windows == (zero > kWindowCodes / 2 ? 1 : 0));
+    return counts.noisy_windows;
+  };
+  CHECK(noisy(0, 2) == 0);
+  CHECK(noisy(kWindowCodes / 5, 2) == 0);
+  CHECK(noisy(kWindowCodes * 3 / 5, 2) == 0);
+  CHECK(noisy(kWindowCodes / 5, 4) == 1);
+  CHECK(noisy(kWindowCodes / 100, 5) == 1);
+}
+
 TEST_CASE("Codes of noise, and of another signedness, are no weights") {
   SplitMix64 random(5);
   TestCheckpoint noise = TallExample();

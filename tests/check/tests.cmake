@@ -3,6 +3,7 @@ prepack_add_tests(check
   damage_test.cpp
   data_test.cpp
   experts_test.cpp
+  hidden_channels_test.cpp
   junit_test.cpp
   missing_modules_test.cpp
   plain_statistics_test.cpp

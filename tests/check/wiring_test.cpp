@@ -2,6 +2,8 @@
 
 #include "prepack/check/wiring.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -100,6 +102,38 @@ TEST_CASE("Rows and hidden channels in another order are found in each module") 
   }
 }
 
+// What an order leaves of the wiring, because it leaves some channels where they are, hides
+// nothing.
+TEST_CASE("Hidden channels that are interleaved are found in each module") {
+  constexpr std::array<size_t, 8> kPlaces = {0, 2, 4, 6, 1, 3, 5, 7};
+  for (const size_t module : {0U, 1U, 2U}) {
+    CAPTURE(module);
+    Mlp mlp(1);
+    Matrix& part = module == 0 ? mlp.gate : module == 1 ? mlp.up : mlp.down;
+    const Matrix stored = part;
+    for (size_t i = 0; i < part.size(); ++i) part[i] = stored[i / 8 * 8 + kPlaces[i % 8]];
+    CHECK(WiringOf(Vectors(mlp.gate), Vectors(mlp.up)) > 1.3);
+    const auto fault = Judged(mlp);
+    REQUIRE(fault);
+    CHECK(fault->module == module);
+    CHECK(fault->message.find("with its hidden channels interleaved the other way by") !=
+          std::string::npos);
+    CHECK_FALSE(fault->needs_peers);
+  }
+}
+
+TEST_CASE("An up_proj that goes with gate_proj alone is found by it") {
+  Mlp mlp(1);
+  mlp.down = Mlp(3).down;
+  REQUIRE(Judged(mlp));
+  CHECK(Judged(mlp)->module == 2);
+  mlp.up = ReversedByEights(mlp.up);
+  const auto fault = Judged(mlp);
+  REQUIRE(fault);
+  CHECK(fault->module == 1);
+  CHECK(fault->message.find("reversed by eights") != std::string::npos);
+}
+
 TEST_CASE("A module of another model is found, and that of gate only by other layers") {
   Mlp mlp(1);
   const Mlp other(3);
@@ -180,6 +214,37 @@ TestCheckpoint MlpExample(int layers, int alien) {
     AddQuantized(checkpoint, parent + "down_proj", kNeurons, Transposed(mlp.down));
   }
   return checkpoint;
+}
+
+// Four heads of queries share two of values, of which only the second goes with the output.
+TEST_CASE("Every head of values is looked at") {
+  constexpr uint64_t kHead = 64;
+  SplitMix64 random(7);
+  const auto channel = [&] { return 0.03 * random.Gaussian(); };
+  Matrix v(2 * kHead * kHidden);
+  Matrix o(kHidden * 4 * kHead);
+  std::ranges::generate(v, channel);
+  std::ranges::generate(o, channel);
+  for (uint64_t i = 0; i < kHead; ++i) {
+    for (uint64_t k = 0; k < kHidden; ++k) {
+      o[k * 4 * kHead + 2 * kHead + i] += 2 * v[(kHead + i) * kHidden + k];
+    }
+  }
+  const auto example = [&](const Matrix& values) {
+    TestCheckpoint checkpoint = WideExample(0);
+    checkpoint.config["num_hidden_layers"] = 1;
+    checkpoint.config["hidden_size"] = kHidden;
+    checkpoint.config["head_dim"] = kHead;
+    checkpoint.config["num_attention_heads"] = 4;
+    checkpoint.config["num_key_value_heads"] = 2;
+    AddQuantized(checkpoint, "model.layers.0.self_attn.v_proj", kHidden, values);
+    AddQuantized(checkpoint, "model.layers.0.self_attn.o_proj", 4 * kHead, o);
+    return Lines(RunCheck(checkpoint));
+  };
+  CHECK(example(v).find("module-alien") == std::string::npos);
+  CHECK(example(ReversedByEights(v))
+            .find("module-alien: model.layers.0.self_attn.v_proj: its neurons do not go with") !=
+        std::string::npos);
 }
 
 TEST_CASE("A checkpoint is judged block by block") {

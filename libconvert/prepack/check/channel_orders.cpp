@@ -87,7 +87,12 @@ std::vector<float> RanksOf(std::span<const float> values) {
   std::iota(sorted.begin(), sorted.end(), 0U);
   std::ranges::stable_sort(sorted, {}, [&](uint32_t i) { return values[i]; });
   std::vector<float> ranks(values.size());
-  for (size_t i = 0; i < sorted.size(); ++i) ranks[sorted[i]] = static_cast<float>(i);
+  for (size_t i = 0; i < sorted.size();) {
+    size_t end = i + 1;
+    while (end < sorted.size() && values[sorted[end]] == values[sorted[i]]) ++end;
+    const float rank = static_cast<float>(i + end - 1) / 2;
+    for (; i < end; ++i) ranks[sorted[i]] = rank;
+  }
   return ranks;
 }
 

@@ -28,8 +28,8 @@ std::span<const ChannelOrder> WrongOrders();
 // Which channel lies at each of `count` places. Places behind the last whole run keep theirs.
 std::vector<uint32_t> PlacesOf(const ChannelOrder& order, size_t count);
 
-// The place of each value among all, from 0 for the lowest. Correlations of ranks do not depend on
-// a few channels that stand out.
+// The place of each value among all, from 0 for the lowest; equal values share the mean of theirs.
+// Correlations of ranks do not depend on a few channels that stand out.
 std::vector<float> RanksOf(std::span<const float> values);
 
 // Correlation of a[i] with b[places[i]] over all i that the order moves, and that of a[i] with b[i]

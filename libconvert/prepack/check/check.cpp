@@ -17,6 +17,7 @@
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/experts.h"
 #include "prepack/check/finding_list.h"
+#include "prepack/check/hidden_channels.h"
 #include "prepack/check/missing_modules.h"
 #include "prepack/check/model_judgement.h"
 #include "prepack/check/model_layout.h"
@@ -92,6 +93,11 @@ class DataCheck {
       need.per_thread = std::max(need.per_thread, MemoryOfCheck(*linear, baseline_ != nullptr));
     }
     need.per_thread += blocks_.MemoryOfThread();
+    // Then no other thread works any more.
+    for (const auto& linear : model_.modules) {
+      if (linear->k() > kMostHiddenChannels || !HasSiblings(linear->module())) continue;
+      need.per_thread = std::max(need.per_thread, MemoryOfHiddenChannels(linear->k()));
+    }
     return need;
   }
 
@@ -108,8 +114,10 @@ class DataCheck {
     PREPACK_TRY(ParallelFor(stripes_.size(), threads, [&](size_t index, unsigned worker) {
       return CheckStripe(index, buffers[worker], progress);
     }));
+    buffers.clear();
     for (size_t i = 0, stripe = 0; i < model_.modules.size(); ++i) Conclude(i, stripe);
     JudgeModel(report_.modules, report_.findings);
+    PREPACK_TRY(JudgeHiddenChannels(checkpoint_, energies_, report_.modules));
     JudgeSiblings(report_.modules, energies_);
     ReportWiring();
     if (baseline_ != nullptr) ReportOutliers();

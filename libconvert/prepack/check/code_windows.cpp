@@ -111,10 +111,13 @@ void RowWindows::Judge() {
   const auto count = static_cast<double>(total_.count);
   const auto even = static_cast<double>(total_.even);
   const auto odd = static_cast<double>(total_.odd);
-  const double variance =
-      Moments<uint64_t>{
-          .count = total_.count, .sum = total_.even + total_.odd, .squares = total_.squares}
-          .Variance();
+  // Zeros have no exponent. What was dequantized from 4 bits before has many of them.
+  const uint64_t numbers = total_.count - total_.zero;
+  const double variance = numbers == 0 ? 0
+                                       : Moments<uint64_t>{.count = numbers,
+                                                           .sum = total_.even + total_.odd,
+                                                           .squares = total_.squares}
+                                             .Variance();
   ++counts_.windows;
   if (range_.kind == CodeRange::Kind::kFloats) {
     const double negative = static_cast<double>(total_.negative) / count;

@@ -41,10 +41,10 @@ inline constexpr double kWindowMeanAsymmetric = 0.5;
 // of 32 0.2; smaller groups come too near.
 inline constexpr double kWindowVariance = 0.30;
 inline constexpr uint64_t kMinVarianceGroup = 32;
-// FP8: deviation of the exponents, 1.6 in a bell curve of any width and 4.6 in noise; and share of
-// negative codes, a half.
+// FP8: deviation of the exponents of what is not zero, 1.6 in a bell curve of any width and 4.6 in
+// noise; and share of negative codes, a half, less half of what is zero.
 inline constexpr double kWindowExponents = 3.3;
-inline constexpr double kWindowSigns = 0.25;
+inline constexpr double kWindowSigns = 0.2;
 // Columns: their mean where zero points are not in the middle (0.14 in sound modules), and their
 // variance, which is less certain there, because fewer codes are looked at.
 inline constexpr double kColumnMeanAsymmetric = 0.25;

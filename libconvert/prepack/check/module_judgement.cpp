@@ -146,13 +146,16 @@ void JudgeWindows(const std::string& where, const Scheme& scheme,
   findings.push_back(MakeFinding("codes-damaged", where, fmt::format("{}", fmt::join(seen, "; "))));
 }
 
-void JudgeSpread(const std::string& where, const ModuleStatistics& statistics,
+void JudgeSpread(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
   if (statistics.spread.groups < kMinSpreadGroups) return;
   const SpreadSums::Slope fit = statistics.spread.Fit();
-  if (fit.slope < kUnrelatedSlope || fit.error > kMaxSlopeError) return;
+  const bool by_place = !linear.reordered() && linear.groups() > 1;
+  const double bar = by_place ? kUnrelatedSlope : kUnrelatedSlopeLoose;
+  const double max_error = by_place ? kMaxSlopeError : kMaxSlopeErrorLoose;
+  if (fit.slope < bar || fit.error > max_error) return;
   findings.push_back(MakeFinding(
-      "scale-unrelated", where,
+      "scale-unrelated", linear.module(),
       fmt::format("scales change by 2^{:.2f} where the spread of their codes doubles (2^-1 where "
                   "they belong together, 2^0 where they do not)",
                   fit.slope)));
@@ -172,7 +175,7 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
   // What is wrong everywhere needs not be said of every part.
   if (!explained) {
     JudgeWindows(where, scheme, statistics, findings);
-    JudgeSpread(where, statistics, findings);
+    JudgeSpread(linear, statistics, findings);
   }
   if (linear.zeros_may_borrow() && statistics.low_zero_points > 0) {
     findings.push_back(MakeFinding(

@@ -25,8 +25,6 @@ namespace {
 constexpr std::array<std::array<std::string_view, 3>, 2> kSiblings = {
     {{"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj", ""}}};
 
-// Codes of 2, 3, 4 and 8 bits begin anew with a word at multiples of this many.
-constexpr size_t kWordPlaces = 32;
 constexpr size_t kMinOfPlace = 8;
 
 struct Sibling {
@@ -88,14 +86,19 @@ void JudgeSet(std::vector<Sibling>& set) {
   }
 }
 
+// Codes begin anew with a word at multiples of this many.
+size_t WordPlaces(unsigned bits) {
+  return 32 % bits == 0 ? 32 / bits : 32;
+}
+
 // Whether the energies of input channels depend on their place in a word.
-std::optional<std::string> UnevenPlaces(const std::vector<float>& energies) {
-  std::array<std::vector<double>, kWordPlaces> of_place;
+std::optional<std::string> UnevenPlaces(const std::vector<float>& energies, size_t places) {
+  std::vector<std::vector<double>> of_place(places);
   Moments<double> all_energies;
   for (size_t i = 0; i < energies.size(); ++i) {
     if (!(energies[i] > 0)) continue;
     const double energy = std::log(energies[i]);
-    of_place[i % kWordPlaces].push_back(energy);
+    of_place[i % places].push_back(energy);
     all_energies.Add(energy);
   }
   if (std::ranges::any_of(of_place, [](const auto& all) { return all.size() < kMinOfPlace; })) {
@@ -103,7 +106,7 @@ std::optional<std::string> UnevenPlaces(const std::vector<float>& energies) {
   }
   // Of a median, by the deviation of all.
   const double error =
-      1.25 * all_energies.Deviation() / std::sqrt(all_energies.count / kWordPlaces);
+      1.25 * all_energies.Deviation() / std::sqrt(all_energies.count / static_cast<double>(places));
   double lowest = Median(of_place[0]);
   double highest = lowest;
   for (const std::vector<double>& all : of_place) {
@@ -160,7 +163,8 @@ void JudgeSiblings(std::vector<ModuleCheck>& modules,
   for (size_t i = 0; i < modules.size(); ++i) {
     if (i >= energies.size() || energies[i].empty()) continue;
     places.emplace(modules[i].module, i);
-    const std::optional<std::string> uneven = UnevenPlaces(energies[i]);
+    const std::optional<std::string> uneven =
+        UnevenPlaces(energies[i], WordPlaces(modules[i].scheme.bits));
     if (!uneven) continue;
     modules[i].findings.push_back(MakeFinding("codes-unlike-weights", modules[i].module, *uneven));
   }
@@ -176,7 +180,13 @@ void JudgeSiblings(std::vector<ModuleCheck>& modules,
         siblings.push_back(
             {.module = &modules[found->second], .ranks = RanksOf(energies[found->second])});
       }
-      JudgeSet(siblings);
+      // What is wrong with one of them may be known already.
+      const bool judged = std::ranges::any_of(siblings, [](const Sibling& sibling) {
+        return std::ranges::any_of(sibling.module->findings, [](const Finding& finding) {
+          return finding.id == "codes-unlike-weights";
+        });
+      });
+      if (!judged) JudgeSet(siblings);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -32,31 +33,43 @@ constexpr std::array<std::string_view, 2> kFusedParts = {"gate half", "up half"}
 // Of columns that are read.
 constexpr uint64_t kRowsAtOnce = 256;
 
-// Weights [first_row, first_row + neurons) of a module.
-Result<NeuronVectors> ReadNeuronRows(const QuantizedLinear& linear, uint64_t first_row,
-                                     uint64_t neurons) {
-  DequantizeBuffers buffers;
-  std::vector<float> values(neurons * linear.k());
-  PREPACK_TRY(DequantizeRows(linear, first_row, neurons, buffers, values));
-  return MakeNeuronVectors(neurons, linear.k(), std::move(values));
-}
+// In activation order a few input channels cannot be read without the others: of so many rows.
+constexpr uint64_t kWholeRowsAtOnce = 32;
 
-// The first input channels of a module.
-Result<NeuronVectors> ReadNeuronColumns(const QuantizedLinear& linear, uint64_t neurons) {
+// Input channels [first, first + neurons) of a module, one after the other.
+Status ReadColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
+                   std::span<float> values) {
   const uint64_t n = linear.n();
   DequantizeBuffers buffers;
   std::vector<float> rows;
-  std::vector<float> values(neurons * n);
   for (uint64_t n0 = 0; n0 < n; n0 += kRowsAtOnce) {
     const PanelRange range{
-        .n0 = n0, .rows = std::min(kRowsAtOnce, n - n0), .k0 = 0, .cols = neurons};
+        .n0 = n0, .rows = std::min(kRowsAtOnce, n - n0), .k0 = first, .cols = neurons};
     rows.resize(range.rows * neurons);
     PREPACK_TRY(DequantizePanel(linear, range, buffers, rows));
     for (uint64_t row = 0; row < range.rows; ++row) {
       for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * neurons + i];
     }
   }
-  return MakeNeuronVectors(neurons, n, std::move(values));
+  return {};
+}
+
+// The same of a module in activation order, which whole rows are put out of.
+Status ReadReorderedColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
+                            std::span<float> values) {
+  const uint64_t n = linear.n();
+  const uint64_t k = linear.k();
+  DequantizeBuffers buffers;
+  std::vector<float> rows;
+  for (uint64_t n0 = 0; n0 < n; n0 += kWholeRowsAtOnce) {
+    const uint64_t count = std::min(kWholeRowsAtOnce, n - n0);
+    rows.resize(count * k);
+    PREPACK_TRY(DequantizeRows(linear, n0, count, buffers, rows));
+    for (uint64_t row = 0; row < count; ++row) {
+      for (uint64_t i = 0; i < neurons; ++i) values[i * n + n0 + row] = rows[row * k + first + i];
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -97,36 +110,40 @@ void WiredBlocks::AddMlp(size_t gate, size_t up, size_t down, uint64_t up_row) {
   const QuantizedLinear& inner = *model_.modules[down];
   const QuantizedLinear& outer = *model_.modules[gate];
   const uint64_t neurons = up_row == 0 ? outer.n() : up_row;
-  // In activation order a few input channels cannot be read without the others.
-  if (inner.k() != neurons || inner.n() != outer.k() || inner.reordered() ||
-      model_.modules[up]->k() != outer.k()) {
+  if (inner.k() != neurons || inner.n() != outer.k() || model_.modules[up]->k() != outer.k()) {
     return;
   }
   Add({{.module = gate}, {.module = up, .first_row = up_row}, {.module = down, .by_columns = true}},
-      neurons, outer.k());
+      neurons, 1, outer.k());
 }
 
 void WiredBlocks::AddAttention(const Json& config, size_t v, size_t o) {
   const QuantizedLinear& values = *model_.modules[v];
   const QuantizedLinear& output = *model_.modules[o];
   const Json* heads = JsonMember(config, "num_attention_heads");
-  if (heads == nullptr || !heads->is_number_unsigned() || output.reordered() ||
-      values.k() != output.n()) {
+  if (heads == nullptr || !heads->is_number_unsigned() || values.k() != output.n()) {
     return;
   }
   const auto count = heads->get<uint64_t>();
   if (count == 0 || output.k() % count != 0) return;
-  // The first head of queries reads the first head of values, however many share it.
   const uint64_t head = output.k() / count;
   if (head > values.n()) return;
-  Add({{.module = v}, {.module = o, .by_columns = true}}, head, values.k());
+  // Of the heads of queries that share one of values, the first is looked at. Where heads are not
+  // laid out in that way, only the first of all is known to be read by the first.
+  const bool shared = values.n() % head == 0 && count % (values.n() / head) == 0;
+  const uint64_t kv_heads = shared ? values.n() / head : 1;
+  Add({{.module = v, .apart = head},
+       {.module = o, .by_columns = true, .apart = count / kv_heads * head}},
+      head, kv_heads, values.k());
 }
 
-void WiredBlocks::Add(std::vector<Part> parts, uint64_t neurons, uint64_t channels) {
+void WiredBlocks::Add(std::vector<Part> parts, uint64_t neurons, uint64_t stretches,
+                      uint64_t channels) {
   if (neurons < kFewestNeurons || channels < kFewestChannels || channels > kMostChannels) return;
   const uint64_t wanted = std::clamp<uint64_t>(kNeuronValues / channels, 128, kMostNeurons);
   auto block = std::make_unique<Block>();
-  block->neurons = std::min(neurons, wanted) / 32 * 32;
+  block->neurons = std::min(neurons, std::max(wanted / stretches, kFewestNeurons)) / 32 * 32;
+  block->stretches = std::clamp<uint64_t>(wanted / block->neurons, 1, stretches);
   block->channels = channels;
   std::set<size_t> modules;
   for (const Part& part : parts) modules.insert(part.module);
@@ -145,15 +162,32 @@ Status WiredBlocks::Done(size_t module) {
   return {};
 }
 
+Result<NeuronVectors> WiredBlocks::ReadVectors(const Block& block, const Part& part) const {
+  const QuantizedLinear& linear = *model_.modules[part.module];
+  const uint64_t size = block.neurons * block.channels;
+  std::vector<float> values(block.stretches * size);
+  for (uint64_t i = 0; i < block.stretches; ++i) {
+    const uint64_t first = part.first_row + i * part.apart;
+    const std::span<float> stretch = std::span(values).subspan(i * size, size);
+    if (!part.by_columns) {
+      DequantizeBuffers buffers;
+      PREPACK_TRY(DequantizeRows(linear, first, block.neurons, buffers, stretch));
+    } else if (linear.reordered()) {
+      PREPACK_TRY(ReadReorderedColumns(linear, first, block.neurons, stretch));
+    } else {
+      PREPACK_TRY(ReadColumns(linear, first, block.neurons, stretch));
+    }
+  }
+  return MakeNeuronVectors(block.stretches * block.neurons, block.channels, std::move(values));
+}
+
 Status WiredBlocks::Judge(Block& block) const {
   std::array<NeuronVectors, 3> vectors;
   std::array<NamedVectors, 3> named;
   for (size_t i = 0; i < block.parts.size(); ++i) {
     const Part& part = block.parts[i];
     const QuantizedLinear& linear = *model_.modules[part.module];
-    Result<NeuronVectors> read = part.by_columns
-                                     ? ReadNeuronColumns(linear, block.neurons)
-                                     : ReadNeuronRows(linear, part.first_row, block.neurons);
+    Result<NeuronVectors> read = ReadVectors(block, part);
     if (!read.ok()) {
       // What is wrong with the numbers themselves was found when all of them were read.
       const ErrorKind kind = read.status().kind();
@@ -177,10 +211,11 @@ uint64_t WiredBlocks::MemoryOfThread() const {
   uint64_t most = 0;
   for (const auto& block : blocks_) {
     // Three sets of vectors, one of them in another order; and what they are read from.
-    uint64_t bytes = 4 * block->neurons * block->channels * sizeof(float);
+    uint64_t bytes = 4 * block->stretches * block->neurons * block->channels * sizeof(float);
     for (const Part& part : block->parts) {
       const QuantizedLinear& linear = *model_.modules[part.module];
       bytes += MemoryOfRows(linear, part.by_columns ? kRowsAtOnce : block->neurons);
+      if (linear.reordered()) bytes += (kWholeRowsAtOnce + 2) * linear.k() * sizeof(float);
     }
     most = std::max(most, bytes);
   }

@@ -56,10 +56,12 @@ class WiredBlocks {
     size_t module = 0;
     uint64_t first_row = 0;   // of output channels that are neurons
     bool by_columns = false;  // its input channels are neurons
+    uint64_t apart = 0;       // from one stretch to the next
   };
   struct Block {
     std::vector<Part> parts;  // gate, up, down; or v, o
-    uint64_t neurons = 0;     // to be read
+    uint64_t neurons = 0;     // to be read: of each stretch
+    uint64_t stretches = 1;
     uint64_t channels = 0;
     std::atomic<size_t> remaining{0};
     MlpWiring wiring;
@@ -67,7 +69,8 @@ class WiredBlocks {
 
   void AddMlp(size_t gate, size_t up, size_t down, uint64_t up_row);
   void AddAttention(const Json& config, size_t v, size_t o);
-  void Add(std::vector<Part> parts, uint64_t neurons, uint64_t channels);
+  void Add(std::vector<Part> parts, uint64_t neurons, uint64_t stretches, uint64_t channels);
+  Result<NeuronVectors> ReadVectors(const Block& block, const Part& part) const;
   Status Judge(Block& block) const;
   // Whether in most other layers the part of this number goes with the others.
   bool HasWiredPeers(const Block& block, size_t part) const;

@@ -36,6 +36,11 @@ double MeanCosine(const NeuronVectors& a, const NeuronVectors& b, uint64_t apart
   return sum / static_cast<double>(a.neurons);
 }
 
+// Above it, an order is no chance.
+double OrderBar(uint64_t neurons) {
+  return 1 + kWiredOrder / std::sqrt(static_cast<double>(neurons));
+}
+
 // Two sets of vectors, and how they go together.
 struct Angles {
   const NeuronVectors* a = nullptr;
@@ -66,36 +71,88 @@ NeuronVectors Reordered(const NeuronVectors& vectors, const ChannelOrder& order,
   return result;
 }
 
-// As many as are enough to tell one order from another.
-NeuronVectors Some(const NeuronVectors& vectors) {
+// As many as are enough to tell one order from another: the first ones, or some from everywhere,
+// because heads differ.
+NeuronVectors Some(const NeuronVectors& vectors, bool from_everywhere) {
   constexpr uint64_t kSome = 64;
   const uint64_t neurons = std::min(kSome, vectors.neurons);
-  const auto first = vectors.values.begin();
-  return {.neurons = neurons,
-          .channels = vectors.channels,
-          .values = {first, first + static_cast<ptrdiff_t>(neurons * vectors.channels)},
-          .lengths = {}};
+  const uint64_t step = from_everywhere ? vectors.neurons / std::max<uint64_t>(neurons, 1) : 1;
+  NeuronVectors some{.neurons = neurons, .channels = vectors.channels, .values = {}, .lengths = {}};
+  some.values.reserve(neurons * vectors.channels);
+  for (uint64_t i = 0; i < neurons; ++i) {
+    const std::span<const float> from = vectors.Of(i * step);
+    some.values.insert(some.values.end(), from.begin(), from.end());
+  }
+  return some;
 }
 
 // The order of a's neurons or channels in which they go with b; nullopt where none of them is it.
+// Some of the neurons tell which order it may be, all of them whether it is.
 std::optional<std::string> WiredOrder(const Angles& angles) {
-  const NeuronVectors a = Some(*angles.a);
-  const NeuronVectors b = Some(*angles.b);
-  std::optional<std::string> found;
-  double highest = kWiredOrder;
+  const ChannelOrder* best = nullptr;
+  bool of_neurons = false;
+  double highest = 0;
   for (const bool neurons : {false, true}) {
+    const NeuronVectors a = Some(*angles.a, !neurons);
+    const NeuronVectors b = Some(*angles.b, !neurons);
     for (const ChannelOrder& order : WrongOrders()) {
       // Half of all neurons away is not among those that were read.
       if (neurons && order.by_half) continue;
       const NeuronVectors reordered = Reordered(a, order, neurons);
       const double wiring = angles.Of(MeanCosine(reordered, b, 0));
-      if (wiring < highest) continue;
+      if (wiring <= highest) continue;
       highest = wiring;
-      found = fmt::format("{} {} they do, by {:.1f}", neurons ? "neurons" : "hidden channels",
-                          order.name, wiring);
+      best = &order;
+      of_neurons = neurons;
     }
   }
-  return found;
+  if (highest < kMaybeWiredOrder) return std::nullopt;
+  const NeuronVectors reordered = Reordered(*angles.a, *best, of_neurons);
+  const double wiring = WiringOf(reordered, *angles.b);
+  if (wiring < OrderBar(reordered.neurons)) return std::nullopt;
+  return fmt::format("{} {} they do, by {:.1f}", of_neurons ? "neurons" : "hidden channels",
+                     best->name, wiring);
+}
+
+// Whether some channels keep their places.
+bool IsPartial(const ChannelOrder& order) {
+  for (size_t i = 0; i < order.block; ++i) {
+    if (order.block > 1 && order.places[i] == i) return true;
+  }
+  return false;
+}
+
+// The order in which the hidden channels of `a` go with those of all `others` far better than as
+// stored. Orders that leave some channels where they are leave some of the wiring, too.
+std::optional<std::string> BetterOrder(const NamedVectors& a,
+                                       std::span<const NamedVectors> others) {
+  const NeuronVectors some = Some(*a.vectors, true);
+  for (const ChannelOrder& order : WrongOrders()) {
+    if (!IsPartial(order)) continue;
+    const NeuronVectors reordered = Reordered(some, order, false);
+    const bool maybe = std::ranges::any_of(others, [&](const NamedVectors& other) {
+      const NeuronVectors of_other = Some(*other.vectors, true);
+      return MeanCosine(reordered, of_other, 0) > kMaybeBetterOrder * MeanCosine(some, of_other, 0);
+    });
+    if (!maybe) continue;
+    const NeuronVectors all = Reordered(*a.vectors, order, false);
+    double gain = 0;
+    double loss = 1;
+    std::string message;
+    for (const NamedVectors& other : others) {
+      const double stored = WiringOf(*a.vectors, *other.vectors);
+      const double better = WiringOf(all, *other.vectors);
+      loss = std::min(loss, better / stored);
+      if (better < OrderBar(all.neurons) || better / stored < gain) continue;
+      gain = better / stored;
+      message = fmt::format(
+          "its neurons go with those of {} as stored by {:.1f}, and with its hidden channels {} "
+          "by {:.1f}",
+          other.name, stored, order.name, better);
+    }
+    if (gain > kBetterOrder && loss > kNoWorseOrder) return message;
+  }
+  return std::nullopt;
 }
 
 std::string Describe(std::string_view a, std::string_view b, const Angles& angles,
@@ -125,7 +182,6 @@ std::optional<WiringFault> JudgeAlien(const std::array<NamedVectors, 3>& mlp,
   const size_t last = (i + 2) % 3;
   if (without[next] >= kWired || without[last] >= kWired) return std::nullopt;
   for (const size_t other : {next, last}) {
-    if (other == last && without[i] < kWired) continue;  // one is enough to say no
     const Angles angles = Measure(*mlp[i].vectors, *mlp[other].vectors);
     const std::optional<std::string> order = WiredOrder(angles);
     if (!order) continue;
@@ -187,7 +243,11 @@ double WiringOf(const NeuronVectors& a, const NeuronVectors& b) {
 
 std::optional<WiringFault> JudgePair(const std::array<NamedVectors, 2>& pair) {
   const Angles angles = Measure(*pair[0].vectors, *pair[1].vectors);
-  if (angles.wiring >= kWired) return std::nullopt;
+  if (angles.wiring >= kWired) {
+    const std::optional<std::string> better = BetterOrder(pair[0], std::span(pair).subspan(1));
+    if (!better) return std::nullopt;
+    return WiringFault{.module = 0, .message = *better};
+  }
   const std::optional<std::string> order = WiredOrder(angles);
   if (!order) return std::nullopt;
   return WiringFault{.module = 0, .message = Describe(pair[0].name, pair[1].name, angles, *order)};
@@ -209,6 +269,13 @@ MlpWiring JudgeMlp(const std::array<NamedVectors, 3>& mlp) {
   for (const size_t i : {kUp, kDown, kGate}) {
     wiring.fault = JudgeAlien(mlp, wiring.without, i);
     if (wiring.fault) return wiring;
+  }
+  for (const size_t i : {kUp, kDown, kGate}) {
+    const std::array<NamedVectors, 2> others = {mlp[(i + 1) % 3], mlp[(i + 2) % 3]};
+    const std::optional<std::string> better = BetterOrder(mlp[i], others);
+    if (!better) continue;
+    wiring.fault = WiringFault{.module = i, .message = *better};
+    return wiring;
   }
   wiring.fault = JudgeExchange(mlp);
   return wiring;

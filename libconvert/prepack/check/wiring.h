@@ -36,10 +36,19 @@ namespace prepack {
 
 // How much further from right angles those of one neuron are than others. Of 128 neurons, it
 // deviates by 0.07 from 1 where nothing is wired up.
-inline constexpr double kWired = 1.3;       // below: they do not go together as stored
-inline constexpr double kNotWired = 1.2;    // below: nothing of it is left
-inline constexpr double kWellWired = 2.5;   // of the two others, so that the third is alien
-inline constexpr double kWiredOrder = 1.6;  // of another order
+inline constexpr double kWired = 1.3;      // below: they do not go together as stored
+inline constexpr double kNotWired = 1.2;   // below: nothing of it is left
+inline constexpr double kWellWired = 2.5;  // of the two others, so that the third is alien
+// Of another order: above 1 by so much over the root of the number of neurons, which is 6.4
+// standard errors, because |cosines| of vectors that do not go together deviate by 0.75 of their
+// mean. Some of the neurons only have to come near to it.
+inline constexpr double kWiredOrder = 4.8;
+inline constexpr double kMaybeWiredOrder = 1.25;
+// Where an order leaves some of the wiring, the right one has so many times as much of it, and for
+// no other module less. Of sound modules, wrong orders take away half and more.
+inline constexpr double kBetterOrder = 1.5;
+inline constexpr double kNoWorseOrder = 0.9;
+inline constexpr double kMaybeBetterOrder = 1.2;
 // Correlations of the ranks of the lengths: 0.3 to 0.96 of up with down in trained models. For gate
 // to be up, its own has to be so high, and so much higher.
 inline constexpr double kLengthCorrelation = 0.5;

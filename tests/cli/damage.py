@@ -1,18 +1,21 @@
 """Damages real checkpoints in every way that once passed unnoticed, and counts what `prepack check` finds.
 
-    PREPACK_TOOL=build/release/bin/prepack python tests/cli/damage.py [CHECKPOINT …]
+    PREPACK_TOOL=build/release/bin/prepack python tests/cli/damage.py [-v] [CHECKPOINT …]
+    PREPACK_TOOL=build/release/bin/prepack python tests/cli/damage.py [-v] FOLDER … --layers 0 8 16
 
-prints the table of docs/check.md: for each kind of damage, on how many of the bundled checkpoints it could be done and
-on how many it was found. Found is a warning or an error that the sound checkpoint does not have. Files are read and
-written by hand, so that nothing is shared with what is tested.
+prints the tables of docs/check.md: for each kind of damage, on how many of the bundled checkpoints it could be done and
+on how many it was found, and the same of those that hold layers of a trained decoder. Found is a warning or an error
+that the sound checkpoint does not have. With --layers, damage to modules is done to each of these layers in turn, of
+whole models as fixtures/make/bundled/trained_decoder.py makes them; other damage is left out. -v names what is not
+found. Files are read and written by hand, so that nothing is shared with what is tested.
 """
 
+import argparse
 import functools
 import json
 import pathlib
 import shutil
 import subprocess
-import sys
 import tempfile
 
 import harness
@@ -22,13 +25,15 @@ CODES = ("weight_packed", "qweight", "weight")
 SCALES = ("weight_scale", "weight_scale_inv", "scales")
 HTML = b"<!DOCTYPE html><html><head><title>503 Service Unavailable</title></head><body><p>Try again later.</p>\n"
 SEED = 23
+TRAINED = "-smollm2-"
 
 
 class Model:
     """The tensors of a checkpoint: name → [dtype, shape, bytearray]."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, layer=None):
         self.folder = folder
+        self.layer = layer  # whose modules are damaged; None: the first that has them
         self.config = json.loads((folder / "config.json").read_text())
         twice = folder / "consolidated.safetensors"  # the same model under Mistral's names, which check does not read
         left_out = harness.read_header(twice)[0] if twice.exists() else {}
@@ -46,7 +51,8 @@ class Model:
         return found
 
     def module(self, leaf):
-        return next((m for m in self.modules() if m.endswith(leaf)), None)
+        part = "" if self.layer is None else f".layers.{self.layer}."
+        return next((m for m in self.modules() if m.endswith(leaf) and part in m), None)
 
     def codes(self, module):
         return next((f"{module}.{s}" for s in CODES if f"{module}.{s}" in self.tensors), None)
@@ -398,9 +404,9 @@ def sound_findings(source):
     return findings(source)
 
 
-def try_kind(source, name, scratch):
+def try_kind(source, name, scratch, layer=None):
     """None where the damage cannot be done, else the identifiers that the damaged checkpoint has more."""
-    model = Model(source)
+    model = Model(source, layer)
     _, damage = KINDS[name]
     if damage(model) is False:
         return None
@@ -417,27 +423,58 @@ def try_kind(source, name, scratch):
         shutil.rmtree(folder)
 
 
-def main():
-    names = [name for name in sys.argv[1:] if name != "-v"]
-    chosen = [harness.CHECKPOINTS / name for name in names] or sorted(harness.CHECKPOINTS.iterdir())
-    print("| damage | of | tried | found | as |\n|---|---|---|---|---|")
-    for name, (share, _) in KINDS.items():
-        tried, found, identifiers, missed = 0, 0, {}, []
-        for source in chosen:
+class Tally:
+    """On how many checkpoints a kind of damage was done, and found, and by what."""
+
+    def __init__(self):
+        self.tried, self.found, self.identifiers, self.missed = 0, 0, {}, []
+
+    def add(self, name, result):
+        if result is None:
+            return
+        self.tried += 1
+        self.found += bool(result)
+        if not result:
+            self.missed.append(name)
+        for identifier in result:
+            self.identifiers[identifier] = self.identifiers.get(identifier, 0) + 1
+
+    def most(self):
+        return ", ".join(f"`{i}`" for i in sorted(self.identifiers, key=lambda i: (-self.identifiers[i], i))[:3])
+
+
+def try_all(name, sources, layers):
+    """Of all, and of the trained ones."""
+    every, trained = Tally(), Tally()
+    for source in sources:
+        for layer in layers:
             with tempfile.TemporaryDirectory() as scratch:
-                result = try_kind(source, name, pathlib.Path(scratch))
-            if result is None:
-                continue
-            tried += 1
-            found += bool(result)
-            if not result:
-                missed.append(source.name)
-            for identifier in result:
-                identifiers[identifier] = identifiers.get(identifier, 0) + 1
-        most = sorted(identifiers, key=lambda i: (-identifiers[i], i))[:3]
-        print(f"| {name} | {share} | {tried} | {found} | {', '.join(f'`{i}`' for i in most)} |", flush=True)
-        if missed and "-v" in sys.argv:
-            print("   missed:", ", ".join(missed))
+                result = try_kind(source, name, pathlib.Path(scratch), layer)
+            place = source.name if layer is None else f"{source.name} {layer}"
+            every.add(place, result)
+            if TRAINED in source.name:
+                trained.add(place, result)
+    return every, trained
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("checkpoints", nargs="*", help="bundled ones by name, others by path; default: all bundled ones")
+    parser.add_argument("--layers", nargs="+", type=int)
+    parser.add_argument("-v", action="store_true")
+    arguments = parser.parse_args()
+    chosen = [harness.CHECKPOINTS / name for name in arguments.checkpoints] or sorted(harness.CHECKPOINTS.iterdir())
+    of_modules = [name for name, (share, _) in KINDS.items() if share not in ("a part", "a tensor", "the model")]
+    if arguments.layers:
+        print("| damage | of | tried | found | as |\n|---|---|---|---|---|")
+    else:
+        print("| damage | of | tried | found | trained | found | as |\n|---|---|---|---|---|---|---|")
+    for name in of_modules if arguments.layers else KINDS:
+        every, trained = try_all(name, chosen, arguments.layers or [None])
+        figures = [every.tried, every.found] + ([] if arguments.layers else [trained.tried, trained.found])
+        print(f"| {name} | {KINDS[name][0]} | {' | '.join(map(str, figures))} | {every.most()} |", flush=True)
+        if every.missed and arguments.v:
+            print("   missed:", ", ".join(every.missed))
 
 
 if __name__ == "__main__":

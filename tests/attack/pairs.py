@@ -48,7 +48,8 @@ def give_module(pair, name):
     """All that the giver has of a module: its tensors, and its entry with all that it says."""
     giver, folder = pair.giver, pair.folder
     for old in folder.manifest["modules"].pop(name, {"parts": {}})["parts"].values():
-        folder.drop(old["tensor"])
+        if folder.file.find(old["tensor"]) is not None:  # an earlier change may have renamed it in the manifest
+            folder.drop(old["tensor"])
     record = copy.deepcopy(giver.module(name))
     for part in record["parts"].values():
         entry = giver.file.find(part["tensor"])

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/kernels/nibble_pairs.h"
 #include "prepack/kernels/nibble_transpose.h"
@@ -58,6 +59,24 @@ void RowsToPairs(Isa isa, const std::byte* from, std::byte* to) {
 void PairsToRows(Isa isa, const std::byte* from, std::byte* to) {
   prepack::NibblePairsFor(isa).pairs_to_rows(Codes(from), kBlockCols, kPairBlocks, kPairRowBytes,
                                              Codes(to));
+}
+
+template <size_t kRowBytes>
+void RowsToHalves(Isa isa, const std::byte* from, std::byte* to) {
+  constexpr size_t kBlock = prepack::kHalvesRows * kRowBytes;
+  for (size_t at = 0; at + kBlock <= kPanelBytes; at += kBlock) {
+    prepack::NibbleHalvesFor(isa).rows_to_halves(Codes(from + at), kRowBytes, 2 * kRowBytes,
+                                                 Codes(to + at));
+  }
+}
+
+template <size_t kRowBytes>
+void HalvesToRows(Isa isa, const std::byte* from, std::byte* to) {
+  constexpr size_t kBlock = prepack::kHalvesRows * kRowBytes;
+  for (size_t at = 0; at + kBlock <= kPanelBytes; at += kBlock) {
+    prepack::NibbleHalvesFor(isa).halves_to_rows(Codes(from + at), 2 * kRowBytes, kRowBytes,
+                                                 Codes(to + at));
+  }
 }
 
 void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
@@ -138,6 +157,10 @@ constexpr std::array kBricks = {
     Brick{"units of 4, 64 rows, back", UnitsToRows<4, 64>},
     Brick{"nibble pairs", RowsToPairs},
     Brick{"nibble pairs, back", PairsToRows},
+    Brick{"nibble halves", RowsToHalves<1024>},
+    Brick{"nibble halves, back", HalvesToRows<1024>},
+    Brick{"nibble halves, 4096 apart", RowsToHalves<4096>},
+    Brick{"nibble halves, 4096 apart, back", HalvesToRows<4096>},
     Brick{"sums of bytes", SumBytes},
     Brick{"units of 4, 32 rows, summed", SummedUnits},
     Brick{"nibbles, 16 rows", NibblesToColumns<16, 8>},

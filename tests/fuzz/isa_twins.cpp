@@ -16,6 +16,7 @@
 #include "prepack/kernels/awq_gemv_fast.h"
 #include "prepack/kernels/code_rows.h"
 #include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/kernels/nibble_pairs.h"
 #include "prepack/kernels/nibble_reorder.h"
@@ -167,6 +168,22 @@ void Pairs(Input& input) {
   });
 }
 
+void Halves(Input& input) {
+  const size_t cols = 2 * input.Below(1200);
+  // Rows that share sets of the cache go another way.
+  const size_t row_bytes = input.Bool() ? 2048 : cols / 2 + input.Below(70);
+  const size_t size_of_rows = Strided(cols == 0 ? 0 : kHalvesRows, cols / 2, row_bytes);
+  const bool back = input.Bool();
+  const Bytes content = Content(input, back ? HalvesBytes(cols) : size_of_rows);
+  DemandTwins("nibble_halves", back ? size_of_rows : HalvesBytes(cols), [&](Isa isa, Bytes& out) {
+    if (back) {
+      NibbleHalvesFor(isa).halves_to_rows(content.data(), cols, row_bytes, out.data());
+    } else {
+      NibbleHalvesFor(isa).rows_to_halves(content.data(), row_bytes, cols, out.data());
+    }
+  });
+}
+
 // Blocks of 16 rows, and of 64.
 void NibbleBlocks(Input& input) {
   const bool wide = input.Bool();
@@ -292,9 +309,9 @@ void PairProducts(Input& input) {
 }
 
 using Kernel = void (*)(Input& input);
-constexpr Kernel kKernels[] = {GemvFast,  CodeRows,      JoinColumns, JoinAwq, NibbleMatrix,
-                               Pairs,     NibbleBlocks,  Reorder,     RowSums, TransposeAndSum,
-                               Transpose, FloatProducts, PairProducts};
+constexpr Kernel kKernels[] = {GemvFast,  CodeRows,      JoinColumns,  JoinAwq, NibbleMatrix,
+                               Pairs,     NibbleBlocks,  Reorder,      RowSums, TransposeAndSum,
+                               Transpose, FloatProducts, PairProducts, Halves};
 
 }  // namespace
 }  // namespace prepack::fuzz

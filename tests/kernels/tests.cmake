@@ -4,6 +4,7 @@ prepack_add_tests(kernels
   byte_codes_test.cpp
   code_rows_test.cpp
   nibble_columns_test.cpp
+  nibble_halves_test.cpp
   nibble_pairs_test.cpp
   nibble_transpose_test.cpp
   row_sums_test.cpp

@@ -58,6 +58,21 @@ class Diff(harness.ToolTest):
         self.assert_fails(1, ["differs from"], "diff", SYMMETRIC, folder, "-q")
         self.run_ok("diff", SYMMETRIC, folder, "--module", "model.layers.0.mlp.up_proj")
 
+    def test_signed_codes_are_shown_as_signed(self):
+        folder = self.copy_checkpoint("ct-w8a8-dynamic")
+        tensors = harness.read_tensors(folder)
+        dtype, shape, data = tensors[MODULE + ".weight"]
+        stored = struct.unpack("<b", data[:1])[0]
+        changed = -20 if stored != -20 else -21
+        tensors[MODULE + ".weight"] = (dtype, shape, struct.pack("<b", changed) + data[1:])
+        (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        report = self.diff(1, CHECKPOINTS / "ct-w8a8-dynamic", folder, "--module", MODULE)
+        worst = report["modules"][0]["worst"]
+        self.assertEqual([(w["n"], w["k"]) for w in worst], [(0, 0)])
+        self.assertEqual((worst[0]["a"]["code"], worst[0]["b"]["code"]), (stored, changed))
+        text = self.run_tool("diff", CHECKPOINTS / "ct-w8a8-dynamic", folder, "--module", MODULE)
+        self.assertIn(f"code {changed} - zero point 0", text.stdout)
+
     def test_same_output_for_any_threads(self):
         other = CHECKPOINTS / "ct-w4a16-g32-asym"
         outputs = {

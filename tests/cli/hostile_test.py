@@ -61,7 +61,7 @@ class NotCopied(Folder):
             path = os.fsencode(self.source) + b"/" + name
             with open(path, "w"):
                 pass
-            self.assert_fails(3, ["its name is no readable UTF-8", "Rename it"], *self.convert_args)
+            self.assert_fails(3, ["its name is not valid UTF-8", "Rename it"], *self.convert_args)
             os.unlink(path)
         self.run_ok(*self.convert_args)
 
@@ -297,10 +297,10 @@ class DamagedParts(Folder):
             return lambda record: record.update({key: value})
 
         defects = [
-            (put("part", "x"), 'field "part" is no part'),
+            (put("part", "x"), 'field "part" is not a part'),
             (put("part", 1), 'field "part" has the wrong type'),
-            (put("side_files", ["../x"]), '"side_files" has something else than a plain file name'),
-            (put("side_files", ["."]), '"side_files" has something else than a plain file name'),
+            (put("side_files", ["../x"]), '"side_files" contains an entry that is not a plain file name'),
+            (put("side_files", ["."]), '"side_files" contains an entry that is not a plain file name'),
             (put("all_source_tensors", 7), "the parts do not make up the source"),
             (put("all_source_tensors", -7), 'field "all_source_tensors" has the wrong type'),
             (put("source_tensors", []), 'field "source_tensors" has the wrong type'),

@@ -314,6 +314,9 @@ class Summary(harness.ToolTest):
         self.assertIn("--target zentorch", origin["options"])
         self.assertIn("made by prepack", self.run_ok("inspect", out).stdout)
         self.assertIsNone(self.inspect(CHECKPOINTS / "ct-mixed")["origin"])
+        chosen = self.convert(CHECKPOINTS / "ct-w4a16-g128-sym", "vllm-cpu", "--scheme", "mlp=w4a8", name="chosen")
+        self.assertIn(" --scheme mlp=w4a8, shards of ", self.inspect(chosen)["origin"]["options"])
+        self.assertEqual(self.inspect(chosen)["origin"]["options"].count("--scheme"), 1)
 
 
 class Numbers(harness.ToolTest):

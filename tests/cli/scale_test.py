@@ -75,7 +75,7 @@ class Parts(harness.ToolTest):
 
     def test_a_missing_part_is_named(self):
         out = self.scratch / "out"
-        self.assert_fails(2, [str(out), "there are no parts of it", "--part"], "merge", out)
+        self.assert_fails(2, [str(out), "no parts found next to it", "--part"], "merge", out)
         self.make_parts(out, 4, indices=(1, 4))
         self.assert_fails(
             2, ["parts are missing", "found 2 of 4", "expected also 2, 3"], "merge", out
@@ -135,7 +135,7 @@ class Parts(harness.ToolTest):
             (3, ["model.safetensors", "its size differs"], truncate),
             (3, ["model.safetensors", "the header of the shard"], other_header),
             (4, ["model.safetensors"], lambda p: (p / "model.safetensors").unlink()),
-            (2, ["this is no part"], lambda p: (p / "prepack-part.json").unlink()),
+            (2, ["this is not a part"], lambda p: (p / "prepack-part.json").unlink()),
             (3, ["prepack-part.json"], lambda p: (p / "prepack-part.json").write_text("{")),
             (3, ["prepack-part.json", '"part"'], edit("prepack-part.json", '"part"', '"x"')),
             (3, ["prepack-part.json", "is no part"], edit("prepack-part.json", "2/2", "9/2")),

@@ -351,14 +351,14 @@ TEST_CASE("weights in other files are refused by name") {
   RequireOk(WriteTextFile(folder / "model.gguf", "GGUF"));
   CheckError(
       Checkpoint::Open(folder / "model.gguf").status(), ErrorKind::kUnsupported,
-      "GGUF weights are not read (found model.gguf, expected *.safetensors). llama.cpp reads");
+      "GGUF weights are not supported (found model.gguf, expected *.safetensors). llama.cpp reads");
   RequireOk(WriteTextFile(folder / "pytorch_model.bin", "x"));
   CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kUnsupported,
-             "GGUF weights are not read (found model.gguf");
+             "GGUF weights are not supported (found model.gguf");
   std::filesystem::remove(folder / "model.gguf");
   const Status status = Checkpoint::Open(folder.path()).status();
   CheckError(status, ErrorKind::kUnsupported,
-             "PyTorch weights are not read (found pytorch_model.bin, expected *.safetensors). "
+             "PyTorch weights are not supported (found pytorch_model.bin, expected *.safetensors). "
              "Convert the weights to safetensors");
   CHECK(status.id() == "container-unsupported");
 }

@@ -88,7 +88,7 @@ TEST_CASE("the last option that fits decides") {
   const Status unused = chooser->CheckAllWereUsed();
   CHECK(unused.kind() == ErrorKind::kUsage);
   CHECK(unused.ToString() ==
-        "--scheme k_proj=w8a8: it is for no module of the checkpoint (expected a pattern that is "
+        "--scheme k_proj=w8a8: it matches no module of the checkpoint (expected a pattern that is "
         "found in modules with weights of 8 bits). `prepack inspect` lists the modules and their "
         "schemes");
 }

@@ -64,11 +64,11 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
       {"mlx", ArGptq, [](Stored t) { ArConfig(t)["packing_format"] = "mlx"; }, kUnsupported,
        "autoround-scheme", "stores arrays of Apple's MLX"},
       {"mx_fp", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "mx_fp"; }, kUnsupported,
-       "autoround-scheme", "data_type: MXFP weights are not read (found \"mx_fp\""},
+       "autoround-scheme", "data_type: MXFP weights are not supported (found \"mx_fp\""},
       {"mx_int", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "mx_int"; }, kUnsupported,
-       "autoround-scheme", "MXINT weights are not read"},
+       "autoround-scheme", "MXINT weights are not supported"},
       {"nv_fp", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "nv_fp"; }, kUnsupported,
-       "autoround-scheme", "NVFP4 weights are not read"},
+       "autoround-scheme", "NVFP4 weights are not supported"},
       {"fp8 in blocks, without packing_format", ArGptq,
        [](Stored t) {
          ArConfig(t).erase("packing_format");
@@ -76,17 +76,17 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
          ArConfig(t)["bits"] = 8;
          ArConfig(t)["group_size"] = {128, 128};
        },
-       kUnsupported, "autoround-scheme", "FP8 weights of AutoRound are not read"},
+       kUnsupported, "autoround-scheme", "FP8 weights of AutoRound are not supported"},
       {"a layer of another type", ArGptq,
        [](Stored t) {
          ArConfig(t)["extra_config"][kArModule] = {{"bits", 4}, {"data_type", "mx_fp4"}};
        },
        kUnsupported, "autoround-scheme",
-       "extra_config[\"model.layers.0.mlp.up_proj\"].data_type: MXFP weights are not read"},
+       "extra_config[\"model.layers.0.mlp.up_proj\"].data_type: MXFP weights are not supported"},
       {"an unknown type", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "posit"; },
        kUnsupported, "autoround-scheme", "the data type is not known (found \"posit\""},
       {"quantized activations", ArGptq, [](Stored t) { ArConfig(t)["act_bits"] = 8; }, kUnsupported,
-       "autoround-activations", "exports with quantized activations are not read (found 8)"},
+       "autoround-activations", "exports with quantized activations are not supported (found 8)"},
       {"quantized activations by tensor", ArGptq,
        [](Stored t) { AddZeros(t, kArModule + ".act_scales", "F16", {1}, 2); }, kUnsupported,
        "autoround-activations", "act_scales: AutoRound exports with quantized activations"},
@@ -108,10 +108,10 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
        [](Stored t) { AddZeros(t, "model.layers.0.mlp.spinquant_r4", "F16", {1}, 2); },
        kUnsupported, "rotation", "spinquant_r4: rotated weights"},
       {"super bits", ArGptq, [](Stored t) { ArConfig(t)["super_bits"] = 6; }, kUnsupported,
-       "autoround-scheme", "super_bits: double-quantized scales (GGUF schemes) are not read"},
+       "autoround-scheme", "super_bits: double-quantized scales (GGUF schemes) are not supported"},
       {"double quantization by type", ArGptq,
        [](Stored t) { ArConfig(t)["data_type"] = "int_asym_dq"; }, kUnsupported, "autoround-scheme",
-       "double-quantized scales (GGUF schemes) are not read (found \"int_asym_dq\""},
+       "double-quantized scales (GGUF schemes) are not supported (found \"int_asym_dq\""},
       {"weights of another kind", ArGptq,
        [](Stored t) { AddZeros(t, "model.layers.0.mlp.gate_proj.weight_packed", "U8", {1}, 1); },
        kUnsupported, "autoround-scheme", "weight_packed: weights that are not plain integers"},
@@ -158,7 +158,7 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
          t.At(kArModule + ".scales").shape = {3, 32};
          t.At(kArModule + ".scales").bytes.resize(192);
        },
-       kUnsupported, "", "codes of this width are not read (found 5 bits"},
+       kUnsupported, "", "codes of this width are not supported (found 5 bits"},
       {"NaN", ArAwq, [](Stored t) { t.At(kArModule + ".scales").bytes[3] = std::byte{0x7E}; },
        kMalformed, "scale-not-finite", "the scale of channel 1, group 0 is not a finite number"},
       {"bits out of range", ArGptq, [](Stored t) { ArConfig(t)["bits"] = 12; }, kMalformed,

@@ -90,12 +90,12 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
          t.tensors.push_back({kAwqModule + ".lora_B", "F16", {2, 1}, std::vector<std::byte>(4)});
        },
        kUnsupported, "adapter-unsupported",
-       ".lora_B: low-rank adapters are not read (found [2, 1])"},
+       ".lora_B: low-rank adapters are not supported (found [2, 1])"},
       {"an adapter", Gemm,
        [](Stored t) {
          AwqConfigOf(t)["adapter"] = {{"path", "x"}};
        },
-       kUnsupported, "adapter-unsupported", "adapter: low-rank adapters are not read"},
+       kUnsupported, "adapter-unsupported", "adapter: low-rank adapters are not supported"},
       {"exclusions that are no list", Gemm,
        [](Stored t) { AwqConfigOf(t)["modules_to_not_convert"] = "lm_head"; }, kMalformed,
        "config-field-invalid", "modules_to_not_convert: the field has the wrong type"},
@@ -138,7 +138,7 @@ TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused"
            }
          }
        },
-       kUnsupported, "embedding-quantized", "quantized embeddings are not read"},
+       kUnsupported, "embedding-quantized", "quantized embeddings are not supported"},
       {"codes in floating point", Gemm, [](Stored t) { AwqPart(t, "qweight").dtype = "F32"; },
        kMalformed, "tensor-dtype",
        "packed codes have the wrong dtype (found F32, expected I32 or I16)"},

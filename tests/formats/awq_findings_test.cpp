@@ -129,7 +129,7 @@ TEST_CASE("The head of a multimodal model is a head") {
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("Tensors that are not read are reported") {
+TEST_CASE("Tensors that are not supported are reported") {
   TestCheckpoint stored = Mlp();
   stored.tensors.push_back(
       {"model.layers.0.mlp.up_proj.smooth", "F16", {2}, std::vector<std::byte>(4)});

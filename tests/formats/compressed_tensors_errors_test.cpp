@@ -109,11 +109,12 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
   using T = TestCheckpoint&;
   const std::vector<CtDefect> defects = {
       {"no config groups", SymmetricExample, [](T t) { CtConfigOf(t).erase("config_groups"); },
-       "config_groups: there is no config group, but there are quantized tensors",
+       "config_groups: the config has no group, but the checkpoint has quantized tensors",
        "config-groups-missing"},
       {"empty config groups", SymmetricExample,
        [](T t) { CtConfigOf(t)["config_groups"] = Json::object(); },
-       "there is no config group, but there are quantized tensors", "config-groups-missing"},
+       "the config has no group, but the checkpoint has quantized tensors",
+       "config-groups-missing"},
       {"no group names the module", SymmetricExample,
        [](T t) { Group(t)["targets"] = {"re:.*down_proj"}; },
        kExampleModule + ": the module is quantized, but no config group names it",
@@ -375,7 +376,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
          AddCtPart(t, "input_scale", "F32", {1}, 4);
        },
-       ".input_scale: the scale of activations is not a positive number (found 0",
+       ".input_scale: an activation scale is not a positive number (found 0",
        "input-scale-invalid"},
       {"static activations with a scale per channel", SymmetricExample,
        [](T t) {
@@ -402,37 +403,37 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
   CheckTable(defects, ErrorKind::kMalformed);
 }
 
-TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
+TEST_CASE("Sound checkpoints that are not supported yet are unsupported, by name") {
   using T = TestCheckpoint&;
   const std::vector<CtDefect> defects = {
       {"output quantization", SymmetricExample,
        [](T t) {
          Group(t)["output_activations"] = {{"strategy", "tensor"}};
        },
-       "quantized outputs of linear layers are not read", "scheme-unsupported"},
+       "quantized outputs of linear layers are not supported", "scheme-unsupported"},
       {"mxfp8", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
          RemoveCtPart(t, "weight_scale");
          AddCtPart(t, "weight_scale", "U8", {4, 2}, 8);
        },
-       ".weight: mxfp8-quantized weights are not read", "storage-unsupported"},
+       ".weight: mxfp8-quantized weights are not supported", "storage-unsupported"},
       {"nvfp4", SymmetricExample,
        [](T t) {
          Replace(t, "weight_packed", "U8", {4, 8}, 32);
          AddCtPart(t, "weight_global_scale", "F32", {1}, 4);
        },
-       ".weight_packed: nvfp4-pack-quantized weights are not read", "storage-unsupported"},
+       ".weight_packed: nvfp4-pack-quantized weights are not supported", "storage-unsupported"},
       {"mxfp4", SymmetricExample,
        [](T t) {
          Replace(t, "weight_packed", "U8", {4, 8}, 32);
        },
-       ".weight_packed: mxfp4-pack-quantized weights are not read", "storage-unsupported"},
+       ".weight_packed: mxfp4-pack-quantized weights are not supported", "storage-unsupported"},
       {"packed before 0.4", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "I32", {4, 2}, 32);
        },
-       ".weight: packed (compressed-tensors before 0.4) weights are not read",
+       ".weight: packed (compressed-tensors before 0.4) weights are not supported",
        "storage-unsupported"},
       {"fake-quantized", SymmetricExample,
        [](T t) {
@@ -451,47 +452,47 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
          StackCtExperts(t);
          AddCtPart(t, "weight_g_idx", "I32", {16}, 64);
        },
-       ".weight_g_idx: activation order of stacked experts is not read", "scheme-unsupported"},
+       ".weight_g_idx: activation order of stacked experts is not supported", "scheme-unsupported"},
       {"static activations of stacked experts", SymmetricExample,
        [](T t) {
          StackCtExperts(t);
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
          AddCtPart(t, "input_scale", "F32", {1}, 4);
        },
-       "static activations of stacked experts are not read", "scheme-unsupported"},
+       "static activations of stacked experts are not supported", "scheme-unsupported"},
       {"static activations per group", SymmetricExample,
        [](T t) {
          Group(t)["input_activations"] = {{"strategy", "group"}, {"group_size", 8}};
        },
-       "this quantization of activations is not read", "scheme-unsupported"},
+       "this quantization of activations is not supported", "scheme-unsupported"},
       {"weights with one more scale", SymmetricExample,
        [](T t) { ExampleWeights(t)["strategy"] = "tensor_group"; },
-       "weights with strategy tensor_group are not read", "scheme-unsupported"},
+       "weights with strategy tensor_group are not supported", "scheme-unsupported"},
       {"sparse", SymmetricExample,
        [](T t) {
          AddCtPart(t, "weight.bitmask", "U8", {4, 2}, 8);
        },
-       "sparse-bitmask weights are not read", "storage-unsupported"},
+       "sparse-bitmask weights are not supported", "storage-unsupported"},
       {"marlin", SymmetricExample,
        [](T t) {
          AddCtPart(t, "scale_packed", "F16", {4, 2}, 16);
        },
-       "marlin-24 weights are not read", "storage-unsupported"},
+       "marlin-24 weights are not supported", "storage-unsupported"},
       {"scales of 64 bits", SymmetricExample,
        [](T t) {
          RemoveCtPart(t, "weight_scale");
          AddCtPart(t, "weight_scale", "F64", {4, 2}, 64);
        },
-       ".weight_scale: scales of 64 bits are not read", "tensor-dtype"},
+       ".weight_scale: scales of 64 bits are not supported", "tensor-dtype"},
       {"a quantized embedding", SymmetricExample,
        [](T t) {
          Group(t)["targets"] = {"re:.*"};
          RenameCtModule(t, "model.embed_tokens");
        },
-       "model.embed_tokens: quantized embeddings are not read", "embedding-quantized"},
+       "model.embed_tokens: quantized embeddings are not supported", "embedding-quantized"},
       {"a quantized embedding that no group names", SymmetricExample,
        [](T t) { RenameCtModule(t, "transformer.wte"); },
-       "transformer.wte: quantized embeddings are not read", "embedding-quantized"},
+       "transformer.wte: quantized embeddings are not supported", "embedding-quantized"},
       {"a Conv1D with its inputs first", SymmetricExample,
        [](T t) {
          t.config["model_type"] = "gpt2";
@@ -500,7 +501,8 @@ TEST_CASE("Sound checkpoints that are not read yet are unsupported, by name") {
              {"transformer.h.0.mlp.c_fc.bias", "BF16", {16}, std::vector<std::byte>(32)});
        },
        "c_fc.weight_packed: the weight of a Conv1D is quantized as the model stores it, [K, N]: "
-       "its scales belong to input channels, which is not read (found [4, 16] beside a bias of 16, "
+       "its the scales belong to input channels, which prepack does not support (found [4, 16] "
+       "beside a bias of 16, "
        "expected [N, K] = [16, 4])",
        "storage-unsupported"},
       {"a target that is a class", SymmetricExample,

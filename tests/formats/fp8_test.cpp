@@ -218,7 +218,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        "config-field-invalid"},
       {"a weight of one dimension", Fp8Blocks,
        [](T t) { t.At(kFp8Module + ".weight").shape = {15}; }, malformed,
-       "the weight is no matrix, or is empty (found [15]", "tensor-shape"},
+       "the weight is empty or not a matrix (found [15]", "tensor-shape"},
       {"a NaN weight", Fp8Blocks,
        [](T t) { t.At(kFp8Module + ".weight").bytes[7] = std::byte{0xFF}; }, malformed,
        ".weight: an FP8 weight is NaN (found 0xFF at [1, 2])", "code-nan"},
@@ -230,7 +230,8 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        malformed, "the scale of channel 2, group 1 is not a finite number (found NaN)",
        "scale-not-finite"},
       {"E5M2 by dtype", Fp8Blocks, [](T t) { t.At(kFp8Module + ".weight").dtype = "F8_E5M2"; },
-       unsupported, "FP8 weights of this type are not read (found F8_E5M2", "storage-unsupported"},
+       unsupported, "FP8 weights of this type are not supported (found F8_E5M2",
+       "storage-unsupported"},
       {"E5M2 by name", Fp8Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
        unsupported, "fmt: only E4M3 weights are read", "scheme-unsupported"},
       {"an unknown activation scheme", Fp8Blocks,
@@ -297,7 +298,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        malformed, "the module has both input_scale and activation_scale", "weight-twice"},
       {"stacked scales of single experts", Fp8Blocks, StackScales, unsupported,
        "mlp.experts.1.up_proj.weight: FP8 experts of which each has a weight of its own, but whose "
-       "scales are stacked in one tensor, are not read yet (found "
+       "scales are stacked in one tensor, are not supported yet (found "
        "model.layers.0.mlp.experts.gate_up_proj_scale_inv [2, 2, 2]",
        "storage-unsupported"},
       {"stacked scales of other experts", Fp8Blocks,
@@ -319,17 +320,19 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        [](T t) {
          t.At(kFp8Module + ".weight").shape = {1, 3, 5};
        },
-       unsupported, "stacked FP8 weights are not read yet (found [1, 3, 5]", "storage-unsupported"},
+       unsupported, "stacked FP8 weights are not supported yet (found [1, 3, 5]",
+       "storage-unsupported"},
       {"an embedding", Fp8Blocks,
        [](T t) {
          t.At(kFp8Module + ".weight").name = "model.embed_tokens.weight";
          t.At(kFp8Module + ".weight_scale_inv").name = "model.embed_tokens.weight_scale_inv";
        },
-       unsupported, "model.embed_tokens: quantized embeddings are not read (found F8_E4M3 [3, 5]",
+       unsupported,
+       "model.embed_tokens: quantized embeddings are not supported (found F8_E4M3 [3, 5]",
        "embedding-quantized"},
       {"an embedding of another name", Fp8Blocks,
        [](T t) { t.config["quantization_config"]["modules_to_convert"] = {"mlp.up_proj"}; },
-       unsupported, "mlp.up_proj: quantized embeddings are not read", "embedding-quantized"},
+       unsupported, "mlp.up_proj: quantized embeddings are not supported", "embedding-quantized"},
       {"embeddings that are no list", Fp8Blocks,
        [](T t) { t.config["quantization_config"]["modules_to_convert"] = "wte"; }, malformed,
        "modules_to_convert: the field has the wrong type", "config-field-invalid"},

@@ -72,13 +72,13 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
          AddPart(c, "B");
          AddPart(c, "s");
        },
-       unsupported, "gptq-format", "Marlin weights are not read"},
+       unsupported, "gptq-format", "Marlin weights are not supported"},
       {"QQQ tensors",
        [](auto& c) {
          AddPart(c, "B");
          AddPart(c, "s_channel");
        },
-       unsupported, "gptq-format", "QQQ weights are not read"},
+       unsupported, "gptq-format", "QQQ weights are not supported"},
       {"EXL3 tensors", [](auto& c) { AddPart(c, "trellis"); }, unsupported, "gptq-format", "EXL3"},
       {"compressed-tensors", [](auto& c) { AddPart(c, "weight_packed"); }, malformed,
        "module-foreign", "not as gptq stores it"},
@@ -115,7 +115,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
        [](auto& c) {
          GptqConfigOf(c)["dynamic"] = {{".*up", {{"format", "gptq_v2"}}}};
        },
-       unsupported, "gptq-format", "a rule that changes the format is not read"},
+       unsupported, "gptq-format", "prepack does not support a rule that changes the format"},
       {"too many rules",
        [](auto& c) {
          Json& rules = GptqConfigOf(c)["dynamic"];
@@ -321,7 +321,7 @@ TEST_CASE("More input channels than an order can count are refused before the in
              "K is too large for an index of groups (found 4294967296");
 }
 
-TEST_CASE("Numbers that are no floats are not read as such") {
+TEST_CASE("Numbers that are no floats are not supported as such") {
   const TempFolder temp;
   SmallGptq().Write(temp.path());
   const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));

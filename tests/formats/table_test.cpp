@@ -49,12 +49,12 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
   const Status hqq = ReadStatus({{"quantization_config", {{"quant_method", "HQQ"}}}});
   CHECK(hqq.kind() == ErrorKind::kUnsupported);
   CHECK(hqq.id() == "method-unsupported");
-  CHECK(hqq.what() == "HQQ checkpoints are not read");
+  CHECK(hqq.what() == "HQQ checkpoints are not supported");
   CHECK(hqq.found() == "quant_method \"hqq\"");
   CHECK_THAT(hqq.expected(), Catch::StartsWith("compressed-tensors"));
   const Status strange = ReadStatus({{"quantization_config", {{"quant_method", "my\x01own"}}}});
   CHECK(strange.kind() == ErrorKind::kUnsupported);
-  CHECK(strange.what() == "my\\x01own checkpoints are not read");
+  CHECK(strange.what() == "my\\x01own checkpoints are not supported");
 
   const Status packed = ReadStatus({{"quantization_config", {{"quant_method", "prepack"}}}});
   CHECK(packed.kind() == ErrorKind::kUnsupported);
@@ -178,11 +178,11 @@ TEST_CASE("Checkpoints that declare in another way, or not at all, are refused b
   const Json none = Json::object();
   CHECK_THAT(Undeclared(none, "a.weight", "hf_quant_config.json"),
              Catch::StartsWith("method-unsupported: hf_quant_config.json: ModelOpt (FP8 or NVFP4) "
-                               "checkpoints are not read"));
+                               "checkpoints are not supported"));
   const Json mlx = {{"group_size", 64}, {"bits", 4}};
   CHECK_THAT(Undeclared({{"quantization", mlx}}, "a.weight", ""),
              Catch::StartsWith("method-unsupported: config.json: quantization: arrays of Apple's "
-                               "MLX are not read"));
+                               "MLX are not supported"));
   CHECK_THAT(Undeclared({{"quantization", mlx}, {"quantization_config", mlx}}, "a.weight", ""),
              Catch::StartsWith("method-unsupported: config.json: quantization_config: arrays of"));
   for (const char* tensor : {"a.qweight", "a.weight_packed", "a.experts.gate_scale_inv"}) {

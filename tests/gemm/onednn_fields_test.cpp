@@ -94,7 +94,7 @@ TEST_CASE("one row of sums that another form does not explain is refused") {
 TEST_CASE("what is no blocked form of these weights is refused with the reason") {
   OneDnnFields fields = Blocked(0);
   fields.blocked = false;
-  CheckRefused(fields, "it is no blocked form");
+  CheckRefused(fields, "it is not a blocked form");
   fields = Blocked(0);
   fields.s8 = false;
   CheckRefused(fields, "its elements are not s8");

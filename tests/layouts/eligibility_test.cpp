@@ -485,7 +485,7 @@ TEST_CASE("plain/bf16-conv1d says what it takes and why not") {
        kAnyActivations,
        kAnyN,
        kAnyK,
-       {{"the layer is no Conv1D: its plain weight is stored [N, K]",
+       {{"the layer is not a Conv1D: its plain weight is stored [N, K]",
          [](PackRequest& r) { r.inputs_first = false; }}}});
 }
 

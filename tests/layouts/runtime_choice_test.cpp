@@ -90,8 +90,7 @@ TEST_CASE("int8: the kernel of the CPU, or oneDNN's") {
     CHECK(int8(Granularity::kChannel, EightBitLinear(false, dynamic)) ==
           Choices{{kZen, kHandler, ""}, {"AMX", kHandler, ""}, others});
   }
-  CHECK(int8(Granularity::kChannel, {}) ==
-        Choices{{"any", kNone, "there is no CPU kernel for it"}});
+  CHECK(int8(Granularity::kChannel, {}) == Choices{{"any", kNone, "no CPU kernel exists for it"}});
 }
 
 TEST_CASE("FP8: blocks need a kernel, one scale does not") {
@@ -107,14 +106,14 @@ TEST_CASE("FP8: blocks need a kernel, one scale does not") {
   CHECK(choices(Granularity::kTensor) ==
         Choices{{kZen, "plain torch", ""}, amx_fp8, vnni, {"others", "plain torch", ""}});
   CHECK(choices(Granularity::kChannel) ==
-        Choices{{"any", "plain torch", "dequantized: there is no kernel for scales per channel"}});
+        Choices{{"any", "plain torch", "dequantized: no kernel exists for scales per channel"}});
 }
 
 TEST_CASE("weights of other widths have no kernel") {
   Scheme scheme = FourBits(true);
   scheme.bits = 3;
   CHECK(Of("gptq", scheme) ==
-        Choices{{"any", kNone, "there is no CPU kernel for weights of this width"}});
+        Choices{{"any", kNone, "no CPU kernel exists for weights of this width"}});
 }
 
 TEST_CASE("a target whose runtime loads no checkpoints chooses nothing") {

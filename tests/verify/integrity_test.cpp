@@ -277,7 +277,7 @@ TEST_CASE("a part that lies in no shard fails, as no loader would find it") {
   CHECK(checked.failed() == std::set{kDownProj});
   const auto problem = std::ranges::find(checked.level.problems, "weights.bin", &Problem::where);
   REQUIRE(problem != checked.level.problems.end());
-  CHECK(problem->message == "it is no shard of weights");
+  CHECK(problem->message == "it is not a shard of weights");
 }
 
 TEST_CASE("with a sample only the parts of its modules are hashed") {

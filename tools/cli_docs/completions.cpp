@@ -27,7 +27,7 @@ _prepack() {
 )";
 
 constexpr std::string_view kTail = R"(
-  # Levels and the like, divided by commas: the last one is completed.
+  # Levels and so on, divided by commas: the last one is completed.
   local before=''
   [[ $offer != list ]] || before=${current%"${current##*,}"}
   case $offer in

@@ -111,7 +111,7 @@ Status NoSuchModule(const InspectReport& report, const std::string& wanted) {
     names.push_back(module.module);
     for (const FusedMember& member : module.fused) names.push_back(member.module);
   }
-  return Usage("--module", "there is no such quantized module")
+  return Usage("--module", "no quantized module has this name")
       .Found(wanted)
       .Hint(DidYouMean(wanted, names));
 }

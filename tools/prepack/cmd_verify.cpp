@@ -35,8 +35,8 @@ constexpr char kExamples[] =
 constexpr char kNotes[] =
     "Levels\n"
     "  integrity  every file and tensor has the bytes that were written\n"
-    "  exactness  every code, zero point, scale and other tensor is that of the source\n"
-    "  gemm       products of the packed weights are those of the source\n"
+    "  exactness  every code, zero point, scale and other tensor equals the source's\n"
+    "  gemm       products of the packed weights agree with those of the source\n"
     "  quality    weights and products against the unquantized model, with --baseline\n"
     "A level that cannot run, or proves nothing, is \"not run\", never \"passed\".\n"
     "\n"
@@ -183,7 +183,7 @@ void AddInputs(CLI::App& command, VerifyCommand& options) {
       ->type_name("FLOAT");
   command
       .add_option("--activations", options.activations,
-                  "Recorded activations to multiply with as well: a .safetensors file of x [M, K] "
+                  "Also multiply with recorded activations: a .safetensors file of x [M, K] "
                   "by name of module")
       ->type_name("FILE");
 }

@@ -82,7 +82,7 @@ void PlanFlags::AddTo(CLI::App& command) {
   command
       .add_option(
           "--dtype", dtype,
-          "Dtype of activations at run time: bf16, f16 or f32 (default: that of config.json)")
+          "Dtype of activations at run time: bf16, f16 or f32 (default: what config.json says)")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->type_name("DTYPE");
   command
@@ -117,7 +117,7 @@ void PlanFlags::AddTo(CLI::App& command) {
   command
       .add_option(
           "--accept", accepted,
-          "Findings, separated by commas, that are no errors: scale-zero, groups whose "
+          "Findings, separated by commas, that you accept: scale-zero, groups whose "
           "scale is zero though they have codes; they are packed as the zeros that runtimes "
           "compute")
       ->delimiter(',')

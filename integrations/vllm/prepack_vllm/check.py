@@ -181,7 +181,7 @@ def run(folder: Path, as_json: bool) -> int:
     manifest = check_folder(folder)
     results = [check_module(manifest, module) for module in manifest.modules.values()]
     if not results:
-        raise CannotRunHere(str(folder), "there is no packed module to run")
+        raise CannotRunHere(str(folder), "the folder has no packed module to run")
     if any(one.verdict.startswith("FAILED") for one in results):
         code, verdict = 1, "failed"
     elif any(one.verdict != "passed" for one in results):

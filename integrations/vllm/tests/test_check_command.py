@@ -199,7 +199,7 @@ def test_nothing_to_run_is_no_pass(folder, capsys):
 
     edit_manifest(folder, change)
     assert main([str(folder)]) == 6
-    assert "there is no packed module to run" in capsys.readouterr().err
+    assert "the folder has no packed module to run" in capsys.readouterr().err
 
 
 def test_a_machine_that_cannot_run_it(folder, capsys, monkeypatch):

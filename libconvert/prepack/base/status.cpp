@@ -120,7 +120,7 @@ Status SystemError(std::string_view where, std::string_view what, int errnum) {
       status.Hint("Free some space there or choose another output folder");
       break;
     case EDQUOT:
-      status.Hint("Your quota there is used up: free some of it or choose another output folder");
+      status.Hint("Your disk quota is used up: free some space, or choose another output folder");
       break;
     case EFBIG:
       status.Hint(

@@ -66,7 +66,7 @@ class TensorComparison {
         Match(*embedding, &original);
       } else {
         missing_.Add("baseline-missing", original.name,
-                     "the baseline has this tensor, and the checkpoint has nothing of the name");
+                     "the baseline has this tensor, but the checkpoint has no tensor of this name");
       }
     }
   }
@@ -106,10 +106,9 @@ class TensorComparison {
     for (Finding& finding : missing_.Take()) findings.push_back(std::move(finding));
     for (const ComparedTensor& pair : pairs_) {
       if (pair.different == 0) continue;
-      findings.push_back(
-          MakeFinding("baseline-tensor-differs", checkpoint_.Where(*pair.tensor),
-                      fmt::format("{} of {} values differ from those of the baseline",
-                                  pair.different, pair.values)));
+      findings.push_back(MakeFinding(
+          "baseline-tensor-differs", checkpoint_.Where(*pair.tensor),
+          fmt::format("{} of {} values differ from the baseline", pair.different, pair.values)));
     }
   }
 

@@ -90,7 +90,7 @@ void FindCopiedScales(std::vector<ModuleCheck>& modules) {
     }
     module.findings.push_back(
         MakeFinding("scale-copied", module.module,
-                    fmt::format("all {} scales are those of {}, whose codes are others",
+                    fmt::format("all {} scales equal those of {}, but the codes differ",
                                 module.statistics->scales, it->second->module)));
   }
 }

@@ -89,7 +89,7 @@ std::string_view FormatOfFile(std::string_view name) {
 
 Status RefuseFile(std::string_view where, std::string_view file) {
   const std::string_view format = FormatOfFile(file);
-  return Unsupported(where, fmt::format("{} weights are not read", format))
+  return Unsupported(where, fmt::format("{} weights are not supported", format))
       .Found(Printable(file))
       .Expected("*.safetensors")
       .Hint(format == "GGUF" ? "llama.cpp reads GGUF as it is; otherwise quantize the float model"

@@ -219,7 +219,7 @@ Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint) {
   uint64_t bytes = 0;
   for (const std::string& name : checkpoint.side_files()) {
     if (Printable(name, name.size() + 1) != name) {
-      return Malformed(fmt::format("file {}", name), "its name is no readable UTF-8")
+      return Malformed(fmt::format("file {}", name), "its name is not valid UTF-8")
           .Hint("Rename it, or move it out of the checkpoint");
     }
     PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));

@@ -77,7 +77,7 @@ struct IndexedShard {
   const SafetensorsHeader* header = nullptr;
 };
 
-// Can the tokenizer and the like be copied? How many bytes they have. To be asked before hours of
+// Can the tokenizer and so on be copied? How many bytes they have. To be asked before hours of
 // work. A name that is no readable UTF-8 is kMalformed: the manifest could not say it.
 Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint);
 // Copies them; returns the names.

@@ -47,7 +47,8 @@ Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
   PREPACK_TRY_ASSIGN(std::vector<std::string> files, StringArrayField(json, "side_files", where));
   for (const std::string& file : files) {
     if (IsPlainFileName(file)) continue;
-    return Malformed(where, "\"side_files\" has something else than a plain file name").Found(file);
+    return Malformed(where, "\"side_files\" contains an entry that is not a plain file name")
+        .Found(file);
   }
   record.source_tensors = std::move(tensors);
   record.witnessed_tensors = std::move(witnessed);
@@ -59,14 +60,15 @@ Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
 Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
   PREPACK_TRY_ASSIGN(const std::string part, StringField(json, "part", where));
   const Result<Part> parsed = ParsePart(part);
-  if (!parsed.ok()) return Malformed(where, "field \"part\" is no part").Found(part);
+  if (!parsed.ok()) return Malformed(where, "field \"part\" is not a part").Found(part);
   PREPACK_TRY_ASSIGN(const Json* run, ObjectField(json, "run", where));
   PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(*run, where));
   PREPACK_TRY_ASSIGN(std::string config, StringField(json, "source_config", where));
   PREPACK_TRY_ASSIGN(
       const Json parsed_config,
       ParseJsonStrict(config, fmt::format("{}: source_config", where), {.python_numbers = true}));
-  if (!parsed_config.is_object()) return Malformed(where, "field \"source_config\" is no object");
+  if (!parsed_config.is_object())
+    return Malformed(where, "field \"source_config\" is not an object");
   PREPACK_TRY_ASSIGN(const uint64_t all, UintField(json, "all_source_tensors", where));
   record.part = *parsed;
   record.identity = std::move(identity);
@@ -87,7 +89,7 @@ Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kPartName;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {
-    return Usage(folder.string(), fmt::format("this is no part: it has no {}", kPartName))
+    return Usage(folder.string(), fmt::format("this folder is not a part: it has no {}", kPartName))
         .Hint("`prepack convert --part I/N` makes one");
   }
   PREPACK_TRY_ASSIGN(const std::string text, ReadTextFile(path, kMaxManifestBytes));
@@ -140,8 +142,8 @@ Result<uint32_t> CountParts(const fs::path& output) {
     found.insert(part->index);
   }
   if (counts.empty()) {
-    return Usage(output.string(), "there are no parts of it")
-        .Expected(PartFolder(output, {}).string() + " and the like")
+    return Usage(output.string(), "no parts found next to it")
+        .Expected(PartFolder(output, {}).string() + " and so on")
         .Hint("`prepack convert -o OUT --part I/N` makes them");
   }
   if (counts.size() > 1) {

@@ -7,7 +7,7 @@
 //     prepack-part.json            this record
 //     prepack-part-manifest.json   the manifest of its modules and tensors
 //     shards                       none, when the part has nothing to do
-//     tokenizer and the like       in part 1 only
+//     tokenizer and so on       in part 1 only
 
 #include <cstdint>
 #include <filesystem>

@@ -255,7 +255,7 @@ Result<const Target*> TargetOrError(const std::string& id) {
 
 Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
   if (options.onednn_form == OneDnnForm::kBlocked || target.id == kOneDnnW8A8.target) return {};
-  return Usage("--onednn-form", "it is for another target")
+  return Usage("--onednn-form", "this option is for another target")
       .Found(fmt::format("--target {}", target.id))
       .Expected(fmt::format("--target {}", kOneDnnW8A8.target));
 }

@@ -56,7 +56,7 @@ std::string OptionsText(const Plan& plan, const PlanOptions& options, uint64_t s
   text += fmt::format(" --fallback {}", kFallbacks[static_cast<size_t>(options.fallback)]);
   if (options.fuse) text += " --fuse";
   for (const std::string& name : options.accepted.names()) text += " --accept " + name;
-  for (const SchemeChoice& choice : options.schemes) text += " --scheme " + choice.Text();
+  for (const SchemeChoice& choice : options.schemes) text += " " + choice.Text();
   return text + fmt::format(", shards of {} bytes", shard_bytes);
 }
 
@@ -138,7 +138,7 @@ Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view k
   for (const std::string& text : texts) {
     const std::optional<Hash128> hash = ParseHash128(text);
     if (!hash) {
-      return Malformed(where, fmt::format("field \"{}\" has something else than a hash", key))
+      return Malformed(where, fmt::format("field \"{}\" contains an entry that is not a hash", key))
           .Found(Printable(text))
           .Expected("32 hex digits");
     }

@@ -253,7 +253,7 @@ class Differ {
     for (const Side* side : {&a_, &b_}) {
       for (const auto& linear : side->model.modules) names.push_back(linear->module());
     }
-    return Usage("--module", "there is no such quantized module")
+    return Usage("--module", "no quantized module has this name")
         .Found(options_.module)
         .Hint(DidYouMean(options_.module, names));
   }

@@ -55,11 +55,11 @@ Result<std::optional<StoredWeight>> Weights::At(uint64_t n, uint64_t k) const {
   if (status.ok()) status = linear_->ReadZeroPoints(n, 1, zero_points);
   if (!status.ok()) return status;
   const uint64_t group = at / scheme.group_size;
-  StoredWeight weight{.code = PanelCode(scheme.code, codes, range.cols, 0, at - first),
-                      .zero_point = zero_points[group],
-                      .scale = scales[group]};
+  const uint8_t bits = PanelCode(scheme.code, codes, range.cols, 0, at - first);
+  StoredWeight weight{.code = bits, .zero_point = zero_points[group], .scale = scales[group]};
   if (scheme.code != CodeType::kF8E4M3) {
-    weight.step = static_cast<int>(CodeValues(scheme.code)[weight.code]) - weight.zero_point;
+    weight.code = static_cast<int>(CodeValues(scheme.code)[bits]);
+    weight.step = weight.code - weight.zero_point;
   }
   return std::optional(weight);
 }

@@ -18,7 +18,7 @@ namespace prepack {
 
 // A weight in its stored terms.
 struct StoredWeight {
-  uint8_t code = 0;  // bits, as the canonical layout holds them
+  int code = 0;  // the number that an integer code is; the bits of an FP8 one
   uint8_t zero_point = 0;
   float scale = 0;
   int step = 0;  // code − zero point; 0 for FP8

@@ -48,7 +48,7 @@ bool IsMlx(const Checkpoint& checkpoint) {
 }
 
 Status RefuseMlx(std::string_view where) {
-  return Unsupported(where, "arrays of Apple's MLX are not read")
+  return Unsupported(where, "arrays of Apple's MLX are not supported")
       .Hint("Quantize the float model with llm-compressor, GPTQModel, AutoAWQ or AutoRound")
       .Id(FindingId("method-unsupported"));
 }
@@ -56,7 +56,8 @@ Status RefuseMlx(std::string_view where) {
 Status RefuseUndeclared(const Checkpoint& checkpoint) {
   PREPACK_TRY(RefuseTgiConfig(checkpoint));
   if (std::ranges::find(checkpoint.side_files(), kModelOpt) != checkpoint.side_files().end()) {
-    return Unsupported(std::string(kModelOpt), "ModelOpt (FP8 or NVFP4) checkpoints are not read")
+    return Unsupported(std::string(kModelOpt),
+                       "ModelOpt (FP8 or NVFP4) checkpoints are not supported")
         .Hint("Save the model in 16 bits and quantize that to integers or FP8")
         .Id(FindingId("method-unsupported"));
   }
@@ -126,7 +127,7 @@ constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
 
 Status RefuseMethod(std::string_view method, std::string_view where, std::string_view known) {
   const auto refuse = [&](std::string_view name, std::string_view hint) {
-    return Unsupported(where, fmt::format("{} checkpoints are not read", name))
+    return Unsupported(where, fmt::format("{} checkpoints are not supported", name))
         .Found(fmt::format("quant_method \"{}\"", Printable(method)))
         .Expected(known)
         .Hint(hint)
@@ -287,9 +288,10 @@ class Foreigners {
 
   void AddUnsupported(std::string_view suffix, const StoredTensor& tensor) {
     const bool stacked = tensor.shape.size() > 2;
-    std::string_view what = "a quantized weight is stored in a way that is not read yet";
-    if (stacked) what = "quantized weights of experts stacked in one tensor are not read yet";
-    if (suffix.ends_with("_blocks")) what = "MXFP4 weights in blocks are not read yet";
+    std::string_view what =
+        "a quantized weight is stored in a way that prepack does not support yet";
+    if (stacked) what = "quantized weights of experts stacked in one tensor are not supported yet";
+    if (suffix.ends_with("_blocks")) what = "MXFP4 weights in blocks are not supported yet";
     model_.errors.push_back(
         Unsupported(checkpoint_.Where(tensor), what)
             .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))

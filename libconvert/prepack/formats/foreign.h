@@ -24,7 +24,7 @@ Status RequireQweights(const QuantizedModel& model, std::string_view where);
 //     tensors gptq_bits, gptq_groupsize   text-generation-inference (tgi_config.h)
 //     hf_quant_config.json                NVIDIA's ModelOpt, before it wrote config.json, too
 //     config.json: quantization           Apple's MLX; a copy stands under quantization_config
-//     MODULE.qweight and the like         the declaration was lost, as by saving config.json anew
+//     MODULE.qweight and so on         the declaration was lost, as by saving config.json anew
 
 // Refuses any of them by name, and says of others that they are not quantized.
 Status RefuseUndeclared(const Checkpoint& checkpoint);

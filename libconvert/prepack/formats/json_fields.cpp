@@ -82,7 +82,7 @@ Status RefuseUnknownKeys(const Json& object, std::span<const std::string_view> k
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     return Unsupported(where, fmt::format("unknown key \"{}\"", Printable(key)))
         .Expected(fmt::format("only {}", fmt::join(known, ", ")))
-        .Hint("It may change what the weights mean, so it is not skipped")
+        .Hint("The key may change what the weights mean, so prepack does not skip it")
         .Id(FindingId("config-key-unknown"));
   }
   return {};

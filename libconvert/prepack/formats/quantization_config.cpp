@@ -282,8 +282,8 @@ constexpr auto kFp8Meant = std::to_array<MeantKey>({
      "rotation"},
     {"spinquant_config", "rotated weights need the same rotation of the activations at run time",
      "rotation"},
-    {"adapter", "low-rank adapters are not read", "adapter-unsupported"},
-    {"store_dtype", "weights that are stored in another type than FP8 are not read",
+    {"adapter", "low-rank adapters are not supported", "adapter-unsupported"},
+    {"store_dtype", "weights that are stored in another type than FP8 are not supported",
      "config-key-unsupported"},
 });
 

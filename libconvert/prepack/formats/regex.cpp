@@ -97,7 +97,7 @@ class Translator {
   }
 
   Status NotRead(std::string_view what) const {
-    return Unsupported(where_, "the pattern has a construct that is not read")
+    return Unsupported(where_, "the pattern has a construct that prepack does not support")
         .Found(Printable(what))
         .Hint("Put the names of the modules into the config instead");
   }
@@ -160,7 +160,7 @@ class Translator {
     out_ += '[';
     rest_.remove_prefix(1);
     if (rest_.starts_with('^')) static_cast<void>(Item(1, Last::kItem));
-    // A first ] is a member; [.a.] and the like would be POSIX's.
+    // A first ] is a member; [.a.] and so on would be POSIX's.
     if (!rest_.empty() && IsOneOf(rest_[0], "]:.="))
       return Replace(1, fmt::format("\\{}", rest_[0]));
     return {};
@@ -484,7 +484,7 @@ Result<PatternOption> SplitPatternOption(std::string_view option, std::string_vi
   if (equals == std::string_view::npos)
     return PatternOption{.pattern = "", .value = std::string(text)};
   if (equals == 0) {
-    return Usage(std::string(option), "there is no pattern in front of \"=\"").Found(text);
+    return Usage(std::string(option), "the pattern in front of \"=\" is missing").Found(text);
   }
   return PatternOption{.pattern = std::string(text.substr(0, equals)),
                        .value = std::string(text.substr(equals + 1))};

@@ -19,11 +19,10 @@ namespace prepack {
 //     \v        the character; PCRE2 takes it for a class
 //     \12       group 12; PCRE2 takes it for a character where there are fewer groups
 //
-// What only PCRE2 takes is an error in Python: kMalformed. So are its escapes and groups (\K, \h,
-// \Q,
-// (?|…), (?<name>…), (*VERB) …), repetitions of repetitions and of places (a{2}{3}, ^*), references
-// to groups that have not ended, flags that are not at the start, and \x without two digits. What
-// Python has and PCRE2 reads otherwise is kUnsupported: \N{name}, \u, POSIX classes as plain
+// kMalformed is whatever Python refuses: escapes and groups that only PCRE2 has (\K, \h, \Q, (?|…),
+// (?<name>…), (*VERB) …), a repetition of a repetition or of a place (a{2}{3}, ^*), a reference to
+// a group that has not ended, a flag that is not at the start, and \x without two digits.
+// kUnsupported is what Python has and PCRE2 reads differently: \N{name}, \u, POSIX classes as plain
 // characters, conditions, and the flags a, L, u and x. `where` names the place of the pattern.
 Result<std::string> PythonRegexForPcre(std::string_view pattern, std::string_view where);
 

@@ -173,7 +173,7 @@ Status RefuseInputsFirst(const Checkpoint& checkpoint, std::string_view module,
   if (bias == nullptr || bias->shape != TensorShape{columns}) return {};
   return Unsupported(checkpoint.Where(weight),
                      "the weight of a Conv1D is quantized as the model stores it, [K, N]: its "
-                     "scales belong to input channels, which is not read")
+                     "the scales belong to input channels, which prepack does not support")
       .Found(fmt::format("[{}, {}] beside a bias of {}", rows, columns, columns))
       .Expected(fmt::format("[N, K] = [{}, {}]", columns, rows))
       .Hint(

@@ -63,7 +63,7 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
   if (!check.status().ok()) return check.status();
   for (const float value : input.x) {
     if (std::isfinite(value) && RoundTo(input.dtype, value) == value) continue;
-    return Usage("GEMM: x", fmt::format("a value is no {} number", DTypeName(input.dtype)))
+    return Usage("GEMM: x", fmt::format("a value is not a {} number", DTypeName(input.dtype)))
         .Found(fmt::format("{}", value));
   }
   for (uint64_t row = 1; input.slab && row <= input.m; ++row) {

@@ -262,7 +262,7 @@ Result<const CheckpointFile*> FindFile(const Checkpoint& checkpoint, std::string
     if (file.name == name) return &file;
     names.push_back(file.name);
   }
-  return Usage("file", "there is no such safetensors file")
+  return Usage("file", "the folder has no such safetensors file")
       .Found(name)
       .Hint(DidYouMean(name, names));
 }

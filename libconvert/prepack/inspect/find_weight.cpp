@@ -89,7 +89,7 @@ namespace {
 
 Status CheckInside(std::string_view module, uint64_t n, uint64_t k, uint64_t rows, uint64_t cols) {
   if (n < rows && k < cols) return {};
-  return Usage(module, "there is no such weight")
+  return Usage(module, "the module has no such weight")
       .Found(fmt::format("({}, {})", n, k))
       .Expected(fmt::format("output channel 0 to {}, input channel 0 to {}", rows - 1, cols - 1));
 }

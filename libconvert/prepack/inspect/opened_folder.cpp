@@ -11,7 +11,7 @@ namespace prepack {
 namespace {
 
 Status NoSuchQuantizedModule(std::string_view wanted, const std::vector<std::string>& names) {
-  return Usage("module", "there is no such quantized module")
+  return Usage("module", "no quantized module has this name")
       .Found(wanted)
       .Hint(DidYouMean(wanted, names));
 }

@@ -137,7 +137,7 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 }
 
 // What both have in common.
-Layout MakeLayout() {
+constexpr Layout MakeLayout() {
   Layout layout;
   layout.version = 1;
   layout.target = "onednn";
@@ -160,7 +160,7 @@ Layout MakeLayout() {
   return layout;
 }
 
-Layout MakeW4A16() {
+constexpr Layout MakeW4A16() {
   Layout layout = MakeLayout();
   layout.id = "onednn/w4a16";
   layout.schemes = "w4a16, symmetric or asymmetric, group or channel";
@@ -175,7 +175,7 @@ Layout MakeW4A16() {
   return layout;
 }
 
-Layout MakeW4A8() {
+constexpr Layout MakeW4A8() {
   Layout layout = MakeLayout();
   layout.id = "onednn/w4a8";
   layout.schemes =
@@ -193,7 +193,7 @@ Layout MakeW4A8() {
 
 }  // namespace
 
-const Layout kOneDnnW4A16 = MakeW4A16();
-const Layout kOneDnnW4A8 = MakeW4A8();
+constinit const Layout kOneDnnW4A16 = MakeW4A16();
+constinit const Layout kOneDnnW4A8 = MakeW4A8();
 
 }  // namespace prepack

@@ -194,7 +194,7 @@ BlockedDesc DefaultW8A8Desc(const PackRequest& request) {
   return desc;
 }
 
-const Layout kOneDnnW8A8 = {
+constinit const Layout kOneDnnW8A8 = {
     .id = "onednn/w8a8",
     .version = 1,
     .target = "onednn",

@@ -27,7 +27,7 @@ Eligibility StoredByOutputs(const PackRequest& request) {
 Eligibility StoredByInputs(const PackRequest& request) {
   if (request.inputs_first) return Eligibility::Yes();
   return {.ok = false,
-          .reason = "the layer is no Conv1D: its plain weight is stored [N, K]",
+          .reason = "the layer is not a Conv1D: its plain weight is stored [N, K]",
           .other_weights = true};
 }
 
@@ -93,7 +93,7 @@ void UnpackConv1d(const PackJob& job, std::span<const std::byte> packed,
 
 }  // namespace
 
-const Layout kPlainBf16 = {
+constinit const Layout kPlainBf16 = {
     .id = "plain/bf16",
     .version = 1,
     .target = kAnyTarget,
@@ -115,7 +115,7 @@ const Layout kPlainBf16 = {
     .unpack_codes = UnpackPlain,
 };
 
-const Layout kPlainBf16Conv1d = {
+constinit const Layout kPlainBf16Conv1d = {
     .id = "plain/bf16-conv1d",
     .version = 1,
     .target = kAnyTarget,

@@ -227,7 +227,7 @@ std::vector<RuntimeChoice> FourBits(std::string_view format, const Scheme& sourc
 }
 
 std::vector<RuntimeChoice> EightBits(const Scheme& source) {
-  if (Is16Bit(source)) return {{"any", kNoKernel, "there is no CPU kernel for it"}};
+  if (Is16Bit(source)) return {{"any", kNoKernel, "no CPU kernel exists for it"}};
   RuntimeChoice zen{kZen, kHandler, ""};
   if (IsDynamicPerChannel(source)) zen = {kZen, "zentorch/int8", ""};
   RuntimeChoice amx{kAmx, kHandler, ""};
@@ -242,7 +242,7 @@ std::vector<RuntimeChoice> Fp8(const Scheme& source) {
   constexpr std::string_view kWide = "16-bit activations, whatever the checkpoint says";
   const bool blocks = source.granularity == Granularity::kBlock;
   if (source.granularity == Granularity::kChannel) {
-    return {{"any", "plain torch", "dequantized: there is no kernel for scales per channel"}};
+    return {{"any", "plain torch", "dequantized: no kernel exists for scales per channel"}};
   }
   return {{kZen, blocks ? kNoKernel : "plain torch", ""},
           {"AMX with FP8", "vllm-cpu/fp8-w8a8-vnni4", ""},
@@ -259,7 +259,7 @@ std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_v
   if (source.code == CodeType::kF8E4M3) return Fp8(source);
   if (source.bits == 4) return FourBits(format, source, activation_dtype, reordered);
   if (source.bits == 8) return EightBits(source);
-  return {{"any", kNoKernel, "there is no CPU kernel for weights of this width"}};
+  return {{"any", kNoKernel, "no CPU kernel exists for weights of this width"}};
 }
 
 }  // namespace prepack

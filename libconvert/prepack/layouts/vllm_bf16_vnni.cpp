@@ -70,7 +70,7 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 
 }  // namespace
 
-const Layout kVllmBf16Vnni = {
+constinit const Layout kVllmBf16Vnni = {
     .id = "vllm-cpu/bf16-vnni",
     .version = 1,
     .target = "vllm-cpu",

@@ -161,7 +161,7 @@ void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std
 
 }  // namespace
 
-const Layout kVllmFp8Vnni = {
+constinit const Layout kVllmFp8Vnni = {
     .id = "vllm-cpu/fp8-vnni",
     .version = 1,
     .target = "vllm-cpu",

@@ -139,7 +139,7 @@ constexpr Layout MakeLayout() {
   };
 }
 
-Layout MakeVnni4() {
+constexpr Layout MakeVnni4() {
   Layout layout = MakeLayout<kVnniUnit>();
   layout.id = "vllm-cpu/fp8-w8a8-vnni4";
   layout.isa = "AMX-FP8 only: other CPUs read vllm-cpu/fp8-w8a8-plain under the same shape";
@@ -149,7 +149,7 @@ Layout MakeVnni4() {
   return layout;
 }
 
-Layout MakePlain() {
+constexpr Layout MakePlain() {
   Layout layout = MakeLayout<kPlainUnit>();
   layout.id = "vllm-cpu/fp8-w8a8-plain";
   layout.isa = "AVX-512 with BF16 and without AMX-FP8";
@@ -164,7 +164,7 @@ Layout MakePlain() {
 
 }  // namespace
 
-const Layout kVllmFp8W8A8Vnni4 = MakeVnni4();
-const Layout kVllmFp8W8A8Plain = MakePlain();
+constinit const Layout kVllmFp8W8A8Vnni4 = MakeVnni4();
+constinit const Layout kVllmFp8W8A8Plain = MakePlain();
 
 }  // namespace prepack

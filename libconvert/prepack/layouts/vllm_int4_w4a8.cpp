@@ -239,7 +239,7 @@ void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const
 
 }  // namespace
 
-const Layout kVllmInt4W4A8 = {
+constinit const Layout kVllmInt4W4A8 = {
     .id = "vllm-cpu/int4-w4a8",
     .version = 1,
     .target = "vllm-cpu",

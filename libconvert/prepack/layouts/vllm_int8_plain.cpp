@@ -41,7 +41,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
 
 }  // namespace
 
-const Layout kVllmInt8Plain = {
+constinit const Layout kVllmInt8Plain = {
     .id = "vllm-cpu/int8-plain",
     .version = 1,
     .target = "vllm-cpu",

@@ -92,7 +92,7 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 
 }  // namespace
 
-const Layout kVllmInt8Vnni = {
+constinit const Layout kVllmInt8Vnni = {
     .id = "vllm-cpu/int8-vnni",
     .version = 1,
     .target = "vllm-cpu",

@@ -153,7 +153,7 @@ void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std
 
 }  // namespace
 
-const Layout kVllmWna16 = {
+constinit const Layout kVllmWna16 = {
     .id = "vllm-cpu/wna16",
     .version = 1,
     .target = "vllm-cpu",

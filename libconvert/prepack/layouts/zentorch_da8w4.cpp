@@ -66,7 +66,7 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 
 }  // namespace
 
-const Layout kZentorchDa8w4 = {
+constinit const Layout kZentorchDa8w4 = {
     .id = "zentorch/da8w4",
     .version = 1,
     .target = "zentorch",

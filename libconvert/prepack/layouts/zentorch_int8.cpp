@@ -35,7 +35,7 @@ std::vector<PartSpec> Parts(const PackRequest& request) {
 
 }  // namespace
 
-const Layout kZentorchInt8 = {
+constinit const Layout kZentorchInt8 = {
     .id = "zentorch/int8",
     .version = 1,
     .target = "zentorch",

@@ -134,7 +134,7 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 
 }  // namespace
 
-const Layout kZentorchInt8Dlp = {
+constinit const Layout kZentorchInt8Dlp = {
     .id = "zentorch/int8-dlp",
     .version = 1,
     .target = "zentorch",

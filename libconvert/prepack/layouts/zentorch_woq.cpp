@@ -97,7 +97,7 @@ void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const
 
 }  // namespace
 
-const Layout kZentorchWoq = {
+constinit const Layout kZentorchWoq = {
     .id = "zentorch/woq",
     .version = 1,
     .target = "zentorch",

@@ -112,7 +112,8 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   module.specs_ = module.layout_->parts(module.request_);
   const std::vector<PartSpec>& specs = module.specs_;
   if (specs.size() != record.parts.size()) {
-    return Malformed(where, fmt::format("the number of parts is not that of {}", record.layout))
+    return Malformed(where,
+                     fmt::format("it does not have the number of parts that {} has", record.layout))
         .Found(fmt::format("{}", record.parts.size()))
         .Expected(fmt::format("{}", specs.size()));
   }

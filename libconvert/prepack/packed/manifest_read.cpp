@@ -45,7 +45,7 @@ Result<DType> DTypeField(const Json& object, std::string_view key, std::string_v
   PREPACK_TRY_ASSIGN(const std::string name, StringField(object, key, where));
   const std::optional<DType> dtype = DTypeFromName(name);
   if (dtype) return *dtype;
-  return Malformed(where, fmt::format("field \"{}\" is no known dtype", key))
+  return Malformed(where, fmt::format("field \"{}\" is not a known dtype", key))
       .Found(name)
       .Expected(AllDTypeNames());
 }
@@ -97,7 +97,7 @@ Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module)
     PREPACK_TRY_ASSIGN(std::string name, StringField(member, "module", where));
     PREPACK_TRY_ASSIGN(const uint64_t n, UintField(member, "outputs", where));
     if (n == 0 || n > module.n - channels) {
-      return Malformed(where, "field \"fused\": the outputs are not those of the module")
+      return Malformed(where, "field \"fused\": the outputs do not add up to the module's")
           .Expected(fmt::format("{} in all", module.n));
     }
     channels += n;
@@ -251,7 +251,7 @@ Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
   if (!source.contains("path")) return std::string();  // not known when it was packed
   Result<std::string> path = StringField(source, "path", where);
   if (!path.ok() || IsSourcePath(*path)) return path;
-  return Malformed(where, "field \"path\" of the source is no relative path")
+  return Malformed(where, "field \"path\" of the source is not a relative path")
       .Found(Printable(*path))
       .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes));
 }

@@ -46,7 +46,7 @@ Result<Part> ParsePart(std::string_view text) {
   if (numbers && part.index >= 1 && part.index <= part.count && part.count <= kMaxParts) {
     return part;
   }
-  return Usage("--part", "this is no part")
+  return Usage("--part", "this is not a part")
       .Found(text)
       .Expected(fmt::format("I/N with 1 <= I <= N <= {}, such as 3/8", kMaxParts));
 }

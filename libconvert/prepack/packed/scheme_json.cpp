@@ -149,7 +149,7 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
   }
   PREPACK_TRY_ASSIGN(const std::string name, StringField(json, "name", where));
   if (name != SchemeName(scheme)) {
-    return Malformed(where, "the name of the scheme is not that of its numbers")
+    return Malformed(where, "the name of the scheme does not fit its numbers")
         .Found(Printable(name))
         .Expected(SchemeName(scheme));
   }

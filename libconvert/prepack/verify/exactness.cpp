@@ -239,9 +239,7 @@ std::string ModuleDifferences::Describe() const {
   }
   if (extra_tiles != 0) {
     texts.push_back(fmt::format(
-        "the codes are those of the source, but in {} places the sums or the padding beside them "
-        "are not what they make",
-        extra_tiles));
+        "all codes match the source, but {} tiles have wrong sums or padding", extra_tiles));
   }
   if (zero_points != 0) {
     texts.push_back(fmt::format("{} zero points differ from the source", zero_points));
@@ -252,7 +250,7 @@ std::string ModuleDifferences::Describe() const {
         scales, max_scale_difference));
   }
   if (weight_sums != 0) {
-    texts.push_back(fmt::format("{} sums of weights are not those of the source", weight_sums));
+    texts.push_back(fmt::format("{} sums of weights differ from the source's", weight_sums));
   }
   for (const std::string& part : parts) {
     texts.push_back(fmt::format("part {} is not what the source makes", part));
@@ -410,7 +408,7 @@ std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
     members.push_back({member->module(), member->n()});
   }
   if (members != record.fused) {
-    return "the manifest says that it is made of other layers than those of the source";
+    return "the manifest lists other layers for it than the source has";
   }
   return "";
 }

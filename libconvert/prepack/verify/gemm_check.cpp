@@ -208,7 +208,7 @@ void Conclude(const std::vector<const ModuleVerification*>& modules, Level level
               std::string_view reason, LevelResult& result) {
   if (result.state == LevelState::kFailed) return;
   result.state = modules.empty() ? LevelState::kNotRun : LevelState::kPassed;
-  if (modules.empty()) result.reason = "there is no packed module";
+  if (modules.empty()) result.reason = "the folder has no packed module";
   for (const ModuleVerification* module : modules) {
     if (module->state(level) == LevelState::kPassed) continue;
     result.state = LevelState::kNotRun;

@@ -7,11 +7,15 @@
 // A module with very many input channels gets them in slabs, so that memory does not grow with K:
 // each slab has activations of its own, which are zero in all other input channels.
 //
-//   gaussian  64 rows, of which the first 1 and 8 count by themselves, too
-//   outliers  8 Gaussian rows in which one of 256 channels is 20 times larger, as in language
-//   models recorded  rows that the user gives one-hot   up to 64 rows that are zero but for one
-//   channel in a group; together they reach every
-//             group of the module (with more than 64 groups, row i reaches groups i, i + 64, …)
+//   gaussian: 64 rows; the first row and the first 8 also count by themselves.
+//
+//   outliers: 8 Gaussian rows in which one of 256 channels is 20 times larger, as in language
+//   models.
+//
+//   recorded: the rows that the user gives.
+//
+//   one-hot: up to 64 rows that are zero but for one channel per group. Together they reach every
+//   group of the module: with more than 64 groups, row i reaches groups i, i + 64, ….
 
 #include <cstdint>
 #include <optional>

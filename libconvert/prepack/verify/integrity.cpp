@@ -247,7 +247,7 @@ Status FileCheck::Run() {
     return {};
   }
   if (!IsShard(name_)) {
-    if (!tensors_.empty()) FailFile("it is no shard of weights");
+    if (!tensors_.empty()) FailFile("it is not a shard of weights");
     return {};
   }
   if (header_->ok()) {

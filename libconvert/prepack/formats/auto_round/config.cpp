@@ -38,7 +38,7 @@ struct ForeignPacking {
   std::string_view hint;
 };
 
-constexpr std::string_view kIntegers = "Quantize the model to integers (scheme W4A16 or the like)";
+constexpr std::string_view kIntegers = "Quantize the model to integers (for example scheme W4A16)";
 constexpr std::array<ForeignPacking, 8> kForeignPackings = {{
     {"auto_round:llm_compressor", "MXFP or NVFP numbers", kIntegers},
     {"auto_round:llm_compressor_nvfp4_e5m3", "NVFP4 numbers", kIntegers},
@@ -111,13 +111,14 @@ Status CheckAutoRoundDataType(std::string_view data_type, std::string_view where
         .Hint(kIntegers)
         .Id(FindingId("autoround-scheme"));
   };
-  if (name.ends_with("_dq")) return refuse("double-quantized scales (GGUF schemes) are not read");
+  if (name.ends_with("_dq"))
+    return refuse("double-quantized scales (GGUF schemes) are not supported");
   if (name == "int" || name == "int_sym" || name == "int_asym") return {};
-  if (name.starts_with("mx_int")) return refuse("MXINT weights are not read");
-  if (name.starts_with("mx")) return refuse("MXFP weights are not read");
-  if (name.starts_with("nv")) return refuse("NVFP4 weights are not read");
+  if (name.starts_with("mx_int")) return refuse("MXINT weights are not supported");
+  if (name.starts_with("mx")) return refuse("MXFP weights are not supported");
+  if (name.starts_with("nv")) return refuse("NVFP4 weights are not supported");
   if (name.starts_with("fp") || name.starts_with("float")) {
-    return refuse("FP8 weights of AutoRound are not read");
+    return refuse("FP8 weights of AutoRound are not supported");
   }
   return refuse("the data type is not known");
 }
@@ -145,7 +146,8 @@ bool SaysSomething(const Json& fields, std::string_view key) {
 Status CheckForeignKeys(const Json& fields, const std::string& where) {
   for (const std::string_view key : {"super_bits", "super_group_size"}) {
     if (!SaysSomething(fields, key)) continue;
-    return Unsupported(FieldPath(where, key), "double-quantized scales (GGUF schemes) are not read")
+    return Unsupported(FieldPath(where, key),
+                       "double-quantized scales (GGUF schemes) are not supported")
         .Found(ShowJson(*JsonMember(fields, key)))
         .Id(FindingId("autoround-scheme"));
   }
@@ -159,9 +161,9 @@ Status CheckForeignKeys(const Json& fields, const std::string& where) {
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> act_bits, OptionalInt(fields, "act_bits", where));
   if (act_bits.value_or(kNotQuantizedBits) < kNotQuantizedBits) {
     return Unsupported(FieldPath(where, "act_bits"),
-                       "AutoRound exports with quantized activations are not read")
+                       "AutoRound exports with quantized activations are not supported")
         .Found(std::to_string(*act_bits))
-        .Hint("Quantize only the weights (scheme W4A16 or the like)")
+        .Hint("Quantize only the weights (for example scheme W4A16)")
         .Id(FindingId("autoround-activations"));
   }
   return {};
@@ -348,7 +350,7 @@ Status CompareCopy(const AutoRoundConfig& first, const AutoRoundConfig& copy) {
                      "two copies of the quantization config disagree")
         .Found(Printable(field.theirs))
         .Expected(fmt::format("{}, as {} says", Printable(field.ours), first.where))
-        .Hint("Make them equal: readers disagree about which of them counts")
+        .Hint("Make them equal: readers differ in which copy they use")
         .Id(FindingId("config-conflict"));
   }
   return {};

@@ -93,7 +93,7 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
     if (!regex.ok()) {
       findings.Add(
           "autoround-pattern-skipped", entry.where,
-          fmt::format("the key names no layer and is no regular expression; it is skipped, "
+          fmt::format("the key is neither a layer nor a regular expression; prepack skips it, "
                       "as AutoRound does: {}",
                       regex.status().what()));
       continue;

@@ -111,8 +111,8 @@ Status CheckTensors(const Checkpoint& checkpoint, const ModuleTensors& module) {
   for (const std::string_view suffix : {"act_scales", "w_bf16_to_fp8_scale"}) {
     if (const StoredTensor* tensor = module.Find(suffix)) {
       return Unsupported(checkpoint.Where(*tensor),
-                         "AutoRound exports with quantized activations are not read")
-          .Hint("Quantize only the weights (scheme W4A16 or the like)")
+                         "AutoRound exports with quantized activations are not supported")
+          .Hint("Quantize only the weights (for example scheme W4A16)")
           .Id(FindingId("autoround-activations"));
     }
   }
@@ -266,7 +266,7 @@ Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& mo
        {"weight_packed", "weight_scale", "weight_scale_inv", "biases"}) {
     if (const StoredTensor* tensor = module.Find(suffix)) {
       return Unsupported(checkpoint.Where(*tensor), "weights that are not plain integers")
-          .Hint("Quantize the model to integers (scheme W4A16 or the like)")
+          .Hint("Quantize the model to integers (for example scheme W4A16)")
           .Id(FindingId("autoround-scheme"));
     }
   }

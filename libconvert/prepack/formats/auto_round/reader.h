@@ -38,9 +38,6 @@ AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
                                     const std::vector<ModuleTensors>& modules,
                                     const AutoRoundConfig& config, const AutoRoundMatcher& matcher);
 
-// Describes one module of an AutoRound checkpoint: chooses between the tensors of GPTQ and of AWQ,
-// and hands over to what reads those.
-
 // How a user declares the other convention of zero points.
 inline constexpr std::string_view kAutoRoundZerosHint =
     "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "

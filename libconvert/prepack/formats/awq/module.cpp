@@ -285,7 +285,7 @@ Status CheckOthers(const Checkpoint& checkpoint, const ModuleTensors& module,
   for (const auto& [suffix, tensor] : module.tensors) {
     if (std::ranges::find(kKnown, suffix) != kKnown.end()) continue;
     if (suffix == "lora_A" || suffix == "lora_B") {
-      return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not read")
+      return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not supported")
           .Found(ShowShape(tensor->shape))
           .Hint(
               "Without the adapter the module computes something else; remove it, or merge it "
@@ -310,7 +310,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
         .Id(FindingId("awq-bits"));
   }
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
-    return Unsupported(module.name, "quantized embeddings are not read")
+    return Unsupported(module.name, "quantized embeddings are not supported")
         .Hint("Exclude the embedding when quantizing")
         .Id(FindingId("embedding-quantized"));
   }

@@ -101,7 +101,7 @@ Status CompareCopy(const Declared& first, const QuantizationConfig& first_config
     return Conflict(FieldPath(config.where, name), "two copies of the quantization config disagree",
                     fmt::format("{}", theirs),
                     fmt::format("{}, as {} says", ours, first_config.where))
-        .Hint("Make them equal: readers disagree about which of them counts");
+        .Hint("Make them equal: readers differ in which copy they use");
   };
   const AwqConfig defaults;
   const auto compare = [&](std::string_view name, const auto& ours, const auto& theirs,
@@ -139,7 +139,7 @@ Status CheckSpecialKeys(const QuantizationConfig& config) {
         .Id(FindingId("rotation"));
   }
   if (JsonMember(*config.fields, "adapter") != nullptr) {
-    return Unsupported(FieldPath(config.where, "adapter"), "low-rank adapters are not read")
+    return Unsupported(FieldPath(config.where, "adapter"), "low-rank adapters are not supported")
         .Hint("Without the adapter the model computes something else; merge it before quantizing")
         .Id(FindingId("adapter-unsupported"));
   }

@@ -199,9 +199,9 @@ Status RefuseFeatures(const Json& fields, const std::string& where) {
   }
   if (const Json* flavor = JsonMember(fields, "fp8_dtype_flavor")) {
     return Unsupported(FieldPath(where, "fp8_dtype_flavor"),
-                       "the FP8 values are those of another machine")
+                       "FP8 weights of this flavour are not supported")
         .Found(ShowJson(*flavor))
-        .Hint("Quantize the model to the E4M3 numbers of other machines")
+        .Hint("Export them as OCP E4M3 (`float8_e4m3fn`)")
         .Id(FindingId("storage-unsupported"));
   }
   return {};
@@ -223,8 +223,9 @@ Status RequireFolded(const Json& apply, const std::string& where) {
                      OptionalString(apply, "location", where));
   const std::string name = location.value_or("");
   if (name == "weight_input" || name == "weight_output") return {};
-  return RefuseTransform(FieldPath(where, "location"), Json(name),
-                         "the model rotates activations at run time, which is not read");
+  return RefuseTransform(
+      FieldPath(where, "location"), Json(name),
+      "the model rotates activations at run time, which prepack does not support");
 }
 
 // True when there are rotations, and all of them are folded into the stored weights. Others are
@@ -317,7 +318,7 @@ Status Conflict(const std::string& where, const std::string& found, const std::s
   return Malformed(where, "two copies of the quantization config disagree")
       .Found(found)
       .Expected(fmt::format("{}, as {} says", expected, first.where))
-      .Hint("Make them equal: readers disagree about which of them counts")
+      .Hint("Make them equal: readers differ in which copy they use")
       .Id(FindingId("config-conflict"));
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& group) {
   if (group.output_activations) {
-    return Unsupported(module.name, "quantized outputs of linear layers are not read")
+    return Unsupported(module.name, "quantized outputs of linear layers are not supported")
         .Found(fmt::format("{} ({})", DescribeCtArgs(*group.output_activations), group.where))
         .Id(FindingId("scheme-unsupported"));
   }
@@ -47,7 +47,7 @@ Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& 
     default:
       break;
   }
-  return Unsupported(module.name, "this quantization of activations is not read")
+  return Unsupported(module.name, "this quantization of activations is not supported")
       .Found(fmt::format("{} ({})", DescribeCtArgs(args), group.where))
       .Expected("per tensor, per token, or dynamic per group")
       .Id(FindingId("scheme-unsupported"));
@@ -88,7 +88,7 @@ Status SetGranularity(const CtModule& module, const CtGroup& group, const Matrix
     case CtStrategy::kGroup:
       break;
     default:
-      return Unsupported(module.name, fmt::format("weights with strategy {} are not read",
+      return Unsupported(module.name, fmt::format("weights with strategy {} are not supported",
                                                   CtStrategyName(weights.strategy)))
           .Found(fmt::format("{} ({})", DescribeCtArgs(weights), group.where))
           .Expected("tensor, channel, group or block")
@@ -317,7 +317,7 @@ Status Description::FindOrder() {
   }
   if (shape_.experts) {
     return Unsupported(checkpoint_.Where(*module_.g_idx),
-                       "activation order of stacked experts is not read")
+                       "activation order of stacked experts is not supported")
         .Id(FindingId("scheme-unsupported"));
   }
   PREPACK_TRY_ASSIGN(const InputOrder order, ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k,
@@ -351,7 +351,8 @@ Status Description::FindInput() {
     if (tensor == nullptr) continue;
     if (activations.type == ActivationType::kNone) {
       return Malformed(checkpoint_.Where(*tensor),
-                       "the config says nothing of quantized activations, but this tensor does")
+                       "the config does not mention quantized activations, but this tensor belongs "
+                       "to them")
           .Id(FindingId("module-scheme-contradiction"));
     }
     if (activations.dynamic) {
@@ -362,7 +363,7 @@ Status Description::FindInput() {
   }
   if (activations.type == ActivationType::kNone || activations.dynamic) return {};
   if (shape_.experts) {
-    return Unsupported(module_.name, "static activations of stacked experts are not read")
+    return Unsupported(module_.name, "static activations of stacked experts are not supported")
         .Id(FindingId("scheme-unsupported"));
   }
   PREPACK_TRY_ASSIGN(const InputQuantization input,

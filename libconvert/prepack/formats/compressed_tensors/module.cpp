@@ -53,7 +53,7 @@ bool IsFloat(DType dtype) {
 
 Status RefuseFormat(const Checkpoint& checkpoint, const StoredTensor& tensor,
                     std::string_view format) {
-  return Unsupported(checkpoint.Where(tensor), fmt::format("{} weights are not read", format))
+  return Unsupported(checkpoint.Where(tensor), fmt::format("{} weights are not supported", format))
       .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
       .Expected("integers (weight_packed I32, weight I8) or FP8 (weight F8_E4M3)")
       .Hint("Quantize the float model to such a scheme, for example W4A16, W8A8 or FP8_DYNAMIC")

@@ -28,7 +28,7 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
   const ModuleClass module_class = ClassOfModule(module.name);
   // Whether a group names it or not: model_free_ptq quantizes embeddings for the class Linear.
   if (module_class == ModuleClass::kEmbedding) {
-    return Unsupported(module.name, "quantized embeddings are not read")
+    return Unsupported(module.name, "quantized embeddings are not supported")
         .Hint("Put the embedding into the ignore list when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
@@ -37,7 +37,7 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
   if (group == nullptr) {
     if (config.groups.empty()) {
       return Malformed(FieldPath(config.where, "config_groups"),
-                       "there is no config group, but there are quantized tensors")
+                       "the config has no group, but the checkpoint has quantized tensors")
           .Found(fmt::format("the weight of {}", module.name))
           .Id(FindingId("config-groups-missing"));
     }

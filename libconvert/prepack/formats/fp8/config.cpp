@@ -224,7 +224,7 @@ Status CompareCopy(const Fp8Config& first, const Fp8Config& copy) {
                      "two copies of the quantization config disagree")
         .Found(field.theirs)
         .Expected(fmt::format("{}, as {} says", field.ours, first.where))
-        .Hint("Make them equal: readers disagree about which of them counts")
+        .Hint("Make them equal: readers differ in which copy they use")
         .Id(FindingId("config-conflict"));
   }
   return {};

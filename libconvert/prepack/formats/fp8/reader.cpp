@@ -57,28 +57,28 @@ class Fp8Reader {
 
 Status Fp8Reader::CheckWeight(const ModuleTensors& module, const StoredTensor& weight) const {
   if (weight.dtype != DType::kF8E4M3) {
-    return Unsupported(checkpoint_.Where(weight), "FP8 weights of this type are not read")
+    return Unsupported(checkpoint_.Where(weight), "FP8 weights of this type are not supported")
         .Found(DTypeName(weight.dtype))
         .Expected("F8_E4M3")
         .Id(FindingId("storage-unsupported"));
   }
   const TensorShape& dims = weight.shape;
   if (dims.size() > 2) {
-    return Unsupported(checkpoint_.Where(weight), "stacked FP8 weights are not read yet")
+    return Unsupported(checkpoint_.Where(weight), "stacked FP8 weights are not supported yet")
         .Found(ShowShape(dims))
         .Expected("[N, K], one matrix per module")
         .Hint("Save the model again with one linear layer per expert")
         .Id(FindingId("storage-unsupported"));
   }
   if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
-    return Malformed(checkpoint_.Where(weight), "the weight is no matrix, or is empty")
+    return Malformed(checkpoint_.Where(weight), "the weight is empty or not a matrix")
         .Found(ShowShape(dims))
         .Expected("[N, K]")
         .Id(FindingId("tensor-shape"));
   }
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding ||
       config_.NamesEmbedding(module.name)) {
-    return Unsupported(module.name, "quantized embeddings are not read")
+    return Unsupported(module.name, "quantized embeddings are not supported")
         .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(dims)))
         .Hint("Leave the embedding out when quantizing")
         .Id(FindingId("embedding-quantized"));
@@ -108,7 +108,7 @@ Result<const StoredTensor*> Fp8Reader::FindScale(const ModuleTensors& module,
   if (const StoredTensor* stacked = StackedScaleOf(module.name)) {
     return Unsupported(checkpoint_.Where(weight),
                        "FP8 experts of which each has a weight of its own, but whose scales are "
-                       "stacked in one tensor, are not read yet")
+                       "stacked in one tensor, are not supported yet")
         .Found(fmt::format("{} {}", stacked->name, ShowShape(stacked->shape)))
         .Expected(fmt::format("{}.weight_scale_inv", module.name))
         .Hint(

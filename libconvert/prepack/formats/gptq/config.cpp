@@ -87,7 +87,7 @@ class Merger {
     status_ = Malformed(FieldPath(where, key), "two copies of the quantization config disagree")
                   .Found(found)
                   .Expected(fmt::format("{}, as {} says", expected, first_where))
-                  .Hint("Make them equal: readers disagree about which of them counts")
+                  .Hint("Make them equal: readers differ in which copy they use")
                   .Id(FindingId("config-conflict"));
   }
 
@@ -111,7 +111,7 @@ Status ApplyFormat(const std::string& format, const std::string& where, GptqSett
     return {};
   }
   return Unsupported(FieldPath(where, "checkpoint_format"),
-                     fmt::format("weights in the format {} are not read", Printable(format)))
+                     fmt::format("weights in the format {} are not supported", Printable(format)))
       .Expected("gptq, gptq_v2 or gptq_p")
       .Hint(
           "Formats that are tiled for a GPU kernel cannot be repacked for CPUs; use the "
@@ -136,7 +136,7 @@ Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,
       const GptqDeclaration declared,
       ParseGptqDeclaration({.where = place, .method = "gptq", .fields = &overrides}));
   if (declared.format) {
-    return Unsupported(place, "a rule that changes the format is not read")
+    return Unsupported(place, "prepack does not support a rule that changes the format")
         .Found(Show(*declared.format))
         .Id(FindingId("gptq-format"));
   }

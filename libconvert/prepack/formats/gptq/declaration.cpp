@@ -73,7 +73,7 @@ Status RefuseGptqFeatures(const Json& object, std::string_view where) {
                      OptionalBool(object, "is_marlin_format", where));
   if (marlin.value_or(false)) {
     return Unsupported(FieldPath(where, "is_marlin_format"),
-                       "weights that are tiled for GPUs (Marlin) are not read")
+                       "weights that are tiled for GPUs (Marlin) are not supported")
         .Found("true")
         .Hint("Use the GPTQ checkpoint that it was made from")
         .Id(FindingId("gptq-format"));
@@ -81,21 +81,22 @@ Status RefuseGptqFeatures(const Json& object, std::string_view where) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> pack,
                      OptionalString(object, "pack_dtype", where));
   if (pack && LowerCase(*pack) != "int32") {
-    return Unsupported(FieldPath(where, "pack_dtype"), "codes packed into other words are not read")
+    return Unsupported(FieldPath(where, "pack_dtype"),
+                       "codes packed into other words are not supported")
         .Found(Printable(*pack))
         .Expected("int32")
         .Id(FindingId("pack-dtype"));
   }
   const Json* rotation = JsonMember(object, "rotation");
   if (rotation != nullptr && *rotation != Json("") && *rotation != Json(false)) {
-    return Unsupported(FieldPath(where, "rotation"), "rotated weights are not read")
+    return Unsupported(FieldPath(where, "rotation"), "rotated weights are not supported")
         .Found(ShowJson(*rotation))
         .Hint("They need an online Hadamard transform of the activations; quantize without it")
         .Id(FindingId("rotation"));
   }
   const Json* adapter = JsonMember(object, "adapter");
   if (adapter != nullptr && !adapter->empty()) {
-    return Unsupported(FieldPath(where, "adapter"), "low-rank adapters are not read")
+    return Unsupported(FieldPath(where, "adapter"), "low-rank adapters are not supported")
         .Found(ShowJson(*adapter))
         .Hint(
             "Without the adapter the model computes something else; remove it from the config "

@@ -41,7 +41,7 @@ Status CheckOtherTensors(const Checkpoint& checkpoint, const ModuleTensors& modu
           .Id(FindingId("weight-twice"));
     }
     if (suffix == "lora_A" || suffix == "lora_B") {
-      return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not read")
+      return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not supported")
           .Hint(
               "Without the adapter the module computes something else; remove it, or merge it "
               "before quantizing")
@@ -93,7 +93,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                                                             FindingTally& findings) {
   PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
-    return Unsupported(module.name, "quantized embeddings are not read")
+    return Unsupported(module.name, "quantized embeddings are not supported")
         .Hint("Leave the embedding out when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
@@ -135,7 +135,7 @@ bool IsPlainMatrix(const ModuleTensors& module) {
 Status RefuseGpuFormat(const Checkpoint& checkpoint, const ModuleTensors& module) {
   const auto refuse = [&](std::string_view suffix, std::string_view name) {
     return Unsupported(checkpoint.Where(*module.Find(suffix)),
-                       fmt::format("{} weights are not read", name))
+                       fmt::format("{} weights are not supported", name))
         .Found(fmt::format("tensor {}", suffix))
         .Expected("qweight, qzeros and scales")
         .Hint(

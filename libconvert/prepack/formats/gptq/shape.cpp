@@ -48,7 +48,8 @@ Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Gp
   for (const StoredTensor* packed : {shape.qweight, shape.qzeros}) {
     const DType dtype = packed->dtype;
     if (dtype == DType::kI8 || dtype == DType::kI16 || dtype == DType::kI64) {
-      return Unsupported(checkpoint.Where(*packed), "codes packed into other words are not read")
+      return Unsupported(checkpoint.Where(*packed),
+                         "codes packed into other words are not supported")
           .Found(DTypeName(dtype))
           .Expected("I32")
           .Hint("BitBLAS and pack_dtype store such; use the checkpoint in the plain GPTQ format")
@@ -99,7 +100,7 @@ Result<CodePacking> ChoosePacking(const ModuleTensors& module, const GptqSetting
   const bool usual =
       packing.bits == 2 || packing.bits == 3 || packing.bits == 4 || packing.bits == 8;
   if (usual || (packing.planar && packing.bits >= 2 && packing.bits <= 8)) return packing;
-  return Unsupported(module.name, "codes of this width are not read")
+  return Unsupported(module.name, "codes of this width are not supported")
       .Found(fmt::format("{} bits ({})", packing.bits, settings.where))
       .Expected("2, 3, 4 or 8 bits; 5 to 7 only in the format gptq_p");
 }

@@ -126,7 +126,7 @@ std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const S
 Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
                         const MatrixShape& shape, const Scheme& scheme, ScaleForm form) {
   if (scale.dtype == DType::kF64) {
-    return Unsupported(checkpoint.Where(scale), "scales of 64 bits are not read")
+    return Unsupported(checkpoint.Where(scale), "scales of 64 bits are not supported")
         .Found("F64")
         .Expected("BF16, F16 or F32")
         .Id(FindingId("tensor-dtype"));
@@ -215,7 +215,7 @@ Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::str
   if (scale == nullptr) return missing("input_scale");
   PREPACK_TRY_ASSIGN(const float value, ReadSingleFloat(checkpoint, *scale));
   if (!std::isfinite(value) || value <= 0) {
-    return Malformed(checkpoint.Where(*scale), "the scale of activations is not a positive number")
+    return Malformed(checkpoint.Where(*scale), "an activation scale is not a positive number")
         .Found(fmt::format("{}", value))
         .Hint("The module was never calibrated, for example an expert that no sample reached")
         .Id(FindingId("input-scale-invalid"));

@@ -29,7 +29,7 @@ bool AreSizes(std::span<const int64_t> values) {
 }
 
 Status CheckKind(const OneDnnFields& fields) {
-  if (!fields.blocked) return CannotWrite("it is no blocked form");
+  if (!fields.blocked) return CannotWrite("it is not a blocked form");
   if (!fields.s8) return CannotWrite("its elements are not s8");
   if (fields.offset != 0) {
     return CannotWrite(fmt::format("it begins at element {}", fields.offset));

@@ -198,7 +198,7 @@ double Members::Figure(std::string_view key) {
   if (word == kInfinite) return std::numeric_limits<double>::infinity();
   if (word == kMinusInfinite) return -std::numeric_limits<double>::infinity();
   if (word != kNothingToCompare) {
-    Keep(Malformed(where_, fmt::format("field \"{}\" is no figure", key))
+    Keep(Malformed(where_, fmt::format("field \"{}\" is not a figure", key))
              .Found(word)
              .Expected(fmt::format("a number, \"{}\", \"{}\" or \"{}\"", kInfinite, kMinusInfinite,
                                    kNothingToCompare)));
@@ -211,7 +211,7 @@ LevelState Members::State(std::string_view key) {
   for (const LevelState state : {LevelState::kPassed, LevelState::kFailed, LevelState::kNotRun}) {
     if (word == LevelStateName(state)) return state;
   }
-  Keep(Malformed(where_, fmt::format("field \"{}\" is no state", key))
+  Keep(Malformed(where_, fmt::format("field \"{}\" is not a state", key))
            .Found(word)
            .Expected("passed, failed or not run"));
   return LevelState::kNotRun;
@@ -358,7 +358,7 @@ Status CheckIsReport(const Json& json, std::string_view where) {
   const Result<std::string> kind = StringField(json, "kind", where);
   if (!kind.ok()) return Status(kind.status()).Hint(kHint);
   if (*kind != kVerifyReportKind) {
-    return Malformed(where, "it is no report of prepack verify")
+    return Malformed(where, "it is not a report of prepack verify")
         .Found(*kind)
         .Expected(kVerifyReportKind)
         .Hint(kHint);

@@ -90,10 +90,8 @@ struct ModuleVerification {
   std::string layout;
   uint64_t n = 0;
   uint64_t k = 0;
-  bool looked_at = true;  // false: not in the sample
-  // By Level. Spelled out, because the first state is "passed".
-  std::array<LevelState, kLevels.size()> levels = {LevelState::kNotRun, LevelState::kNotRun,
-                                                   LevelState::kNotRun, LevelState::kNotRun};
+  bool looked_at = true;                               // false: not in the sample
+  std::array<LevelState, kLevels.size()> levels = {};  // by Level; all begin as kNotRun
   std::optional<bool> exact;                   // codes, zero points and scales as in the source
   std::optional<double> max_scale_difference;  // |packed − stored| / |stored|, largest
   std::optional<GemmFigures> gemm;

@@ -6,7 +6,7 @@
 //     MODULE.weight_zero_point               I8 like the scales, or packed down the rows
 //     MODULE.weight_g_idx                    the group of each input channel
 //
-// Experts may be stacked: then MODULE.weight_packed and the like have one dimension more, in front,
+// Experts may be stacked: then MODULE.weight_packed and so on have one dimension more, in front,
 // and hold the modules MODULE.0, MODULE.1 ….
 //
 // Scales multiply. Only where the config says `weight_scale_semantics: inverse` does

@@ -119,5 +119,43 @@ TEST_CASE("a message from a hostile file has an end") {
   CHECK(status.ToString().size() < 11'000);
 }
 
+Result<int> Half(int number) {
+  if (number % 2 != 0) return Malformed("number", "it is odd");
+  return number / 2;
+}
+
+Status CheckSmall(int number) {
+  return number < 10 ? Status() : Usage("number", "it is large");
+}
+
+Result<int> Quarter(int number) {
+  PREPACK_TRY(CheckSmall(number));
+  PREPACK_TRY_ASSIGN(const int half, Half(number));
+  PREPACK_TRY_ASSIGN(int quarter, Half(half));
+  return quarter;
+}
+
+TEST_CASE("an error is handed on, and nothing after it runs") {
+  CHECK(*Quarter(8) == 2);
+  CHECK(Quarter(12).status().ToString() == "number: it is large");
+  CHECK(Quarter(7).status().ToString() == "number: it is odd");
+  CHECK(Quarter(6).status().kind() == ErrorKind::kMalformed);
+}
+
+// A lambda that is an argument has macros of its own.
+TEST_CASE("handing on inside of what is handed on") {
+  const auto run = [](int number) -> Result<int> {
+    PREPACK_TRY([&]() -> Status {
+      PREPACK_TRY(CheckSmall(number));
+      PREPACK_TRY_ASSIGN(const int half, Half(number));
+      return CheckSmall(half * 4);
+    }());
+    return number;
+  };
+  CHECK(*run(4) == 4);
+  CHECK(run(8).status().ToString() == "number: it is large");
+  CHECK(run(3).status().ToString() == "number: it is odd");
+}
+
 }  // namespace
 }  // namespace prepack

@@ -15,6 +15,7 @@ prepack_add_tests(base
   result_test.cpp
   scratch_test.cpp
   status_test.cpp
-  suggest_test.cpp)
+  suggest_test.cpp
+  text_test.cpp)
 # In a group g++ 12 sees strings written past their ends in it, where none is.
 set_source_files_properties(base/printable_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

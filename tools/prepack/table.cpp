@@ -4,11 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <string_view>
 
+#include "prepack/base/text.h"
 #include "terminal.h"
 
 namespace prepack::cli {
@@ -27,11 +27,7 @@ std::string ShapeText(std::span<const uint64_t> shape) {
 std::optional<uint64_t> ParseCount(std::string_view text) {
   const bool hex = text.starts_with("0x") || text.starts_with("0X");
   if (hex) text.remove_prefix(2);
-  uint64_t value = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value, hex ? 16 : 10);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return ParseUint(text, hex ? 16 : 10);
 }
 
 }  // namespace prepack::cli

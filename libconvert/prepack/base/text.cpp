@@ -1,6 +1,7 @@
 #include "prepack/base/text.h"
 
 #include <fmt/format.h>
+#include <charconv>
 
 #include <algorithm>
 #include <array>
@@ -72,6 +73,14 @@ std::string DidYouMean(std::string_view wanted, std::span<const std::string> kno
     }
   }
   return best == nullptr ? "" : "Did you mean " + *best + "?";
+}
+
+std::optional<uint64_t> ParseUint(std::string_view text, int base) {
+  uint64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
 }
 
 }  // namespace prepack

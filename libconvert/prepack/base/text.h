@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,10 @@ std::string Plural(size_t count, std::string_view what);
 // "Did you mean NAME?" for the name of `known` that is nearest to `wanted` by edit distance, or
 // empty when none is near (a third of its length, at least 2 edits).
 std::string DidYouMean(std::string_view wanted, std::span<const std::string> known);
+
+// The number that the whole text is, in digits of `base`; nullopt for anything else, a sign
+// included.
+std::optional<uint64_t> ParseUint(std::string_view text, int base = 10);
 
 }  // namespace prepack
 

@@ -14,6 +14,7 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {

@@ -17,6 +17,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {

@@ -18,6 +18,7 @@
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/model_parts.h"
 #include "prepack/formats/module_tensors.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -140,7 +141,7 @@ class ShapeChecker {
       : dimensions_(ReadDimensions(LanguageConfig(checkpoint.config()))), findings_(findings) {}
 
   void Check(std::string_view module, uint64_t n, uint64_t k) {
-    const std::string_view leaf = LeafName(module);
+    const std::string_view leaf = LastPart(module);
     if (leaf == "lm_head" || leaf == "embed_tokens") {
       // Rows beyond the vocabulary are padding that everybody expects.
       if (dimensions_.vocabulary && n < *dimensions_.vocabulary) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/text.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/missing_numbers.h"
 #include "prepack/check/plain_values.h"
@@ -43,7 +44,7 @@ std::optional<ExpertName> ParseExpertName(std::string_view name) {
                     .below = name.substr(at + kExperts.size()),
                     .expert = std::nullopt};
   const size_t dot = parsed.below.find('.');
-  if (dot != std::string_view::npos) parsed.expert = WholeNumber(parsed.below.substr(0, dot));
+  if (dot != std::string_view::npos) parsed.expert = ParseUint(parsed.below.substr(0, dot));
   if (parsed.expert) parsed.below.remove_prefix(dot + 1);
   return parsed;
 }

@@ -17,12 +17,14 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/text.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/model_parts.h"
 #include "prepack/formats/module_match.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -82,7 +84,7 @@ class ModuleTree {
     for (size_t begin = 0; begin <= path.size();) {
       const size_t end = std::min(path.find('.', begin), path.size());
       const std::string_view part = path.substr(begin, end - begin);
-      if (!WholeNumber(part)) {
+      if (!ParseUint(part)) {
         const Role role{.list = layer.list,
                         .head = path.substr(0, head),
                         .tail = tail ? std::optional(Between(path, *tail, begin)) : std::nullopt};

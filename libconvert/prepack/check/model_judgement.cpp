@@ -13,6 +13,7 @@
 #include "prepack/check/median.h"
 #include "prepack/check/model_layout.h"
 #include "prepack/check/module_judgement.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {

@@ -11,28 +11,9 @@
 #include "prepack/check/missing_numbers.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/model_parts.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
-std::string_view LeafName(std::string_view name) {
-  return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
-}
-
-std::string_view ModuleOf(std::string_view name) {
-  return name.substr(0, std::min(name.rfind('.'), name.size()));
-}
-
-std::string RoleOf(std::string_view module) {
-  std::string role;
-  while (true) {
-    const size_t dot = module.find('.');
-    const std::string_view part = module.substr(0, dot);
-    role += WholeNumber(part) ? std::string_view("#") : part;
-    if (dot == std::string_view::npos) return role;
-    role += '.';
-    module.remove_prefix(dot + 1);
-  }
-}
-
 void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings) {
   const std::optional<uint64_t> layers =
       CountOf(LanguageConfig(checkpoint.config()), "num_hidden_layers");

@@ -12,6 +12,7 @@
 #include "prepack/check/median.h"
 #include "prepack/check/model_layout.h"
 #include "prepack/formats/model_parts.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -74,7 +75,7 @@ constexpr std::array<std::string_view, 8> kMatrices = {
 bool IsNorm(const StoredTensor& tensor) {
   if (tensor.shape.size() != 1 || !tensor.name.ends_with(".weight")) return false;
   const std::string_view module = ModuleOf(tensor.name);
-  const std::string_view leaf = LeafName(module);
+  const std::string_view leaf = LastPart(module);
   if (leaf.find("norm") == std::string_view::npos && !leaf.starts_with("ln_")) return false;
   // Directly in a layer of the decoder, or beside its layers: norms of heads and of state spaces
   // are of other kinds.
@@ -85,7 +86,7 @@ bool IsNorm(const StoredTensor& tensor) {
 
 bool IsMatrix(const StoredTensor& tensor) {
   if (tensor.shape.size() != 2 || !tensor.name.ends_with(".weight")) return false;
-  const std::string_view leaf = LeafName(ModuleOf(tensor.name));
+  const std::string_view leaf = LastPart(ModuleOf(tensor.name));
   if (!ParseLayerName(tensor.name)) return std::ranges::find(kMatrices, leaf) != kMatrices.end();
   return IsDecoderModule(tensor.name) && leaf.ends_with("_proj");
 }

@@ -18,6 +18,7 @@
 #include "prepack/check/plain_statistics.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/json_fields.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -61,7 +62,7 @@ class PlainValues {
       quantized.insert(linear->source_tensors().begin(), linear->source_tensors().end());
     }
     for (const StoredTensor& tensor : checkpoint.tensors()) {
-      const bool mask = LeafName(tensor.name).find("mask") != std::string_view::npos;
+      const bool mask = LastPart(tensor.name).find("mask") != std::string_view::npos;
       if (mask || !IsPlainFloat(tensor.dtype) || quantized.contains(tensor.name)) continue;
       for (uint64_t offset = 0; offset < tensor.bytes; offset += kPieceBytes) {
         pieces_.push_back({.tensor = tensors_.size(),

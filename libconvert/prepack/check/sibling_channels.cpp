@@ -17,6 +17,7 @@
 #include "prepack/check/module_statistics.h"
 #include "prepack/check/moments.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/model/module_name.h"
 #include "prepack/model/panel.h"
 
 namespace prepack {
@@ -81,7 +82,7 @@ void JudgeSet(std::vector<Sibling>& set) {
     set[odd].module->findings.push_back(
         MakeFinding("codes-unlike-weights", set[odd].module->module,
                     fmt::format("its input channels lie in another order than those of {}: {}",
-                                LeafName(other.module->module), pair.message)));
+                                LastPart(other.module->module), pair.message)));
     return;
   }
 }
@@ -125,7 +126,7 @@ std::optional<std::string> UnevenPlaces(const std::vector<float>& energies, size
 bool HasSiblings(std::string_view module) {
   // Thousands of experts would take much memory, and routed inputs tell less.
   if (module.find(".experts.") != std::string_view::npos) return false;
-  const std::string_view leaf = LeafName(module);
+  const std::string_view leaf = LastPart(module);
   return std::ranges::any_of(
       kSiblings, [&](const auto& set) { return std::ranges::find(set, leaf) != set.end(); });
 }
@@ -169,7 +170,7 @@ void JudgeSiblings(std::vector<ModuleCheck>& modules,
     modules[i].findings.push_back(MakeFinding("codes-unlike-weights", modules[i].module, *uneven));
   }
   for (const auto& [name, place] : places) {
-    const std::string_view leaf = LeafName(name);
+    const std::string_view leaf = LastPart(name);
     const std::string_view parent = name.substr(0, name.size() - leaf.size());
     for (const auto& set : kSiblings) {
       if (set[0] != leaf) continue;

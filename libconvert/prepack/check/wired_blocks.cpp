@@ -19,6 +19,7 @@
 #include "prepack/container/model_config.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -81,7 +82,7 @@ WiredBlocks::WiredBlocks(const Checkpoint& checkpoint, const QuantizedModel& mod
   for (size_t i = 0; i < model.modules.size(); ++i) {
     const std::string_view name = model.modules[i]->module();
     modules.emplace(name, i);
-    parents.insert(name.substr(0, name.size() - LeafName(name).size()));
+    parents.insert(name.substr(0, name.size() - LastPart(name).size()));
   }
   const auto find = [&](std::string_view parent, std::string_view leaf) -> std::optional<size_t> {
     const auto it = modules.find(fmt::format("{}{}", parent, leaf));
@@ -196,7 +197,7 @@ Status WiredBlocks::Judge(Block& block) const {
     }
     vectors[i] = *std::move(read);
     const bool fused = block.parts[0].module == block.parts[1].module;
-    const std::string_view name = LeafName(linear.module());
+    const std::string_view name = LastPart(linear.module());
     named[i] = {.name = fused && !part.by_columns ? kFusedParts[i] : name, .vectors = &vectors[i]};
   }
   if (block.parts.size() == 3) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -18,49 +17,10 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_tensors.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
-namespace {
-
-constexpr std::array<std::string_view, 3> kListNames = {"layers", "blocks", "h"};
-
-constexpr std::array<std::string_view, 4> kDecoderLists = {
-    "model.layers",
-    "model.language_model.layers",
-    "language_model.model.layers",
-    "transformer.h",
-};
-
-}  // namespace
-
-std::optional<uint64_t> WholeNumber(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-std::optional<LayerName> ParseLayerName(std::string_view name) {
-  std::optional<LayerName> found;
-  bool in_list = false;  // the part before this one names a list
-  for (size_t begin = 0; begin < name.size();) {
-    const size_t end = std::min(name.find('.', begin), name.size());
-    const std::string_view part = name.substr(begin, end - begin);
-    if (in_list && end < name.size()) {
-      if (const auto index = WholeNumber(part)) {
-        found = {.list = name.substr(0, begin - 1), .index = *index, .below = name.substr(end + 1)};
-      }
-    }
-    in_list = std::ranges::find(kListNames, part) != kListNames.end();
-    begin = end + 1;
-  }
-  return found;
-}
-
-bool IsDecoderModule(std::string_view module) {
-  const auto layer = ParseLayerName(module);
-  return layer && std::ranges::find(kDecoderLists, layer->list) != kDecoderLists.end();
-}
+namespace {}  // namespace
 
 std::string_view FindDecoderList(const Checkpoint& checkpoint) {
   std::set<std::string_view> lists;
@@ -73,7 +33,7 @@ std::string_view FindDecoderList(const Checkpoint& checkpoint) {
     last = layer->list;
     lists.insert(last);
   }
-  for (const std::string_view known : kDecoderLists) {
+  for (const std::string_view known : DecoderListNames()) {
     if (const auto list = lists.find(known); list != lists.end()) return *list;
   }
   return lists.size() == 1 ? *lists.begin() : std::string_view();
@@ -107,10 +67,6 @@ constexpr std::array<WayOut, 6> kWaysOut = {{{"up_proj", "down_proj"},
 template <typename Names>
 bool IsOneOf(const Names& names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
-}
-
-std::string_view Last(std::string_view name) {
-  return name.substr(name.rfind('.') + 1);
 }
 
 bool IsNormName(std::string_view name) {
@@ -165,7 +121,7 @@ class Parts {
       AddToLayers(module, layer->index);
       return;
     }
-    const std::string_view name = Last(module.name);
+    const std::string_view name = LastPart(module.name);
     embedding_ = embedding_ || (IsOneOf(kEmbeddingNames, name) && name != "embed_out");
     head_ = head_ || IsOneOf(kHeadNames, name);
     if (IsPerToken(module, model)) ++per_token_;

@@ -1,11 +1,7 @@
 #ifndef PREPACK_FORMATS_MODEL_PARTS_H_
 #define PREPACK_FORMATS_MODEL_PARTS_H_
 
-// Layers by the names of their tensors:
-//
-//     model.layers.12.mlp.experts.3.up_proj.weight
-//     ~~~~~~~~~~~~ ~~ ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
-//     list      index            below
+// The layers and parts that a language model consists of.
 
 #include <array>
 #include <cstdint>
@@ -18,25 +14,9 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
 #include "prepack/formats/module_tensors.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
-
-// Views into the name that was parsed.
-struct LayerName {
-  std::string_view list;
-  uint64_t index = 0;
-  std::string_view below;
-};
-
-// nullopt for what lies in no list of layers, like the embedding. Of lists within lists the
-// innermost counts: the stages of a vision tower are not layers of one kind.
-std::optional<LayerName> ParseLayerName(std::string_view name);
-
-// Whether a module lies in a list of layers that has the name which decoders have.
-bool IsDecoderModule(std::string_view module);
-
-// The number that `text` is; nullopt when it is none.
-std::optional<uint64_t> WholeNumber(std::string_view text);
 
 // The list that `num_hidden_layers` counts: the one with the name that decoders have, or the only
 // one that there is; empty when neither tells. A view into the checkpoint.

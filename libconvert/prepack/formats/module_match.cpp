@@ -10,6 +10,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 
@@ -26,7 +27,7 @@ ModuleClass ClassOfModule(std::string_view module) {
       "embed_tokens", "embed_tokens_per_layer", "word_embeddings", "wte",
       "wpe",          "tok_embeddings",         "embed_in",        "embeddings",
       "embedding",    "position_embeddings"};
-  const std::string_view last = module.substr(module.rfind('.') + 1);
+  const std::string_view last = LastPart(module);
   const bool embedding =
       std::find(kEmbeddings.begin(), kEmbeddings.end(), last) != kEmbeddings.end();
   return embedding ? ModuleClass::kEmbedding : ModuleClass::kLinear;

@@ -9,6 +9,7 @@
 
 #include "prepack/formats/finding.h"
 #include "prepack/formats/model_parts.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 

@@ -283,9 +283,7 @@ class Translator {
 
   // Too many digits are too large a number.
   static uint64_t NumberIn(std::string_view digits) {
-    uint64_t number = 0;
-    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    return parsed.ec == std::errc() ? number : UINT64_MAX;
+    return ParseUint(digits).value_or(UINT64_MAX);
   }
 
   // PCRE2 also repeats places and what is repeated already.
@@ -324,6 +322,7 @@ Result<std::string> PythonRegexForPcre(std::string_view pattern, std::string_vie
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/regex.h"
 

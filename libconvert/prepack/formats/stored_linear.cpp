@@ -20,6 +20,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 #include "prepack/kernels/unit_transpose.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 
@@ -163,7 +164,7 @@ bool IsConv1d(const Json& config, std::string_view module) {
   const Json* model = JsonMember(config, "model_type");
   return model != nullptr && model->is_string() &&
          std::ranges::find(kModels, model->get_ref<const std::string&>()) != kModels.end() &&
-         std::ranges::find(kLayers, module.substr(module.rfind('.') + 1)) != kLayers.end();
+         std::ranges::find(kLayers, LastPart(module)) != kLayers.end();
 }
 
 Status RefuseInputsFirst(const Checkpoint& checkpoint, std::string_view module,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -123,17 +124,11 @@ class StackedLinear final : public QuantizedLinear {
   std::vector<uint64_t> sizes_;  // output channels of each
 };
 
-// "q_proj"
-std::string_view LastName(const QuantizedLinear& linear) {
-  const std::string_view name = linear.module();
-  return name.substr(name.rfind('.') + 1);
-}
-
 // "q_proj has …, k_proj …"
 Status TheyDiffer(const QuantizedLinear& first, std::string_view of_first,
                   const QuantizedLinear& other, std::string_view of_other) {
-  return Unsupported(
-      "", fmt::format("{} has {}, {} {}", LastName(first), of_first, LastName(other), of_other));
+  return Unsupported("", fmt::format("{} has {}, {} {}", LastPart(first.module()), of_first,
+                                     LastPart(other.module()), of_other));
 }
 
 std::string DescribeInput(const QuantizedLinear& linear) {
@@ -147,7 +142,7 @@ Status CheckBlocks(const QuantizedLinear& first, const QuantizedLinear& other) {
   const uint64_t rows = WithoutN(first.scheme()).scale_rows;
   if (first.n() % rows == 0) return {};
   return Unsupported("", fmt::format("blocks of {} output channels would begin in {} and end in {}",
-                                     rows, LastName(first), LastName(other)));
+                                     rows, LastPart(first.module()), LastPart(other.module())));
 }
 
 Status CheckOrders(const QuantizedLinear& first, const QuantizedLinear& other) {

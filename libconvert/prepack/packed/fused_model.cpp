@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "prepack/model/module_name.h"
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {
@@ -19,7 +20,7 @@ std::vector<std::string> LayersByName(std::string_view module) {
   };
   static const std::vector<Row> kRows = {{"qkv_proj", {"q_proj", "k_proj", "v_proj"}},
                                          {"gate_up_proj", {"gate_proj", "up_proj"}}};
-  const std::string_view name = module.substr(module.rfind('.') + 1);
+  const std::string_view name = LastPart(module);
   const std::string_view parent = module.substr(0, module.size() - name.size());
   std::vector<std::string> layers;
   for (const Row& row : kRows) {

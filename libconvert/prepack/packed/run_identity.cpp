@@ -10,21 +10,11 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
 #include "prepack/container/required_fields.h"
 #include "prepack/io/output_folder.h"
 
 namespace prepack {
-namespace {
-
-// Digits only, all of the text.
-bool ParseNumber(std::string_view text, uint32_t& number) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end;
-}
-
-}  // namespace
-
 std::string Part::Text() const {
   return fmt::format("{}/{}", index, count);
 }
@@ -38,13 +28,11 @@ bool Witnesses(const Part& part, uint32_t share) {
 }
 
 Result<Part> ParsePart(std::string_view text) {
-  Part part;
-  const size_t slash = text.find('/');
-  const bool numbers = slash != std::string_view::npos &&
-                       ParseNumber(text.substr(0, slash), part.index) &&
-                       ParseNumber(text.substr(slash + 1), part.count);
-  if (numbers && part.index >= 1 && part.index <= part.count && part.count <= kMaxParts) {
-    return part;
+  const size_t slash = std::min(text.find('/'), text.size());
+  const std::optional<uint64_t> index = ParseUint(text.substr(0, slash));
+  const std::optional<uint64_t> count = ParseUint(text.substr(std::min(slash + 1, text.size())));
+  if (index && count && *index >= 1 && *index <= *count && *count <= kMaxParts) {
+    return Part{.index = static_cast<uint32_t>(*index), .count = static_cast<uint32_t>(*count)};
   }
   return Usage("--part", "this is not a part")
       .Found(text)

@@ -25,6 +25,7 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -159,7 +160,7 @@ std::optional<uint64_t> ModelInputs(const Json& config, std::string_view module)
     if (!value.ok() || !*value || **value <= 0) return std::nullopt;
     return static_cast<uint64_t>(**value);
   };
-  const std::string_view last = module.substr(module.rfind('.') + 1);
+  const std::string_view last = LastPart(module);
   static constexpr std::array<std::string_view, 6> kHidden = {"q_proj",    "k_proj",  "v_proj",
                                                               "gate_proj", "up_proj", "lm_head"};
   if (std::ranges::find(kHidden, last) != kHidden.end()) return field("hidden_size");
@@ -323,7 +324,7 @@ void ReportPlainHead(const AutoRoundMatcher& matcher, const ModuleTensors& modul
 // that some multi-token prediction layers bring. The model's own embedding lies beside it.
 bool IsCopyOfEmbedding(const ModuleTensors& module, const std::vector<ModuleTensors>& modules) {
   if (ClassOfModule(module.name) != ModuleClass::kEmbedding) return false;
-  const auto last = [](std::string_view name) { return name.substr(name.rfind('.') + 1); };
+  const auto last = [](std::string_view name) { return LastPart(name); };
   return std::ranges::any_of(modules, [&](const ModuleTensors& other) {
     const StoredTensor* weight = other.Find("weight");
     return weight != nullptr && weight->shape.size() == 2 && last(other.name) == last(module.name);

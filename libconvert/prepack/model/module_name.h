@@ -1,0 +1,46 @@
+#ifndef PREPACK_MODEL_MODULE_NAME_H_
+#define PREPACK_MODEL_MODULE_NAME_H_
+
+// Names of modules and tensors, and the layers that they name:
+//
+//     model.layers.12.mlp.experts.3.up_proj.weight
+//     ~~~~~~~~~~~~ ~~ ~~~~~~~~~~~~~~~~~~~~~~~~~~~~
+//     list      index            below
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace prepack {
+
+// The part after the last dot: "up_proj". Views that these functions return are of `name`.
+std::string_view LastPart(std::string_view name);
+// The part before the last dot, which is the module of a tensor; all of a name without dots.
+std::string_view ModuleOf(std::string_view name);
+
+// The name with every number between dots replaced by #: "model.layers.#.mlp.up_proj". Modules of
+// the same role in other layers (and experts) have the same.
+std::string RoleOf(std::string_view module);
+
+// Views into the name that was parsed.
+struct LayerName {
+  std::string_view list;
+  uint64_t index = 0;
+  std::string_view below;
+};
+
+// nullopt for what lies in no list of layers, like the embedding. Of lists within lists the
+// innermost counts: the stages of a vision tower are not layers of one kind.
+std::optional<LayerName> ParseLayerName(std::string_view name);
+
+// The names that the list of a decoder's layers may have, the most usual first.
+std::span<const std::string_view> DecoderListNames();
+
+// Whether a module lies in a list of layers that has the name which decoders have.
+bool IsDecoderModule(std::string_view module);
+
+}  // namespace prepack
+
+#endif  // PREPACK_MODEL_MODULE_NAME_H_

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "catch.h"
-#include "prepack/base/isa.h"
 #include "status_matchers.h"
 
 namespace prepack {

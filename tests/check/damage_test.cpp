@@ -11,8 +11,8 @@
 
 #include "catch.h"
 #include "check/check_run.h"
+#include "prepack/check/channel_orders.h"
 #include "prepack/check/code_windows.h"
-#include "prepack/check/sibling_channels.h"
 
 namespace prepack::testing {
 namespace {

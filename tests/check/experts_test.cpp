@@ -1,4 +1,4 @@
-#include "prepack/check/experts.h"
+#include "prepack/check/config_shapes.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

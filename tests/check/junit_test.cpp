@@ -1,7 +1,7 @@
-#include "prepack/check/junit.h"
+#include "prepack/check/report.h"
 
 #include "catch.h"
-#include "prepack/check/finding_list.h"
+#include "prepack/check/check.h"
 #include "text.h"
 
 namespace prepack::testing {

@@ -1,4 +1,4 @@
-#include "prepack/check/plain_values.h"
+#include "prepack/check/plain_statistics.h"
 
 #include <string>
 #include <vector>

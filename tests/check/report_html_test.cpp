@@ -1,9 +1,9 @@
-#include "prepack/check/report_html.h"
+#include "prepack/check/report.h"
 
 #include <fmt/format.h>
 
 #include "catch.h"
-#include "prepack/check/finding_list.h"
+#include "prepack/check/check.h"
 #include "text.h"
 
 namespace prepack::testing {

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "catch.h"
-#include "prepack/convert/resume.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

@@ -9,7 +9,6 @@
 #include "catch.h"
 #include "prepack/base/hash.h"
 #include "prepack/layouts/fingerprint.h"
-#include "prepack/packed/manifest.h"
 #include "prepack/packed/scheme_json.h"
 #include "temp_folder.h"
 

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "prepack/convert/plan.h"
 #include "prepack/layouts/onednn_w8a8.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/scheme_json.h"

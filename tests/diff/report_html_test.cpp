@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "catch.h"
-#include "prepack/diff/report_html.h"
 #include "text.h"
 
 namespace prepack::testing {

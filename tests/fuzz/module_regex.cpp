@@ -12,7 +12,6 @@
 #include <string>
 
 #include "fuzz/fuzz_target.h"
-#include "prepack/formats/regex.h"
 
 namespace prepack::fuzz {
 namespace {

@@ -11,7 +11,6 @@
 
 #include "catch.h"
 #include "io_fault.h"
-#include "prepack/io/file.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

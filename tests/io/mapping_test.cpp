@@ -9,7 +9,6 @@
 
 #include "catch.h"
 #include "prepack/io/file.h"
-#include "prepack/io/mapping.h"
 #include "prepack/io/posix.h"
 #include "status_matchers.h"
 #include "temp_folder.h"

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "catch.h"
-#include "prepack/verify/judgement.h"
 
 namespace prepack {
 namespace {

@@ -8,7 +8,6 @@
 #include "catch.h"
 #include "example_report.h"
 #include "prepack/io/file.h"
-#include "prepack/verify/report/json.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

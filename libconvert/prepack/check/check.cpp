@@ -5,28 +5,22 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
-#include "prepack/check/baseline_tensors.h"
-#include "prepack/check/check_memory.h"
+#include "prepack/check/channel_orders.h"
 #include "prepack/check/code_windows.h"
 #include "prepack/check/config_shapes.h"
-#include "prepack/check/experts.h"
-#include "prepack/check/finding_list.h"
 #include "prepack/check/hidden_channels.h"
+#include "prepack/check/judgement.h"
 #include "prepack/check/missing_modules.h"
-#include "prepack/check/model_judgement.h"
-#include "prepack/check/model_layout.h"
-#include "prepack/check/module_judgement.h"
-#include "prepack/check/plain_values.h"
-#include "prepack/check/sibling_channels.h"
-#include "prepack/check/text_pages.h"
-#include "prepack/check/tied_weights.h"
-#include "prepack/check/wired_blocks.h"
+#include "prepack/check/plain_statistics.h"
+#include "prepack/check/wiring.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
 #include "prepack/io/memory_limit.h"
@@ -420,6 +414,82 @@ Result<CheckReport> Check(const CheckOptions& options, Progress& progress) {
   if (Has(all, Severity::kError)) Raise(report.verdict, CheckVerdict::kBadValues);
   if (Has(all, Severity::kWarning)) Raise(report.verdict, CheckVerdict::kWarnings);
   return report;
+}
+
+bool SpreadsRows(const QuantizedLinear& linear) {
+  return linear.wide_rows() > 1 || linear.reordered();
+}
+
+uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
+  const uint64_t codes = rows * PanelRowBytes(linear.scheme().code, linear.k());
+  const uint64_t numbers = rows * linear.groups() * (sizeof(float) + sizeof(uint8_t));
+  // The words that codes and zero points are taken out of, and the order of the input channels as
+  // it is stored and as it is kept.
+  const uint64_t stored = codes + rows * linear.groups() * sizeof(uint32_t);
+  const uint64_t order = linear.reordered() ? linear.k() * 4 * sizeof(uint32_t) : 0;
+  return codes + numbers + stored + order;
+}
+
+uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline) {
+  const uint64_t k = linear.k();
+  const uint64_t rows = std::min(StripePanelRows(k), linear.n());
+  // Energies, in k_order and in that of the checkpoint; scales and zero points of a row.
+  uint64_t bytes = MemoryOfRows(linear, rows) + 4 * k * sizeof(float);
+  // Sums of two kinds by input channel, those of nibbles apart, and hashes of eights of them.
+  if (SpreadsRows(linear)) bytes += k * (2 * sizeof(uint32_t) + 2 * sizeof(uint16_t) + 2);
+  if (with_baseline) bytes += MemoryOfRows(linear, rows) + (rows + 1) * k * 2 * sizeof(float);
+  return bytes;
+}
+
+namespace {
+
+const FindingKind& KindOf(const Status& status) {
+  const std::span<const FindingKind> kinds = AllFindingKinds();
+  const auto it = std::ranges::find(kinds, std::string_view(status.id()), &FindingKind::id);
+  if (it != kinds.end()) return *it;
+  return (status.kind() == ErrorKind::kUnsupported ? FindingId("unsupported")
+                                                   : FindingId("malformed"))
+      .kind();
+}
+
+std::string MessageOf(const Status& status) {
+  std::string message = status.what();
+  if (!status.found().empty() && !status.expected().empty()) {
+    message += fmt::format(" (found {}, expected {})", status.found(), status.expected());
+  } else if (!status.found().empty()) {
+    message += fmt::format(" (found {})", status.found());
+  } else if (!status.expected().empty()) {
+    message += fmt::format(" (expected {})", status.expected());
+  }
+  if (!status.hint().empty()) message += ". " + status.hint();
+  return message;
+}
+
+}  // namespace
+
+Finding MakeFinding(FindingId id, std::string_view where, std::string_view message) {
+  const FindingKind& kind = id.kind();
+  return {.id = kind.id,
+          .severity = kind.severity,
+          .where = std::string(where),
+          .message = std::string(message),
+          .hint = kind.hint,
+          .more = 0};
+}
+
+Finding FindingOf(const Status& status) {
+  const FindingKind& kind = KindOf(status);
+  return {.id = kind.id,
+          .severity = Severity::kError,  // whatever the table says: it stopped the reader
+          .where = status.where(),
+          .message = MessageOf(status),
+          // The advice of the status is closer to the case than that of the table.
+          .hint = status.hint().empty() ? kind.hint : std::string_view(),
+          .more = 0};
+}
+
+void SortBySeverity(std::vector<Finding>& findings) {
+  std::ranges::stable_sort(findings, std::greater{}, &Finding::severity);
 }
 
 }  // namespace prepack

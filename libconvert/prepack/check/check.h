@@ -21,12 +21,14 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/check/module_statistics.h"
 #include "prepack/formats/finding.h"
+#include "prepack/model/quantized_linear.h"
 #include "prepack/model/scheme.h"
 
 namespace prepack {
@@ -82,6 +84,29 @@ struct CheckReport {
 // What is wrong with the checkpoint is in the report; an error status means that the check could
 // not be made: kUsage, kSystem, kInterrupted, or a baseline that cannot be opened.
 Result<CheckReport> Check(const CheckOptions& options, Progress& progress);
+
+// Whether a page of the file holds few input channels of many output channels, as GPTQ and AWQ
+// store them. Formats that hold the input channels of an output channel side by side have no such
+// runs.
+bool SpreadsRows(const QuantizedLinear& linear);
+
+// What one thread allocates for reading the codes, scales and zero points of `rows` output
+// channels, in bytes; at most.
+uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows);
+
+// What one thread allocates for checking panels of the module, and for comparing them with a
+// baseline.
+uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline);
+
+// A finding of the table.
+Finding MakeFinding(FindingId id, std::string_view where, std::string_view message);
+
+// An error as a finding: under the identifier of the status, or "malformed", "unsupported" when it
+// has none. What the status found, expected and advises becomes part of the message.
+Finding FindingOf(const Status& status);
+
+// Errors first, then warnings, then the rest; otherwise in the order they have.
+void SortBySeverity(std::vector<Finding>& findings);
 
 }  // namespace prepack
 

@@ -1,6 +1,39 @@
 #ifndef PREPACK_CHECK_CODE_WINDOWS_H_
 #define PREPACK_CHECK_CODE_WINDOWS_H_
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "prepack/model/scheme.h"
+
+namespace prepack {
+
+// What code_windows.h counts in a module.
+struct WindowCounts {
+  uint64_t windows = 0;          // of rows
+  uint64_t shifted_windows = 0;  // whose mean lies where none of weights does
+  uint64_t noisy_windows = 0;    // whose codes are spread like noise
+  uint64_t column_windows = 0;
+  uint64_t shifted_columns = 0;   // windows whose mean lies where none of weights does
+  uint64_t noisy_columns = 0;     // windows
+  uint64_t constant_columns = 0;  // input channels with one code, not that of zero, in all rows
+  uint64_t repeated_columns = 0;  // windows that are there twice
+  // Groups whose weights are all zero, by the exponent of their scale in f32.
+  std::array<uint32_t, 256> empty_scale_exponents{};
+  uint64_t codes_hash = 0;  // of the codes of all rows
+  // Hashes of some of the rows, chosen by their value, so that equal rows are chosen together.
+  std::vector<uint64_t> row_hashes;
+
+  void Merge(const WindowCounts& other);
+  // How many of `row_hashes` are there twice.
+  uint64_t RepeatedRows() const;
+};
+
 // Do the codes look like those of weights, everywhere in a module? Sound codes are bell curves, so
 // a page that was never written, was overwritten by text or by noise, or holds a copy of another
 // page stands out against what any window of a sound module looks like. Two kinds of windows are
@@ -15,16 +48,6 @@
 //
 // Besides: rows and columns that are there twice, and what all rows hash to, by which a copy of the
 // module is found.
-
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
-
-#include "prepack/check/window_counts.h"
-#include "prepack/model/scheme.h"
-
-namespace prepack {
 
 struct StatisticsBuffers;
 
@@ -127,6 +150,30 @@ class ColumnWindows {
   uint64_t row_ = 0;              // of the stripe, that comes next
   uint64_t counted_ = 0;          // rows
 };
+
+// Text among codes: the page of a server that could not deliver the file, a log, a listing.
+// Whatever the format and its number of bits, codes use all 256 bytes, or at least such with the
+// highest bit set, which text never has.
+
+// Looked for at every so many bytes: a page has one of these places, wherever it begins.
+inline constexpr uint64_t kTextStep = 2048;
+// So many bytes at such a place, and in all around it.
+inline constexpr uint64_t kTextProbe = 64;
+inline constexpr uint64_t kMinText = 512;
+// Different bytes in it. Codes that are nearly all the same may be a few letters.
+inline constexpr unsigned kMinLetters = 16;
+
+// Where most codes of 2 bits are one, most bytes are letters.
+inline constexpr uint32_t kMinTextBits = 3;
+
+struct TextRun {
+  uint64_t offset = 0;  // of its first byte
+  uint64_t bytes = 0;
+  std::string beginning;
+};
+
+// The first text in `bytes`, if there is one.
+std::optional<TextRun> FindText(std::span<const std::byte> bytes);
 
 }  // namespace prepack
 

@@ -25,6 +25,16 @@ inline constexpr uint64_t kMaxPadding = 255;
 void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model,
                        std::vector<Finding>& findings);
 
+// The experts of each layer: are they all there, with the same modules each, and quantized alike?
+// Two ways to store them:
+//
+//     model.layers.3.mlp.experts.7.up_proj.weight    one set of tensors per expert
+//     model.layers.3.mlp.experts.gate_up_proj        one tensor, whose first dimension counts them
+
+// Appends to `findings`.
+void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
+                  std::vector<Finding>& findings);
+
 }  // namespace prepack
 
 #endif  // PREPACK_CHECK_CONFIG_SHAPES_H_

@@ -13,8 +13,8 @@
 
 #include "prepack/base/status.h"
 #include "prepack/check/channel_orders.h"
-#include "prepack/check/finding_list.h"
-#include "prepack/check/model_layout.h"
+#include "prepack/check/check.h"
+#include "prepack/check/missing_modules.h"
 #include "prepack/formats/stored_linear.h"
 
 namespace prepack {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "prepack/base/text.h"
+#include "prepack/check/check.h"
 #include "prepack/check/config_shapes.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
@@ -27,6 +28,57 @@
 #include "prepack/model/module_name.h"
 
 namespace prepack {
+void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings) {
+  const std::optional<uint64_t> layers =
+      CountOf(LanguageConfig(checkpoint.config()), "num_hidden_layers");
+  const std::string_view list = FindDecoderList(checkpoint);
+  std::set<uint64_t> present;
+  for (const StoredTensor& tensor : checkpoint.tensors()) {
+    if (const auto layer = ParseLayerName(tensor.name); layer && layer->list == list) {
+      present.insert(layer->index);
+    }
+  }
+  if (!layers || present.empty()) return;
+  if (const MissingNumbers missing = MissingBelow(*layers, present); missing.count != 0) {
+    findings.push_back(MakeFinding("layer-missing", "config.json: num_hidden_layers",
+                                   fmt::format("{} of {} layers have no tensor: {}", missing.count,
+                                               *layers, ShowMissing(missing))));
+  }
+  if (*present.rbegin() >= *layers) {
+    findings.push_back(MakeFinding(
+        "layer-unknown", "config.json: num_hidden_layers",
+        fmt::format("there is a layer {}, but config.json counts {}", *present.rbegin(), *layers)));
+  }
+}
+
+namespace {
+
+constexpr size_t kShownNumbers = 5;
+
+}  // namespace
+
+std::optional<uint64_t> CountOf(const Json& config, std::string_view key) {
+  const Json* value = JsonMember(config, key);
+  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
+  return value->get<uint64_t>();
+}
+
+MissingNumbers MissingBelow(uint64_t count, const std::set<uint64_t>& present) {
+  const auto end = present.lower_bound(count);
+  MissingNumbers missing;
+  missing.count = count - static_cast<uint64_t>(std::distance(present.begin(), end));
+  for (uint64_t i = 0;
+       i < count && missing.first.size() < std::min<uint64_t>(missing.count, kShownNumbers); ++i) {
+    if (!present.contains(i)) missing.first.push_back(i);
+  }
+  return missing;
+}
+
+std::string ShowMissing(const MissingNumbers& missing) {
+  return fmt::format("{}{}", fmt::join(missing.first, ", "),
+                     missing.count > missing.first.size() ? ", …" : "");
+}
+
 namespace {
 
 // A few layers that lack something are an error: at most one to this many that have it.

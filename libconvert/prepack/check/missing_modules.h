@@ -1,6 +1,41 @@
 #ifndef PREPACK_CHECK_MISSING_MODULES_H_
 #define PREPACK_CHECK_MISSING_MODULES_H_
 
+// The parts of module names, and whether decoder layers 0 … num_hidden_layers − 1 are all there.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/json.h"
+#include "prepack/formats/finding.h"
+
+namespace prepack {
+
+// Layers beyond num_hidden_layers are legal: they predict further tokens. Appends to `findings`.
+void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings);
+
+// Counts of config.json against the numbers in names.
+
+// A field that is a count; nullopt when it is absent or something else.
+std::optional<uint64_t> CountOf(const Json& config, std::string_view key);
+
+// Numbers below a count that are not there: how many, and the first of them.
+struct MissingNumbers {
+  uint64_t count = 0;
+  std::vector<uint64_t> first;
+};
+
+// `count` comes from a file and may be anything: it is never counted up to.
+MissingNumbers MissingBelow(uint64_t count, const std::set<uint64_t>& present);
+
+// "3, 4, …"
+std::string ShowMissing(const MissingNumbers& missing);
+
 // Modules of which no tensor is stored. No index and no config names them; what tells is that other
 // layers have them. From names alone.
 //
@@ -16,13 +51,6 @@
 // Where no other layer is there to compare with, a block is suspect in itself when it has a
 // projection without those that it works with: gate without up, q without k ("module-partner-
 // missing").
-
-#include <vector>
-
-#include "prepack/container/checkpoint.h"
-#include "prepack/formats/finding.h"
-
-namespace prepack {
 
 // Appends to `findings`.
 void CheckMissingModules(const Checkpoint& checkpoint, std::vector<Finding>& findings);

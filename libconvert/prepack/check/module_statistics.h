@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/check/window_counts.h"
+#include "prepack/check/code_windows.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {

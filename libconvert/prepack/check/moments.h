@@ -1,12 +1,20 @@
 #ifndef PREPACK_CHECK_MOMENTS_H_
 #define PREPACK_CHECK_MOMENTS_H_
 
-// Numbers that are counted while they pass: how many, their sum and that of their squares.
-
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace prepack {
+
+// Of at least one value; the mean of both in the middle, where there are two.
+inline double Median(std::vector<double> values) {
+  const size_t half = values.size() / 2;
+  std::ranges::sort(values);
+  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// Numbers that are counted while they pass: how many, their sum and that of their squares.
 
 template <typename Count>
 struct Moments {

@@ -1,10 +1,10 @@
 #ifndef PREPACK_CHECK_PLAIN_STATISTICS_H_
 #define PREPACK_CHECK_PLAIN_STATISTICS_H_
 
-// What the values of tensors that are not quantized look like: are they there, and are they those
-// of the dtype that the header names? An embedding or a norm of zeros, or of the bytes of another
-// dtype, makes a model that talks nonsense, and no loader looks.
+// NaN and infinity in what is not quantized: norms, biases, embeddings, heads, routers. Exports of
+// overflown models have them, and loaders do not look.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -12,11 +12,29 @@
 #include <vector>
 
 #include "prepack/base/dtype.h"
+#include "prepack/base/progress.h"
 #include "prepack/check/moments.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
 
 namespace prepack {
+
+// The dtypes that unquantized weights have: F16, BF16, F32 and F64.
+bool IsPlainFloat(DType dtype);
+
+// How many of the values are NaN or infinite. `bytes` holds whole values of such a dtype.
+uint64_t CountNotFinite(DType dtype, std::span<const std::byte> bytes);
+
+// Reads every floating-point tensor that is no part of a quantized module, a piece at a time, and
+// appends one finding for each that has such values. Masks are left out: infinity is what they are
+// made of. Errors are those of reading.
+Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, unsigned threads,
+                        Progress& progress, std::vector<Finding>& findings);
+
+// What the values of tensors that are not quantized look like: are they there, and are they those
+// of the dtype that the header names? An embedding or a norm of zeros, or of the bytes of another
+// dtype, makes a model that talks nonsense, and no loader looks.
 
 // Zeros are counted in blocks of so many bytes: weights that were pruned one by one are not empty.
 inline constexpr uint64_t kZeroBlockBytes = 256;
@@ -55,6 +73,16 @@ struct PlainTensor {
 // some families store a norm as what is added to 1.
 void JudgePlain(const Checkpoint& checkpoint, std::string_view family,
                 const std::vector<PlainTensor>& tensors, std::vector<Finding>& findings);
+
+// tie_word_embeddings against what is stored as head and embedding: a head that differs though it
+// is tied, and two equal copies. Without `read_data` only dtype and shape are compared. Errors are
+// those of reading.
+Status CheckTiedWeights(const Checkpoint& checkpoint, const QuantizedModel& model, bool read_data,
+                        std::vector<Finding>& findings);
+
+// The embedding that stands for the tensor `head`, where config.json ties the two and `head` is the
+// name of an output head; otherwise null.
+const StoredTensor* TiedEmbedding(const Checkpoint& checkpoint, std::string_view head);
 
 }  // namespace prepack
 

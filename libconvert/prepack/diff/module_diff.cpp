@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "prepack/base/status.h"
-#include "prepack/check/check_memory.h"
+#include "prepack/check/check.h"
 #include "prepack/formats/stored_linear.h"
 
 namespace prepack {

@@ -324,7 +324,6 @@ Result<std::string> PythonRegexForPcre(std::string_view pattern, std::string_vie
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/regex.h"
 
 namespace prepack {
 

@@ -1,5 +1,5 @@
-#ifndef PREPACK_CHECK_JUNIT_H_
-#define PREPACK_CHECK_JUNIT_H_
+#ifndef PREPACK_CHECK_REPORT_H_
+#define PREPACK_CHECK_REPORT_H_
 
 // The report of a check as JUnit XML, which CI systems show: one test case for the checkpoint as a
 // whole and one per quantized module. Errors are failures, and so are warnings when `strict`; a
@@ -13,6 +13,10 @@ namespace prepack {
 
 std::string CheckJUnit(const CheckReport& report, bool strict);
 
+// The report as one self-contained page (report/page.h): verdict, findings, histograms of codes and
+// scales for each scheme, and every module by what was measured of it.
+std::string CheckHtml(const CheckReport& report);
+
 }  // namespace prepack
 
-#endif  // PREPACK_CHECK_JUNIT_H_
+#endif  // PREPACK_CHECK_REPORT_H_

@@ -119,7 +119,7 @@ TEST_CASE("a message from a hostile file has an end") {
   CHECK(status.ToString().size() < 11'000);
 }
 
-Result<int> Half(int number) {
+Result<int> HalfOf(int number) {
   if (number % 2 != 0) return Malformed("number", "it is odd");
   return number / 2;
 }
@@ -128,18 +128,18 @@ Status CheckSmall(int number) {
   return number < 10 ? Status() : Usage("number", "it is large");
 }
 
-Result<int> Quarter(int number) {
+Result<int> QuarterOf(int number) {
   PREPACK_TRY(CheckSmall(number));
-  PREPACK_TRY_ASSIGN(const int half, Half(number));
-  PREPACK_TRY_ASSIGN(int quarter, Half(half));
+  PREPACK_TRY_ASSIGN(const int half, HalfOf(number));
+  PREPACK_TRY_ASSIGN(int quarter, HalfOf(half));
   return quarter;
 }
 
 TEST_CASE("an error is handed on, and nothing after it runs") {
-  CHECK(*Quarter(8) == 2);
-  CHECK(Quarter(12).status().ToString() == "number: it is large");
-  CHECK(Quarter(7).status().ToString() == "number: it is odd");
-  CHECK(Quarter(6).status().kind() == ErrorKind::kMalformed);
+  CHECK(*QuarterOf(8) == 2);
+  CHECK(QuarterOf(12).status().ToString() == "number: it is large");
+  CHECK(QuarterOf(7).status().ToString() == "number: it is odd");
+  CHECK(QuarterOf(6).status().kind() == ErrorKind::kMalformed);
 }
 
 // A lambda that is an argument has macros of its own.
@@ -147,7 +147,7 @@ TEST_CASE("handing on inside of what is handed on") {
   const auto run = [](int number) -> Result<int> {
     PREPACK_TRY([&]() -> Status {
       PREPACK_TRY(CheckSmall(number));
-      PREPACK_TRY_ASSIGN(const int half, Half(number));
+      PREPACK_TRY_ASSIGN(const int half, HalfOf(number));
       return CheckSmall(half * 4);
     }());
     return number;

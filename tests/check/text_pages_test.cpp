@@ -49,5 +49,26 @@ TEST_CASE("Codes that happen to be letters are no text") {
   CHECK_FALSE(FindText(brief));
 }
 
+TEST_CASE("stored bytes that are there twice are counted, wherever shares of a tensor begin") {
+  constexpr uint64_t kCopied = 4096;
+  std::vector<std::byte> bytes = Noise(1 << 16);
+  const auto repeated = [&bytes](uint64_t cut) {
+    StoredBlocks first, second;
+    first.Add(0, std::span(bytes).first(cut));
+    second.Add(cut, std::span(bytes).subspan(cut));
+    first.Merge(second);
+    return first.Repeated();
+  };
+  CHECK(repeated(1000) == 0);
+  std::copy_n(bytes.begin() + 512, kCopied, bytes.begin() + 5 * kCopied + 512);
+  CHECK(repeated(0) == kCopied / StoredBlocks::kBytes);
+  CHECK(repeated(bytes.size()) == kCopied / StoredBlocks::kBytes);
+  // The block that the cut goes through is in neither share.
+  CHECK(repeated(1000) == kCopied / StoredBlocks::kBytes - 1);
+  // Rows of few values repeat each other in sound modules.
+  std::fill(bytes.begin(), bytes.end(), std::byte{0x88});
+  CHECK(repeated(1000) == 0);
+}
+
 }  // namespace
 }  // namespace prepack::testing

@@ -57,7 +57,8 @@ struct StripeResult {
   std::vector<float> energies;  // of the input channels; of first stripes, where siblings have them
   BaselineSums baseline;
   std::optional<TextRun> text;
-  Status error;  // of the module's data
+  StoredBlocks blocks;  // of modules in activation order; others are looked through in order
+  Status error;         // of the module's data
 };
 
 // Pieces of tensors that are not quantized, of one thread: two of 1 MiB, or of as many floats.
@@ -203,6 +204,7 @@ class DataCheck {
     return checkpoint_.Visit(*codes, begin, bytes, [&](const std::byte* stored) {
       result.text = FindText({stored, static_cast<size_t>(bytes)});
       if (result.text) result.text->offset += begin;
+      if (linear.reordered()) result.blocks.Add(begin, {stored, static_cast<size_t>(bytes)});
     });
   }
 
@@ -221,11 +223,13 @@ class DataCheck {
     ModuleStatistics statistics;
     BaselineSums baseline;
     std::optional<TextRun> text;
+    StoredBlocks blocks;
     bool readable = true;
     for (; stripe < stripes_.size() && stripes_[stripe].matrix == module; ++stripe) {
       const StripeResult& result = results_[stripe];
       statistics.Merge(result.statistics);
       if (result.text && !text) text = result.text;
+      blocks.Merge(result.blocks);
       if (!result.energies.empty()) energies_[module] = std::move(results_[stripe].energies);
       baseline.Merge(result.baseline);
       if (result.error.ok() || !readable) continue;
@@ -240,6 +244,11 @@ class DataCheck {
           MakeFinding("codes-damaged", check.module,
                       fmt::format("{} bytes of the codes, from byte {} on, are text: \"{}\"",
                                   text->bytes, text->offset, text->beginning)));
+    }
+    if (const uint64_t repeated = blocks.Repeated(); repeated >= StoredBlocks::kMinRepeated) {
+      check.findings.push_back(MakeFinding(
+          "codes-damaged", check.module,
+          fmt::format("{} bytes of the codes are there twice", repeated * StoredBlocks::kBytes)));
     }
     if (!readable) return;
     JudgeModule(*model_.modules[module], statistics, check.findings);

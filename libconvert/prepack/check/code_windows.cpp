@@ -258,6 +258,29 @@ void ColumnWindows::End(WindowCounts& counts) const {
   }
 }
 
+void StoredBlocks::Add(uint64_t offset, std::span<const std::byte> bytes) {
+  const uint64_t first = CeilDiv(offset, kBytes) * kBytes - offset;
+  for (uint64_t at = first; at + kBytes <= bytes.size(); at += kBytes) {
+    const auto block = bytes.subspan(at, kBytes);
+    std::bitset<256> values;
+    for (const std::byte byte : block) values.set(std::to_integer<size_t>(byte));
+    if (values.count() < kMinValues) continue;
+    hashes_.push_back(Xxh3({reinterpret_cast<const char*>(block.data()), block.size()}).low);
+  }
+}
+
+void StoredBlocks::Merge(const StoredBlocks& other) {
+  hashes_.insert(hashes_.end(), other.hashes_.begin(), other.hashes_.end());
+}
+
+uint64_t StoredBlocks::Repeated() const {
+  std::vector<uint64_t> sorted = hashes_;
+  std::ranges::sort(sorted);
+  uint64_t repeated = 0;
+  for (size_t i = 1; i < sorted.size(); ++i) repeated += sorted[i] == sorted[i - 1] ? 1U : 0U;
+  return repeated;
+}
+
 namespace {
 
 // How much of the beginning is shown.

@@ -151,6 +151,25 @@ class ColumnWindows {
   uint64_t counted_ = 0;          // rows
 };
 
+// Stored bytes that are there twice, whatever order of input channels the reader puts them in: a
+// page that was written over another one. Codes of trained weights never repeat so many bytes.
+class StoredBlocks {
+ public:
+  static constexpr uint64_t kBytes = 256;      // per block
+  static constexpr uint64_t kMinRepeated = 8;  // blocks
+  // Different bytes in a block that counts: constant rows repeat each other.
+  static constexpr unsigned kMinValues = 16;
+
+  // Bytes of the tensor from `offset` on. Blocks begin at multiples of kBytes in the tensor.
+  void Add(uint64_t offset, std::span<const std::byte> bytes);
+  void Merge(const StoredBlocks& other);
+  // Blocks that equal one before them.
+  uint64_t Repeated() const;
+
+ private:
+  std::vector<uint64_t> hashes_;
+};
+
 // Text among codes: the page of a server that could not deliver the file, a log, a listing.
 // Whatever the format and its number of bits, codes use all 256 bytes, or at least such with the
 // highest bit set, which text never has.

@@ -1,14 +1,21 @@
 #include "prepack/formats/regex.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
+#include <pcre2.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/base/text.h"
+#include "prepack/formats/finding.h"
 
 namespace prepack {
 
@@ -310,22 +317,6 @@ class Translator {
 Result<std::string> PythonRegexForPcre(std::string_view pattern, std::string_view where) {
   return Translator(pattern, where).Run();
 }
-
-}  // namespace prepack
-
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include <algorithm>
-#include <array>
-#include <utility>
-#include <vector>
-
-#include "prepack/base/status.h"
-#include "prepack/base/text.h"
-#include "prepack/formats/finding.h"
-
-namespace prepack {
 
 // Not without a name: ModuleRegex::Code, which others can see, is made of these.
 namespace regex {

@@ -95,7 +95,7 @@ TEST_CASE("a failed system call says why, and what to do") {
         "f: read: Input/output error. The disk, or the connection to it, failed; the kernel's log "
         "(dmesg) says more");
   CHECK(SystemError("f", "write", EDQUOT).ToString() ==
-        "f: write: Disk quota exceeded. Your quota there is used up: free some of it or choose "
+        "f: write: Disk quota exceeded. Your disk quota is used up: free some space, or choose "
         "another output folder");
   CHECK(SystemError("f", "write", EFBIG).ToString() ==
         "f: write: File too large. Raise the limit of the size of files (ulimit -f), or choose a "

@@ -204,7 +204,7 @@ TEST_CASE("Scales of another module are found where that is in the model, too") 
   Scales(checkpoint, WideModule(2)) = Scales(checkpoint, WideModule(0));
   const CheckReport report = RunCheck(checkpoint);
   INFO(Lines(report));
-  CHECK(Lines(report).find("scale-copied: " + WideModule(2) + ": all 256 scales are those of " +
+  CHECK(Lines(report).find("scale-copied: " + WideModule(2) + ": all 256 scales equal those of " +
                            WideModule(0)) != std::string::npos);
   CHECK(report.verdict == CheckVerdict::kWarnings);
 }

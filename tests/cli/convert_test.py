@@ -235,7 +235,7 @@ class RealCheckpoints(harness.ToolTest):
         self.assertEqual(config["layout"], "vllm-cpu/wna16")
         self.assertEqual(len(config["exceptions"]), 3)
         self.assert_fails(
-            2, ["--scheme mlp=w8a8", "it is for no module"],
+            2, ["--scheme mlp=w8a8", "it matches no module"],
             *("plan", source, "-t", "vllm-cpu", "--scheme", "mlp=w8a8"),
         )
         self.assert_fails(

@@ -84,7 +84,7 @@ class Diff(harness.ToolTest):
     def test_refusals(self):
         packed = self.convert(SYMMETRIC, "vllm-cpu")
         self.assert_fails(5, ["prepack verify"], "diff", SYMMETRIC, packed)
-        self.assert_fails(2, ["no such"], "diff", SYMMETRIC, SYMMETRIC, "--module", "x")
+        self.assert_fails(2, ["no quantized module has this name"], "diff", SYMMETRIC, SYMMETRIC, "--module", "x")
         self.assert_fails(4, [], "diff", SYMMETRIC, self.scratch / "none")
 
 

@@ -60,7 +60,7 @@ TEST_CASE("bytes that a network file system loses on the way are noticed without
   const TempFolder folder;
   const IoFault fault(posix::Call::kClose, EDQUOT);
   testing::CheckError(ConvertSample(folder / "a", false), ErrorKind::kSystem,
-                      "cannot write to it: Disk quota exceeded. Your quota there is used up");
+                      "cannot write to it: Disk quota exceeded. Your disk quota is used up");
   CHECK_FALSE(std::filesystem::exists(folder / "a"));
   RequireOk(ConvertSample(folder / "a", true));  // those that are flushed have arrived
 }

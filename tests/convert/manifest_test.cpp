@@ -212,11 +212,11 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [](Json& json) { json["source"]["path"] = 5; }},
       {"field \"path\" of the source is not a relative path", ErrorKind::kMalformed,
        [](Json& json) { json["source"]["path"] = ""; }},
-      {"is no relative path (found /etc, expected 1 to 4096 bytes", ErrorKind::kMalformed,
+      {"is not a relative path (found /etc, expected 1 to 4096 bytes", ErrorKind::kMalformed,
        [](Json& json) { json["source"]["path"] = "/etc"; }},
       {"field \"path\" of the source is not a relative path", ErrorKind::kMalformed,
        [](Json& json) { json["source"]["path"] = std::string(4097, 'a'); }},
-      {"is no relative path (found a\\x00b", ErrorKind::kMalformed,
+      {"is not a relative path (found a\\x00b", ErrorKind::kMalformed,
        [](Json& json) { json["source"]["path"] = std::string("a\0b", 3); }},
       {"field \"modules\" is missing", ErrorKind::kMalformed,
        [](Json& json) { json.erase("modules"); }},
@@ -239,15 +239,15 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          module(json)["fused"] = members({30, 1});
        }},
-      {"the outputs are not those of the module", ErrorKind::kMalformed,
+      {"the outputs do not add up to the module's", ErrorKind::kMalformed,
        [&](Json& json) {
          module(json)["fused"] = members({30, 3});
        }},
-      {"the outputs are not those of the module", ErrorKind::kMalformed,
+      {"the outputs do not add up to the module's", ErrorKind::kMalformed,
        [&](Json& json) {
          module(json)["fused"] = members({32, 0});
        }},
-      {"the outputs are not those of the module", ErrorKind::kMalformed,
+      {"the outputs do not add up to the module's", ErrorKind::kMalformed,
        [&](Json& json) {
          module(json)["fused"] = members({2, UINT64_MAX});
        }},
@@ -330,7 +330,8 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          descriptor(json)["strides"] = {1, 1};
        }},
-      {"no known dtype", ErrorKind::kMalformed, [&](Json& json) { part(json)["dtype"] = "I33"; }},
+      {"not a known dtype", ErrorKind::kMalformed,
+       [&](Json& json) { part(json)["dtype"] = "I33"; }},
       {"integers of 0 or more", ErrorKind::kMalformed,
        [&](Json& json) {
          part(json)["shape"] = {-2, 128};

@@ -107,7 +107,7 @@ TEST_CASE("Keys that match nothing or do not compile are reported and skipped") 
   std::vector<Finding> findings;
   CHECK(Resolve({{"k_proj", {{"bits", 8}}}, {"(", {{"bits", 8}}}}, &findings) == "- - -");
   REQUIRE(findings.size() == 2);
-  CHECK(HasFinding(findings, "autoround-pattern-skipped", "it is skipped, as AutoRound does"));
+  CHECK(HasFinding(findings, "autoround-pattern-skipped", "prepack skips it, as AutoRound does"));
   CHECK(HasFinding(findings, "config-pattern-unmatched", "matches no module"));
   CHECK(findings[1].where == "config.json: quantization_config.extra_config[\"k_proj\"]");
   Resolve({{"lm_head", {{"bits", 16}}}}, &findings);

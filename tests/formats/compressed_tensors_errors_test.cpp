@@ -393,7 +393,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        },
        "input_zero_point is missing, but activations are quantized statically", "input-missing"},
       {"an input scale", SymmetricExample, [](T t) { AddCtPart(t, "input_scale", "F32", {1}, 4); },
-       ".input_scale: the config says nothing of quantized activations",
+       ".input_scale: the config does not mention quantized activations",
        "module-scheme-contradiction"},
       {"nothing is quantized", SymmetricExample,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3); },

@@ -219,7 +219,7 @@ TEST_CASE("activations that the type cannot hold are refused") {
     ModelInput input = golden.input;
     input.x = x;
     CheckError(MakeKernelModel("zentorch/int8", golden.packed, input).status(), ErrorKind::kUsage,
-               "GEMM: x: a value is no BF16 number");
+               "GEMM: x: a value is not a BF16 number");
   }
 }
 

@@ -147,7 +147,7 @@ TEST_CASE("whether a plain weight lies [K, N] is what the model says, not the fo
   CHECK(as_others.failed().size() == 8);
   REQUIRE_FALSE(as_others.level.problems.empty());
   CHECK(as_others.level.problems[0].message.starts_with(
-      "layout plain/bf16-conv1d takes no such module: the layer is no Conv1D"));
+      "layout plain/bf16-conv1d takes no such module: the layer is not a Conv1D"));
 }
 
 TEST_CASE("with a sample only its modules are compared") {

@@ -164,7 +164,7 @@ TEST_CASE("members of other sizes, and members that are not named, fail exactnes
   const VerifyReport report = VerifyChanged(example);
   CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
   CHECK(Says(report.level(Level::kExactness), kGateUp,
-             "made of other layers than those of the source"));
+             "lists other layers for it than the source has"));
 }
 
 TEST_CASE("a fused folder passes all levels, against the unquantized model too") {

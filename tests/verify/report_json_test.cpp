@@ -80,7 +80,7 @@ TEST_CASE("a field that is missing or wrong is named") {
   CheckRefused([](Json& json) { json["source_found"] = 1; }, "field \"source_found\"");
   CheckRefused([](Json& json) { json["levels"].erase("gemm"); }, "r.json: levels: field \"gemm\"");
   CheckRefused([](Json& json) { json["levels"]["gemm"]["state"] = "fine"; },
-               "r.json: levels: gemm: field \"state\" is no state (found fine");
+               "r.json: levels: gemm: field \"state\" is not a state (found fine");
   CheckRefused([](Json& json) { json["levels"]["gemm"]["problems"][0]["where"] = 1; },
                "gemm: problems[0]: field \"where\"");
   CheckRefused([](Json& json) { json["levels"]["gemm"]["notes"] = 1; }, "field \"notes\"");
@@ -104,7 +104,8 @@ TEST_CASE("a field that is missing or wrong is named") {
                "modules[0]: gemm: inputs[1]: field \"rows\"");
   CheckRefused(
       [](Json& json) { json["modules"][0]["gemm"]["inputs"][1]["kernel"]["sqnr_db"] = "inf"; },
-      "modules[0]: gemm: inputs[1]: kernel: field \"sqnr_db\" is no figure (found inf, expected a "
+      "modules[0]: gemm: inputs[1]: kernel: field \"sqnr_db\" is not a figure (found inf, expected "
+      "a "
       "number, \"infinite\"");
   CheckRefused(
       [](Json& json) { json["modules"][0]["gemm"]["inputs"][1]["kernel"]["sqnr_db"] = nullptr; },

@@ -138,7 +138,7 @@ class Parts(harness.ToolTest):
             (2, ["this is not a part"], lambda p: (p / "prepack-part.json").unlink()),
             (3, ["prepack-part.json"], lambda p: (p / "prepack-part.json").write_text("{")),
             (3, ["prepack-part.json", '"part"'], edit("prepack-part.json", '"part"', '"x"')),
-            (3, ["prepack-part.json", "is no part"], edit("prepack-part.json", "2/2", "9/2")),
+            (3, ["prepack-part.json", "is not a part"], edit("prepack-part.json", "2/2", "9/2")),
             (3, ["its hash differs"], edit("prepack-part-manifest.json", "BF16", "F16")),
             (3, ["another part was made from another source"], None),
         ]

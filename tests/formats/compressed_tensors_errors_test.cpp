@@ -538,7 +538,7 @@ TEST_CASE("Sound checkpoints that are not supported yet are unsupported, by name
       {"transforms", SymmetricExample,
        [](T t) { CtConfigOf(t)["transform_config"] = RotatedAt("input"); },
        "transform_config.config_groups.R4.apply[1].location: the model rotates activations at run "
-       "time, which is not read (found \"input\"",
+       "time, which prepack does not support (found \"input\"",
        "rotation"},
       {"transforms of keys", SymmetricExample,
        [](T t) { CtConfigOf(t)["transform_config"] = RotatedAt("k_cache"); },

@@ -135,7 +135,7 @@ class Parts(harness.ToolTest):
             (3, ["model.safetensors", "its size differs"], truncate),
             (3, ["model.safetensors", "the header of the shard"], other_header),
             (4, ["model.safetensors"], lambda p: (p / "model.safetensors").unlink()),
-            (2, ["this is not a part"], lambda p: (p / "prepack-part.json").unlink()),
+            (2, ["this folder is not a part"], lambda p: (p / "prepack-part.json").unlink()),
             (3, ["prepack-part.json"], lambda p: (p / "prepack-part.json").write_text("{")),
             (3, ["prepack-part.json", '"part"'], edit("prepack-part.json", '"part"', '"x"')),
             (3, ["prepack-part.json", "is not a part"], edit("prepack-part.json", "2/2", "9/2")),

@@ -100,7 +100,7 @@ Result<DrawnSides> DrawSides(const std::string& path, const std::string& source,
   const auto show = [&](const OpenedFolder& folder) {
     return DrawModule(folder, module, kDrawnBytes);
   };
-  // Of a fused module, the one that comes first.
+  // For a fused module, show the member that comes first.
   const auto show_source = [&](const OpenedFolder& origin, const DrawnModule& packed,
                                const ModuleRecord& record) {
     const bool is_fused = packed.module == module && !record.fused.empty();

@@ -25,7 +25,7 @@ namespace prepack::cli {
 // What the folder is, its schemes, what is not quantized, and what each target would take.
 std::string SummaryText(const InspectReport& report);
 Json SummaryJson(const InspectReport& report);
-// Of a packed folder; else null.
+// Null unless the folder is a packed one.
 Json OriginJson(const InspectReport& report);
 
 // A line per kind of module, or per module.

@@ -75,7 +75,7 @@ struct ProgressState {
 // E.g. "packing     45 %  1.2 GB of 2.7 GB  850.0 MB/s  2 s left  model.layers.3.mlp.up_proj".
 // The item is shortened, or left out, to stay below `width` columns (0: no limit).
 std::string ProgressText(const ProgressState& state, size_t width);
-// Of a stage that has ended, e.g. "packing    2.3 s  2.7 GB  1.2 GB/s".
+// The line for a stage that has ended, e.g. "packing    2.3 s  2.7 GB  1.2 GB/s".
 std::string StageText(const ProgressState& state);
 
 // Shows the Progress that it holds until Stop, or its end.

@@ -29,7 +29,7 @@ struct Hash128 {
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 
-// Of 32 lower-case hex digits; nothing for any other text.
+// Reads 32 lower-case hex digits; nothing for any other text.
 std::optional<Hash128> ParseHash128(std::string_view hex);
 
 class Xxh3Hasher {

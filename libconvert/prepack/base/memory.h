@@ -76,7 +76,7 @@ class FixedVector {
   T* end() { return elements_.data() + size_; }
   const T* begin() const { return elements_.data(); }
   const T* end() const { return elements_.data() + size_; }
-  // Of an index below size().
+  // `index` must be below size().
   T& operator[](std::size_t index) { return elements_[index]; }
   const T& operator[](std::size_t index) const { return elements_[index]; }
   const T& front() const { return elements_.front(); }

@@ -38,7 +38,8 @@ class ProgressObserver {
 
   // `stage` is a string literal. How far the one before it has come can still be read.
   virtual void StageBegins(const char* stage) = 0;
-  // Of the stage that began last: a module, tensor or file. A large one may be told several times.
+  // The stage that began last goes on to this module, tensor or file. Large ones may be named
+  // several times.
   virtual void ItemBegins(std::string_view item) = 0;
 };
 

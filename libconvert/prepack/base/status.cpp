@@ -186,7 +186,7 @@ size_t Utf8Length(std::string_view text) {
   return length;
 }
 
-// Of a well-formed sequence.
+// `sequence` must be well-formed.
 char32_t CodePoint(std::string_view sequence) {
   constexpr unsigned char kLeadBits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
   char32_t code = static_cast<unsigned char>(sequence[0]) & kLeadBits[sequence.size()];

@@ -215,7 +215,7 @@ std::optional<std::string> UnevenPlaces(const std::vector<float>& energies, size
   if (std::ranges::any_of(of_place, [](const auto& all) { return all.size() < kMinOfPlace; })) {
     return std::nullopt;
   }
-  // Of a median, by the deviation of all.
+  // The standard error of a median, from the deviation of all values.
   const double error =
       1.25 * all_energies.Deviation() / std::sqrt(all_energies.count / static_cast<double>(places));
   double lowest = Median(of_place[0]);

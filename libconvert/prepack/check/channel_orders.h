@@ -46,7 +46,7 @@ struct MovedCorrelation {
 MovedCorrelation CorrelateMoved(std::span<const float> a, std::span<const float> b,
                                 std::span<const uint32_t> places);
 
-// Of a[i] with b[i]; 0 where one of them is constant.
+// The correlation of a[i] with b[i]; 0 if one of them is constant.
 double Correlate(std::span<const float> a, std::span<const float> b);
 
 // Modules that read the same input (q, k, v; gate, up) have strong and weak input channels in

@@ -29,7 +29,7 @@
 namespace prepack {
 namespace {
 
-// Of the input rather than of the run: it belongs into the report.
+// An error in the input belongs into the report; an error of the run ends it.
 bool IsFinding(const Status& status) {
   return status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
 }
@@ -38,7 +38,7 @@ void Raise(CheckVerdict& verdict, CheckVerdict to) {
   verdict = std::max(verdict, to);
 }
 
-// Of errors that are found without looking at values.
+// Notes an error that was found without looking at values.
 void NoteStructure(const Status& status, CheckReport& report) {
   Raise(report.verdict, status.kind() == ErrorKind::kUnsupported ? CheckVerdict::kUnsupported
                                                                  : CheckVerdict::kMalformed);

@@ -89,7 +89,7 @@ struct CodeRange {
 };
 CodeRange RangeOf(const Scheme& scheme);
 
-// Of consecutive codes, as CodeRange makes them numbers; of FP8, exponents count as codes.
+// Sums over consecutive codes, as CodeRange makes them numbers; for FP8, over their exponents.
 struct PieceSums {
   uint64_t count = 0;
   uint64_t even = 0;      // Σ code at even places: the lower nibbles of bytes
@@ -141,7 +141,7 @@ class ColumnWindows {
   void Judge(const Scheme& scheme, const CodeRange& range, uint64_t rows,
              const StatisticsBuffers& numbers, WindowCounts& counts);
 
-  // Of one block of output channels, by input channel: Σ code, Σ (code − middle)².
+  // For one block of output channels, by input channel: Σ code, Σ (code − middle)².
   std::vector<uint32_t> sums_;
   std::vector<uint32_t> squares_;
   std::vector<uint16_t> low_, high_, low_squares_, high_squares_;  // of nibbles

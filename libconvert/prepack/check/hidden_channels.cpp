@@ -222,7 +222,7 @@ class HiddenChannels {
     return {};
   }
 
-  // Of fewer, energies of the embedding are chance.
+  // With fewer tokens the energies of the embedding are chance.
   static constexpr uint64_t kFewestTokens = 8;
   static constexpr size_t kMostColumns = 16;
 

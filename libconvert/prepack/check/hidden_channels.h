@@ -28,7 +28,7 @@ inline constexpr double kHiddenGain = 0.12;
 inline constexpr double kHiddenDeviations = 5.5;
 inline constexpr size_t kMinHiddenChannels = 128;
 inline constexpr size_t kMostHiddenChannels = 65536;
-// Of the embedding, so many bytes are looked at.
+// How many bytes of the embedding are looked at.
 inline constexpr uint64_t kEmbeddingBytes = uint64_t{1} << 20;
 
 // `energies`: in the order of `modules`; empty where not measured (ColumnEnergies). Findings are

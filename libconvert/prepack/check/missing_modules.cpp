@@ -118,7 +118,7 @@ class ModuleTree {
           std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
       if (module == last) continue;
       last = module;
-      // Of the whole name: a tensor may lie directly in a layer.
+      // Parses the whole name: a tensor may lie directly in a layer.
       if (const auto layer = ParseLayerName(tensor.name)) Add(*layer);
     }
   }

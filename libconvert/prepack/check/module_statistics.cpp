@@ -14,7 +14,7 @@
 namespace prepack {
 namespace {
 
-// Of both codes of a byte, for nibbles: the lower one, the upper one in bits 16 and up, and the sum
+// For each byte of two nibbles: the lower code, the upper code in bits 16 and up, and the sum
 // of their squares in bits 32 and up.
 constexpr std::array<uint64_t, 256> MakeNibbleSums() {
   std::array<uint64_t, 256> sums{};

@@ -47,8 +47,8 @@ struct ModuleStatistics {
   uint64_t scales = 0;
   uint64_t negative_scales = 0;
   uint64_t zero_scales = 0;
-  // Of groups that have weights: so near the lower end of the stored dtype that fewer than the 8
-  // bits of a bf16 are left.
+  // Scales of groups that have weights, so near the lower end of the stored dtype that fewer than
+  // the 8 bits of a bf16 are left.
   uint64_t imprecise_scales = 0;
   uint64_t huge_scales = 0;         // above kHugeScale
   uint64_t scales_outside_f16 = 0;  // that become infinite or zero in f16, of groups with weights

@@ -7,7 +7,7 @@
 
 namespace prepack {
 
-// Of at least one value; the mean of both in the middle, where there are two.
+// The median of at least one value: the mean of the middle two if their number is even.
 inline double Median(std::vector<double> values) {
   const size_t half = values.size() / 2;
   std::ranges::sort(values);

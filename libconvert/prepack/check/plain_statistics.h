@@ -58,7 +58,7 @@ struct PlainStatistics {
   double TypicalMagnitude(DType dtype) const;
 };
 
-// Of whole values of a plain floating-point dtype.
+// `bytes` are whole values of a plain floating-point dtype.
 PlainStatistics MeasurePlain(DType dtype, std::span<const std::byte> bytes);
 
 // Whether JudgePlain looks at a tensor of this name and shape.

@@ -304,7 +304,7 @@ constexpr std::array<std::array<std::string_view, 3>, 2> kMlps = {
 constexpr std::string_view kFusedMlp = "gate_up_proj";
 constexpr std::array<std::string_view, 2> kFusedParts = {"gate half", "up half"};
 
-// Of columns that are read.
+// Rows of the columns that are read at once.
 constexpr uint64_t kRowsAtOnce = 256;
 
 // In activation order a few input channels cannot be read without the others: of so many rows.
@@ -402,7 +402,7 @@ void WiredBlocks::AddAttention(const Json& config, size_t v, size_t o) {
   if (count == 0 || output.k() % count != 0) return;
   const uint64_t head = output.k() / count;
   if (head > values.n()) return;
-  // Of the heads of queries that share one of values, the first is looked at. Where heads are not
+  // Where several query heads share a value head, the first is looked at. Where heads are not
   // laid out in that way, only the first of all is known to be read by the first.
   const bool shared = values.n() % head == 0 && count % (values.n() / head) == 0;
   const uint64_t kv_heads = shared ? values.n() / head : 1;

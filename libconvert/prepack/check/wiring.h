@@ -46,9 +46,9 @@ namespace prepack {
 inline constexpr double kWired = 1.3;      // below: they do not go together as stored
 inline constexpr double kNotWired = 1.2;   // below: nothing of it is left
 inline constexpr double kWellWired = 2.5;  // of the two others, so that the third is alien
-// Of another order: above 1 by so much over the root of the number of neurons, which is 6.4
-// standard errors, because |cosines| of vectors that do not go together deviate by 0.75 of their
-// mean. Some of the neurons only have to come near to it.
+// How far above 1, over the root of the number of neurons, shows another order. It is 6.4 standard
+// errors, because |cosines| of unrelated vectors deviate by 0.75 of their mean. Some of the neurons
+// only have to come near to it.
 inline constexpr double kWiredOrder = 4.8;
 inline constexpr double kMaybeWiredOrder = 1.25;
 // Where an order leaves some of the wiring, the right one has so many times as much of it, and for
@@ -143,7 +143,7 @@ class WiredBlocks {
     std::string message;
     bool exchanged = false;
   };
-  // Of all blocks; to be called when all modules are done.
+  // The faults of all blocks. Call it when all modules are done.
   std::vector<Fault> Faults() const;
 
  private:

@@ -380,7 +380,7 @@ bool SafetensorsSax::BeginTensor(const std::string& name) {
 }
 
 bool SafetensorsSax::BeginField(std::string_view name) {
-  // Of the entry itself: an error in one field must not seem to be one of the field before it.
+  // We are at the entry itself: an error in one field must not seem to be in the field before it.
   place_ = Place::kEntry;
   bool is_new = true;
   Place field = Place::kExtra;

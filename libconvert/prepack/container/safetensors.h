@@ -51,9 +51,9 @@ class TensorShape {
   const uint64_t* data() const { return size_ > kInside ? Outside() : inside_.data(); }
   const uint64_t* begin() const { return data(); }
   const uint64_t* end() const { return data() + size_; }
-  // Of an index below size().
+  // `index` must be below size().
   uint64_t operator[](size_t index) const { return data()[index]; }
-  // Of a shape that is not empty.
+  // The shape must not be empty.
   uint64_t back() const { return data()[size_ - 1]; }
 
   friend bool operator==(const TensorShape& a, const TensorShape& b) {
@@ -64,7 +64,7 @@ class TensorShape {
   static constexpr size_t kInside = 2;
 
   uint64_t* data() { return size_ > kInside ? Outside() : inside_.data(); }
-  // Of more than kInside dimensions: where they are, which is what inside_[0] holds.
+  // inside_[0] holds the address of the dimensions if there are more than kInside.
   uint64_t* Outside() const { return std::bit_cast<uint64_t*>(inside_[0]); }
   void Swap(TensorShape& other) noexcept {
     std::swap(size_, other.size_);

@@ -60,7 +60,7 @@ class SafetensorsWriter {
   static Result<std::optional<SafetensorsWriter>> Reopen(const std::filesystem::path& path,
                                                          const SafetensorsPlan& plan);
 
-  // Of all that is in front of the data.
+  // The hash of everything in front of the data.
   const Hash128& header_hash() const { return header_hash_; }
   const File& file() const { return file_; }
 

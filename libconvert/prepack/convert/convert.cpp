@@ -53,7 +53,7 @@ class Conversion {
   Status TakeSideFiles();
   Status WriteWhole();
   Status WritePart();
-  // Of the parts, the first carries them.
+  // The first part carries the side files.
   bool HasSideFiles() const { return options_.part.index == 1; }
 
   const ConvertOptions& options_;
@@ -213,7 +213,7 @@ ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoi
   return report;
 }
 
-// Of the source, what these shards are made of.
+// How many bytes of the source these shards are made of.
 uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
   uint64_t bytes = 0;
   for (const OutputUnit& unit : shards.units) {

@@ -41,8 +41,8 @@ struct ConvertOptions {
   // as it does for cp: a power failure until then leaves an output that `verify` refuses.
   bool flush = true;
   Part part = {};  // of a conversion by many machines, see merge.h
-  // Of parts: the source cannot change, so that no part need read more than it is made of to prove
-  // that all were made of one source (see Witnesses in part.h).
+  // For parts: the user promises that the source does not change, so no part reads more of it than
+  // it needs, to prove that all were made of one source (see Witnesses in packed/run_identity.h).
   bool trust_source = false;
   uint64_t shard_bytes = kDefaultShardBytes;
 };

@@ -22,7 +22,7 @@ namespace prepack {
 namespace {
 
 std::filesystem::path Resolve(const std::filesystem::path& path) {
-  // Of a relative path that does not exist yet, weakly_canonical makes no absolute one.
+  // weakly_canonical does not make a relative path absolute if nothing exists there yet.
   std::error_code error;
   const std::filesystem::path absolute = std::filesystem::absolute(path, error);
   std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);

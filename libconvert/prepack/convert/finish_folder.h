@@ -86,9 +86,10 @@ Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
 
 // The xxh3-128 of files, by name.
 using FileHashes = std::map<std::string, std::string>;
-// Of the side files of the source.
+// The hashes of the source's side files.
 Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, Progress& progress);
-// Of those that the manifest of a packed folder lists: all but shards, index and config.json.
+// The hashes that the manifest of a packed folder has of them: of all files but shards, index and
+// config.json.
 FileHashes SideFilesOf(const Manifest& manifest);
 
 // OK when they are equal; else the error of AnotherSource, with the first file that differs.

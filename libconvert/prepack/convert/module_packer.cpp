@@ -228,7 +228,7 @@ Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
   return {};
 }
 
-// Of buffers.packed.
+// Writes buffers.packed.
 Status ModulePacker::WritePacked(PartRole role, const Placement& placement, PanelBuffers& buffers,
                                  UnitHashes* hashes) const {
   const auto part = std::ranges::find(module_.parts, role, &PartSpec::role);

@@ -184,7 +184,7 @@ std::vector<TensorInfo> TensorsOf(const Unit& unit) {
   return tensors;
 }
 
-// Of all tensors that the unit becomes.
+// The bytes of all tensors that the unit becomes.
 uint64_t BytesOf(const Unit& unit) {
   return unit.tensor != nullptr ? unit.tensor->bytes : unit.module->packed_bytes;
 }
@@ -287,7 +287,7 @@ class SlotFinder {
     }
     std::ranges::sort(slots_, {}, &NamedSlot::first);
   }
-  // Of a tensor that there is.
+  // The tensor must be there.
   OutputSlot Find(std::string_view name) const {
     return std::ranges::lower_bound(slots_, name, {}, &NamedSlot::first)->second;
   }

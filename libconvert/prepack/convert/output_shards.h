@@ -44,7 +44,8 @@ struct OutputSlot {
 struct OutputUnit {
   size_t module = 0;                     // index into plan.modules, unless `copied` is set
   const StoredTensor* copied = nullptr;  // null: a packed module
-  // Of the module's parts, in their order; or of the tensor. They lie in OutputShards::slots.
+  // The places of the module's parts, in their order, or of the tensor. They lie in
+  // OutputShards::slots.
   std::span<const OutputSlot> slots;
 };
 
@@ -71,7 +72,7 @@ inline constexpr uint64_t kDefaultShardBytes = 4'000'000'000;
 // that collides with a tensor that passes through is kMalformed; a module that is kept although
 // others in its tensor are packed is kUnsupported.
 //
-// Of a part, only its share is there, in shards of its own; it may have none at all.
+// A part gets only its share, in shards of its own, of which there may be none.
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
                                       uint64_t shard_bytes = kDefaultShardBytes,
                                       const Part& part = {});

@@ -61,7 +61,7 @@ struct PlanOptions {
   Fallback fallback = Fallback::kKeep;
   // Scales as exact as a part can hold them, not as the runtime itself would hold them.
   bool exact_scales = false;
-  // Of modules that onednn/w8a8 takes.
+  // The form of modules that onednn/w8a8 takes.
   OneDnnForm onednn_form = OneDnnForm::kBlocked;
   // What the checkpoint may have although it is wrong.
   AcceptedFindings accepted = {};
@@ -101,14 +101,14 @@ struct ModulePlan {
   const QuantizedLinear* linear;
   // What is packed, where that is not `linear` itself: the module dequantized.
   std::unique_ptr<QuantizedLinear> dequantized;
-  // Those of the choice. Modules that are alike share them, and only they have the same address.
+  // These belong to the choice. Modules that are alike share them; others have other addresses.
   const PackRequest& request;
   const std::optional<OneDnnOrigin>& onednn;
   const std::vector<Candidate>& candidates;
   const std::vector<PartSpec>& parts;
   const std::string& note;
   const Layout* chosen;
-  // Of the module's tensors, with its bias where that becomes a part.
+  // The bytes of the module's tensors, including its bias if that becomes a part.
   uint64_t source_bytes = 0;
   uint64_t packed_bytes = 0;  // of all parts; source_bytes when kept
 

@@ -91,7 +91,7 @@ RunIdentity IdentityOf(const Checkpoint& checkpoint, const Plan& plan, const Pla
 
 namespace {
 
-// Of a journal of ten million units.
+// The size of a journal of ten million units.
 constexpr uint64_t kMaxJournalBytes = 4ULL << 30;
 
 std::string HeadLine(const RunIdentity& identity, const Part& part) {

@@ -56,7 +56,7 @@ class ShardFiller final : private UnitWork {
   const Hash128& OutputHash(const OutputSlot& slot) const {
     return output_hashes_[slot.shard][slot.index];
   }
-  // Of all tensors of a shard, in its order.
+  // The hashes of all tensors of a shard, in its order.
   const std::vector<Hash128>& OutputHashes(size_t shard) const { return output_hashes_[shard]; }
   const TensorHashes& source_hashes() const { return source_hashes_; }
   // Scales of a unit that were rounded to another value.

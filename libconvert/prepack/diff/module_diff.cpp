@@ -72,7 +72,7 @@ bool IsFloatMatrix(const StoredTensor& tensor) {
 
 namespace {
 
-// Of the two products code · scale, half a unit each.
+// Each of the two products code · scale is rounded by half a unit.
 constexpr double kProductRounding = 0x1p-23;
 
 // The group of each input channel.

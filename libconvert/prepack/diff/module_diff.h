@@ -109,7 +109,7 @@ struct WeightDifferences {
 
   void Merge(const WeightDifferences& other);
   DiffVerdict Verdict() const;
-  // Of B against A: 10 · log10(signal / noise). Infinite without noise; nullopt without signal.
+  // B against A: 10 · log10(signal / noise). Infinite without noise; nullopt without signal.
   std::optional<double> SqnrDb() const;
 };
 

@@ -28,7 +28,8 @@
 namespace prepack {
 
 inline constexpr int kManifestVersion = 2;
-// Of half a million modules, and what reading it may take four times of in memory.
+// The size of a manifest of half a million modules; reading one takes up to four times that in
+// memory.
 inline constexpr uint64_t kMaxManifestBytes = 512ULL << 20;
 inline constexpr size_t kMaxSourcePathBytes = 4096;  // longer ones cannot be opened (PATH_MAX)
 
@@ -58,7 +59,7 @@ struct ChannelRange {
   uint64_t n = 0;
 };
 
-// Those of a fused module that are `module`'s; nothing: it is not in it.
+// The output channels of a fused module that are `module`'s; nullopt if it is not in it.
 std::optional<ChannelRange> ChannelsOf(const std::vector<FusedMember>& fused,
                                        std::string_view module);
 
@@ -70,7 +71,7 @@ struct ModuleRecord {
   DType stored_scale_dtype = DType::kBF16;
   std::string scale_rounding;   // see ScaleRounding in layouts/layout.h
   uint64_t rounded_scales = 0;  // how many scales have another value than the source's
-  // Of layouts whose form a primitive decides: the form that was written.
+  // The form that was written, for layouts whose form a primitive decides.
   std::optional<BlockedDesc> weights_desc;
   std::optional<OneDnnOrigin> onednn;         // where a primitive on the converting machine decided
   std::vector<FusedMember> fused;             // what it was made of, in order; empty: of itself

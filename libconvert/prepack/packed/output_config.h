@@ -30,7 +30,7 @@ Json OutputQuantization(const Manifest& manifest, std::span<const PackedScheme> 
 std::string OutputConfigText(const std::string& source_text, const Manifest& manifest,
                              std::span<const PackedScheme> modules);
 
-// Those of the modules of a manifest, which must live longer.
+// The schemes of a manifest's modules. The manifest must live longer.
 std::vector<PackedScheme> PackedSchemes(const Manifest& manifest);
 
 }  // namespace prepack

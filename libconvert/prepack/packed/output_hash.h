@@ -40,7 +40,7 @@ inline FileRange RangeOf(const File& shard, const SafetensorsHeader& header,
   return {shard, header.data_start + tensor.begin, header.data_start + tensor.end};
 }
 
-// Of tensor `index` of a shard that is being written.
+// The range of tensor `index` in a shard that is being written.
 inline FileRange RangeOf(const SafetensorsWriter& shard, size_t index) {
   return RangeOf(shard.file(), shard.header(), shard.header().tensors[index]);
 }
@@ -48,7 +48,7 @@ inline FileRange RangeOf(const SafetensorsWriter& shard, size_t index) {
 // Hashes of what a conversion reads and writes, made from the bytes as they pass by, while they are
 // in the CPU's cache. What does not come in order is read again in the end.
 
-// Of a range of a file.
+// The hash of a range of a file, computed while the bytes stream by.
 class StreamedHash {
  public:
   // Bytes `offset` and on of the range: taken if those before them were, else left for Finish.
@@ -68,7 +68,7 @@ class StreamedHash {
   uint64_t hashed_ = 0;
 };
 
-// Of all that a unit is made of and becomes.
+// The hashes of everything that a unit is made of and becomes.
 struct UnitHashes {
   std::vector<const StoredTensor*> sources;
   std::vector<StreamedHash> of_sources;  // as `sources`
@@ -102,7 +102,7 @@ std::string ShardHash(const Hash128& header_hash, std::span<const Hash128> tenso
 
 // xxh3-128 of a range of a file. `buffer` is scratch memory, of any size.
 Result<Hash128> HashRange(const FileRange& range, PageBuffer& buffer, Progress& progress);
-// Of a file that is no shard: all of its bytes.
+// Hashes all bytes of a file that is not a shard.
 Result<FileRecord> HashFile(const File& file, Progress& progress);
 
 // The metadata of every shard: loaders ask whose tensors these are.

@@ -23,7 +23,7 @@
 
 namespace prepack {
 
-// Of a tensor of the checkpoint: its index in tensors().
+// The index in tensors() of a tensor of the checkpoint.
 inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor) {
   return static_cast<size_t>(&tensor - checkpoint.tensors().data());
 }
@@ -32,7 +32,7 @@ inline size_t NumberOf(const Checkpoint& checkpoint, const StoredTensor& tensor)
 // and are those of that very checkpoint.
 class TensorHashes {
  public:
-  // Of none yet. The checkpoint must live longer.
+  // Begins without hashes. The checkpoint must live longer.
   explicit TensorHashes(const Checkpoint& checkpoint)
       : checkpoint_(checkpoint), hashes_(checkpoint.tensors().size()) {}
 

@@ -150,7 +150,7 @@ class Kinds {
   std::vector<std::string_view> names_;
 };
 
-// Of the finite values and the bars.
+// The axis spans the finite values and the bars.
 ChartAxis AxisOf(const DepthChart& chart) {
   double low = std::numeric_limits<double>::infinity();
   double high = -low;

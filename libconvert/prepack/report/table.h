@@ -22,7 +22,7 @@ struct HtmlColumn {
 
 struct HtmlCell {
   std::string text;
-  // Of a number. None, or NaN: comes last.
+  // The number to sort by. Cells without one, or with NaN, come last.
   std::optional<double> order = std::nullopt;
   Tone tone = Tone::kPlain;
 };
@@ -36,8 +36,8 @@ std::string SortableTable(const std::vector<HtmlColumn>& columns, const std::vec
 // A browser takes seconds for more rows.
 inline constexpr size_t kMostTableRows = 5000;
 
-// Those of some things that a table shows: all, or, of very many, the ones of the lowest rank, in
-// the order in which they come. NaN is below all.
+// Returns the rows to show: all of them, or the kMostTableRows with the lowest rank, in input
+// order. NaN is below all.
 template <typename Thing, typename Rank>
 std::vector<const Thing*> TableRowsOf(const std::vector<Thing>& things, const Rank& rank) {
   std::vector<const Thing*> rows;

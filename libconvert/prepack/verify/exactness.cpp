@@ -481,7 +481,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   return {};
 }
 
-// Of the source that is compared, then hashed.
+// How much of the source is read to be compared, and then to be hashed.
 uint64_t BytesToRead(const Checkpoint& source, const QuantizedModel& model,
                      const ModuleSample* sample) {
   if (sample == nullptr) return 2 * source.total_bytes();

@@ -28,7 +28,7 @@ uint64_t SeedOf(std::string_view module) {
   return hash;
 }
 
-// Of a normal distribution.
+// The parameters of a normal distribution.
 struct Distribution {
   double mean = 0;
   double deviation = 1;

@@ -103,7 +103,7 @@ class FileCheck {
   std::vector<Problem>& problems_;
 
   std::string file_hash_;
-  // Of the tensors that the header speaks of, by offset in the file and size.
+  // The hashes of the header's tensors, by offset in the file and size.
   std::map<std::pair<uint64_t, uint64_t>, std::string> hashes_;
   std::optional<Result<SafetensorsHeader>> header_;  // of a shard
 };

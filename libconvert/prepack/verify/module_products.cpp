@@ -224,8 +224,8 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
   Status made;
   PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
-    // Of a form that no model knows the activations alone are asked for, which are those of the
-    // plain one. Blocks are never smaller than what they hold.
+    // No model knows this form. We only need its activations, which equal those of the plain
+    // layout, so model that; a blocked weight is never smaller than N·K bytes.
     Result<std::unique_ptr<KernelModel>> model =
         modelled_ ? MakeKernelModel(packed_.layout().id, operands_->With(weight), input)
                   : MakeKernelModel("vllm-cpu/int8-plain",
@@ -324,8 +324,8 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
     problem.input.m = RowsAtOnce(batch);
     if (CancellationRequested()) return Interrupted(packed_.name());
     PREPACK_TRY_ASSIGN(const GemmInfo described, options_.engine->DescribePacked(problem));
-    // Of slabs it is asked about few rows, where the model can tell all: every slab takes as long
-    // as the whole module.
+    // For slabs, ask it about few rows where the model can tell all: every slab takes as long as
+    // the whole module.
     if (inputs_->slab() && modelled_ && batch.rows > kSecondRows) return {};
     if (const std::string_view why = WhyTooMuch(described, batch); !why.empty()) {
       return modelled_ ? Status() : Unsupported(fmt::format("module {}", packed_.name()), why);
@@ -462,7 +462,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
   GemmFigures& gemm = products.gemm;
   const std::string model = fmt::format("model of {}", packed_.layout().id);
   gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
-  // Of quantized activations both say the same, in other words.
+  // If activations are quantized, both say the same in other words.
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
   gemm.activations =
       primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);

@@ -75,7 +75,8 @@ class Verification {
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
   Status RunProducts(const Checkpoint& source);
-  // Of the packed module that a module of the source is, or is a piece of; null: none.
+  // The figures of the packed module that a module of the source is, or is a piece of; null if
+  // there is none.
   const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
   bool StartsEngine() const;

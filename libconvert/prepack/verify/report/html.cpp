@@ -106,7 +106,7 @@ std::vector<const ModuleVerification*> ShownModules(const VerifyReport& report) 
   });
 }
 
-// Of few modules, none: the table of all is as short.
+// None if there are few modules: the table of all is as short.
 std::vector<const ModuleVerification*> Worst(const VerifyReport& report) {
   if (report.modules.size() <= kShownWorst) return {};
   return WorstModules(report, kShownWorst);

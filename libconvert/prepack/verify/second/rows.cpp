@@ -62,7 +62,7 @@ class RowTensors {
   bool FindCodes();
   void FindStack();
   bool stacked() const { return stored_as_ != wanted_.module; }
-  // Of the matrix of this module in a tensor; a stack of vectors holds one of them.
+  // The shape of this module's matrix in a tensor; a stack of vectors holds one of them.
   Result<SecondShape> ShapeOf(const StoredTensor& tensor) const;
   // The range counts from the first row of this module.
   template <typename T>

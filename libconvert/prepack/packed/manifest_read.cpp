@@ -57,14 +57,14 @@ Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
   PREPACK_TRY(CheckFileName(file, where));
   PREPACK_TRY_ASSIGN(const uint64_t offset, UintField(json, "offset", where));
   PREPACK_TRY_ASSIGN(const DType dtype, DTypeField(json, "dtype", where));
-  PREPACK_TRY_ASSIGN(std::vector<uint64_t> shape, UintArrayField(json, "shape", where));
+  PREPACK_TRY_ASSIGN(const std::vector<uint64_t> shape, UintArrayField(json, "shape", where));
   PREPACK_TRY_ASSIGN(std::string hash, StringField(json, "xxh3_128", where));
 
   tensor.tensor = std::move(name);
   tensor.file = std::move(file);
   tensor.offset = offset;
   tensor.dtype = dtype;
-  tensor.shape = std::move(shape);
+  tensor.shape = shape;
   tensor.xxh3_128 = std::move(hash);
   const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
   if (!bytes || !CheckedAdd(tensor.offset, *bytes)) {
@@ -137,8 +137,7 @@ Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
   module.rounded_scales = rounded;
   module.source_xxh3_128 = std::move(source);
   if (const auto desc = json.find("memory_descriptor"); desc != json.end()) {
-    PREPACK_TRY_ASSIGN(BlockedDesc read, ReadBlockedDesc(*desc, module.n, module.k, where));
-    module.weights_desc = std::move(read);
+    PREPACK_TRY_ASSIGN(module.weights_desc, ReadBlockedDesc(*desc, module.n, module.k, where));
   } else if (module.layout == kOneDnnW8A8.id) {
     return Malformed(where, "field \"memory_descriptor\" is missing");
   }

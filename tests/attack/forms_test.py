@@ -19,7 +19,7 @@ import raw
 from tool import run
 
 CHECKPOINTS = pathlib.Path(__file__).resolve().parents[2] / "fixtures" / "checkpoints"
-CONFIGS = ("config.json", "quantize_config.json", "quantization_config.json", "quant_config.json")
+CONFIGS = ("config.json", "hf_quant_config.json", "quantize_config.json", "quantization_config.json", "quant_config.json")
 
 
 class Form:

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "catch.h"
 #include "check/wide_example.h"
+#include "formats/fp8_example.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 
@@ -176,6 +178,74 @@ TEST_CASE("Two checkpoints without a tensor have nothing to compare") {
   CheckError(
       Diff({.a = folder / "a", .b = folder / "a", .module = "", .jobs = 1}, progress).status(),
       ErrorKind::kUsage, "there is nothing to compare");
+}
+
+// One set of FP8 numbers [3, 5] with a scale for each channel, as four writers store it.
+std::vector<TestCheckpoint> DialectsOfFp8() {
+  const std::string module = "model.layers.0.mlp.up_proj";
+  TestCheckpoint stored = ModelOptFp8();
+  stored.Remove(module + ".input_scale");
+  stored.config["quantization_config"]["quant_algo"] = "FP8_PER_CHANNEL_PER_TOKEN";
+  TestTensor& scale = stored.At(module + ".weight_scale");
+  scale.shape = {3};
+  scale.bytes = Floats32({0.5F, 3, 7});
+  TestTensor& codes = stored.At(module + ".weight");
+  for (size_t i = 0; i < codes.bytes.size(); ++i) codes.bytes[i] = static_cast<std::byte>(17 * i);
+
+  TestCheckpoint quark = stored;
+  quark.config = QuarkFp8().config;
+  Json& spec = quark.config["quantization_config"]["global_quant_config"];
+  spec["weight"]["qscheme"] = "per_channel";
+  spec["input_tensors"] = nullptr;
+
+  TestCheckpoint fbgemm = stored;
+  fbgemm.config["quantization_config"] = {{"quant_method", "fbgemm_fp8"}};
+  fbgemm.At(module + ".weight_scale").shape = {3, 1};
+
+  TestCheckpoint ct = fbgemm;
+  ct.config["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"format", "float-quantized"},
+      {"quantization_status", "compressed"},
+      {"ignore", {"lm_head"}},
+      {"config_groups",
+       {{"group_0",
+         {{"targets", {"Linear"}},
+          {"weights",
+           {{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}, {"symmetric", true}}}}}}}};
+  return {stored, quark, fbgemm, ct};
+}
+
+TEST_CASE("The same FP8 weights are identical whichever writer stored them") {
+  const std::vector<TestCheckpoint> all = DialectsOfFp8();
+  for (const TestCheckpoint& a : all) {
+    for (TestCheckpoint b : all) {
+      DiffReport report = RunDiff(a, b);
+      CHECK(report.Same());
+      REQUIRE(report.modules.size() == 1);
+      RequireVerdict(report.modules[0], DiffVerdict::kIdentical);
+      CHECK(report.modules[0].differences.elements == 15);
+      b.At("model.layers.0.mlp.up_proj.weight_scale").bytes = Floats32({0.5F, 3, 6});
+      report = RunDiff(a, b);
+      RequireVerdict(report.modules[0], DiffVerdict::kDifferent);
+      CHECK(report.modules[0].differences.unequal == 5);
+    }
+  }
+}
+
+TEST_CASE("Stacked FP8 experts are identical whichever way their matrices lie") {
+  TestCheckpoint transposed = Fp8ExpertsTransposed();
+  const DiffReport report = RunDiff(Fp8Experts(), transposed);
+  CHECK(report.Same());
+  REQUIRE(report.modules.size() == 4);
+  for (const ModuleDiff& diff : report.modules) RequireVerdict(diff, DiffVerdict::kIdentical);
+  // Output 2, input 0 of expert 0: an eighth.
+  transposed.At("model.layers.0.mlp.experts.gate_up_proj").bytes[2] = std::byte{0x20};
+  const DiffReport other = RunDiff(Fp8Experts(), transposed);
+  REQUIRE(other.modules[2].module == "model.layers.0.mlp.experts.gate_up_proj.0");
+  REQUIRE(other.modules[2].differences.worst.size() == 1);
+  CHECK(other.modules[2].differences.worst[0].n == 2);
+  CHECK(other.modules[2].differences.worst[0].k == 0);
 }
 
 }  // namespace

@@ -46,7 +46,11 @@ std::vector<Sound> SoundCheckpoints() {
           {"auto-round gptq", testing::ArGptq()},
           {"auto-round awq", testing::ArAwq()},
           {"fp8 blocks", testing::Fp8Blocks()},
-          {"fp8 static", testing::Fp8Static()}};
+          {"fp8 static", testing::Fp8Static()},
+          {"fp8 stacked experts", testing::Fp8ExpertsTransposed()},
+          {"fp8 split experts", testing::Fp8SplitExperts()},
+          {"modelopt", testing::ModelOptFp8()},
+          {"quark", testing::QuarkFp8()}};
 }
 
 Status ReadModule(const QuantizedLinear& linear) {

@@ -90,7 +90,7 @@ TEST_CASE("Quantized weights under names that are not supported are refused by n
       {"a quantized weight is stored in a way that prepack does not support yet",
        {{experts + ".0.w1", "F8_E4M3", {1, 2}, Hex("3838")},
         {experts + ".0.w1_scale", "F32", {1}, Hex("0000803f")}}},
-      {"a quantized weight is stored in a way that prepack does not support yet",
+      {"MXFP4 weights, two in a byte, are not supported yet",
        {{experts + ".0.w1.weight", "U8", {1, 2}, Hex("3838")},
         {experts + ".0.w1.scale", "F8_E8M0", {1, 1}, Hex("7f")}}},
   };

@@ -148,18 +148,6 @@ TEST_CASE("transformers calls the scale of activations activation_scale") {
   CHECK(linear.source_tensors().size() == 3);
 }
 
-// As transformers 5.23 saves experts: it splits the weights and leaves the scales stacked.
-void StackScales(TestCheckpoint& stored) {
-  const std::string experts = "model.layers.0.mlp.experts";
-  stored.tensors.front().name = experts + ".1.up_proj.weight";
-  testing::TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
-  scale.name = experts + ".gate_up_proj_scale_inv";
-  scale.shape = {2, 2, 2};
-  scale.bytes.resize(32);
-  stored.tensors.push_back(
-      {experts + ".down_proj_scale_inv", "F32", {2, 1}, std::vector<std::byte>(8)});
-}
-
 // K = 3 and N = 5, as the bias says.
 void MakeConv1d(TestCheckpoint& stored) {
   stored.config["model_type"] = "gpt2";
@@ -296,23 +284,6 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
          t.tensors.push_back({kFp8Module + ".activation_scale", "BF16", {1}, Hex("00 40")});
        },
        malformed, "the module has both input_scale and activation_scale", "weight-twice"},
-      {"stacked scales of single experts", Fp8Blocks, StackScales, unsupported,
-       "mlp.experts.1.up_proj.weight: FP8 experts of which each has a weight of its own, but whose "
-       "scales are stacked in one tensor, are not supported yet (found "
-       "model.layers.0.mlp.experts.gate_up_proj_scale_inv [2, 2, 2]",
-       "storage-unsupported"},
-      {"stacked scales of other experts", Fp8Blocks,
-       [](T t) {
-         StackScales(t);
-         t.tensors.front().name = "model.layers.1.mlp.experts.1.up_proj.weight";
-       },
-       malformed, "the scale of the FP8 weight is missing", "tensor-missing"},
-      {"stacked scales of fewer experts", Fp8Blocks,
-       [](T t) {
-         StackScales(t);
-         t.tensors.front().name = "model.layers.0.mlp.experts.2.up_proj.weight";
-       },
-       malformed, "the scale of the FP8 weight is missing", "tensor-missing"},
       {"a Conv1D with its inputs first", Fp8Blocks, MakeConv1d, unsupported,
        "h.0.mlp.c_fc.weight: the weight of a Conv1D is quantized as the model stores it, [K, N]",
        "storage-unsupported"},

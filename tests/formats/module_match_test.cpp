@@ -71,6 +71,51 @@ TEST_CASE("A pattern that does not compile is an error, not an entry without mat
         "parenthesis)");
 }
 
+TEST_CASE("Wildcards match as Python's fnmatch does, with case") {
+  struct Case {
+    const char* pattern;
+    const char* name;
+    bool matches;
+  };
+  // What fnmatch.fnmatchcase says.
+  const std::vector<Case> cases = {
+      {"lm_head", "lm_head", true},
+      {"lm_head", "model.lm_head", false},
+      {"LM_head", "lm_head", false},
+      {"*lm_head", "model.lm_head", true},
+      {"model.layers.0*", "model.layers.0.a.b", true},
+      {"*mlp*", "model.mlp.up", true},
+      {"*.mlp.*_proj", "a.mlp.up_proj", true},
+      {"*.mlp.*_proj", "a.mlp.up_proj.b", false},
+      {"*a*b*c", "xaxbxbxc", true},
+      {"*a*b*c", "xaxcxb", false},
+      {"", "", true},
+      {"*", "", true},
+      {"?", "", false},
+      {"a.?.b", "a.1.b", true},
+      {"a.?.b", "a.12.b", false},
+      {"a[0-3]", "a2", true},
+      {"a[0-3]", "a4", false},
+      {"a[!0-3]", "a4", true},
+      {"a[!0-3]", "a0", false},
+      {"a[x1]*", "a1bc", true},
+      {"a[]]b", "a]b", true},
+      {"a[", "a[", true},
+      {"a[b", "ab", false},
+      {"*[0]", "layers.0", true},
+      {"a[3-]", "a-", true},
+      {"**b", "ab", true},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.pattern, c.name);
+    CHECK(MatchesWildcard(c.pattern, c.name) == c.matches);
+  }
+  // No number of stars makes it slow.
+  std::string stars;
+  for (int i = 0; i < 100; ++i) stars += "*a";
+  CHECK_FALSE(MatchesWildcard(stars + "b", std::string(512, 'a')));
+}
+
 TEST_CASE("Module names that patterns cannot be applied to are refused") {
   CHECK(CheckModuleName(std::string(512, 'a')).ok());
   CHECK(CheckModuleName(std::string(513, 'a')).kind() == ErrorKind::kUnsupported);

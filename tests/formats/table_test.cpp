@@ -8,6 +8,7 @@
 #include "formats/defects.h"
 #include "prepack/formats/format.h"
 #include "prepack/formats/quantization_config.h"
+#include "status_matchers.h"
 #include "temp_folder.h"
 
 namespace prepack {
@@ -174,11 +175,24 @@ std::string Undeclared(const Json& config, const std::string& tensor, const std:
   return std::string(status.id()) + ": " + status.ToString();
 }
 
+TEST_CASE("Mistral's own form is refused by name") {
+  const testing::TempFolder folder;
+  TestCheckpoint stored;
+  stored.tensors.push_back(
+      {"layers.0.attention.wq.qscale_weight", "F32", {}, testing::Hex("00 00 80 3f")});
+  stored.Write(folder.path());
+  std::ofstream(folder.path() / "params.json")
+      << R"({"dim": 8, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}})";
+  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
+  const Status status = ReadQuantizedModel(checkpoint).status();
+  testing::CheckError(
+      status, ErrorKind::kUnsupported,
+      "params.json: quantization: Mistral's own form of a checkpoint is not supported");
+  CHECK(status.id() == "method-unsupported");
+}
+
 TEST_CASE("Checkpoints that declare in another way, or not at all, are refused by name") {
   const Json none = Json::object();
-  CHECK_THAT(Undeclared(none, "a.weight", "hf_quant_config.json"),
-             Catch::StartsWith("method-unsupported: hf_quant_config.json: ModelOpt (FP8 or NVFP4) "
-                               "checkpoints are not supported"));
   const Json mlx = {{"group_size", 64}, {"bits", 4}};
   CHECK_THAT(Undeclared({{"quantization", mlx}}, "a.weight", ""),
              Catch::StartsWith("method-unsupported: config.json: quantization: arrays of Apple's "

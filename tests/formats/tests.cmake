@@ -20,6 +20,7 @@ prepack_add_tests(formats
   finding_tally_test.cpp
   finding_test.cpp
   foreign_modules_test.cpp
+  fp8_experts_test.cpp
   fp8_test.cpp
   fp8_truth_test.cpp
   fused_siblings_test.cpp
@@ -29,9 +30,11 @@ prepack_add_tests(formats
   gptq_truth_test.cpp
   json_fields_test.cpp
   model_parts_test.cpp
+  modelopt_test.cpp
   module_match_test.cpp
   module_pattern_test.cpp
   module_regex_test.cpp
+  quark_test.cpp
   row_linear_test.cpp
   table_test.cpp
   tgi_config_test.cpp

@@ -117,6 +117,32 @@ std::vector<ExpectedGemm> AsStored() {
        {{"vllm-cpu/fp8-vnni", 7}},
        plain,
        plain},
+      {{"ct-fp8-tensor", "fbgemm-fp8", "modelopt-fp8", "modelopt-fp8-block",
+        "modelopt-fp8-channel-token", "modelopt-hf-quant-config", "quark-fp8", "quark-fp8-channel"},
+       kAuto,
+       {{"vllm-cpu/fp8-vnni", 7}},
+       plain,
+       plain},
+      {{"fp8-minimax-fmt", "modelopt-mixed-blocks"},
+       kAuto,
+       {{"vllm-cpu/fp8-vnni", 10}},
+       {{"plain/bf16", 10}},
+       {{"plain/bf16", 10}}},
+      {{"fp8-ue8m0"},
+       kAuto,
+       {{"vllm-cpu/fp8-vnni", 14}},
+       {{"plain/bf16", 14}},
+       {{"plain/bf16", 14}}},
+      {{"hf-fp8-stacked-scales"},
+       kAuto,
+       {{"vllm-cpu/fp8-vnni", 6}},
+       {{"plain/bf16", 6}},
+       {{"plain/bf16", 6}}},
+      {{"fp8-fused-experts", "fp8-fused-experts-transposed"},
+       kAuto,
+       {{"vllm-cpu/fp8-vnni", 8}},
+       {{"plain/bf16", 8}},
+       {{"plain/bf16", 8}}},
       {{"gptqmodel-fp8-dynamic"},
        kAuto,
        {{"vllm-cpu/fp8-vnni", 6}},
@@ -179,7 +205,7 @@ size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
 }
 
 TEST_CASE("every real checkpoint is the model still, packed for every target") {
-  CHECK(CheckRows(AsStored()) == 45);
+  CHECK(CheckRows(AsStored()) == 59);
 }
 
 TEST_CASE("so it is with activations of eight bits") {

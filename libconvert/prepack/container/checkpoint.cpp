@@ -65,8 +65,9 @@ constexpr size_t kMaxShards = 99'999;                     // what five digits ca
 
 constexpr std::string_view kConfigName = "config.json";
 // Where quantizers put copies of the quantization config, and Mistral its model config.
-constexpr std::array<std::string_view, 4> kSideConfigs = {
-    "params.json", "quant_config.json", "quantization_config.json", "quantize_config.json"};
+constexpr std::array<std::string_view, 5> kSideConfigs = {
+    "hf_quant_config.json", "params.json", "quant_config.json", "quantization_config.json",
+    "quantize_config.json"};
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";

@@ -69,7 +69,8 @@ class Checkpoint {
   // Its text, "{}" when there is none.
   const std::string& config_text() const;
   // The other JSON files of a quantizer, parsed, by file name: copies of the quantization config
-  // (quantize_config.json, quant_config.json, quantization_config.json) and params.json.
+  // (quantize_config.json, quant_config.json, quantization_config.json, hf_quant_config.json) and
+  // params.json.
   using SideConfigs = std::map<std::string, Json, std::less<>>;
   const SideConfigs& side_configs() const;
   const std::vector<CheckpointFile>& files() const { return files_; }

@@ -56,10 +56,10 @@ Status RefuseMlx(std::string_view where) {
 Status RefuseUndeclared(const Checkpoint& checkpoint) {
   PREPACK_TRY(RefuseTgiConfig(checkpoint));
   if (std::ranges::find(checkpoint.side_files(), kModelOpt) != checkpoint.side_files().end()) {
-    return Unsupported(std::string(kModelOpt),
-                       "ModelOpt (FP8 or NVFP4) checkpoints are not supported")
-        .Hint("Save the model in 16 bits and quantize that to integers or FP8")
-        .Id(FindingId("method-unsupported"));
+    return Malformed(std::string(kModelOpt), "the file does not say how the model is quantized")
+        .Expected("an object \"quantization\" with \"quant_algo\"")
+        .Hint("Take the file from the folder that ModelOpt wrote")
+        .Id(FindingId("config-missing"));
   }
   if (IsMlx(checkpoint)) return RefuseMlx("config.json: quantization");
   if (const StoredTensor* tensor = FindQuantized(checkpoint)) {
@@ -116,11 +116,8 @@ constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"eetq", "EETQ", kRequantize},
     {"torchao", "torchao", kRequantize},
     {"quanto", "Quanto", kRequantize},
-    {"quark", "Quark", "Export it in the AWQ or compressed-tensors format"},
     {"mxfp4", "MXFP4", kDequantize},
-    {"modelopt", "ModelOpt (FP8 or NVFP4)", kDequantize},
     {"modelopt-fp4", "NVFP4", kDequantize},
-    {"fbgemm-fp8", "FBGEMM FP8", kDequantize},
 });
 
 }  // namespace
@@ -274,7 +271,7 @@ class Foreigners {
   bool ReportCodes(const ModuleTensors& module, std::string_view suffix,
                    const StoredTensor& tensor) {
     if (ScaleOf(module, suffix) != nullptr) {
-      AddUnsupported(suffix, tensor);
+      AddUnsupported(suffix, tensor, *ScaleOf(module, suffix));
       return true;
     }
     // A "bias" of bytes is a causal mask, which old models store.
@@ -286,10 +283,16 @@ class Foreigners {
     return false;
   }
 
-  void AddUnsupported(std::string_view suffix, const StoredTensor& tensor) {
+  void AddUnsupported(std::string_view suffix, const StoredTensor& tensor,
+                      const StoredTensor& scale) {
     const bool stacked = tensor.shape.size() > 2;
     std::string_view what =
         "a quantized weight is stored in a way that prepack does not support yet";
+    // DeepSeek V4's experts.
+    const bool is_bytes = tensor.dtype == DType::kI8 || tensor.dtype == DType::kU8;
+    if (is_bytes && scale.dtype == DType::kF8E8M0) {
+      what = "MXFP4 weights, two in a byte, are not supported yet";
+    }
     if (stacked) what = "quantized weights of experts stacked in one tensor are not supported yet";
     if (suffix.ends_with("_blocks")) what = "MXFP4 weights in blocks are not supported yet";
     model_.errors.push_back(

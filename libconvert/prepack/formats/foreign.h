@@ -22,7 +22,7 @@ Status RequireQweights(const QuantizedModel& model, std::string_view where);
 // same:
 //
 //     tensors gptq_bits, gptq_groupsize   text-generation-inference (tgi_config.h)
-//     hf_quant_config.json                NVIDIA's ModelOpt, before it wrote config.json, too
+//     hf_quant_config.json                NVIDIA's ModelOpt, but without what it declares
 //     config.json: quantization           Apple's MLX; a copy stands under quantization_config
 //     MODULE.qweight and so on         the declaration was lost, as by saving config.json anew
 

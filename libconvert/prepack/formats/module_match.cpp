@@ -59,6 +59,71 @@ bool ConfigPattern::LooksLikeClass() const {
          text_.find('.') == std::string::npos;
 }
 
+namespace {
+
+// The end of the set that begins at pattern[at], behind its ']'; npos where none ends it.
+size_t EndOfSet(std::string_view pattern, size_t at) {
+  size_t first = at + 1;
+  if (first < pattern.size() && pattern[first] == '!') ++first;
+  // A ']' in the first place is a member.
+  const size_t close = pattern.find(']', first + 1);
+  return close == std::string_view::npos ? close : close + 1;
+}
+
+// Is the character in the set, whose brackets are left out?
+bool IsInSet(std::string_view set, char c) {
+  const bool is_not = set.front() == '!';
+  if (is_not) set.remove_prefix(1);
+  bool found = false;
+  for (size_t i = 0; i < set.size(); ++i) {
+    const bool range = i + 2 < set.size() && set[i + 1] == '-';
+    found = found || (range ? set[i] <= c && c <= set[i + 2] : set[i] == c);
+    if (range) i += 2;
+  }
+  return found != is_not;
+}
+
+// Where the pattern goes on if its element at `at`, which is no star, takes the character; npos if
+// it does not.
+size_t TakeOne(std::string_view pattern, size_t at, char c) {
+  if (at >= pattern.size()) return std::string_view::npos;
+  if (pattern[at] == '?') return at + 1;
+  if (pattern[at] == '[') {
+    const size_t end = EndOfSet(pattern, at);
+    if (end != std::string_view::npos) {
+      return IsInSet(pattern.substr(at + 1, end - at - 2), c) ? end : std::string_view::npos;
+    }
+  }
+  return pattern[at] == c ? at + 1 : std::string_view::npos;
+}
+
+}  // namespace
+
+bool MatchesWildcard(std::string_view pattern, std::string_view name) {
+  constexpr size_t kNone = std::string_view::npos;
+  size_t at = 0;        // in the pattern
+  size_t star = kNone;  // behind the last star
+  size_t retry = 0;     // what it has not taken yet begins here
+  for (size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = ++at;
+      retry = i;
+      continue;
+    }
+    const size_t next = TakeOne(pattern, at, name[i]);
+    if (next != kNone) {
+      at = next;
+      ++i;
+      continue;
+    }
+    if (star == kNone) return false;
+    at = star;
+    i = ++retry;
+  }
+  while (at < pattern.size() && pattern[at] == '*') ++at;
+  return at == pattern.size();
+}
+
 Status CheckModuleName(std::string_view module) {
   if (module.size() > kMaxModuleNameBytes) {
     return Unsupported(module.substr(0, kMaxModuleNameBytes), "the name of the module is too long")

@@ -57,6 +57,11 @@ class ConfigPattern {
   std::optional<ModuleRegex> regex_;
 };
 
+// Shell patterns, as ModelOpt and Quark write them (mirrors Python's fnmatch, case counts): `*` is
+// any characters, dots included, `?` is one, `[ab]`, `[a-z]` and `[!a]` are one of a set. Takes at
+// most pattern × name steps.
+bool MatchesWildcard(std::string_view pattern, std::string_view name);
+
 // kUnsupported when the patterns above cannot be applied to a name: too long or not ASCII.
 Status CheckModuleName(std::string_view module);
 

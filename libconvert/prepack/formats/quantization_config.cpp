@@ -38,6 +38,7 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kCopies = {"quantize_config.json", "quant_config.json",
                                                      "quantization_config.json"};
+constexpr std::string_view kModelOptFile = "hf_quant_config.json";
 constexpr std::string_view kDeclaration = "quantization_config";
 constexpr std::string_view kOldDeclaration = "compression_config";
 
@@ -88,6 +89,10 @@ std::vector<QuantizationConfig> Locate(const Checkpoint& checkpoint) {
       places.Add(std::string(name), &copy->second, true);
     }
   }
+  if (const auto copy = side.find(kModelOptFile); copy != side.end()) {
+    places.Add(fmt::format("{}: quantization", kModelOptFile),
+               JsonMember(copy->second, "quantization"), true);
+  }
   return places.Take();
 }
 
@@ -96,12 +101,14 @@ std::string CanonicalMethod(std::string_view name) {
   std::string method = LowerCase(name);
   std::ranges::replace(method, '_', '-');
   if (method == "intel/auto-round" || method == "inc") return "auto-round";
+  if (method == "modelopt-fp8" || method == "modelopt-mixed") return "modelopt";
   return method;
 }
 
 // The method that only one quantizer's keys can mean; empty when they do not tell.
 std::string MethodOfKeys(const Json& fields) {
   const auto has = [&](std::string_view key) { return fields.contains(key); };
+  if (has("quant_algo")) return "modelopt";
   if (has("config_groups")) return "compressed-tensors";
   if (has("autoround_version")) return "auto-round";
   if (has("zero_point") || has("w_bit") || has("q_group_size")) return "awq";
@@ -187,6 +194,13 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
   const QuantizationConfig& first = configs.front();
   if (first.method.empty()) {
     if (IsMlx(checkpoint)) return RefuseMlx(first.where);
+    if (JsonMember(*first.fields, "qformat_weight") != nullptr) {
+      return Unsupported(first.where, "Mistral's own form of a checkpoint is not supported")
+          .Found("qformat_weight")
+          .Expected("config.json, and tensors named as transformers names them")
+          .Hint("Most releases hold the same model in that form, too: download all of the files")
+          .Id(FindingId("method-unsupported"));
+    }
     return Unsupported(first.where, "quant_method is missing, so the format is unknown")
         .Id(FindingId("config-method-missing"));
   }
@@ -262,6 +276,20 @@ constexpr std::string_view kFp8Keys =
     "modules_to_convert modules_to_not_convert packed_modules_mapping scale_fmt weight_block_size "
     "weight_per_tensor act_per_tensor extra_config weight_scale_method weight_scale_semantics";
 
+// transformers (FbgemmFp8Config) and the publishers of Llama 3.1.
+constexpr std::string_view kFbgemmKeys = "activation_scale_ub modules_to_not_convert";
+
+// nvidia-modelopt 0.47 (convert_hf_quant_config_format) in config.json, and in the file of its own.
+constexpr std::string_view kModelOptKeys =
+    "config_groups exclude_modules group_size ignore kv_cache_quant_algo kv_cache_scheme producer "
+    "quant_algo quantized_layers";
+
+// amd-quark 0.13 (Config and its export).
+constexpr std::string_view kQuarkKeys =
+    "algo_config exclude export global_quant_config kv_cache_post_rope kv_cache_quant_config "
+    "layer_quant_config layer_type_quant_config log_severity_level min_kv_scale pack_method "
+    "quant_mode softmax_quant_spec version";
+
 constexpr std::string_view kAutoRoundOwnKeys =
     "backend damp_percent dequantize desc_act extra_config packing_format static_groups "
     "true_sequential modules_to_not_convert";
@@ -293,9 +321,12 @@ struct FormatKeys {
   std::span<const MeantKey> meant;
 };
 
-constexpr std::array<FormatKeys, 5> kFormatKeys = {{
+constexpr std::array<FormatKeys, 8> kFormatKeys = {{
     {"compressed-tensors", {kAnyKeys, kCompressedTensorsKeys}, {}},
     {"fp8", {kAnyKeys, kFp8Keys, kGptqModelKeys, kAutoRoundKeys}, kFp8Meant},
+    {"fbgemm-fp8", {kAnyKeys, kFbgemmKeys}, {}},
+    {"modelopt", {kAnyKeys, kModelOptKeys}, {}},
+    {"quark", {kAnyKeys, kQuarkKeys}, {}},
     {"awq", {kAnyKeys, kAwqKeys, kGptqModelKeys, kAutoRoundKeys}, {}},
     {"auto-round", {kAnyKeys, kAutoRoundOwnKeys, kAutoRoundKeys}, {}},
     {"gptq", {kAnyKeys, kGptqKeys, kGptqModelKeys, kAutoRoundKeys}, {}},

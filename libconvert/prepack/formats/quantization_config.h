@@ -38,6 +38,7 @@ std::string ShowVersion(const VersionNumber& version);
 //     config.json: ANY.quantization_config             (in any nested model, when none is above)
 //     params.json: quantization_config, quantization   (Mistral, when there is no config.json)
 //     quantize_config.json                             (AutoGPTQ, GPTQModel: the same again)
+//     hf_quant_config.json: quantization               (ModelOpt, with or without config.json's)
 //     quant_config.json                                (early AWQ)
 //     quantization_config.json                         (AutoRound: the same again)
 //

@@ -66,7 +66,42 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint);
 // Scales may be bytes u that mean 2^(u − 127), 255 is NaN: of dtype F8_E8M0, or U8 where scale_fmt
 // is "ue8m0".
 
+// Experts may be stacked, or have their scales stacked (fp8/experts.h).
+//
+// `quant_method: fbgemm_fp8` (mirrors transformers 5.23, integrations/fbgemm_fp8.py) stores the
+// same weight with weight_scale F32 [N, 1], which multiplies. Activations are quantized per token.
+
 Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint);
+
+// Checkpoints of NVIDIA's ModelOpt in FP8 (mirrors nvidia-modelopt 0.47, torch/export, and vLLM
+// 0.33, layers/quantization/modelopt.py).
+//
+//     MODULE.weight        F8_E4M3 [N, K]
+//     MODULE.weight_scale  F32, multiplies
+//       []                     quant_algo FP8, with MODULE.input_scale F32 []
+//       [N]                    FP8_PER_CHANNEL_PER_TOKEN
+//       [⌈N/128⌉, 1, ⌈K/128⌉, 1]  FP8_PB_WO; [] where the matrix is one block
+//     MODULE.weight_scale_inv  F32 [⌈N/128⌉, ⌈K/128⌉], multiplies: FP8_BLOCK_SCALES
+//
+// MIXED_PRECISION says for each module, or for what it lies in, which of these it is; what is not
+// listed is not quantized. The names of algorithms are in any case: the writer itself spells some
+// of them in lower case. k_scale and v_scale, of the key-value cache, lie beside the weights and
+// pass through.
+
+Result<QuantizedModel> ReadModelOpt(const Checkpoint& checkpoint);
+
+// Checkpoints of AMD's Quark in FP8 (mirrors amd-quark 0.13, torch/export, and vLLM 0.33,
+// layers/quantization/quark/).
+//
+//     MODULE.weight        F8_E4M3 [N, K]
+//     MODULE.weight_scale  BF16, F16 or F32, multiplies: [] per_tensor, or [N] per_channel
+//     MODULE.input_scale   [], where activations are static
+//
+// The specification of a module is that of the first pattern of layer_quant_config which matches
+// its name, else that of its class, else the global one. output_scale, of the key-value cache,
+// passes through.
+
+Result<QuantizedModel> ReadQuark(const Checkpoint& checkpoint);
 
 }  // namespace prepack
 

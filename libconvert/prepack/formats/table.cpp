@@ -24,6 +24,9 @@ namespace {
 constexpr std::array kFormats = {
     Format{"compressed-tensors", ReadCompressedTensors},
     Format{"fp8", ReadFp8},
+    Format{"fbgemm-fp8", ReadFp8},
+    Format{"modelopt", ReadModelOpt},
+    Format{"quark", ReadQuark},
     Format{"awq", ReadAwq},
     Format{"auto-round", ReadAutoRound},
     Format{"gptq", ReadGptq},

@@ -149,7 +149,19 @@ Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view 
   return rules;
 }
 
+// Scales of channels, and activations that are quantized per token, below a bound that no kernel of
+// ours needs.
+Result<Fp8Config> ParseFbgemmConfig(const QuantizationConfig& declared) {
+  Fp8Config config;
+  config.where = declared.where;
+  PREPACK_TRY_ASSIGN(std::vector<std::string> ignored,
+                     ParseNames(*declared.fields, declared.where, {"modules_to_not_convert"}));
+  config.ignored = std::move(ignored);
+  return config;
+}
+
 Result<Fp8Config> ParseFp8Config(const QuantizationConfig& declared) {
+  if (declared.method == "fbgemm-fp8") return ParseFbgemmConfig(declared);
   const Json& fields = *declared.fields;
   const std::string& where = declared.where;
   Fp8Config config;
@@ -242,9 +254,29 @@ Result<const Fp8Rule*> Fp8Config::RuleOf(std::string_view module) const {
   return nullptr;
 }
 
-Result<Fp8Block> Fp8Config::BlockOf(std::string_view module) const {
+Result<Fp8Meaning> Fp8Config::MeaningOf(std::string_view module, const StoredTensor& scale) const {
   PREPACK_TRY_ASSIGN(const Fp8Rule* rule, RuleOf(module));
-  return rule != nullptr && rule->has_block ? rule->block : block;
+  Fp8Meaning meaning;
+  meaning.block = rule != nullptr && rule->has_block ? rule->block : block;
+  const bool is_exponent =
+      scale.dtype == DType::kF8E8M0 || (scale.dtype == DType::kU8 && byte_exponents);
+  if (scale_divides) {
+    meaning.form = ScaleForm::kDivisor;
+  } else if (is_exponent) {
+    meaning.form = ScaleForm::kExponent;
+  }
+  if (activations == Activations::kNone) return meaning;
+  ActivationScheme& scheme = meaning.activations;
+  scheme.type = ActivationType::kFloat;
+  scheme.bits = 8;
+  scheme.dynamic = activations == Activations::kDynamic;
+  if (!scheme.dynamic) {
+    scheme.granularity = ActivationGranularity::kTensor;
+  } else if (meaning.block) {
+    scheme.granularity = ActivationGranularity::kGroup;
+    scheme.group_size = (*meaning.block)[1];
+  }
+  return meaning;
 }
 
 bool Fp8Config::NamesEmbedding(std::string_view module) const {

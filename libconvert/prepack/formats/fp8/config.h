@@ -1,7 +1,7 @@
 #ifndef PREPACK_FORMATS_FP8_CONFIG_H_
 #define PREPACK_FORMATS_FP8_CONFIG_H_
 
-// The quantization_config of `quant_method: fp8`; fp8.h says what is stored.
+// The quantization_config of `quant_method: fp8` and `fbgemm_fp8`; readers.h says what is stored.
 
 #include <array>
 #include <cstdint>
@@ -11,12 +11,11 @@
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/formats/fp8/module.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/regex.h"
 
 namespace prepack {
-
-using Fp8Block = std::optional<std::array<uint64_t, 2>>;  // rows, columns
 
 // A rule of GPTQModel's `dynamic`: the first whose expression matches the start of a module's name
 // counts.
@@ -41,8 +40,8 @@ struct Fp8Config {
   std::vector<std::string> embeddings;
   std::vector<Fp8Rule> rules;
 
-  // The block of a module; an error when a rule takes too long to match.
-  Result<Fp8Block> BlockOf(std::string_view module) const;
+  // What it says of a module; an error when a rule takes too long to match.
+  Result<Fp8Meaning> MeaningOf(std::string_view module, const StoredTensor& scale) const;
   // Does the config name the module as an embedding?
   bool NamesEmbedding(std::string_view module) const;
   // Does the config want the module left as it is?

@@ -13,6 +13,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/kernels/byte_codes.h"
 
 namespace prepack {
 
@@ -117,8 +118,14 @@ std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const S
       return {WithExperts(shape, {shape.n, 1}), WithExperts(shape, {shape.n})};
     case Granularity::kGroup:
       return {WithExperts(shape, {shape.n, groups})};
-    case Granularity::kBlock:
-      return {WithExperts(shape, {CeilDiv(shape.n, scheme.scale_rows), groups})};
+    case Granularity::kBlock: {
+      const uint64_t down = CeilDiv(shape.n, scheme.scale_rows);
+      std::vector<std::vector<uint64_t>> shapes = {WithExperts(shape, {down, groups})};
+      if (shape.experts) return shapes;
+      shapes.push_back({down, 1, groups, 1});  // ModelOpt, also of one block without dimensions
+      if (down == 1 && groups == 1) shapes.emplace_back();
+      return shapes;
+    }
   }
   return {};
 }
@@ -176,6 +183,19 @@ DType ScaleDType(const StoredTensor& scale, ScaleForm form) {
       return DType::kBF16;  // which has all powers of two of f32, subnormal ones, too
   }
   return scale.dtype;
+}
+
+Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                     const PanelRange& range, std::span<const std::byte> codes) {
+  if (!HasF8NaN(U8(codes.data()), codes.size())) return {};
+  const auto nan = std::ranges::find_if(
+      codes, [](std::byte code) { return (code & std::byte{0x7F}) == std::byte{0x7F}; });
+  const auto i = static_cast<uint64_t>(nan - codes.begin());
+  return Malformed(checkpoint.Where(tensor), "an FP8 weight is NaN")
+      .Found(fmt::format("0x{:02X} at [{}, {}]", std::to_integer<uint8_t>(*nan),
+                         range.n0 + i / range.cols, range.k0 + i % range.cols))
+      .Hint("Quantize the model again: this layer computes garbage in every runtime")
+      .Id(FindingId("code-nan"));
 }
 
 Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx,

@@ -47,6 +47,10 @@ Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor
 // The dtype that the scales are exact in; of a factor its own.
 DType ScaleDType(const StoredTensor& scale, ScaleForm form);
 
+// kMalformed when one of the codes of FP8, which are those of the panel, is NaN.
+Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                     const PanelRange& range, std::span<const std::byte> codes);
+
 // The group of each input channel, read from `g_idx` [k] (I32 or I64), as a k_order: the stable
 // sort by group, or empty when groups keep the natural order or were never set (−1 throughout).
 // Indices out of range, half set, or groups of unequal size are kMalformed.

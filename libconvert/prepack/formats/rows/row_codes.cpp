@@ -105,7 +105,7 @@ Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) c
   PREPACK_TRY(ReadStoredBytes(range, out));
   switch (scheme_.code) {
     case CodeType::kF8E4M3:
-      return HasF8NaN(U8(out.data()), out.size()) ? OutsideBits(range, out) : Status();
+      return CheckFp8Codes(checkpoint(), *parts_.codes, range, out);
     case CodeType::kU8: {
       const bool sound =
           OffsetBytes(U8(out.data()), out.size(), CodeOffset(), MaxCode(), U8(out.data()));
@@ -139,23 +139,15 @@ Status RowLinear::ReadBytesAsNibbles(const PanelRange& range, std::span<std::byt
 
 // The error for the first of the bytes [rows, cols] that the scheme does not have.
 Status RowLinear::OutsideBits(const PanelRange& range, std::span<const std::byte> stored) const {
-  const bool is_float = scheme_.code == CodeType::kF8E4M3;
   const int half = 1 << (scheme_.bits - 1);
   for (size_t i = 0; i < stored.size(); ++i) {
     const auto byte = std::to_integer<uint8_t>(stored[i]);
     // kU8 bytes have been moved by half already, modulo 256.
     const int value =
         SignedByte(scheme_.code == CodeType::kU8 ? static_cast<uint8_t>(byte - half) : byte);
-    const bool bad = is_float ? (byte & 0x7FU) == 0x7FU : value < -half || value >= half;
-    if (!bad) continue;
+    if (value >= -half && value < half) continue;
     const std::string place =
         fmt::format("[{}, {}]", range.n0 + i / range.cols, range.k0 + i % range.cols);
-    if (is_float) {
-      return Malformed(checkpoint().Where(*parts_.codes), "an FP8 weight is NaN")
-          .Found(fmt::format("0x{:02X} at {}", byte, place))
-          .Hint("Quantize the model again: this layer computes garbage in every runtime")
-          .Id(FindingId("code-nan"));
-    }
     return Malformed(checkpoint().Where(*parts_.codes),
                      fmt::format("a weight is outside {} bits", scheme_.bits))
         .Found(fmt::format("{} at {}", value, place))

@@ -57,13 +57,13 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
   input_ = parts.input;
   stored_scale_dtype_ = ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);
-  AddSource(*parts.scale, parts.experts);
+  AddSource(*parts.scale, parts.scale_sharers == 0 ? parts.experts : parts.scale_sharers);
   if (parts.zero_point != nullptr) AddSource(*parts.zero_point, parts.experts);
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
 }
 
 uint64_t RowLinear::ScaleIndex(uint64_t n, uint64_t group) const {
-  const uint64_t first = parts_.expert * ScaleCount();
+  const uint64_t first = parts_.first_scale.value_or(parts_.expert * ScaleCount());
   if (scheme_.granularity == Granularity::kTensor) return first;
   return first + n / scheme_.scale_rows * groups() + group;
 }

@@ -9,6 +9,7 @@
 // low half and 2m + 1 in its high half), so reading copies.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct RowTensors {
   const StoredTensor* codes = nullptr;
   const StoredTensor* scale = nullptr;  // see Granularity
   ScaleForm scale_form = ScaleForm::kFactor;
+  // The first scale of this matrix, where the scales of more matrices lie in one tensor than codes
+  // do; else it follows from `expert`.
+  std::optional<uint64_t> first_scale;
   const StoredTensor* zero_point = nullptr;  // nullptr for kNone
   uint64_t zero_point_columns = 0;  // of kPacked: at least G, what lies behind is not looked at
 };
@@ -52,6 +56,7 @@ struct RowModule : RowTensors {
   uint64_t n = 0;
   uint64_t k = 0;
   uint64_t experts = 1;                 // matrices in each tensor
+  uint64_t scale_sharers = 0;           // matrices whose scales share a tensor; 0: as many
   const StoredTensor* order = nullptr;  // the group of each input channel, where it holds an order
   std::optional<InputQuantization> input;
   // What else belongs to the module: weight_shape, weight_g_idx, input_scale.

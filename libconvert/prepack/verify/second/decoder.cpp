@@ -39,8 +39,11 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
     std::string_view format;
     DecodeFn decode;
   };
-  static constexpr std::array<Row, 5> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
+  static constexpr std::array<Row, 8> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
                                                     {"fp8", DecodeFp8},
+                                                    {"fbgemm-fp8", DecodeFp8ByOutputs},
+                                                    {"modelopt", DecodeModelOpt},
+                                                    {"quark", DecodeFp8ByOutputs},
                                                     {"awq", DecodeAwq},
                                                     {"gptq", DecodeGptq},
                                                     {"auto-round", DecodeAutoRound}}};

@@ -33,6 +33,11 @@ struct SecondRows {
 Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
                                DecodedRows& out);
 Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// The same FP8 in other shapes (second/fp8_dialects.cpp): of ModelOpt; of Quark and FBGEMM; and
+// experts of `quant_method: fp8` that are stacked, or whose scales are, which DecodeFp8 hands on.
+Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // GPTQ, with or without an index of groups.

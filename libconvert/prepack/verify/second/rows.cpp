@@ -336,6 +336,13 @@ Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wante
 }
 
 Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
+  // What has no scale under its own name is an expert.
+  const auto has = [&](const char* suffix) {
+    return source.Find(wanted.module + suffix) != nullptr;
+  };
+  if (!has(".scale") && !has(".weight_scale_inv") && !has(".weight_scale")) {
+    return DecodeFp8Experts(source, wanted, out);
+  }
   return RowTensors(source, wanted, true).Decode(out);
 }
 

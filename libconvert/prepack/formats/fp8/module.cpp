@@ -1,0 +1,97 @@
+#include "prepack/formats/fp8/module.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "prepack/base/status.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/module_match.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/stored_linear.h"
+
+namespace prepack {
+
+bool IsFloat8(DType dtype) {
+  return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kF8E4M3Fnuz ||
+         dtype == DType::kF8E5M2Fnuz;
+}
+
+Status CheckFp8Weight(const Checkpoint& checkpoint, std::string_view module,
+                      const StoredTensor& weight) {
+  if (weight.dtype != DType::kF8E4M3) {
+    return Unsupported(checkpoint.Where(weight), "FP8 weights of this type are not supported")
+        .Found(DTypeName(weight.dtype))
+        .Expected("F8_E4M3")
+        .Id(FindingId("storage-unsupported"));
+  }
+  const TensorShape& dims = weight.shape;
+  if (dims.size() > 2) {
+    return Unsupported(checkpoint.Where(weight), "stacked FP8 weights are not supported yet")
+        .Found(ShowShape(dims))
+        .Expected("[N, K], one matrix per module")
+        .Hint("Save the model again with one linear layer per expert")
+        .Id(FindingId("storage-unsupported"));
+  }
+  if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
+    return Malformed(checkpoint.Where(weight), "the weight is empty or not a matrix")
+        .Found(ShowShape(dims))
+        .Expected("[N, K]")
+        .Id(FindingId("tensor-shape"));
+  }
+  if (ClassOfModule(module) == ModuleClass::kEmbedding) {
+    return Unsupported(module, "quantized embeddings are not supported")
+        .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(dims)))
+        .Hint("Leave the embedding out when quantizing")
+        .Id(FindingId("embedding-quantized"));
+  }
+  return {};
+}
+
+Scheme Fp8SchemeOf(const Fp8Meaning& meaning, uint64_t scales, const MatrixShape& shape) {
+  Scheme scheme;
+  scheme.code = CodeType::kF8E4M3;
+  scheme.bits = 8;
+  scheme.group_size = shape.k;
+  scheme.activations = meaning.activations;
+  const bool one = meaning.granularity ? *meaning.granularity == Granularity::kTensor : scales == 1;
+  if (meaning.block) {
+    scheme.granularity = Granularity::kBlock;
+    scheme.group_size = (*meaning.block)[1];
+    scheme.scale_rows = (*meaning.block)[0];
+  } else if (one) {
+    scheme.granularity = Granularity::kTensor;
+    scheme.scale_rows = shape.n;
+  } else {
+    scheme.granularity = Granularity::kChannel;
+    scheme.scale_rows = 1;
+  }
+  return scheme;
+}
+
+Result<std::unique_ptr<QuantizedLinear>> DescribeFp8(
+    const Checkpoint& checkpoint, std::string_view module, const StoredTensor& weight,
+    const StoredTensor& scale, const StoredTensor* input, const Fp8Meaning& meaning) {
+  RowModule parts;
+  parts.module = module;
+  parts.n = weight.shape[0];
+  parts.k = weight.shape[1];
+  parts.stored = RowCodes::kBytes;
+  parts.codes = &weight;
+  parts.scale = &scale;
+  parts.scale_form = meaning.form;
+  const MatrixShape shape{.n = parts.n, .k = parts.k, .experts = std::nullopt};
+  parts.scheme = Fp8SchemeOf(meaning, ElementCount(scale), shape);
+  PREPACK_TRY(RefuseInputsFirst(checkpoint, module, weight, parts.n, parts.k));
+  PREPACK_TRY(CheckScaleTensor(checkpoint, scale, shape, parts.scheme, meaning.form));
+  if (input != nullptr) parts.side_tensors.push_back(input);
+  const ActivationScheme& activations = meaning.activations;
+  if (activations.type != ActivationType::kNone && !activations.dynamic) {
+    PREPACK_TRY_ASSIGN(const InputQuantization read,
+                       ReadStaticInput(checkpoint, module, activations, input, nullptr));
+    parts.input = read;
+  }
+  return std::unique_ptr<QuantizedLinear>(std::make_unique<RowLinear>(checkpoint, parts));
+}
+
+}  // namespace prepack

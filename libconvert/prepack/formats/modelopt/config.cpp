@@ -152,9 +152,10 @@ Result<ModelOptConfig> ParseModelOptConfig(const QuantizationConfig& declared) {
 
 // Lists of what is not quantized may differ: the tensors win over them anyway.
 Status CompareModelOptCopy(const ModelOptConfig& first, const ModelOptConfig& copy) {
-  const auto conflict = [&](std::string_view key, std::string found, std::string_view expected) {
+  const auto conflict = [&](std::string_view key, const std::string& found,
+                            std::string_view expected) {
     return Malformed(FieldPath(copy.where, key), "two copies of the quantization config disagree")
-        .Found(std::move(found))
+        .Found(found)
         .Expected(fmt::format("{}, as {} says", expected, first.where))
         .Hint("Make them equal: readers differ in which copy they use")
         .Id(FindingId("config-conflict"));

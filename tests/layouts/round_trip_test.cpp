@@ -117,7 +117,8 @@ TEST_CASE("unpack is the inverse of pack, however a module is cut, on every inst
   SplitMix64 random(1);
   for (const Layout& layout : AllLayouts()) {
     const std::vector<PackRequest> requests = RequestsFor(layout);
-    INFO(layout.id << " takes few of the modules that layouts are tested with (layouts/probes.h)");
+    INFO(layout.id
+         << " takes few of the modules that layouts are tested with (layouts/fingerprint.h)");
     REQUIRE(requests.size() > 20);
     for (const PackRequest& request : requests) {
       INFO(Name(layout, request));

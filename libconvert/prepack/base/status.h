@@ -2,7 +2,7 @@
 #define PREPACK_BASE_STATUS_H_
 
 // How libconvert reports failure. The library never throws on purpose, never prints and never ends
-// the process: every operation that can fail returns a Status, or a Result<T> (result.h).
+// the process: every operation that can fail returns a Status, or a Result<T> (below).
 //
 // A Status says where (file, tensor, field), what, what was found, what was expected, and what the
 // user can do. Its kind maps one-to-one to an exit code of the tool (ExitCode below).

@@ -57,7 +57,7 @@ struct BaselineModule {
 
 // The float weight of a module in the baseline.
 struct BaselineWeight {
-  const StoredTensor* tensor = nullptr;  // [N, K], or [K, N] (formats/conv1d.h)
+  const StoredTensor* tensor = nullptr;  // [N, K], or [K, N] (formats/stored_linear.h)
   uint64_t n = 0;
   uint64_t k = 0;
   bool inputs_first = false;  // it is [K, N]

@@ -8,13 +8,13 @@
 //   what Checkpoint::Open and the format's reader check: shards against index in both directions,
 //   dtypes and shapes of every quantized module against its config; here all modules that cannot
 //   be read are named, not only the first
-//   shapes against config.json (config_shapes.h), missing layers and experts (model_layout.h) and
-//   modules (missing_modules.h), siblings and experts that are quantized differently
+//   shapes and experts against config.json (config_shapes.h), missing layers and modules
+//   (missing_modules.h), siblings and experts that are quantized differently
 // From the data, in one streaming pass, unless `headers_only`:
 //   what the reader checks of values: NaN, infinite and zero scales, FP8 NaN, codes outside their
 //   bits, zero points of symmetric modules
-//   suspicious statistics (module_judgement.h), tied weights (tied_weights.h)
-//   NaN and infinity in tensors that are not quantized (plain_values.h)
+//   suspicious statistics (check/judgement.h), tied weights (check/plain_statistics.h)
+//   NaN and infinity in tensors that are not quantized (check/plain_statistics.h)
 //   with a baseline: the SQNR of each module and outliers among its peers (baseline.h)
 
 #include <cstdint>

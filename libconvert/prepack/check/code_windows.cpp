@@ -5,6 +5,7 @@
 #include <bitset>
 #include <cmath>
 #include <string_view>
+#include <utility>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
@@ -38,6 +39,14 @@ bool IsConstant(uint64_t sum, uint64_t squares, uint64_t rows, unsigned middle) 
   return squares == rows * static_cast<uint64_t>(off * off);
 }
 
+// How many hashes equal one before them.
+uint64_t CountRepeated(std::vector<uint64_t> hashes) {
+  std::ranges::sort(hashes);
+  uint64_t repeated = 0;
+  for (size_t i = 1; i < hashes.size(); ++i) repeated += hashes[i] == hashes[i - 1] ? 1U : 0U;
+  return repeated;
+}
+
 }  // namespace
 
 void WindowCounts::Merge(const WindowCounts& other) {
@@ -57,11 +66,7 @@ void WindowCounts::Merge(const WindowCounts& other) {
 }
 
 uint64_t WindowCounts::RepeatedRows() const {
-  std::vector<uint64_t> sorted = row_hashes;
-  std::ranges::sort(sorted);
-  uint64_t repeated = 0;
-  for (size_t i = 1; i < sorted.size(); ++i) repeated += sorted[i] == sorted[i - 1] ? 1U : 0U;
-  return repeated;
+  return CountRepeated(row_hashes);
 }
 
 CodeRange RangeOf(const Scheme& scheme) {
@@ -252,10 +257,7 @@ void ColumnWindows::End(WindowCounts& counts) const {
   for (size_t i = 0; i < hashes_.size(); ++i) {
     if (varied_[i] != 0) hashes.push_back(hashes_[i]);
   }
-  std::ranges::sort(hashes);
-  for (size_t i = 1; i < hashes.size(); ++i) {
-    counts.repeated_columns += hashes[i] == hashes[i - 1] ? 1U : 0U;
-  }
+  counts.repeated_columns += CountRepeated(std::move(hashes));
 }
 
 void StoredBlocks::Add(uint64_t offset, std::span<const std::byte> bytes) {
@@ -274,11 +276,7 @@ void StoredBlocks::Merge(const StoredBlocks& other) {
 }
 
 uint64_t StoredBlocks::Repeated() const {
-  std::vector<uint64_t> sorted = hashes_;
-  std::ranges::sort(sorted);
-  uint64_t repeated = 0;
-  for (size_t i = 1; i < sorted.size(); ++i) repeated += sorted[i] == sorted[i - 1] ? 1U : 0U;
-  return repeated;
+  return CountRepeated(hashes_);
 }
 
 namespace {

@@ -3,10 +3,10 @@
 
 // The hidden channels of a model, by all that a layer stores of them. Modules that read the hidden
 // state (q, k, v, gate, up), the norms before and after them, and the embedding have strong and
-// weak channels. Two of them may have little in common, which sibling_channels.h asks for; but what
-// is strong in one is told by all others together: a linear regression on their ranks tells the
-// ranks of a module with a multiple correlation of 0.2 to 0.93 in trained models. Where it does so
-// only after the channels of the module are put into another order, it was packed in that.
+// weak channels. Two of them may have little in common, which check/channel_orders.h asks for; but
+// what is strong in one is told by all others together: a linear regression on their ranks tells
+// the ranks of a module with a multiple correlation of 0.2 to 0.93 in trained models. Where it does
+// so only after the channels of the module are put into another order, it was packed in that.
 //
 // Norms and embedding are not packed, so this holds where all modules are wrong alike, too.
 

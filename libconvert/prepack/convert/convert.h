@@ -10,8 +10,8 @@
 //   side files, manifest     then the hidden folder is renamed
 //
 // Memory: threads × panel, and the headers. The source is opened read-only. With `resume` an
-// interrupted run leaves what it has finished, and the next one goes on from there (journal.h), or
-// finds that there is nothing left to do (finished_run.h).
+// interrupted run leaves what it has finished, and the next one goes on from there, or finds that
+// there is nothing left to do (resume.h).
 
 #include <cstdint>
 #include <filesystem>

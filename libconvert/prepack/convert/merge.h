@@ -42,10 +42,10 @@ Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& re
 Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder);
 Result<Manifest> ReadPartManifest(const std::filesystem::path& folder);
 
-// Puts the parts of a conversion (`prepack convert --part I/N`, see part.h) together. The shards
-// are not copied: they get second names in the packed folder (hard links), and the parts are
-// removed when it is there. Where the file system has no hard links, they are copied. The source is
-// not needed.
+// Puts the parts of a conversion (`prepack convert --part I/N`, see packed/run_identity.h)
+// together. The shards are not copied: they get second names in the packed folder (hard links), and
+// the parts are removed when it is there. Where the file system has no hard links, they are copied.
+// The source is not needed.
 
 struct MergeOptions {
   std::filesystem::path output;  // as given to convert; the parts lie beside it

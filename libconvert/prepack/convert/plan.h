@@ -65,7 +65,7 @@ struct PlanOptions {
   OneDnnForm onednn_form = OneDnnForm::kBlocked;
   // What the checkpoint may have although it is wrong.
   AcceptedFindings accepted = {};
-  // Pack as one what runtimes run as one, see fused_modules.h.
+  // Pack as one what runtimes run as one, see convert/output_shards.h.
   bool fuse = false;
 };
 

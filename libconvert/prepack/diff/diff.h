@@ -30,7 +30,7 @@ Result<TensorDifferences> CompareTensors(const Checkpoint& a, const StoredTensor
 
 // Two checkpoints by meaning, whatever their formats. Modules that are quantized on one side at
 // least are matched by name and compared as weights (module_diff.h); on the other side they may be
-// a float tensor MODULE.weight. All other tensors are compared as they are (tensor_diff.h). A side
+// a float tensor MODULE.weight. All other tensors are compared as they are. A side
 // that is not quantized at all is fine.
 
 struct DiffOptions {

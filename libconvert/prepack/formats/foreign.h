@@ -1,8 +1,8 @@
 #ifndef PREPACK_FORMATS_FOREIGN_H_
 #define PREPACK_FORMATS_FOREIGN_H_
 
-// What the formats share whose modules keep their codes in a tensor named qweight: AWQ, GPTQ and
-// AutoRound.
+// What prepack does not read, and refuses by name: other methods, checkpoints without a
+// declaration, and modules that another method stored.
 
 #include <string_view>
 #include <vector>
@@ -14,14 +14,10 @@
 
 namespace prepack {
 
-// kMalformed ("nothing-quantized") for a model in which the reader found neither modules nor errors
-// although the config, at `where`, declares that it is quantized.
-Status RequireQweights(const QuantizedModel& model, std::string_view where);
-
 // Checkpoints whose config.json has no declaration that is read, and which are quantized all the
 // same:
 //
-//     tensors gptq_bits, gptq_groupsize   text-generation-inference (tgi_config.h)
+//     tensors gptq_bits, gptq_groupsize   text-generation-inference (formats/gptq/declaration.h)
 //     hf_quant_config.json                NVIDIA's ModelOpt, but without what it declares
 //     config.json: quantization           Apple's MLX; a copy stands under quantization_config
 //     MODULE.qweight and so on         the declaration was lost, as by saving config.json anew

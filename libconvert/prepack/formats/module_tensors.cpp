@@ -93,4 +93,14 @@ void PlainModules::Report(const QuantizedModel& model, FindingTally& findings) c
   }
 }
 
+Status RequireModules(const QuantizedModel& model, std::string_view where,
+                      std::string_view expected, std::string_view weights) {
+  if (!model.modules.empty() || !model.errors.empty()) return {};
+  return Malformed(where,
+                   fmt::format("the config declares {} weights, but no tensor is one", weights))
+      .Expected(expected)
+      .Hint("The config may belong to another checkpoint, or shards are missing")
+      .Id(FindingId("nothing-quantized"));
+}
+
 }  // namespace prepack

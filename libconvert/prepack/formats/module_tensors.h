@@ -65,6 +65,12 @@ class PlainModules {
   std::vector<std::pair<std::string_view, std::string_view>> modules_;
 };
 
+// kMalformed ("nothing-quantized") for a model in which the reader found neither modules nor errors
+// although the config, at `where`, declares `weights` ("quantized", "FP8") weights; `expected` says
+// which tensors they would be.
+Status RequireModules(const QuantizedModel& model, std::string_view where,
+                      std::string_view expected, std::string_view weights = "quantized");
+
 }  // namespace prepack
 
 #endif  // PREPACK_FORMATS_MODULE_TENSORS_H_

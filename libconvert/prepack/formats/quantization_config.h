@@ -71,7 +71,7 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
 Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings);
 
 // The first of them; none is kUnsupported: not quantized, or declared in another way
-// (undeclared.h).
+// (formats/foreign.h).
 Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint);
 
 // The keys that quantizers write into a quantization_config, format by format. A key that is not

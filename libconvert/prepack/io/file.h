@@ -82,7 +82,7 @@ class File {
   int fd_ = -1;
   std::filesystem::path path_;
   uint64_t size_ = 0;
-  uint64_t number_ = 0;  // of this open file in the process, see io/mapped_windows.h
+  uint64_t number_ = 0;  // of this open file in the process, see io/mapping.h
 };
 
 // OK when `mode`, that of `path` or of what a link there leads to, is that of a regular file; else

@@ -37,9 +37,9 @@ std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& reques
 // It stands in the table, goes into every manifest, and is recomputed in milliseconds: when a
 // change moves a nibble, the fingerprint changes, and the layout needs a new version.
 
-// Packs a probe module in every variant that the layout takes (all schemes of probes.h; bf16 and
-// f16 activations; N = 96, K = 160, groups of 32; zero points 0 and 15 among them; scales that need
-// rounding) and hashes name, dtype, shape and bytes of each part.
+// Packs a probe module in every variant that the layout takes (all schemes of
+// the probes above; bf16 and f16 activations; N = 96, K = 160, groups of 32; zero points 0 and
+// 15 among them; scales that need rounding) and hashes name, dtype, shape and bytes of each part.
 std::string PackingFingerprint(const Layout& layout, Isa isa);
 
 }  // namespace prepack

@@ -63,7 +63,7 @@ Status PackChannelScales(const PackRequest& request, uint64_t rows, std::span<co
 void UnpackChannelScales(const PackRequest& request, uint64_t rows,
                          std::span<const std::byte> packed, std::span<float> scales);
 
-// What kernels need for activations with zero points, f32 [N], see weight_sums.h.
+// What kernels need for activations with zero points, f32 [N], see layouts/placement.h.
 PartSpec WeightSumPart(const PackRequest& request, std::string_view name);
 // Scale and zero point of static activations.
 void AppendInputParts(const PackRequest& request, std::vector<PartSpec>& parts);

@@ -44,7 +44,7 @@ std::filesystem::path PartFolder(const std::filesystem::path& output, const Part
 uint32_t PartOf(uint64_t start, uint64_t bytes, uint64_t total, uint32_t count);
 
 // What a conversion is bound to. Two runs with the same identity write the same bytes, so one may
-// continue what the other began (journal.h), their parts belong together (part.h), and what the one
+// continue what the other began (convert/resume.h), their parts belong together, and what the one
 // has finished the other need not do again.
 
 struct RunIdentity {

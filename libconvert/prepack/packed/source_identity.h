@@ -61,8 +61,8 @@ Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, P
 Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,
                           Progress& progress, TensorHashes& hashes);
 
-// The tensors that a part reads as a witness (see Witnesses in part.h): the shares are those of the
-// source, in the order of its files.
+// The tensors that a part reads as a witness (see Witnesses in packed/run_identity.h): the shares
+// are those of the source, in the order of its files.
 std::vector<const StoredTensor*> WitnessedTensors(const Checkpoint& checkpoint, const Part& part);
 
 // Tensor name → the rest of its line, "I32 [4,8] 0123…".

@@ -63,7 +63,7 @@ class SqnrBars {
 
 struct ModuleBars {
   double kernel_db = 0;
-  bool rounded_twice = false;         // the output, see sqnr_bars.h
+  bool rounded_twice = false;         // the output, see verify/judgement.h
   bool cancels = false;               // zero points of activations, out of sums in floating point
   double end_to_end_db = 0;           // on Gaussian activations
   std::optional<double> recorded_db;  // on recorded ones; none: reported only

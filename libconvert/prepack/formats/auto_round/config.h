@@ -11,7 +11,7 @@
 //     key absent                                         GPTQ       z − 1
 //     legacy `backend` with gptq, awq, neither of them   GPTQ, AWQ, GPTQ   z − 1, z, z
 //
-// One kind of export does not do what it says: auto_round_zeros.h.
+// One kind of export does not do what it says: formats/auto_round/reader.h.
 
 #include <cstdint>
 #include <optional>

@@ -324,10 +324,10 @@ void ReportPlainHead(const AutoRoundMatcher& matcher, const ModuleTensors& modul
 // that some multi-token prediction layers bring. The model's own embedding lies beside it.
 bool IsCopyOfEmbedding(const ModuleTensors& module, const std::vector<ModuleTensors>& modules) {
   if (ClassOfModule(module.name) != ModuleClass::kEmbedding) return false;
-  const auto last = [](std::string_view name) { return LastPart(name); };
   return std::ranges::any_of(modules, [&](const ModuleTensors& other) {
     const StoredTensor* weight = other.Find("weight");
-    return weight != nullptr && weight->shape.size() == 2 && last(other.name) == last(module.name);
+    return weight != nullptr && weight->shape.size() == 2 &&
+           LastPart(other.name) == LastPart(module.name);
   });
 }
 
@@ -378,7 +378,7 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
     model.Add(
         DescribeAutoRoundModule(checkpoint, module, config, scheme, zeros.zeros, sample, findings));
   }
-  PREPACK_TRY(RequireQweights(model, config.where));
+  PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.qweight"));
   PREPACK_TRY(CheckGptqZeros(sample, zeros.zeros, config.where, kAutoRoundZerosHint, findings));
   plain.Report(model, findings);
   model.findings = findings.Take();

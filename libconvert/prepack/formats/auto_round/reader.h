@@ -9,9 +9,9 @@
 //     before 0.16.0                                            z − 1
 //     from 0.16.0 on                                           z, as the label says
 //
-// The weights of the whole model tell which of them it is (gptq_evidence.h): single modules may be
-// too small, or have weights that do not lie around zero. Where all of them together do not tell
-// (8 bits, tiny models), the version of the writer does; without one, the label counts.
+// The weights of the whole model tell which of them it is (formats/gptq/zeros.h): single modules
+// may be too small, or have weights that do not lie around zero. Where all of them together do not
+// tell (8 bits, tiny models), the version of the writer does; without one, the label counts.
 
 #include <memory>
 #include <string>
@@ -64,10 +64,11 @@ Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& mo
 // AutoRound checkpoints, whose method vLLM calls INC (mirrors auto-round 0.15,
 // auto_round/export/export_to_autoround/export.py).
 //
-// A dialect of configuration over the tensors of GPTQ (gptq_linear.h) or AWQ (awq.h):
-// `packing_format` says which of them, and how zero points are stored (auto_round_packing.h). Read
-// are integer weights of 2, 3, 4 and 8 bits, with bits, groups and symmetry by layer. Scales may be
-// negative: symmetric AutoRound uses the full range of codes, about half of all scales are.
+// A dialect of configuration over the tensors of GPTQ (formats/gptq/linear.h) or AWQ
+// (formats/readers.h): `packing_format` says which of them, and how zero points are stored
+// (formats/auto_round/config.h). Read are integer weights of 2, 3, 4 and 8 bits, with bits, groups
+// and symmetry by layer. Scales may be negative: symmetric AutoRound uses the full range of codes,
+// about half of all scales are.
 //
 //     N = 1, K = 8, codes 0 … 7, z = 8: qweight 76543210; qzeros' fields are 7 under
 //     auto_round:auto_gptq, and 8 under auto_round

@@ -1,8 +1,8 @@
 #ifndef PREPACK_FORMATS_AWQ_LINEAR_H_
 #define PREPACK_FORMATS_AWQ_LINEAR_H_
 
-// AWQ modules as QuantizedLinear; one class per layout (awq_layout.h has the shapes). All hold
-// 4-bit codes and unsigned zero points as they multiply: the stored number is z, without the
+// AWQ modules as QuantizedLinear; one class per layout (formats/awq/module.h has the shapes). All
+// hold 4-bit codes and unsigned zero points as they multiply: the stored number is z, without the
 // offset of GPTQ, and 0 and 15 are legal.
 
 #include <memory>

@@ -292,7 +292,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
     head_quantized = head_quantized || IsOutputHead(module.name);
     model.Add(DescribeAwqModule(checkpoint, module, settings, findings));
   }
-  PREPACK_TRY(RequireQweights(model, config.where));
+  PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.qweight"));
   CompareHead(config, head_quantized, findings);
   CompareNotConverted(config, modules, findings);
   ReportPlain(config, modules, model, findings);

@@ -48,6 +48,14 @@ Status CheckFp8Weight(const Checkpoint& checkpoint, std::string_view module,
   return {};
 }
 
+Status MissingFp8Scale(const Checkpoint& checkpoint, const StoredTensor& weight,
+                       std::string_view expected) {
+  return Malformed(checkpoint.Where(weight), "the scale of the FP8 weight is missing")
+      .Expected(expected)
+      .Hint("A shard is missing, or the index is wrong")
+      .Id(FindingId("tensor-missing"));
+}
+
 Scheme Fp8SchemeOf(const Fp8Meaning& meaning, uint64_t scales, const MatrixShape& shape) {
   Scheme scheme;
   scheme.code = CodeType::kF8E4M3;

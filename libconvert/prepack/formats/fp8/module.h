@@ -38,6 +38,10 @@ struct Fp8Meaning {
 Status CheckFp8Weight(const Checkpoint& checkpoint, std::string_view module,
                       const StoredTensor& weight);
 
+// kMalformed: the weight has no scale. `expected` says where one could be.
+Status MissingFp8Scale(const Checkpoint& checkpoint, const StoredTensor& weight,
+                       std::string_view expected);
+
 // The scheme of a module [n, k] with so many scales.
 Scheme Fp8SchemeOf(const Fp8Meaning& meaning, uint64_t scales, const MatrixShape& shape);
 

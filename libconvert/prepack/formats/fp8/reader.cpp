@@ -76,12 +76,11 @@ Result<const StoredTensor*> Fp8Reader::FindScale(const ModuleTensors& module) co
 }
 
 Status Fp8Reader::MissingScale(const ModuleTensors& module, const StoredTensor& weight) const {
-  return Malformed(checkpoint_.Where(weight), "the scale of the FP8 weight is missing")
-      .Expected(config_.scale_divides
-                    ? fmt::format("{}.weight_scale_inv", module.name)
-                    : fmt::format("{}.weight_scale_inv, .weight_scale or .scale", module.name))
-      .Hint("A shard is missing, or the index is wrong")
-      .Id(FindingId("tensor-missing"));
+  return MissingFp8Scale(
+      checkpoint_, weight,
+      config_.scale_divides
+          ? fmt::format("{}.weight_scale_inv", module.name)
+          : fmt::format("{}.weight_scale_inv, .weight_scale or .scale", module.name));
 }
 
 Result<const StoredTensor*> Fp8Reader::FindInput(const ModuleTensors& module) const {
@@ -151,12 +150,8 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
     }
     model.Add(reader.Describe(module, *weight));
   }
-  if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config.where, "the config declares FP8 weights, but no tensor is one")
-        .Expected("tensors named MODULE.weight of dtype F8_E4M3")
-        .Hint("The config may belong to another checkpoint, or shards are missing")
-        .Id(FindingId("nothing-quantized"));
-  }
+  PREPACK_TRY(
+      RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3", "FP8"));
   // Experts of stacked tensors count up, which is not the order of their names.
   std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
   model.findings = findings.Take();

@@ -11,7 +11,7 @@
 //                                     row 1  k15 … k8   k15 … k8   k15 … k8
 //     qzeros   I32 [G, ⌈N/8⌉] word [g, n/8] holds the zero points of channels n … n+7
 //     scales   F16 [G, N]
-//     g_idx    I32 [K]        the group of each input channel (gptq_order.h), optional
+//     g_idx    I32 [K]        the group of each input channel (formats/gptq/shape.h), optional
 //
 // Other widths are drawn in kernels/code_rows.h. A panel is that transposed, word by word: rows of
 // words are read, widened to 4 or 8 bits, brought into k_order, and transposed.

@@ -305,7 +305,7 @@ Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
     status = reader.ReportPlain(module);
     if (!status.ok()) return status;
   }
-  Status status = RequireQweights(model, config.settings.where);
+  Status status = RequireModules(model, config.settings.where, "tensors named MODULE.qweight");
   if (status.ok()) status = reader.CheckEvidence();
   if (status.ok()) status = reader.ReportUnmatched(modules);
   if (!status.ok()) return status;

@@ -64,10 +64,7 @@ Result<const StoredTensor*> FindModelOptScale(const Checkpoint& checkpoint,
   }
   if (scale != nullptr) return scale;
   if (inverse != nullptr) return inverse;
-  return Malformed(checkpoint.Where(weight), "the scale of the FP8 weight is missing")
-      .Expected(fmt::format("{}.weight_scale", module.name))
-      .Hint("A shard is missing, or the index is wrong")
-      .Id(FindingId("tensor-missing"));
+  return MissingFp8Scale(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
 }
 
 Result<std::unique_ptr<QuantizedLinear>> DescribeModelOpt(const Checkpoint& checkpoint,
@@ -129,12 +126,8 @@ Result<QuantizedModel> ReadModelOpt(const Checkpoint& checkpoint) {
     }
     model.Add(DescribeModelOpt(checkpoint, config, module, *weight));
   }
-  if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config.where, "the config declares FP8 weights, but no tensor is one")
-        .Expected("tensors named MODULE.weight of dtype F8_E4M3")
-        .Hint("The config may belong to another checkpoint, or shards are missing")
-        .Id(FindingId("nothing-quantized"));
-  }
+  PREPACK_TRY(
+      RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3", "FP8"));
   plain.Report(model, findings);
   model.findings = findings.Take();
   return model;

@@ -43,10 +43,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
   PREPACK_TRY(CheckFp8Weight(checkpoint, module.name, weight));
   const StoredTensor* scale = module.Find("weight_scale");
   if (scale == nullptr) {
-    return Malformed(checkpoint.Where(weight), "the scale of the FP8 weight is missing")
-        .Expected(fmt::format("{}.weight_scale", module.name))
-        .Hint("A shard is missing, or the index is wrong")
-        .Id(FindingId("tensor-missing"));
+    return MissingFp8Scale(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
   }
   return DescribeFp8(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
                      *spec.fp8);
@@ -101,12 +98,7 @@ Result<QuantizedModel> ReadQuark(const Checkpoint& checkpoint) {
   for (const ModuleTensors& module : modules) {
     model.AddError(AddQuarkModule(checkpoint, config, module, model, plain, findings));
   }
-  if (model.modules.empty() && model.errors.empty()) {
-    return Malformed(config.where, "the config declares quantized weights, but no tensor is one")
-        .Expected("tensors named MODULE.weight of dtype F8_E4M3")
-        .Hint("The config may belong to another checkpoint, or shards are missing")
-        .Id(FindingId("nothing-quantized"));
-  }
+  PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3"));
   plain.Report(model, findings);
   model.findings = findings.Take();
   return model;

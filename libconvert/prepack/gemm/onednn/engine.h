@@ -1,8 +1,6 @@
 #ifndef PREPACK_GEMM_ONEDNN_ENGINE_H_
 #define PREPACK_GEMM_ONEDNN_ENGINE_H_
 
-// Part of the module with oneDNN: see onednn_module.h.
-
 #include <memory>
 #include <string_view>
 

@@ -1,8 +1,8 @@
 #ifndef PREPACK_GEMM_ONEDNN_PACKED_H_
 #define PREPACK_GEMM_ONEDNN_PACKED_H_
 
-// Part of the module with oneDNN: see onednn_module.h. The matmul primitives of the layouts that
-// oneDNN reads, on packed weights where they lie.
+// Part of the module with oneDNN: see gemm/onednn/engine.h. The matmul primitives of the layouts
+// that oneDNN reads, on packed weights where they lie.
 
 #include <dnnl.hpp>
 #include <span>

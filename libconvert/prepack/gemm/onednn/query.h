@@ -20,7 +20,7 @@ namespace prepack {
 // left alone. Sets the environment, so call it while no other thread reads that.
 void PrepareOneDnnRuntime();
 
-// Part of the module with oneDNN: see onednn_module.h.
+// Part of the module with oneDNN: see gemm/onednn/engine.h.
 
 // All that the public queries say of a descriptor.
 OneDnnFields FieldsOf(const dnnl::memory::desc& desc);

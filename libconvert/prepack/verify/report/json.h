@@ -2,7 +2,7 @@
 #define PREPACK_VERIFY_REPORT_JSON_H_
 
 // A verify report as JSON: what --json prints, schemas/verify.schema.json describes, and --against
-// reads back (report_reader.h).
+// reads back (verify/report/json.h).
 
 #include <filesystem>
 #include <string_view>

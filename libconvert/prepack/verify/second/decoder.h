@@ -41,7 +41,7 @@ struct DecodedInput {
   friend bool operator==(const DecodedInput&, const DecodedInput&) = default;
 };
 
-// The rows that are asked for; see second_decoder_formats.h.
+// The rows that are asked for; see verify/second/decoders.h.
 struct SecondRows;
 
 class SecondDecoder {
@@ -73,7 +73,7 @@ class SecondDecoder {
 
   const Checkpoint* source_;
   DecodeFn decode_;
-  bool old_model_free_;  // second_model_free.h
+  bool old_model_free_;  // verify/second/config.h
 };
 
 }  // namespace prepack

@@ -1,7 +1,8 @@
 #ifndef PREPACK_VERIFY_SECOND_DECODERS_H_
 #define PREPACK_VERIFY_SECOND_DECODERS_H_
 
-// One second decoder per format; second_decoder.h has the contract, and the choice between them.
+// One second decoder per format; verify/second/decoder.h has the contract, and the choice between
+// them.
 
 #include <cstdint>
 #include <string>
@@ -24,7 +25,7 @@ struct SecondRows {
   uint64_t inputs = 0;
 
   bool whole() const { return inputs == k; }
-  bool old_model_free = false;  // of the checkpoint, see second_model_free.h
+  bool old_model_free = false;  // of the checkpoint, see verify/second/config.h
 };
 
 // compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8
@@ -59,8 +60,8 @@ Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, Decod
 // g is that of g_idx, or k / group size. A stored −1 borrows from the fields above it in its word;
 // fields of 3 bits cross words and wrap one by one.
 //
-// Fields of 5, 6 and 7 bits lie in planes (second_fields.h), and so do those of 3 bits in the
-// format gptq_p; z is stored as it is there.
+// Fields of 5, 6 and 7 bits lie in planes (verify/second/tensors.h), and so do those of 3 bits in
+// the format gptq_p; z is stored as it is there.
 
 // What the config says of zero points, and of how fields lie.
 struct SecondGptqMeaning {

@@ -32,9 +32,6 @@ inline constexpr uint64_t kWna16Multiple = 32;  // of N and K, asked for by the 
 constexpr uint64_t Wna16WeightNibble(uint64_t n, uint64_t k, uint64_t total_k) {
   return (n / kWna16Block * total_k + k) * kWna16Block + n % kWna16Block;
 }
-constexpr uint64_t Wna16ZeroPointNibble(uint64_t n, uint64_t g, uint64_t total_n) {
-  return g * total_n + n;
-}
 
 static_assert(Wna16WeightNibble(0, 0, 32) == 0);
 static_assert(Wna16WeightNibble(1, 0, 32) == 1);            // the next channel: the next nibble

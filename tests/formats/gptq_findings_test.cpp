@@ -310,7 +310,10 @@ TEST_CASE("The statistic of zero points is that of each code by itself") {
       settings.zeros = GptqZeros::kStored;
       for (const ModuleTensors& module : GroupByModule(checkpoint)) {
         if (module.name != kGptqModule) continue;
-        const GptqZeroSample sample = testing::Value(SampleGptqZeros(checkpoint, module, settings));
+        const GptqShape shape = testing::Value(CheckGptqShape(checkpoint, module, settings));
+        const GptqOrder order = testing::Value(ReadGptqOrder(checkpoint, shape));
+        const GptqZeroSample sample =
+            testing::Value(SampleGptqZeros(checkpoint, shape, order, settings));
         CHECK(sample.sum == sum);
         CHECK(sample.weights == weights);
       }

@@ -79,7 +79,9 @@ TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are s
       GptqSettings settings;
       settings.symmetric = false;
       settings.zeros = c.zeros;
-      const GptqZeroSample sample = Value(SampleGptqZeros(checkpoint, module, settings));
+      const GptqShape shape = Value(CheckGptqShape(checkpoint, module, settings));
+      const GptqOrder order = Value(ReadGptqOrder(checkpoint, shape));
+      const GptqZeroSample sample = Value(SampleGptqZeros(checkpoint, shape, order, settings));
       CAPTURE(module.name, sample.Mean(), sample.weights);
       CHECK(sample.Mean() > (minus_one ? 0.75 : -0.25));
       CHECK(sample.Mean() < (minus_one ? 1.25 : 0.25));

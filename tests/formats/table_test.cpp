@@ -82,10 +82,10 @@ TEST_CASE("The declaration is found where the loaders look for it, in their orde
     stored.Write(folder.path());
     const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
     REQUIRE(checkpoint.ok());
-    const Result<QuantizationConfig> found = FindQuantizationConfig(*checkpoint);
+    const auto found = FindQuantizationConfigs(*checkpoint);
     INFO(found.status().ToString());
     REQUIRE(found.ok());
-    return found->where + " " + found->method;
+    return found->front().where + " " + found->front().method;
   };
   const Json ct = {{"quant_method", "compressed_tensors"}};
   const Json bare = {{"bits", 4}};
@@ -111,8 +111,9 @@ TEST_CASE("Copies in other files stand in for config.json, and must name the sam
     std::ofstream(folder.path() / file) << copy.dump();
     const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
     REQUIRE(checkpoint.ok());
-    const Result<QuantizationConfig> found = FindQuantizationConfig(*checkpoint);
-    return found.ok() ? found->where + " " + found->method : found.status().ToString();
+    const auto found = FindQuantizationConfigs(*checkpoint);
+    return found.ok() ? found->front().where + " " + found->front().method
+                      : found.status().ToString();
   };
   const Json bare_gptq = {{"bits", 4}, {"desc_act", false}};
   const Json bare_awq = {{"w_bit", 4}, {"q_group_size", 128}};

@@ -314,7 +314,7 @@ class Foreigners {
 
 }  // namespace
 
-void ReportForeignModules(const Checkpoint& checkpoint, const std::vector<ModuleTensors>& modules,
+void ReportForeignModules(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
                           QuantizedModel& model) {
   // So many errors say enough; each module is looked up in them.
   constexpr size_t kMaxErrors = 1000;

@@ -45,7 +45,7 @@ Status RefuseMethod(std::string_view method, std::string_view where, std::string
 //
 // Other matrices of FP8, of 4-bit floats or of bytes, which have no scale beside them, are a
 // finding ("tensor-stays-quantized"): they pass through. `modules` are all of the checkpoint's.
-void ReportForeignModules(const Checkpoint& checkpoint, const std::vector<ModuleTensors>& modules,
+void ReportForeignModules(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
                           QuantizedModel& model);
 
 }  // namespace prepack

@@ -13,6 +13,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/quantization_config.h"
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
@@ -39,13 +40,24 @@ struct QuantizedModel {
   const QuantizedLinear* Find(std::string_view module) const;
 };
 
+struct ModuleTensors;
+
+// What is known of a checkpoint before its reader begins, and where the reader puts what it notices.
+struct ReadContext {
+  const Checkpoint& checkpoint;
+  std::span<const QuantizationConfig> configs;  // every declaration; never empty, the first counts
+  std::span<const ModuleTensors> modules;       // every tensor of the checkpoint, by module
+  FindingTally& findings;
+};
+
 struct Format {
   // The quant_method of its checkpoints, as quantization_config.h spells it.
   std::string_view id;
-  // Describes every quantized module, from headers, configuration and a few small tensors. Sound
-  // but unsupported input is kUnsupported, contradictory or incomplete input is kMalformed. What
-  // concerns single modules is put into `errors`, so that a report can name them all.
-  Result<QuantizedModel> (*read)(const Checkpoint& checkpoint);
+  // Adds every quantized module to `model`, from headers, configuration and a few small tensors.
+  // Sound but unsupported input is kUnsupported, contradictory or incomplete input is kMalformed.
+  // An error of a single module goes into `model.errors`, so that a report can name them all.
+  // Modules may be added in any order.
+  Status (*read)(const ReadContext& context, QuantizedModel& model);
 };
 
 std::span<const Format> AllFormats();

@@ -269,7 +269,7 @@ struct Sibling {
 
 // Those of the names that are modules of `parent`, which ends in a dot.
 std::vector<Sibling> FindSiblings(std::string_view parent, const SiblingSet& set,
-                                  const std::vector<ModuleTensors>& modules,
+                                  std::span<const ModuleTensors> modules,
                                   const QuantizedModel& model) {
   std::vector<Sibling> siblings;
   for (const std::string_view name : set.Names()) {
@@ -297,7 +297,7 @@ std::span<const SiblingSet> SiblingSets() {
   return kSets;
 }
 
-void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, QuantizedModel& model) {
+void ReportFusedSiblings(std::span<const ModuleTensors> modules, QuantizedModel& model) {
   FindingTally findings;
   for (const ModuleTensors& module : modules) {
     const size_t dot = module.name.rfind('.');

@@ -62,7 +62,7 @@ std::span<const SiblingSet> SiblingSets();
 // Adds a finding ("module-siblings-differ") for every set of siblings of which some are quantized
 // and some are not, or whose schemes differ; it lists them. `modules` are all of the checkpoint's.
 // A module that is quantized but could not be read says nothing here: its error does.
-void ReportFusedSiblings(const std::vector<ModuleTensors>& modules, QuantizedModel& model);
+void ReportFusedSiblings(std::span<const ModuleTensors> modules, QuantizedModel& model);
 
 }  // namespace prepack
 

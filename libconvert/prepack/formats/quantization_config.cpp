@@ -185,9 +185,8 @@ Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings) {
 }
 
 Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint& checkpoint) {
-  Result<std::vector<QuantizationConfig>> found = FindAll(checkpoint);
-  if (!found.ok() || found->empty()) return found;
-  std::vector<QuantizationConfig> configs = *std::move(found);
+  PREPACK_TRY_ASSIGN(std::vector<QuantizationConfig> configs, FindAll(checkpoint));
+  if (configs.empty()) return RefuseUndeclared(checkpoint);
   const QuantizationConfig declared = configs.front();
   std::erase_if(configs,
                 [&](const QuantizationConfig& config) { return IsLeftBehind(config, declared); });
@@ -214,12 +213,6 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
         .Id(FindingId("config-conflict"));
   }
   return configs;
-}
-
-Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(std::vector<QuantizationConfig> configs, FindQuantizationConfigs(checkpoint));
-  if (!configs.empty()) return std::move(configs.front());
-  return RefuseUndeclared(checkpoint);
 }
 
 namespace {

@@ -58,7 +58,8 @@ using ConfigPath = std::vector<std::string>;
 // Where config.json declares it, in the order above.
 std::vector<ConfigPath> DeclarationPaths(const Json& config);
 
-// Every declaration, in the order above. One that is not an object, or whose quant_method is not a
+// Every declaration, in the order above, at least one: none is kUnsupported, as the checkpoint is
+// not quantized, or declares it in another way (formats/foreign.h). One that is not an object, or whose quant_method is not a
 // string, is kMalformed; so is a quant_method that differs from the first one's. A declaration
 // without quant_method gets that of the first, or the one that its keys tell.
 //
@@ -69,10 +70,6 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
 
 // A finding ("config-left-behind") for every file that was left out.
 Status ReportLeftBehind(const Checkpoint& checkpoint, FindingTally& findings);
-
-// The first of them; none is kUnsupported: not quantized, or declared in another way
-// (formats/foreign.h).
-Result<QuantizationConfig> FindQuantizationConfig(const Checkpoint& checkpoint);
 
 // The keys that quantizers write into a quantization_config, format by format. A key that is not
 // among them may mean anything: weights that divide by their scale differ from those that multiply

@@ -21,7 +21,7 @@
 
 namespace prepack {
 
-Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint);
+Status ReadAwq(const ReadContext& context, QuantizedModel& model);
 
 // compressed-tensors checkpoints, as llm-compressor writes them (mirrors compressed-tensors 0.19,
 // compressors/ and utils/match.py).
@@ -42,7 +42,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint);
 // often wrong about names. Where the two contradict each other so that the meaning is open, the
 // checkpoint is kMalformed; where the tensors settle it, the contradiction is a Finding.
 
-Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint);
+Status ReadCompressedTensors(const ReadContext& context, QuantizedModel& model);
 
 // Checkpoints of `quant_method: fp8` (mirrors vLLM 0.32.0,
 // model_executor/layers/quantization/fp8.py; transformers 5.23, integrations/finegrained_fp8.py;
@@ -71,7 +71,7 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint);
 // `quant_method: fbgemm_fp8` (mirrors transformers 5.23, integrations/fbgemm_fp8.py) stores the
 // same weight with weight_scale F32 [N, 1], which multiplies. Activations are quantized per token.
 
-Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint);
+Status ReadFp8(const ReadContext& context, QuantizedModel& model);
 
 // Checkpoints of NVIDIA's ModelOpt in FP8 (mirrors nvidia-modelopt 0.47, torch/export, and vLLM
 // 0.33, layers/quantization/modelopt.py).
@@ -88,7 +88,7 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint);
 // of them in lower case. k_scale and v_scale, of the key-value cache, lie beside the weights and
 // pass through.
 
-Result<QuantizedModel> ReadModelOpt(const Checkpoint& checkpoint);
+Status ReadModelOpt(const ReadContext& context, QuantizedModel& model);
 
 // Checkpoints of AMD's Quark in FP8 (mirrors amd-quark 0.13, torch/export, and vLLM 0.33,
 // layers/quantization/quark/).
@@ -101,7 +101,7 @@ Result<QuantizedModel> ReadModelOpt(const Checkpoint& checkpoint);
 // its name, else that of its class, else the global one. output_scale, of the key-value cache,
 // passes through.
 
-Result<QuantizedModel> ReadQuark(const Checkpoint& checkpoint);
+Status ReadQuark(const ReadContext& context, QuantizedModel& model);
 
 }  // namespace prepack
 

@@ -50,27 +50,16 @@ void ReportSecondCopies(const Checkpoint& checkpoint, FindingTally& findings) {
   }
 }
 
-// The keys of all copies of the config, before a reader looks at what it knows.
-Status CheckAllKeys(const Checkpoint& checkpoint, FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
-                     FindQuantizationConfigs(checkpoint));
-  for (const QuantizationConfig& config : configs) {
-    PREPACK_TRY(CheckConfigKeys(config, findings));
+// The reader whose format the checkpoint declares.
+Result<const Format*> ChooseFormat(const QuantizationConfig& config) {
+  if (config.method == "prepack") {
+    return Unsupported(config.where, "the folder is already packed")
+        .Hint("Convert the source checkpoint that it was made from")
+        .Id(FindingId("already-packed"));
   }
-  return {};
-}
-
-// Where a reader finds nothing: what is there may be weights that no reader takes, and that is the
-// reason then.
-Result<QuantizedModel> ExamineUnread(const Checkpoint& checkpoint, const QuantizationConfig& config,
-                                     Status nothing) {
-  if (nothing.id() != "nothing-quantized") return nothing;
-  QuantizedModel model;
-  model.format = config.method;
-  model.quantization_config = config.fields;
-  ReportForeignModules(checkpoint, GroupByModule(checkpoint), model);
-  if (model.errors.empty()) return nothing;
-  return model;
+  const auto* const format = std::ranges::find(kFormats, config.method, &Format::id);
+  if (format == kFormats.end()) return RefuseMethod(config.method, config.where, KnownFormats());
+  return format;
 }
 
 }  // namespace
@@ -99,26 +88,36 @@ std::span<const Format> AllFormats() {
 
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
   const RegexBudget of_all_patterns;
-  PREPACK_TRY_ASSIGN(const QuantizationConfig config, FindQuantizationConfig(checkpoint));
-  if (config.method == "prepack") {
-    return Unsupported(config.where, "the folder is already packed")
-        .Hint("Convert the source checkpoint that it was made from")
-        .Id(FindingId("already-packed"));
-  }
-  const auto* const format = std::ranges::find(kFormats, config.method, &Format::id);
-  if (format == kFormats.end()) return RefuseMethod(config.method, config.where, KnownFormats());
+  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
+                     FindQuantizationConfigs(checkpoint));
+  PREPACK_TRY_ASSIGN(const Format* format, ChooseFormat(configs.front()));
   FindingTally findings;
-  PREPACK_TRY(CheckAllKeys(checkpoint, findings));
+  for (const QuantizationConfig& config : configs) {
+    PREPACK_TRY(CheckConfigKeys(config, findings));
+  }
   ReportSecondCopies(checkpoint, findings);
-  Result<QuantizedModel> model = format->read(checkpoint);
-  if (!model.ok()) return ExamineUnread(checkpoint, config, model.status());
-  PREPACK_TRY(ReportLeftBehind(checkpoint, findings));
-  std::vector<Finding> found = findings.Take();
-  model->findings.insert(model->findings.end(), found.begin(), found.end());
   const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  ReportForeignModules(checkpoint, modules, *model);
-  ReportFusedSiblings(modules, *model);
-  std::ranges::move(FindMissingParts(checkpoint, *model), std::back_inserter(model->errors));
+  QuantizedModel model;
+  model.format = configs.front().method;
+  model.quantization_config = configs.front().fields;
+  FindingTally of_reader;
+  if (Status status = format->read({checkpoint, configs, modules, of_reader}, model);
+      !status.ok()) {
+    // Where the reader finds nothing, there may be weights that no reader takes: those errors are
+    // the reason then.
+    if (status.id() != "nothing-quantized") return status;
+    ReportForeignModules(checkpoint, modules, model);
+    if (model.errors.empty()) return status;
+    return model;
+  }
+  // The experts of a stacked tensor come by number, which is not the order of their names.
+  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
+  model.findings = of_reader.Take();
+  PREPACK_TRY(ReportLeftBehind(checkpoint, findings));
+  std::ranges::move(findings.Take(), std::back_inserter(model.findings));
+  ReportForeignModules(checkpoint, modules, model);
+  ReportFusedSiblings(modules, model);
+  std::ranges::move(FindMissingParts(checkpoint, model), std::back_inserter(model.errors));
   return model;
 }
 

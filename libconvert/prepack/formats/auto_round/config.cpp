@@ -366,7 +366,7 @@ AutoRoundScheme ApplyEntry(AutoRoundScheme scheme, const AutoRoundEntry& entry) 
   return scheme;
 }
 
-Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfig>& configs,
+Result<AutoRoundConfig> ParseAutoRoundConfig(std::span<const QuantizationConfig> configs,
                                              FindingTally& findings) {
   Result<AutoRoundConfig> first = ParseOne(configs.front(), findings);
   if (!first.ok()) return first;

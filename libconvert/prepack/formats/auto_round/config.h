@@ -82,7 +82,7 @@ struct AutoRoundConfig {
 // differ are kMalformed ("config-conflict"); entries in another order are not. Schemes that are not
 // plain integers are kUnsupported, by name: MX, NVFP4, FP8, quantized activations, rotations,
 // double quantization.
-Result<AutoRoundConfig> ParseAutoRoundConfig(const std::vector<QuantizationConfig>& configs,
+Result<AutoRoundConfig> ParseAutoRoundConfig(std::span<const QuantizationConfig> configs,
                                              FindingTally& findings);
 
 // The scheme with what the entry says of it.

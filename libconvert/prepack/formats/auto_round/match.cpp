@@ -59,7 +59,7 @@ std::string_view WithoutModelPrefix(std::string_view name) {
 }
 
 Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
-                                                const std::vector<ModuleTensors>& modules,
+                                                std::span<const ModuleTensors> modules,
                                                 FindingTally& findings) {
   AutoRoundMatcher matcher;
   matcher.config_ = &config;

@@ -29,7 +29,7 @@ class AutoRoundMatcher {
   // Refers to the config and to the checkpoint of `modules`. Keys that do not compile are skipped,
   // as AutoRound does, and keys that match nothing change nothing: both become findings.
   static Result<AutoRoundMatcher> Make(const AutoRoundConfig& config,
-                                       const std::vector<ModuleTensors>& modules,
+                                       std::span<const ModuleTensors> modules,
                                        FindingTally& findings);
 
   // What the config says of the module; of one that no entry describes, the scheme of all.

@@ -39,7 +39,7 @@ GptqZeros Labelled(const AutoRoundConfig& config) {
 }
 
 // All modules that can be read. What is wrong with the others is found out when they are described.
-GptqZeroSample SampleModel(const Checkpoint& checkpoint, const std::vector<ModuleTensors>& modules,
+GptqZeroSample SampleModel(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
                            const AutoRoundConfig& config, const AutoRoundMatcher& matcher) {
   GptqZeroSample sample;
   FindingTally ignored;
@@ -47,9 +47,11 @@ GptqZeroSample SampleModel(const Checkpoint& checkpoint, const std::vector<Modul
     if (module.Find("qweight") == nullptr) continue;
     const Result<GptqSettings> settings = AutoRoundGptqSettings(
         checkpoint, module, config, matcher.SchemeOf(module.name), Labelled(config));
-    if (!settings.ok() || !DescribeGptqModule(checkpoint, module, *settings, ignored).ok())
-      continue;
-    const Result<GptqZeroSample> one = SampleGptqZeros(checkpoint, module, *settings);
+    if (!settings.ok()) continue;
+    const Result<GptqModule> read = DescribeGptqModule(checkpoint, module, *settings, ignored);
+    if (!read.ok()) continue;
+    const Result<GptqZeroSample> one =
+        SampleGptqZeros(checkpoint, read->shape, read->order, *settings);
     if (one.ok()) sample += *one;
   }
   return sample;
@@ -58,7 +60,7 @@ GptqZeroSample SampleModel(const Checkpoint& checkpoint, const std::vector<Modul
 }  // namespace
 
 AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
-                                    const std::vector<ModuleTensors>& modules,
+                                    std::span<const ModuleTensors> modules,
                                     const AutoRoundConfig& config,
                                     const AutoRoundMatcher& matcher) {
   AutoRoundZeros chosen{.zeros = Labelled(config), .contradicts = ""};
@@ -213,13 +215,13 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(const Checkpoint& checkpoi
                                                       FindingTally& findings) {
   PREPACK_TRY_ASSIGN(const GptqSettings settings,
                      AutoRoundGptqSettings(checkpoint, module, config, scheme, zeros));
-  Result<std::unique_ptr<QuantizedLinear>> linear =
-      DescribeGptqModule(checkpoint, module, settings, findings);
-  if (!linear.ok()) return linear;
-  PREPACK_TRY_ASSIGN(const GptqZeroSample own, SampleGptqZeros(checkpoint, module, settings));
+  PREPACK_TRY_ASSIGN(GptqModule read, DescribeGptqModule(checkpoint, module, settings, findings));
+  PREPACK_TRY_ASSIGN(const GptqZeroSample own,
+                     SampleGptqZeros(checkpoint, read.shape, read.order, settings));
   PREPACK_TRY(CheckGptqZeros(own, zeros, module.name, kAutoRoundZerosHint, findings));
   sample += own;
-  return config.model_free ? Trim(checkpoint, *std::move(linear), findings) : std::move(linear);
+  if (!config.model_free) return std::move(read.linear);
+  return Trim(checkpoint, std::move(read.linear), findings);
 }
 
 }  // namespace
@@ -322,7 +324,7 @@ void ReportPlainHead(const AutoRoundMatcher& matcher, const ModuleTensors& modul
 
 // AutoRound quantizes what the model class never loads, layer or not: the copy of the embedding
 // that some multi-token prediction layers bring. The model's own embedding lies beside it.
-bool IsCopyOfEmbedding(const ModuleTensors& module, const std::vector<ModuleTensors>& modules) {
+bool IsCopyOfEmbedding(const ModuleTensors& module, std::span<const ModuleTensors> modules) {
   if (ClassOfModule(module.name) != ModuleClass::kEmbedding) return false;
   return std::ranges::any_of(modules, [&](const ModuleTensors& other) {
     const StoredTensor* weight = other.Find("weight");
@@ -333,18 +335,11 @@ bool IsCopyOfEmbedding(const ModuleTensors& module, const std::vector<ModuleTens
 
 }  // namespace
 
-Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
-                     FindQuantizationConfigs(checkpoint));
-  FindingTally findings;
-  PREPACK_TRY_ASSIGN(const AutoRoundConfig config, ParseAutoRoundConfig(declared, findings));
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+Status ReadAutoRound(const ReadContext& context, QuantizedModel& model) {
+  const auto& [checkpoint, configs, modules, findings] = context;
+  PREPACK_TRY_ASSIGN(const AutoRoundConfig config, ParseAutoRoundConfig(configs, findings));
   PREPACK_TRY_ASSIGN(const AutoRoundMatcher matcher,
                      AutoRoundMatcher::Make(config, modules, findings));
-
-  QuantizedModel model;
-  model.format = "auto-round";
-  model.quantization_config = declared.front().fields;
   const AutoRoundZeros zeros = ChooseAutoRoundZeros(checkpoint, modules, config, matcher);
   if (!zeros.contradicts.empty()) {
     findings.Add(
@@ -381,8 +376,7 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.qweight"));
   PREPACK_TRY(CheckGptqZeros(sample, zeros.zeros, config.where, kAutoRoundZerosHint, findings));
   plain.Report(model, findings);
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

@@ -35,7 +35,7 @@ struct AutoRoundZeros {
 };
 
 AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
-                                    const std::vector<ModuleTensors>& modules,
+                                    std::span<const ModuleTensors> modules,
                                     const AutoRoundConfig& config, const AutoRoundMatcher& matcher);
 
 // How a user declares the other convention of zero points.
@@ -76,7 +76,7 @@ Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& mo
 // Exports to plain GPTQ and AWQ (`provider: auto-round`) are read as those. The tensors decide what
 // is quantized and in how many bits; where the config says otherwise, it is a finding.
 
-Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint);
+Status ReadAutoRound(const ReadContext& context, QuantizedModel& model);
 
 }  // namespace prepack
 

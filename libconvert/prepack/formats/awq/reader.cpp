@@ -109,15 +109,10 @@ Status CompareCopy(const Declared& first, const QuantizationConfig& first_config
     if (!theirs || *theirs == ours.value_or(standard)) return {};
     return differ(name, ours.value_or(standard), *theirs);
   };
-  Status status = compare("bits", first.bits, copy.bits, defaults.bits);
-  if (status.ok()) {
-    status = compare("group_size", first.group_size, copy.group_size, defaults.group_size);
-  }
-  if (status.ok()) {
-    status = compare("zero_point", first.zero_point, copy.zero_point, defaults.zero_point);
-  }
-  if (status.ok()) status = compare("version", first.version, copy.version, defaults.version);
-  return status;
+  PREPACK_TRY(compare("bits", first.bits, copy.bits, defaults.bits));
+  PREPACK_TRY(compare("group_size", first.group_size, copy.group_size, defaults.group_size));
+  PREPACK_TRY(compare("zero_point", first.zero_point, copy.zero_point, defaults.zero_point));
+  return compare("version", first.version, copy.version, defaults.version);
 }
 
 // Keys of GPTQModel's exports that change what the tensors are.
@@ -168,14 +163,13 @@ Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& con
 
 }  // namespace
 
-Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs) {
+Result<AwqConfig> ParseAwqConfig(std::span<const QuantizationConfig> configs) {
   const QuantizationConfig& first_config = configs.front();
   PREPACK_TRY_ASSIGN(const Declared first, ParseDeclared(first_config));
   for (const QuantizationConfig& config : configs) {
     PREPACK_TRY_ASSIGN(const Declared copy, ParseDeclared(config));
-    Status status = CompareCopy(first, first_config, copy, config);
-    if (status.ok()) status = CheckSpecialKeys(config);
-    if (!status.ok()) return status;
+    PREPACK_TRY(CompareCopy(first, first_config, copy, config));
+    PREPACK_TRY(CheckSpecialKeys(config));
   }
   AwqConfig config;
   config.where = first_config.where;
@@ -218,7 +212,7 @@ Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
 }
 
 // Where `modules_to_not_convert` contradicts the tensors, for those whose reader believes it.
-void CompareNotConverted(const AwqConfig& config, const std::vector<ModuleTensors>& modules,
+void CompareNotConverted(const AwqConfig& config, std::span<const ModuleTensors> modules,
                          FindingTally& findings) {
   const auto names = [](const ModuleTensors& module, const std::string& entry) {
     return module.name.find(entry) != std::string_view::npos;
@@ -235,7 +229,7 @@ void CompareNotConverted(const AwqConfig& config, const std::vector<ModuleTensor
   }
 }
 
-void ReportPlain(const AwqConfig& config, const std::vector<ModuleTensors>& modules,
+void ReportPlain(const AwqConfig& config, std::span<const ModuleTensors> modules,
                  const QuantizedModel& model, FindingTally& findings) {
   // With an empty list, vLLM looks at the tensors.
   if (config.not_converted.empty()) return;
@@ -272,16 +266,9 @@ AwqSettings SettingsOf(const AwqConfig& config) {
 
 }  // namespace
 
-Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
-                     FindQuantizationConfigs(checkpoint));
-  FindingTally findings;
-  PREPACK_TRY_ASSIGN(const AwqConfig config, ParseAwqConfig(declared));
-
-  QuantizedModel model;
-  model.format = "awq";
-  model.quantization_config = declared.front().fields;
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+Status ReadAwq(const ReadContext& context, QuantizedModel& model) {
+  const auto& [checkpoint, configs, modules, findings] = context;
+  PREPACK_TRY_ASSIGN(const AwqConfig config, ParseAwqConfig(configs));
   const AwqSettings settings = SettingsOf(config);
   bool head_quantized = false;
   for (const ModuleTensors& module : modules) {
@@ -296,8 +283,7 @@ Result<QuantizedModel> ReadAwq(const Checkpoint& checkpoint) {
   CompareHead(config, head_quantized, findings);
   CompareNotConverted(config, modules, findings);
   ReportPlain(config, modules, model, findings);
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

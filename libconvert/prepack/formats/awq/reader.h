@@ -9,6 +9,7 @@
 //     version | format | checkpoint_format, in any case
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,7 @@ struct AwqConfig {
 // Parses the first of `configs`, which is not empty, and compares the copies with it: values that
 // differ are kMalformed ("config-conflict"). Widths and words that are not read, and rotations, are
 // kUnsupported.
-Result<AwqConfig> ParseAwqConfig(const std::vector<QuantizationConfig>& configs);
+Result<AwqConfig> ParseAwqConfig(std::span<const QuantizationConfig> configs);
 
 }  // namespace prepack
 

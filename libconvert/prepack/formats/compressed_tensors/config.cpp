@@ -401,7 +401,7 @@ Status CompareCopy(const CtConfig& first, const CtConfig& copy) {
 
 }  // namespace
 
-Result<CtConfig> ParseCtConfigs(const std::vector<QuantizationConfig>& configs) {
+Result<CtConfig> ParseCtConfigs(std::span<const QuantizationConfig> configs) {
   Result<CtConfig> first = ParseCtConfig(configs.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < configs.size(); ++i) {

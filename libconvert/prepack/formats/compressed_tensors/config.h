@@ -83,7 +83,7 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config);
 // differ in what the weights mean (config groups, storage formats, a version on the other side of a
 // change of the packing) are kMalformed ("config-conflict"). Ignore lists may differ: the tensors
 // win over them anyway. A version that only a copy has is taken from there.
-Result<CtConfig> ParseCtConfigs(const std::vector<QuantizationConfig>& configs);
+Result<CtConfig> ParseCtConfigs(std::span<const QuantizationConfig> configs);
 
 // Which config group describes a module (mirrors compressed-tensors 0.19, utils/match.py).
 //

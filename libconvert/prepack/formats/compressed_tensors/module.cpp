@@ -159,9 +159,9 @@ std::string_view CtModule::SuffixOf(const StoredTensor& tensor) const {
   return name.empty() ? full : full.substr(name.size() + 1);
 }
 
-std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint) {
+std::vector<CtModule> SortCtModules(std::span<const ModuleTensors> groups) {
   std::vector<CtModule> modules;
-  for (const ModuleTensors& group : GroupByModule(checkpoint)) {
+  for (const ModuleTensors& group : groups) {
     CtModule& module = modules.emplace_back();
     module.name = group.name;
     for (const auto& [suffix, tensor] : group.tensors) {

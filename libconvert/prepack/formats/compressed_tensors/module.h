@@ -34,7 +34,7 @@ struct CtModule {
 };
 
 // All modules, ascending by name. Refers to the checkpoint, which must live longer.
-std::vector<CtModule> GroupCtModules(const Checkpoint& checkpoint);
+std::vector<CtModule> SortCtModules(std::span<const ModuleTensors> groups);
 
 // How a module is stored, as far as it is read.
 enum class CtStorage : uint8_t {

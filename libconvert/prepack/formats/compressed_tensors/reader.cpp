@@ -189,17 +189,12 @@ Status NothingQuantized(const CtConfig& config) {
 
 }  // namespace
 
-Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
-                     FindQuantizationConfigs(checkpoint));
-  PREPACK_TRY_ASSIGN(const CtConfig config, ParseCtConfigs(declared));
+Status ReadCompressedTensors(const ReadContext& context, QuantizedModel& model) {
+  const Checkpoint& checkpoint = context.checkpoint;
+  FindingTally& findings = context.findings;
+  PREPACK_TRY_ASSIGN(const CtConfig config, ParseCtConfigs(context.configs));
   const CtMatcher matcher(config);
-
-  QuantizedModel model;
-  model.format = "compressed-tensors";
-  model.quantization_config = declared.front().fields;
-  FindingTally findings;
-  const std::vector<CtModule> modules = GroupCtModules(checkpoint);
+  const std::vector<CtModule> modules = SortCtModules(context.modules);
   PlainModules plain;
   std::vector<Status> uncompressed;
   for (const CtModule& module : modules) {
@@ -232,19 +227,13 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
     findings.Add("rotation-folded", FieldPath(config.where, "transform_config"),
                  "all rotations are of weights, and were made before these were stored");
   }
-  // Experts of stacked tensors count up, which is not the order of their names.
-  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
-
   const std::set<std::string_view> names = AllNames(checkpoint, modules);
-  Status status =
-      ReportUnmatched(config.ignore, FieldPath(config.where, "ignore"), names, findings);
+  PREPACK_TRY(ReportUnmatched(config.ignore, FieldPath(config.where, "ignore"), names, findings));
   for (const CtGroup& group : config.groups) {
-    if (!status.ok()) return status;
-    status = ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings);
+    PREPACK_TRY(
+        ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings));
   }
-  if (!status.ok()) return status;
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

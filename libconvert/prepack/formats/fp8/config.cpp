@@ -290,7 +290,7 @@ Result<bool> Fp8Config::Excludes(std::string_view module) const {
   return rule != nullptr && rule->exclude;
 }
 
-Result<Fp8Config> ParseFp8Configs(const std::vector<QuantizationConfig>& declared) {
+Result<Fp8Config> ParseFp8Configs(std::span<const QuantizationConfig> declared) {
   Result<Fp8Config> first = ParseFp8Config(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {

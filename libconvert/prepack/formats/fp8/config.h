@@ -53,7 +53,7 @@ struct Fp8Config {
 
 // The config, which all copies of it agree on; copies that differ in what the weights mean are
 // kMalformed.
-Result<Fp8Config> ParseFp8Configs(const std::vector<QuantizationConfig>& declared);
+Result<Fp8Config> ParseFp8Configs(std::span<const QuantizationConfig> declared);
 
 }  // namespace prepack
 

@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 3> kScaleNames = {"weight_scale_inv", "we
 class Fp8Reader {
  public:
   Fp8Reader(const Checkpoint& checkpoint, const Fp8Config& config,
-            const std::vector<ModuleTensors>& modules)
+            std::span<const ModuleTensors> modules)
       : checkpoint_(checkpoint), config_(config), modules_(modules) {}
 
   Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module,
@@ -44,7 +44,7 @@ class Fp8Reader {
 
   const Checkpoint& checkpoint_;
   const Fp8Config& config_;
-  const std::vector<ModuleTensors>& modules_;  // ascending by name
+  std::span<const ModuleTensors> modules_;  // ascending by name
 };
 
 Status Fp8Reader::RefuseEmbedding(std::string_view module, const StoredTensor& weight) const {
@@ -124,17 +124,10 @@ void Fp8Reader::DescribeStacks(const ModuleTensors& module, QuantizedModel& mode
 
 }  // namespace
 
-Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
-                     FindQuantizationConfigs(checkpoint));
-  PREPACK_TRY_ASSIGN(const Fp8Config config, ParseFp8Configs(declared));
-
-  QuantizedModel model;
-  model.format = declared.front().method;
-  model.quantization_config = declared.front().fields;
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
+Status ReadFp8(const ReadContext& context, QuantizedModel& model) {
+  const auto& [checkpoint, configs, modules, findings] = context;
+  PREPACK_TRY_ASSIGN(const Fp8Config config, ParseFp8Configs(configs));
   const Fp8Reader reader(checkpoint, config, modules);
-  FindingTally findings;
   for (const ModuleTensors& module : modules) {
     reader.DescribeStacks(module, model);
     const StoredTensor* weight = module.Find("weight");
@@ -152,10 +145,7 @@ Result<QuantizedModel> ReadFp8(const Checkpoint& checkpoint) {
   }
   PREPACK_TRY(
       RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3", "FP8"));
-  // Experts of stacked tensors count up, which is not the order of their names.
-  std::ranges::sort(model.modules, {}, &QuantizedLinear::module);
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

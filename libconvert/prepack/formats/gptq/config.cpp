@@ -246,10 +246,9 @@ Status GptqConfig::ReportOrder(std::string_view module, const GptqRule& rule,
   return {};
 }
 
-Result<GptqSettings> GptqConfig::SettingsOf(std::string_view module) const {
+GptqSettings GptqConfig::SettingsUnder(const GptqRule* rule) const {
   GptqSettings own = settings;
-  PREPACK_TRY_ASSIGN(const GptqRule* found, RuleOf(module));
-  if (const GptqRule* rule = found; rule != nullptr && !rule->exclude) {
+  if (rule != nullptr && !rule->exclude) {
     if (rule->bits) own.bits = static_cast<uint32_t>(*rule->bits);
     own.group_size = rule->group_size.value_or(own.group_size);
     own.act_order = rule->act_order.value_or(own.act_order);

@@ -9,18 +9,42 @@
 //
 // Keys are matched whatever their case, as GPTQModel does.
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/reader.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/regex.h"
 
 namespace prepack {
+
+// How a zero point z is stored.
+enum class GptqZeros : uint8_t {
+  kMinusOne,  // as z - 1: "gptq", which is also called v1
+  kStored,    // as z: "gptq_v2", "gptq_p"
+};
+
+// What the config says of one module.
+struct GptqSettings {
+  std::string where;         // place of the config, for errors
+  uint32_t bits = 4;         // 2, 3, 4, 8; when planar, 2 to 8
+  int64_t group_size = 128;  // input channels; -1: all of them
+  bool symmetric = true;
+  bool act_order = false;  // desc_act; the tensor g_idx decides
+  GptqZeros zeros = GptqZeros::kMinusOne;
+  // Asymmetric z - 1 where z is 0: what the producer is known to have done. Neither: such zero
+  // points are lost, and are refused.
+  bool word_borrow = false;  // 2, 4, 8 bits: subtracted from whole words (gptqmodel, auto-round)
+  bool field_wrap = false;   // 3 bits: each field by itself (gptqmodel, not auto-round)
+  bool planar = false;       // "gptq_p": bit planes; zeros is kStored then
+  // AutoRound stores some modules in another width than its config says: take the one that the
+  // tensors have, and say so in a finding.
+  bool bits_from_tensors = false;
+};
 
 // One entry of `dynamic`: pattern → overrides. "-:PATTERN" excludes a module; "+:PATTERN" and
 // PATTERN override what is not nullopt. Matching is anchored at the start only, and the first
@@ -48,8 +72,9 @@ struct GptqConfig {
   // Reports copies in whose order another rule than `rule` would count for the module, and would
   // mean something else ("config-order-differs").
   Status ReportOrder(std::string_view module, const GptqRule& rule, FindingTally& findings) const;
-  // The settings of a module; a rule that excludes it changes nothing.
-  Result<GptqSettings> SettingsOf(std::string_view module) const;
+  // The settings of a module that `rule`, from RuleOf, is for; a rule that excludes it changes
+  // nothing, nor does a null one.
+  GptqSettings SettingsUnder(const GptqRule* rule) const;
 };
 
 // Copies that disagree in what the weights mean are kMalformed ("config-conflict"); what one copy

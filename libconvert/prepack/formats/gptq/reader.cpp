@@ -87,10 +87,8 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
 
 }  // namespace
 
-Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& checkpoint,
-                                                            const ModuleTensors& module,
-                                                            const GptqSettings& settings,
-                                                            FindingTally& findings) {
+Result<GptqModule> DescribeGptqModule(const Checkpoint& checkpoint, const ModuleTensors& module,
+                                      const GptqSettings& settings, FindingTally& findings) {
   PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
     return Unsupported(module.name, "quantized embeddings are not supported")
@@ -110,7 +108,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                  fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
                              shape.zero_words, shape.n, shape.zero_words - needed));
   }
-  PREPACK_TRY_ASSIGN(const GptqOrder order, ReadGptqOrder(checkpoint, shape));
+  PREPACK_TRY_ASSIGN(GptqOrder order, ReadGptqOrder(checkpoint, shape));
   ReportGptqOrder(order, module, shape, settings.act_order, findings);
 
   uint32_t symmetric_field = 0;
@@ -119,9 +117,11 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                        FindSymmetricField(checkpoint, module, shape, settings, findings));
     symmetric_field = field;
   }
-  return std::unique_ptr<QuantizedLinear>(std::make_unique<GptqLinear>(
-      checkpoint, module.name, shape, settings, order.kind == GptqOrder::Kind::kScattered,
-      symmetric_field, isa));
+  const bool reordered = order.kind == GptqOrder::Kind::kScattered;
+  return GptqModule{.linear = std::make_unique<GptqLinear>(checkpoint, module.name, shape, settings,
+                                                           reordered, symmetric_field, isa),
+                    .shape = shape,
+                    .order = std::move(order)};
 }
 
 namespace {
@@ -172,15 +172,16 @@ class Reader {
       : checkpoint_(checkpoint), config_(config), findings_(findings) {}
 
   Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module) {
-    PREPACK_TRY_ASSIGN(const GptqSettings settings, config_.SettingsOf(module.name));
-    PREPACK_TRY(ReportExcluded(module));
-    Result<std::unique_ptr<QuantizedLinear>> linear =
-        DescribeGptqModule(checkpoint_, module, settings, findings_);
-    if (!linear.ok()) return linear;
-    PREPACK_TRY_ASSIGN(const GptqZeroSample sample, SampleGptqZeros(checkpoint_, module, settings));
+    PREPACK_TRY_ASSIGN(const GptqRule* rule, config_.RuleOf(module.name));
+    const GptqSettings settings = config_.SettingsUnder(rule);
+    PREPACK_TRY(ReportExcluded(module, rule));
+    PREPACK_TRY_ASSIGN(GptqModule described,
+                       DescribeGptqModule(checkpoint_, module, settings, findings_));
+    PREPACK_TRY_ASSIGN(const GptqZeroSample sample,
+                       SampleGptqZeros(checkpoint_, described.shape, described.order, settings));
     PREPACK_TRY(CheckGptqZeros(sample, settings.zeros, module.name, kZerosHint, findings_));
     if (settings.zeros == config_.settings.zeros) evidence_ += sample;
-    return linear;
+    return std::move(described.linear);
   }
 
   // A layer that the config wants quantized and that is not.
@@ -205,7 +206,7 @@ class Reader {
 
   void ReportTargeted(const QuantizedModel& model) { plain_.Report(model, findings_); }
 
-  Status ReportUnmatched(const std::vector<ModuleTensors>& modules) {
+  Status ReportUnmatched(std::span<const ModuleTensors> modules) {
     std::vector<std::string> unmatched;
     for (const GptqRule& rule : config_.rules) {
       PREPACK_TRY_ASSIGN(const bool matched, MatchesAny(rule, modules));
@@ -232,7 +233,7 @@ class Reader {
   }
 
  private:
-  static Result<bool> MatchesAny(const GptqRule& rule, const std::vector<ModuleTensors>& modules) {
+  static Result<bool> MatchesAny(const GptqRule& rule, std::span<const ModuleTensors> modules) {
     for (const ModuleTensors& module : modules) {
       const bool is_layer = module.Find("qweight") != nullptr || IsPlainMatrix(module);
       if (!is_layer || !CheckModuleName(module.name).ok()) continue;
@@ -250,9 +251,7 @@ class Reader {
   }
 
   // A layer that the config wants plain and that is quantized.
-  Status ReportExcluded(const ModuleTensors& module) {
-    PREPACK_TRY_ASSIGN(const GptqRule* found, config_.RuleOf(module.name));
-    const GptqRule* rule = found;
+  Status ReportExcluded(const ModuleTensors& module, const GptqRule* rule) {
     if (rule != nullptr) {
       PREPACK_TRY(config_.ReportOrder(module.name, *rule, findings_));
     }
@@ -279,39 +278,26 @@ class Reader {
 
 }  // namespace
 
-Result<QuantizedModel> ReadGptq(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> copies,
-                     FindQuantizationConfigs(checkpoint));
-  FindingTally findings;
-  PREPACK_TRY_ASSIGN(const GptqConfig config, ParseGptqConfigs(copies, findings));
-
-  QuantizedModel model;
-  model.format = "gptq";
-  model.quantization_config = copies.front().fields;
-  Reader reader(checkpoint, config, findings);
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  for (const ModuleTensors& module : modules) {
-    Status status = RefuseGpuFormat(checkpoint, module);
-    if (!status.ok()) return status;
+Status ReadGptq(const ReadContext& context, QuantizedModel& model) {
+  PREPACK_TRY_ASSIGN(const GptqConfig config, ParseGptqConfigs(context.configs, context.findings));
+  Reader reader(context.checkpoint, config, context.findings);
+  for (const ModuleTensors& module : context.modules) {
+    PREPACK_TRY(RefuseGpuFormat(context.checkpoint, module));
     if (module.Find("qweight") != nullptr) {
       model.Add(reader.Describe(module));
       continue;
     }
-    status = CheckOrphans(checkpoint, module);
-    if (!status.ok()) {
-      model.errors.push_back(std::move(status));
-      continue;
+    Status orphans = CheckOrphans(context.checkpoint, module);
+    if (orphans.ok()) {
+      PREPACK_TRY(reader.ReportPlain(module));
     }
-    status = reader.ReportPlain(module);
-    if (!status.ok()) return status;
+    model.AddError(std::move(orphans));
   }
-  Status status = RequireModules(model, config.settings.where, "tensors named MODULE.qweight");
-  if (status.ok()) status = reader.CheckEvidence();
-  if (status.ok()) status = reader.ReportUnmatched(modules);
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireModules(model, config.settings.where, "tensors named MODULE.qweight"));
+  PREPACK_TRY(reader.CheckEvidence());
+  PREPACK_TRY(reader.ReportUnmatched(context.modules));
   reader.ReportTargeted(model);
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

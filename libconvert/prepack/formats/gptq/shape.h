@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/reader.h"
+#include "prepack/formats/gptq/config.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/kernels/code_rows.h"
 #include "prepack/model/quantized_linear.h"

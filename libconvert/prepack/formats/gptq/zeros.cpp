@@ -208,18 +208,15 @@ GptqZeroSample& GptqZeroSample::operator+=(const GptqZeroSample& other) {
   return *this;
 }
 
-Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                       const GptqSettings& settings) {
+Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const GptqShape& shape,
+                                       const GptqOrder& order, const GptqSettings& settings) {
   GptqZeroSample sample;
   if (settings.symmetric || settings.planar) return sample;
-  PREPACK_TRY_ASSIGN(const GptqShape shape, CheckGptqShape(checkpoint, module, settings));
   if (shape.packing.bits > 4) {
     PREPACK_TRY_ASSIGN(const bool constant, HasConstantOfOther(checkpoint, shape, settings));
     sample.constant_of_other = constant;
     return sample;
   }
-  PREPACK_TRY_ASSIGN(const GptqOrder order, ReadGptqOrder(checkpoint, shape));
-
   PREPACK_TRY_ASSIGN(const CodeSample codes, ReadCodes(checkpoint, shape));
   PREPACK_TRY(AddSample(checkpoint, shape, order, codes, sample));
   return sample;

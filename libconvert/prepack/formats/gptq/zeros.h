@@ -69,8 +69,8 @@ struct GptqZeroSample {
 
 // Looks at a bounded part of a module that DescribeGptqModule has accepted with these settings. A
 // module that says nothing (symmetric, say) gives an empty sample.
-Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                       const GptqSettings& settings);
+Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const GptqShape& shape,
+                                       const GptqOrder& order, const GptqSettings& settings);
 
 // The convention that a sample which is large enough clearly speaks for; nullopt where it does not
 // tell.

@@ -214,7 +214,7 @@ const ModelOptEntry* ModelOptConfig::Find(std::string_view module) const {
   }
 }
 
-Result<ModelOptConfig> ParseModelOptConfigs(const std::vector<QuantizationConfig>& declared) {
+Result<ModelOptConfig> ParseModelOptConfigs(std::span<const QuantizationConfig> declared) {
   Result<ModelOptConfig> first = ParseModelOptConfig(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {

@@ -50,7 +50,7 @@ struct ModelOptConfig {
 
 // The config, which all copies of it agree on. A model whose only algorithm is not read is
 // kUnsupported.
-Result<ModelOptConfig> ParseModelOptConfigs(const std::vector<QuantizationConfig>& declared);
+Result<ModelOptConfig> ParseModelOptConfigs(std::span<const QuantizationConfig> declared);
 
 }  // namespace prepack
 

@@ -100,16 +100,9 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModelOpt(const Checkpoint& chec
 
 }  // namespace
 
-Result<QuantizedModel> ReadModelOpt(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
-                     FindQuantizationConfigs(checkpoint));
-  PREPACK_TRY_ASSIGN(const ModelOptConfig config, ParseModelOptConfigs(declared));
-
-  QuantizedModel model;
-  model.format = "modelopt";
-  model.quantization_config = declared.front().fields;
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  FindingTally findings;
+Status ReadModelOpt(const ReadContext& context, QuantizedModel& model) {
+  const auto& [checkpoint, configs, modules, findings] = context;
+  PREPACK_TRY_ASSIGN(const ModelOptConfig config, ParseModelOptConfigs(configs));
   PlainModules plain;
   for (const ModuleTensors& module : modules) {
     const StoredTensor* weight = module.Find("weight");
@@ -129,8 +122,7 @@ Result<QuantizedModel> ReadModelOpt(const Checkpoint& checkpoint) {
   PREPACK_TRY(
       RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3", "FP8"));
   plain.Report(model, findings);
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

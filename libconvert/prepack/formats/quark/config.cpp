@@ -201,7 +201,7 @@ Result<bool> QuarkConfig::Excludes(std::string_view module) const {
   return false;
 }
 
-Result<QuarkConfig> ParseQuarkConfigs(const std::vector<QuantizationConfig>& declared) {
+Result<QuarkConfig> ParseQuarkConfigs(std::span<const QuantizationConfig> declared) {
   Result<QuarkConfig> first = ParseQuarkConfig(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {

@@ -40,7 +40,7 @@ struct QuarkConfig {
 };
 
 // The config, which all copies of it agree on.
-Result<QuarkConfig> ParseQuarkConfigs(const std::vector<QuantizationConfig>& declared);
+Result<QuarkConfig> ParseQuarkConfigs(std::span<const QuantizationConfig> declared);
 
 }  // namespace prepack
 

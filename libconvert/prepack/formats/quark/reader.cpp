@@ -84,24 +84,16 @@ Status AddQuarkModule(const Checkpoint& checkpoint, const QuarkConfig& config,
 
 }  // namespace
 
-Result<QuantizedModel> ReadQuark(const Checkpoint& checkpoint) {
-  PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> declared,
-                     FindQuantizationConfigs(checkpoint));
-  PREPACK_TRY_ASSIGN(const QuarkConfig config, ParseQuarkConfigs(declared));
-
-  QuantizedModel model;
-  model.format = "quark";
-  model.quantization_config = declared.front().fields;
-  const std::vector<ModuleTensors> modules = GroupByModule(checkpoint);
-  FindingTally findings;
+Status ReadQuark(const ReadContext& context, QuantizedModel& model) {
+  const auto& [checkpoint, configs, modules, findings] = context;
+  PREPACK_TRY_ASSIGN(const QuarkConfig config, ParseQuarkConfigs(configs));
   PlainModules plain;
   for (const ModuleTensors& module : modules) {
     model.AddError(AddQuarkModule(checkpoint, config, module, model, plain, findings));
   }
   PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3"));
   plain.Report(model, findings);
-  model.findings = findings.Take();
-  return model;
+  return {};
 }
 
 }  // namespace prepack

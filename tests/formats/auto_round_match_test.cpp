@@ -46,14 +46,14 @@ std::string Resolve(const Json& extra, std::vector<Finding>* findings = nullptr)
   FindingTally tally;
   const auto configs = FindQuantizationConfigs(*checkpoint);
   REQUIRE(configs.ok());
-  const Result<AutoRoundConfig> config = ParseAutoRoundConfig(*configs, tally);
+  const Result<auto_round::Config> config = auto_round::ParseConfig(*configs, tally);
   testing::RequireOk(config.status());
   const std::vector<ModuleTensors> modules = GroupByModule(*checkpoint);
-  const Result<AutoRoundMatcher> matcher = AutoRoundMatcher::Make(*config, modules, tally);
+  const Result<auto_round::Matcher> matcher = auto_round::Matcher::Make(*config, modules, tally);
   testing::RequireOk(matcher.status());
   std::string keys;
   for (const char* module : {kGate, kUp, kDown}) {
-    const AutoRoundEntry* entry = matcher->EntryOf(module);
+    const auto_round::Entry* entry = matcher->EntryOf(module);
     keys += (keys.empty() ? "" : " ") + (entry == nullptr ? "-" : entry->key);
   }
   if (findings != nullptr) *findings = tally.Take();
@@ -136,8 +136,8 @@ TEST_CASE("Names with another prefix are taken for the same layers") {
   CHECK(Resolve({{part, {{"bits", 8}}}, {kDown, {{"bits", 4}}}}, &findings) ==
         std::string("- - ") + kDown);
   CHECK(findings.empty());
-  CHECK(WithoutModelPrefix("language_model.model.layers.1.x") == "layers.1.x");
-  CHECK(WithoutModelPrefix("lm_head") == "lm_head");
+  CHECK(auto_round::WithoutModelPrefix("language_model.model.layers.1.x") == "layers.1.x");
+  CHECK(auto_round::WithoutModelPrefix("lm_head") == "lm_head");
 }
 
 TEST_CASE("Where config and tensors disagree about a layer, the tensors win") {

@@ -9,8 +9,8 @@
 namespace prepack {
 namespace {
 
-Result<CtConfig> ParseFields(const Json& fields) {
-  return ParseCtConfig({"config.json: quantization_config", "compressed-tensors", &fields});
+Result<ct::Config> ParseFields(const Json& fields) {
+  return ct::ParseConfig({"config.json: quantization_config", "compressed-tensors", &fields});
 }
 
 // A config as llm-compressor writes it.
@@ -41,28 +41,28 @@ Json GoodConfig() {
   })");
 }
 
-CtConfig Good(const Json& fields) {
-  Result<CtConfig> config = ParseFields(fields);
+ct::Config Good(const Json& fields) {
+  Result<ct::Config> config = ParseFields(fields);
   INFO(config.status().ToString());
   REQUIRE(config.ok());
   return *std::move(config);
 }
 
 TEST_CASE("A config is parsed into groups, formats and patterns") {
-  const CtConfig config = Good(GoodConfig());
-  CHECK(config.version == CtVersion{{0, 19, 0}});
+  const ct::Config config = Good(GoodConfig());
+  CHECK(config.version == ct::Version{{0, 19, 0}});
   CHECK(config.status == "compressed");
   CHECK_FALSE(config.has_kv_cache_scheme);
   REQUIRE(config.ignore.size() == 2);
   CHECK(config.ignore[1].text() == "re:.*gate$");
   REQUIRE(config.groups.size() == 1);
-  const CtGroup& group = config.groups[0];
+  const ct::Group& group = config.groups[0];
   CHECK(group.where == "config.json: quantization_config.config_groups.group_0");
   CHECK(group.format == "pack-quantized");
   REQUIRE(group.targets.size() == 1);
   CHECK(group.targets[0].text() == "Linear");
   REQUIRE(group.weights);
-  CHECK(DescribeCtArgs(*group.weights) == "4-bit int group 128 symmetric");
+  CHECK(ct::DescribeArgs(*group.weights) == "4-bit int group 128 symmetric");
   CHECK_FALSE(group.input_activations);
 }
 
@@ -75,11 +75,11 @@ TEST_CASE("Missing and null fields take the defaults of compressed-tensors") {
   Json& group = fields["config_groups"]["group_0"];
   group.erase("format");
   group["weights"] = {{"num_bits", 4}, {"group_size", 32}};
-  const CtConfig config = Good(fields);
+  const ct::Config config = Good(fields);
   CHECK_FALSE(config.version);
   CHECK(config.ignore.empty());
   CHECK(config.groups[0].format == "pack-quantized");  // inferred
-  CHECK(DescribeCtArgs(*config.groups[0].weights) == "4-bit int group 32 symmetric");
+  CHECK(ct::DescribeArgs(*config.groups[0].weights) == "4-bit int group 32 symmetric");
 
   fields["ignore"] = nullptr;
   CHECK(Good(fields).ignore.empty());
@@ -87,51 +87,51 @@ TEST_CASE("Missing and null fields take the defaults of compressed-tensors") {
 
 TEST_CASE("The strategy follows from the group size when it is missing") {
   const auto strategy = [](const Json& group_size) {
-    const Result<CtArgs> args =
-        ParseCtArgs({{"num_bits", 4}, {"group_size", group_size}}, CtRole::kWeights, "weights");
+    const Result<ct::Args> args =
+        ct::ParseArgs({{"num_bits", 4}, {"group_size", group_size}}, ct::Role::kWeights, "weights");
     REQUIRE(args.ok());
     return args->strategy;
   };
-  CHECK(strategy(nullptr) == CtStrategy::kTensor);
-  CHECK(strategy(64) == CtStrategy::kGroup);
-  CHECK(strategy(-1) == CtStrategy::kChannel);
+  CHECK(strategy(nullptr) == ct::Strategy::kTensor);
+  CHECK(strategy(64) == ct::Strategy::kGroup);
+  CHECK(strategy(-1) == ct::Strategy::kChannel);
 }
 
 TEST_CASE("Legacy spellings mean the same") {
-  const Result<CtArgs> args = ParseCtArgs({{"num_bits", 8},
-                                           {"type", "FLOAT"},
-                                           {"strategy", "Block"},
-                                           {"block_structure", "128x64"},
-                                           {"actorder", "static"}},
-                                          CtRole::kWeights, "weights");
+  const Result<ct::Args> args = ct::ParseArgs({{"num_bits", 8},
+                                               {"type", "FLOAT"},
+                                               {"strategy", "Block"},
+                                               {"block_structure", "128x64"},
+                                               {"actorder", "static"}},
+                                              ct::Role::kWeights, "weights");
   REQUIRE(args.ok());
-  CHECK(DescribeCtArgs(*args) == "8-bit float block 128x64 symmetric");
-  CHECK(args->actorder == CtActOrder::kWeight);
+  CHECK(ct::DescribeArgs(*args) == "8-bit float block 128x64 symmetric");
+  CHECK(args->actorder == ct::ActOrder::kWeight);
   const auto actorder = [](const Json& value) {
-    const Result<CtArgs> parsed =
-        ParseCtArgs({{"group_size", 8}, {"actorder", value}}, CtRole::kWeights, "weights");
+    const Result<ct::Args> parsed =
+        ct::ParseArgs({{"group_size", 8}, {"actorder", value}}, ct::Role::kWeights, "weights");
     REQUIRE(parsed.ok());
     return parsed->actorder;
   };
-  CHECK(actorder(true) == CtActOrder::kGroup);
-  CHECK(actorder(false) == CtActOrder::kNone);
-  CHECK(actorder("dynamic") == CtActOrder::kGroup);
-  CHECK(actorder("Weight") == CtActOrder::kWeight);
+  CHECK(actorder(true) == ct::ActOrder::kGroup);
+  CHECK(actorder(false) == ct::ActOrder::kNone);
+  CHECK(actorder("dynamic") == ct::ActOrder::kGroup);
+  CHECK(actorder("Weight") == ct::ActOrder::kWeight);
 }
 
 TEST_CASE("A list-valued group is a preset") {
   Json fields = GoodConfig();
   fields["config_groups"] = {{"w4a16", {"Linear"}}, {"W4A16_ASYM", {"re:.*mlp.*"}}};
-  const CtConfig config = Good(fields);
-  CHECK(DescribeCtArgs(*config.groups[0].weights) == "4-bit int group 128 symmetric");
-  CHECK(DescribeCtArgs(*config.groups[1].weights) == "4-bit int group 128 asymmetric");
+  const ct::Config config = Good(fields);
+  CHECK(ct::DescribeArgs(*config.groups[0].weights) == "4-bit int group 128 symmetric");
+  CHECK(ct::DescribeArgs(*config.groups[1].weights) == "4-bit int group 128 asymmetric");
   CHECK(config.groups[1].targets[0].text() == "re:.*mlp.*");
 
   const auto described = [](std::string_view name) {
-    const std::optional<CtPreset> preset = FindCtPreset(name);
+    const std::optional<ct::Preset> preset = ct::FindPreset(name);
     REQUIRE(preset);
-    return DescribeCtArgs(preset->weights) +
-           (preset->input_activations ? " + " + DescribeCtArgs(*preset->input_activations) : "");
+    return ct::DescribeArgs(preset->weights) +
+           (preset->input_activations ? " + " + ct::DescribeArgs(*preset->input_activations) : "");
   };
   CHECK(described("W8A8") == "8-bit int channel symmetric + 8-bit int token symmetric");
   CHECK(described("INT8") == described("W8A8"));
@@ -142,8 +142,8 @@ TEST_CASE("A list-valued group is a preset") {
   CHECK(described("FP8_DYNAMIC") == "8-bit float channel symmetric + 8-bit float token symmetric");
   CHECK(described("FP8_BLOCK") ==
         "8-bit float block 128x128 symmetric + 8-bit float group 128 symmetric");
-  CHECK_FALSE(FindCtPreset("W9A16"));
-  CHECK_FALSE(FindCtPreset("group_0"));
+  CHECK_FALSE(ct::FindPreset("W9A16"));
+  CHECK_FALSE(ct::FindPreset("group_0"));
 }
 
 TEST_CASE("The format of a group is its own, else that of the file, else inferred") {
@@ -168,15 +168,15 @@ TEST_CASE("The format of a group is its own, else that of the file, else inferre
 }
 
 TEST_CASE("Versions are compared by number") {
-  CHECK(ParseCtVersion("0.19.0") == CtVersion{{0, 19, 0}});
-  CHECK(ParseCtVersion("0.9.3.dev1") == CtVersion{{0, 9, 3}});
-  CHECK(ParseCtVersion("0.15.1a2") == CtVersion{{0, 15, 1}});
-  CHECK(ParseCtVersion("1.2") == CtVersion{{1, 2, 0}});
-  CHECK_FALSE(ParseCtVersion("1"));
-  CHECK_FALSE(ParseCtVersion(""));
-  CHECK_FALSE(ParseCtVersion("x.1"));
-  CHECK_FALSE(ParseCtVersion("99999999999.1"));
-  CHECK(*ParseCtVersion("0.9.2") < *ParseCtVersion("0.10.0"));
+  CHECK(ct::ParseVersion("0.19.0") == ct::Version{{0, 19, 0}});
+  CHECK(ct::ParseVersion("0.9.3.dev1") == ct::Version{{0, 9, 3}});
+  CHECK(ct::ParseVersion("0.15.1a2") == ct::Version{{0, 15, 1}});
+  CHECK(ct::ParseVersion("1.2") == ct::Version{{1, 2, 0}});
+  CHECK_FALSE(ct::ParseVersion("1"));
+  CHECK_FALSE(ct::ParseVersion(""));
+  CHECK_FALSE(ct::ParseVersion("x.1"));
+  CHECK_FALSE(ct::ParseVersion("99999999999.1"));
+  CHECK(*ct::ParseVersion("0.9.2") < *ct::ParseVersion("0.10.0"));
 }
 
 TEST_CASE("Configs that contradict themselves or are not known are errors") {
@@ -308,7 +308,7 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
     REQUIRE(ParseFields(fields).ok());
     Json& group = fields["config_groups"]["group_0"];
     c.break_it(fields, group, group["weights"]);
-    const Result<CtConfig> config = ParseFields(fields);
+    const Result<ct::Config> config = ParseFields(fields);
     REQUIRE_FALSE(config.ok());
     CHECK(config.status().kind() == c.kind);
     CHECK_THAT(config.status().ToString(), Catch::Contains(c.text));

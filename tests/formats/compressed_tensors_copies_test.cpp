@@ -18,13 +18,14 @@ using testing::CheckError;
 using testing::ExampleConfig;
 
 // The status of two copies, of which the second was changed.
-Result<CtConfig> ParseChanged(void (*change)(Json& copy, Json& group)) {
+Result<ct::Config> ParseChanged(void (*change)(Json& copy, Json& group)) {
   const Json config = ExampleConfig(true);
   const Json& first = config["quantization_config"];
   Json second = first;
   change(second, second["config_groups"]["group_0"]);
-  return ParseCtConfigs({{"config.json: quantization_config", "compressed-tensors", &first},
-                         {"config.json: compression_config", "compressed-tensors", &second}});
+  return ct::ParseConfigs(std::vector<QuantizationConfig>{
+      {"config.json: quantization_config", "compressed-tensors", &first},
+      {"config.json: compression_config", "compressed-tensors", &second}});
 }
 
 TEST_CASE("Copies of a compressed-tensors config that mean other weights are refused") {
@@ -66,7 +67,7 @@ TEST_CASE("Copies of a compressed-tensors config that mean other weights are ref
        "version: two copies of the quantization config disagree (found 0.17.1, expected 0.19.0"},
   };
   for (const Case& c : cases) {
-    const Result<CtConfig> config = ParseChanged(c.change);
+    const Result<ct::Config> config = ParseChanged(c.change);
     CheckError(config.status(), ErrorKind::kMalformed, c.text);
     CHECK(config.status().id() == "config-conflict");
   }
@@ -91,15 +92,15 @@ TEST_CASE("The order of groups is no difference, and a version is taken from whe
   Json sorted = config;
   sorted["config_groups"] = {{"a", groups["a"]}, {"group_0", groups["group_0"]}};
   config.erase("version");
-  const Result<CtConfig> parsed = ParseCtConfigs(
-      {{"one", "compressed-tensors", &config}, {"two", "compressed-tensors", &sorted}});
+  const Result<ct::Config> parsed = ct::ParseConfigs(std::vector<QuantizationConfig>{
+      {"one", "compressed-tensors", &config}, {"two", "compressed-tensors", &sorted}});
   testing::RequireOk(parsed.status());
   CHECK(parsed->groups[0].name == "group_0");
-  CHECK(parsed->version == CtVersion{{0, 19, 0}});
+  CHECK(parsed->version == ct::Version{{0, 19, 0}});
 }
 
 TEST_CASE("Every copy is refused for what it says by itself") {
-  const Result<CtConfig> config = ParseChanged([](Json& c, Json&) {
+  const Result<ct::Config> config = ParseChanged([](Json& c, Json&) {
     c["transform_config"] = {{"config_groups", {{"R1", 1}}}};
   });
   CheckError(config.status(), ErrorKind::kUnsupported, "compression_config.transform_config");

@@ -9,27 +9,27 @@ namespace prepack {
 namespace {
 
 // Groups with these targets, in this order.
-CtConfig ConfigOfTargets(const Json& targets_by_group, const Json& ignore = Json::array()) {
+ct::Config ConfigOfTargets(const Json& targets_by_group, const Json& ignore = Json::array()) {
   Json fields = {{"config_groups", Json::object()}, {"ignore", ignore}};
   for (const auto& [name, targets] : targets_by_group.items()) {
     fields["config_groups"][name] = {{"targets", targets},
                                      {"weights", {{"num_bits", 4}, {"group_size", 32}}}};
   }
-  Result<CtConfig> config = ParseCtConfig({"config", "compressed-tensors", &fields});
+  Result<ct::Config> config = ct::ParseConfig({"config", "compressed-tensors", &fields});
   INFO(config.status().ToString());
   REQUIRE(config.ok());
   return *std::move(config);
 }
 
-std::string Name(const CtGroup* group) {
+std::string Name(const ct::Group* group) {
   return group == nullptr ? "none" : group->name;
 }
 
 TEST_CASE("Exact names win over expressions, and these over classes") {
-  const CtConfig config = ConfigOfTargets({{"class", {"Linear"}},
-                                           {"regex", {"re:.*down_proj"}},
-                                           {"name", {"model.layers.0.mlp.down_proj"}}});
-  const CtMatcher matcher(config);
+  const ct::Config config = ConfigOfTargets({{"class", {"Linear"}},
+                                             {"regex", {"re:.*down_proj"}},
+                                             {"name", {"model.layers.0.mlp.down_proj"}}});
+  const ct::Matcher matcher(config);
   const auto group = [&](std::string_view module) {
     return Name(*matcher.GroupOf(module, ModuleClass::kLinear));
   };
@@ -40,9 +40,9 @@ TEST_CASE("Exact names win over expressions, and these over classes") {
 }
 
 TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the config") {
-  const CtConfig config = ConfigOfTargets(
+  const ct::Config config = ConfigOfTargets(
       {{"second", {"re:.*mlp.*"}}, {"first", {"re:.*layers.*"}}, {"named", {"a.mlp.b"}}});
-  const CtMatcher matcher(config);
+  const ct::Matcher matcher(config);
   const std::string_view module = "model.layers.0.mlp.up_proj";
   CHECK(Name(*matcher.GroupOf(module, ModuleClass::kLinear)) == "first");
   CHECK(Name(*matcher.GroupOfVllm(module, ModuleClass::kLinear)) == "second");
@@ -52,18 +52,18 @@ TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the co
 }
 
 TEST_CASE("A target that stands in two groups belongs to the later one") {
-  const CtConfig config =
+  const ct::Config config =
       ConfigOfTargets({{"early", {"Linear", "a.b"}}, {"late", {"a.b", "Linear"}}});
-  const CtMatcher matcher(config);
+  const ct::Matcher matcher(config);
   CHECK(Name(*matcher.GroupOf("x.y", ModuleClass::kLinear)) == "late");
   CHECK(Name(*matcher.GroupOf("a.b", ModuleClass::kLinear)) == "late");
   CHECK(Name(*matcher.GroupOfVllm("a.b", ModuleClass::kLinear)) == "late");
 }
 
 TEST_CASE("The ignore list takes names, expressions and classes") {
-  const CtConfig config = ConfigOfTargets(
+  const ct::Config config = ConfigOfTargets(
       {{"all", {"Linear"}}}, {"lm_head", "re:.*gate$", "Embedding", "model.vision_tower"});
-  const CtMatcher matcher(config);
+  const ct::Matcher matcher(config);
   const auto ignored = [&](std::string_view module) {
     return *matcher.Ignored(module, ClassOfModule(module));
   };

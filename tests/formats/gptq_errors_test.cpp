@@ -311,13 +311,13 @@ TEST_CASE("More input channels than an order can count are refused before the in
   const TempFolder temp;
   SmallGptq().Write(temp.path());
   const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
-  GptqShape shape;
+  gptq::Shape shape;
   shape.k = 1ULL << 32;
   shape.group_size = 1ULL << 20;
   shape.groups = 1ULL << 12;
   shape.g_idx = checkpoint.Find(kGptqModule + ".g_idx");
   REQUIRE(shape.g_idx != nullptr);
-  CheckError(ReadGptqOrder(checkpoint, shape).status(), ErrorKind::kUnsupported,
+  CheckError(gptq::ReadOrder(checkpoint, shape).status(), ErrorKind::kUnsupported,
              "K is too large for an index of groups (found 4294967296");
 }
 

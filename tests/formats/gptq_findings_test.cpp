@@ -303,17 +303,17 @@ TEST_CASE("The statistic of zero points is that of each code by itself") {
       const TempFolder folder;
       MakeGptq(x).Write(folder.path());
       const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
-      GptqSettings settings;
+      gptq::Settings settings;
       settings.bits = bits;
       settings.group_size = 24;
       settings.symmetric = false;
-      settings.zeros = GptqZeros::kStored;
+      settings.zeros = gptq::Zeros::kStored;
       for (const ModuleTensors& module : GroupByModule(checkpoint)) {
         if (module.name != kGptqModule) continue;
-        const GptqShape shape = testing::Value(CheckGptqShape(checkpoint, module, settings));
-        const GptqOrder order = testing::Value(ReadGptqOrder(checkpoint, shape));
-        const GptqZeroSample sample =
-            testing::Value(SampleGptqZeros(checkpoint, shape, order, settings));
+        const gptq::Shape shape = testing::Value(gptq::CheckShape(checkpoint, module, settings));
+        const gptq::Order order = testing::Value(gptq::ReadOrder(checkpoint, shape));
+        const gptq::ZeroSample sample =
+            testing::Value(gptq::SampleZeros(checkpoint, shape, order, settings));
         CHECK(sample.sum == sum);
         CHECK(sample.weights == weights);
       }

@@ -64,24 +64,24 @@ TEST_CASE("Overrides of a real checkpoint reach the modules that they name") {
 TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are stored") {
   struct Case {
     std::string name;
-    GptqZeros zeros;
+    gptq::Zeros zeros;
   };
-  for (const Case& c : {Case{"gptqmodel-w4-asym-v1", GptqZeros::kMinusOne},
-                        Case{"gptqmodel-w4-asym-v2", GptqZeros::kStored},
-                        Case{"ar-gptq-w4-asym", GptqZeros::kMinusOne}}) {
+  for (const Case& c : {Case{"gptqmodel-w4-asym-v1", gptq::Zeros::kMinusOne},
+                        Case{"gptqmodel-w4-asym-v2", gptq::Zeros::kStored},
+                        Case{"ar-gptq-w4-asym", gptq::Zeros::kMinusOne}}) {
     CAPTURE(c.name);
     const Checkpoint checkpoint = Value(Checkpoint::Open(Fixture("checkpoints/" + c.name)));
-    const bool minus_one = c.zeros == GptqZeros::kMinusOne;
-    GptqZeroSample pooled;
+    const bool minus_one = c.zeros == gptq::Zeros::kMinusOne;
+    gptq::ZeroSample pooled;
     size_t modules = 0;
     for (const ModuleTensors& module : GroupByModule(checkpoint)) {
       if (module.Find("qweight") == nullptr) continue;
-      GptqSettings settings;
+      gptq::Settings settings;
       settings.symmetric = false;
       settings.zeros = c.zeros;
-      const GptqShape shape = Value(CheckGptqShape(checkpoint, module, settings));
-      const GptqOrder order = Value(ReadGptqOrder(checkpoint, shape));
-      const GptqZeroSample sample = Value(SampleGptqZeros(checkpoint, shape, order, settings));
+      const gptq::Shape shape = Value(gptq::CheckShape(checkpoint, module, settings));
+      const gptq::Order order = Value(gptq::ReadOrder(checkpoint, shape));
+      const gptq::ZeroSample sample = Value(gptq::SampleZeros(checkpoint, shape, order, settings));
       CAPTURE(module.name, sample.Mean(), sample.weights);
       CHECK(sample.Mean() > (minus_one ? 0.75 : -0.25));
       CHECK(sample.Mean() < (minus_one ? 1.25 : 0.25));
@@ -91,19 +91,19 @@ TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are s
     CHECK(modules == 7);
     CAPTURE(pooled.Mean());
     FindingTally findings;
-    CHECK(CheckGptqZeros(pooled, c.zeros, "x", "", findings).ok());
-    const GptqZeros other = minus_one ? GptqZeros::kStored : GptqZeros::kMinusOne;
-    CheckError(CheckGptqZeros(pooled, other, "config.json", "Set the other one", findings),
+    CHECK(gptq::CheckZeros(pooled, c.zeros, "x", "", findings).ok());
+    const gptq::Zeros other = minus_one ? gptq::Zeros::kStored : gptq::Zeros::kMinusOne;
+    CheckError(gptq::CheckZeros(pooled, other, "config.json", "Set the other one", findings),
                ErrorKind::kMalformed,
                minus_one ? "declared as z (v2), but the weights say z - 1 (v1)"
                          : "declared as z - 1 (v1), but the weights say z (v2)");
     CHECK(findings.Take().empty());
     // Between the two, but nearer to the other: worth a warning.
-    GptqZeroSample between{.weights = 10'000, .sum = minus_one ? 4'000 : 6'000};
-    CHECK(CheckGptqZeros(between, c.zeros, "x", "", findings).ok());
+    gptq::ZeroSample between{.weights = 10'000, .sum = minus_one ? 4'000 : 6'000};
+    CHECK(gptq::CheckZeros(between, c.zeros, "x", "", findings).ok());
     REQUIRE(findings.Take().size() == 1);
     between.constant_of_other = true;
-    CheckError(CheckGptqZeros(between, c.zeros, "x", "", findings), ErrorKind::kMalformed,
+    CheckError(gptq::CheckZeros(between, c.zeros, "x", "", findings), ErrorKind::kMalformed,
                "one zero point throughout");
   }
 }

@@ -46,7 +46,7 @@ Status RefuseMlx(std::string_view where) {
 }
 
 Status RefuseUndeclared(const Checkpoint& checkpoint) {
-  PREPACK_TRY(RefuseTgiConfig(checkpoint));
+  PREPACK_TRY(gptq::RefuseTgiConfig(checkpoint));
   if (std::ranges::find(checkpoint.side_files(), kModelOpt) != checkpoint.side_files().end()) {
     return Malformed(std::string(kModelOpt), "the file does not say how the model is quantized")
         .Expected("an object \"quantization\" with \"quant_algo\"")

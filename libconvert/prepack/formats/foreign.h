@@ -4,6 +4,7 @@
 // What prepack does not read, and refuses by name: other methods, checkpoints without a
 // declaration, and modules that another method stored.
 
+#include <span>
 #include <string_view>
 #include <vector>
 

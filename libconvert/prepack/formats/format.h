@@ -42,7 +42,8 @@ struct QuantizedModel {
 
 struct ModuleTensors;
 
-// What is known of a checkpoint before its reader begins, and where the reader puts what it notices.
+// What is known of a checkpoint before its reader begins, and where the reader puts what it
+// notices.
 struct ReadContext {
   const Checkpoint& checkpoint;
   std::span<const QuantizationConfig> configs;  // every declaration; never empty, the first counts

@@ -250,7 +250,7 @@ constexpr std::string_view kGptqKeys =
     "modules_in_block_to_quantize modules_to_not_convert pad_token_id quantizer tokenizer "
     "use_cuda_fp16 use_exllama version";
 
-// AutoAWQ and transformers (AwqConfig).
+// AutoAWQ and transformers (awq::Config).
 constexpr std::string_view kAwqKeys =
     "backend dequantize do_fuse exllama_config fuse_max_seq_len modules_to_fuse "
     "modules_to_not_convert version";

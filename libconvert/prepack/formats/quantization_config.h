@@ -59,9 +59,10 @@ using ConfigPath = std::vector<std::string>;
 std::vector<ConfigPath> DeclarationPaths(const Json& config);
 
 // Every declaration, in the order above, at least one: none is kUnsupported, as the checkpoint is
-// not quantized, or declares it in another way (formats/foreign.h). One that is not an object, or whose quant_method is not a
-// string, is kMalformed; so is a quant_method that differs from the first one's. A declaration
-// without quant_method gets that of the first, or the one that its keys tell.
+// not quantized, or declares it in another way (formats/foreign.h). One that is not an object, or
+// whose quant_method is not a string, is kMalformed; so is a quant_method that differs from the
+// first one's. A declaration without quant_method gets that of the first, or the one that its keys
+// tell.
 //
 // Left out are files beside a config.json that declares another method: converters leave those of
 // the format that they read (compressed-tensors' converter of AWQ does), and loaders take

@@ -21,7 +21,9 @@
 
 namespace prepack {
 
-Status ReadAwq(const ReadContext& context, QuantizedModel& model);
+namespace awq {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
 
 // compressed-tensors checkpoints, as llm-compressor writes them (mirrors compressed-tensors 0.19,
 // compressors/ and utils/match.py).
@@ -42,7 +44,9 @@ Status ReadAwq(const ReadContext& context, QuantizedModel& model);
 // often wrong about names. Where the two contradict each other so that the meaning is open, the
 // checkpoint is kMalformed; where the tensors settle it, the contradiction is a Finding.
 
-Status ReadCompressedTensors(const ReadContext& context, QuantizedModel& model);
+namespace ct {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
 
 // Checkpoints of `quant_method: fp8` (mirrors vLLM 0.32.0,
 // model_executor/layers/quantization/fp8.py; transformers 5.23, integrations/finegrained_fp8.py;
@@ -71,7 +75,9 @@ Status ReadCompressedTensors(const ReadContext& context, QuantizedModel& model);
 // `quant_method: fbgemm_fp8` (mirrors transformers 5.23, integrations/fbgemm_fp8.py) stores the
 // same weight with weight_scale F32 [N, 1], which multiplies. Activations are quantized per token.
 
-Status ReadFp8(const ReadContext& context, QuantizedModel& model);
+namespace fp8 {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
 
 // Checkpoints of NVIDIA's ModelOpt in FP8 (mirrors nvidia-modelopt 0.47, torch/export, and vLLM
 // 0.33, layers/quantization/modelopt.py).
@@ -88,7 +94,9 @@ Status ReadFp8(const ReadContext& context, QuantizedModel& model);
 // of them in lower case. k_scale and v_scale, of the key-value cache, lie beside the weights and
 // pass through.
 
-Status ReadModelOpt(const ReadContext& context, QuantizedModel& model);
+namespace modelopt {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
 
 // Checkpoints of AMD's Quark in FP8 (mirrors amd-quark 0.13, torch/export, and vLLM 0.33,
 // layers/quantization/quark/).
@@ -101,7 +109,40 @@ Status ReadModelOpt(const ReadContext& context, QuantizedModel& model);
 // its name, else that of its class, else the global one. output_scale, of the key-value cache,
 // passes through.
 
-Status ReadQuark(const ReadContext& context, QuantizedModel& model);
+namespace quark {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
+
+// The format of GPTQModel, AutoGPTQ, optimum, and of AutoRound's export to auto_gptq. The tensors
+// of a module are drawn in formats/gptq/linear.h, its zero points in formats/gptq/zeros.h, the
+// config is described in formats/gptq/config.h. Which modules are quantized is told by the tensors;
+// where the config says otherwise, that is a finding.
+//
+// Not read: Marlin, BitBLAS, QQQ and EXL3 weights (tiled for GPUs), words of other than 32 bits,
+// rotated weights, adapters, embeddings.
+
+namespace gptq {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
+
+// AutoRound checkpoints, whose method vLLM calls INC (mirrors auto-round 0.15,
+// auto_round/export/export_to_autoround/export.py).
+//
+// A dialect of configuration over the tensors of GPTQ (formats/gptq/linear.h) or AWQ
+// (formats/readers.h): `packing_format` says which of them, and how zero points are stored
+// (formats/auto_round/config.h). Read are integer weights of 2, 3, 4 and 8 bits, with bits, groups
+// and symmetry by layer. Scales may be negative: symmetric AutoRound uses the full range of codes,
+// about half of all scales are.
+//
+//     N = 1, K = 8, codes 0 … 7, z = 8: qweight 76543210; qzeros' fields are 7 under
+//     auto_round:auto_gptq, and 8 under auto_round
+//
+// Exports to plain GPTQ and AWQ (`provider: auto-round`) are read as those. The tensors decide what
+// is quantized and in how many bits; where the config says otherwise, it is a finding.
+
+namespace auto_round {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
 
 }  // namespace prepack
 

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/formats/auto_round/reader.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/format.h"
-#include "prepack/formats/gptq/reader.h"
 #include "prepack/formats/model_parts.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
@@ -22,14 +20,10 @@ namespace prepack {
 namespace {
 
 constexpr std::array kFormats = {
-    Format{"compressed-tensors", ReadCompressedTensors},
-    Format{"fp8", ReadFp8},
-    Format{"fbgemm-fp8", ReadFp8},
-    Format{"modelopt", ReadModelOpt},
-    Format{"quark", ReadQuark},
-    Format{"awq", ReadAwq},
-    Format{"auto-round", ReadAutoRound},
-    Format{"gptq", ReadGptq},
+    Format{"compressed-tensors", ct::Read}, Format{"fp8", fp8::Read},
+    Format{"fbgemm-fp8", fp8::Read},        Format{"modelopt", modelopt::Read},
+    Format{"quark", quark::Read},           Format{"awq", awq::Read},
+    Format{"auto-round", auto_round::Read}, Format{"gptq", gptq::Read},
 };
 
 std::string KnownFormats() {

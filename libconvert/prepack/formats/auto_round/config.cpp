@@ -14,22 +14,22 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
-namespace prepack {
+namespace prepack::auto_round {
 namespace {
 
 struct KnownPacking {
   std::string_view name;
-  AutoRoundPacking packing;
+  Packing packing;
 };
 
 constexpr std::array<KnownPacking, 7> kIntegerPackings = {{
-    {"auto_round:auto_gptq", AutoRoundPacking::kGptqMinusOne},
-    {"auto_round:gptq", AutoRoundPacking::kGptqMinusOne},
-    {"auto", AutoRoundPacking::kGptqMinusOne},
-    {"auto_round", AutoRoundPacking::kGptqStored},
-    {"auto_round:gptqmodel", AutoRoundPacking::kGptqStored},
-    {"auto_round:auto_awq", AutoRoundPacking::kAwq},
-    {"auto_round:awq", AutoRoundPacking::kAwq},
+    {"auto_round:auto_gptq", Packing::kGptqMinusOne},
+    {"auto_round:gptq", Packing::kGptqMinusOne},
+    {"auto", Packing::kGptqMinusOne},
+    {"auto_round", Packing::kGptqStored},
+    {"auto_round:gptqmodel", Packing::kGptqStored},
+    {"auto_round:auto_awq", Packing::kAwq},
+    {"auto_round:awq", Packing::kAwq},
 }};
 
 struct ForeignPacking {
@@ -51,9 +51,9 @@ constexpr std::array<ForeignPacking, 8> kForeignPackings = {{
     {"auto_round:mlx", "arrays of Apple's MLX", kIntegers},
 }};
 
-Result<AutoRoundPackingChoice> ChoosePacking(const std::string& name, const std::string& where) {
+Result<PackingChoice> ChoosePacking(const std::string& name, const std::string& where) {
   for (const KnownPacking& known : kIntegerPackings) {
-    if (known.name == name) return AutoRoundPackingChoice{known.packing, name};
+    if (known.name == name) return PackingChoice{known.packing, name};
   }
   for (const ForeignPacking& foreign : kForeignPackings) {
     if (foreign.name != name) continue;
@@ -70,28 +70,27 @@ Result<AutoRoundPackingChoice> ChoosePacking(const std::string& name, const std:
 
 // The backend of releases up to 0.4 described the tensors: "auto_round:gptq:exllamav2". Later it
 // names a kernel to run: "gptq:marlin".
-std::optional<AutoRoundPackingChoice> LegacyPacking(const std::string& backend) {
+std::optional<PackingChoice> LegacyPacking(const std::string& backend) {
   if (!backend.starts_with("auto_")) return std::nullopt;
   const bool gptq = backend.find("gptq") != std::string::npos;
   const bool awq = backend.find("awq") != std::string::npos;
-  return AutoRoundPackingChoice{gptq  ? AutoRoundPacking::kGptqMinusOne
-                                : awq ? AutoRoundPacking::kAwq
-                                      : AutoRoundPacking::kGptqStored,
-                                backend};
+  return PackingChoice{gptq  ? Packing::kGptqMinusOne
+                       : awq ? Packing::kAwq
+                             : Packing::kGptqStored,
+                       backend};
 }
 
 }  // namespace
 
-Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& config,
-                                                     FindingTally& findings) {
+Result<PackingChoice> ParsePacking(const QuantizationConfig& config, FindingTally& findings) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> format,
                      OptionalString(*config.fields, "packing_format", config.where));
   PREPACK_TRY_ASSIGN(const std::optional<std::string> backend,
                      OptionalString(*config.fields, "backend", config.where));
-  const std::optional<AutoRoundPackingChoice> legacy =
+  const std::optional<PackingChoice> legacy =
       backend ? LegacyPacking(LowerCase(*backend)) : std::nullopt;
-  if (!format) return legacy.value_or(AutoRoundPackingChoice{});
-  Result<AutoRoundPackingChoice> chosen =
+  if (!format) return legacy.value_or(PackingChoice{});
+  Result<PackingChoice> chosen =
       ChoosePacking(LowerCase(*format), FieldPath(config.where, "packing_format"));
   if (chosen.ok() && legacy && legacy->packing != chosen->packing) {
     findings.Add("autoround-backend-differs", FieldPath(config.where, "backend"),
@@ -102,7 +101,7 @@ Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& c
   return chosen;
 }
 
-Status CheckAutoRoundDataType(std::string_view data_type, std::string_view where) {
+Status CheckDataType(std::string_view data_type, std::string_view where) {
   const std::string name = LowerCase(data_type);
   const auto refuse = [&](std::string_view what) {
     return Unsupported(where, what)
@@ -171,8 +170,8 @@ Status CheckForeignKeys(const Json& fields, const std::string& where) {
 
 // The four fields that the config and its entries share. Data types are checked first: a block of
 // FP8 has a list for a group size.
-Result<AutoRoundEntry> ParseEntry(std::string key, const Json& fields, const std::string& where) {
-  AutoRoundEntry entry;
+Result<Entry> ParseEntry(std::string key, const Json& fields, const std::string& where) {
+  Entry entry;
   entry.key = std::move(key);
   entry.where = where;
   PREPACK_TRY(RequireObject(fields, where));
@@ -186,7 +185,7 @@ Result<AutoRoundEntry> ParseEntry(std::string key, const Json& fields, const std
   entry.data_type = std::move(data_type);
   const bool quantized = entry.bits.value_or(0) < kNotQuantizedBits;
   if (entry.data_type && quantized) {
-    PREPACK_TRY(CheckAutoRoundDataType(*entry.data_type, FieldPath(where, "data_type")));
+    PREPACK_TRY(CheckDataType(*entry.data_type, FieldPath(where, "data_type")));
   }
   if (quantized) {
     PREPACK_TRY(CheckForeignKeys(fields, where));
@@ -244,13 +243,13 @@ bool IsLegacy(const QuantizationConfig& config) {
          LowerCase(method->get<std::string>()) == "intel/auto-round";
 }
 
-Result<AutoRoundConfig> ParseOne(const QuantizationConfig& declared, FindingTally& findings) {
-  AutoRoundConfig config;
+Result<Config> ParseOne(const QuantizationConfig& declared, FindingTally& findings) {
+  Config config;
   config.where = declared.where;
-  PREPACK_TRY_ASSIGN(const AutoRoundEntry top, ParseEntry("", *declared.fields, declared.where));
+  PREPACK_TRY_ASSIGN(const Entry top, ParseEntry("", *declared.fields, declared.where));
   if (IsLegacy(declared)) config.scheme.sym = std::nullopt;
   config.scheme = ApplyEntry(config.scheme, top);
-  PREPACK_TRY_ASSIGN(AutoRoundPackingChoice packing, ParseAutoRoundPacking(declared, findings));
+  PREPACK_TRY_ASSIGN(PackingChoice packing, ParsePacking(declared, findings));
   config.packing = std::move(packing);
   PREPACK_TRY_ASSIGN(const std::optional<bool> model_free,
                      OptionalBool(*declared.fields, "model_free", declared.where));
@@ -265,7 +264,7 @@ Result<AutoRoundConfig> ParseOne(const QuantizationConfig& declared, FindingTall
   const std::string where = FieldPath(declared.where, "extra_config");
   PREPACK_TRY(RequireObject(*extra, where));
   for (const auto& [key, fields] : extra->items()) {
-    PREPACK_TRY_ASSIGN(AutoRoundEntry entry,
+    PREPACK_TRY_ASSIGN(Entry entry,
                        ParseEntry(key, fields, fmt::format("{}[\"{}\"]", where, Printable(key))));
     config.extra.push_back(std::move(entry));
   }
@@ -276,7 +275,7 @@ std::string ShowSym(std::optional<bool> sym) {
   return sym ? (*sym ? "true" : "false") : "absent";
 }
 
-std::string ShowEntry(const AutoRoundEntry* entry) {
+std::string ShowEntry(const Entry* entry) {
   if (entry == nullptr) return "no such entry";
   const auto number = [](std::optional<int64_t> value) {
     return value ? std::to_string(*value) : "inherited";
@@ -287,24 +286,24 @@ std::string ShowEntry(const AutoRoundEntry* entry) {
                      Printable(entry->data_type.value_or("inherited")));
 }
 
-bool SayTheSame(const AutoRoundEntry& a, const AutoRoundEntry& b) {
+bool SayTheSame(const Entry& a, const Entry& b) {
   return a.bits == b.bits && a.group_size == b.group_size && a.sym == b.sym &&
          a.data_type == b.data_type;
 }
 
 // Where AutoRound adds layers that the model class does not load, it names those that it leaves as
 // they are in one copy only. What is plain is plain, whatever a copy says.
-bool LeavesPlain(const AutoRoundEntry& entry) {
+bool LeavesPlain(const Entry& entry) {
   return entry.bits.value_or(0) >= kNotQuantizedBits;
 }
 
 // An entry of one copy that the other copy lacks or words otherwise, as {ours, theirs}; both are
 // nullptr where there is none. The order of the entries does not count.
-std::pair<const AutoRoundEntry*, const AutoRoundEntry*> FirstDifference(
-    const std::vector<AutoRoundEntry>& ours, const std::vector<AutoRoundEntry>& theirs) {
-  std::unordered_map<std::string_view, const AutoRoundEntry*> left;  // of theirs
-  for (const AutoRoundEntry& entry : theirs) left.emplace(entry.key, &entry);
-  for (const AutoRoundEntry& entry : ours) {
+std::pair<const Entry*, const Entry*> FirstDifference(const std::vector<Entry>& ours,
+                                                      const std::vector<Entry>& theirs) {
+  std::unordered_map<std::string_view, const Entry*> left;  // of theirs
+  for (const Entry& entry : theirs) left.emplace(entry.key, &entry);
+  for (const Entry& entry : ours) {
     const auto it = left.find(entry.key);
     if (it == left.end()) {
       if (!LeavesPlain(entry)) return {&entry, nullptr};
@@ -313,21 +312,20 @@ std::pair<const AutoRoundEntry*, const AutoRoundEntry*> FirstDifference(
     if (!SayTheSame(entry, *it->second)) return {&entry, it->second};
     left.erase(it);
   }
-  const auto other = std::ranges::find_if(theirs, [&](const AutoRoundEntry& entry) {
-    return left.contains(entry.key) && !LeavesPlain(entry);
-  });
+  const auto other = std::ranges::find_if(
+      theirs, [&](const Entry& entry) { return left.contains(entry.key) && !LeavesPlain(entry); });
   return {nullptr, other == theirs.end() ? nullptr : &*other};
 }
 
-std::vector<std::string_view> EntryKeys(const std::vector<AutoRoundEntry>& entries) {
+std::vector<std::string_view> EntryKeys(const std::vector<Entry>& entries) {
   std::vector<std::string_view> keys;
   keys.reserve(entries.size());
-  for (const AutoRoundEntry& entry : entries) keys.push_back(entry.key);
+  for (const Entry& entry : entries) keys.push_back(entry.key);
   return keys;
 }
 
 // Both values of everything that decides what the weights mean.
-Status CompareCopy(const AutoRoundConfig& first, const AutoRoundConfig& copy) {
+Status CompareCopy(const Config& first, const Config& copy) {
   struct Field {
     std::string_view key;
     std::string ours;
@@ -358,7 +356,7 @@ Status CompareCopy(const AutoRoundConfig& first, const AutoRoundConfig& copy) {
 
 }  // namespace
 
-AutoRoundScheme ApplyEntry(AutoRoundScheme scheme, const AutoRoundEntry& entry) {
+LayerScheme ApplyEntry(LayerScheme scheme, const Entry& entry) {
   if (entry.bits) scheme.bits = *entry.bits;
   if (entry.group_size) scheme.group_size = *entry.group_size;
   if (entry.sym) scheme.sym = entry.sym;
@@ -366,13 +364,12 @@ AutoRoundScheme ApplyEntry(AutoRoundScheme scheme, const AutoRoundEntry& entry) 
   return scheme;
 }
 
-Result<AutoRoundConfig> ParseAutoRoundConfig(std::span<const QuantizationConfig> configs,
-                                             FindingTally& findings) {
-  Result<AutoRoundConfig> first = ParseOne(configs.front(), findings);
+Result<Config> ParseConfig(std::span<const QuantizationConfig> configs, FindingTally& findings) {
+  Result<Config> first = ParseOne(configs.front(), findings);
   if (!first.ok()) return first;
   FindingTally ignored;
   for (size_t i = 1; i < configs.size(); ++i) {
-    PREPACK_TRY_ASSIGN(const AutoRoundConfig copy, ParseOne(configs[i], ignored));
+    PREPACK_TRY_ASSIGN(const Config copy, ParseOne(configs[i], ignored));
     PREPACK_TRY(CompareCopy(*first, copy));
     std::optional<RuleOrder> order = OrderOfCopy(EntryKeys(first->extra), EntryKeys(copy.extra),
                                                  FieldPath(copy.where, "extra_config"));
@@ -381,4 +378,4 @@ Result<AutoRoundConfig> ParseAutoRoundConfig(std::span<const QuantizationConfig>
   return first;
 }
 
-}  // namespace prepack
+}  // namespace prepack::auto_round

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,29 +25,28 @@
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/quantization_config.h"
 
-namespace prepack {
+namespace prepack::auto_round {
 
-enum class AutoRoundPacking : uint8_t { kGptqMinusOne, kGptqStored, kAwq };
+enum class Packing : uint8_t { kGptqMinusOne, kGptqStored, kAwq };
 
-struct AutoRoundPackingChoice {
-  AutoRoundPacking packing = AutoRoundPacking::kGptqMinusOne;
+struct PackingChoice {
+  Packing packing = Packing::kGptqMinusOne;
   std::string name;  // in lower case, as declared; for messages
 };
 
 // packing_format, or else the legacy backend. A name that is not known, or that is known for
 // tensors which are not read (FP8, MX, NVFP4, MLX, dequantized weights), is kUnsupported. Where
 // both keys are there and differ, packing_format wins and it is a finding.
-Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& config,
-                                                     FindingTally& findings);
+Result<PackingChoice> ParsePacking(const QuantizationConfig& config, FindingTally& findings);
 
 // kUnsupported, by name, unless the data type is one of plain integers. `where` is its field.
-Status CheckAutoRoundDataType(std::string_view data_type, std::string_view where);
+Status CheckDataType(std::string_view data_type, std::string_view where);
 
 // The quantization config of an AutoRound checkpoint (mirrors auto-round 0.15,
 // auto_round/export/export_to_autoround/export.py; values that equal a default are not written).
 
 // How layers are quantized, as far as it matters for reading.
-struct AutoRoundScheme {
+struct LayerScheme {
   int64_t bits = 4;          // 16 and more: not quantized
   int64_t group_size = 128;  // positive, or -1: K
   // nullopt: an export of the time when readers took different defaults; the zero points tell.
@@ -54,11 +54,11 @@ struct AutoRoundScheme {
   std::string data_type = "int";
 
   bool quantized() const { return bits < 16; }
-  friend bool operator==(const AutoRoundScheme&, const AutoRoundScheme&) = default;
+  friend bool operator==(const LayerScheme&, const LayerScheme&) = default;
 };
 
 // One entry of extra_config: what it does not say is inherited.
-struct AutoRoundEntry {
+struct Entry {
   std::string key;
   std::string where;
   std::optional<int64_t> bits;
@@ -67,14 +67,14 @@ struct AutoRoundEntry {
   std::optional<std::string> data_type;
 };
 
-struct AutoRoundConfig {
+struct Config {
   std::string where;  // "config.json: quantization_config"
-  AutoRoundScheme scheme;
-  AutoRoundPackingChoice packing;
+  LayerScheme scheme;
+  PackingChoice packing;
   bool model_free = false;
   std::optional<VersionNumber> version;  // of AutoRound
   std::vector<std::string> blocks;       // prefixes of what is quantized; empty: no limit
-  std::vector<AutoRoundEntry> extra;     // in the order of the file, which matters
+  std::vector<Entry> extra;              // in the order of the file, which matters
   std::vector<RuleOrder> other_orders;   // of copies that have the entries in another one
 };
 
@@ -82,12 +82,11 @@ struct AutoRoundConfig {
 // differ are kMalformed ("config-conflict"); entries in another order are not. Schemes that are not
 // plain integers are kUnsupported, by name: MX, NVFP4, FP8, quantized activations, rotations,
 // double quantization.
-Result<AutoRoundConfig> ParseAutoRoundConfig(std::span<const QuantizationConfig> configs,
-                                             FindingTally& findings);
+Result<Config> ParseConfig(std::span<const QuantizationConfig> configs, FindingTally& findings);
 
 // The scheme with what the entry says of it.
-AutoRoundScheme ApplyEntry(AutoRoundScheme scheme, const AutoRoundEntry& entry);
+LayerScheme ApplyEntry(LayerScheme scheme, const Entry& entry);
 
-}  // namespace prepack
+}  // namespace prepack::auto_round
 
 #endif  // PREPACK_FORMATS_AUTO_ROUND_CONFIG_H_

@@ -10,7 +10,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_match.h"
 
-namespace prepack {
+namespace prepack::auto_round {
 namespace {
 
 // Modules that an entry can mean: those with a weight, quantized or not.
@@ -19,13 +19,13 @@ bool HasWeight(const ModuleTensors& module) {
 }
 
 struct SearchedKey {
-  const AutoRoundEntry* entry = nullptr;
+  const Entry* entry = nullptr;
   ModuleRegex regex;
   bool used = false;
 };
 
 // What happens to an entry for exactly one layer that has no bits of its own.
-void WarnWithoutBits(const AutoRoundEntry& entry, FindingTally& findings) {
+void WarnWithoutBits(const Entry& entry, FindingTally& findings) {
   if (entry.bits) return;
   findings.Add("autoround-entry-without-bits", entry.where,
                "the entry names one layer and says no bits: they are inherited here, but vLLM 0.32 "
@@ -34,13 +34,12 @@ void WarnWithoutBits(const AutoRoundEntry& entry, FindingTally& findings) {
 
 // Reports copies in whose order another of the matching entries would count, and would mean
 // something else. `found` is not empty and in the order of the first copy.
-void ReportOrder(const AutoRoundConfig& config, std::string_view module,
-                 const std::vector<const AutoRoundEntry*>& found, FindingTally& findings) {
+void ReportOrder(const Config& config, std::string_view module,
+                 const std::vector<const Entry*>& found, FindingTally& findings) {
   for (const RuleOrder& order : config.other_orders) {
-    const AutoRoundEntry* other =
-        *std::ranges::min_element(found, {}, [&](const AutoRoundEntry* entry) {
-          return order.rank[static_cast<size_t>(entry - config.extra.data())];
-        });
+    const Entry* other = *std::ranges::min_element(found, {}, [&](const Entry* entry) {
+      return order.rank[static_cast<size_t>(entry - config.extra.data())];
+    });
     if (ApplyEntry(config.scheme, *other) == ApplyEntry(config.scheme, *found.front())) continue;
     findings.Add("config-order-differs", module,
                  OrderDiffers(found.front()->key, other->key, order.where));
@@ -58,10 +57,9 @@ std::string_view WithoutModelPrefix(std::string_view name) {
   return name;
 }
 
-Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
-                                                std::span<const ModuleTensors> modules,
-                                                FindingTally& findings) {
-  AutoRoundMatcher matcher;
+Result<Matcher> Matcher::Make(const Config& config, std::span<const ModuleTensors> modules,
+                              FindingTally& findings) {
+  Matcher matcher;
   matcher.config_ = &config;
   std::set<std::string_view> names;
   std::map<std::string_view, std::string_view> bare_names;  // without prefix → full
@@ -71,7 +69,7 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
     bare_names.emplace(WithoutModelPrefix(module.name), module.name);
   }
   std::vector<SearchedKey> searched;
-  for (const AutoRoundEntry& entry : config.extra) {
+  for (const Entry& entry : config.extra) {
     if (const auto exact = names.find(entry.key); exact != names.end()) {
       matcher.entries_[*exact] = &entry;
       WarnWithoutBits(entry, findings);
@@ -101,7 +99,7 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
     searched.push_back({&entry, *std::move(regex)});
   }
   for (const std::string_view name : names) {
-    std::vector<const AutoRoundEntry*> found;
+    std::vector<const Entry*> found;
     for (SearchedKey& key : searched) {
       PREPACK_TRY_ASSIGN(const bool matches, key.regex.Search(name));
       if (!matches) continue;
@@ -120,17 +118,17 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
   return matcher;
 }
 
-AutoRoundScheme AutoRoundMatcher::SchemeOf(std::string_view module) const {
-  const AutoRoundEntry* entry = EntryOf(module);
+LayerScheme Matcher::SchemeOf(std::string_view module) const {
+  const Entry* entry = EntryOf(module);
   return entry == nullptr ? config_->scheme : ApplyEntry(config_->scheme, *entry);
 }
 
-const AutoRoundEntry* AutoRoundMatcher::EntryOf(std::string_view module) const {
+const Entry* Matcher::EntryOf(std::string_view module) const {
   const auto it = entries_.find(module);
   return it == entries_.end() ? nullptr : it->second;
 }
 
-bool AutoRoundMatcher::InBlocks(std::string_view module) const {
+bool Matcher::InBlocks(std::string_view module) const {
   return config_->blocks.empty() ||
          std::ranges::any_of(config_->blocks, [&](const std::string& block) {
            return module.starts_with(block) ||
@@ -138,4 +136,4 @@ bool AutoRoundMatcher::InBlocks(std::string_view module) const {
          });
 }
 
-}  // namespace prepack
+}  // namespace prepack::auto_round

@@ -6,6 +6,7 @@
 // that is searched for anywhere in the name, and the first match in the order of the file counts.
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,35 +18,34 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/regex.h"
 
-namespace prepack {
+namespace prepack::auto_round {
 
 // The name without what model classes put in front of it: "model.language_model.layers.0.x" and
 // "language_model.model.layers.0.x" are "layers.0.x". Tensors and configs of vision models differ
 // there.
 std::string_view WithoutModelPrefix(std::string_view name);
 
-class AutoRoundMatcher {
+class Matcher {
  public:
   // Refers to the config and to the checkpoint of `modules`. Keys that do not compile are skipped,
   // as AutoRound does, and keys that match nothing change nothing: both become findings.
-  static Result<AutoRoundMatcher> Make(const AutoRoundConfig& config,
-                                       std::span<const ModuleTensors> modules,
-                                       FindingTally& findings);
+  static Result<Matcher> Make(const Config& config, std::span<const ModuleTensors> modules,
+                              FindingTally& findings);
 
   // What the config says of the module; of one that no entry describes, the scheme of all.
-  AutoRoundScheme SchemeOf(std::string_view module) const;
+  LayerScheme SchemeOf(std::string_view module) const;
   // The entry, or nullptr. `module` is one of the modules that Make was given.
-  const AutoRoundEntry* EntryOf(std::string_view module) const;
+  const Entry* EntryOf(std::string_view module) const;
   // True when the module lies in a block that is quantized, as far as the config says.
   bool InBlocks(std::string_view module) const;
 
  private:
-  AutoRoundMatcher() = default;
+  Matcher() = default;
 
-  const AutoRoundConfig* config_ = nullptr;
-  std::map<std::string_view, const AutoRoundEntry*> entries_;  // by module
+  const Config* config_ = nullptr;
+  std::map<std::string_view, const Entry*> entries_;  // by module
 };
 
-}  // namespace prepack
+}  // namespace prepack::auto_round
 
 #endif  // PREPACK_FORMATS_AUTO_ROUND_MATCH_H_

@@ -24,34 +24,35 @@
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
+#include "prepack/formats/readers.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/model/module_name.h"
 
-namespace prepack {
+namespace prepack::auto_round {
 namespace {
 
 // The first release whose calibration-free exports store what their label says.
 constexpr VersionNumber kHonestSince = {0, 16};
 
-GptqZeros Labelled(const AutoRoundConfig& config) {
-  return config.packing.packing == AutoRoundPacking::kGptqMinusOne ? GptqZeros::kMinusOne
-                                                                   : GptqZeros::kStored;
+gptq::Zeros Labelled(const Config& config) {
+  return config.packing.packing == Packing::kGptqMinusOne ? gptq::Zeros::kMinusOne
+                                                          : gptq::Zeros::kStored;
 }
 
 // All modules that can be read. What is wrong with the others is found out when they are described.
-GptqZeroSample SampleModel(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
-                           const AutoRoundConfig& config, const AutoRoundMatcher& matcher) {
-  GptqZeroSample sample;
+gptq::ZeroSample SampleModel(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
+                             const Config& config, const Matcher& matcher) {
+  gptq::ZeroSample sample;
   FindingTally ignored;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) continue;
-    const Result<GptqSettings> settings = AutoRoundGptqSettings(
-        checkpoint, module, config, matcher.SchemeOf(module.name), Labelled(config));
+    const Result<gptq::Settings> settings =
+        GptqSettings(checkpoint, module, config, matcher.SchemeOf(module.name), Labelled(config));
     if (!settings.ok()) continue;
-    const Result<GptqModule> read = DescribeGptqModule(checkpoint, module, *settings, ignored);
+    const Result<gptq::Module> read = gptq::DescribeModule(checkpoint, module, *settings, ignored);
     if (!read.ok()) continue;
-    const Result<GptqZeroSample> one =
-        SampleGptqZeros(checkpoint, read->shape, read->order, *settings);
+    const Result<gptq::ZeroSample> one =
+        gptq::SampleZeros(checkpoint, read->shape, read->order, *settings);
     if (one.ok()) sample += *one;
   }
   return sample;
@@ -59,23 +60,21 @@ GptqZeroSample SampleModel(const Checkpoint& checkpoint, std::span<const ModuleT
 
 }  // namespace
 
-AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
-                                    std::span<const ModuleTensors> modules,
-                                    const AutoRoundConfig& config,
-                                    const AutoRoundMatcher& matcher) {
-  AutoRoundZeros chosen{.zeros = Labelled(config), .contradicts = ""};
+ZeroChoice ChooseZeros(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
+                       const Config& config, const Matcher& matcher) {
+  ZeroChoice chosen{.zeros = Labelled(config), .contradicts = ""};
   // No export says "auto_round:gptqmodel" of itself: that is how a user says that z is stored.
   if (!config.model_free || config.packing.name != "auto_round") return chosen;
-  const GptqZeroSample sample = SampleModel(checkpoint, modules, config, matcher);
-  if (const std::optional<GptqZeros> told = ConventionOf(sample)) {
-    if (*told == GptqZeros::kStored) return chosen;
-    chosen.contradicts = DescribeGptqZeroSample(sample);
+  const gptq::ZeroSample sample = SampleModel(checkpoint, modules, config, matcher);
+  if (const std::optional<gptq::Zeros> told = gptq::ConventionOf(sample)) {
+    if (*told == gptq::Zeros::kStored) return chosen;
+    chosen.contradicts = gptq::DescribeSample(sample);
   } else if (config.version && config.version->IsBefore(kHonestSince)) {
     chosen.contradicts = fmt::format("AutoRound {} stored them so", ShowVersion(*config.version));
   } else {
     return chosen;
   }
-  chosen.zeros = GptqZeros::kMinusOne;
+  chosen.zeros = gptq::Zeros::kMinusOne;
   return chosen;
 }
 
@@ -94,10 +93,9 @@ Shape ShapeOf(const ModuleTensors& module) {
   return CheckedMul(qweight->shape[1], 8) == scales->shape[1] ? Shape::kAwq : Shape::kOther;
 }
 
-Status CheckShape(const Checkpoint& checkpoint, const ModuleTensors& module,
-                  const AutoRoundConfig& config) {
+Status CheckShape(const Checkpoint& checkpoint, const ModuleTensors& module, const Config& config) {
   const Shape shape = ShapeOf(module);
-  const bool awq = config.packing.packing == AutoRoundPacking::kAwq;
+  const bool awq = config.packing.packing == Packing::kAwq;
   if (shape == Shape::kOther || (shape == Shape::kAwq) == awq) return {};
   return Malformed(checkpoint.Where(*module.Find("qweight")),
                    fmt::format("the tensors are {}-packed, but packing_format says otherwise",
@@ -194,31 +192,32 @@ std::unique_ptr<QuantizedLinear> Trim(const Checkpoint& checkpoint,
 
 Result<std::unique_ptr<QuantizedLinear>> DescribeAwq(const Checkpoint& checkpoint,
                                                      const ModuleTensors& module,
-                                                     const AutoRoundConfig& config,
-                                                     const AutoRoundScheme& scheme,
+                                                     const Config& config,
+                                                     const LayerScheme& scheme,
                                                      FindingTally& findings) {
-  AwqSettings settings;
+  awq::Settings settings;
   settings.where = config.where;
   settings.bits = scheme.quantized() ? static_cast<uint32_t>(scheme.bits) : 4;
   settings.group_size = scheme.group_size;
   // Zero points that are stored are always right; without a word about them, look.
   settings.zero_point = !scheme.sym.value_or(module.Find("qzeros") == nullptr);
   settings.version = "gemm";
-  return DescribeAwqModule(checkpoint, module, settings, findings);
+  return awq::DescribeModule(checkpoint, module, settings, findings);
 }
 
 Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(const Checkpoint& checkpoint,
                                                       const ModuleTensors& module,
-                                                      const AutoRoundConfig& config,
-                                                      const AutoRoundScheme& scheme,
-                                                      GptqZeros zeros, GptqZeroSample& sample,
+                                                      const Config& config,
+                                                      const LayerScheme& scheme, gptq::Zeros zeros,
+                                                      gptq::ZeroSample& sample,
                                                       FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const GptqSettings settings,
-                     AutoRoundGptqSettings(checkpoint, module, config, scheme, zeros));
-  PREPACK_TRY_ASSIGN(GptqModule read, DescribeGptqModule(checkpoint, module, settings, findings));
-  PREPACK_TRY_ASSIGN(const GptqZeroSample own,
-                     SampleGptqZeros(checkpoint, read.shape, read.order, settings));
-  PREPACK_TRY(CheckGptqZeros(own, zeros, module.name, kAutoRoundZerosHint, findings));
+  PREPACK_TRY_ASSIGN(const gptq::Settings settings,
+                     GptqSettings(checkpoint, module, config, scheme, zeros));
+  PREPACK_TRY_ASSIGN(gptq::Module read,
+                     gptq::DescribeModule(checkpoint, module, settings, findings));
+  PREPACK_TRY_ASSIGN(const gptq::ZeroSample own,
+                     gptq::SampleZeros(checkpoint, read.shape, read.order, settings));
+  PREPACK_TRY(gptq::CheckZeros(own, zeros, module.name, kZerosHint, findings));
   sample += own;
   if (!config.model_free) return std::move(read.linear);
   return Trim(checkpoint, std::move(read.linear), findings);
@@ -226,11 +225,10 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptq(const Checkpoint& checkpoi
 
 }  // namespace
 
-Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
-                                           const ModuleTensors& module,
-                                           const AutoRoundConfig& config,
-                                           const AutoRoundScheme& scheme, GptqZeros zeros) {
-  GptqSettings settings;
+Result<gptq::Settings> GptqSettings(const Checkpoint& checkpoint, const ModuleTensors& module,
+                                    const Config& config, const LayerScheme& scheme,
+                                    gptq::Zeros zeros) {
+  gptq::Settings settings;
   settings.where = config.where;
   settings.bits = scheme.quantized() ? static_cast<uint32_t>(scheme.bits) : 4;
   settings.group_size = scheme.group_size;
@@ -246,19 +244,21 @@ Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
   return settings;
 }
 
-Result<std::unique_ptr<QuantizedLinear>> DescribeAutoRoundModule(
-    const Checkpoint& checkpoint, const ModuleTensors& module, const AutoRoundConfig& config,
-    const AutoRoundScheme& scheme, GptqZeros zeros, GptqZeroSample& sample,
-    FindingTally& findings) {
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkpoint,
+                                                        const ModuleTensors& module,
+                                                        const Config& config,
+                                                        const LayerScheme& scheme,
+                                                        gptq::Zeros zeros, gptq::ZeroSample& sample,
+                                                        FindingTally& findings) {
   Status status = CheckTensors(checkpoint, module);
   if (status.ok()) status = CheckShape(checkpoint, module, config);
   if (!status.ok()) return status;
-  return config.packing.packing == AutoRoundPacking::kAwq
+  return config.packing.packing == Packing::kAwq
              ? DescribeAwq(checkpoint, module, config, scheme, findings)
              : DescribeGptq(checkpoint, module, config, scheme, zeros, sample, findings);
 }
 
-Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
+Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
   if (const StoredTensor* qzeros = module.Find("qzeros")) {
     return Malformed(checkpoint.Where(*qzeros), "qweight of the module is missing")
         .Hint("A shard is missing, or the index is wrong")
@@ -280,10 +280,10 @@ namespace {
 
 // What the config says of a quantized module. Where it says that there is nothing quantized, the
 // tensors win: the scheme is then that of the whole model.
-AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& matcher,
-                         const ModuleTensors& module, FindingTally& findings) {
-  const AutoRoundEntry* entry = matcher.EntryOf(module.name);
-  AutoRoundScheme scheme = matcher.SchemeOf(module.name);
+LayerScheme SchemeOf(const Config& config, const Matcher& matcher, const ModuleTensors& module,
+                     FindingTally& findings) {
+  const Entry* entry = matcher.EntryOf(module.name);
+  LayerScheme scheme = matcher.SchemeOf(module.name);
   if (!scheme.quantized()) {
     findings.Add("module-ignored-but-quantized", module.name,
                  fmt::format("{} says {} bits, but the module is quantized",
@@ -300,7 +300,7 @@ AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& 
 
 // A layer in floating point that the config wants quantized. Routers, heads and embeddings usually
 // are, and are not worth a word.
-bool IsTargetedFloat(const AutoRoundMatcher& matcher, const ModuleTensors& module) {
+bool IsTargetedFloat(const Matcher& matcher, const ModuleTensors& module) {
   const StoredTensor* weight = module.Find("weight");
   if (weight == nullptr || weight->shape.size() != 2 || !module.name.ends_with("_proj") ||
       !matcher.InBlocks(module.name)) {
@@ -310,12 +310,11 @@ bool IsTargetedFloat(const AutoRoundMatcher& matcher, const ModuleTensors& modul
 }
 
 // A head that extra_config quantizes, and that AutoRound left as it was.
-void ReportPlainHead(const AutoRoundMatcher& matcher, const ModuleTensors& module,
-                     FindingTally& findings) {
-  const AutoRoundEntry* entry = matcher.EntryOf(module.name);
+void ReportPlainHead(const Matcher& matcher, const ModuleTensors& module, FindingTally& findings) {
+  const Entry* entry = matcher.EntryOf(module.name);
   const StoredTensor* weight = module.Find("weight");
   if (entry == nullptr || weight == nullptr || !IsOutputHead(module.name)) return;
-  AutoRoundScheme scheme = matcher.SchemeOf(module.name);
+  LayerScheme scheme = matcher.SchemeOf(module.name);
   if (!scheme.quantized()) return;
   findings.Add("head-undeclared", module.name,
                fmt::format("{} says {} bits, but the output head is stored as {}", entry->where,
@@ -335,12 +334,11 @@ bool IsCopyOfEmbedding(const ModuleTensors& module, std::span<const ModuleTensor
 
 }  // namespace
 
-Status ReadAutoRound(const ReadContext& context, QuantizedModel& model) {
+Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
-  PREPACK_TRY_ASSIGN(const AutoRoundConfig config, ParseAutoRoundConfig(configs, findings));
-  PREPACK_TRY_ASSIGN(const AutoRoundMatcher matcher,
-                     AutoRoundMatcher::Make(config, modules, findings));
-  const AutoRoundZeros zeros = ChooseAutoRoundZeros(checkpoint, modules, config, matcher);
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfig(configs, findings));
+  PREPACK_TRY_ASSIGN(const Matcher matcher, Matcher::Make(config, modules, findings));
+  const ZeroChoice zeros = ChooseZeros(checkpoint, modules, config, matcher);
   if (!zeros.contradicts.empty()) {
     findings.Add(
         "autoround-model-free-zeros", FieldPath(config.where, "packing_format"),
@@ -349,11 +347,11 @@ Status ReadAutoRound(const ReadContext& context, QuantizedModel& model) {
                     "packing_format to \"auto_round:gptqmodel\")",
                     zeros.contradicts));
   }
-  GptqZeroSample sample;
+  gptq::ZeroSample sample;
   PlainModules plain;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
-      model.AddError(CheckAutoRoundPlain(checkpoint, module));
+      model.AddError(CheckPlain(checkpoint, module));
       if (IsTargetedFloat(matcher, module)) {
         plain.Add(module.name,
                   "the config quantizes the module, but its weight is in floating point");
@@ -369,14 +367,13 @@ Status ReadAutoRound(const ReadContext& context, QuantizedModel& model) {
           "as it is stored");
       continue;
     }
-    const AutoRoundScheme scheme = SchemeOf(config, matcher, module, findings);
-    model.Add(
-        DescribeAutoRoundModule(checkpoint, module, config, scheme, zeros.zeros, sample, findings));
+    const LayerScheme scheme = SchemeOf(config, matcher, module, findings);
+    model.Add(DescribeModule(checkpoint, module, config, scheme, zeros.zeros, sample, findings));
   }
   PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.qweight"));
-  PREPACK_TRY(CheckGptqZeros(sample, zeros.zeros, config.where, kAutoRoundZerosHint, findings));
+  PREPACK_TRY(gptq::CheckZeros(sample, zeros.zeros, config.where, kZerosHint, findings));
   plain.Report(model, findings);
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::auto_round

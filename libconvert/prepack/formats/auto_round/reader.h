@@ -14,6 +14,7 @@
 // tell (8 bits, tiny models), the version of the writer does; without one, the label counts.
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,19 +28,18 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/model/quantized_linear.h"
 
-namespace prepack {
+namespace prepack::auto_round {
 
-struct AutoRoundZeros {
-  GptqZeros zeros = GptqZeros::kMinusOne;
+struct ZeroChoice {
+  gptq::Zeros zeros = gptq::Zeros::kMinusOne;
   std::string contradicts;  // why the label is not followed; empty where it is
 };
 
-AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
-                                    std::span<const ModuleTensors> modules,
-                                    const AutoRoundConfig& config, const AutoRoundMatcher& matcher);
+ZeroChoice ChooseZeros(const Checkpoint& checkpoint, std::span<const ModuleTensors> modules,
+                       const Config& config, const Matcher& matcher);
 
 // How a user declares the other convention of zero points.
-inline constexpr std::string_view kAutoRoundZerosHint =
+inline constexpr std::string_view kZerosHint =
     "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "
     "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; for model_free "
     "exports, which up to 0.15 stored z - 1 under \"auto_round\", too, to "
@@ -47,37 +47,19 @@ inline constexpr std::string_view kAutoRoundZerosHint =
 
 // How a module in the tensors of GPTQ is to be read; `scheme` is what the config says of it. An
 // export of the time when readers took different defaults of `sym` is looked into.
-Result<GptqSettings> AutoRoundGptqSettings(const Checkpoint& checkpoint,
-                                           const ModuleTensors& module,
-                                           const AutoRoundConfig& config,
-                                           const AutoRoundScheme& scheme, GptqZeros zeros);
+Result<gptq::Settings> GptqSettings(const Checkpoint& checkpoint, const ModuleTensors& module,
+                                    const Config& config, const LayerScheme& scheme,
+                                    gptq::Zeros zeros);
 
 // `module` has a qweight. What its zero points say of their convention is added to `sample`. The
 // result refers to the checkpoint.
-Result<std::unique_ptr<QuantizedLinear>> DescribeAutoRoundModule(
-    const Checkpoint& checkpoint, const ModuleTensors& module, const AutoRoundConfig& config,
-    const AutoRoundScheme& scheme, GptqZeros zeros, GptqZeroSample& sample, FindingTally& findings);
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(
+    const Checkpoint& checkpoint, const ModuleTensors& module, const Config& config,
+    const LayerScheme& scheme, gptq::Zeros zeros, gptq::ZeroSample& sample, FindingTally& findings);
 
 // OK for a module without qweight that is not quantized; else why it cannot be left as it is.
-Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& module);
+Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module);
 
-// AutoRound checkpoints, whose method vLLM calls INC (mirrors auto-round 0.15,
-// auto_round/export/export_to_autoround/export.py).
-//
-// A dialect of configuration over the tensors of GPTQ (formats/gptq/linear.h) or AWQ
-// (formats/readers.h): `packing_format` says which of them, and how zero points are stored
-// (formats/auto_round/config.h). Read are integer weights of 2, 3, 4 and 8 bits, with bits, groups
-// and symmetry by layer. Scales may be negative: symmetric AutoRound uses the full range of codes,
-// about half of all scales are.
-//
-//     N = 1, K = 8, codes 0 … 7, z = 8: qweight 76543210; qzeros' fields are 7 under
-//     auto_round:auto_gptq, and 8 under auto_round
-//
-// Exports to plain GPTQ and AWQ (`provider: auto-round`) are read as those. The tensors decide what
-// is quantized and in how many bits; where the config says otherwise, it is a finding.
-
-Status ReadAutoRound(const ReadContext& context, QuantizedModel& model);
-
-}  // namespace prepack
+}  // namespace prepack::auto_round
 
 #endif  // PREPACK_FORMATS_AUTO_ROUND_READER_H_

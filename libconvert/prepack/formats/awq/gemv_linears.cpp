@@ -15,16 +15,16 @@
 #include "prepack/kernels/awq_gemm.h"
 #include "prepack/kernels/awq_gemv_fast.h"
 
-namespace prepack {
+namespace prepack::awq {
 namespace {
 
 // qweight I32 [N, K/8], qzeros I32 [N, P/8], scales [N, P]; codes and zero points lie in their
 // words in order, lowest bits first, which is how a panel holds codes: reading copies. Groups from
 // G on are padding and must be zero.
-class AwqGemvLinear final : public AwqLinear {
+class AwqGemvLinear final : public Linear {
  public:
-  AwqGemvLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
-      : AwqLinear(checkpoint, parts), padded_groups_(parts.tensors.scales->shape[1]) {}
+  AwqGemvLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
+      : Linear(checkpoint, parts), padded_groups_(parts.tensors.scales->shape[1]) {}
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -104,8 +104,8 @@ PanelRange AwqGemvLinear::CodesNear(uint64_t byte) const {
 
 }  // namespace
 
-std::unique_ptr<QuantizedLinear> MakeAwqGemvLinear(const Checkpoint& checkpoint,
-                                                   const AwqModuleParts& parts) {
+std::unique_ptr<QuantizedLinear> MakeGemvLinear(const Checkpoint& checkpoint,
+                                                const ModuleParts& parts) {
   return std::make_unique<AwqGemvLinear>(checkpoint, parts);
 }
 
@@ -117,10 +117,10 @@ constexpr float kZeroPointTolerance = 1.0F / 32;
 
 // qweight I16 [N/4, K], scales and qzeros [P, N]. How codes lie is in kernels/awq_gemv_fast.h.
 // Groups from G on are padding and must be zero.
-class AwqGemvFastLinear final : public AwqLinear {
+class AwqGemvFastLinear final : public Linear {
  public:
-  AwqGemvFastLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
-      : AwqLinear(checkpoint, parts),
+  AwqGemvFastLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
+      : Linear(checkpoint, parts),
         padded_groups_(parts.tensors.scales->shape[0]),
         unpack_(UnpackGemvFastFor(ProcessIsa())) {}
 
@@ -259,9 +259,9 @@ PanelRange AwqGemvFastLinear::CodesNear(uint64_t byte) const {
 
 }  // namespace
 
-std::unique_ptr<QuantizedLinear> MakeAwqGemvFastLinear(const Checkpoint& checkpoint,
-                                                       const AwqModuleParts& parts) {
+std::unique_ptr<QuantizedLinear> MakeGemvFastLinear(const Checkpoint& checkpoint,
+                                                    const ModuleParts& parts) {
   return std::make_unique<AwqGemvFastLinear>(checkpoint, parts);
 }
 
-}  // namespace prepack
+}  // namespace prepack::awq

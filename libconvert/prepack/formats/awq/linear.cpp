@@ -18,9 +18,9 @@
 #include "prepack/kernels/prefetch.h"
 #include "prepack/kernels/unit_transpose.h"
 
-namespace prepack {
+namespace prepack::awq {
 
-AwqLinear::AwqLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
+Linear::Linear(const Checkpoint& checkpoint, const ModuleParts& parts)
     : StoredLinear(checkpoint), tensors_(parts.tensors) {
   module_ = parts.module;
   scheme_ = parts.scheme;
@@ -32,7 +32,7 @@ AwqLinear::AwqLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
   if (tensors_.qzeros != nullptr) AddSource(*tensors_.qzeros);
 }
 
-Status AwqLinear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const {
+Status Linear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const {
   if (!scheme_.symmetric || zero_points.empty()) return {};
   const uint8_t symmetric = ZeroOfSymmetric(scheme_);
   const auto odd = std::ranges::find_if(zero_points, [&](uint8_t z) { return z != symmetric; });
@@ -50,7 +50,7 @@ Status AwqLinear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_poin
       .Id(FindingId("zero-point-not-symmetric"));
 }
 
-Status AwqLinear::NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
+Status Linear::NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
   return Malformed(checkpoint().Where(tensor), "there is data in the padding behind the last group")
       .Found(fmt::format("channel {}, group {}", n, group))
       .Expected(fmt::format("zeros from group {} on: K = {}, groups of {}", groups(), k_,
@@ -99,10 +99,10 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
 
 // qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
 // kernels/awq_gemm.h.
-class AwqGemmLinear final : public AwqLinear {
+class AwqGemmLinear final : public Linear {
  public:
-  AwqGemmLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts)
-      : AwqLinear(checkpoint, parts), isa_(ProcessIsa()) {
+  AwqGemmLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
+      : Linear(checkpoint, parts), isa_(ProcessIsa()) {
     wide_rows_ = kWideRows;
   }
 
@@ -277,9 +277,9 @@ PanelRange AwqGemmLinear::CodesNear(uint64_t byte) const {
 
 }  // namespace
 
-std::unique_ptr<QuantizedLinear> MakeAwqGemmLinear(const Checkpoint& checkpoint,
-                                                   const AwqModuleParts& parts) {
+std::unique_ptr<QuantizedLinear> MakeGemmLinear(const Checkpoint& checkpoint,
+                                                const ModuleParts& parts) {
   return std::make_unique<AwqGemmLinear>(checkpoint, parts);
 }
 
-}  // namespace prepack
+}  // namespace prepack::awq

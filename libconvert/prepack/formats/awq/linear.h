@@ -11,44 +11,44 @@
 #include "prepack/formats/awq/module.h"
 #include "prepack/formats/stored_linear.h"
 
-namespace prepack {
+namespace prepack::awq {
 
 // A module whose tensors have been checked: dtypes, and shapes against n, k and scheme.
-struct AwqModuleParts {
+struct ModuleParts {
   std::string module;
   Scheme scheme;
   uint64_t n = 0;
   uint64_t k = 0;
-  AwqTensors tensors;  // qzeros may be missing in a symmetric gemm module only
+  Tensors tensors;  // qzeros may be missing in a symmetric gemm module only
 };
 
 // The results refer to the checkpoint, which must live longer.
-std::unique_ptr<QuantizedLinear> MakeAwqGemmLinear(const Checkpoint& checkpoint,
-                                                   const AwqModuleParts& parts);
-std::unique_ptr<QuantizedLinear> MakeAwqGemvLinear(const Checkpoint& checkpoint,
-                                                   const AwqModuleParts& parts);
+std::unique_ptr<QuantizedLinear> MakeGemmLinear(const Checkpoint& checkpoint,
+                                                const ModuleParts& parts);
+std::unique_ptr<QuantizedLinear> MakeGemvLinear(const Checkpoint& checkpoint,
+                                                const ModuleParts& parts);
 // Zero points are not stored here but the products −scale · z, rounded to 16 bits. What is
 // delivered is z, and W = (q − z) · scale: it differs from q · scale + product by that rounding,
 // which is no part of the quantization. Where no z in 0 … 15 explains a product, it is
 // kUnsupported.
-std::unique_ptr<QuantizedLinear> MakeAwqGemvFastLinear(const Checkpoint& checkpoint,
-                                                       const AwqModuleParts& parts);
+std::unique_ptr<QuantizedLinear> MakeGemvFastLinear(const Checkpoint& checkpoint,
+                                                    const ModuleParts& parts);
 
 // What the three share.
-class AwqLinear : public StoredLinear {
+class Linear : public StoredLinear {
  protected:
-  AwqLinear(const Checkpoint& checkpoint, const AwqModuleParts& parts);
+  Linear(const Checkpoint& checkpoint, const ModuleParts& parts);
 
-  const AwqTensors& tensors() const { return tensors_; }
+  const Tensors& tensors() const { return tensors_; }
   // kMalformed when the scheme is symmetric and one of the zero points [rows, G] is not 8.
   Status CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_points) const;
   // The error for data where the GEMV layouts have padding: groups from G on.
   Status NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const;
 
  private:
-  AwqTensors tensors_;
+  Tensors tensors_;
 };
 
-}  // namespace prepack
+}  // namespace prepack::awq
 
 #endif  // PREPACK_FORMATS_AWQ_LINEAR_H_

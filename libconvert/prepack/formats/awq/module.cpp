@@ -19,7 +19,7 @@
 #include "prepack/kernels/awq_gemm.h"
 #include "prepack/kernels/awq_gemv_fast.h"
 
-namespace prepack {
+namespace prepack::awq {
 namespace {
 
 // True when `a` · `factor` is `b`.
@@ -33,7 +33,7 @@ bool IsScaleDType(DType dtype) {
 
 // Rows and columns of the three tensors.
 struct Shapes {
-  explicit Shapes(const AwqTensors& tensors)
+  explicit Shapes(const Tensors& tensors)
       : words(tensors.qweight->dtype == DType::kI32),
         halves(tensors.qweight->dtype == DType::kI16),
         has_zeros(tensors.qzeros != nullptr),
@@ -59,22 +59,22 @@ struct Shapes {
 // No shapes fit two layouts: gemm, GPTQ and marlin differ in qweight's columns per channel, gemv
 // has as many rows of codes as of scales, where the others would have groups of 1 or 8 inputs, and
 // no writer makes those.
-bool Fits(AwqLayout layout, const Shapes& s) {
+bool Fits(Layout layout, const Shapes& s) {
   const bool grouped_rows = s.rows > s.scale_rows;
   switch (layout) {
-    case AwqLayout::kGemm:
+    case Layout::kGemm:
       return s.words && grouped_rows && Times(s.cols, kAwqCodesPerWord, s.scale_cols) &&
              (!s.has_zeros ||
               (s.zero_words && s.zero_rows == s.scale_rows && s.zero_cols == s.cols));
-    case AwqLayout::kGemv:
+    case Layout::kGemv:
       return s.words && s.zero_words && s.rows == s.scale_rows && s.rows == s.zero_rows &&
              Times(s.zero_cols, kAwqCodesPerWord, s.scale_cols);
-    case AwqLayout::kGemvFast:
+    case Layout::kGemvFast:
       return s.halves && s.zero_floats && Times(s.rows, 4, s.scale_cols) &&
              s.zero_rows == s.scale_rows && s.zero_cols == s.scale_cols;
-    case AwqLayout::kMarlin:
+    case Layout::kMarlin:
       return s.words && !s.has_zeros && Times(s.scale_cols, 2, s.cols);
-    case AwqLayout::kGptq:
+    case Layout::kGptq:
       return s.words && grouped_rows && s.cols == s.scale_cols &&
              (!s.has_zeros || (s.zero_words && s.zero_rows == s.scale_rows &&
                                s.zero_cols == CeilDiv(s.cols, kAwqCodesPerWord)));
@@ -84,7 +84,7 @@ bool Fits(AwqLayout layout, const Shapes& s) {
 
 }  // namespace
 
-std::string_view AwqLayoutName(AwqLayout layout) {
+std::string_view LayoutName(Layout layout) {
   static constexpr std::array<std::string_view, 5> kNames = {"gemm", "gemv", "gemv_fast", "marlin",
                                                              "GPTQ"};
   return kNames[static_cast<size_t>(layout)];
@@ -101,11 +101,11 @@ std::optional<uint64_t> PaddedAwqGroups(uint64_t k, uint64_t group_size) {
   return words ? CheckedMul(*words, kAwqCodesPerWord) : std::nullopt;
 }
 
-Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view module,
-                                  const AwqTensors& tensors) {
+Result<Layout> DecideLayout(const Checkpoint& checkpoint, std::string_view module,
+                            const Tensors& tensors) {
   const Shapes shapes(tensors);
-  for (const AwqLayout layout : {AwqLayout::kGemm, AwqLayout::kGemv, AwqLayout::kGemvFast,
-                                 AwqLayout::kMarlin, AwqLayout::kGptq}) {
+  for (const Layout layout :
+       {Layout::kGemm, Layout::kGemv, Layout::kGemvFast, Layout::kMarlin, Layout::kGptq}) {
     if (Fits(layout, shapes)) return layout;
   }
   const auto show = [](const StoredTensor* tensor) {
@@ -125,13 +125,13 @@ Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view
 
 namespace {
 
-uint64_t GroupSize(const AwqSettings& settings, uint64_t k) {
+uint64_t GroupSize(const Settings& settings, uint64_t k) {
   return settings.group_size == -1 ? k : static_cast<uint64_t>(settings.group_size);
 }
 
 // Finds the three tensors and checks what holds for every layout.
-Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module) {
-  AwqTensors tensors;
+Result<Tensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module) {
+  Tensors tensors;
   tensors.qweight = module.Find("qweight");
   tensors.scales = module.Find("scales");
   tensors.qzeros = module.Find("qzeros");
@@ -176,15 +176,15 @@ Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors
 }
 
 // The layouts that are not read here.
-Status CheckLayout(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqLayout layout,
-                   const AwqSettings& settings) {
-  if (layout == AwqLayout::kMarlin) {
+Status CheckLayout(const Checkpoint& checkpoint, const Tensors& tensors, Layout layout,
+                   const Settings& settings) {
+  if (layout == Layout::kMarlin) {
     return Unsupported(checkpoint.Where(*tensors.qweight), "the module holds AWQ-Marlin GPU tiles")
         .Found(ShowShape(tensors.qweight->shape))
         .Hint("Use the GEMM version of this checkpoint")
         .Id(FindingId("awq-marlin"));
   }
-  if (layout == AwqLayout::kGptq) {
+  if (layout == Layout::kGptq) {
     return Malformed(checkpoint.Where(*tensors.qweight),
                      "qweight is [K/8, N]: this is GPTQ packing, although AWQ is declared")
         .Found(fmt::format("qweight {}, scales {}", ShowShape(tensors.qweight->shape),
@@ -202,14 +202,14 @@ Status CheckLayout(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqL
   return {};
 }
 
-void CompareVersion(const ModuleTensors& module, AwqLayout layout, const AwqSettings& settings,
+void CompareVersion(const ModuleTensors& module, Layout layout, const Settings& settings,
                     FindingTally& findings) {
   const std::string_view version = settings.version;
-  if (version.empty() || version == AwqLayoutName(layout)) return;
-  if (layout == AwqLayout::kGemvFast && version == "llm-awq") return;
+  if (version.empty() || version == LayoutName(layout)) return;
+  if (layout == Layout::kGemvFast && version == "llm-awq") return;
   findings.Add("awq-version-wrong", module.name,
                fmt::format("the tensors are in layout {}, {} says version \"{}\"",
-                           AwqLayoutName(layout), settings.where, Printable(version)));
+                           LayoutName(layout), settings.where, Printable(version)));
 }
 
 // N and K as the layout has them.
@@ -218,18 +218,18 @@ struct Dimensions {
   uint64_t k = 0;
 };
 
-Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const AwqTensors& tensors,
-                                  AwqLayout layout) {
+Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const Tensors& tensors,
+                                  Layout layout) {
   const TensorShape& qweight = tensors.qweight->shape;
   const TensorShape& scales = tensors.scales->shape;
   Dimensions found{.n = scales[1], .k = qweight[0]};
-  if (layout == AwqLayout::kGemv) {
+  if (layout == Layout::kGemv) {
     // Cannot overflow: bytes of a file are counted by 63 bits, and each holds two codes.
     found = {.n = qweight[0], .k = qweight[1] * kAwqCodesPerWord};
-  } else if (layout == AwqLayout::kGemvFast) {
+  } else if (layout == Layout::kGemvFast) {
     found.k = qweight[1];
   }
-  const bool fast = layout == AwqLayout::kGemvFast;
+  const bool fast = layout == Layout::kGemvFast;
   if (fast && (found.k % kGemvFastCols != 0 || found.n % kAwqCodesPerWord != 0)) {
     return Malformed(checkpoint.Where(*tensors.qweight),
                      "the GEMV-fast layout interleaves 64 input channels, and 8 output channels")
@@ -241,8 +241,8 @@ Result<Dimensions> FindDimensions(const Checkpoint& checkpoint, const AwqTensors
 }
 
 // What the stored number of groups says about the group size, for the message.
-std::string FittingGroupSize(AwqLayout layout, uint64_t k, uint64_t groups) {
-  if (layout == AwqLayout::kGemm) {
+std::string FittingGroupSize(Layout layout, uint64_t k, uint64_t groups) {
+  if (layout == Layout::kGemm) {
     if (groups == 0 || k % groups != 0) return "no group size";
     return fmt::format("group_size {}", k / groups);
   }
@@ -254,11 +254,11 @@ std::string FittingGroupSize(AwqLayout layout, uint64_t k, uint64_t groups) {
   return sizes.empty() ? "no group size that the layout has" : sizes;
 }
 
-Status CheckGroups(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqLayout layout,
-                   const Dimensions& size, const AwqSettings& settings) {
+Status CheckGroups(const Checkpoint& checkpoint, const Tensors& tensors, Layout layout,
+                   const Dimensions& size, const Settings& settings) {
   const uint64_t group_size = GroupSize(settings, size.k);
-  const bool padded = layout != AwqLayout::kGemm;
-  const uint64_t stored = tensors.scales->shape[layout == AwqLayout::kGemv ? 1 : 0];
+  const bool padded = layout != Layout::kGemm;
+  const uint64_t stored = tensors.scales->shape[layout == Layout::kGemv ? 1 : 0];
   const std::optional<uint64_t> expected =
       padded ? PaddedAwqGroups(size.k, group_size) : CeilDiv(size.k, group_size);
   if (expected != stored) {
@@ -300,10 +300,10 @@ Status CheckOthers(const Checkpoint& checkpoint, const ModuleTensors& module,
 
 }  // namespace
 
-Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& checkpoint,
-                                                           const ModuleTensors& module,
-                                                           const AwqSettings& settings,
-                                                           FindingTally& findings) {
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkpoint,
+                                                        const ModuleTensors& module,
+                                                        const Settings& settings,
+                                                        FindingTally& findings) {
   if (settings.bits != 4) {
     return Unsupported(module.name, "AWQ is defined for 4 bits")
         .Found(fmt::format("{} bits ({})", settings.bits, settings.where))
@@ -314,8 +314,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
         .Hint("Exclude the embedding when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
-  PREPACK_TRY_ASSIGN(const AwqTensors tensors, FindTensors(checkpoint, module));
-  PREPACK_TRY_ASSIGN(const AwqLayout layout, DecideAwqLayout(checkpoint, module.name, tensors));
+  PREPACK_TRY_ASSIGN(const Tensors tensors, FindTensors(checkpoint, module));
+  PREPACK_TRY_ASSIGN(const Layout layout, DecideLayout(checkpoint, module.name, tensors));
   Status status = CheckLayout(checkpoint, tensors, layout, settings);
   if (!status.ok()) return status;
   PREPACK_TRY_ASSIGN(const Dimensions size, FindDimensions(checkpoint, tensors, layout));
@@ -324,7 +324,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
   if (!status.ok()) return status;
   CompareVersion(module, layout, settings, findings);
 
-  AwqModuleParts parts;
+  ModuleParts parts;
   parts.module = module.name;
   parts.n = size.n;
   parts.k = size.k;
@@ -336,13 +336,13 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& che
       parts.scheme.group_size == size.k ? Granularity::kChannel : Granularity::kGroup;
   parts.scheme.symmetric = !settings.zero_point;
   switch (layout) {
-    case AwqLayout::kGemv:
-      return MakeAwqGemvLinear(checkpoint, parts);
-    case AwqLayout::kGemvFast:
-      return MakeAwqGemvFastLinear(checkpoint, parts);
+    case Layout::kGemv:
+      return MakeGemvLinear(checkpoint, parts);
+    case Layout::kGemvFast:
+      return MakeGemvFastLinear(checkpoint, parts);
     default:
-      return MakeAwqGemmLinear(checkpoint, parts);
+      return MakeGemmLinear(checkpoint, parts);
   }
 }
 
-}  // namespace prepack
+}  // namespace prepack::awq

@@ -25,15 +25,15 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/model/quantized_linear.h"
 
-namespace prepack {
+namespace prepack::awq {
 
-enum class AwqLayout : uint8_t { kGemm, kGemv, kGemvFast, kMarlin, kGptq };
+enum class Layout : uint8_t { kGemm, kGemv, kGemvFast, kMarlin, kGptq };
 
 // As the config's `version` names it: "gemm", "gemv", "gemv_fast", "marlin"; "GPTQ".
-std::string_view AwqLayoutName(AwqLayout layout);
+std::string_view LayoutName(Layout layout);
 
 // All of rank 2; qzeros may be nullptr.
-struct AwqTensors {
+struct Tensors {
   const StoredTensor* qweight = nullptr;
   const StoredTensor* qzeros = nullptr;
   const StoredTensor* scales = nullptr;
@@ -43,14 +43,14 @@ struct AwqTensors {
 std::optional<uint64_t> PaddedAwqGroups(uint64_t k, uint64_t group_size);
 
 // The one layout that the shapes fit; kMalformed when there is none. `module` is for the error.
-Result<AwqLayout> DecideAwqLayout(const Checkpoint& checkpoint, std::string_view module,
-                                  const AwqTensors& tensors);
+Result<Layout> DecideLayout(const Checkpoint& checkpoint, std::string_view module,
+                            const Tensors& tensors);
 
 // Describes one module that is stored in one of AWQ's layouts, whichever format declares it: checks
 // its tensors against each other and against the settings, from headers alone.
 
 // What a config says of a module.
-struct AwqSettings {
+struct Settings {
   std::string where;  // "config.json: quantization_config", for errors
   uint32_t bits = 4;
   int64_t group_size = 128;  // positive, or -1: K
@@ -62,11 +62,11 @@ struct AwqSettings {
 // experts) is kUnsupported, tensors that contradict each other or the settings are kMalformed. A
 // version that names another layout than the tensors have is a finding. The result refers to the
 // checkpoint.
-Result<std::unique_ptr<QuantizedLinear>> DescribeAwqModule(const Checkpoint& checkpoint,
-                                                           const ModuleTensors& module,
-                                                           const AwqSettings& settings,
-                                                           FindingTally& findings);
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkpoint,
+                                                        const ModuleTensors& module,
+                                                        const Settings& settings,
+                                                        FindingTally& findings);
 
-}  // namespace prepack
+}  // namespace prepack::awq
 
 #endif  // PREPACK_FORMATS_AWQ_MODULE_H_

@@ -19,7 +19,7 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
 
-namespace prepack {
+namespace prepack::awq {
 namespace {
 
 // What one declaration says; nullopt where it is silent.
@@ -103,7 +103,7 @@ Status CompareCopy(const Declared& first, const QuantizationConfig& first_config
                     fmt::format("{}, as {} says", ours, first_config.where))
         .Hint("Make them equal: readers differ in which copy they use");
   };
-  const AwqConfig defaults;
+  const Config defaults;
   const auto compare = [&](std::string_view name, const auto& ours, const auto& theirs,
                            const auto& standard) -> Status {
     if (!theirs || *theirs == ours.value_or(standard)) return {};
@@ -163,7 +163,7 @@ Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& con
 
 }  // namespace
 
-Result<AwqConfig> ParseAwqConfig(std::span<const QuantizationConfig> configs) {
+Result<Config> ParseConfig(std::span<const QuantizationConfig> configs) {
   const QuantizationConfig& first_config = configs.front();
   PREPACK_TRY_ASSIGN(const Declared first, ParseDeclared(first_config));
   for (const QuantizationConfig& config : configs) {
@@ -171,7 +171,7 @@ Result<AwqConfig> ParseAwqConfig(std::span<const QuantizationConfig> configs) {
     PREPACK_TRY(CompareCopy(first, first_config, copy, config));
     PREPACK_TRY(CheckSpecialKeys(config));
   }
-  AwqConfig config;
+  Config config;
   config.where = first_config.where;
   config.bits = first.bits.value_or(config.bits);
   config.group_size = first.group_size.value_or(config.group_size);
@@ -212,7 +212,7 @@ Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
 }
 
 // Where `modules_to_not_convert` contradicts the tensors, for those whose reader believes it.
-void CompareNotConverted(const AwqConfig& config, std::span<const ModuleTensors> modules,
+void CompareNotConverted(const Config& config, std::span<const ModuleTensors> modules,
                          FindingTally& findings) {
   const auto names = [](const ModuleTensors& module, const std::string& entry) {
     return module.name.find(entry) != std::string_view::npos;
@@ -229,7 +229,7 @@ void CompareNotConverted(const AwqConfig& config, std::span<const ModuleTensors>
   }
 }
 
-void ReportPlain(const AwqConfig& config, std::span<const ModuleTensors> modules,
+void ReportPlain(const Config& config, std::span<const ModuleTensors> modules,
                  const QuantizedModel& model, FindingTally& findings) {
   // With an empty list, vLLM looks at the tensors.
   if (config.not_converted.empty()) return;
@@ -247,15 +247,15 @@ void ReportPlain(const AwqConfig& config, std::span<const ModuleTensors> modules
   plain.Report(model, findings);
 }
 
-void CompareHead(const AwqConfig& config, bool quantized, FindingTally& findings) {
+void CompareHead(const Config& config, bool quantized, FindingTally& findings) {
   if (config.lm_head == quantized) return;
   findings.Add("head-undeclared", "lm_head",
                quantized ? "lm_head is quantized, but the config does not say \"lm_head\": true"
                          : "the config says \"lm_head\": true, but lm_head is not quantized");
 }
 
-AwqSettings SettingsOf(const AwqConfig& config) {
-  AwqSettings settings;
+Settings SettingsOf(const Config& config) {
+  Settings settings;
   settings.where = config.where;
   settings.bits = static_cast<uint32_t>(config.bits);
   settings.group_size = config.group_size;
@@ -266,10 +266,10 @@ AwqSettings SettingsOf(const AwqConfig& config) {
 
 }  // namespace
 
-Status ReadAwq(const ReadContext& context, QuantizedModel& model) {
+Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
-  PREPACK_TRY_ASSIGN(const AwqConfig config, ParseAwqConfig(configs));
-  const AwqSettings settings = SettingsOf(config);
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfig(configs));
+  const Settings settings = SettingsOf(config);
   bool head_quantized = false;
   for (const ModuleTensors& module : modules) {
     if (module.Find("qweight") == nullptr) {
@@ -277,7 +277,7 @@ Status ReadAwq(const ReadContext& context, QuantizedModel& model) {
       continue;
     }
     head_quantized = head_quantized || IsOutputHead(module.name);
-    model.Add(DescribeAwqModule(checkpoint, module, settings, findings));
+    model.Add(DescribeModule(checkpoint, module, settings, findings));
   }
   PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.qweight"));
   CompareHead(config, head_quantized, findings);
@@ -286,4 +286,4 @@ Status ReadAwq(const ReadContext& context, QuantizedModel& model) {
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::awq

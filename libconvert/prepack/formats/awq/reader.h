@@ -17,9 +17,9 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/quantization_config.h"
 
-namespace prepack {
+namespace prepack::awq {
 
-struct AwqConfig {
+struct Config {
   std::string where;  // "config.json: quantization_config"
   int64_t bits = 4;
   int64_t group_size = 128;  // positive, or -1: one group of K
@@ -33,8 +33,8 @@ struct AwqConfig {
 // Parses the first of `configs`, which is not empty, and compares the copies with it: values that
 // differ are kMalformed ("config-conflict"). Widths and words that are not read, and rotations, are
 // kUnsupported.
-Result<AwqConfig> ParseAwqConfig(std::span<const QuantizationConfig> configs);
+Result<Config> ParseConfig(std::span<const QuantizationConfig> configs);
 
-}  // namespace prepack
+}  // namespace prepack::awq
 
 #endif  // PREPACK_FORMATS_AWQ_READER_H_

@@ -11,7 +11,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 namespace {
 
@@ -19,40 +19,40 @@ constexpr std::array<std::string_view, 12> kArgsKeys = {
     "num_bits", "type",     "symmetric",   "strategy", "group_size", "block_structure",
     "dynamic",  "actorder", "scale_dtype", "zp_dtype", "observer",   "observer_kwargs"};
 
-constexpr std::array<std::pair<std::string_view, CtStrategy>, 7> kStrategies = {{
-    {"tensor", CtStrategy::kTensor},
-    {"channel", CtStrategy::kChannel},
-    {"group", CtStrategy::kGroup},
-    {"block", CtStrategy::kBlock},
-    {"token", CtStrategy::kToken},
-    {"tensor_group", CtStrategy::kTensorGroup},
-    {"attn_head", CtStrategy::kAttentionHead},
+constexpr std::array<std::pair<std::string_view, Strategy>, 7> kStrategies = {{
+    {"tensor", Strategy::kTensor},
+    {"channel", Strategy::kChannel},
+    {"group", Strategy::kGroup},
+    {"block", Strategy::kBlock},
+    {"token", Strategy::kToken},
+    {"tensor_group", Strategy::kTensorGroup},
+    {"attn_head", Strategy::kAttentionHead},
 }};
 
-bool HasGroups(CtStrategy strategy) {
-  return strategy == CtStrategy::kGroup || strategy == CtStrategy::kTensorGroup;
+bool HasGroups(Strategy strategy) {
+  return strategy == Strategy::kGroup || strategy == Strategy::kTensorGroup;
 }
 
 Status Invalid(std::string_view where, std::string_view key, std::string_view what) {
   return Malformed(FieldPath(where, key), what).Id(FindingId("config-field-invalid"));
 }
 
-Result<CtType> ParseType(const Json& args, std::string_view where) {
+Result<Type> ParseType(const Json& args, std::string_view where) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> text, OptionalString(args, "type", where));
   const std::string type = LowerCase(text.value_or("int"));
-  if (type == "int") return CtType::kInt;
-  if (type == "float") return CtType::kFloat;
+  if (type == "int") return Type::kInt;
+  if (type == "float") return Type::kFloat;
   return UnknownKeyword(where, "type", type, "int or float");
 }
 
-Result<uint32_t> ParseBits(const Json& args, CtType type, std::string_view where) {
+Result<uint32_t> ParseBits(const Json& args, Type type, std::string_view where) {
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> bits, OptionalInt(args, "num_bits", where));
   const int64_t value = bits.value_or(8);
-  const bool sound = type == CtType::kInt ? value >= 1 && value <= 8 : value == 4 || value == 8;
+  const bool sound = type == Type::kInt ? value >= 1 && value <= 8 : value == 4 || value == 8;
   if (sound) return static_cast<uint32_t>(value);
   return Invalid(where, "num_bits", "the number of bits is out of range")
       .Found(std::to_string(value))
-      .Expected(type == CtType::kInt ? "1 to 8 for int" : "4 or 8 for float");
+      .Expected(type == Type::kInt ? "1 to 8 for int" : "4 or 8 for float");
 }
 
 // group_size is null, a positive number, or -1 for "the whole channel".
@@ -64,13 +64,13 @@ Result<std::optional<int64_t>> ParseGroupSize(const Json& args, std::string_view
       .Expected("a positive number, or -1 for one group per channel");
 }
 
-Result<CtStrategy> ParseStrategy(const Json& args, std::optional<int64_t> group_size,
-                                 std::string_view where) {
+Result<Strategy> ParseStrategy(const Json& args, std::optional<int64_t> group_size,
+                               std::string_view where) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> text,
                      OptionalString(args, "strategy", where));
   if (!text) {
-    if (!group_size) return CtStrategy::kTensor;
-    return *group_size == -1 ? CtStrategy::kChannel : CtStrategy::kGroup;
+    if (!group_size) return Strategy::kTensor;
+    return *group_size == -1 ? Strategy::kChannel : Strategy::kGroup;
   }
   const std::string name = LowerCase(*text);
   for (const auto& [known, strategy] : kStrategies) {
@@ -80,27 +80,27 @@ Result<CtStrategy> ParseStrategy(const Json& args, std::optional<int64_t> group_
                         "tensor, channel, group, block, token, tensor_group or attn_head");
 }
 
-Result<CtDynamic> ParseDynamic(const Json& args, std::string_view where) {
+Result<Dynamic> ParseDynamic(const Json& args, std::string_view where) {
   const Json* value = JsonMember(args, "dynamic");
-  if (value == nullptr) return CtDynamic::kNo;
-  if (value->is_boolean()) return value->get<bool>() ? CtDynamic::kYes : CtDynamic::kNo;
+  if (value == nullptr) return Dynamic::kNo;
+  if (value->is_boolean()) return value->get<bool>() ? Dynamic::kYes : Dynamic::kNo;
   if (value->is_string() && LowerCase(value->get<std::string>()) == "local") {
-    return CtDynamic::kLocal;
+    return Dynamic::kLocal;
   }
   return Invalid(where, "dynamic", "the field has the wrong type")
       .Found(ShowJson(*value))
       .Expected("true, false or \"local\"");
 }
 
-Result<CtActOrder> ParseActOrder(const Json& args, std::string_view where) {
+Result<ActOrder> ParseActOrder(const Json& args, std::string_view where) {
   const Json* value = JsonMember(args, "actorder");
-  if (value == nullptr) return CtActOrder::kNone;
-  if (value->is_boolean()) return value->get<bool>() ? CtActOrder::kGroup : CtActOrder::kNone;
+  if (value == nullptr) return ActOrder::kNone;
+  if (value->is_boolean()) return value->get<bool>() ? ActOrder::kGroup : ActOrder::kNone;
   PREPACK_TRY_ASSIGN(const std::optional<std::string> text,
                      OptionalString(args, "actorder", where));
   const std::string name = LowerCase(*text);
-  if (name == "group" || name == "dynamic") return CtActOrder::kGroup;
-  if (name == "weight" || name == "static") return CtActOrder::kWeight;
+  if (name == "group" || name == "dynamic") return ActOrder::kGroup;
+  if (name == "weight" || name == "static") return ActOrder::kWeight;
   return UnknownKeyword(where, "actorder", name, "group, dynamic, weight or static");
 }
 
@@ -133,9 +133,9 @@ Result<std::array<uint64_t, 2>> ParseBlock(const Json& args, std::string_view wh
 }
 
 // What one field says about another.
-Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, CtRole role,
+Status CheckConsistency(const Args& args, std::optional<int64_t> group_size, Role role,
                         std::string_view where) {
-  const std::string strategy = fmt::format("strategy {}", CtStrategyName(args.strategy));
+  const std::string strategy = fmt::format("strategy {}", StrategyName(args.strategy));
   if (HasGroups(args.strategy) && group_size.value_or(-1) <= 0) {
     return Invalid(where, "group_size", strategy + " needs a group size")
         .Found(group_size ? std::to_string(*group_size) : "null")
@@ -146,33 +146,33 @@ Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, C
         .Found(std::to_string(*group_size))
         .Expected("null");
   }
-  if (group_size == -1 && args.strategy != CtStrategy::kChannel) {
+  if (group_size == -1 && args.strategy != Strategy::kChannel) {
     return Invalid(where, "group_size", strategy + " contradicts the group size")
         .Found("-1")
         .Expected("null, or strategy channel");
   }
-  if ((args.strategy == CtStrategy::kBlock) != (args.block[0] > 0)) {
+  if ((args.strategy == Strategy::kBlock) != (args.block[0] > 0)) {
     return Invalid(where, "block_structure",
                    args.block[0] > 0 ? strategy + " has no blocks"
                                      : "strategy block needs the size of a block");
   }
-  if (args.actorder == CtActOrder::kGroup && !HasGroups(args.strategy)) {
+  if (args.actorder == ActOrder::kGroup && !HasGroups(args.strategy)) {
     return Invalid(where, "actorder", strategy + " has no groups to order");
   }
-  if (args.strategy == CtStrategy::kToken && args.dynamic != CtDynamic::kYes) {
+  if (args.strategy == Strategy::kToken && args.dynamic != Dynamic::kYes) {
     return Invalid(where, "dynamic", "strategy token is always dynamic")
         .Found("not true")
         .Expected("true");
   }
-  if (role == CtRole::kActivations) return {};
-  if (args.dynamic != CtDynamic::kNo) {
+  if (role == Role::kActivations) return {};
+  if (args.dynamic != Dynamic::kNo) {
     return Invalid(where, "dynamic", "weights cannot be quantized at run time");
   }
-  if (args.strategy == CtStrategy::kToken || args.strategy == CtStrategy::kAttentionHead) {
+  if (args.strategy == Strategy::kToken || args.strategy == Strategy::kAttentionHead) {
     return Invalid(where, "strategy", "the strategy is one of activations")
-        .Found(CtStrategyName(args.strategy));
+        .Found(StrategyName(args.strategy));
   }
-  if (args.type == CtType::kFloat && !args.symmetric) {
+  if (args.type == Type::kFloat && !args.symmetric) {
     return Invalid(where, "symmetric", "float weights have no zero points")
         .Found("false")
         .Expected("true");
@@ -180,53 +180,53 @@ Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, C
   return {};
 }
 
-CtArgs IntWeights(uint32_t bits, bool symmetric) {
-  CtArgs args;
+Args IntWeights(uint32_t bits, bool symmetric) {
+  Args args;
   args.num_bits = bits;
   args.symmetric = symmetric;
-  args.strategy = CtStrategy::kGroup;
+  args.strategy = Strategy::kGroup;
   args.group_size = 128;
   return args;
 }
 
-CtArgs Weights8(CtType type, CtStrategy strategy) {
-  CtArgs args;
+Args Weights8(Type type, Strategy strategy) {
+  Args args;
   args.type = type;
   args.strategy = strategy;
-  if (strategy == CtStrategy::kBlock) args.block = {128, 128};
+  if (strategy == Strategy::kBlock) args.block = {128, 128};
   return args;
 }
 
-CtArgs Activations(CtType type, CtStrategy strategy, CtDynamic dynamic) {
-  CtArgs args;
+Args Activations(Type type, Strategy strategy, Dynamic dynamic) {
+  Args args;
   args.type = type;
   args.strategy = strategy;
   args.dynamic = dynamic;
-  if (strategy == CtStrategy::kGroup) args.group_size = 128;
+  if (strategy == Strategy::kGroup) args.group_size = 128;
   return args;
 }
 
 }  // namespace
 
-Result<CtArgs> ParseCtArgs(const Json& args, CtRole role, std::string_view where) {
+Result<Args> ParseArgs(const Json& args, Role role, std::string_view where) {
   PREPACK_TRY(RequireObject(args, where));
   PREPACK_TRY(RefuseUnknownKeys(args, kArgsKeys, where));
 
-  CtArgs parsed;
-  PREPACK_TRY_ASSIGN(const CtType type, ParseType(args, where));
+  Args parsed;
+  PREPACK_TRY_ASSIGN(const Type type, ParseType(args, where));
   parsed.type = type;
   PREPACK_TRY_ASSIGN(const uint32_t bits, ParseBits(args, type, where));
   parsed.num_bits = bits;
   PREPACK_TRY_ASSIGN(const std::optional<bool> symmetric, OptionalBool(args, "symmetric", where));
   parsed.symmetric = symmetric.value_or(true);
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> group_size, ParseGroupSize(args, where));
-  PREPACK_TRY_ASSIGN(const CtStrategy strategy, ParseStrategy(args, group_size, where));
+  PREPACK_TRY_ASSIGN(const Strategy strategy, ParseStrategy(args, group_size, where));
   parsed.strategy = strategy;
   PREPACK_TRY_ASSIGN(const auto block, ParseBlock(args, where));
   parsed.block = block;
-  PREPACK_TRY_ASSIGN(const CtDynamic dynamic, ParseDynamic(args, where));
+  PREPACK_TRY_ASSIGN(const Dynamic dynamic, ParseDynamic(args, where));
   parsed.dynamic = dynamic;
-  PREPACK_TRY_ASSIGN(const CtActOrder actorder, ParseActOrder(args, where));
+  PREPACK_TRY_ASSIGN(const ActOrder actorder, ParseActOrder(args, where));
   parsed.actorder = actorder;
 
   PREPACK_TRY(CheckConsistency(parsed, group_size, role, where));
@@ -234,48 +234,48 @@ Result<CtArgs> ParseCtArgs(const Json& args, CtRole role, std::string_view where
   return parsed;
 }
 
-std::optional<CtPreset> FindCtPreset(std::string_view name) {
+std::optional<Preset> FindPreset(std::string_view name) {
   const std::string preset = LowerCase(name);
-  const CtArgs int_tokens = Activations(CtType::kInt, CtStrategy::kToken, CtDynamic::kYes);
-  const CtArgs float_tokens = Activations(CtType::kFloat, CtStrategy::kToken, CtDynamic::kYes);
-  if (preset == "w4a16_asym") return CtPreset{IntWeights(4, false), std::nullopt};
-  if (preset == "w4afp8") return CtPreset{IntWeights(4, true), float_tokens};
+  const Args int_tokens = Activations(Type::kInt, Strategy::kToken, Dynamic::kYes);
+  const Args float_tokens = Activations(Type::kFloat, Strategy::kToken, Dynamic::kYes);
+  if (preset == "w4a16_asym") return Preset{IntWeights(4, false), std::nullopt};
+  if (preset == "w4afp8") return Preset{IntWeights(4, true), float_tokens};
   if (preset == "w8a8" || preset == "int8") {
-    return CtPreset{Weights8(CtType::kInt, CtStrategy::kChannel), int_tokens};
+    return Preset{Weights8(Type::kInt, Strategy::kChannel), int_tokens};
   }
-  if (preset == "w4a8") return CtPreset{IntWeights(4, true), int_tokens};
+  if (preset == "w4a8") return Preset{IntWeights(4, true), int_tokens};
   if (preset == "fp8") {
-    return CtPreset{Weights8(CtType::kFloat, CtStrategy::kTensor),
-                    Activations(CtType::kFloat, CtStrategy::kTensor, CtDynamic::kNo)};
+    return Preset{Weights8(Type::kFloat, Strategy::kTensor),
+                  Activations(Type::kFloat, Strategy::kTensor, Dynamic::kNo)};
   }
   if (preset == "fp8_dynamic") {
-    return CtPreset{Weights8(CtType::kFloat, CtStrategy::kChannel), float_tokens};
+    return Preset{Weights8(Type::kFloat, Strategy::kChannel), float_tokens};
   }
   if (preset == "fp8_block") {
-    return CtPreset{Weights8(CtType::kFloat, CtStrategy::kBlock),
-                    Activations(CtType::kFloat, CtStrategy::kGroup, CtDynamic::kYes)};
+    return Preset{Weights8(Type::kFloat, Strategy::kBlock),
+                  Activations(Type::kFloat, Strategy::kGroup, Dynamic::kYes)};
   }
   // w2a16 … w8a16. Before 0.16 w8a16 had one scale per channel; the shape of the scales tells.
   if (preset.size() == 5 && preset[0] == 'w' && preset[1] >= '2' && preset[1] <= '8' &&
       preset.ends_with("a16")) {
-    return CtPreset{IntWeights(static_cast<uint32_t>(preset[1] - '0'), true), std::nullopt};
+    return Preset{IntWeights(static_cast<uint32_t>(preset[1] - '0'), true), std::nullopt};
   }
   return std::nullopt;
 }
 
-std::string_view CtStrategyName(CtStrategy strategy) {
+std::string_view StrategyName(Strategy strategy) {
   const auto* row = std::find_if(kStrategies.begin(), kStrategies.end(),
                                  [&](const auto& known) { return known.second == strategy; });
   return row->first;
 }
 
-std::string DescribeCtArgs(const CtArgs& args) {
+std::string DescribeArgs(const Args& args) {
   std::string text =
-      fmt::format("{}-bit {} {}", args.num_bits, args.type == CtType::kInt ? "int" : "float",
-                  CtStrategyName(args.strategy));
+      fmt::format("{}-bit {} {}", args.num_bits, args.type == Type::kInt ? "int" : "float",
+                  StrategyName(args.strategy));
   if (args.group_size > 0) text += fmt::format(" {}", args.group_size);
   if (args.block[0] > 0) text += fmt::format(" {}x{}", args.block[0], args.block[1]);
   return text + (args.symmetric ? " symmetric" : " asymmetric");
 }
 
-}  // namespace prepack
+}  // namespace prepack::ct

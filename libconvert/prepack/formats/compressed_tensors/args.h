@@ -13,10 +13,10 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
 
-namespace prepack {
+namespace prepack::ct {
 
-enum class CtType : uint8_t { kInt, kFloat };
-enum class CtStrategy : uint8_t {
+enum class Type : uint8_t { kInt, kFloat };
+enum class Strategy : uint8_t {
   kTensor,
   kChannel,
   kGroup,
@@ -25,41 +25,41 @@ enum class CtStrategy : uint8_t {
   kTensorGroup,
   kAttentionHead,
 };
-enum class CtDynamic : uint8_t { kNo, kYes, kLocal };
+enum class Dynamic : uint8_t { kNo, kYes, kLocal };
 // kWeight only changed the order of calibration and leaves no trace in the files.
-enum class CtActOrder : uint8_t { kNone, kWeight, kGroup };
+enum class ActOrder : uint8_t { kNone, kWeight, kGroup };
 
-struct CtArgs {
+struct Args {
   uint32_t num_bits = 8;
-  CtType type = CtType::kInt;
+  Type type = Type::kInt;
   bool symmetric = true;
-  CtStrategy strategy = CtStrategy::kTensor;
+  Strategy strategy = Strategy::kTensor;
   uint64_t group_size = 0;             // kGroup and kTensorGroup, else 0
   std::array<uint64_t, 2> block = {};  // kBlock: rows, columns
-  CtDynamic dynamic = CtDynamic::kNo;
-  CtActOrder actorder = CtActOrder::kNone;
+  Dynamic dynamic = Dynamic::kNo;
+  ActOrder actorder = ActOrder::kNone;
 
-  friend bool operator==(const CtArgs&, const CtArgs&) = default;
+  friend bool operator==(const Args&, const Args&) = default;
 };
 
-enum class CtRole : uint8_t { kWeights, kActivations };
+enum class Role : uint8_t { kWeights, kActivations };
 
 // Parses and checks one QuantizationArgs object. Values that contradict each other are kMalformed;
 // keys and keywords that no known version has are kUnsupported.
-Result<CtArgs> ParseCtArgs(const Json& args, CtRole role, std::string_view where);
+Result<Args> ParseArgs(const Json& args, Role role, std::string_view where);
 
 // What the preset of a list-valued config group (before 0.5) stands for.
-struct CtPreset {
-  CtArgs weights;
-  std::optional<CtArgs> input_activations;
+struct Preset {
+  Args weights;
+  std::optional<Args> input_activations;
 };
 // By name in any case; nullopt for one that is not known.
-std::optional<CtPreset> FindCtPreset(std::string_view name);
+std::optional<Preset> FindPreset(std::string_view name);
 
-std::string_view CtStrategyName(CtStrategy strategy);
+std::string_view StrategyName(Strategy strategy);
 // For people: "4-bit int group 128 asymmetric".
-std::string DescribeCtArgs(const CtArgs& args);
+std::string DescribeArgs(const Args& args);
 
-}  // namespace prepack
+}  // namespace prepack::ct
 
 #endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_ARGS_H_

@@ -14,7 +14,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 namespace {
 
@@ -54,14 +54,14 @@ Status CheckFormat(std::string_view format, std::string_view where) {
 }
 
 // What compressed-tensors would choose when no format is given (config/format.py).
-std::string_view InferFormat(const CtGroup& group) {
+std::string_view InferFormat(const Group& group) {
   if (!group.weights) return kCtDense;
-  const CtArgs& weights = *group.weights;
-  if (weights.type == CtType::kFloat) {
+  const Args& weights = *group.weights;
+  if (weights.type == Type::kFloat) {
     if (weights.num_bits == 4) {
       return weights.group_size == 32 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
     }
-    if (weights.strategy == CtStrategy::kGroup && weights.group_size == 32) {
+    if (weights.strategy == Strategy::kGroup && weights.group_size == 32) {
       return "mxfp8-quantized";
     }
     return group.input_activations ? kCtFloatQuantized : kCtNaiveQuantized;
@@ -92,16 +92,16 @@ Result<std::vector<ConfigPattern>> ParsePatterns(const Json& list, const std::st
   return patterns;
 }
 
-Result<std::optional<CtArgs>> ParseOptionalArgs(const Json& scheme, std::string_view key,
-                                                CtRole role, std::string_view where) {
+Result<std::optional<Args>> ParseOptionalArgs(const Json& scheme, std::string_view key, Role role,
+                                              std::string_view where) {
   const Json* value = JsonMember(scheme, key);
-  if (value == nullptr) return std::optional<CtArgs>();
-  PREPACK_TRY_ASSIGN(CtArgs args, ParseCtArgs(*value, role, FieldPath(where, key)));
-  return std::optional<CtArgs>(args);
+  if (value == nullptr) return std::optional<Args>();
+  PREPACK_TRY_ASSIGN(Args args, ParseArgs(*value, role, FieldPath(where, key)));
+  return std::optional<Args>(args);
 }
 
 // {"targets": […], "weights": {…}, …}
-Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
+Status ParseSchemeObject(const Json& scheme, Group& group) {
   PREPACK_TRY(RefuseUnknownKeys(scheme, kGroupKeys, group.where));
   const Json* targets = JsonMember(scheme, "targets");
   if (targets == nullptr) {
@@ -111,14 +111,14 @@ Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
                      ParsePatterns(*targets, FieldPath(group.where, "targets")));
   group.targets = std::move(patterns);
 
-  const std::array<std::pair<std::string_view, std::optional<CtArgs>*>, 3> parts = {{
+  const std::array<std::pair<std::string_view, std::optional<Args>*>, 3> parts = {{
       {"weights", &group.weights},
       {"input_activations", &group.input_activations},
       {"output_activations", &group.output_activations},
   }};
   for (const auto& [key, args] : parts) {
-    const CtRole role = args == &group.weights ? CtRole::kWeights : CtRole::kActivations;
-    PREPACK_TRY_ASSIGN(const std::optional<CtArgs> parsed,
+    const Role role = args == &group.weights ? Role::kWeights : Role::kActivations;
+    PREPACK_TRY_ASSIGN(const std::optional<Args> parsed,
                        ParseOptionalArgs(scheme, key, role, group.where));
     *args = parsed;
   }
@@ -131,8 +131,8 @@ Status ParseSchemeObject(const Json& scheme, CtGroup& group) {
 }
 
 // "W4A16": ["Linear"], the form before 0.5: the name of the group is a preset.
-Status ParsePresetList(const Json& targets, CtGroup& group) {
-  std::optional<CtPreset> preset = FindCtPreset(group.name);
+Status ParsePresetList(const Json& targets, Group& group) {
+  std::optional<Preset> preset = FindPreset(group.name);
   if (!preset) {
     return Unsupported(group.where, "unknown preset")
         .Found(fmt::format("\"{}\"", Printable(group.name)))
@@ -147,15 +147,15 @@ Status ParsePresetList(const Json& targets, CtGroup& group) {
   return {};
 }
 
-Result<std::vector<CtGroup>> ParseGroups(const Json& fields, std::string_view where) {
-  std::vector<CtGroup> groups;
+Result<std::vector<Group>> ParseGroups(const Json& fields, std::string_view where) {
+  std::vector<Group> groups;
   const Json* value = JsonMember(fields, "config_groups");
   if (value == nullptr) return groups;
   const std::string groups_where = FieldPath(where, "config_groups");
   Status status = RequireObject(*value, groups_where);
   if (!status.ok()) return status;
   for (const auto& [name, scheme] : value->items()) {
-    CtGroup group;
+    Group group;
     group.name = name;
     group.where = FieldPath(groups_where, name);
     if (scheme.is_array()) {
@@ -172,7 +172,7 @@ Result<std::vector<CtGroup>> ParseGroups(const Json& fields, std::string_view wh
 
 // A group's own format, else that of the whole file unless it names none, else the default for
 // the scheme.
-Status ResolveFormats(const Json& fields, std::string_view where, std::vector<CtGroup>& groups) {
+Status ResolveFormats(const Json& fields, std::string_view where, std::vector<Group>& groups) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> format,
                      OptionalString(fields, "format", where));
   std::string whole = LowerCase(format.value_or("fakequant"));
@@ -180,7 +180,7 @@ Status ResolveFormats(const Json& fields, std::string_view where, std::vector<Ct
   if (!whole.empty()) {
     PREPACK_TRY(CheckFormat(whole, FieldPath(where, "format")));
   }
-  for (CtGroup& group : groups) {
+  for (Group& group : groups) {
     if (group.format.empty()) group.format = whole;
     if (group.format.empty()) group.format = InferFormat(group);
   }
@@ -255,8 +255,8 @@ Result<bool> ParseTransforms(const Json& fields, const std::string& where) {
 
 }  // namespace
 
-std::optional<CtVersion> ParseCtVersion(std::string_view text) {
-  CtVersion version;
+std::optional<Version> ParseVersion(std::string_view text) {
+  Version version;
   const char* next = text.data();
   const char* end = text.data() + text.size();
   size_t count = 0;
@@ -274,9 +274,9 @@ std::optional<CtVersion> ParseCtVersion(std::string_view text) {
   return version;
 }
 
-Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
+Result<Config> ParseConfig(const QuantizationConfig& config) {
   const Json& fields = *config.fields;
-  CtConfig parsed;
+  Config parsed;
   parsed.where = config.where;
 
   PREPACK_TRY(RefuseFeatures(fields, config.where));
@@ -286,7 +286,7 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> version,
                      OptionalString(fields, "version", config.where));
   if (version) {
-    parsed.version = ParseCtVersion(*version);
+    parsed.version = ParseVersion(*version);
     if (!parsed.version) {
       return Malformed(FieldPath(config.where, "version"), "the field is not a version")
           .Found(fmt::format("\"{}\"", Printable(*version)))
@@ -299,7 +299,7 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
   parsed.status = LowerCase(stored_status.value_or(""));
   parsed.has_kv_cache_scheme = JsonMember(fields, "kv_cache_scheme") != nullptr;
 
-  PREPACK_TRY_ASSIGN(std::vector<CtGroup> groups, ParseGroups(fields, config.where));
+  PREPACK_TRY_ASSIGN(std::vector<Group> groups, ParseGroups(fields, config.where));
   parsed.groups = std::move(groups);
   PREPACK_TRY(ResolveFormats(fields, config.where, parsed.groups));
 
@@ -314,7 +314,7 @@ Result<CtConfig> ParseCtConfig(const QuantizationConfig& config) {
 namespace {
 
 Status Conflict(const std::string& where, const std::string& found, const std::string& expected,
-                const CtConfig& first) {
+                const Config& first) {
   return Malformed(where, "two copies of the quantization config disagree")
       .Found(found)
       .Expected(fmt::format("{}, as {} says", expected, first.where))
@@ -322,11 +322,11 @@ Status Conflict(const std::string& where, const std::string& found, const std::s
       .Id(FindingId("config-conflict"));
 }
 
-std::string ShowArgs(const std::optional<CtArgs>& args) {
-  return args ? DescribeCtArgs(*args) : "none";
+std::string ShowArgs(const std::optional<Args>& args) {
+  return args ? DescribeArgs(*args) : "none";
 }
 
-std::vector<std::string> Targets(const CtGroup& group) {
+std::vector<std::string> Targets(const Group& group) {
   std::vector<std::string> targets;
   for (const ConfigPattern& pattern : group.targets) {
     targets.push_back(fmt::format("\"{}\"", Printable(pattern.text())));
@@ -334,7 +334,7 @@ std::vector<std::string> Targets(const CtGroup& group) {
   return targets;
 }
 
-std::string ShowTargets(const CtGroup& group) {
+std::string ShowTargets(const Group& group) {
   constexpr size_t kMaxShown = 4;
   std::vector<std::string> targets = Targets(group);
   if (targets.size() > kMaxShown) {
@@ -344,7 +344,7 @@ std::string ShowTargets(const CtGroup& group) {
   return fmt::format("[{}]", fmt::join(targets, ", "));
 }
 
-Status CompareGroup(const CtGroup& ours, const CtGroup& theirs, const CtConfig& first) {
+Status CompareGroup(const Group& ours, const Group& theirs, const Config& first) {
   if (Targets(ours) != Targets(theirs)) {
     return Conflict(FieldPath(theirs.where, "targets"), ShowTargets(theirs), ShowTargets(ours),
                     first);
@@ -366,31 +366,31 @@ Status CompareGroup(const CtGroup& ours, const CtGroup& theirs, const CtConfig& 
 }
 
 // Some writers sort them, others do not.
-std::vector<const CtGroup*> GroupsByName(const CtConfig& config) {
-  std::vector<const CtGroup*> groups;
-  for (const CtGroup& group : config.groups) groups.push_back(&group);
-  std::ranges::sort(groups, {}, &CtGroup::name);
+std::vector<const Group*> GroupsByName(const Config& config) {
+  std::vector<const Group*> groups;
+  for (const Group& group : config.groups) groups.push_back(&group);
+  std::ranges::sort(groups, {}, &Group::name);
   return groups;
 }
 
-std::string ShowVersion(const CtVersion& version) {
+std::string ShowVersion(const Version& version) {
   return fmt::format("{}", fmt::join(version.parts, "."));
 }
 
 // Versions between the same two changes of what is stored mean the same.
-bool MeanTheSame(const CtVersion& a, const CtVersion& b) {
+bool MeanTheSame(const Version& a, const Version& b) {
   return std::ranges::all_of(kCtStorageChanges,
-                             [&](const CtVersion& change) { return (a < change) == (b < change); });
+                             [&](const Version& change) { return (a < change) == (b < change); });
 }
 
-Status CompareCopy(const CtConfig& first, const CtConfig& copy) {
+Status CompareCopy(const Config& first, const Config& copy) {
   if (first.groups.size() != copy.groups.size()) {
     return Conflict(FieldPath(copy.where, "config_groups"),
                     fmt::format("{} groups", copy.groups.size()),
                     fmt::format("{} groups", first.groups.size()), first);
   }
-  const std::vector<const CtGroup*> ours = GroupsByName(first);
-  const std::vector<const CtGroup*> theirs = GroupsByName(copy);
+  const std::vector<const Group*> ours = GroupsByName(first);
+  const std::vector<const Group*> theirs = GroupsByName(copy);
   for (size_t i = 0; i < ours.size(); ++i) {
     PREPACK_TRY(CompareGroup(*ours[i], *theirs[i], first));
   }
@@ -401,22 +401,22 @@ Status CompareCopy(const CtConfig& first, const CtConfig& copy) {
 
 }  // namespace
 
-Result<CtConfig> ParseCtConfigs(std::span<const QuantizationConfig> configs) {
-  Result<CtConfig> first = ParseCtConfig(configs.front());
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> configs) {
+  Result<Config> first = ParseConfig(configs.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < configs.size(); ++i) {
-    PREPACK_TRY_ASSIGN(const CtConfig copy, ParseCtConfig(configs[i]));
+    PREPACK_TRY_ASSIGN(const Config copy, ParseConfig(configs[i]));
     PREPACK_TRY(CompareCopy(*first, copy));
     if (!first->version) first->version = copy.version;
   }
   return first;
 }
 
-CtMatcher::CtMatcher(const CtConfig& config) {
+Matcher::Matcher(const Config& config) {
   // A target that stands in two groups belongs to the later one, in both libraries, but keeps the
   // place of the first: that is how a Python dict behaves.
   std::unordered_map<std::string_view, size_t> places;
-  for (const CtGroup& group : config.groups) {
+  for (const Group& group : config.groups) {
     for (const ConfigPattern& pattern : group.targets) {
       const auto [it, added] = places.try_emplace(pattern.text(), targets_.size());
       if (added) {
@@ -449,8 +449,8 @@ CtMatcher::CtMatcher(const CtConfig& config) {
   }
 }
 
-Result<const CtGroup*> CtMatcher::GroupByName(std::span<const Target> targets,
-                                              std::string_view module) {
+Result<const Group*> Matcher::GroupByName(std::span<const Target> targets,
+                                          std::string_view module) {
   for (const Target& target : targets) {
     PREPACK_TRY_ASSIGN(const bool matches, target.pattern->MatchesName(module));
     if (matches) return target.group;
@@ -458,28 +458,27 @@ Result<const CtGroup*> CtMatcher::GroupByName(std::span<const Target> targets,
   return nullptr;
 }
 
-const CtGroup* CtMatcher::GroupByClass(std::span<const Target> targets, ModuleClass module_class) {
+const Group* Matcher::GroupByClass(std::span<const Target> targets, ModuleClass module_class) {
   for (const Target& target : targets) {
     if (target.pattern->MatchesClass(module_class)) return target.group;
   }
   return nullptr;
 }
 
-Result<const CtGroup*> CtMatcher::GroupOf(std::string_view module, ModuleClass module_class) const {
+Result<const Group*> Matcher::GroupOf(std::string_view module, ModuleClass module_class) const {
   if (const auto it = names_.find(module); it != names_.end()) return it->second;
-  Result<const CtGroup*> group = GroupByName(regexes_, module);
+  Result<const Group*> group = GroupByName(regexes_, module);
   if (!group.ok() || *group != nullptr) return group;
   return GroupByClass(classes_, module_class);
 }
 
-Result<const CtGroup*> CtMatcher::GroupOfVllm(std::string_view module,
-                                              ModuleClass module_class) const {
-  Result<const CtGroup*> group = GroupByName(targets_, module);
+Result<const Group*> Matcher::GroupOfVllm(std::string_view module, ModuleClass module_class) const {
+  Result<const Group*> group = GroupByName(targets_, module);
   if (!group.ok() || *group != nullptr) return group;
   return GroupByClass(targets_, module_class);
 }
 
-Result<bool> CtMatcher::Ignored(std::string_view module, ModuleClass module_class) const {
+Result<bool> Matcher::Ignored(std::string_view module, ModuleClass module_class) const {
   if (ignored_names_.contains(module)) return true;
   for (const ConfigPattern* entry : ignored_regexes_) {
     Result<bool> matches = entry->MatchesName(module);
@@ -489,4 +488,4 @@ Result<bool> CtMatcher::Ignored(std::string_view module, ModuleClass module_clas
                      [&](const auto* entry) { return entry->MatchesClass(module_class); });
 }
 
-}  // namespace prepack
+}  // namespace prepack::ct

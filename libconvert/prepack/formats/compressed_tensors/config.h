@@ -20,7 +20,7 @@
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/quantization_config.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 // Names of storage formats that the reader tells apart.
 inline constexpr std::string_view kCtPackQuantized = "pack-quantized";
@@ -30,60 +30,60 @@ inline constexpr std::string_view kCtNaiveQuantized = "naive-quantized";
 inline constexpr std::string_view kCtDense = "dense";
 
 // Of the compressed-tensors release that wrote the config.
-struct CtVersion {
+struct Version {
   std::array<uint32_t, 3> parts = {};  // major, minor, patch
 
-  friend bool operator==(const CtVersion&, const CtVersion&) = default;
-  friend bool operator<(const CtVersion& a, const CtVersion& b) { return a.parts < b.parts; }
+  friend bool operator==(const Version&, const Version&) = default;
+  friend bool operator<(const Version& a, const Version& b) { return a.parts < b.parts; }
 };
 // Releases that changed what is stored. Asymmetric modules always have their zero points stored
 // from the first on, even all-zero ones.
-inline constexpr CtVersion kCtZeroPointsAlwaysStored = {{0, 9, 3}};
+inline constexpr Version kCtZeroPointsAlwaysStored = {{0, 9, 3}};
 // Between these two, columns of packed zero points are padded when N fills no whole word.
-inline constexpr CtVersion kCtPaddedZeroPointsFrom = {{0, 9, 4}};
-inline constexpr CtVersion kCtPaddedZeroPointsUntil = {{0, 11, 0}};
+inline constexpr Version kCtPaddedZeroPointsFrom = {{0, 9, 4}};
+inline constexpr Version kCtPaddedZeroPointsUntil = {{0, 11, 0}};
 // From this one on, codes of 3, 5, 6 and 7 bits are a dense bit stream.
-inline constexpr CtVersion kCtDenseSince = {{0, 18, 0}};
+inline constexpr Version kCtDenseSince = {{0, 18, 0}};
 inline constexpr std::array kCtStorageChanges = {kCtZeroPointsAlwaysStored, kCtPaddedZeroPointsFrom,
                                                  kCtPaddedZeroPointsUntil, kCtDenseSince};
 
 // "0.19.0", "0.9.3.dev1", "0.15.1a2"; nullopt when it does not begin with two numbers. What follows
 // the third number is ignored.
-std::optional<CtVersion> ParseCtVersion(std::string_view text);
+std::optional<Version> ParseVersion(std::string_view text);
 
 // One entry of config_groups.
-struct CtGroup {
+struct Group {
   std::string name;
   std::string where;    // for errors
   bool preset = false;  // known by the name of a preset only, as before 0.5
   std::vector<ConfigPattern> targets;
-  std::optional<CtArgs> weights;  // nullopt: the group leaves weights alone
-  std::optional<CtArgs> input_activations;
-  std::optional<CtArgs> output_activations;
+  std::optional<Args> weights;  // nullopt: the group leaves weights alone
+  std::optional<Args> input_activations;
+  std::optional<Args> output_activations;
   std::string format;  // resolved: never empty, "mixed-precision" or "fakequant"
 };
 
-struct CtConfig {
-  std::string where;                 // "config.json: quantization_config"
-  std::optional<CtVersion> version;  // nullopt: absent, as before 0.7 and from AutoRound
-  std::string status;                // quantization_status, "" when absent
+struct Config {
+  std::string where;               // "config.json: quantization_config"
+  std::optional<Version> version;  // nullopt: absent, as before 0.7 and from AutoRound
+  std::string status;              // quantization_status, "" when absent
   bool has_kv_cache_scheme = false;
   // The model was rotated, and the stored weights are those of the rotated model: nothing is left
   // to do at run time.
   bool rotated = false;
-  std::vector<CtGroup> groups;  // in the order of the file
+  std::vector<Group> groups;  // in the order of the file
   std::vector<ConfigPattern> ignore;
 };
 
 // Contradictions are kMalformed; formats, keys and keywords that no known version has, sparsity
 // and transforms that run online are kUnsupported.
-Result<CtConfig> ParseCtConfig(const QuantizationConfig& config);
+Result<Config> ParseConfig(const QuantizationConfig& config);
 
 // Parses the first of `configs`, which is not empty, and compares the copies with it. Copies that
 // differ in what the weights mean (config groups, storage formats, a version on the other side of a
 // change of the packing) are kMalformed ("config-conflict"). Ignore lists may differ: the tensors
 // win over them anyway. A version that only a copy has is taken from there.
-Result<CtConfig> ParseCtConfigs(std::span<const QuantizationConfig> configs);
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> configs);
 
 // Which config group describes a module (mirrors compressed-tensors 0.19, utils/match.py).
 //
@@ -92,31 +92,30 @@ Result<CtConfig> ParseCtConfigs(std::span<const QuantizationConfig> configs);
 // (utils/config_utils.py) takes names and expressions in the order of the config instead; where
 // that selects another scheme, the user should know.
 
-class CtMatcher {
+class Matcher {
  public:
   // Refers to `config`, which must live longer.
-  explicit CtMatcher(const CtConfig& config);
+  explicit Matcher(const Config& config);
 
   // The group of a module, or nullptr; the ignore list is not consulted. Here and below, an error
   // is that of a regular expression which takes too long.
-  Result<const CtGroup*> GroupOf(std::string_view module, ModuleClass module_class) const;
+  Result<const Group*> GroupOf(std::string_view module, ModuleClass module_class) const;
   // The same by vLLM's order.
-  Result<const CtGroup*> GroupOfVllm(std::string_view module, ModuleClass module_class) const;
+  Result<const Group*> GroupOfVllm(std::string_view module, ModuleClass module_class) const;
   Result<bool> Ignored(std::string_view module, ModuleClass module_class) const;
 
  private:
   struct Target {
     const ConfigPattern* pattern;
-    const CtGroup* group;
+    const Group* group;
   };
 
   // The first that matches, or nullptr.
-  static Result<const CtGroup*> GroupByName(std::span<const Target> targets,
-                                            std::string_view module);
-  static const CtGroup* GroupByClass(std::span<const Target> targets, ModuleClass module_class);
+  static Result<const Group*> GroupByName(std::span<const Target> targets, std::string_view module);
+  static const Group* GroupByClass(std::span<const Target> targets, ModuleClass module_class);
 
   std::vector<Target> targets_;  // in the order of the config, each text once
-  std::unordered_map<std::string_view, const CtGroup*> names_;
+  std::unordered_map<std::string_view, const Group*> names_;
   std::vector<Target> regexes_;  // alphabetical
   std::vector<Target> classes_;  // alphabetical
   std::unordered_set<std::string_view> ignored_names_;
@@ -124,6 +123,6 @@ class CtMatcher {
   std::vector<const ConfigPattern*> ignored_classes_;
 };
 
-}  // namespace prepack
+}  // namespace prepack::ct
 
 #endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_CONFIG_H_

@@ -15,31 +15,31 @@
 #include "prepack/formats/rows/row_linear.h"
 #include "prepack/formats/stored_linear.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 namespace {
 
-Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& group) {
+Result<ActivationScheme> MakeActivations(const Module& module, const Group& group) {
   if (group.output_activations) {
     return Unsupported(module.name, "quantized outputs of linear layers are not supported")
-        .Found(fmt::format("{} ({})", DescribeCtArgs(*group.output_activations), group.where))
+        .Found(fmt::format("{} ({})", DescribeArgs(*group.output_activations), group.where))
         .Id(FindingId("scheme-unsupported"));
   }
   ActivationScheme activations;
   if (!group.input_activations) return activations;
-  const CtArgs& args = *group.input_activations;
-  activations.type = args.type == CtType::kInt ? ActivationType::kInt : ActivationType::kFloat;
+  const Args& args = *group.input_activations;
+  activations.type = args.type == Type::kInt ? ActivationType::kInt : ActivationType::kFloat;
   activations.bits = args.num_bits;
   activations.symmetric = args.symmetric;
-  activations.dynamic = args.dynamic == CtDynamic::kYes;
+  activations.dynamic = args.dynamic == Dynamic::kYes;
   switch (args.strategy) {
-    case CtStrategy::kTensor:
+    case Strategy::kTensor:
       activations.granularity = ActivationGranularity::kTensor;
       return activations;
-    case CtStrategy::kToken:
+    case Strategy::kToken:
       activations.granularity = ActivationGranularity::kToken;
       return activations;
-    case CtStrategy::kGroup:
+    case Strategy::kGroup:
       activations.granularity = ActivationGranularity::kGroup;
       activations.group_size = args.group_size;
       if (activations.dynamic) return activations;
@@ -48,49 +48,48 @@ Result<ActivationScheme> MakeActivations(const CtModule& module, const CtGroup& 
       break;
   }
   return Unsupported(module.name, "this quantization of activations is not supported")
-      .Found(fmt::format("{} ({})", DescribeCtArgs(args), group.where))
+      .Found(fmt::format("{} ({})", DescribeArgs(args), group.where))
       .Expected("per tensor, per token, or dynamic per group")
       .Id(FindingId("scheme-unsupported"));
 }
 
-CodeType CodeTypeFor(CtStorage storage, const CtArgs& weights) {
-  if (storage == CtStorage::kFloat8) return CodeType::kF8E4M3;
+CodeType CodeTypeFor(Storage storage, const Args& weights) {
+  if (storage == Storage::kFloat8) return CodeType::kF8E4M3;
   // Bytes of 8 bits without a zero point stay as they are.
-  const bool signed_bytes =
-      storage == CtStorage::kInt8 && weights.num_bits == 8 && weights.symmetric;
+  const bool signed_bytes = storage == Storage::kInt8 && weights.num_bits == 8 && weights.symmetric;
   return signed_bytes ? CodeType::kS8 : UnsignedCodeFor(weights.num_bits);
 }
 
 // Legacy presets changed their meaning: W8A16 had one scale per channel before 0.16. Where the
 // group is only known by such a name, the shape of the scales tells.
-bool IsChannelOfPreset(const CtModule& module, const CtGroup& group, const MatrixShape& shape) {
+bool IsChannelOfPreset(const Module& module, const Group& group, const MatrixShape& shape) {
   return group.preset && group.weights->group_size != shape.k && module.scale != nullptr &&
          module.scale->shape == WithExperts(shape, {shape.n, 1});
 }
 
-Status SetGranularity(const CtModule& module, const CtGroup& group, const MatrixShape& shape,
+Status SetGranularity(const Module& module, const Group& group, const MatrixShape& shape,
                       Scheme& scheme) {
-  const CtArgs& weights = *group.weights;
+  const Args& weights = *group.weights;
   scheme.group_size = shape.k;
   switch (weights.strategy) {
-    case CtStrategy::kTensor:
+    case Strategy::kTensor:
       scheme.granularity = Granularity::kTensor;
       scheme.scale_rows = shape.n;
       return {};
-    case CtStrategy::kChannel:
+    case Strategy::kChannel:
       scheme.granularity = Granularity::kChannel;
       return {};
-    case CtStrategy::kBlock:
+    case Strategy::kBlock:
       scheme.granularity = Granularity::kBlock;
       scheme.scale_rows = weights.block[0];
       scheme.group_size = weights.block[1];
       return {};
-    case CtStrategy::kGroup:
+    case Strategy::kGroup:
       break;
     default:
       return Unsupported(module.name, fmt::format("weights with strategy {} are not supported",
-                                                  CtStrategyName(weights.strategy)))
-          .Found(fmt::format("{} ({})", DescribeCtArgs(weights), group.where))
+                                                  StrategyName(weights.strategy)))
+          .Found(fmt::format("{} ({})", DescribeArgs(weights), group.where))
           .Expected("tensor, channel, group or block")
           .Id(FindingId("scheme-unsupported"));
   }
@@ -109,25 +108,25 @@ Status SetGranularity(const CtModule& module, const CtGroup& group, const Matrix
 
 }  // namespace
 
-Status CheckCtGroup(const CtModule& module, const CtGroup& group, CtStorage storage) {
+Status CheckGroup(const Module& module, const Group& group, Storage storage) {
   const auto contradict = [&](std::string_view what) {
     return Malformed(module.name,
-                     fmt::format("the module is stored {}, but {}", CtStorageName(storage), what))
+                     fmt::format("the module is stored {}, but {}", StorageName(storage), what))
         .Found(group.where)
         .Id(FindingId("module-scheme-contradiction"));
   };
   if (!group.weights) return contradict("its config group does not quantize weights");
-  const bool is_float = group.weights->type == CtType::kFloat;
-  const bool stored_float = storage == CtStorage::kFloat8;
+  const bool is_float = group.weights->type == Type::kFloat;
+  const bool stored_float = storage == Storage::kFloat8;
   if (is_float != stored_float || (is_float && group.weights->num_bits != 8)) {
-    return contradict(fmt::format("its config group says {}", DescribeCtArgs(*group.weights)));
+    return contradict(fmt::format("its config group says {}", DescribeArgs(*group.weights)));
   }
   return {};
 }
 
-Result<Scheme> MakeCtScheme(const CtModule& module, const CtGroup& group, CtStorage storage,
-                            const MatrixShape& shape) {
-  const CtArgs& weights = *group.weights;
+Result<Scheme> MakeScheme(const Module& module, const Group& group, Storage storage,
+                          const MatrixShape& shape) {
+  const Args& weights = *group.weights;
   Scheme scheme;
   scheme.code = CodeTypeFor(storage, weights);
   scheme.bits = weights.num_bits;
@@ -143,8 +142,8 @@ namespace {
 // A module on its way to a RowModule. The steps are called in the order in which they stand here.
 class Description {
  public:
-  Description(const Checkpoint& checkpoint, const CtModule& module, const CtGroup& group,
-              CtStorage storage, const CtConfig& config, FindingTally& findings)
+  Description(const Checkpoint& checkpoint, const Module& module, const Group& group,
+              Storage storage, const Config& config, FindingTally& findings)
       : checkpoint_(checkpoint),
         module_(module),
         group_(group),
@@ -166,21 +165,21 @@ class Description {
   Status MissingZeroPoints();
   bool HasPaddedColumns(std::span<const uint64_t> expected) const;
   const StoredTensor& Weight() const {
-    return storage_ == CtStorage::kPackQuantized ? *module_.packed : *module_.weight;
+    return storage_ == Storage::kPackQuantized ? *module_.packed : *module_.weight;
   }
 
   const Checkpoint& checkpoint_;
-  const CtModule& module_;
-  const CtGroup& group_;
-  const CtStorage storage_;
-  const CtConfig& config_;
+  const Module& module_;
+  const Group& group_;
+  const Storage storage_;
+  const Config& config_;
   FindingTally& findings_;
   MatrixShape shape_;
   RowModule parts_;
 };
 
 Status Description::CheckGroup() {
-  PREPACK_TRY(CheckCtGroup(module_, group_, storage_));
+  PREPACK_TRY(ct::CheckGroup(module_, group_, storage_));
   if (module_.scale == nullptr) {
     return Malformed(checkpoint_.Where(Weight()), "weight_scale of the module is missing")
         .Hint("A shard is missing, or the index is wrong")
@@ -198,20 +197,19 @@ Status Description::CheckGroup() {
                   "the same");
   }
   const std::string& format = group_.format;
-  const bool naive = format == kCtNaiveQuantized && storage_ != CtStorage::kPackQuantized;
-  if (format != CtStorageName(storage_) && !naive) {
+  const bool naive = format == kCtNaiveQuantized && storage_ != Storage::kPackQuantized;
+  if (format != StorageName(storage_) && !naive) {
     findings_.Add("module-format-mismatch", module_.name,
                   fmt::format("the config says format {}, the tensors are {}", format,
-                              CtStorageName(storage_)));
+                              StorageName(storage_)));
   }
   return {};
 }
 
 Status Description::FindShape() {
-  if (storage_ == CtStorage::kPackQuantized) {
-    PREPACK_TRY_ASSIGN(
-        const CtPackedShape found,
-        FindCtPackedShape(checkpoint_, module_, *group_.weights, config_, findings_));
+  if (storage_ == Storage::kPackQuantized) {
+    PREPACK_TRY_ASSIGN(const PackedShape found,
+                       FindPackedShape(checkpoint_, module_, *group_.weights, config_, findings_));
     shape_ = found.shape;
     parts_.stored = found.packing;
   } else {
@@ -237,7 +235,7 @@ Status Description::FindShape() {
 }
 
 Status Description::FindScheme() {
-  PREPACK_TRY_ASSIGN(const Scheme scheme, MakeCtScheme(module_, group_, storage_, shape_));
+  PREPACK_TRY_ASSIGN(const Scheme scheme, MakeScheme(module_, group_, storage_, shape_));
   parts_.scheme = scheme;
   return CheckScaleTensor(checkpoint_, *module_.scale, shape_, scheme);
 }
@@ -286,7 +284,7 @@ Status Description::FindZeroPoints() {
   parts_.zero_point = module_.zero_point;
   if (module_.zero_point == nullptr) return MissingZeroPoints();
   const StoredTensor& zero_point = *module_.zero_point;
-  if (storage_ == CtStorage::kFloat8) {
+  if (storage_ == Storage::kFloat8) {
     return Malformed(checkpoint_.Where(zero_point), "FP8 weights have no zero points")
         .Id(FindingId("module-scheme-contradiction"));
   }
@@ -294,10 +292,10 @@ Status Description::FindZeroPoints() {
     findings_.Add("zero-point-leftover", module_.name,
                   "weight_zero_point is present in a symmetric module; accepted if all are zero");
   }
-  const bool packed = zero_point.dtype == DType::kI32 && storage_ == CtStorage::kPackQuantized &&
+  const bool packed = zero_point.dtype == DType::kI32 && storage_ == Storage::kPackQuantized &&
                       parts_.scheme.granularity != Granularity::kTensor;
   if (packed) return FindPackedZeroPoints();
-  if (storage_ == CtStorage::kPackQuantized && zero_point.dtype != DType::kI8) {
+  if (storage_ == Storage::kPackQuantized && zero_point.dtype != DType::kI8) {
     return RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI32, DType::kI8});
   }
   PREPACK_TRY(RequireDType(checkpoint_, zero_point, "the zero points", {DType::kI8}));
@@ -309,7 +307,7 @@ Status Description::FindZeroPoints() {
 
 Status Description::FindOrder() {
   if (module_.g_idx == nullptr) {
-    if (group_.weights->actorder == CtActOrder::kGroup) {
+    if (group_.weights->actorder == ActOrder::kGroup) {
       findings_.Add("order-missing", module_.name,
                     "the config says activation order, but weight_g_idx is missing: natural order");
     }
@@ -329,7 +327,7 @@ Status Description::FindOrder() {
     findings_.Add("order-present", module_.name,
                   "the groups lie over reordered input channels: x must be reordered too");
   }
-  if (parts_.order != nullptr && group_.weights->actorder != CtActOrder::kGroup) {
+  if (parts_.order != nullptr && group_.weights->actorder != ActOrder::kGroup) {
     findings_.Add("order-undeclared", module_.name,
                   "weight_g_idx scatters the groups, but the config does not say actorder group");
   }
@@ -409,9 +407,9 @@ std::vector<std::unique_ptr<QuantizedLinear>> Description::Finish() {
 
 }  // namespace
 
-Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeCtModule(
-    const Checkpoint& checkpoint, const CtModule& module, const CtGroup& group, CtStorage storage,
-    const CtConfig& config, FindingTally& findings) {
+Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeModule(
+    const Checkpoint& checkpoint, const Module& module, const Group& group, Storage storage,
+    const Config& config, FindingTally& findings) {
   Description description(checkpoint, module, group, storage, config, findings);
   Status status = description.CheckGroup();
   if (status.ok()) status = description.FindShape();
@@ -424,4 +422,4 @@ Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeCtModule(
   return description.Finish();
 }
 
-}  // namespace prepack
+}  // namespace prepack::ct

@@ -14,15 +14,15 @@
 #include "prepack/model/quantized_linear.h"
 #include "prepack/model/scheme.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 // The scheme of a module that is stored as `storage`. A group that cannot mean such tensors is
 // kMalformed, one that asks for what is not read kUnsupported.
-Result<Scheme> MakeCtScheme(const CtModule& module, const CtGroup& group, CtStorage storage,
-                            const MatrixShape& shape);
+Result<Scheme> MakeScheme(const Module& module, const Group& group, Storage storage,
+                          const MatrixShape& shape);
 
 // kMalformed unless the group quantizes weights of the type that the storage holds.
-Status CheckCtGroup(const CtModule& module, const CtGroup& group, CtStorage storage);
+Status CheckGroup(const Module& module, const Group& group, Storage storage);
 
 // Describes one quantized module of a compressed-tensors checkpoint: checks that its config group
 // can be read and that every tensor agrees with it, from headers and a few small tensors alone.
@@ -30,10 +30,10 @@ Status CheckCtGroup(const CtModule& module, const CtGroup& group, CtStorage stor
 // `module` has been classified as `storage`, which is not kPlain; `group` is the one that describes
 // it. The result has one linear layer, or one for each expert of stacked tensors, named MODULE.0,
 // MODULE.1, …; it refers to the checkpoint.
-Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeCtModule(
-    const Checkpoint& checkpoint, const CtModule& module, const CtGroup& group, CtStorage storage,
-    const CtConfig& config, FindingTally& findings);
+Result<std::vector<std::unique_ptr<QuantizedLinear>>> DescribeModule(
+    const Checkpoint& checkpoint, const Module& module, const Group& group, Storage storage,
+    const Config& config, FindingTally& findings);
 
-}  // namespace prepack
+}  // namespace prepack::ct
 
 #endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_DESCRIBE_H_

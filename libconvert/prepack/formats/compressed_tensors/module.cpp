@@ -13,21 +13,21 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 namespace {
 
-using Member = const StoredTensor* CtModule::*;
+using Member = const StoredTensor* Module::*;
 
 constexpr std::array<std::pair<std::string_view, Member>, 8> kMemberSuffixes = {{
-    {"weight", &CtModule::weight},
-    {"weight_packed", &CtModule::packed},
-    {"weight_scale", &CtModule::scale},
-    {"weight_zero_point", &CtModule::zero_point},
-    {"weight_shape", &CtModule::shape},
-    {"weight_g_idx", &CtModule::g_idx},
-    {"weight_global_scale", &CtModule::global_scale},
-    {"weight_scale_inv", &CtModule::scale_inv},
+    {"weight", &Module::weight},
+    {"weight_packed", &Module::packed},
+    {"weight_scale", &Module::scale},
+    {"weight_zero_point", &Module::zero_point},
+    {"weight_shape", &Module::shape},
+    {"weight_g_idx", &Module::g_idx},
+    {"weight_global_scale", &Module::global_scale},
+    {"weight_scale_inv", &Module::scale_inv},
 }};
 
 Member MemberOf(std::string_view suffix) {
@@ -38,7 +38,7 @@ Member MemberOf(std::string_view suffix) {
 }
 
 // A tensor that only says how a weight is quantized.
-const StoredTensor* FirstQuantizationTensor(const CtModule& module) {
+const StoredTensor* FirstQuantizationTensor(const Module& module) {
   for (const StoredTensor* tensor :
        {module.scale, module.zero_point, module.shape, module.g_idx, module.global_scale}) {
     if (tensor != nullptr) return tensor;
@@ -61,7 +61,7 @@ Status RefuseFormat(const Checkpoint& checkpoint, const StoredTensor& tensor,
 }
 
 // Storage that shows by tensors which no other format has.
-Status RefuseForeignTensors(const Checkpoint& checkpoint, const CtModule& module) {
+Status RefuseForeignTensors(const Checkpoint& checkpoint, const Module& module) {
   for (const StoredTensor* tensor : module.others) {
     const std::string_view suffix = module.SuffixOf(*tensor);
     if (suffix == "bitmask") return RefuseFormat(checkpoint, *tensor, "sparse-bitmask");
@@ -89,7 +89,7 @@ Status RequireMatrix(const Checkpoint& checkpoint, const StoredTensor& weight,
       .Id(FindingId("tensor-shape"));
 }
 
-Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& module) {
+Result<Storage> ClassifyPacked(const Checkpoint& checkpoint, const Module& module) {
   const StoredTensor& packed = *module.packed;
   if (module.weight != nullptr) {
     return Malformed(checkpoint.Where(packed), "the module has both weight and weight_packed")
@@ -112,10 +112,10 @@ Result<CtStorage> ClassifyPacked(const Checkpoint& checkpoint, const CtModule& m
     return Malformed(checkpoint.Where(*module.global_scale), "integer weights have no global scale")
         .Id(FindingId("module-scheme-contradiction"));
   }
-  return CtStorage::kPackQuantized;
+  return Storage::kPackQuantized;
 }
 
-Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule& module) {
+Result<Storage> ClassifyUnpacked(const Checkpoint& checkpoint, const Module& module) {
   const StoredTensor& weight = *module.weight;
   const StoredTensor* orphan = FirstQuantizationTensor(module);
   const bool is_float8 = weight.dtype == DType::kF8E4M3;
@@ -125,7 +125,7 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
           .Found(DTypeName(weight.dtype))
           .Id(FindingId("tensor-missing"));
     }
-    if (orphan == nullptr) return CtStorage::kPlain;
+    if (orphan == nullptr) return Storage::kPlain;
     return Malformed(checkpoint.Where(*orphan),
                      "the tensor describes a quantized weight, but the weight is not quantized")
         .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
@@ -136,7 +136,7 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
   }
   if (weight.dtype == DType::kI8 || is_float8) {
     PREPACK_TRY(RequireMatrix(checkpoint, weight, "[N, K]"));
-    return is_float8 ? CtStorage::kFloat8 : CtStorage::kInt8;
+    return is_float8 ? Storage::kFloat8 : Storage::kInt8;
   }
   if (weight.dtype == DType::kI32) {
     return RefuseFormat(checkpoint, weight, "packed (compressed-tensors before 0.4)");
@@ -154,15 +154,15 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
 
 }  // namespace
 
-std::string_view CtModule::SuffixOf(const StoredTensor& tensor) const {
+std::string_view Module::SuffixOf(const StoredTensor& tensor) const {
   const std::string_view full = tensor.name;
   return name.empty() ? full : full.substr(name.size() + 1);
 }
 
-std::vector<CtModule> SortCtModules(std::span<const ModuleTensors> groups) {
-  std::vector<CtModule> modules;
+std::vector<Module> SortModules(std::span<const ModuleTensors> groups) {
+  std::vector<Module> modules;
   for (const ModuleTensors& group : groups) {
-    CtModule& module = modules.emplace_back();
+    Module& module = modules.emplace_back();
     module.name = group.name;
     for (const auto& [suffix, tensor] : group.tensors) {
       if (const Member member = MemberOf(suffix)) {
@@ -178,26 +178,26 @@ std::vector<CtModule> SortCtModules(std::span<const ModuleTensors> groups) {
   return modules;
 }
 
-std::string_view CtStorageName(CtStorage storage) {
+std::string_view StorageName(Storage storage) {
   switch (storage) {
-    case CtStorage::kPlain:
+    case Storage::kPlain:
       return "dense";
-    case CtStorage::kPackQuantized:
+    case Storage::kPackQuantized:
       return "pack-quantized";
-    case CtStorage::kInt8:
+    case Storage::kInt8:
       return "int-quantized";
-    case CtStorage::kFloat8:
+    case Storage::kFloat8:
       return "float-quantized";
   }
   return "";
 }
 
-Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module) {
+Result<Storage> ClassifyModule(const Checkpoint& checkpoint, const Module& module) {
   PREPACK_TRY(RefuseForeignTensors(checkpoint, module));
   if (module.packed != nullptr) return ClassifyPacked(checkpoint, module);
   if (module.weight != nullptr) return ClassifyUnpacked(checkpoint, module);
   const StoredTensor* orphan = FirstQuantizationTensor(module);
-  if (orphan == nullptr) return CtStorage::kPlain;
+  if (orphan == nullptr) return Storage::kPlain;
   return Malformed(checkpoint.Where(*orphan), "the weight that this tensor describes is missing")
       .Expected(fmt::format("{}.weight_packed", module.name))
       .Hint("A shard is missing, or the index is wrong")
@@ -218,14 +218,14 @@ bool HasTwoPackings(uint32_t bits) {
   return 32 % bits != 0;
 }
 
-bool FitsEither(const CtArgs& weights, uint64_t k, uint64_t words) {
+bool FitsEither(const Args& weights, uint64_t k, uint64_t words) {
   return RowWords(RowCodes::kDense, weights.num_bits, k) == words ||
          RowWords(RowCodes::kWordAligned, weights.num_bits, k) == words;
 }
 
 // K as weight_shape says, checked against weight_packed.
-Result<uint64_t> ReadStoredK(const Checkpoint& checkpoint, const CtModule& module,
-                             const CtArgs& weights, const MatrixShape& rows) {
+Result<uint64_t> ReadStoredK(const Checkpoint& checkpoint, const Module& module,
+                             const Args& weights, const MatrixShape& rows) {
   const StoredTensor& stored = *module.shape;
   Status status =
       RequireDType(checkpoint, stored, "the numbers of weight_shape", {DType::kI64, DType::kI32});
@@ -259,12 +259,12 @@ Result<uint64_t> ReadStoredK(const Checkpoint& checkpoint, const CtModule& modul
 }
 
 // K where weight_shape is missing (or empty, as some tools leave it): G · group size.
-Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const CtModule& module,
-                          const CtArgs& weights, FindingTally& findings) {
+Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const Module& module, const Args& weights,
+                          FindingTally& findings) {
   const uint64_t words = module.packed->shape.back();
   std::optional<uint64_t> k;
   const TensorShape& scale = module.scale->shape;
-  if (weights.strategy == CtStrategy::kGroup && !scale.empty()) {
+  if (weights.strategy == Strategy::kGroup && !scale.empty()) {
     k = CheckedMul(scale.back(), weights.group_size);
   }
   if (!k || *k == 0 || HasTwoPackings(weights.num_bits) || !FitsEither(weights, *k, words)) {
@@ -279,8 +279,8 @@ Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const CtModule& module,
   return *k;
 }
 
-Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const CtModule& module, uint32_t bits,
-                             uint64_t k, const std::optional<CtVersion>& version) {
+Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const Module& module, uint32_t bits,
+                             uint64_t k, const std::optional<Version>& version) {
   if (!HasTwoPackings(bits)) return RowCodes::kDense;
   const uint64_t words = module.packed->shape.back();
   const bool dense = RowWords(RowCodes::kDense, bits, k) == words;
@@ -311,10 +311,10 @@ Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const CtModule& modul
 
 }  // namespace
 
-Result<CtPackedShape> FindCtPackedShape(const Checkpoint& checkpoint, const CtModule& module,
-                                        const CtArgs& weights, const CtConfig& config,
-                                        FindingTally& findings) {
-  CtPackedShape found;
+Result<PackedShape> FindPackedShape(const Checkpoint& checkpoint, const Module& module,
+                                    const Args& weights, const Config& config,
+                                    FindingTally& findings) {
+  PackedShape found;
   found.shape = ShapeOfRows(*module.packed);
   const bool stored = module.shape != nullptr && module.shape->bytes > 0;
   PREPACK_TRY_ASSIGN(const uint64_t k, stored
@@ -327,4 +327,4 @@ Result<CtPackedShape> FindCtPackedShape(const Checkpoint& checkpoint, const CtMo
   return found;
 }
 
-}  // namespace prepack
+}  // namespace prepack::ct

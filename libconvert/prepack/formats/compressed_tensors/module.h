@@ -3,6 +3,7 @@
 
 // The tensors of a compressed-tensors checkpoint, module by module, and what they are evidence of.
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -14,10 +15,10 @@
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/rows/row_linear.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 // The tensors named MODULE.SUFFIX, whichever shards they lie in; nullptr for those that are absent.
-struct CtModule {
+struct Module {
   std::string_view name;  // points into the checkpoint, like all of this
   const StoredTensor* weight = nullptr;
   const StoredTensor* packed = nullptr;
@@ -34,26 +35,26 @@ struct CtModule {
 };
 
 // All modules, ascending by name. Refers to the checkpoint, which must live longer.
-std::vector<CtModule> SortCtModules(std::span<const ModuleTensors> groups);
+std::vector<Module> SortModules(std::span<const ModuleTensors> groups);
 
 // How a module is stored, as far as it is read.
-enum class CtStorage : uint8_t {
+enum class Storage : uint8_t {
   kPlain,          // not quantized: passes through
   kPackQuantized,  // weight_packed I32 [N, words], or [E, N, words]
   kInt8,           // weight I8 [N, K], or [E, N, K]
   kFloat8,         // weight F8_E4M3 of the same shapes
 };
 // The format that stores so: "pack-quantized", "int-quantized", "float-quantized".
-std::string_view CtStorageName(CtStorage storage);
+std::string_view StorageName(Storage storage);
 
 // Decides by the tensors alone. Storage that is known but not read is kUnsupported and named;
 // tensors that cannot belong together are kMalformed.
-Result<CtStorage> ClassifyCtModule(const Checkpoint& checkpoint, const CtModule& module);
+Result<Storage> ClassifyModule(const Checkpoint& checkpoint, const Module& module);
 
 // The shape of a pack-quantized weight, and which of the two packings it is in: from headers and
 // the few bytes of weight_shape alone.
 
-struct CtPackedShape {
+struct PackedShape {
   MatrixShape shape;
   RowCodes packing = RowCodes::kDense;
 };
@@ -64,10 +65,10 @@ struct CtPackedShape {
 // number, the version of the config decides (dense since 0.18.0); where there is none, or where it
 // contradicts the number of words, the checkpoint is kMalformed: a guess would scramble the
 // weights.
-Result<CtPackedShape> FindCtPackedShape(const Checkpoint& checkpoint, const CtModule& module,
-                                        const CtArgs& weights, const CtConfig& config,
-                                        FindingTally& findings);
+Result<PackedShape> FindPackedShape(const Checkpoint& checkpoint, const Module& module,
+                                    const Args& weights, const Config& config,
+                                    FindingTally& findings);
 
-}  // namespace prepack
+}  // namespace prepack::ct
 
 #endif  // PREPACK_FORMATS_COMPRESSED_TENSORS_MODULE_H_

@@ -16,14 +16,14 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
 
-namespace prepack {
+namespace prepack::ct {
 
 namespace {
 
 // The group that says what a quantized module's tensors mean. That there is none is an error; that
 // the ignore list names the module is not, because the tensors are there.
-Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher& matcher,
-                                        const CtModule& module, FindingTally& findings) {
+Result<const Group*> GroupOfQuantized(const Config& config, const Matcher& matcher,
+                                      const Module& module, FindingTally& findings) {
   PREPACK_TRY(CheckModuleName(module.name));
   const ModuleClass module_class = ClassOfModule(module.name);
   // Whether a group names it or not: model_free_ptq quantizes embeddings for the class Linear.
@@ -32,8 +32,8 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
         .Hint("Put the embedding into the ignore list when quantizing")
         .Id(FindingId("embedding-quantized"));
   }
-  PREPACK_TRY_ASSIGN(const CtGroup* found, matcher.GroupOf(module.name, module_class));
-  const CtGroup* group = found;
+  PREPACK_TRY_ASSIGN(const Group* found, matcher.GroupOf(module.name, module_class));
+  const Group* group = found;
   if (group == nullptr) {
     if (config.groups.empty()) {
       return Malformed(FieldPath(config.where, "config_groups"),
@@ -41,7 +41,7 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
           .Found(fmt::format("the weight of {}", module.name))
           .Id(FindingId("config-groups-missing"));
     }
-    for (const CtGroup& candidate : config.groups) {
+    for (const Group& candidate : config.groups) {
       for (const ConfigPattern& target : candidate.targets) {
         if (!target.LooksLikeClass() || target.MatchesClass(ModuleClass::kLinear) ||
             target.MatchesClass(ModuleClass::kEmbedding)) {
@@ -65,8 +65,8 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
     findings.Add("module-ignored-but-quantized", module.name,
                  "the ignore list names the module, but it is quantized");
   }
-  PREPACK_TRY_ASSIGN(const CtGroup* vllm, matcher.GroupOfVllm(module.name, module_class));
-  const CtGroup* other = vllm;
+  PREPACK_TRY_ASSIGN(const Group* vllm, matcher.GroupOfVllm(module.name, module_class));
+  const Group* other = vllm;
   if (other != group && other->weights != group->weights) {
     findings.Add("module-ambiguous-group", module.name,
                  fmt::format("several config groups name the module: \"{}\" is used, as the "
@@ -78,13 +78,13 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
 
 // A weight that a group names, that has the shape and the name of a linear layer, and that is
 // stored in floating point. Routers, heads and embeddings usually are, and are not worth a word.
-Result<bool> IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
+Result<bool> IsTargetedFloat(const Matcher& matcher, const Module& module) {
   if (module.weight == nullptr || module.weight->shape.size() != 2 ||
       !module.name.ends_with("_proj") || !CheckModuleName(module.name).ok()) {
     return false;
   }
   const ModuleClass module_class = ClassOfModule(module.name);
-  PREPACK_TRY_ASSIGN(const CtGroup* group, matcher.GroupOf(module.name, module_class));
+  PREPACK_TRY_ASSIGN(const Group* group, matcher.GroupOf(module.name, module_class));
   if (group == nullptr || !group->weights) return false;
   PREPACK_TRY_ASSIGN(const bool ignored, matcher.Ignored(module.name, module_class));
   return !ignored;
@@ -92,9 +92,9 @@ Result<bool> IsTargetedFloat(const CtMatcher& matcher, const CtModule& module) {
 
 // The names that an entry of the config may mean: modules, and what they lie in.
 std::set<std::string_view> AllNames(const Checkpoint& checkpoint,
-                                    const std::vector<CtModule>& modules) {
+                                    const std::vector<Module>& modules) {
   std::set<std::string_view> names;
-  for (const CtModule& module : modules) {
+  for (const Module& module : modules) {
     std::string_view name = module.name;
     while (names.insert(name).second && name.find('.') != std::string_view::npos) {
       name = name.substr(0, name.rfind('.'));
@@ -140,25 +140,25 @@ Status ReportUnmatched(const std::vector<ConfigPattern>& entries, const std::str
   return {};
 }
 
-Status AddModule(const Checkpoint& checkpoint, const CtModule& module, CtStorage storage,
-                 const CtConfig& config, const CtMatcher& matcher, QuantizedModel& model,
+Status AddModule(const Checkpoint& checkpoint, const Module& module, Storage storage,
+                 const Config& config, const Matcher& matcher, QuantizedModel& model,
                  FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const CtGroup* group, GroupOfQuantized(config, matcher, module, findings));
-  auto linears = DescribeCtModule(checkpoint, module, *group, storage, config, findings);
+  PREPACK_TRY_ASSIGN(const Group* group, GroupOfQuantized(config, matcher, module, findings));
+  auto linears = DescribeModule(checkpoint, module, *group, storage, config, findings);
   if (!linears.ok()) return linears.status();
   for (auto& linear : *linears) model.modules.push_back(std::move(linear));
   return {};
 }
 
 // True when the config says that the weights are still in floating point.
-bool SaysNotCompressed(const CtConfig& config) {
+bool SaysNotCompressed(const Config& config) {
   return !config.status.empty() && config.status != "compressed";
 }
 
 // A weight that was to be quantized, in a model that was not saved compressed: it is the rounded
 // one, or was never rounded, and nothing tells which.
-Status RefuseUncompressed(const Checkpoint& checkpoint, const CtModule& module,
-                          const CtConfig& config) {
+Status RefuseUncompressed(const Checkpoint& checkpoint, const Module& module,
+                          const Config& config) {
   return Unsupported(checkpoint.Where(*module.weight),
                      "the weight is still in floating point, though a config group names it")
       .Found(fmt::format("weight {}, quantization_status \"{}\"", DTypeName(module.weight->dtype),
@@ -169,7 +169,7 @@ Status RefuseUncompressed(const Checkpoint& checkpoint, const CtModule& module,
 }
 
 // Why a checkpoint that declares this format has no module that is quantized.
-Status NothingQuantized(const CtConfig& config) {
+Status NothingQuantized(const Config& config) {
   if (config.groups.empty() && config.has_kv_cache_scheme) {
     return Unsupported(config.where, "only the KV cache is quantized, no weights")
         .Id(FindingId("nothing-quantized"));
@@ -189,21 +189,21 @@ Status NothingQuantized(const CtConfig& config) {
 
 }  // namespace
 
-Status ReadCompressedTensors(const ReadContext& context, QuantizedModel& model) {
+Status Read(const ReadContext& context, QuantizedModel& model) {
   const Checkpoint& checkpoint = context.checkpoint;
   FindingTally& findings = context.findings;
-  PREPACK_TRY_ASSIGN(const CtConfig config, ParseCtConfigs(context.configs));
-  const CtMatcher matcher(config);
-  const std::vector<CtModule> modules = SortCtModules(context.modules);
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(context.configs));
+  const Matcher matcher(config);
+  const std::vector<Module> modules = SortModules(context.modules);
   PlainModules plain;
   std::vector<Status> uncompressed;
-  for (const CtModule& module : modules) {
-    const Result<CtStorage> storage = ClassifyCtModule(checkpoint, module);
+  for (const Module& module : modules) {
+    const Result<Storage> storage = ClassifyModule(checkpoint, module);
     if (!storage.ok()) {
       model.errors.push_back(storage.status());
       continue;
     }
-    if (*storage == CtStorage::kPlain) {
+    if (*storage == Storage::kPlain) {
       PREPACK_TRY_ASSIGN(const bool targeted, IsTargetedFloat(matcher, module));
       if (targeted && SaysNotCompressed(config)) {
         uncompressed.push_back(RefuseUncompressed(checkpoint, module, config));
@@ -229,11 +229,10 @@ Status ReadCompressedTensors(const ReadContext& context, QuantizedModel& model) 
   }
   const std::set<std::string_view> names = AllNames(checkpoint, modules);
   PREPACK_TRY(ReportUnmatched(config.ignore, FieldPath(config.where, "ignore"), names, findings));
-  for (const CtGroup& group : config.groups) {
-    PREPACK_TRY(
-        ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings));
+  for (const Group& group : config.groups) {
+    PREPACK_TRY(ReportUnmatched(group.targets, FieldPath(group.where, "targets"), names, findings));
   }
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::ct

@@ -17,7 +17,7 @@
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/kernels/unit_transpose.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 namespace {
 
 // So many output channels at a time: runs of 256 bytes in the file.
@@ -103,9 +103,9 @@ Status Fp8ColumnLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
 
 }  // namespace
 
-std::unique_ptr<QuantizedLinear> MakeFp8ColumnLinear(const Checkpoint& checkpoint,
-                                                     const RowModule& parts) {
+std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
+                                                  const RowModule& parts) {
   return std::make_unique<Fp8ColumnLinear>(checkpoint, parts);
 }
 
-}  // namespace prepack
+}  // namespace prepack::fp8

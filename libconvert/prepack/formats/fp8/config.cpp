@@ -12,20 +12,20 @@
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 
 namespace {
 
-Result<Fp8Block> ParseFp8Block(const Json& fields, std::string_view where) {
+Result<Block> ParseFp8Block(const Json& fields, std::string_view where) {
   const Json* value = JsonMember(fields, "weight_block_size");
-  if (value == nullptr) return Fp8Block();
+  if (value == nullptr) return Block();
   std::array<uint64_t, 2> block = {};
   bool sound = value->is_array() && value->size() == 2;
   for (size_t i = 0; sound && i < 2; ++i) {
     sound = (*value)[i].is_number_unsigned() && (*value)[i].get<uint64_t>() > 0;
     if (sound) block[i] = (*value)[i].get<uint64_t>();
   }
-  if (sound) return Fp8Block(block);
+  if (sound) return Block(block);
   return Malformed(FieldPath(where, "weight_block_size"), "the block is not two positive numbers")
       .Found(ShowJson(*value))
       .Expected("[rows, columns]")
@@ -85,9 +85,9 @@ Result<bool> ParseDivides(const Json& fields, std::string_view where) {
   return UnknownKeyword(where, "weight_scale_semantics", *semantics, "\"inverse\"");
 }
 
-Result<Fp8Config::Activations> ParseFp8Activations(const Json& fields, bool is_gptqmodel,
-                                                   std::string_view where) {
-  using enum Fp8Config::Activations;
+Result<Config::Activations> ParseFp8Activations(const Json& fields, bool is_gptqmodel,
+                                                std::string_view where) {
+  using enum Config::Activations;
   PREPACK_TRY_ASSIGN(const std::optional<std::string> scheme,
                      Keyword(fields, "activation_scheme", where));
   // GPTQModel quantizes weights only, and says nothing of activations.
@@ -104,13 +104,13 @@ Result<bool> ParseByteExponents(const Json& fields, std::string_view where) {
   return UnknownKeyword(where, "scale_fmt", name, "float or ue8m0");
 }
 
-Result<Fp8Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
-                             const std::string& where) {
+Result<Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
+                          const std::string& where) {
   const std::string place = FieldPath(where, Printable(text));
   const bool is_signed = text.starts_with("-:") || text.starts_with("+:");
   PREPACK_TRY_ASSIGN(ModuleRegex regex,
                      ModuleRegex::Compile(std::string_view(text).substr(is_signed ? 2 : 0), place));
-  Fp8Rule rule{.text = text, .regex = std::move(regex), .exclude = text.starts_with("-:")};
+  Rule rule{.text = text, .regex = std::move(regex), .exclude = text.starts_with("-:")};
   if (rule.exclude || overrides == Json(false)) {
     rule.exclude = true;
     return rule;
@@ -122,16 +122,16 @@ Result<Fp8Rule> ParseFp8Rule(const std::string& text, const Json& overrides,
   if (!divides.ok()) return divides.status();
   PREPACK_TRY_ASSIGN(const std::optional<std::string> method,
                      Keyword(overrides, "weight_scale_method", place));
-  PREPACK_TRY_ASSIGN(const Fp8Block block, ParseFp8Block(overrides, place));
+  PREPACK_TRY_ASSIGN(const Block block, ParseFp8Block(overrides, place));
   rule.block = block;
   // Another method than blocks leaves the block of the whole model behind.
   rule.has_block = block.has_value() || (method && *method != "block");
   return rule;
 }
 
-Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view where) {
+Result<std::vector<Rule>> ParseFp8Rules(const Json& fields, std::string_view where) {
   constexpr size_t kMaxRules = 4096;  // each is tried on every module
-  std::vector<Fp8Rule> rules;
+  std::vector<Rule> rules;
   const Json* dynamic = JsonMember(fields, "dynamic");
   if (dynamic == nullptr) return rules;
   const std::string place = FieldPath(where, "dynamic");
@@ -143,7 +143,7 @@ Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view 
         .Id(FindingId("config-too-large"));
   }
   for (const auto& [text, overrides] : dynamic->items()) {
-    PREPACK_TRY_ASSIGN(Fp8Rule rule, ParseFp8Rule(text, overrides, place));
+    PREPACK_TRY_ASSIGN(Rule rule, ParseFp8Rule(text, overrides, place));
     rules.push_back(std::move(rule));
   }
   return rules;
@@ -151,8 +151,8 @@ Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view 
 
 // Scales of channels, and activations that are quantized per token, below a bound that no kernel of
 // ours needs.
-Result<Fp8Config> ParseFbgemmConfig(const QuantizationConfig& declared) {
-  Fp8Config config;
+Result<Config> ParseFbgemmConfig(const QuantizationConfig& declared) {
+  Config config;
   config.where = declared.where;
   PREPACK_TRY_ASSIGN(std::vector<std::string> ignored,
                      ParseNames(*declared.fields, declared.where, {"modules_to_not_convert"}));
@@ -160,11 +160,11 @@ Result<Fp8Config> ParseFbgemmConfig(const QuantizationConfig& declared) {
   return config;
 }
 
-Result<Fp8Config> ParseFp8Config(const QuantizationConfig& declared) {
+Result<Config> ParseFp8Config(const QuantizationConfig& declared) {
   if (declared.method == "fbgemm-fp8") return ParseFbgemmConfig(declared);
   const Json& fields = *declared.fields;
   const std::string& where = declared.where;
-  Fp8Config config;
+  Config config;
   config.where = where;
   Status status = CheckFp8Format(fields, where);
   const auto take = [&status](auto result, auto& to) {
@@ -185,25 +185,25 @@ Result<Fp8Config> ParseFp8Config(const QuantizationConfig& declared) {
   return config;
 }
 
-std::string ShowBlock(const Fp8Block& block) {
+std::string ShowBlock(const Block& block) {
   return block ? fmt::format("[{}, {}]", (*block)[0], (*block)[1]) : "absent";
 }
 
-std::string ShowActivations(Fp8Config::Activations activations) {
+std::string ShowActivations(Config::Activations activations) {
   switch (activations) {
-    case Fp8Config::Activations::kNone:
+    case Config::Activations::kNone:
       return "absent";
-    case Fp8Config::Activations::kDynamic:
+    case Config::Activations::kDynamic:
       return "dynamic";
-    case Fp8Config::Activations::kStatic:
+    case Config::Activations::kStatic:
       return "static";
   }
   return "";
 }
 
-std::string ShowRules(const std::vector<Fp8Rule>& rules) {
+std::string ShowRules(const std::vector<Rule>& rules) {
   std::string text;
-  for (const Fp8Rule& rule : rules) {
+  for (const Rule& rule : rules) {
     text += fmt::format("{}\"{}\"", text.empty() ? "" : ", ", Printable(rule.text));
     if (rule.has_block) text += fmt::format(" with block {}", ShowBlock(rule.block));
   }
@@ -211,16 +211,16 @@ std::string ShowRules(const std::vector<Fp8Rule>& rules) {
 }
 
 // Lists of what is not quantized may differ: the tensors win over them anyway.
-Status CompareCopy(const Fp8Config& first, const Fp8Config& copy) {
+Status CompareCopy(const Config& first, const Config& copy) {
   struct Field {
     std::string_view key;
     std::string ours;
     std::string theirs;
   };
-  const auto semantics = [](const Fp8Config& config) {
+  const auto semantics = [](const Config& config) {
     return std::string(config.scale_divides ? "inverse" : "absent");
   };
-  const auto format = [](const Fp8Config& config) {
+  const auto format = [](const Config& config) {
     return std::string(config.byte_exponents ? "ue8m0" : "float");
   };
   const std::array<Field, 5> fields = {{
@@ -244,19 +244,19 @@ Status CompareCopy(const Fp8Config& first, const Fp8Config& copy) {
 
 }  // namespace
 
-Result<const Fp8Rule*> Fp8Config::RuleOf(std::string_view module) const {
+Result<const Rule*> Config::RuleOf(std::string_view module) const {
   if (rules.empty()) return nullptr;
   PREPACK_TRY(CheckModuleName(module));
-  for (const Fp8Rule& rule : rules) {
+  for (const Rule& rule : rules) {
     PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
     if (matches) return &rule;
   }
   return nullptr;
 }
 
-Result<Fp8Meaning> Fp8Config::MeaningOf(std::string_view module, const StoredTensor& scale) const {
-  PREPACK_TRY_ASSIGN(const Fp8Rule* rule, RuleOf(module));
-  Fp8Meaning meaning;
+Result<Meaning> Config::MeaningOf(std::string_view module, const StoredTensor& scale) const {
+  PREPACK_TRY_ASSIGN(const Rule* rule, RuleOf(module));
+  Meaning meaning;
   meaning.block = rule != nullptr && rule->has_block ? rule->block : block;
   const bool is_exponent =
       scale.dtype == DType::kF8E8M0 || (scale.dtype == DType::kU8 && byte_exponents);
@@ -279,25 +279,25 @@ Result<Fp8Meaning> Fp8Config::MeaningOf(std::string_view module, const StoredTen
   return meaning;
 }
 
-bool Fp8Config::NamesEmbedding(std::string_view module) const {
+bool Config::NamesEmbedding(std::string_view module) const {
   return std::ranges::any_of(
       embeddings, [&](const std::string& name) { return !name.empty() && module.ends_with(name); });
 }
 
-Result<bool> Fp8Config::Excludes(std::string_view module) const {
+Result<bool> Config::Excludes(std::string_view module) const {
   if (std::ranges::find(ignored, module) != ignored.end()) return true;
-  PREPACK_TRY_ASSIGN(const Fp8Rule* rule, RuleOf(module));
+  PREPACK_TRY_ASSIGN(const Rule* rule, RuleOf(module));
   return rule != nullptr && rule->exclude;
 }
 
-Result<Fp8Config> ParseFp8Configs(std::span<const QuantizationConfig> declared) {
-  Result<Fp8Config> first = ParseFp8Config(declared.front());
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared) {
+  Result<Config> first = ParseFp8Config(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {
-    PREPACK_TRY_ASSIGN(const Fp8Config copy, ParseFp8Config(declared[i]));
+    PREPACK_TRY_ASSIGN(const Config copy, ParseFp8Config(declared[i]));
     PREPACK_TRY(CompareCopy(*first, copy));
   }
   return first;
 }
 
-}  // namespace prepack
+}  // namespace prepack::fp8

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,46 +16,46 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/regex.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 
 // A rule of GPTQModel's `dynamic`: the first whose expression matches the start of a module's name
 // counts.
-struct Fp8Rule {
+struct Rule {
   std::string text;
   ModuleRegex regex;
   bool exclude = false;  // "-:": the module is not quantized
   bool has_block = false;
-  Fp8Block block = std::nullopt;
+  Block block = std::nullopt;
 };
 
-struct Fp8Config {
+struct Config {
   enum class Activations : uint8_t { kNone, kDynamic, kStatic };
 
   std::string where;
   Activations activations = Activations::kDynamic;
-  Fp8Block block;                    // weight_block_size
+  Block block;                       // weight_block_size
   bool scale_divides = false;        // weight_scale_semantics "inverse"
   bool byte_exponents = false;       // scale_fmt "ue8m0": scales of dtype U8 are exponents
   std::vector<std::string> ignored;  // names of modules
   // Embeddings that are FP8, too, by how their names end (transformers' modules_to_convert).
   std::vector<std::string> embeddings;
-  std::vector<Fp8Rule> rules;
+  std::vector<Rule> rules;
 
   // What it says of a module; an error when a rule takes too long to match.
-  Result<Fp8Meaning> MeaningOf(std::string_view module, const StoredTensor& scale) const;
+  Result<Meaning> MeaningOf(std::string_view module, const StoredTensor& scale) const;
   // Does the config name the module as an embedding?
   bool NamesEmbedding(std::string_view module) const;
   // Does the config want the module left as it is?
   Result<bool> Excludes(std::string_view module) const;
 
  private:
-  Result<const Fp8Rule*> RuleOf(std::string_view module) const;
+  Result<const Rule*> RuleOf(std::string_view module) const;
 };
 
 // The config, which all copies of it agree on; copies that differ in what the weights mean are
 // kMalformed.
-Result<Fp8Config> ParseFp8Configs(std::span<const QuantizationConfig> declared);
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared);
 
-}  // namespace prepack
+}  // namespace prepack::fp8
 
 #endif  // PREPACK_FORMATS_FP8_CONFIG_H_

@@ -18,7 +18,7 @@
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 namespace {
 
 constexpr std::string_view kGateUp = "gate_up_proj";
@@ -100,7 +100,7 @@ Status CheckStackScales(const Checkpoint& checkpoint, const StoredTensor& scale,
 }
 
 Status CheckStack(const Checkpoint& checkpoint, const ModuleTensors& experts,
-                  const StoredTensor& weight, const Fp8Meaning& meaning) {
+                  const StoredTensor& weight, const Meaning& meaning) {
   PREPACK_TRY(CheckModuleName(experts.name));
   if (weight.dtype != DType::kF8E4M3) {
     return Unsupported(checkpoint.Where(weight), "FP8 weights of this type are not supported")
@@ -131,14 +131,14 @@ Status CheckStack(const Checkpoint& checkpoint, const ModuleTensors& experts,
 
 }  // namespace
 
-const StoredTensor* FindFp8StackScale(const ModuleTensors& module, std::string_view suffix,
-                                      const StoredTensor& tensor) {
+const StoredTensor* FindStackScale(const ModuleTensors& module, std::string_view suffix,
+                                   const StoredTensor& tensor) {
   const bool is_stack = suffix != "weight" && tensor.shape.size() == 3 && IsFloat8(tensor.dtype);
   return is_stack ? ScaleOfStack(module, suffix) : nullptr;
 }
 
-Status DescribeFp8Stack(const Checkpoint& checkpoint, const ModuleTensors& experts,
-                        std::string_view suffix, const Fp8Meaning& meaning, QuantizedModel& model) {
+Status DescribeStack(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                     std::string_view suffix, const Meaning& meaning, QuantizedModel& model) {
   const StoredTensor& weight = *experts.Find(suffix);
   const StoredTensor& scale = *ScaleOfStack(experts, suffix);
   PREPACK_TRY(CheckStack(checkpoint, experts, weight, meaning));
@@ -154,7 +154,7 @@ Status DescribeFp8Stack(const Checkpoint& checkpoint, const ModuleTensors& exper
   parts.scale_form = meaning.form;
   const MatrixShape shape{.n = parts.n, .k = parts.k, .experts = parts.experts};
   const uint64_t scales = ElementCount(scale) == parts.experts ? 1 : 2;  // or more
-  parts.scheme = Fp8SchemeOf(meaning, scales, shape);
+  parts.scheme = SchemeOf(meaning, scales, shape);
   if (transposed && meaning.block) {
     std::swap(parts.scheme.scale_rows, parts.scheme.group_size);
   }
@@ -163,7 +163,7 @@ Status DescribeFp8Stack(const Checkpoint& checkpoint, const ModuleTensors& exper
     parts.expert = expert;
     parts.module = fmt::format("{}.{}.{}", experts.name, suffix, expert);
     if (transposed) {
-      model.modules.push_back(MakeFp8ColumnLinear(checkpoint, parts));
+      model.modules.push_back(MakeColumnLinear(checkpoint, parts));
     } else {
       model.modules.push_back(std::make_unique<RowLinear>(checkpoint, parts));
     }
@@ -199,7 +199,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
                                                              std::string_view module,
                                                              const StoredTensor& weight,
                                                              const StackedScale& scale,
-                                                             const Fp8Meaning& meaning) {
+                                                             const Meaning& meaning) {
   const ActivationScheme& activations = meaning.activations;
   if (activations.type != ActivationType::kNone && !activations.dynamic) {
     return Unsupported(checkpoint.Where(weight),
@@ -218,7 +218,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
   const uint64_t experts = tensor.shape[0];
   const MatrixShape whole{.n = parts.n * scale.parts, .k = parts.k, .experts = experts};
   const uint64_t scales = ElementCount(tensor) == experts ? 1 : 2;  // or more
-  parts.scheme = Fp8SchemeOf(meaning, scales, whole);
+  parts.scheme = SchemeOf(meaning, scales, whole);
   PREPACK_TRY(CheckScaleTensor(checkpoint, tensor, whole, parts.scheme, meaning.form));
   const bool per_tensor = parts.scheme.granularity == Granularity::kTensor;
   if (!per_tensor && scale.parts > 1 && parts.n % parts.scheme.scale_rows != 0) {
@@ -237,4 +237,4 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
   return std::unique_ptr<QuantizedLinear>(std::make_unique<RowLinear>(checkpoint, parts));
 }
 
-}  // namespace prepack
+}  // namespace prepack::fp8

@@ -33,15 +33,15 @@
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_tensors.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 
 // The scale of the tensor of this suffix, if that is FP8 weights of stacked experts; else nullptr.
-const StoredTensor* FindFp8StackScale(const ModuleTensors& module, std::string_view suffix,
-                                      const StoredTensor& tensor);
+const StoredTensor* FindStackScale(const ModuleTensors& module, std::string_view suffix,
+                                   const StoredTensor& tensor);
 
 // Adds the modules of such a tensor, one for each expert; or the error that all of them have.
-Status DescribeFp8Stack(const Checkpoint& checkpoint, const ModuleTensors& experts,
-                        std::string_view suffix, const Fp8Meaning& meaning, QuantizedModel& model);
+Status DescribeStack(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                     std::string_view suffix, const Meaning& meaning, QuantizedModel& model);
 
 // The scale of a module that is an expert with a weight of its own, where it lies in a stack;
 // nullptr when there is none. `modules` are all of the checkpoint's, ascending by name.
@@ -58,14 +58,14 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
                                                              std::string_view module,
                                                              const StoredTensor& weight,
                                                              const StackedScale& scale,
-                                                             const Fp8Meaning& meaning);
+                                                             const Meaning& meaning);
 
 // One expert of a stack whose matrices are stored [K, N] (column_linear.cpp). `expert` counts from
 // the front; the scales are one per block [scheme.group_size, scheme.scale_rows] of the stored
 // matrix, or one for each expert. Shapes have been checked.
-std::unique_ptr<QuantizedLinear> MakeFp8ColumnLinear(const Checkpoint& checkpoint,
-                                                     const RowModule& parts);
+std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
+                                                  const RowModule& parts);
 
-}  // namespace prepack
+}  // namespace prepack::fp8
 
 #endif  // PREPACK_FORMATS_FP8_EXPERTS_H_

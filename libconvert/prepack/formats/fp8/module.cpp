@@ -10,15 +10,15 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 
 bool IsFloat8(DType dtype) {
   return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2 || dtype == DType::kF8E4M3Fnuz ||
          dtype == DType::kF8E5M2Fnuz;
 }
 
-Status CheckFp8Weight(const Checkpoint& checkpoint, std::string_view module,
-                      const StoredTensor& weight) {
+Status CheckWeight(const Checkpoint& checkpoint, std::string_view module,
+                   const StoredTensor& weight) {
   if (weight.dtype != DType::kF8E4M3) {
     return Unsupported(checkpoint.Where(weight), "FP8 weights of this type are not supported")
         .Found(DTypeName(weight.dtype))
@@ -48,15 +48,15 @@ Status CheckFp8Weight(const Checkpoint& checkpoint, std::string_view module,
   return {};
 }
 
-Status MissingFp8Scale(const Checkpoint& checkpoint, const StoredTensor& weight,
-                       std::string_view expected) {
+Status MissingScale(const Checkpoint& checkpoint, const StoredTensor& weight,
+                    std::string_view expected) {
   return Malformed(checkpoint.Where(weight), "the scale of the FP8 weight is missing")
       .Expected(expected)
       .Hint("A shard is missing, or the index is wrong")
       .Id(FindingId("tensor-missing"));
 }
 
-Scheme Fp8SchemeOf(const Fp8Meaning& meaning, uint64_t scales, const MatrixShape& shape) {
+Scheme SchemeOf(const Meaning& meaning, uint64_t scales, const MatrixShape& shape) {
   Scheme scheme;
   scheme.code = CodeType::kF8E4M3;
   scheme.bits = 8;
@@ -77,9 +77,9 @@ Scheme Fp8SchemeOf(const Fp8Meaning& meaning, uint64_t scales, const MatrixShape
   return scheme;
 }
 
-Result<std::unique_ptr<QuantizedLinear>> DescribeFp8(
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(
     const Checkpoint& checkpoint, std::string_view module, const StoredTensor& weight,
-    const StoredTensor& scale, const StoredTensor* input, const Fp8Meaning& meaning) {
+    const StoredTensor& scale, const StoredTensor* input, const Meaning& meaning) {
   RowModule parts;
   parts.module = module;
   parts.n = weight.shape[0];
@@ -89,7 +89,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeFp8(
   parts.scale = &scale;
   parts.scale_form = meaning.form;
   const MatrixShape shape{.n = parts.n, .k = parts.k, .experts = std::nullopt};
-  parts.scheme = Fp8SchemeOf(meaning, ElementCount(scale), shape);
+  parts.scheme = SchemeOf(meaning, ElementCount(scale), shape);
   PREPACK_TRY(RefuseInputsFirst(checkpoint, module, weight, parts.n, parts.k));
   PREPACK_TRY(CheckScaleTensor(checkpoint, scale, shape, parts.scheme, meaning.form));
   if (input != nullptr) parts.side_tensors.push_back(input);
@@ -102,4 +102,4 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeFp8(
   return std::unique_ptr<QuantizedLinear>(std::make_unique<RowLinear>(checkpoint, parts));
 }
 
-}  // namespace prepack
+}  // namespace prepack::fp8

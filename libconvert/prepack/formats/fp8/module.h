@@ -17,16 +17,16 @@
 #include "prepack/formats/rows/row_linear.h"
 #include "prepack/model/quantized_linear.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 
-using Fp8Block = std::optional<std::array<uint64_t, 2>>;  // rows, columns
+using Block = std::optional<std::array<uint64_t, 2>>;  // rows, columns
 
 // Is it any of the FP8 types?
 bool IsFloat8(DType dtype);
 
 // What a dialect says of a module.
-struct Fp8Meaning {
-  Fp8Block block;
+struct Meaning {
+  Block block;
   // Where there is no block: kTensor or kChannel. nullopt: the number of scales tells.
   std::optional<Granularity> granularity;
   ScaleForm form = ScaleForm::kFactor;
@@ -35,22 +35,22 @@ struct Fp8Meaning {
 
 // kUnsupported or kMalformed unless the weight is a matrix of F8_E4M3, and not that of an
 // embedding.
-Status CheckFp8Weight(const Checkpoint& checkpoint, std::string_view module,
-                      const StoredTensor& weight);
+Status CheckWeight(const Checkpoint& checkpoint, std::string_view module,
+                   const StoredTensor& weight);
 
 // kMalformed: the weight has no scale. `expected` says where one could be.
-Status MissingFp8Scale(const Checkpoint& checkpoint, const StoredTensor& weight,
-                       std::string_view expected);
+Status MissingScale(const Checkpoint& checkpoint, const StoredTensor& weight,
+                    std::string_view expected);
 
 // The scheme of a module [n, k] with so many scales.
-Scheme Fp8SchemeOf(const Fp8Meaning& meaning, uint64_t scales, const MatrixShape& shape);
+Scheme SchemeOf(const Meaning& meaning, uint64_t scales, const MatrixShape& shape);
 
 // A module of one matrix, whose weight has been checked. `input` is the scale of its activations,
 // or nullptr; static activations need one, and those that are dynamic have no use for it.
-Result<std::unique_ptr<QuantizedLinear>> DescribeFp8(
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(
     const Checkpoint& checkpoint, std::string_view module, const StoredTensor& weight,
-    const StoredTensor& scale, const StoredTensor* input, const Fp8Meaning& meaning);
+    const StoredTensor& scale, const StoredTensor* input, const Meaning& meaning);
 
-}  // namespace prepack
+}  // namespace prepack::fp8
 
 #endif  // PREPACK_FORMATS_FP8_MODULE_H_

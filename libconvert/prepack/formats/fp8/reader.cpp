@@ -16,7 +16,7 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
 
-namespace prepack {
+namespace prepack::fp8 {
 
 namespace {
 
@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 3> kScaleNames = {"weight_scale_inv", "we
 
 class Fp8Reader {
  public:
-  Fp8Reader(const Checkpoint& checkpoint, const Fp8Config& config,
+  Fp8Reader(const Checkpoint& checkpoint, const Config& config,
             std::span<const ModuleTensors> modules)
       : checkpoint_(checkpoint), config_(config), modules_(modules) {}
 
@@ -43,7 +43,7 @@ class Fp8Reader {
   Status MissingScale(const ModuleTensors& module, const StoredTensor& weight) const;
 
   const Checkpoint& checkpoint_;
-  const Fp8Config& config_;
+  const Config& config_;
   std::span<const ModuleTensors> modules_;  // ascending by name
 };
 
@@ -76,7 +76,7 @@ Result<const StoredTensor*> Fp8Reader::FindScale(const ModuleTensors& module) co
 }
 
 Status Fp8Reader::MissingScale(const ModuleTensors& module, const StoredTensor& weight) const {
-  return MissingFp8Scale(
+  return fp8::MissingScale(
       checkpoint_, weight,
       config_.scale_divides
           ? fmt::format("{}.weight_scale_inv", module.name)
@@ -96,37 +96,37 @@ Result<const StoredTensor*> Fp8Reader::FindInput(const ModuleTensors& module) co
 
 Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors& module,
                                                              const StoredTensor& weight) const {
-  PREPACK_TRY(CheckFp8Weight(checkpoint_, module.name, weight));
+  PREPACK_TRY(CheckWeight(checkpoint_, module.name, weight));
   PREPACK_TRY(RefuseEmbedding(module.name, weight));
   PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindScale(module));
   const StackedScale stacked = scale == nullptr && !config_.scale_divides
                                    ? FindStackedScale(modules_, module.name)
                                    : StackedScale{.tensor = scale};
   if (stacked.tensor == nullptr) return MissingScale(module, weight);
-  PREPACK_TRY_ASSIGN(const Fp8Meaning meaning, config_.MeaningOf(module.name, *stacked.tensor));
+  PREPACK_TRY_ASSIGN(const Meaning meaning, config_.MeaningOf(module.name, *stacked.tensor));
   if (scale == nullptr) {
     return DescribeSplitExpert(checkpoint_, module.name, weight, stacked, meaning);
   }
   PREPACK_TRY_ASSIGN(const StoredTensor* input, FindInput(module));
-  return DescribeFp8(checkpoint_, module.name, weight, *scale, input, meaning);
+  return DescribeModule(checkpoint_, module.name, weight, *scale, input, meaning);
 }
 
 void Fp8Reader::DescribeStacks(const ModuleTensors& module, QuantizedModel& model) const {
   for (const auto& [suffix, tensor] : module.tensors) {
-    const StoredTensor* scale = FindFp8StackScale(module, suffix, *tensor);
+    const StoredTensor* scale = FindStackScale(module, suffix, *tensor);
     if (scale == nullptr || config_.scale_divides) continue;
-    const Result<Fp8Meaning> meaning =
+    const Result<Meaning> meaning =
         config_.MeaningOf(fmt::format("{}.{}", module.name, suffix), *scale);
-    model.AddError(meaning.ok() ? DescribeFp8Stack(checkpoint_, module, suffix, *meaning, model)
+    model.AddError(meaning.ok() ? DescribeStack(checkpoint_, module, suffix, *meaning, model)
                                 : meaning.status());
   }
 }
 
 }  // namespace
 
-Status ReadFp8(const ReadContext& context, QuantizedModel& model) {
+Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
-  PREPACK_TRY_ASSIGN(const Fp8Config config, ParseFp8Configs(configs));
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(configs));
   const Fp8Reader reader(checkpoint, config, modules);
   for (const ModuleTensors& module : modules) {
     reader.DescribeStacks(module, model);
@@ -148,4 +148,4 @@ Status ReadFp8(const ReadContext& context, QuantizedModel& model) {
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::fp8

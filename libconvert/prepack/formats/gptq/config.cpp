@@ -12,7 +12,7 @@
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 namespace {
 
@@ -29,12 +29,12 @@ std::string Show(const std::string& value) {
 // The value of the first copy that has one; copies that disagree are an error.
 class Merger {
  public:
-  explicit Merger(std::span<const GptqDeclaration> copies) : copies_(copies) {}
+  explicit Merger(std::span<const Declaration> copies) : copies_(copies) {}
 
   template <typename T>
-  std::optional<T> Take(std::string_view key, std::optional<T> GptqDeclaration::*member) {
-    const GptqDeclaration* first = nullptr;
-    for (const GptqDeclaration& copy : copies_) {
+  std::optional<T> Take(std::string_view key, std::optional<T> Declaration::*member) {
+    const Declaration* first = nullptr;
+    for (const Declaration& copy : copies_) {
       if (!(copy.*member)) continue;
       if (first == nullptr) {
         first = &copy;
@@ -47,9 +47,9 @@ class Merger {
 
   // The object of that kind and the place of its copy; {nullptr, ""} when there is none.
   std::pair<const Json*, std::string> TakeJson(std::string_view key,
-                                               const Json* GptqDeclaration::*member) {
-    const GptqDeclaration* first = nullptr;
-    for (const GptqDeclaration& copy : copies_) {
+                                               const Json* Declaration::*member) {
+    const Declaration* first = nullptr;
+    for (const Declaration& copy : copies_) {
       if (copy.*member == nullptr) continue;
       if (first == nullptr) {
         first = &copy;
@@ -64,8 +64,8 @@ class Merger {
 
   // The same for rules, of which a copy that has none says that there are none.
   std::pair<const Json*, std::string> TakeRules(std::string_view key,
-                                                const Json* GptqDeclaration::*member) {
-    const auto rules = [&](const GptqDeclaration& copy) {
+                                                const Json* Declaration::*member) {
+    const auto rules = [&](const Declaration& copy) {
       const Json* value = copy.*member;
       return value == nullptr || value->empty() || *value == Json(false) ? nullptr : value;
     };
@@ -91,7 +91,7 @@ class Merger {
                   .Id(FindingId("config-conflict"));
   }
 
-  std::span<const GptqDeclaration> copies_;
+  std::span<const Declaration> copies_;
   Status status_;
 };
 
@@ -103,10 +103,10 @@ Result<uint32_t> CheckBits(int64_t bits, const std::string& where) {
       .Id(FindingId("config-field-invalid"));
 }
 
-Status ApplyFormat(const std::string& format, const std::string& where, GptqSettings& settings) {
+Status ApplyFormat(const std::string& format, const std::string& where, Settings& settings) {
   if (format == "gptq") return {};
   if (format == "gptq_v2" || format == "gptq_p") {
-    settings.zeros = GptqZeros::kStored;
+    settings.zeros = Zeros::kStored;
     settings.planar = format == "gptq_p";
     return {};
   }
@@ -119,22 +119,20 @@ Status ApplyFormat(const std::string& format, const std::string& where, GptqSett
       .Id(FindingId("gptq-format"));
 }
 
-Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,
-                           const std::string& where) {
+Result<Rule> ParseRule(const std::string& text, const Json& overrides, const std::string& where) {
   const std::string place = FieldPath(where, Printable(text));
   const bool signed_pattern = text.starts_with("-:") || text.starts_with("+:");
   PREPACK_TRY_ASSIGN(
       ModuleRegex regex,
       ModuleRegex::Compile(std::string_view(text).substr(signed_pattern ? 2 : 0), place));
-  GptqRule rule{.text = text, .regex = std::move(regex)};
+  Rule rule{.text = text, .regex = std::move(regex)};
   if (text.starts_with("-:")) {
     rule.exclude = true;
     return rule;
   }
   PREPACK_TRY(RequireObject(overrides, place));
-  PREPACK_TRY_ASSIGN(
-      const GptqDeclaration declared,
-      ParseGptqDeclaration({.where = place, .method = "gptq", .fields = &overrides}));
+  PREPACK_TRY_ASSIGN(const Declaration declared,
+                     ParseDeclaration({.where = place, .method = "gptq", .fields = &overrides}));
   if (declared.format) {
     return Unsupported(place, "prepack does not support a rule that changes the format")
         .Found(Show(*declared.format))
@@ -151,7 +149,7 @@ Result<GptqRule> ParseRule(const std::string& text, const Json& overrides,
   return rule;
 }
 
-Status ParseRules(const Json& dynamic, const std::string& where, std::vector<GptqRule>& rules) {
+Status ParseRules(const Json& dynamic, const std::string& where, std::vector<Rule>& rules) {
   constexpr size_t kMaxRules = 4096;  // each is tried on every module
   if (dynamic.is_boolean() && !dynamic.get<bool>()) return {};
   PREPACK_TRY(RequireObject(dynamic, where));
@@ -162,20 +160,20 @@ Status ParseRules(const Json& dynamic, const std::string& where, std::vector<Gpt
         .Id(FindingId("config-too-large"));
   }
   for (const auto& [text, overrides] : dynamic.items()) {
-    PREPACK_TRY_ASSIGN(GptqRule rule, ParseRule(text, overrides, where));
+    PREPACK_TRY_ASSIGN(Rule rule, ParseRule(text, overrides, where));
     rules.push_back(std::move(rule));
   }
   return {};
 }
 
 // Of two rules that match one module; `top` is what they override.
-bool RulesMeanTheSame(const GptqRule& a, const GptqRule& b, const GptqSettings& top) {
+bool RulesMeanTheSame(const Rule& a, const Rule& b, const Settings& top) {
   if (a.exclude || b.exclude) return a.exclude == b.exclude;
-  const auto same = [&](auto GptqRule::*member, auto inherited) {
+  const auto same = [&](auto Rule::*member, auto inherited) {
     return (a.*member).value_or(inherited) == (b.*member).value_or(inherited);
   };
-  return same(&GptqRule::bits, int64_t{top.bits}) && same(&GptqRule::group_size, top.group_size) &&
-         same(&GptqRule::act_order, top.act_order) && same(&GptqRule::symmetric, top.symmetric);
+  return same(&Rule::bits, int64_t{top.bits}) && same(&Rule::group_size, top.group_size) &&
+         same(&Rule::act_order, top.act_order) && same(&Rule::symmetric, top.symmetric);
 }
 
 std::vector<std::string_view> RuleKeys(const Json& object) {
@@ -185,11 +183,10 @@ std::vector<std::string_view> RuleKeys(const Json& object) {
 }
 
 // The orders of the copies of `dynamic`, which are equal but for that.
-std::vector<RuleOrder> OtherOrders(const std::vector<GptqDeclaration>& copies,
-                                   const Json& dynamic) {
+std::vector<RuleOrder> OtherOrders(const std::vector<Declaration>& copies, const Json& dynamic) {
   std::vector<RuleOrder> orders;
   const std::vector<std::string_view> ours = RuleKeys(dynamic);
-  for (const GptqDeclaration& copy : copies) {
+  for (const Declaration& copy : copies) {
     if (copy.dynamic == nullptr || copy.dynamic == &dynamic) continue;
     std::optional<RuleOrder> order =
         OrderOfCopy(ours, RuleKeys(*copy.dynamic), FieldPath(copy.where, "dynamic"));
@@ -223,31 +220,31 @@ Status Flatten(const Json& list, const std::string& where, std::vector<std::stri
 
 }  // namespace
 
-Result<const GptqRule*> GptqConfig::RuleOf(std::string_view module) const {
+Result<const Rule*> Config::RuleOf(std::string_view module) const {
   if (rules.empty()) return nullptr;
   PREPACK_TRY(CheckModuleName(module));
-  for (const GptqRule& rule : rules) {
+  for (const Rule& rule : rules) {
     PREPACK_TRY_ASSIGN(const bool matches, rule.regex.MatchesStart(module));
     if (matches) return &rule;
   }
   return nullptr;
 }
 
-Status GptqConfig::ReportOrder(std::string_view module, const GptqRule& rule,
-                               FindingTally& findings) const {
+Status Config::ReportOrder(std::string_view module, const Rule& rule,
+                           FindingTally& findings) const {
   for (const RuleOrder& order : other_orders) {
     PREPACK_TRY_ASSIGN(const size_t first,
                        FirstInOrder(order, static_cast<size_t>(&rule - rules.data()),
                                     [&](size_t i) { return rules[i].regex.MatchesStart(module); }));
-    const GptqRule& other = rules[first];
+    const Rule& other = rules[first];
     if (RulesMeanTheSame(rule, other, settings)) continue;
     findings.Add("config-order-differs", module, OrderDiffers(rule.text, other.text, order.where));
   }
   return {};
 }
 
-GptqSettings GptqConfig::SettingsUnder(const GptqRule* rule) const {
-  GptqSettings own = settings;
+Settings Config::SettingsUnder(const Rule* rule) const {
+  Settings own = settings;
   if (rule != nullptr && !rule->exclude) {
     if (rule->bits) own.bits = static_cast<uint32_t>(*rule->bits);
     own.group_size = rule->group_size.value_or(own.group_size);
@@ -257,17 +254,16 @@ GptqSettings GptqConfig::SettingsUnder(const GptqRule* rule) const {
   // Only planes can hold these widths, whatever the label says.
   if (own.bits >= 5 && own.bits <= 7) {
     own.planar = true;
-    own.zeros = GptqZeros::kStored;
+    own.zeros = Zeros::kStored;
   }
   return own;
 }
 
-Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
-                                    FindingTally& findings) {
-  std::vector<GptqDeclaration> declared;
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> copies, FindingTally& findings) {
+  std::vector<Declaration> declared;
   std::vector<std::string> producers;
   for (const QuantizationConfig& copy : copies) {
-    PREPACK_TRY_ASSIGN(GptqDeclaration one, ParseGptqDeclaration(copy));
+    PREPACK_TRY_ASSIGN(Declaration one, ParseDeclaration(copy));
     producers.insert(producers.end(), one.producers.begin(), one.producers.end());
     if (!one.activation.empty()) {
       findings.Add(
@@ -279,18 +275,18 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
     declared.push_back(std::move(one));
   }
   Merger merger(declared);
-  const auto bits = merger.Take("bits", &GptqDeclaration::bits);
-  const auto group_size = merger.Take("group_size", &GptqDeclaration::group_size);
-  const auto act_order = merger.Take("desc_act", &GptqDeclaration::act_order);
-  const auto symmetric = merger.Take("sym", &GptqDeclaration::symmetric);
-  const auto format = merger.Take("checkpoint_format", &GptqDeclaration::format);
-  const auto lm_head = merger.Take("lm_head", &GptqDeclaration::lm_head);
-  const auto [dynamic, dynamic_where] = merger.TakeRules("dynamic", &GptqDeclaration::dynamic);
+  const auto bits = merger.Take("bits", &Declaration::bits);
+  const auto group_size = merger.Take("group_size", &Declaration::group_size);
+  const auto act_order = merger.Take("desc_act", &Declaration::act_order);
+  const auto symmetric = merger.Take("sym", &Declaration::symmetric);
+  const auto format = merger.Take("checkpoint_format", &Declaration::format);
+  const auto lm_head = merger.Take("lm_head", &Declaration::lm_head);
+  const auto [dynamic, dynamic_where] = merger.TakeRules("dynamic", &Declaration::dynamic);
   const auto [blocks, blocks_where] =
-      merger.TakeJson("modules_in_block_to_quantize", &GptqDeclaration::block_modules);
+      merger.TakeJson("modules_in_block_to_quantize", &Declaration::block_modules);
   if (!merger.status().ok()) return merger.status();
 
-  GptqConfig config;
+  Config config;
   config.settings.where = copies.front().where;
   const std::string& where = config.settings.where;
   PREPACK_TRY_ASSIGN(const uint32_t checked, CheckBits(bits.value_or(4), FieldPath(where, "bits")));
@@ -321,4 +317,4 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
   return config;
 }
 
-}  // namespace prepack
+}  // namespace prepack::gptq

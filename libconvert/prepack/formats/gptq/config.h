@@ -20,22 +20,22 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/regex.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 // How a zero point z is stored.
-enum class GptqZeros : uint8_t {
+enum class Zeros : uint8_t {
   kMinusOne,  // as z - 1: "gptq", which is also called v1
   kStored,    // as z: "gptq_v2", "gptq_p"
 };
 
 // What the config says of one module.
-struct GptqSettings {
+struct Settings {
   std::string where;         // place of the config, for errors
   uint32_t bits = 4;         // 2, 3, 4, 8; when planar, 2 to 8
   int64_t group_size = 128;  // input channels; -1: all of them
   bool symmetric = true;
   bool act_order = false;  // desc_act; the tensor g_idx decides
-  GptqZeros zeros = GptqZeros::kMinusOne;
+  Zeros zeros = Zeros::kMinusOne;
   // Asymmetric z - 1 where z is 0: what the producer is known to have done. Neither: such zero
   // points are lost, and are refused.
   bool word_borrow = false;  // 2, 4, 8 bits: subtracted from whole words (gptqmodel, auto-round)
@@ -49,7 +49,7 @@ struct GptqSettings {
 // One entry of `dynamic`: pattern → overrides. "-:PATTERN" excludes a module; "+:PATTERN" and
 // PATTERN override what is not nullopt. Matching is anchored at the start only, and the first
 // entry that matches counts.
-struct GptqRule {
+struct Rule {
   std::string text;  // as in the config
   ModuleRegex regex;
   bool exclude = false;
@@ -59,29 +59,28 @@ struct GptqRule {
   std::optional<bool> symmetric{};
 };
 
-struct GptqConfig {
-  GptqSettings settings;  // of a module that no rule names
+struct Config {
+  Settings settings;  // of a module that no rule names
   bool lm_head = false;
-  std::vector<GptqRule> rules;               // in the order of the first copy that has any
+  std::vector<Rule> rules;                   // in the order of the first copy that has any
   std::vector<RuleOrder> other_orders{};     // of copies that have the rules in another one
   std::vector<std::string> block_modules{};  // modules_in_block_to_quantize, flattened; or empty
 
   // The first rule that matches, or nullptr; an error when a pattern takes too long, or when the
   // name is none that patterns can be applied to.
-  Result<const GptqRule*> RuleOf(std::string_view module) const;
+  Result<const Rule*> RuleOf(std::string_view module) const;
   // Reports copies in whose order another rule than `rule` would count for the module, and would
   // mean something else ("config-order-differs").
-  Status ReportOrder(std::string_view module, const GptqRule& rule, FindingTally& findings) const;
+  Status ReportOrder(std::string_view module, const Rule& rule, FindingTally& findings) const;
   // The settings of a module that `rule`, from RuleOf, is for; a rule that excludes it changes
   // nothing, nor does a null one.
-  GptqSettings SettingsUnder(const GptqRule* rule) const;
+  Settings SettingsUnder(const Rule* rule) const;
 };
 
 // Copies that disagree in what the weights mean are kMalformed ("config-conflict"); what one copy
 // leaves out is taken from the next. Formats and features that are not read are kUnsupported.
-Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
-                                    FindingTally& findings);
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> copies, FindingTally& findings);
 
-}  // namespace prepack
+}  // namespace prepack::gptq
 
 #endif  // PREPACK_FORMATS_GPTQ_CONFIG_H_

@@ -16,7 +16,7 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/rows/row_checks.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 namespace {
 
@@ -159,7 +159,7 @@ bool IsAutoRound(std::string_view producer) {
 
 }  // namespace
 
-Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config) {
+Result<Declaration> ParseDeclaration(const QuantizationConfig& config) {
   const std::string& where = config.where;
   Members members;
   Status status = members.Collect(*config.fields, where);
@@ -167,7 +167,7 @@ Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config) {
   if (status.ok()) status = RefuseGptqFeatures(object, where);
   if (!status.ok()) return status;
 
-  GptqDeclaration declared;
+  Declaration declared;
   declared.where = where;
   const auto take = [&status](auto result, auto& to) {
     if (!result.ok()) {
@@ -242,4 +242,4 @@ Status RefuseTgiConfig(const Checkpoint& checkpoint) {
       .Id(FindingId("config-in-tensors"));
 }
 
-}  // namespace prepack
+}  // namespace prepack::gptq

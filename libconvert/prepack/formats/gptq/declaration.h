@@ -9,10 +9,10 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/quantization_config.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 // One copy of a GPTQ config, normalised; nullopt and nullptr where it says nothing.
-struct GptqDeclaration {
+struct Declaration {
   std::string where;
   std::optional<int64_t> bits;
   std::optional<int64_t> group_size;
@@ -28,7 +28,7 @@ struct GptqDeclaration {
 
 // A wrong type, or two spellings of one key that disagree, is kMalformed; tensors or features that
 // are not read (Marlin, pack_dtype, rotation, adapter) are kUnsupported.
-Result<GptqDeclaration> ParseGptqDeclaration(const QuantizationConfig& config);
+Result<Declaration> ParseDeclaration(const QuantizationConfig& config);
 
 // The producer is known to borrow across fields where it stores z - 1; or to wrap each field.
 bool SubtractsWholeWords(const std::vector<std::string>& producers);
@@ -48,6 +48,6 @@ bool IsOfAutoRound(const std::vector<std::string>& producers);
 // who knows that nothing else was meant.
 Status RefuseTgiConfig(const Checkpoint& checkpoint);
 
-}  // namespace prepack
+}  // namespace prepack::gptq
 
 #endif  // PREPACK_FORMATS_GPTQ_DECLARATION_H_

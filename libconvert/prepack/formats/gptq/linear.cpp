@@ -16,7 +16,7 @@
 #include "prepack/kernels/nibble_reorder.h"
 #include "prepack/kernels/prefetch.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 namespace {
 
@@ -35,9 +35,8 @@ std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
 
 }  // namespace
 
-GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
-                       const GptqShape& shape, const GptqSettings& settings, bool reordered,
-                       uint32_t symmetric_field, Isa isa)
+Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shape& shape,
+               const Settings& settings, bool reordered, uint32_t symmetric_field, Isa isa)
     : StoredLinear(checkpoint),
       shape_(shape),
       zero_rules_(settings),
@@ -60,7 +59,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   scheme_.symmetric = settings.symmetric;
   stored_scale_dtype_ = shape.scales->dtype;
   zeros_may_borrow_ =
-      !settings.symmetric && settings.zeros == GptqZeros::kMinusOne && shape.packing.bits != 3;
+      !settings.symmetric && settings.zeros == Zeros::kMinusOne && shape.packing.bits != 3;
   // In activation order every panel needs words from all along K: cutting K would read them again.
   if (!reordered) wide_rows_ = kGptqWideRows;
   for (const StoredTensor* tensor : {shape.qweight, shape.qzeros, shape.scales, shape.g_idx}) {
@@ -68,7 +67,7 @@ GptqLinear::GptqLinear(const Checkpoint& checkpoint, std::string_view module,
   }
 }
 
-Status GptqLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+Status Linear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
   status = reordered() ? ReadOrdered(range, out) : ReadNatural(range, out);
@@ -79,8 +78,8 @@ Status GptqLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) 
   return status;
 }
 
-Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count,
-                                uint32_t* out) const {
+Status Linear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t count,
+                            uint32_t* out) const {
   const StoredTensor& qweight = *shape_.qweight;
   if (range.rows == n_) {
     return checkpoint().Read(qweight, row * n_ * kWideWordBytes, AsBytes(out, count * n_));
@@ -93,8 +92,8 @@ Status GptqLinear::ReadWordRows(const PanelRange& range, uint64_t row, uint64_t 
                                AsBytes(out, count * range.rows));
 }
 
-Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,
-                             uint32_t* wide) const {
+Status Linear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,
+                         uint32_t* wide) const {
   const uint64_t row = unit * unit_.stored_words;
   const uint64_t rows = count * unit_.stored_words;
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
@@ -106,8 +105,8 @@ Status GptqLinear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t co
   return status;
 }
 
-Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
-                              UnitVisitor visit) const {
+Status Linear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t last,
+                          UnitVisitor visit) const {
   if (unit_.stored_words == 1 && unit_.wide_words == 1) {
     return checkpoint().Visit(
         *shape_.qweight, (first * n_ + range.n0) * kWideWordBytes,
@@ -127,7 +126,7 @@ Status GptqLinear::VisitUnits(const PanelRange& range, uint64_t first, uint64_t 
   return {};
 }
 
-Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
+Status Linear::ReadNatural(const PanelRange& range, std::span<std::byte> out) const {
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);
   return VisitUnits(
       range, range.k0 / unit_.codes, CeilDiv(range.k0 + range.cols, unit_.codes),
@@ -145,7 +144,7 @@ Status GptqLinear::ReadNatural(const PanelRange& range, std::span<std::byte> out
       });
 }
 
-Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
+Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) const {
   PREPACK_TRY_ASSIGN(const SharedOrder read, KOrder());
   const std::span<const uint32_t> order = std::span(*read).subspan(range.k0, range.cols);
   const uint64_t units = CeilDiv(k_, unit_.codes);
@@ -165,8 +164,8 @@ Status GptqLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out
   return {};
 }
 
-void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t stride,
-                         uint64_t words, uint64_t k0, std::span<std::byte> out) const {
+void Linear::Deliver(const PanelRange& range, const std::byte* wide, size_t stride, uint64_t words,
+                     uint64_t k0, std::span<std::byte> out) const {
   const uint64_t per_word = WideCodesPerWord(scheme_.bits);
   const size_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
   const uint64_t end = k0 + words * per_word;
@@ -187,7 +186,7 @@ void GptqLinear::Deliver(const PanelRange& range, const std::byte* wide, size_t 
   }
 }
 
-Status GptqLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
+Status Linear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (status.ok()) {
     status = ReadFloatColumns(checkpoint(), *shape_.scales, n_, groups(), n0, rows, out);
@@ -195,7 +194,7 @@ Status GptqLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) 
   return status.ok() ? CheckScales(*shape_.scales, n0, rows, out) : status;
 }
 
-Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
+Status Linear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (status.ok() && scheme_.symmetric) {
     PREPACK_TRY_ASSIGN(const bool plain, HasPlainZeros(n0, rows));
@@ -217,7 +216,7 @@ Status GptqLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t>
 
 // Do the words that hold the zero points of a symmetric module say so throughout? The rule, and
 // quick to see. False means that the fields have to be looked at one by one.
-Result<bool> GptqLinear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
+Result<bool> Linear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
   if (rows == 0 || 32 % scheme_.bits != 0 || unit_.stored_words != 1) return false;
   const uint32_t expected = symmetric_field_ * (0xFFFFFFFFU / ((1U << scheme_.bits) - 1));
   const uint64_t first_word = n0 / unit_.codes;
@@ -241,7 +240,7 @@ Result<bool> GptqLinear::HasPlainZeros(uint64_t n0, uint64_t rows) const {
 }
 
 // The zero points of one group, as z; of a symmetric module, as stored.
-Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const {
+Status Linear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t> out) const {
   if (out.empty()) return {};
   const uint64_t first_unit = n0 / unit_.codes;
   const uint64_t units = CeilDiv(n0 + out.size(), unit_.codes) - first_unit;
@@ -281,8 +280,7 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
   return {};
 }
 
-Status GptqLinear::CheckSymmetric(uint64_t n0, uint64_t rows,
-                                  std::span<const uint8_t> fields) const {
+Status Linear::CheckSymmetric(uint64_t n0, uint64_t rows, std::span<const uint8_t> fields) const {
   const auto odd =
       std::ranges::find_if(fields, [this](uint8_t field) { return field != symmetric_field_; });
   if (odd == fields.end()) return {};
@@ -297,7 +295,7 @@ Status GptqLinear::CheckSymmetric(uint64_t n0, uint64_t rows,
       .Id(FindingId("zero-point-not-symmetric"));
 }
 
-// GptqLinear: where a number lies.
+// Linear: where a number lies.
 
 namespace {
 
@@ -352,20 +350,20 @@ class PackedString {
 
 }  // namespace
 
-StoredBits GptqLinear::WhereCode(uint64_t n, uint64_t k) const {
+StoredBits Linear::WhereCode(uint64_t n, uint64_t k) const {
   return PackedString(*shape_.qweight, shape_.packing, n, n_).Where(k);
 }
 
-StoredBits GptqLinear::WhereScale(uint64_t n, uint64_t g) const {
+StoredBits Linear::WhereScale(uint64_t n, uint64_t g) const {
   return WhereElement(*shape_.scales, g * n_ + n);
 }
 
-StoredBits GptqLinear::WhereZeroPoint(uint64_t n, uint64_t g) const {
+StoredBits Linear::WhereZeroPoint(uint64_t n, uint64_t g) const {
   return PackedString(*shape_.qzeros, shape_.packing, g * shape_.zero_words, 1).Where(n);
 }
 
-PanelRange GptqLinear::CodesNear(uint64_t byte) const {
+PanelRange Linear::CodesNear(uint64_t byte) const {
   return {.n0 = byte / kWideWordBytes % n_, .rows = 1, .k0 = 0, .cols = k_};
 }
 
-}  // namespace prepack
+}  // namespace prepack::gptq

@@ -27,14 +27,14 @@
 #include "prepack/formats/stored_linear.h"
 #include "prepack/kernels/unit_transpose.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
-class GptqLinear final : public StoredLinear {
+class Linear final : public StoredLinear {
  public:
-  // Of tensors that CheckGptqShape has accepted. `symmetric_field` is what a symmetric module
+  // Of tensors that CheckShape has accepted. `symmetric_field` is what a symmetric module
   // stores for every zero point. `reordered`: g_idx holds an order. `isa` must be supported here.
-  GptqLinear(const Checkpoint& checkpoint, std::string_view module, const GptqShape& shape,
-             const GptqSettings& settings, bool reordered, uint32_t symmetric_field, Isa isa);
+  Linear(const Checkpoint& checkpoint, std::string_view module, const Shape& shape,
+         const Settings& settings, bool reordered, uint32_t symmetric_field, Isa isa);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -67,8 +67,8 @@ class GptqLinear final : public StoredLinear {
   Result<bool> HasPlainZeros(uint64_t n0, uint64_t rows) const;
   Status CheckSymmetric(uint64_t n0, uint64_t rows, std::span<const uint8_t> fields) const;
 
-  GptqShape shape_;
-  GptqZeroRules zero_rules_;
+  Shape shape_;
+  ZeroRules zero_rules_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
   Isa isa_;
@@ -76,6 +76,6 @@ class GptqLinear final : public StoredLinear {
   TransposeUnitsFn transpose_;
 };
 
-}  // namespace prepack
+}  // namespace prepack::gptq
 
 #endif  // PREPACK_FORMATS_GPTQ_LINEAR_H_

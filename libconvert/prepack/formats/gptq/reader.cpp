@@ -21,8 +21,9 @@
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
+#include "prepack/formats/readers.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 namespace {
 
@@ -57,7 +58,7 @@ Status CheckOtherTensors(const Checkpoint& checkpoint, const ModuleTensors& modu
 
 // The constant that a symmetric module stores, from its first zero point.
 Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                    const GptqShape& shape, const GptqSettings& settings,
+                                    const Shape& shape, const Settings& settings,
                                     FindingTally& findings) {
   std::array<uint32_t, 8> buffer{};
   const uint32_t bits = shape.packing.bits;
@@ -66,8 +67,8 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
   PREPACK_TRY(checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(words)));
   const uint32_t field = PackedCode(shape.packing, words, 0);
   if (field == SymmetricField(bits, settings.zeros)) return field;
-  const bool minus_one = settings.zeros == GptqZeros::kMinusOne;
-  const GptqZeros other = minus_one ? GptqZeros::kStored : GptqZeros::kMinusOne;
+  const bool minus_one = settings.zeros == Zeros::kMinusOne;
+  const Zeros other = minus_one ? Zeros::kStored : Zeros::kMinusOne;
   if (field == SymmetricField(bits, other)) {
     findings.Add("gptq-zeros-other-version", module.name,
                  fmt::format("declared {}, but {} is stored, as {} does; the value is not needed, "
@@ -79,16 +80,16 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
   return Malformed(checkpoint.Where(*shape.qzeros),
                    "the module claims to be symmetric, but its zero points are not in the middle")
       .Found(fmt::format("{} at channel 0, group 0", field))
-      .Expected(fmt::format("{} or {}", SymmetricField(bits, GptqZeros::kMinusOne),
-                            SymmetricField(bits, GptqZeros::kStored)))
+      .Expected(fmt::format("{} or {}", SymmetricField(bits, Zeros::kMinusOne),
+                            SymmetricField(bits, Zeros::kStored)))
       .Hint("Set sym to false if it is not symmetric, or export it again")
       .Id(FindingId("zero-point-not-symmetric"));
 }
 
 }  // namespace
 
-Result<GptqModule> DescribeGptqModule(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                      const GptqSettings& settings, FindingTally& findings) {
+Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
+                              const Settings& settings, FindingTally& findings) {
   PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
     return Unsupported(module.name, "quantized embeddings are not supported")
@@ -96,7 +97,7 @@ Result<GptqModule> DescribeGptqModule(const Checkpoint& checkpoint, const Module
         .Id(FindingId("embedding-quantized"));
   }
   PREPACK_TRY(CheckOtherTensors(checkpoint, module, findings));
-  PREPACK_TRY_ASSIGN(const GptqShape shape, CheckGptqShape(checkpoint, module, settings));
+  PREPACK_TRY_ASSIGN(const Shape shape, CheckShape(checkpoint, module, settings));
   if (shape.packing.bits != settings.bits) {
     findings.Add("module-scheme-mismatch", module.name,
                  fmt::format("the config says {} bits, but the tensors hold {}; the tensors win",
@@ -108,8 +109,8 @@ Result<GptqModule> DescribeGptqModule(const Checkpoint& checkpoint, const Module
                  fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
                              shape.zero_words, shape.n, shape.zero_words - needed));
   }
-  PREPACK_TRY_ASSIGN(GptqOrder order, ReadGptqOrder(checkpoint, shape));
-  ReportGptqOrder(order, module, shape, settings.act_order, findings);
+  PREPACK_TRY_ASSIGN(Order order, ReadOrder(checkpoint, shape));
+  ReportOrder(order, module, shape, settings.act_order, findings);
 
   uint32_t symmetric_field = 0;
   if (settings.symmetric) {
@@ -117,11 +118,11 @@ Result<GptqModule> DescribeGptqModule(const Checkpoint& checkpoint, const Module
                        FindSymmetricField(checkpoint, module, shape, settings, findings));
     symmetric_field = field;
   }
-  const bool reordered = order.kind == GptqOrder::Kind::kScattered;
-  return GptqModule{.linear = std::make_unique<GptqLinear>(checkpoint, module.name, shape, settings,
-                                                           reordered, symmetric_field, isa),
-                    .shape = shape,
-                    .order = std::move(order)};
+  const bool reordered = order.kind == Order::Kind::kScattered;
+  return Module{.linear = std::make_unique<Linear>(checkpoint, module.name, shape, settings,
+                                                   reordered, symmetric_field, isa),
+                .shape = shape,
+                .order = std::move(order)};
 }
 
 namespace {
@@ -168,18 +169,17 @@ constexpr std::string_view kZerosHint =
 
 class Reader {
  public:
-  Reader(const Checkpoint& checkpoint, const GptqConfig& config, FindingTally& findings)
+  Reader(const Checkpoint& checkpoint, const Config& config, FindingTally& findings)
       : checkpoint_(checkpoint), config_(config), findings_(findings) {}
 
   Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module) {
-    PREPACK_TRY_ASSIGN(const GptqRule* rule, config_.RuleOf(module.name));
-    const GptqSettings settings = config_.SettingsUnder(rule);
+    PREPACK_TRY_ASSIGN(const Rule* rule, config_.RuleOf(module.name));
+    const Settings settings = config_.SettingsUnder(rule);
     PREPACK_TRY(ReportExcluded(module, rule));
-    PREPACK_TRY_ASSIGN(GptqModule described,
-                       DescribeGptqModule(checkpoint_, module, settings, findings_));
-    PREPACK_TRY_ASSIGN(const GptqZeroSample sample,
-                       SampleGptqZeros(checkpoint_, described.shape, described.order, settings));
-    PREPACK_TRY(CheckGptqZeros(sample, settings.zeros, module.name, kZerosHint, findings_));
+    PREPACK_TRY_ASSIGN(Module described, DescribeModule(checkpoint_, module, settings, findings_));
+    PREPACK_TRY_ASSIGN(const ZeroSample sample,
+                       SampleZeros(checkpoint_, described.shape, described.order, settings));
+    PREPACK_TRY(CheckZeros(sample, settings.zeros, module.name, kZerosHint, findings_));
     if (settings.zeros == config_.settings.zeros) evidence_ += sample;
     return std::move(described.linear);
   }
@@ -195,7 +195,7 @@ class Reader {
       return {};
     }
     if (!module.name.ends_with("_proj") || !InBlockModules(module.name)) return {};
-    PREPACK_TRY_ASSIGN(const GptqRule* rule, config_.RuleOf(module.name));
+    PREPACK_TRY_ASSIGN(const Rule* rule, config_.RuleOf(module.name));
     if (rule != nullptr) {
       Status status = config_.ReportOrder(module.name, *rule, findings_);
       if (!status.ok() || rule->exclude) return status;
@@ -208,7 +208,7 @@ class Reader {
 
   Status ReportUnmatched(std::span<const ModuleTensors> modules) {
     std::vector<std::string> unmatched;
-    for (const GptqRule& rule : config_.rules) {
+    for (const Rule& rule : config_.rules) {
       PREPACK_TRY_ASSIGN(const bool matched, MatchesAny(rule, modules));
       if (!matched) unmatched.push_back(fmt::format("\"{}\"", Printable(rule.text)));
     }
@@ -227,13 +227,13 @@ class Reader {
 
   // All modules together, where each by itself is too small.
   Status CheckEvidence() {
-    return CheckGptqZeros(evidence_, config_.settings.zeros,
-                          FieldPath(config_.settings.where, "checkpoint_format"), kZerosHint,
-                          findings_);
+    return CheckZeros(evidence_, config_.settings.zeros,
+                      FieldPath(config_.settings.where, "checkpoint_format"), kZerosHint,
+                      findings_);
   }
 
  private:
-  static Result<bool> MatchesAny(const GptqRule& rule, std::span<const ModuleTensors> modules) {
+  static Result<bool> MatchesAny(const Rule& rule, std::span<const ModuleTensors> modules) {
     for (const ModuleTensors& module : modules) {
       const bool is_layer = module.Find("qweight") != nullptr || IsPlainMatrix(module);
       if (!is_layer || !CheckModuleName(module.name).ok()) continue;
@@ -251,7 +251,7 @@ class Reader {
   }
 
   // A layer that the config wants plain and that is quantized.
-  Status ReportExcluded(const ModuleTensors& module, const GptqRule* rule) {
+  Status ReportExcluded(const ModuleTensors& module, const Rule* rule) {
     if (rule != nullptr) {
       PREPACK_TRY(config_.ReportOrder(module.name, *rule, findings_));
     }
@@ -270,16 +270,16 @@ class Reader {
   }
 
   const Checkpoint& checkpoint_;
-  const GptqConfig& config_;
+  const Config& config_;
   FindingTally& findings_;
-  GptqZeroSample evidence_;
+  ZeroSample evidence_;
   PlainModules plain_;
 };
 
 }  // namespace
 
-Status ReadGptq(const ReadContext& context, QuantizedModel& model) {
-  PREPACK_TRY_ASSIGN(const GptqConfig config, ParseGptqConfigs(context.configs, context.findings));
+Status Read(const ReadContext& context, QuantizedModel& model) {
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(context.configs, context.findings));
   Reader reader(context.checkpoint, config, context.findings);
   for (const ModuleTensors& module : context.modules) {
     PREPACK_TRY(RefuseGpuFormat(context.checkpoint, module));
@@ -300,4 +300,4 @@ Status ReadGptq(const ReadContext& context, QuantizedModel& model) {
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::gptq

@@ -16,31 +16,21 @@
 #include "prepack/formats/module_tensors.h"
 #include "prepack/model/quantized_linear.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 // A module, and what was read to describe it.
-struct GptqModule {
+struct Module {
   std::unique_ptr<QuantizedLinear> linear;
-  GptqShape shape;
-  GptqOrder order;
+  Shape shape;
+  Order order;
 };
 
 // `module` has a tensor qweight. The result refers to the checkpoint. Sound but unsupported input
 // is kUnsupported, contradictory or incomplete input is kMalformed. Whether asymmetric zero points
 // follow the declared convention is asked of the whole checkpoint, see formats/gptq/zeros.h.
-Result<GptqModule> DescribeGptqModule(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                      const GptqSettings& settings, FindingTally& findings);
+Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
+                              const Settings& settings, FindingTally& findings);
 
-// The format of GPTQModel, AutoGPTQ, optimum, and of AutoRound's export to auto_gptq. The tensors
-// of a module are drawn in formats/gptq/linear.h, its zero points in formats/gptq/zeros.h, the
-// config is described in formats/gptq/config.h. Which modules are quantized is told by the tensors;
-// where the config says otherwise, that is a finding.
-//
-// Not read: Marlin, BitBLAS, QQQ and EXL3 weights (tiled for GPUs), words of other than 32 bits,
-// rotated weights, adapters, embeddings.
-
-Status ReadGptq(const ReadContext& context, QuantizedModel& model);
-
-}  // namespace prepack
+}  // namespace prepack::gptq
 
 #endif  // PREPACK_FORMATS_GPTQ_READER_H_

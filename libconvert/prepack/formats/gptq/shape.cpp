@@ -18,7 +18,7 @@
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/stored_linear.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
 namespace {
 
@@ -31,7 +31,7 @@ Status CheckMatrix(const Checkpoint& checkpoint, const StoredTensor& tensor) {
       .Id(FindingId("tensor-shape"));
 }
 
-Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, GptqShape& shape) {
+Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Shape& shape) {
   shape.qweight = module.Find("qweight");
   shape.qzeros = module.Find("qzeros");
   shape.scales = module.Find("scales");
@@ -67,7 +67,7 @@ Status FindTensors(const Checkpoint& checkpoint, const ModuleTensors& module, Gp
 
 // Could the tensors have been packed with so many bits? qzeros has N · bits / 32 columns, and the K
 // that qweight then holds makes as many groups as there are rows of scales.
-bool FitsWidth(const GptqSettings& settings, const GptqShape& shape, uint32_t bits) {
+bool FitsWidth(const Settings& settings, const Shape& shape, uint32_t bits) {
   const CodePacking packing{bits, false};
   const CodeUnit unit = UnitOf(packing);
   const uint64_t rows = shape.qweight->shape[0];
@@ -84,7 +84,7 @@ bool FitsWidth(const GptqSettings& settings, const GptqShape& shape, uint32_t bi
 
 // The width that the tensors were packed with: that of the config wherever it fits, because a few
 // channels fit several.
-std::optional<uint32_t> BitsOfTensors(const GptqSettings& settings, const GptqShape& shape) {
+std::optional<uint32_t> BitsOfTensors(const Settings& settings, const Shape& shape) {
   for (const uint32_t bits : {settings.bits, 4U, 8U, 2U, 3U}) {
     const bool usual = bits == 2 || bits == 3 || bits == 4 || bits == 8;
     if (usual && FitsWidth(settings, shape, bits)) return bits;
@@ -92,8 +92,8 @@ std::optional<uint32_t> BitsOfTensors(const GptqSettings& settings, const GptqSh
   return std::nullopt;
 }
 
-Result<CodePacking> ChoosePacking(const ModuleTensors& module, const GptqSettings& settings,
-                                  const GptqShape& shape) {
+Result<CodePacking> ChoosePacking(const ModuleTensors& module, const Settings& settings,
+                                  const Shape& shape) {
   CodePacking packing{settings.bits, settings.planar};
   if (settings.bits_from_tensors)
     packing.bits = BitsOfTensors(settings, shape).value_or(settings.bits);
@@ -106,7 +106,7 @@ Result<CodePacking> ChoosePacking(const ModuleTensors& module, const GptqSetting
 }
 
 // AWQ packs along N: qweight [K, N · bits / 32], qzeros [G, N · bits / 32].
-Status CheckNotAwq(const Checkpoint& checkpoint, const GptqShape& shape) {
+Status CheckNotAwq(const Checkpoint& checkpoint, const Shape& shape) {
   const uint64_t n = shape.scales->shape[1];
   const uint64_t columns = shape.qweight->shape[1];
   if (columns == n || columns != shape.qzeros->shape[1] ||
@@ -123,7 +123,7 @@ Status CheckNotAwq(const Checkpoint& checkpoint, const GptqShape& shape) {
 }
 
 // K as qweight holds it, checked against g_idx.
-Status FindK(const Checkpoint& checkpoint, GptqShape& shape) {
+Status FindK(const Checkpoint& checkpoint, Shape& shape) {
   const uint64_t rows = shape.qweight->shape[0];
   const CodeUnit unit = UnitOf(shape.packing);
   const std::optional<uint64_t> k = CheckedMul(rows / unit.stored_words, unit.codes);
@@ -159,7 +159,7 @@ std::string FittingGroupSize(uint64_t k, uint64_t groups) {
 
 // Some exporters pad channels to a multiple of 32, in qzeros only. What fits a wider code exactly
 // is no padding but another width.
-bool IsPadded(const GptqShape& shape, uint64_t needed) {
+bool IsPadded(const Shape& shape, uint64_t needed) {
   constexpr uint64_t kPadding = 32;
   const uint64_t padded = ZeroWordsFor(shape.packing, CeilDiv(shape.n, kPadding) * kPadding);
   if (shape.zero_words <= needed || shape.zero_words > padded) return false;
@@ -170,7 +170,7 @@ bool IsPadded(const GptqShape& shape, uint64_t needed) {
   return true;
 }
 
-Status CheckGroups(const Checkpoint& checkpoint, const GptqSettings& settings, GptqShape& shape) {
+Status CheckGroups(const Checkpoint& checkpoint, const Settings& settings, Shape& shape) {
   if (settings.group_size != -1 && settings.group_size <= 0) {
     return Malformed(settings.where, "the group size is not positive")
         .Found(std::to_string(settings.group_size))
@@ -210,9 +210,9 @@ uint64_t ZeroWordsFor(const CodePacking& packing, uint64_t n) {
   return CeilDiv(n, unit.codes) * unit.stored_words;
 }
 
-Result<GptqShape> CheckGptqShape(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                 const GptqSettings& settings) {
-  GptqShape shape;
+Result<Shape> CheckShape(const Checkpoint& checkpoint, const ModuleTensors& module,
+                         const Settings& settings) {
+  Shape shape;
   Status status = FindTensors(checkpoint, module, shape);
   if (!status.ok()) return status;
   PREPACK_TRY_ASSIGN(const CodePacking packing, ChoosePacking(module, settings, shape));
@@ -235,14 +235,14 @@ Result<GptqShape> CheckGptqShape(const Checkpoint& checkpoint, const ModuleTenso
 
 namespace {
 
-Status OutOfRange(const Checkpoint& checkpoint, const GptqShape& shape, int64_t index, uint64_t k) {
+Status OutOfRange(const Checkpoint& checkpoint, const Shape& shape, int64_t index, uint64_t k) {
   return Malformed(checkpoint.Where(*shape.g_idx), "a group index is out of range")
       .Found(fmt::format("{} at [{}]", index, k))
       .Expected(fmt::format("0 to {}: there are {} groups", shape.groups - 1, shape.groups))
       .Id(FindingId("order-out-of-range"));
 }
 
-Result<std::vector<int32_t>> ReadIndices(const Checkpoint& checkpoint, const GptqShape& shape) {
+Result<std::vector<int32_t>> ReadIndices(const Checkpoint& checkpoint, const Shape& shape) {
   std::vector<int32_t> indices(shape.k);
   if (shape.g_idx->dtype == DType::kI32) {
     PREPACK_TRY(checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(indices))));
@@ -265,12 +265,12 @@ bool IsUnset(const std::vector<int32_t>& indices, uint64_t groups) {
 }
 
 // The number of channels that each group must have.
-uint64_t SizeOfGroup(const GptqShape& shape, uint64_t group) {
+uint64_t SizeOfGroup(const Shape& shape, uint64_t group) {
   return std::min(shape.group_size, shape.k - group * shape.group_size);
 }
 
 // Do the channels lie group by group? Indexes may count from the end, see below.
-bool IsNatural(const std::vector<int32_t>& indices, const GptqShape& shape) {
+bool IsNatural(const std::vector<int32_t>& indices, const Shape& shape) {
   const auto groups = static_cast<int64_t>(shape.groups);
   auto index = indices.begin();
   for (int64_t group = 0; group < groups; ++group) {
@@ -284,7 +284,7 @@ bool IsNatural(const std::vector<int32_t>& indices, const GptqShape& shape) {
 }
 
 // A stable counting sort of the channels by their groups.
-Status SortByGroup(const Checkpoint& checkpoint, const GptqShape& shape, GptqOrder& order) {
+Status SortByGroup(const Checkpoint& checkpoint, const Shape& shape, Order& order) {
   std::vector<uint64_t> count(shape.groups);
   for (const uint32_t group : order.group_of) ++count[group];
   for (uint64_t group = 0; group < shape.groups; ++group) {
@@ -306,8 +306,8 @@ Status SortByGroup(const Checkpoint& checkpoint, const GptqShape& shape, GptqOrd
 
 }  // namespace
 
-Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& shape) {
-  GptqOrder order;
+Result<Order> ReadOrder(const Checkpoint& checkpoint, const Shape& shape) {
+  Order order;
   if (shape.g_idx == nullptr) return order;
   if (shape.k > std::numeric_limits<uint32_t>::max()) {
     return Unsupported(checkpoint.Where(*shape.g_idx), "K is too large for an index of groups")
@@ -316,14 +316,14 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
   }
   PREPACK_TRY_ASSIGN(const std::vector<int32_t> indices, ReadIndices(checkpoint, shape));
   if (IsUnset(indices, shape.groups)) {
-    order.kind = GptqOrder::Kind::kUnset;
+    order.kind = Order::Kind::kUnset;
     return order;
   }
   if (IsNatural(indices, shape)) {
-    order.kind = GptqOrder::Kind::kNatural;
+    order.kind = Order::Kind::kNatural;
     return order;
   }
-  order.kind = GptqOrder::Kind::kScattered;
+  order.kind = Order::Kind::kScattered;
   order.group_of.resize(shape.k);
   const auto groups = static_cast<int64_t>(shape.groups);
   for (uint64_t k = 0; k < shape.k; ++k) {
@@ -336,31 +336,31 @@ Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& s
   return order;
 }
 
-Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const GptqShape& shape) {
-  PREPACK_TRY_ASSIGN(GptqOrder order, ReadGptqOrder(checkpoint, shape));
-  if (order.kind == GptqOrder::Kind::kScattered) return std::move(order.k_order);
+Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const Shape& shape) {
+  PREPACK_TRY_ASSIGN(Order order, ReadOrder(checkpoint, shape));
+  if (order.kind == Order::Kind::kScattered) return std::move(order.k_order);
   return OrderHasChanged(checkpoint.Where(*shape.g_idx));
 }
 
-void ReportGptqOrder(const GptqOrder& order, const ModuleTensors& module, const GptqShape& shape,
-                     bool act_order, FindingTally& findings) {
+void ReportOrder(const Order& order, const ModuleTensors& module, const Shape& shape,
+                 bool act_order, FindingTally& findings) {
   switch (order.kind) {
-    case GptqOrder::Kind::kAbsent:
+    case Order::Kind::kAbsent:
       if (!act_order || shape.groups == 1) return;
       findings.Add("order-missing", module.name,
                    "desc_act is true, but g_idx is missing: natural order");
       return;
-    case GptqOrder::Kind::kUnset:
+    case Order::Kind::kUnset:
       findings.Add(
           act_order ? FindingId("order-missing") : FindingId("gptq-order-unset"), module.name,
           fmt::format("g_idx was never filled in: natural order; desc_act is {}", act_order));
       return;
-    case GptqOrder::Kind::kNatural:
+    case Order::Kind::kNatural:
       if (!act_order || shape.groups == 1) return;
       findings.Add("order-unneeded", module.name,
                    "desc_act is true, but g_idx keeps the natural order (static groups)");
       return;
-    case GptqOrder::Kind::kScattered:
+    case Order::Kind::kScattered:
       findings.Add("order-present", module.name,
                    "the groups lie over reordered input channels (desc_act)");
       if (act_order) return;
@@ -370,4 +370,4 @@ void ReportGptqOrder(const GptqOrder& order, const ModuleTensors& module, const 
   }
 }
 
-}  // namespace prepack
+}  // namespace prepack::gptq

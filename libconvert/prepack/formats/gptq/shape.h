@@ -12,9 +12,9 @@
 #include "prepack/kernels/code_rows.h"
 #include "prepack/model/quantized_linear.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
-struct GptqShape {
+struct Shape {
   CodePacking packing;
   uint64_t n = 0;
   uint64_t k = 0;
@@ -32,14 +32,14 @@ uint64_t ZeroWordsFor(const CodePacking& packing, uint64_t n);
 
 // kMalformed when a tensor is missing or contradicts the others, and when they are not packed as
 // GPTQ does; kUnsupported for what GPTQModel can write and nobody reads.
-Result<GptqShape> CheckGptqShape(const Checkpoint& checkpoint, const ModuleTensors& module,
-                                 const GptqSettings& settings);
+Result<Shape> CheckShape(const Checkpoint& checkpoint, const ModuleTensors& module,
+                         const Settings& settings);
 
 // g_idx: the group of each input channel. Rows of qweight are always in the order of the
 // checkpoint; with activation order only the map from channel to group is scattered. The tensor
 // decides, not desc_act: static groups and group-aware reordering leave it natural.
 
-struct GptqOrder {
+struct Order {
   enum class Kind : uint8_t {
     kAbsent,     // no g_idx
     kUnset,      // −1 throughout, or 0 throughout with several groups: never filled in
@@ -54,16 +54,16 @@ struct GptqOrder {
 
 // kMalformed for a group that does not exist, and for groups that are not all of the group size
 // (the last one may be short): no quantizer makes such.
-Result<GptqOrder> ReadGptqOrder(const Checkpoint& checkpoint, const GptqShape& shape);
+Result<Order> ReadOrder(const Checkpoint& checkpoint, const Shape& shape);
 
 // The k_order of a module whose order was kScattered when it was described. Anything else now is
 // kMalformed.
-Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const GptqShape& shape);
+Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const Shape& shape);
 
 // Adds what the user should know of it. `act_order` is what the config says.
-void ReportGptqOrder(const GptqOrder& order, const ModuleTensors& module, const GptqShape& shape,
-                     bool act_order, FindingTally& findings);
+void ReportOrder(const Order& order, const ModuleTensors& module, const Shape& shape,
+                 bool act_order, FindingTally& findings);
 
-}  // namespace prepack
+}  // namespace prepack::gptq
 
 #endif  // PREPACK_FORMATS_GPTQ_SHAPE_H_

@@ -15,23 +15,23 @@
 #include "prepack/formats/gptq/shape.h"
 #include "prepack/kernels/code_rows.h"
 
-namespace prepack {
+namespace prepack::gptq {
 
-bool LosesZeros(const GptqZeroRules& rules, const CodePacking& packing) {
-  if (rules.zeros == GptqZeros::kStored) return false;
+bool LosesZeros(const ZeroRules& rules, const CodePacking& packing) {
+  if (rules.zeros == Zeros::kStored) return false;
   return packing.bits == 3 ? !rules.field_wrap : !rules.word_borrow;
 }
 
-void RestoreZeroWords(const GptqZeroRules& rules, const CodePacking& packing,
+void RestoreZeroWords(const ZeroRules& rules, const CodePacking& packing,
                       std::span<uint32_t> words) {
-  if (rules.zeros == GptqZeros::kStored || packing.bits == 3) return;
+  if (rules.zeros == Zeros::kStored || packing.bits == 3) return;
   // A one in every field: 0x11111111 for 4 bits. Modulo 2^32, as the writer subtracted it.
   const uint32_t ones = 0xFFFFFFFFU / ((1U << packing.bits) - 1);
   for (uint32_t& word : words) word += ones;
 }
 
-uint32_t ZeroFromField(const GptqZeroRules& rules, const CodePacking& packing, uint32_t field) {
-  const bool add = rules.zeros == GptqZeros::kMinusOne && packing.bits == 3;
+uint32_t ZeroFromField(const ZeroRules& rules, const CodePacking& packing, uint32_t field) {
+  const bool add = rules.zeros == Zeros::kMinusOne && packing.bits == 3;
   return add ? (field + 1) & 7U : field;
 }
 
@@ -81,7 +81,7 @@ GroupFields UsableFields(const CodePacking& packing, std::span<const uint32_t> w
   return fields;
 }
 
-Result<GroupFields> ReadUsableFields(const Checkpoint& checkpoint, const GptqShape& shape,
+Result<GroupFields> ReadUsableFields(const Checkpoint& checkpoint, const Shape& shape,
                                      uint64_t group, uint64_t channels) {
   const uint64_t count = ZeroWordsFor(shape.packing, channels);
   std::vector<uint32_t> words(count + 1);
@@ -98,7 +98,7 @@ struct CodeSample {
 };
 
 // The first rows of words, in one piece; of a very wide module, part of the first unit.
-Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const GptqShape& shape) {
+Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const Shape& shape) {
   const Result<Isa> isa = ChooseIsa();
   if (!isa.ok()) return isa.status();
   const CodeUnit unit = UnitOf(shape.packing);
@@ -126,7 +126,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const GptqShape& shap
   return sample;
 }
 
-uint64_t GroupOf(const GptqShape& shape, const GptqOrder& order, uint64_t k) {
+uint64_t GroupOf(const Shape& shape, const Order& order, uint64_t k) {
   return order.group_of.empty() ? k / shape.group_size : order.group_of[k];
 }
 
@@ -140,7 +140,7 @@ constexpr uint32_t SumOfCodes(uint32_t word) {
 // Adds (code − field) for codes [first, first + count) of each of these words, one per channel, all
 // of which have these fields.
 void AddCodes(std::span<const uint32_t> words, uint32_t first, uint32_t count,
-              const GroupFields& fields, GptqZeroSample& sample) {
+              const GroupFields& fields, ZeroSample& sample) {
   const uint32_t mask = ~0U >> (32 - 4 * count) << 4 * first;
   const uint32_t* use = fields.use.data();
   const uint32_t* field = fields.field.data();
@@ -155,8 +155,8 @@ void AddCodes(std::span<const uint32_t> words, uint32_t first, uint32_t count,
 }
 
 // Adds the codes run by run: those of one word that are of one group.
-Status AddSample(const Checkpoint& checkpoint, const GptqShape& shape, const GptqOrder& order,
-                 const CodeSample& codes, GptqZeroSample& sample) {
+Status AddSample(const Checkpoint& checkpoint, const Shape& shape, const Order& order,
+                 const CodeSample& codes, ZeroSample& sample) {
   constexpr uint64_t kCodesPerWord = 8;
   std::map<uint64_t, GroupFields> fields;  // by group
   for (uint64_t k = 0; k < codes.codes;) {
@@ -180,15 +180,15 @@ Status AddSample(const Checkpoint& checkpoint, const GptqShape& shape, const Gpt
 
 // Do all zero points of the first group hold the constant that a symmetric module of the other
 // convention has? An asymmetric module has no such constant.
-Result<bool> HasConstantOfOther(const Checkpoint& checkpoint, const GptqShape& shape,
-                                const GptqSettings& settings) {
+Result<bool> HasConstantOfOther(const Checkpoint& checkpoint, const Shape& shape,
+                                const Settings& settings) {
   constexpr uint64_t kMinChannels = 16;
   if (shape.n < kMinChannels) return false;
   const uint64_t n = std::min<uint64_t>(shape.n, 1024);
   std::vector<uint32_t> words(ZeroWordsFor(shape.packing, n));
   PREPACK_TRY(checkpoint.Read(*shape.qzeros, 0, std::as_writable_bytes(std::span(words))));
   const uint32_t middle = 1U << (shape.packing.bits - 1);
-  const uint32_t constant = settings.zeros == GptqZeros::kMinusOne ? middle : middle - 1;
+  const uint32_t constant = settings.zeros == Zeros::kMinusOne ? middle : middle - 1;
   for (uint64_t i = 0; i < n; ++i) {
     if (PackedCode(shape.packing, words, i) != constant) return false;
   }
@@ -197,20 +197,20 @@ Result<bool> HasConstantOfOther(const Checkpoint& checkpoint, const GptqShape& s
 
 }  // namespace
 
-double GptqZeroSample::Mean() const {
+double ZeroSample::Mean() const {
   return static_cast<double>(sum) / static_cast<double>(weights);
 }
 
-GptqZeroSample& GptqZeroSample::operator+=(const GptqZeroSample& other) {
+ZeroSample& ZeroSample::operator+=(const ZeroSample& other) {
   weights += other.weights;
   constant_of_other |= other.constant_of_other;
   sum += other.sum;
   return *this;
 }
 
-Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const GptqShape& shape,
-                                       const GptqOrder& order, const GptqSettings& settings) {
-  GptqZeroSample sample;
+Result<ZeroSample> SampleZeros(const Checkpoint& checkpoint, const Shape& shape, const Order& order,
+                               const Settings& settings) {
+  ZeroSample sample;
   if (settings.symmetric || settings.planar) return sample;
   if (shape.packing.bits > 4) {
     PREPACK_TRY_ASSIGN(const bool constant, HasConstantOfOther(checkpoint, shape, settings));
@@ -222,21 +222,21 @@ Result<GptqZeroSample> SampleGptqZeros(const Checkpoint& checkpoint, const GptqS
   return sample;
 }
 
-std::optional<GptqZeros> ConventionOf(const GptqZeroSample& sample) {
+std::optional<Zeros> ConventionOf(const ZeroSample& sample) {
   if (sample.weights < kMinWeights) return std::nullopt;
-  if (std::abs(sample.Mean()) < kNear) return GptqZeros::kStored;
-  if (std::abs(sample.Mean() - 1) < kNear) return GptqZeros::kMinusOne;
+  if (std::abs(sample.Mean()) < kNear) return Zeros::kStored;
+  if (std::abs(sample.Mean() - 1) < kNear) return Zeros::kMinusOne;
   return std::nullopt;
 }
 
-std::string DescribeGptqZeroSample(const GptqZeroSample& sample) {
+std::string DescribeSample(const ZeroSample& sample) {
   return fmt::format("a mean of code - stored zero point of {:.3f} over {} weights", sample.Mean(),
                      sample.weights);
 }
 
-Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::string_view where,
-                      std::string_view hint, FindingTally& findings) {
-  const bool minus_one = declared == GptqZeros::kMinusOne;
+Status CheckZeros(const ZeroSample& sample, Zeros declared, std::string_view where,
+                  std::string_view hint, FindingTally& findings) {
+  const bool minus_one = declared == Zeros::kMinusOne;
   const auto contradict = [&](const std::string& found, const std::string& expected) {
     return Malformed(where,
                      fmt::format("the zero points are declared as {}, but the weights say {}",
@@ -254,8 +254,8 @@ Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::str
   if (sample.weights < kMinWeights) return {};
   const double own = minus_one ? 1.0 : 0.0;
   const double other = minus_one ? 0.0 : 1.0;
-  const std::string measured = DescribeGptqZeroSample(sample);
-  const std::optional<GptqZeros> told = ConventionOf(sample);
+  const std::string measured = DescribeSample(sample);
+  const std::optional<Zeros> told = ConventionOf(sample);
   if (told && *told != declared) {
     return contradict(measured, fmt::format("a mean near {}", own));
   }
@@ -265,4 +265,4 @@ Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::str
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::gptq

@@ -12,7 +12,7 @@
 #include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 
-namespace prepack {
+namespace prepack::modelopt {
 namespace {
 
 constexpr uint64_t kBlock = 128;
@@ -20,32 +20,32 @@ constexpr size_t kMaxLayers = 1'000'000;
 
 struct KnownAlgo {
   std::string_view name;  // in lower case
-  ModelOptAlgo algo;
+  Algo algo;
 };
 
 constexpr auto kAlgos = std::to_array<KnownAlgo>({
-    {"fp8", ModelOptAlgo::kFp8},
-    {"fp8_per_channel_per_token", ModelOptAlgo::kPerChannel},
-    {"fp8_pb_wo", ModelOptAlgo::kBlocksWeightOnly},
-    {"fp8_block_scales", ModelOptAlgo::kBlocks},
-    {"unquantized", ModelOptAlgo::kUnquantized},
-    {"mixed_precision", ModelOptAlgo::kMixed},
-    {"nvfp4", ModelOptAlgo::kUnread},
-    {"w4a16_nvfp4", ModelOptAlgo::kUnread},
-    {"nvfp4_awq", ModelOptAlgo::kUnread},
-    {"nvfp4_svd", ModelOptAlgo::kUnread},
-    {"w4a8_nvfp4_fp8", ModelOptAlgo::kUnread},
-    {"mxfp4", ModelOptAlgo::kUnread},
-    {"w4a8_mxfp4_fp8", ModelOptAlgo::kUnread},
-    {"mxfp8", ModelOptAlgo::kUnread},
-    {"fp8_pb_real", ModelOptAlgo::kUnread},
-    {"w4a16_awq", ModelOptAlgo::kUnread},
-    {"w4a8_awq", ModelOptAlgo::kUnread},
-    {"w8a16", ModelOptAlgo::kUnread},
-    {"w8a8_sq_per_channel", ModelOptAlgo::kUnread},
+    {"fp8", Algo::kFp8},
+    {"fp8_per_channel_per_token", Algo::kPerChannel},
+    {"fp8_pb_wo", Algo::kBlocksWeightOnly},
+    {"fp8_block_scales", Algo::kBlocks},
+    {"unquantized", Algo::kUnquantized},
+    {"mixed_precision", Algo::kMixed},
+    {"nvfp4", Algo::kUnread},
+    {"w4a16_nvfp4", Algo::kUnread},
+    {"nvfp4_awq", Algo::kUnread},
+    {"nvfp4_svd", Algo::kUnread},
+    {"w4a8_nvfp4_fp8", Algo::kUnread},
+    {"mxfp4", Algo::kUnread},
+    {"w4a8_mxfp4_fp8", Algo::kUnread},
+    {"mxfp8", Algo::kUnread},
+    {"fp8_pb_real", Algo::kUnread},
+    {"w4a16_awq", Algo::kUnread},
+    {"w4a8_awq", Algo::kUnread},
+    {"w8a16", Algo::kUnread},
+    {"w8a8_sq_per_channel", Algo::kUnread},
 });
 
-Result<ModelOptEntry> ParseAlgo(const Json& fields, std::string_view where) {
+Result<Entry> ParseAlgo(const Json& fields, std::string_view where) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> name,
                      OptionalString(fields, "quant_algo", where));
   if (!name) {
@@ -55,18 +55,18 @@ Result<ModelOptEntry> ParseAlgo(const Json& fields, std::string_view where) {
   }
   // The writer spells those in lower case that its own table of names lacks.
   const auto* const known = std::ranges::find(kAlgos, LowerCase(*name), &KnownAlgo::name);
-  if (known != kAlgos.end()) return ModelOptEntry{.algo = known->algo, .name = *name};
+  if (known != kAlgos.end()) return Entry{.algo = known->algo, .name = *name};
   return UnknownKeyword(where, "quant_algo", *name,
                         "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, FP8_BLOCK_SCALES or "
                         "MIXED_PRECISION");
 }
 
-bool IsBlocks(ModelOptAlgo algo) {
-  return algo == ModelOptAlgo::kBlocksWeightOnly || algo == ModelOptAlgo::kBlocks;
+bool IsBlocks(Algo algo) {
+  return algo == Algo::kBlocksWeightOnly || algo == Algo::kBlocks;
 }
 
 // Blocks have one size, which the config need not say.
-Status CheckGroupSize(const ModelOptEntry& entry, const Json& fields, std::string_view where) {
+Status CheckGroupSize(const Entry& entry, const Json& fields, std::string_view where) {
   if (!IsBlocks(entry.algo)) return {};
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, OptionalInt(fields, "group_size", where));
   if (size.value_or(kBlock) == kBlock) return {};
@@ -78,20 +78,20 @@ Status CheckGroupSize(const ModelOptEntry& entry, const Json& fields, std::strin
 }
 
 // The entry of a module.
-Result<ModelOptEntry> ParseLayer(const Json& fields, const std::string& where) {
+Result<Entry> ParseLayer(const Json& fields, const std::string& where) {
   PREPACK_TRY(RequireObject(fields, where));
-  PREPACK_TRY_ASSIGN(ModelOptEntry entry, ParseAlgo(fields, where));
-  if (entry.algo == ModelOptAlgo::kMixed) {
+  PREPACK_TRY_ASSIGN(Entry entry, ParseAlgo(fields, where));
+  if (entry.algo == Algo::kMixed) {
     return UnknownKeyword(where, "quant_algo", entry.name, "the algorithm of one module");
   }
-  if (entry.algo == ModelOptAlgo::kUnread) return entry;
+  if (entry.algo == Algo::kUnread) return entry;
   static constexpr std::array<std::string_view, 2> kKeys = {"quant_algo", "group_size"};
   PREPACK_TRY(RefuseUnknownKeys(fields, kKeys, where));
   PREPACK_TRY(CheckGroupSize(entry, fields, where));
   return entry;
 }
 
-Status ParseLayers(const Json& fields, ModelOptConfig& config) {
+Status ParseLayers(const Json& fields, Config& config) {
   const Json* layers = JsonMember(fields, "quantized_layers");
   const std::string where = FieldPath(config.where, "quantized_layers");
   if (layers == nullptr) {
@@ -107,13 +107,13 @@ Status ParseLayers(const Json& fields, ModelOptConfig& config) {
         .Id(FindingId("config-too-large"));
   }
   for (const auto& [name, entry] : layers->items()) {
-    PREPACK_TRY_ASSIGN(ModelOptEntry parsed, ParseLayer(entry, FieldPath(where, Printable(name))));
+    PREPACK_TRY_ASSIGN(Entry parsed, ParseLayer(entry, FieldPath(where, Printable(name))));
     config.layers.emplace(name, std::move(parsed));
   }
   return {};
 }
 
-Status ParseExcluded(const Json& fields, ModelOptConfig& config) {
+Status ParseExcluded(const Json& fields, Config& config) {
   for (const std::string_view key : {"exclude_modules", "ignore"}) {
     const Json* list = JsonMember(fields, key);
     if (list == nullptr) continue;
@@ -131,17 +131,17 @@ Status ParseExcluded(const Json& fields, ModelOptConfig& config) {
   return {};
 }
 
-Result<ModelOptConfig> ParseModelOptConfig(const QuantizationConfig& declared) {
+Result<Config> ParseModelOptConfig(const QuantizationConfig& declared) {
   const Json& fields = *declared.fields;
-  ModelOptConfig config;
+  Config config;
   config.where = declared.where;
   PREPACK_TRY_ASSIGN(config.all, ParseAlgo(fields, declared.where));
   PREPACK_TRY(CheckGroupSize(config.all, fields, declared.where));
-  if (config.all.algo == ModelOptAlgo::kMixed) {
+  if (config.all.algo == Algo::kMixed) {
     PREPACK_TRY(ParseLayers(fields, config));
   }
   PREPACK_TRY(ParseExcluded(fields, config));
-  if (config.all.algo != ModelOptAlgo::kUnread) return config;
+  if (config.all.algo != Algo::kUnread) return config;
   return Unsupported(
              FieldPath(declared.where, "quant_algo"),
              fmt::format("ModelOpt's {} weights are not supported", Printable(config.all.name)))
@@ -151,7 +151,7 @@ Result<ModelOptConfig> ParseModelOptConfig(const QuantizationConfig& declared) {
 }
 
 // Lists of what is not quantized may differ: the tensors win over them anyway.
-Status CompareModelOptCopy(const ModelOptConfig& first, const ModelOptConfig& copy) {
+Status CompareModelOptCopy(const Config& first, const Config& copy) {
   const auto conflict = [&](std::string_view key, const std::string& found,
                             std::string_view expected) {
     return Malformed(FieldPath(copy.where, key), "two copies of the quantization config disagree")
@@ -177,34 +177,34 @@ Status CompareModelOptCopy(const ModelOptConfig& first, const ModelOptConfig& co
 
 }  // namespace
 
-Fp8Meaning ModelOptEntry::Meaning() const {
-  Fp8Meaning meaning;
+fp8::Meaning Entry::Meaning() const {
+  fp8::Meaning meaning;
   ActivationScheme& activations = meaning.activations;
   if (IsBlocks(algo)) meaning.block = {kBlock, kBlock};
-  if (algo != ModelOptAlgo::kBlocksWeightOnly) {
+  if (algo != Algo::kBlocksWeightOnly) {
     activations.type = ActivationType::kFloat;
     activations.bits = 8;
   }
-  if (algo == ModelOptAlgo::kFp8) {
+  if (algo == Algo::kFp8) {
     meaning.granularity = Granularity::kTensor;
     activations.dynamic = false;
     activations.granularity = ActivationGranularity::kTensor;
-  } else if (algo == ModelOptAlgo::kPerChannel) {
+  } else if (algo == Algo::kPerChannel) {
     meaning.granularity = Granularity::kChannel;
-  } else if (algo == ModelOptAlgo::kBlocks) {
+  } else if (algo == Algo::kBlocks) {
     activations.granularity = ActivationGranularity::kGroup;
     activations.group_size = kBlock;
   }
   return meaning;
 }
 
-bool ModelOptConfig::Excludes(std::string_view module) const {
+bool Config::Excludes(std::string_view module) const {
   return std::ranges::any_of(
       excluded, [&](const std::string& pattern) { return MatchesWildcard(pattern, module); });
 }
 
-const ModelOptEntry* ModelOptConfig::Find(std::string_view module) const {
-  if (all.algo != ModelOptAlgo::kMixed) return &all;
+const Entry* Config::Find(std::string_view module) const {
+  if (all.algo != Algo::kMixed) return &all;
   // A key may name a parent: one entry for all experts of a layer.
   for (std::string_view name = module;;) {
     if (const auto found = layers.find(name); found != layers.end()) return &found->second;
@@ -214,14 +214,14 @@ const ModelOptEntry* ModelOptConfig::Find(std::string_view module) const {
   }
 }
 
-Result<ModelOptConfig> ParseModelOptConfigs(std::span<const QuantizationConfig> declared) {
-  Result<ModelOptConfig> first = ParseModelOptConfig(declared.front());
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared) {
+  Result<Config> first = ParseModelOptConfig(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {
-    PREPACK_TRY_ASSIGN(const ModelOptConfig copy, ParseModelOptConfig(declared[i]));
+    PREPACK_TRY_ASSIGN(const Config copy, ParseModelOptConfig(declared[i]));
     PREPACK_TRY(CompareModelOptCopy(*first, copy));
   }
   return first;
 }
 
-}  // namespace prepack
+}  // namespace prepack::modelopt

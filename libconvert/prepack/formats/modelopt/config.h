@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,10 @@
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/quantization_config.h"
 
-namespace prepack {
+namespace prepack::modelopt {
 
 // What `quant_algo` says.
-enum class ModelOptAlgo : uint8_t {
+enum class Algo : uint8_t {
   kFp8,               // one scale per module, static activations
   kPerChannel,        // one scale per channel, activations per token
   kBlocksWeightOnly,  // blocks of 128 × 128
@@ -28,30 +29,30 @@ enum class ModelOptAlgo : uint8_t {
   kUnread,  // known, and not read
 };
 
-struct ModelOptEntry {
-  ModelOptAlgo algo = ModelOptAlgo::kUnquantized;
+struct Entry {
+  Algo algo = Algo::kUnquantized;
   std::string name;  // as the config spells it
 
   // What it says of a module's weights; `algo` is one of FP8's.
-  Fp8Meaning Meaning() const;
+  fp8::Meaning Meaning() const;
 };
 
-struct ModelOptConfig {
+struct Config {
   std::string where;
-  ModelOptEntry all;
-  std::map<std::string, ModelOptEntry, std::less<>> layers;  // of kMixed: modules, or parents
-  std::vector<std::string> excluded;                         // names and wildcards
+  Entry all;
+  std::map<std::string, Entry, std::less<>> layers;  // of kMixed: modules, or parents
+  std::vector<std::string> excluded;                 // names and wildcards
 
   // Does the config want the module left as it is?
   bool Excludes(std::string_view module) const;
   // What it says of the module; nullptr where it says nothing.
-  const ModelOptEntry* Find(std::string_view module) const;
+  const Entry* Find(std::string_view module) const;
 };
 
 // The config, which all copies of it agree on. A model whose only algorithm is not read is
 // kUnsupported.
-Result<ModelOptConfig> ParseModelOptConfigs(std::span<const QuantizationConfig> declared);
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared);
 
-}  // namespace prepack
+}  // namespace prepack::modelopt
 
 #endif  // PREPACK_FORMATS_MODELOPT_CONFIG_H_

@@ -15,7 +15,7 @@
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
 
-namespace prepack {
+namespace prepack::modelopt {
 namespace {
 
 const StoredTensor* AnyScale(const ModuleTensors& module) {
@@ -25,17 +25,16 @@ const StoredTensor* AnyScale(const ModuleTensors& module) {
 
 // FP8, or codes of another kind beside their scales.
 bool IsModelOptQuantized(const ModuleTensors& module, const StoredTensor& weight) {
-  return IsFloat8(weight.dtype) || (weight.dtype == DType::kU8 && AnyScale(module) != nullptr) ||
+  return fp8::IsFloat8(weight.dtype) || (weight.dtype == DType::kU8 && AnyScale(module) != nullptr) ||
          (weight.dtype == DType::kI8 && AnyScale(module) != nullptr);
 }
 
 // A weight in floating point that the config wants quantized, by the name of a linear layer.
-bool IsTargetedPlain(const ModelOptConfig& config, const ModuleTensors& module,
+bool IsTargetedPlain(const Config& config, const ModuleTensors& module,
                      const StoredTensor& weight) {
   if (weight.shape.size() != 2 || !module.name.ends_with("_proj")) return false;
-  const ModelOptEntry* entry = config.Find(module.name);
-  return entry != nullptr && entry->algo != ModelOptAlgo::kUnquantized &&
-         !config.Excludes(module.name);
+  const Entry* entry = config.Find(module.name);
+  return entry != nullptr && entry->algo != Algo::kUnquantized && !config.Excludes(module.name);
 }
 
 // What else changes the outputs of the module.
@@ -64,45 +63,45 @@ Result<const StoredTensor*> FindModelOptScale(const Checkpoint& checkpoint,
   }
   if (scale != nullptr) return scale;
   if (inverse != nullptr) return inverse;
-  return MissingFp8Scale(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
+  return fp8::MissingScale(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
 }
 
 Result<std::unique_ptr<QuantizedLinear>> DescribeModelOpt(const Checkpoint& checkpoint,
-                                                          const ModelOptConfig& config,
+                                                          const Config& config,
                                                           const ModuleTensors& module,
                                                           const StoredTensor& weight) {
   PREPACK_TRY(CheckModuleName(module.name));
-  const ModelOptEntry* entry = config.Find(module.name);
+  const Entry* entry = config.Find(module.name);
   if (entry == nullptr) {
     return Malformed(module.name, "the module is quantized, but quantized_layers does not name it")
         .Expected(fmt::format("an entry in {}.quantized_layers", config.where))
         .Id(FindingId("module-without-group"));
   }
-  if (entry->algo == ModelOptAlgo::kUnread) {
+  if (entry->algo == Algo::kUnread) {
     return Unsupported(module.name, fmt::format("ModelOpt's {} weights are not supported",
                                                 Printable(entry->name)))
         .Found(fmt::format("weight {} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
         .Hint("Save the model in 16 bits and quantize that to integers or FP8")
         .Id(FindingId("scheme-unsupported"));
   }
-  if (entry->algo == ModelOptAlgo::kUnquantized) {
+  if (entry->algo == Algo::kUnquantized) {
     return Malformed(module.name, "the config says that the module is not quantized, but it is")
         .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
         .Hint("Is quant_algo the one of this module?")
         .Id(FindingId("module-scheme-contradiction"));
   }
-  PREPACK_TRY(CheckFp8Weight(checkpoint, module.name, weight));
+  PREPACK_TRY(fp8::CheckWeight(checkpoint, module.name, weight));
   PREPACK_TRY(RefuseCorrections(checkpoint, module));
   PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindModelOptScale(checkpoint, module, weight));
-  return DescribeFp8(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
-                     entry->Meaning());
+  return fp8::DescribeModule(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
+                             entry->Meaning());
 }
 
 }  // namespace
 
-Status ReadModelOpt(const ReadContext& context, QuantizedModel& model) {
+Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
-  PREPACK_TRY_ASSIGN(const ModelOptConfig config, ParseModelOptConfigs(configs));
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(configs));
   PlainModules plain;
   for (const ModuleTensors& module : modules) {
     const StoredTensor* weight = module.Find("weight");
@@ -125,4 +124,4 @@ Status ReadModelOpt(const ReadContext& context, QuantizedModel& model) {
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::modelopt

@@ -11,7 +11,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/json_fields.h"
 
-namespace prepack {
+namespace prepack::quark {
 namespace {
 
 constexpr size_t kMaxRules = 4096;  // each is tried on every module
@@ -41,7 +41,7 @@ std::optional<Granularity> GranularityOf(std::string_view qscheme, int64_t axis,
   return std::nullopt;
 }
 
-Status ParseWeight(const Json& spec, const std::string& where, QuarkSpec& parsed) {
+Status ParseWeight(const Json& spec, const std::string& where, Spec& parsed) {
   if (spec.is_array()) {
     // NVFP4: the scales of the codes are quantized, too; int4-fp8: the codes are quantized twice.
     const bool is_nvfp4 = !spec.empty() && spec[0].is_object() &&
@@ -62,7 +62,7 @@ Status ParseWeight(const Json& spec, const std::string& where, QuarkSpec& parsed
     parsed.other = NameOfKind(dtype, scale_format, qscheme);
     return {};
   }
-  parsed.fp8 = Fp8Meaning();
+  parsed.fp8 = fp8::Meaning();
   parsed.fp8->granularity = granularity;
   return {};
 }
@@ -90,9 +90,9 @@ Status ParseInput(const Json& spec, const std::string& where, ActivationScheme& 
   return {};
 }
 
-Result<QuarkSpec> ParseSpec(const Json& fields, const std::string& where) {
+Result<Spec> ParseSpec(const Json& fields, const std::string& where) {
   PREPACK_TRY(RequireObject(fields, where));
-  QuarkSpec parsed;
+  Spec parsed;
   const Json* weight = JsonMember(fields, "weight");
   if (weight == nullptr) return parsed;
   PREPACK_TRY(ParseWeight(*weight, FieldPath(where, "weight"), parsed));
@@ -115,7 +115,7 @@ Result<const Json*> Rules(const Json& fields, std::string_view key, std::string_
       .Id(FindingId("config-too-large"));
 }
 
-Status ParseExcluded(const Json& fields, QuarkConfig& config) {
+Status ParseExcluded(const Json& fields, Config& config) {
   const Json* list = JsonMember(fields, "exclude");
   if (list == nullptr) return {};
   const std::string where = FieldPath(config.where, "exclude");
@@ -156,9 +156,9 @@ Status CheckExport(const Json& fields, std::string_view where) {
       .Id(FindingId("weight-fake-quantized"));
 }
 
-Result<QuarkConfig> ParseQuarkConfig(const QuantizationConfig& declared) {
+Result<Config> ParseQuarkConfig(const QuantizationConfig& declared) {
   const Json& fields = *declared.fields;
-  QuarkConfig config;
+  Config config;
   config.where = declared.where;
   PREPACK_TRY(CheckExport(fields, config.where));
   if (const Json* all = JsonMember(fields, "global_quant_config")) {
@@ -167,8 +167,7 @@ Result<QuarkConfig> ParseQuarkConfig(const QuantizationConfig& declared) {
   PREPACK_TRY_ASSIGN(const Json* layers, Rules(fields, "layer_quant_config", config.where));
   const std::string layers_place = FieldPath(config.where, "layer_quant_config");
   for (const auto& [pattern, spec] : layers->items()) {
-    PREPACK_TRY_ASSIGN(QuarkSpec parsed,
-                       ParseSpec(spec, FieldPath(layers_place, Printable(pattern))));
+    PREPACK_TRY_ASSIGN(Spec parsed, ParseSpec(spec, FieldPath(layers_place, Printable(pattern))));
     config.layers.push_back({.pattern = pattern, .spec = std::move(parsed)});
   }
   PREPACK_TRY_ASSIGN(const Json* types, Rules(fields, "layer_type_quant_config", config.where));
@@ -183,14 +182,14 @@ Result<QuarkConfig> ParseQuarkConfig(const QuantizationConfig& declared) {
 
 }  // namespace
 
-const QuarkSpec& QuarkConfig::SpecOf(std::string_view module) const {
+const Spec& Config::SpecOf(std::string_view module) const {
   const auto rule = std::ranges::find_if(
       layers, [&](const Rule& each) { return MatchesWildcard(each.pattern, module); });
   if (rule != layers.end()) return rule->spec;
   return type ? *type : all;
 }
 
-Result<bool> QuarkConfig::Excludes(std::string_view module) const {
+Result<bool> Config::Excludes(std::string_view module) const {
   for (const std::string& pattern : excluded) {
     if (MatchesWildcard(pattern, module)) return true;
   }
@@ -201,8 +200,8 @@ Result<bool> QuarkConfig::Excludes(std::string_view module) const {
   return false;
 }
 
-Result<QuarkConfig> ParseQuarkConfigs(std::span<const QuantizationConfig> declared) {
-  Result<QuarkConfig> first = ParseQuarkConfig(declared.front());
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared) {
+  Result<Config> first = ParseQuarkConfig(declared.front());
   if (!first.ok()) return first;
   for (size_t i = 1; i < declared.size(); ++i) {
     PREPACK_TRY(ParseQuarkConfig(declared[i]).status());
@@ -225,4 +224,4 @@ Result<QuarkConfig> ParseQuarkConfigs(std::span<const QuantizationConfig> declar
   return first;
 }
 
-}  // namespace prepack
+}  // namespace prepack::quark

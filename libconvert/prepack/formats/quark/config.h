@@ -4,6 +4,7 @@
 // The quantization_config of Quark; readers.h says what is stored.
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,35 +14,35 @@
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/quantization_config.h"
 
-namespace prepack {
+namespace prepack::quark {
 
 // How a module is quantized.
-struct QuarkSpec {
-  std::optional<Fp8Meaning> fp8;  // where it is FP8 of a kind that is read
-  std::string other;              // else what it is, for people; empty: not quantized
+struct Spec {
+  std::optional<fp8::Meaning> fp8;  // where it is FP8 of a kind that is read
+  std::string other;                // else what it is, for people; empty: not quantized
 };
 
-struct QuarkConfig {
+struct Config {
   struct Rule {
     std::string pattern;
-    QuarkSpec spec;
+    Spec spec;
   };
 
   std::string where;
-  QuarkSpec all;
-  std::vector<Rule> layers;       // the first whose pattern matches counts
-  std::optional<QuarkSpec> type;  // of linear layers as a class
+  Spec all;
+  std::vector<Rule> layers;  // the first whose pattern matches counts
+  std::optional<Spec> type;  // of linear layers as a class
   std::vector<std::string> excluded;
   std::vector<ConfigPattern> excluded_regexes;
 
-  const QuarkSpec& SpecOf(std::string_view module) const;
+  const Spec& SpecOf(std::string_view module) const;
   // Does the config want the module left as it is? An error when an expression takes too long.
   Result<bool> Excludes(std::string_view module) const;
 };
 
 // The config, which all copies of it agree on.
-Result<QuarkConfig> ParseQuarkConfigs(std::span<const QuantizationConfig> declared);
+Result<Config> ParseConfigs(std::span<const QuantizationConfig> declared);
 
-}  // namespace prepack
+}  // namespace prepack::quark
 
 #endif  // PREPACK_FORMATS_QUARK_CONFIG_H_

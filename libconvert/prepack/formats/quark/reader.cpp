@@ -13,20 +13,20 @@
 #include "prepack/formats/quark/config.h"
 #include "prepack/formats/readers.h"
 
-namespace prepack {
+namespace prepack::quark {
 namespace {
 
 bool IsQuarkQuantized(const ModuleTensors& module, const StoredTensor& weight) {
   const bool codes =
       weight.dtype == DType::kU8 || weight.dtype == DType::kI8 || weight.dtype == DType::kI32;
-  return IsFloat8(weight.dtype) || (codes && module.Find("weight_scale") != nullptr);
+  return fp8::IsFloat8(weight.dtype) || (codes && module.Find("weight_scale") != nullptr);
 }
 
 Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpoint,
-                                                       const QuarkConfig& config,
+                                                       const Config& config,
                                                        const ModuleTensors& module,
                                                        const StoredTensor& weight) {
-  const QuarkSpec& spec = config.SpecOf(module.name);
+  const Spec& spec = config.SpecOf(module.name);
   if (!spec.other.empty()) {
     return Unsupported(module.name, fmt::format("Quark's {} weights are not supported", spec.other))
         .Found(fmt::format("weight {} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
@@ -40,26 +40,26 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
             fmt::format("a weight in {}.global_quant_config or layer_quant_config", config.where))
         .Id(FindingId("module-without-group"));
   }
-  PREPACK_TRY(CheckFp8Weight(checkpoint, module.name, weight));
+  PREPACK_TRY(fp8::CheckWeight(checkpoint, module.name, weight));
   const StoredTensor* scale = module.Find("weight_scale");
   if (scale == nullptr) {
-    return MissingFp8Scale(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
+    return fp8::MissingScale(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
   }
-  return DescribeFp8(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
-                     *spec.fp8);
+  return fp8::DescribeModule(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
+                             *spec.fp8);
 }
 
 // A weight in floating point that the config wants quantized, by the name of a linear layer.
-Result<bool> IsTargetedPlain(const QuarkConfig& config, const ModuleTensors& module,
+Result<bool> IsTargetedPlain(const Config& config, const ModuleTensors& module,
                              const StoredTensor& weight) {
   if (weight.shape.size() != 2 || !module.name.ends_with("_proj")) return false;
-  const QuarkSpec& spec = config.SpecOf(module.name);
+  const Spec& spec = config.SpecOf(module.name);
   if (!spec.fp8 && spec.other.empty()) return false;
   PREPACK_TRY_ASSIGN(const bool excluded, config.Excludes(module.name));
   return !excluded;
 }
 
-Status AddQuarkModule(const Checkpoint& checkpoint, const QuarkConfig& config,
+Status AddQuarkModule(const Checkpoint& checkpoint, const Config& config,
                       const ModuleTensors& module, QuantizedModel& model, PlainModules& plain,
                       FindingTally& findings) {
   const StoredTensor* weight = module.Find("weight");
@@ -84,9 +84,9 @@ Status AddQuarkModule(const Checkpoint& checkpoint, const QuarkConfig& config,
 
 }  // namespace
 
-Status ReadQuark(const ReadContext& context, QuantizedModel& model) {
+Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
-  PREPACK_TRY_ASSIGN(const QuarkConfig config, ParseQuarkConfigs(configs));
+  PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(configs));
   PlainModules plain;
   for (const ModuleTensors& module : modules) {
     model.AddError(AddQuarkModule(checkpoint, config, module, model, plain, findings));
@@ -96,4 +96,4 @@ Status ReadQuark(const ReadContext& context, QuantizedModel& model) {
   return {};
 }
 
-}  // namespace prepack
+}  // namespace prepack::quark

@@ -25,7 +25,7 @@ float Step(uint32_t bits) {
   return bits == 8 ? kStep8 : kStep4;
 }
 
-Json ct::Config(std::string_view format, const Json& weights, const Json& activations) {
+Json CtConfig(std::string_view format, const Json& weights, const Json& activations) {
   return {
       {"quant_method", "compressed-tensors"},
       {"format", format},
@@ -60,7 +60,7 @@ Json PerToken(std::string_view type) {
 
 template <uint32_t kBits>
 Json CtPackedConfig() {
-  return ct::Config("pack-quantized", GroupWeights(kBits, true), nullptr);
+  return CtConfig("pack-quantized", GroupWeights(kBits, true), nullptr);
 }
 
 template <uint32_t kBits>
@@ -79,7 +79,7 @@ Tensors CtPacked(uint64_t n, uint64_t k) {
 }
 
 Json CtAsymmetricConfig() {
-  return ct::Config("pack-quantized", GroupWeights(4, false), nullptr);
+  return CtConfig("pack-quantized", GroupWeights(4, false), nullptr);
 }
 
 Tensors CtAsymmetric(uint64_t n, uint64_t k) {
@@ -94,10 +94,10 @@ Tensors CtAsymmetric(uint64_t n, uint64_t k) {
 Json CtActOrderConfig() {
   Json weights = GroupWeights(4, true);
   weights["actorder"] = "group";
-  return ct::Config("pack-quantized", weights, nullptr);
+  return CtConfig("pack-quantized", weights, nullptr);
 }
 
-Tensors ct::ActOrder(uint64_t n, uint64_t k) {
+Tensors CtActOrder(uint64_t n, uint64_t k) {
   Tensors tensors = CtPacked<4>(n, k);
   tensors.push_back({.suffix = "weight_g_idx",
                      .dtype = DType::kI32,
@@ -107,7 +107,7 @@ Tensors ct::ActOrder(uint64_t n, uint64_t k) {
 }
 
 Json CtInt8Config() {
-  return ct::Config("int-quantized", ChannelWeights("int"), PerToken("int"));
+  return CtConfig("int-quantized", ChannelWeights("int"), PerToken("int"));
 }
 
 Tensors CtInt8(uint64_t n, uint64_t k) {
@@ -122,7 +122,7 @@ Tensors CtInt8(uint64_t n, uint64_t k) {
 }
 
 Json CtW4A8Config() {
-  return ct::Config("int-quantized", GroupWeights(4, true), PerToken("int"));
+  return CtConfig("int-quantized", GroupWeights(4, true), PerToken("int"));
 }
 
 Tensors CtW4A8(uint64_t n, uint64_t k) {
@@ -135,7 +135,7 @@ Tensors CtW4A8(uint64_t n, uint64_t k) {
 }
 
 Json CtFp8Config() {
-  return ct::Config("float-quantized", ChannelWeights("float"), PerToken("float"));
+  return CtConfig("float-quantized", ChannelWeights("float"), PerToken("float"));
 }
 
 Tensors CtFp8(uint64_t n, uint64_t k) {
@@ -154,7 +154,7 @@ Json Fp8BlockConfig() {
           {"weight_block_size", {kGroup, kGroup}}};
 }
 
-Tensors fp8::Block(uint64_t n, uint64_t k) {
+Tensors Fp8Block(uint64_t n, uint64_t k) {
   return {
       {.suffix = "weight", .dtype = DType::kF8E4M3, .shape = {n, k}, .content = Content::kFp8Codes},
       {.suffix = "weight_scale_inv",
@@ -165,7 +165,7 @@ Tensors fp8::Block(uint64_t n, uint64_t k) {
 }
 
 template <uint32_t kBits, bool kActOrder>
-Json gptq::Config() {
+Json GptqConfig() {
   return {{"quant_method", "gptq"},     {"bits", kBits}, {"group_size", kGroup},
           {"desc_act", kActOrder},      {"sym", true},   {"lm_head", false},
           {"checkpoint_format", "gptq"}};
@@ -201,7 +201,7 @@ Tensors Gptq(uint64_t n, uint64_t k) {
 }
 
 template <uint32_t kBits>
-Json auto_round::Config() {
+Json AutoRoundConfig() {
   return {{"quant_method", "auto-round"},
           {"bits", kBits},
           {"group_size", kGroup},
@@ -211,7 +211,7 @@ Json auto_round::Config() {
           {"packing_format", "auto_round:auto_gptq"}};
 }
 
-Json awq::Config(std::string_view version) {
+Json AwqConfig(std::string_view version) {
   return {{"quant_method", "awq"},
           {"bits", 4},
           {"group_size", kGroup},
@@ -220,7 +220,7 @@ Json awq::Config(std::string_view version) {
 }
 
 Json AwqGemmConfig() {
-  return awq::Config("gemm");
+  return AwqConfig("gemm");
 }
 
 Tensors AwqGemm(uint64_t n, uint64_t k) {
@@ -239,7 +239,7 @@ Tensors AwqGemm(uint64_t n, uint64_t k) {
 }
 
 Json AwqGemvConfig() {
-  return awq::Config("gemv");
+  return AwqConfig("gemv");
 }
 
 // Eight groups to a word of zero points; a K that does not fill it would need padding.
@@ -261,7 +261,7 @@ Tensors AwqGemv(uint64_t n, uint64_t k) {
 }
 
 Json AwqGemvFastConfig() {
-  return awq::Config("gemv_fast");
+  return AwqConfig("gemv_fast");
 }
 
 Tensors AwqGemvFast(uint64_t n, uint64_t k) {
@@ -321,21 +321,21 @@ const std::vector<SampleFormat>& SampleFormats() {
       {"ct-w3a16", "ct pack-quantized 3-bit", 3, kGroup, CtPackedConfig<3>, CtPacked<3>},
       {"ct-w2a16", "ct pack-quantized 2-bit", 2, kGroup, CtPackedConfig<2>, CtPacked<2>},
       {"ct-w4a16-asym", "ct asymmetric 4-bit", 4, kGroup, CtAsymmetricConfig, CtAsymmetric},
-      {"ct-act-order", "ct act-order 4-bit", 4, kGroup, CtActOrderConfig, ct::ActOrder},
+      {"ct-act-order", "ct act-order 4-bit", 4, kGroup, CtActOrderConfig, CtActOrder},
       {"ct-w8a8", "ct int-quantized 8-bit", 8, kGroup, CtInt8Config, CtInt8},
       {"ct-w4a8", "ct int-quantized 4-bit", 8, kGroup, CtW4A8Config, CtW4A8},
       {"ct-fp8", "ct fp8 channels", 8, kGroup, CtFp8Config, CtFp8},
-      {"fp8-block", "fp8 blocks", 8, kGroup, Fp8BlockConfig, fp8::Block},
-      {"gptq", "gptq 4-bit", 4, kGroup, gptq::Config<4, false>, Gptq<4, false>},
-      {"gptq-w8", "gptq 8-bit", 8, kGroup, gptq::Config<8, false>, Gptq<8, false>},
-      {"gptq-w3", "gptq 3-bit", 3, kGroup, gptq::Config<3, false>, Gptq<3, false>},
-      {"gptq-w2", "gptq 2-bit", 2, kGroup, gptq::Config<2, false>, Gptq<2, false>},
-      {"gptq-act-order", "gptq 4-bit act-order", 4, kGroup, gptq::Config<4, true>, Gptq<4, true>},
+      {"fp8-block", "fp8 blocks", 8, kGroup, Fp8BlockConfig, Fp8Block},
+      {"gptq", "gptq 4-bit", 4, kGroup, GptqConfig<4, false>, Gptq<4, false>},
+      {"gptq-w8", "gptq 8-bit", 8, kGroup, GptqConfig<8, false>, Gptq<8, false>},
+      {"gptq-w3", "gptq 3-bit", 3, kGroup, GptqConfig<3, false>, Gptq<3, false>},
+      {"gptq-w2", "gptq 2-bit", 2, kGroup, GptqConfig<2, false>, Gptq<2, false>},
+      {"gptq-act-order", "gptq 4-bit act-order", 4, kGroup, GptqConfig<4, true>, Gptq<4, true>},
       {"awq", "awq gemm", 4, kGroup, AwqGemmConfig, AwqGemm},
       {"awq-gemv", "awq gemv", 4, kGemvMultiple, AwqGemvConfig, AwqGemv},
       {"awq-gemv-fast", "awq gemv_fast", 4, kGroup, AwqGemvFastConfig, AwqGemvFast},
-      {"auto-round", "auto-round 4-bit", 4, kGroup, auto_round::Config<4>, WithoutOrder<4>},
-      {"auto-round-w8", "auto-round 8-bit", 8, kGroup, auto_round::Config<8>, WithoutOrder<8>},
+      {"auto-round", "auto-round 4-bit", 4, kGroup, AutoRoundConfig<4>, WithoutOrder<4>},
+      {"auto-round-w8", "auto-round 8-bit", 8, kGroup, AutoRoundConfig<8>, WithoutOrder<8>},
   };
   return formats;
 }

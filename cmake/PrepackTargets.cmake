@@ -6,6 +6,20 @@ target_compile_options(prepack_options INTERFACE -Wall -Wextra -Wpedantic -Wconv
 # Numbers are the same on every CPU: a * b + c is rounded twice unless the code says std::fma, on CPUs with
 # fused multiply-add as well. Models of kernels depend on it.
 target_compile_options(prepack_options INTERFACE -ffp-contract=off)
+# Checkpoints are hostile input: an index out of range or a smashed stack ends the process instead of
+# going on, and the program lies at a random address, with tables that nobody can overwrite.
+option(PREPACK_HARDENING "Checks and protections for a program that reads hostile files" ON)
+if(PREPACK_HARDENING AND NOT PREPACK_SANITIZE)
+  include(CheckPIESupported)
+  check_pie_supported(LANGUAGES CXX)
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+  target_compile_definitions(prepack_options INTERFACE _GLIBCXX_ASSERTIONS)
+  # Needs optimisation, and distributions may have set another level.
+  target_compile_options(prepack_options INTERFACE -fstack-protector-strong
+    $<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE>
+    $<$<CONFIG:Release,RelWithDebInfo>:-D_FORTIFY_SOURCE=2>)
+  target_link_options(prepack_options INTERFACE -Wl,-z,relro,-z,now)
+endif()
 if(PREPACK_WERROR)
   target_compile_options(prepack_options INTERFACE -Werror)
 endif()

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("cancellation is one flag that can be set and taken back") {
@@ -28,4 +28,4 @@ TEST_CASE("cancellation can be requested from a signal handler") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

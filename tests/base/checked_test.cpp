@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
@@ -67,4 +67,4 @@ TEST_CASE("CeilDiv rounds up and does not overflow") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

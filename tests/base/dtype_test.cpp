@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 struct Row {
@@ -85,4 +85,4 @@ TEST_CASE("TensorBytes refuses overflow of the elements and of the bits") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

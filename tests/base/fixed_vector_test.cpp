@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 using Numbers = FixedVector<int, 3>;
@@ -37,4 +37,4 @@ TEST_CASE("a fixed vector never holds too much") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

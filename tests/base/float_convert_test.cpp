@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -164,4 +164,4 @@ TEST_CASE("FP8 E4M3 widens exactly") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

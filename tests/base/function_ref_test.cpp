@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 int Call(FunctionRef<int(int)> function, int value) {
@@ -41,4 +41,4 @@ TEST_CASE("arguments that can only be moved are passed on") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,7 +6,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 // What `xxh128sum` of xxHash 0.8.1 prints for the same bytes.
@@ -79,4 +79,4 @@ TEST_CASE("a text that is no hash is none") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -8,11 +8,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 // Sets PREPACK_ISA (or unsets it) and puts the old value back.
 class IsaVariable {
@@ -100,4 +97,4 @@ TEST_CASE("a level without a version of its own gets that of the best level belo
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

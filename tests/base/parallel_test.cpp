@@ -9,11 +9,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::RequireOk;
 
 Status FailAt(size_t index) {
   return Malformed("task " + std::to_string(index), "failed");
@@ -116,4 +113,4 @@ TEST_CASE("out of memory says what to do") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

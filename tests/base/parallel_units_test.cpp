@@ -14,11 +14,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::RequireOk;
 
 // Notes what is called, and does what it is told to.
 class NotedWork final : public UnitWork {
@@ -198,4 +195,4 @@ TEST_CASE("what fails besides tasks of units fails them") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -3,7 +3,7 @@
 #include "catch.h"
 #include "prepack/base/status.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("ordinary names stay as they are") {
@@ -92,4 +92,4 @@ TEST_CASE("long text is cut, with an ellipsis") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

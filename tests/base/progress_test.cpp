@@ -6,14 +6,14 @@
 #include "prepack/base/parallel.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("progress counts what threads add, and begins anew with each stage") {
   Progress progress;
   CHECK(std::string_view(progress.stage()).empty());
   progress.Begin("packing", 5000);
-  testing::RequireOk(ParallelFor(1000, 4, [&](size_t, unsigned) -> Status {
+  RequireOk(ParallelFor(1000, 4, [&](size_t, unsigned) -> Status {
     progress.Add(5);
     return {};
   }));
@@ -27,4 +27,4 @@ TEST_CASE("progress counts what threads add, and begins anew with each stage") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 // The first outputs of the published algorithm.
@@ -17,7 +17,7 @@ TEST_CASE("SplitMix64 gives the published sequence") {
   STATIC_REQUIRE(SplitMix64(1234567).Next() == 6457827717110365317ULL);
 }
 
-TEST_CASE("Below stays below and reaches every value") {
+TEST_CASE("below stays below and reaches every value") {
   SplitMix64 random(1);
   int seen[16] = {};
   for (int i = 0; i < 16'000; ++i) {
@@ -34,7 +34,7 @@ TEST_CASE("Below stays below and reaches every value") {
   CHECK(SplitMix64(0).Below(100) == 88);
 }
 
-TEST_CASE("Uniform is from 0 to below 1, with 53 bits") {
+TEST_CASE("uniform is from 0 to below 1, with 53 bits") {
   CHECK(SplitMix64(0).Uniform() == static_cast<double>(0xE220A8397B1DCDAFULL >> 11) * 0x1p-53);
   SplitMix64 random(2);
   double sum = 0;
@@ -66,4 +66,4 @@ TEST_CASE("Gaussian has the moments of a standard normal") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

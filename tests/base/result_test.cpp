@@ -6,7 +6,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 Result<int> Half(int value) {
@@ -45,4 +45,4 @@ TEST_CASE("a Result holds values that can only be moved") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 bool BeginsAtPage(const void* memory) {
@@ -52,4 +52,4 @@ TEST_CASE("threads have scratch memory of their own") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

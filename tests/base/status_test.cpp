@@ -6,7 +6,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("success says nothing and exits with 0") {
@@ -158,4 +158,4 @@ TEST_CASE("handing on inside of what is handed on") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 const std::vector<std::string> kTargets = {"vllm-cpu", "zentorch", "onednn"};
@@ -42,4 +42,4 @@ TEST_CASE("names of absurd length are left alone") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("a number is the whole text, or there is none") {
@@ -20,4 +20,4 @@ TEST_CASE("a number is the whole text, or there is none") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,7 +7,7 @@
 namespace prepack::testing {
 namespace {
 
-TEST_CASE("The SQNR against the baseline is that of the rounding") {
+TEST_CASE("the SQNR against the baseline is that of the rounding") {
   TestCheckpoint baseline;
   const TestCheckpoint checkpoint = WideExample(1, &baseline);
   const CheckReport report = RunCheck(checkpoint, &baseline);
@@ -19,7 +19,7 @@ TEST_CASE("The SQNR against the baseline is that of the rounding") {
   CHECK(*report.modules[0].sqnr_db < 22.5);
 }
 
-TEST_CASE("A module that falls behind its peers is an outlier") {
+TEST_CASE("a module that falls behind its peers is an outlier") {
   TestCheckpoint baseline;
   const TestCheckpoint checkpoint = WideExample(6, &baseline);
   RequireSound(RunCheck(checkpoint, &baseline));
@@ -29,7 +29,7 @@ TEST_CASE("A module that falls behind its peers is an outlier") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Another model, another shape and a missing weight are reported") {
+TEST_CASE("another model, another shape and a missing weight are reported") {
   TestCheckpoint baseline;
   const TestCheckpoint checkpoint = WideExample(1, &baseline);
   TestTensor& weight = baseline.At(WideModule(0) + ".weight");
@@ -51,7 +51,7 @@ TEST_CASE("Another model, another shape and a missing weight are reported") {
         std::string::npos);
 }
 
-TEST_CASE("Tensors that are not quantized are compared with the baseline, too") {
+TEST_CASE("tensors that are not quantized are compared with the baseline, too") {
   TestCheckpoint baseline;
   TestCheckpoint checkpoint = WideExample(1, &baseline);
   std::vector<std::byte> norm(kWideK * 2);
@@ -80,7 +80,7 @@ TEST_CASE("Tensors that are not quantized are compared with the baseline, too") 
               "no floating-point tensor of this name", CheckVerdict::kWarnings);
 }
 
-TEST_CASE("A tied head is compared through the embedding") {
+TEST_CASE("a tied head is compared through the embedding") {
   TestCheckpoint baseline;
   TestCheckpoint checkpoint = WideExample(1, &baseline);
   checkpoint.config["quantization_config"]["ignore"] = {"lm_head"};
@@ -111,7 +111,7 @@ TEST_CASE("A tied head is compared through the embedding") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("The baseline of a Conv1D has its inputs first") {
+TEST_CASE("the baseline of a Conv1D has its inputs first") {
   TestCheckpoint baseline;
   TestCheckpoint checkpoint = WideExample(1, &baseline);
   const double sqnr_db = *RunCheck(checkpoint, &baseline).modules[0].sqnr_db;
@@ -139,7 +139,7 @@ TEST_CASE("The baseline of a Conv1D has its inputs first") {
   CHECK(report.modules[0].sqnr_db == sqnr_db);
 }
 
-TEST_CASE("Outliers are told from the spread of their peers") {
+TEST_CASE("outliers are told from the spread of their peers") {
   const auto mark = [](std::vector<double> values) {
     std::vector<PeerFigure> figures;
     for (const double value : values)
@@ -158,7 +158,7 @@ TEST_CASE("Outliers are told from the spread of their peers") {
   CHECK(mark({18, 18, 18, 18, 30}).empty());        // better is no problem
 }
 
-TEST_CASE("Headers exclude a baseline") {
+TEST_CASE("headers exclude a baseline") {
   Progress progress;
   CheckError(
       Check({.source = "a", .baseline = "b", .headers_only = true, .jobs = 1}, progress).status(),

@@ -51,11 +51,11 @@ void Multiply(std::vector<std::byte>& values, float factor) {
   }
 }
 
-TEST_CASE("A tall module that was not damaged is sound") {
+TEST_CASE("a tall module that was not damaged is sound") {
   RequireSound(RunCheck(TallExample()));
 }
 
-TEST_CASE("A page that does not belong into codes is found") {
+TEST_CASE("a page that does not belong into codes is found") {
   SplitMix64 random(5);
   const std::string_view text = "<!DOCTYPE html><html><head><title>Not found</title></head>\n";
   struct Page {
@@ -84,7 +84,7 @@ TEST_CASE("A page that does not belong into codes is found") {
   }
 }
 
-TEST_CASE("Rows that are there twice are found") {
+TEST_CASE("rows that are there twice are found") {
   TestCheckpoint checkpoint = TallExample();
   std::vector<std::byte>& codes = Codes(checkpoint);
   std::copy_n(codes.begin(), 16384, codes.begin() + 32768);
@@ -128,7 +128,7 @@ struct Panel {
   }
 };
 
-TEST_CASE("Runs of input channels that are not those of weights are counted") {
+TEST_CASE("runs of input channels that are not those of weights are counted") {
   const WindowCounts sound = Panel().Count();
   CHECK(sound.column_windows == 256 / 8);  // of one block in four
   CHECK(sound.constant_columns + sound.noisy_columns + sound.shifted_columns +
@@ -180,7 +180,7 @@ TEST_CASE("FP8 that was dequantized from fewer bits has zeros, and is no noise")
   CHECK(noisy(kWindowCodes / 100, 5) == 1);
 }
 
-TEST_CASE("Codes of noise, and of another signedness, are no weights") {
+TEST_CASE("codes of noise, and of another signedness, are no weights") {
   SplitMix64 random(5);
   TestCheckpoint noise = TallExample();
   for (std::byte& byte : Codes(noise)) byte = static_cast<std::byte>(random.Next() & 0xFFU);
@@ -192,14 +192,14 @@ TEST_CASE("Codes of noise, and of another signedness, are no weights") {
   CHECK(RunCheck(sign).verdict == CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Scales of other groups are found") {
+TEST_CASE("scales of other groups are found") {
   TestCheckpoint checkpoint = TallExample();
   std::ranges::rotate(Scales(checkpoint), Scales(checkpoint).begin() + 8);
   RequireOnly(RunCheck(checkpoint), "scale-unrelated", "where they do not",
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Scales of another module are found where that is in the model, too") {
+TEST_CASE("scales of another module are found where that is in the model, too") {
   TestCheckpoint checkpoint = WideExample(3);
   Scales(checkpoint, WideModule(2)) = Scales(checkpoint, WideModule(0));
   const CheckReport report = RunCheck(checkpoint);
@@ -209,7 +209,7 @@ TEST_CASE("Scales of another module are found where that is in the model, too") 
   CHECK(report.verdict == CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Scales that are powers of two may be alike") {
+TEST_CASE("scales that are powers of two may be alike") {
   TestCheckpoint checkpoint = WideExample(2);
   for (const int layer : {0, 1}) {
     std::vector<std::byte>& scales = Scales(checkpoint, WideModule(layer));
@@ -219,7 +219,7 @@ TEST_CASE("Scales that are powers of two may be alike") {
   CHECK(Lines(RunCheck(checkpoint)).find("scale-copied") == std::string::npos);
 }
 
-TEST_CASE("Scales that are a thousand times too large or small are found") {
+TEST_CASE("scales that are a thousand times too large or small are found") {
   for (const float factor : {1000.0F, 0.001F}) {
     TestCheckpoint checkpoint = WideExample(2);
     for (const int layer : {0, 1}) Multiply(Scales(checkpoint, WideModule(layer)), factor);
@@ -230,7 +230,7 @@ TEST_CASE("Scales that are a thousand times too large or small are found") {
   }
 }
 
-TEST_CASE("A module far from its peers is found") {
+TEST_CASE("a module far from its peers is found") {
   TestCheckpoint checkpoint = WideExample(5);
   for (int layer = 0; layer < 5; ++layer) {
     Multiply(Scales(checkpoint, WideModule(layer)), layer == 3 ? 20.0F : 0.1F);
@@ -239,7 +239,7 @@ TEST_CASE("A module far from its peers is found") {
               WideModule(3) + ": the rms of the weights is 2", CheckVerdict::kWarnings);
 }
 
-TEST_CASE("A layer that is a copy of another is found") {
+TEST_CASE("a layer that is a copy of another is found") {
   TestCheckpoint checkpoint = WideExample(3);
   Codes(checkpoint, WideModule(2)) = Codes(checkpoint, WideModule(0));
   Scales(checkpoint, WideModule(2)) = Scales(checkpoint, WideModule(0));
@@ -247,7 +247,7 @@ TEST_CASE("A layer that is a copy of another is found") {
               WideModule(2) + ": the same codes as " + WideModule(0), CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Input channels in another order than those of a sibling are found") {
+TEST_CASE("input channels in another order than those of a sibling are found") {
   // Channels of unlike energy, the same in both, as training makes them.
   SplitMix64 random(11);
   std::vector<float> energies(1024);

@@ -10,7 +10,7 @@ namespace {
 
 const std::string kModule = WideModule(0);
 
-TEST_CASE("A sound checkpoint has no findings, and its statistics are those of its codes") {
+TEST_CASE("a sound checkpoint has no findings, and its statistics are those of its codes") {
   const CheckReport report = RunCheck(WideExample());
   RequireSound(report);
   REQUIRE(report.modules.size() == 1);
@@ -28,7 +28,7 @@ TEST_CASE("A sound checkpoint has no findings, and its statistics are those of i
   CHECK(statistics.CommonestCode() == 8);
 }
 
-TEST_CASE("A zero point that is off by one shifts the weights") {
+TEST_CASE("a zero point that is off by one shifts the weights") {
   TestCheckpoint checkpoint = WideExample();
   for (std::byte& byte : checkpoint.At(kModule + ".weight_packed").bytes) {
     const auto shift = [](unsigned code) { return std::min(code + 1U, 15U); };
@@ -38,14 +38,14 @@ TEST_CASE("A zero point that is off by one shifts the weights") {
   RequireOnly(RunCheck(checkpoint), "weights-shifted", "of their rms", CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Equal codes are reported") {
+TEST_CASE("equal codes are reported") {
   TestCheckpoint checkpoint = WideExample();
   std::ranges::fill(checkpoint.At(kModule + ".weight_packed").bytes, std::byte{0x88});
   RequireOnly(RunCheck(checkpoint), "codes-constant", "100.00 % of the codes are 8",
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Clamped codes are reported") {
+TEST_CASE("clamped codes are reported") {
   TestCheckpoint checkpoint = WideExample();
   auto& bytes = checkpoint.At(kModule + ".weight_packed").bytes;
   for (size_t i = 0; i < bytes.size(); i += 2) bytes[i] = std::byte{0xF0};
@@ -53,7 +53,7 @@ TEST_CASE("Clamped codes are reported") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Bits in padding are reported") {
+TEST_CASE("bits in padding are reported") {
   TestCheckpoint checkpoint = SymmetricExample();
   ExampleWeights(checkpoint)["group_size"] = 4;
   TestTensor& scale = checkpoint.At(kExampleModule + ".weight_scale");
@@ -75,7 +75,7 @@ TEST_CASE("Bits in padding are reported") {
   RequireSound(RunCheck(checkpoint));
 }
 
-TEST_CASE("Bad and suspicious scales are reported") {
+TEST_CASE("bad and suspicious scales are reported") {
   struct Case {
     float scale;
     size_t count;
@@ -109,7 +109,7 @@ TEST_CASE("Bad and suspicious scales are reported") {
   }
 }
 
-TEST_CASE("A scale of zero is reported even where all weights are zero") {
+TEST_CASE("a scale of zero is reported even where all weights are zero") {
   TestCheckpoint checkpoint = WideExample();
   PutBF16(checkpoint.At(kModule + ".weight_scale").bytes, 2, 0.0F);
   auto& codes = checkpoint.At(kModule + ".weight_packed").bytes;
@@ -119,7 +119,7 @@ TEST_CASE("A scale of zero is reported even where all weights are zero") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("Scales that their dtype holds badly are reported") {
+TEST_CASE("scales that their dtype holds badly are reported") {
   TestCheckpoint checkpoint = WideExample();
   TestTensor& scale = checkpoint.At(kModule + ".weight_scale");
   scale.dtype = "F16";
@@ -139,7 +139,7 @@ TEST_CASE("Scales that their dtype holds badly are reported") {
   RequireSound(RunCheck(checkpoint));
 }
 
-TEST_CASE("The check goes on after a module with bad data") {
+TEST_CASE("the check goes on after a module with bad data") {
   TestCheckpoint checkpoint = WideExample(3);
   PutBF16(checkpoint.At(WideModule(1) + ".weight_scale").bytes, 7,
           std::numeric_limits<float>::infinity());
@@ -152,7 +152,7 @@ TEST_CASE("The check goes on after a module with bad data") {
   CHECK(CheckExitCode(report.verdict, false) == 1);
 }
 
-TEST_CASE("Zero points at one end of their range are reported") {
+TEST_CASE("zero points at one end of their range are reported") {
   TestCheckpoint checkpoint = WideExample();
   ExampleWeights(checkpoint)["symmetric"] = false;
   const size_t groups = kWideK / kWideGroup;
@@ -170,7 +170,7 @@ TEST_CASE("Zero points at one end of their range are reported") {
                            ": 75.0 % of the zero points are 15") != std::string::npos);
 }
 
-TEST_CASE("Zero points of 0 that borrowed from their neighbours are told") {
+TEST_CASE("zero points of 0 that borrowed from their neighbours are told") {
   GptqExample x;
   x.symmetric = false;
   x.Randomize(7, 1);
@@ -188,7 +188,7 @@ TEST_CASE("Zero points of 0 that borrowed from their neighbours are told") {
         std::string::npos);
 }
 
-TEST_CASE("The figures do not depend on the number of threads") {
+TEST_CASE("the figures do not depend on the number of threads") {
   const TestCheckpoint checkpoint = WideExample(5);
   const CheckReport one = RunCheck(checkpoint, nullptr, false, 1);
   const CheckReport seven = RunCheck(checkpoint, nullptr, false, 7);

@@ -28,7 +28,7 @@ void AddStack(TestCheckpoint& checkpoint, const std::string& name, uint64_t expe
       {kParent + "." + name, "BF16", {experts, 2, 2}, std::vector<std::byte>(experts * 8)});
 }
 
-TEST_CASE("Missing experts are an error") {
+TEST_CASE("missing experts are an error") {
   TestCheckpoint checkpoint = ThreeExperts();
   for (const char* key : {"num_local_experts", "num_experts", "n_routed_experts"}) {
     INFO(key);
@@ -44,7 +44,7 @@ TEST_CASE("Missing experts are an error") {
   }
 }
 
-TEST_CASE("An expert that lacks a module is an error") {
+TEST_CASE("an expert that lacks a module is an error") {
   TestCheckpoint checkpoint = ThreeExperts();
   AddWideModule(checkpoint, Expert(0, "extra_proj"), 8);
   AddWideModule(checkpoint, Expert(2, "extra_proj"), 9);
@@ -52,7 +52,7 @@ TEST_CASE("An expert that lacks a module is an error") {
               kParent + ".1: lacks extra_proj, which other experts have", CheckVerdict::kMalformed);
 }
 
-TEST_CASE("Several experts that lack the same are one finding") {
+TEST_CASE("several experts that lack the same are one finding") {
   TestCheckpoint checkpoint = ThreeExperts();
   AddWideModule(checkpoint, Expert(2, "extra_proj"), 8);
   const CheckReport report = RunHeaderCheck(checkpoint);
@@ -62,7 +62,7 @@ TEST_CASE("Several experts that lack the same are one finding") {
   CHECK(report.findings[0].more == 1);
 }
 
-TEST_CASE("Experts have one scheme") {
+TEST_CASE("experts have one scheme") {
   TestCheckpoint checkpoint = ThreeExperts();
   Json& groups = checkpoint.config["quantization_config"]["config_groups"];
   groups["coarse"] = groups["group_0"];
@@ -78,7 +78,7 @@ TEST_CASE("Experts have one scheme") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("An expert that is not quantized is named") {
+TEST_CASE("an expert that is not quantized is named") {
   TestCheckpoint checkpoint = ThreeExperts();
   for (const char* suffix : {".weight_packed", ".weight_scale", ".weight_shape"}) {
     checkpoint.Remove(Expert(1) + suffix);
@@ -93,7 +93,7 @@ TEST_CASE("An expert that is not quantized is named") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("The first dimension of stacked experts is their number") {
+TEST_CASE("the first dimension of stacked experts is their number") {
   TestCheckpoint checkpoint = WideExample();
   AddStack(checkpoint, "gate_up_proj", 4);
   AddStack(checkpoint, "down_proj", 4);

@@ -85,7 +85,7 @@ std::vector<ModuleCheck> JudgedLayer(const LayerExample& layer) {
   return modules;
 }
 
-TEST_CASE("Input channels in another order than those of all else in a layer are found") {
+TEST_CASE("input channels in another order than those of all else in a layer are found") {
   LayerExample layer;
   for (const ModuleCheck& module : JudgedLayer(layer)) CHECK(module.findings.empty());
   layer.values = ReversedByFours(layer.values);
@@ -97,7 +97,7 @@ TEST_CASE("Input channels in another order than those of all else in a layer are
   CHECK(reversed[2].findings[0].message.find("and reversed by fours by 0.") != std::string::npos);
 }
 
-TEST_CASE("Input channels that nothing tells are in no wrong order") {
+TEST_CASE("input channels that nothing tells are in no wrong order") {
   LayerExample layer(0);
   layer.values = ReversedByFours(layer.values);
   for (const ModuleCheck& module : JudgedLayer(layer)) CHECK(module.findings.empty());

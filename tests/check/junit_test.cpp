@@ -19,7 +19,7 @@ CheckReport Example() {
   return report;
 }
 
-TEST_CASE("Warnings fail only when strict, and text is escaped") {
+TEST_CASE("warnings fail only when strict, and text is escaped") {
   const std::string lax = CheckJUnit(Example(), false);
   CHECK(Contains(lax, "<testsuites tests=\"3\" failures=\"0\" errors=\"0\">"));
   CHECK(Contains(lax, "a&lt;b&gt;&amp;&quot;c&quot;"));
@@ -30,7 +30,7 @@ TEST_CASE("Warnings fail only when strict, and text is escaped") {
   CHECK(Contains(strict, "<failure type=\"codes-constant\" message=\"all &lt;8&gt;\">"));
 }
 
-TEST_CASE("A module may be called as the case of the checkpoint is") {
+TEST_CASE("a module may be called as the case of the checkpoint is") {
   CheckReport report = Example();
   report.modules[0].module = "checkpoint";
   report.findings = {MakeFinding("codes-constant", "all of it", "of the whole")};
@@ -39,7 +39,7 @@ TEST_CASE("A module may be called as the case of the checkpoint is") {
   CHECK(Contains(xml, "name=\"the checkpoint itself\">\n      <system-out>warning"));
 }
 
-TEST_CASE("A module that was not looked at is skipped") {
+TEST_CASE("a module that was not looked at is skipped") {
   CheckReport report = Example();
   report.modules[0].statistics.reset();
   CHECK(Contains(CheckJUnit(report, false), "skipped=\"1\""));

@@ -77,11 +77,11 @@ std::string FindingLines(const std::vector<Finding>& findings) {
   return lines;
 }
 
-TEST_CASE("A whole model misses nothing") {
+TEST_CASE("a whole model misses nothing") {
   CHECK(FindingLines(Findings(Decoder(8))).empty());
 }
 
-TEST_CASE("A module that one layer lacks is missing") {
+TEST_CASE("a module that one layer lacks is missing") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.3.mlp.up_proj");
   CHECK(FindingLines(Findings(modules)) ==
@@ -95,7 +95,7 @@ TEST_CASE("A module that one layer lacks is missing") {
         "module-missing model.layers.7.self_attn: lacks q_proj, which 7 of 8 layers have");
 }
 
-TEST_CASE("A block or a norm that one layer lacks is missing") {
+TEST_CASE("a block or a norm that one layer lacks is missing") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.5.mlp.");
   CHECK(FindingLines(Findings(modules)) ==
@@ -106,7 +106,7 @@ TEST_CASE("A block or a norm that one layer lacks is missing") {
         "module-missing model.layers.5: lacks input_layernorm, which 7 of 8 layers have");
 }
 
-TEST_CASE("Several layers that lack the same are one finding") {
+TEST_CASE("several layers that lack the same are one finding") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.2.mlp.down_proj");
   Remove(modules, "model.layers.6.mlp.down_proj");
@@ -115,7 +115,7 @@ TEST_CASE("Several layers that lack the same are one finding") {
         "more)");
 }
 
-TEST_CASE("What many layers lack is only irregular") {
+TEST_CASE("what many layers lack is only irregular") {
   Modules modules = Decoder(8);
   for (const char* layer : {"0", "2", "4"}) {
     Remove(modules, std::string("model.layers.") + layer + ".mlp.down_proj");
@@ -128,7 +128,7 @@ TEST_CASE("What many layers lack is only irregular") {
   CHECK(FindingLines(Findings(modules)).empty());
 }
 
-TEST_CASE("Modules of all experts of a layer can be missing") {
+TEST_CASE("modules of all experts of a layer can be missing") {
   Modules modules;
   for (const char* expert : {"0.", "1."}) {
     Add(modules, kLayers, Range(0, 4), std::string("mlp.experts.") + expert, kMlp);
@@ -145,7 +145,7 @@ TEST_CASE("Modules of all experts of a layer can be missing") {
         std::string::npos);
 }
 
-TEST_CASE("Layers that have something else instead are as they should be") {
+TEST_CASE("layers that have something else instead are as they should be") {
   Modules hybrid = {"model.embed_tokens"};
   Add(hybrid, kLayers, {0, 1, 2, 4, 5, 6}, "linear_attn.", {"in_proj_qkvz", "conv1d", "out_proj"});
   Add(hybrid, kLayers, {3, 7}, "self_attn.", kAttention);
@@ -174,7 +174,7 @@ TEST_CASE("Layers that have something else instead are as they should be") {
   CHECK(FindingLines(Findings(more)).empty());
 }
 
-TEST_CASE("Layers beyond num_hidden_layers are not compared") {
+TEST_CASE("layers beyond num_hidden_layers are not compared") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.7.mlp.up_proj");
   CHECK(FindingLines(Findings(modules, {{"num_hidden_layers", 7}})).empty());
@@ -183,7 +183,7 @@ TEST_CASE("Layers beyond num_hidden_layers are not compared") {
       FindingLines(Findings(modules, {{"text_config", {{"num_hidden_layers", 8}}}})).empty());
 }
 
-TEST_CASE("What all layers of one kind lack is as it should be") {
+TEST_CASE("what all layers of one kind lack is as it should be") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.3.self_attn.v_proj");
   Remove(modules, "model.layers.7.self_attn.v_proj");
@@ -203,7 +203,7 @@ TEST_CASE("What all layers of one kind lack is as it should be") {
             .find("module-missing model.layers.3") == 0);
 }
 
-TEST_CASE("Shared keys and values are a note") {
+TEST_CASE("shared keys and values are a note") {
   Modules modules = Decoder(8);
   for (const char* layer : {"6", "7"}) {
     for (const char* name : {"k_proj", "v_proj"}) {
@@ -228,14 +228,14 @@ TEST_CASE("Shared keys and values are a note") {
         std::string::npos);
 }
 
-TEST_CASE("Keys that are values are a note") {
+TEST_CASE("keys that are values are a note") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.3.self_attn.v_proj");
   CHECK(Findings(modules, {{"attention_k_eq_v", true}}).at(0).id == "module-shared");
   CHECK(Findings(modules, {{"attention_k_eq_v", false}}).at(0).id == "module-missing");
 }
 
-TEST_CASE("Projections without partners are suspect where no other layer has them") {
+TEST_CASE("projections without partners are suspect where no other layer has them") {
   const auto alone = [](const std::vector<std::string>& names) {
     Modules modules;
     Add(modules, kLayers, {0, 1}, "block.", names);
@@ -258,7 +258,7 @@ TEST_CASE("Projections without partners are suspect where no other layer has the
   CHECK(alone({"gate_up_proj", "down_proj"}).empty());
 }
 
-TEST_CASE("Layers that follow no pattern are not compared, and long lists are cut") {
+TEST_CASE("layers that follow no pattern are not compared, and long lists are cut") {
   Modules modules = Decoder(8);
   std::vector<std::string> many;
   many.reserve(20);
@@ -276,7 +276,7 @@ TEST_CASE("Layers that follow no pattern are not compared, and long lists are cu
         "module-partner-missing model.layers.150.mlp: has down_proj, gate_proj, but no up_proj");
 }
 
-TEST_CASE("Stages of a vision tower are not layers of one kind") {
+TEST_CASE("stages of a vision tower are not layers of one kind") {
   Modules modules = Decoder(4);
   for (const int stage : {0, 1, 2, 3}) {
     const std::string list = "vision.layers." + std::to_string(stage) + ".blocks";
@@ -292,7 +292,7 @@ TEST_CASE("Stages of a vision tower are not layers of one kind") {
             .find("module-irregular vision.layers.0.blocks.1.attn: lacks proj") == 0);
 }
 
-TEST_CASE("Layers that a search of architectures made may lack blocks") {
+TEST_CASE("layers that a search of architectures made may lack blocks") {
   Modules modules = Decoder(8);
   Remove(modules, "model.layers.5.self_attn.");
   CHECK(FindingLines(Findings(modules, {{"block_configs", Json::array()}})).empty());
@@ -301,7 +301,7 @@ TEST_CASE("Layers that a search of architectures made may lack blocks") {
         "module-missing model.layers.3.mlp: lacks up_proj, which 7 of 8 layers have");
 }
 
-TEST_CASE("Layers are found by their names") {
+TEST_CASE("layers are found by their names") {
   const auto deep = ParseLayerName("model.layers.12.mlp.experts.3.up_proj.weight");
   REQUIRE(deep.has_value());
   CHECK(deep->list == "model.layers");

@@ -34,11 +34,11 @@ TestCheckpoint WithPlainTensors() {
   return checkpoint;
 }
 
-TEST_CASE("Sound tensors that are not quantized have no findings") {
+TEST_CASE("sound tensors that are not quantized have no findings") {
   RequireSound(RunCheck(WithPlainTensors()));
 }
 
-TEST_CASE("Tensors of zeros are found") {
+TEST_CASE("tensors of zeros are found") {
   for (const char* name : {"model.embed_tokens.weight", "lm_head.weight", "model.norm.weight"}) {
     CAPTURE(name);
     TestCheckpoint checkpoint = WithPlainTensors();
@@ -61,7 +61,7 @@ TEST_CASE("Tensors of zeros are found") {
   RequireSound(RunCheck(gemma));
 }
 
-TEST_CASE("The bytes of another dtype are found") {
+TEST_CASE("the bytes of another dtype are found") {
   TestCheckpoint checkpoint = WithPlainTensors();
   std::vector<std::byte>& bytes = checkpoint.At("model.embed_tokens.weight").bytes;
   for (size_t i = 0; i < bytes.size() / 2; ++i) {
@@ -80,7 +80,7 @@ TEST_CASE("The bytes of another dtype are found") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("A norm far from the others is found") {
+TEST_CASE("a norm far from the others is found") {
   TestCheckpoint checkpoint = WithPlainTensors();
   std::vector<std::byte>& bytes = checkpoint.At("model.norm.weight").bytes;
   for (size_t i = 0; i < kWideK; ++i) PutBF16(bytes, i, 1000 + static_cast<float>(i));

@@ -41,7 +41,7 @@ TEST_CASE("NaN and infinity are counted in every dtype") {
   }
 }
 
-TEST_CASE("A norm or a bias with NaN is bad, though its structure is sound") {
+TEST_CASE("a norm or a bias with NaN is bad, though its structure is sound") {
   const TestCheckpoint norm = WithTensor("model.norm.weight", "BF16", "80 3f c0 7f 80 ff 80 3f", 4);
   RequireOnly(RunCheck(norm), "value-not-finite",
               "model.safetensors: tensor model.norm.weight: 2 of 4 values are NaN or infinite, the "
@@ -52,19 +52,19 @@ TEST_CASE("A norm or a bias with NaN is bad, though its structure is sound") {
   RequireSound(RunCheck(norm, nullptr, true));
 }
 
-TEST_CASE("Masks may be infinite, and integers have no NaN") {
+TEST_CASE("masks may be infinite, and integers have no NaN") {
   RequireSound(RunCheck(WithTensor("model.causal_mask", "F32", "00 00 80 ff", 1)));
   RequireSound(RunCheck(WithTensor("model.positions", "I16", "c0 7f", 1)));
 }
 
-TEST_CASE("Tensors of quantized modules are left to their readers") {
+TEST_CASE("tensors of quantized modules are left to their readers") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.At(WideModule(0) + ".weight_scale").bytes[1] = std::byte{0x7F};
   checkpoint.At(WideModule(0) + ".weight_scale").bytes[0] = std::byte{0xC0};
   RequireOnly(RunCheck(checkpoint), "scale-not-finite", "found NaN", CheckVerdict::kBadValues);
 }
 
-TEST_CASE("A tensor of several pieces is one finding, by any number of threads") {
+TEST_CASE("a tensor of several pieces is one finding, by any number of threads") {
   TestCheckpoint checkpoint = WideExample();
   const uint64_t values = 1'500'000;  // of 2 bytes: three pieces
   std::vector<std::byte> bytes = WideValues(values);
@@ -80,7 +80,7 @@ TEST_CASE("A tensor of several pieces is one finding, by any number of threads")
   }
 }
 
-TEST_CASE("Progress counts the bytes that are not quantized") {
+TEST_CASE("progress counts the bytes that are not quantized") {
   const TempFolder folder;
   WithTensor("model.norm.weight", "BF16", "80 3f 80 3f", 2).Write(folder.path());
   Progress progress;

@@ -37,7 +37,7 @@ CheckReport MeasuredReport() {
   return report;
 }
 
-TEST_CASE("A page has the verdict, the findings, both histograms and every module") {
+TEST_CASE("a page has the verdict, the findings, both histograms and every module") {
   const std::string page = CheckHtml(MeasuredReport());
   CHECK(Contains(page, "<h1>prepack check: <span class=\"unsure\">warnings</span></h1>"));
   CHECK(Contains(page, "<dt>Format</dt><dd>awq</dd>"));
@@ -56,7 +56,7 @@ TEST_CASE("A page has the verdict, the findings, both histograms and every modul
   CHECK_FALSE(Contains(page, "<h2>Worst modules</h2>"));  // all two are shown
 }
 
-TEST_CASE("The worst modules are those furthest from the unquantized model") {
+TEST_CASE("the worst modules are those furthest from the unquantized model") {
   CheckReport report = MeasuredReport();
   report.baseline = "float";
   report.modules.clear();
@@ -74,7 +74,7 @@ TEST_CASE("The worst modules are those furthest from the unquantized model") {
   CHECK(Contains(page, "<title>layers.5.a: 31 dB</title>"));
 }
 
-TEST_CASE("A page without data says that it was not read") {
+TEST_CASE("a page without data says that it was not read") {
   CheckReport report = MeasuredReport();
   report.headers_only = true;
   for (ModuleCheck& module : report.modules) module.statistics.reset();
@@ -84,7 +84,7 @@ TEST_CASE("A page without data says that it was not read") {
   CHECK_FALSE(Contains(page, "<h2>Along the depth of the model</h2>"));
 }
 
-TEST_CASE("Signed codes and FP8 are shown in the order of their values") {
+TEST_CASE("signed codes and FP8 are shown in the order of their values") {
   CheckReport report = MeasuredReport();
   report.modules = {Measured("s8"), Measured("fp8")};
   report.modules[0].scheme = {.code = CodeType::kS8, .bits = 8};

@@ -6,13 +6,13 @@
 namespace prepack::testing {
 namespace {
 
-TEST_CASE("Headers alone give no statistics") {
+TEST_CASE("headers alone give no statistics") {
   const CheckReport report = RunHeaderCheck(WideExample());
   RequireSound(report);
   CHECK_FALSE(report.modules[0].statistics.has_value());
 }
 
-TEST_CASE("Shapes are compared with config.json") {
+TEST_CASE("shapes are compared with config.json") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config["intermediate_size"] = 4096;
   RequireOnly(RunHeaderCheck(checkpoint), "config-shape", "N is 64, but 4096 by config.json",
@@ -27,14 +27,14 @@ TEST_CASE("Shapes are compared with config.json") {
   RequireSound(RunHeaderCheck(checkpoint));
 }
 
-TEST_CASE("A text_config counts before the outer one") {
+TEST_CASE("a text_config counts before the outer one") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config["text_config"] = {{"hidden_size", 4096}};
   RequireOnly(RunHeaderCheck(checkpoint), "config-shape", "K is 128, but 4096",
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("A bias of the wrong length is an error") {
+TEST_CASE("a bias of the wrong length is an error") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.tensors.push_back({WideModule(0) + ".bias", "BF16", {64}, Hex(std::string(256, '0'))});
   RequireSound(RunHeaderCheck(checkpoint));
@@ -44,7 +44,7 @@ TEST_CASE("A bias of the wrong length is an error") {
   CHECK(report.verdict == CheckVerdict::kMalformed);
 }
 
-TEST_CASE("Missing layers are an error") {
+TEST_CASE("missing layers are an error") {
   TestCheckpoint checkpoint = WideExample(3);
   checkpoint.config["num_hidden_layers"] = 5;
   RequireOnly(RunHeaderCheck(checkpoint), "layer-missing", "2 of 5 layers have no tensor: 3, 4",
@@ -57,7 +57,7 @@ TEST_CASE("Missing layers are an error") {
               CheckVerdict::kSound);
 }
 
-TEST_CASE("Layers are counted whatever their only list is called") {
+TEST_CASE("layers are counted whatever their only list is called") {
   TestCheckpoint checkpoint = WideExample(3);
   checkpoint.config["num_hidden_layers"] = 4;
   for (TestTensor& tensor : checkpoint.tensors) {
@@ -70,7 +70,7 @@ TEST_CASE("Layers are counted whatever their only list is called") {
   RequireSound(RunHeaderCheck(checkpoint));
 }
 
-TEST_CASE("Siblings that are fused must have one scheme") {
+TEST_CASE("siblings that are fused must have one scheme") {
   TestCheckpoint checkpoint = WideExample();
   AddWideModule(checkpoint, "model.layers.0.mlp.gate_proj", 3);
   RequireSound(RunHeaderCheck(checkpoint));
@@ -86,7 +86,7 @@ TEST_CASE("Siblings that are fused must have one scheme") {
               CheckVerdict::kWarnings);
 }
 
-TEST_CASE("A tied head must be the embedding") {
+TEST_CASE("a tied head must be the embedding") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config["quantization_config"]["ignore"] = {"lm_head"};
   const std::vector<std::byte> bytes = WideValues(2 * kWideK);
@@ -110,7 +110,7 @@ TEST_CASE("A tied head must be the embedding") {
   RequireSound(RunCheck(checkpoint));
 }
 
-TEST_CASE("All modules that cannot be read are listed") {
+TEST_CASE("all modules that cannot be read are listed") {
   TestCheckpoint checkpoint = WideExample(3);
   checkpoint.Remove(WideModule(0) + ".weight_scale");
   checkpoint.Remove(WideModule(2) + ".weight_scale");
@@ -120,7 +120,7 @@ TEST_CASE("All modules that cannot be read are listed") {
   CHECK(CheckExitCode(report.verdict, false) == 3);
 }
 
-TEST_CASE("A float checkpoint is unsupported, a broken one malformed") {
+TEST_CASE("a float checkpoint is unsupported, a broken one malformed") {
   TestCheckpoint checkpoint = WideExample();
   checkpoint.config.erase("quantization_config");
   CheckReport report = RunHeaderCheck(checkpoint);
@@ -133,7 +133,7 @@ TEST_CASE("A float checkpoint is unsupported, a broken one malformed") {
   CHECK(CheckExitCode(report.verdict, false) == 3);
 }
 
-TEST_CASE("Roles fold numbers") {
+TEST_CASE("roles fold numbers") {
   CHECK(RoleOf("model.layers.12.mlp.experts.3.up_proj") == "model.layers.#.mlp.experts.#.up_proj");
   CHECK(RoleOf("lm_head") == "lm_head");
   CHECK(IsDecoderModule("model.layers.12.mlp.up_proj"));

@@ -23,7 +23,7 @@ void Put(std::vector<std::byte>& bytes, size_t at, size_t size, std::string_view
 
 constexpr std::string_view kPage = "<html><title>503 Service Unavailable</title>\r\n\t</html>";
 
-TEST_CASE("A page of text is found wherever it begins") {
+TEST_CASE("a page of text is found wherever it begins") {
   CHECK_FALSE(FindText(Noise(1 << 16)));
   CHECK_FALSE(FindText({}));
   for (const size_t at :
@@ -40,7 +40,7 @@ TEST_CASE("A page of text is found wherever it begins") {
   }
 }
 
-TEST_CASE("Codes that happen to be letters are no text") {
+TEST_CASE("codes that happen to be letters are no text") {
   std::vector<std::byte> few = Noise(8192);
   Put(few, 0, 8192, "UTVQYEeUUUUUUUU");  // 2-bit codes that are nearly all 1
   CHECK_FALSE(FindText(few));

@@ -69,7 +69,7 @@ Matrix ReversedByEights(const Matrix& matrix) {
   return reversed;
 }
 
-TEST_CASE("A trained MLP goes together, one that was not does not") {
+TEST_CASE("a trained MLP goes together, one that was not does not") {
   const Mlp mlp(1);
   CHECK(WiringOf(Vectors(mlp.gate), Vectors(mlp.up)) > 3);
   CHECK(std::abs(WiringOf(Vectors(mlp.gate), Vectors(MovedByOne(mlp.up))) - 1) < 0.15);
@@ -79,7 +79,7 @@ TEST_CASE("A trained MLP goes together, one that was not does not") {
   CHECK_FALSE(Judged(untrained));
 }
 
-TEST_CASE("Rows and hidden channels in another order are found in each module") {
+TEST_CASE("rows and hidden channels in another order are found in each module") {
   for (const size_t module : {0U, 1U, 2U}) {
     CAPTURE(module);
     Mlp rows(1);
@@ -104,7 +104,7 @@ TEST_CASE("Rows and hidden channels in another order are found in each module") 
 
 // What an order leaves of the wiring, because it leaves some channels where they are, hides
 // nothing.
-TEST_CASE("Hidden channels that are interleaved are found in each module") {
+TEST_CASE("hidden channels that are interleaved are found in each module") {
   constexpr std::array<size_t, 8> kPlaces = {0, 2, 4, 6, 1, 3, 5, 7};
   for (const size_t module : {0U, 1U, 2U}) {
     CAPTURE(module);
@@ -122,7 +122,7 @@ TEST_CASE("Hidden channels that are interleaved are found in each module") {
   }
 }
 
-TEST_CASE("An up_proj that goes with gate_proj alone is found by it") {
+TEST_CASE("an up_proj that goes with gate_proj alone is found by it") {
   Mlp mlp(1);
   mlp.down = Mlp(3).down;
   REQUIRE(Judged(mlp));
@@ -134,7 +134,7 @@ TEST_CASE("An up_proj that goes with gate_proj alone is found by it") {
   CHECK(fault->message.find("reversed by eights") != std::string::npos);
 }
 
-TEST_CASE("A module of another model is found, and that of gate only by other layers") {
+TEST_CASE("a module of another model is found, and that of gate only by other layers") {
   Mlp mlp(1);
   const Mlp other(3);
   mlp.up = other.up;
@@ -152,7 +152,7 @@ TEST_CASE("A module of another model is found, and that of gate only by other la
   CHECK(gate->needs_peers);
 }
 
-TEST_CASE("Gate and up that changed places are found by lengths and by signs") {
+TEST_CASE("gate and up that changed places are found by lengths and by signs") {
   Mlp exchanged(1);
   std::swap(exchanged.gate, exchanged.up);
   const auto fault = Judged(exchanged);
@@ -176,7 +176,7 @@ TEST_CASE("Gate and up that changed places are found by lengths and by signs") {
   CHECK(by_sign->exchanged);
 }
 
-TEST_CASE("Values and outputs of an attention are judged by each other") {
+TEST_CASE("values and outputs of an attention are judged by each other") {
   const Mlp mlp(1);
   const NeuronVectors v = Vectors(mlp.up);
   const NeuronVectors o = Vectors(mlp.down);
@@ -217,7 +217,7 @@ TestCheckpoint MlpExample(int layers, int alien) {
 }
 
 // Four heads of queries share two of values, of which only the second goes with the output.
-TEST_CASE("Every head of values is looked at") {
+TEST_CASE("every head of values is looked at") {
   constexpr uint64_t kHead = 64;
   SplitMix64 random(7);
   const auto channel = [&] { return 0.03 * random.Gaussian(); };
@@ -247,7 +247,7 @@ TEST_CASE("Every head of values is looked at") {
         std::string::npos);
 }
 
-TEST_CASE("A checkpoint is judged block by block") {
+TEST_CASE("a checkpoint is judged block by block") {
   RequireSound(RunCheck(MlpExample(4, -1)));
   RequireSound(RunCheck(MlpExample(1, 0)));  // no other layer tells
   RequireOnly(RunCheck(MlpExample(4, 2)), "module-alien",

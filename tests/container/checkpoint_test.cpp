@@ -17,16 +17,10 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::CheckError;
-using testing::Fixture;
-using testing::RequireOk;
-using testing::SafetensorsBytes;
-using testing::TempFolder;
-using testing::Value;
 
 using Strings = std::vector<std::string>;
 using Shape = std::vector<uint64_t>;
@@ -561,4 +555,4 @@ TEST_CASE("a real checkpoint with zero points and one with side files") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -8,11 +8,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 TEST_CASE("JSON of every kind is read") {
   const Json json = Value(ParseJsonStrict(
@@ -165,4 +162,4 @@ TEST_CASE("what is quoted from a hostile file is harmless and short") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,7 +7,7 @@
 #include "prepack/container/json.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 // What a writer makes of the whole document.
@@ -91,7 +91,7 @@ TEST_CASE("numbers that JSON does not have are null, or as Python has them") {
   const std::string text = PythonJsonText(json);
   CHECK(text == "{\n  \"a\": [\n    Infinity,\n    -Infinity,\n    0.5\n  ],\n  \"b\": NaN\n}\n");
   const JsonLimits python{.python_numbers = true};
-  CHECK(PythonJsonText(testing::Value(ParseJsonStrict(text, "f", python))) == text);
+  CHECK(PythonJsonText(Value(ParseJsonStrict(text, "f", python))) == text);
 }
 
 TEST_CASE("bytes that are no UTF-8 are replaced") {
@@ -106,4 +106,4 @@ TEST_CASE("bytes that are no UTF-8 are replaced") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("the language model's config may be nested, under either name") {
@@ -32,4 +32,4 @@ TEST_CASE("the dtype of the activations is that of the whole, or of the language
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

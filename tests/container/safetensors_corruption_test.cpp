@@ -7,7 +7,7 @@
 #include "prepack/container/safetensors.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr uint64_t kDataBytes = 21;
@@ -38,7 +38,7 @@ Result<SafetensorsHeader> ParseWith(const HeaderDefect& defect) {
 
 TEST_CASE("the header that all defects are made from is good") {
   const SafetensorsHeader header =
-      testing::Value(ParseSafetensorsHeader(GoodHeader(), kDataBytes, "m.safetensors"));
+      Value(ParseSafetensorsHeader(GoodHeader(), kDataBytes, "m.safetensors"));
   CHECK(header.tensors.size() == 4);
 }
 
@@ -220,9 +220,9 @@ const HeaderDefect kDefects[] = {
 TEST_CASE("each defect of a header is refused with its reason") {
   for (const HeaderDefect& defect : kDefects) {
     INFO("'" << defect.from << "' replaced by '" << Printable(defect.to) << "'");
-    testing::CheckError(ParseWith(defect).status(), ErrorKind::kMalformed, defect.error);
+    CheckError(ParseWith(defect).status(), ErrorKind::kMalformed, defect.error);
   }
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

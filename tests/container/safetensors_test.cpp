@@ -8,15 +8,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::RequireOk;
-using testing::SafetensorsBytes;
-using testing::TempFolder;
-using testing::Value;
 
 using Shape = std::vector<uint64_t>;
 
@@ -269,4 +262,4 @@ TEST_CASE("files of the ecosystem are read") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -14,14 +14,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::HeaderBytes;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 TensorInfo Tensor(std::string name, DType dtype, std::vector<uint64_t> shape) {
   return {std::move(name), dtype, std::move(shape), 0, 0};
@@ -328,4 +322,4 @@ TEST_CASE("the same bytes come from any number of threads in any order") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

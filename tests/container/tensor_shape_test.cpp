@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 std::vector<uint64_t> DimsOf(const TensorShape& shape) {
@@ -52,4 +52,4 @@ TEST_CASE("a shape of two dimensions takes no memory of its own") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

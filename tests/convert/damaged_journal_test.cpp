@@ -23,23 +23,19 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::CheckError;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 // A conversion that failed at its very end, which can be gone on with any number of times.
 class InterruptedRun {
  public:
   InterruptedRun() {
-    testing::TinyModel({"a", "b"}).Write(temp_ / "source");
+    TinyModel({"a", "b"}).Write(temp_ / "source");
     RequireOk(Convert("undisturbed").status());
     {
-      const testing::IoFault fault(posix::Call::kRename, EIO);
+      const IoFault fault(posix::Call::kRename, EIO);
       CheckError(Convert("out").status(), ErrorKind::kSystem, "");
     }
     REQUIRE_FALSE(fs::exists(temp_ / "out"));
@@ -141,9 +137,9 @@ TEST_CASE("whichever call fails when a conversion goes on, the next run goes on"
   for (size_t n = 0; happened; ++n) {
     Status status;
     {
-      const testing::AtCall fault(n, [] { return EACCES; });
+      const AtCall fault(n, [] { return EACCES; });
       status = run.ConvertAgain();
-      happened = testing::AtCall::Happened();
+      happened = AtCall::Happened();
     }
     INFO(n << ": " << status.ToString());
     if (!status.ok()) {
@@ -202,4 +198,4 @@ TEST_CASE("what the journal noted of the source must be what the source is now")
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -22,15 +22,11 @@
 #include "temp_folder.h"
 #include "test_seed.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
 using posix::Call;
-using testing::Fixture;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 // Makes the n-th call fail (counted from 0), and, if `for_good`, all calls of that kind after it:
 // a full disk stays full.
@@ -224,7 +220,7 @@ TEST_CASE("whichever system call fails, the output is the old one or the whole n
 
 // With several threads the n-th call is another one each time.
 TEST_CASE("faults do no harm to conversions of any kind") {
-  const uint64_t seed = testing::Seed(1);
+  const uint64_t seed = Seed(1);
   INFO("seed " << seed);
   SplitMix64 random(~seed);
   Conversions conversions(SeededOptions(seed), random.Below(2) == 0);
@@ -257,4 +253,4 @@ TEST_CASE("calls that a signal interrupts, or that do half of their work, do no 
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

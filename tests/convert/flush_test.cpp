@@ -7,15 +7,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CallCounter;
-using testing::Fixture;
-using testing::IoFault;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 Status ConvertSample(const std::filesystem::path& output, bool flush) {
   ConvertOptions options;
@@ -59,11 +52,11 @@ TEST_CASE("a flush that fails is no output") {
 TEST_CASE("bytes that a network file system loses on the way are noticed without a flush") {
   const TempFolder folder;
   const IoFault fault(posix::Call::kClose, EDQUOT);
-  testing::CheckError(ConvertSample(folder / "a", false), ErrorKind::kSystem,
-                      "cannot write to it: Disk quota exceeded. Your disk quota is used up");
+  CheckError(ConvertSample(folder / "a", false), ErrorKind::kSystem,
+             "cannot write to it: Disk quota exceeded. Your disk quota is used up");
   CHECK_FALSE(std::filesystem::exists(folder / "a"));
   RequireOk(ConvertSample(folder / "a", true));  // those that are flushed have arrived
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

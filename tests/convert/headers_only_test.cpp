@@ -16,11 +16,8 @@
 #include "prepack/inspect/inspect.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CallCounter;
-using testing::TempFolder;
 
 constexpr size_t kShards = 20;
 constexpr size_t kModulesPerShard = 50;
@@ -43,7 +40,7 @@ void WriteShard(const TempFolder& folder, size_t shard, Json& weight_map) {
   const Result<SafetensorsPlan> plan = PlanSafetensors(std::move(tensors), {});
   REQUIRE(plan.ok());
   for (const TensorInfo& tensor : plan->header.tensors) weight_map[tensor.name] = ShardName(shard);
-  std::ofstream(folder / ShardName(shard), std::ios::binary) << testing::HeaderBytes(*plan);
+  std::ofstream(folder / ShardName(shard), std::ios::binary) << HeaderBytes(*plan);
   std::filesystem::resize_file(folder / ShardName(shard), plan->file_bytes);
 }
 
@@ -103,4 +100,4 @@ TEST_CASE("a checkpoint of 20 files and 2000 tensors is inspected from its heade
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -9,13 +9,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 const RunIdentity kIdentity{
     .tool = "1.2.3", .source = "s", .options = "--target \"x\"", .plan = "p"};
@@ -159,4 +154,4 @@ TEST_CASE("an earlier run of something else is refused by name") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,10 +12,8 @@
 #include "prepack/packed/scheme_json.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::TempFolder;
 
 Manifest SmallManifest() {
   Manifest manifest;
@@ -371,4 +369,4 @@ TEST_CASE("a folder without a manifest is not a packed folder") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

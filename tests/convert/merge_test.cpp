@@ -11,14 +11,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::IoFault;
-using testing::TempFolder;
-using testing::Value;
 
 // Two parts of a real checkpoint.
 void MakeParts(const std::filesystem::path& output) {
@@ -82,4 +76,4 @@ TEST_CASE("a part that cannot be removed is said, with the output in place") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -16,14 +16,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 const OneDnnOrigin kOrigin = {.version = "3.13.2",
                               .hash = std::string(40, 'a'),
@@ -159,4 +153,4 @@ TEST_CASE("the manifest says in which form weights were written, and who asked f
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

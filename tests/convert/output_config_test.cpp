@@ -7,7 +7,7 @@
 #include "prepack/container/json.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 Scheme Groups(uint64_t group_size) {
@@ -81,8 +81,7 @@ std::string RestOf(const std::string& source) {
   manifest.source_quantization_config = Json::object();
   const std::string text = OutputConfigText(source, manifest, {});
   CAPTURE(text);
-  const Json config =
-      testing::Value(ParseJsonStrict(text, "config.json", {.python_numbers = true}));
+  const Json config = Value(ParseJsonStrict(text, "config.json", {.python_numbers = true}));
   CHECK(config.at("quantization_config").at("quant_method") == "prepack");
   const std::vector<std::string> path = {"quantization_config"};
   return Reindented(WithoutMember(text, path), 0);
@@ -133,4 +132,4 @@ TEST_CASE("declarations are taken out of the text wherever the readers find them
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

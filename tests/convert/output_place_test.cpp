@@ -5,11 +5,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::TempFolder;
-using testing::Value;
 
 TEST_CASE("the output may not overlap the source") {
   TempFolder temp;
@@ -64,4 +61,4 @@ TEST_CASE("what files take on the disk does not count holes, or what is not ther
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,13 +10,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 struct Opened {
   Result<Checkpoint> checkpoint = Checkpoint::Open(Fixture("checkpoints/ct-w4a16-g32-asym"));
@@ -127,12 +122,12 @@ TEST_CASE("parts have every tensor once, and about the same size") {
 // Two experts of N = 4, K = 16, stacked in one tensor.
 TestCheckpoint StackedExperts() {
   TestCheckpoint checkpoint;
-  checkpoint.config = testing::ExampleConfig(true);
+  checkpoint.config = ExampleConfig(true);
   const std::string module = "model.layers.0.mlp.experts.up_proj";
   checkpoint.tensors = {
       {module + ".weight_packed", "I32", {2, 4, 2}, std::vector<std::byte>(64, std::byte{0x12})},
       {module + ".weight_scale", "BF16", {2, 4, 2}, std::vector<std::byte>(32, std::byte{0x3C})},
-      {module + ".weight_shape", "I64", {3}, testing::Int64s({2, 4, 16})}};
+      {module + ".weight_shape", "I64", {3}, Int64s({2, 4, 16})}};
   return checkpoint;
 }
 
@@ -163,18 +158,17 @@ TEST_CASE("stacked experts are packed together or kept together") {
 
 TEST_CASE("a name that two tensors of the output would have is refused") {
   const TempFolder temp;
-  testing::GptqExample example{.n = 32, .k = 32, .group_size = 32};
+  GptqExample example{.n = 32, .k = 32, .group_size = 32};
   example.Randomize(1, 1);
-  TestCheckpoint stored = testing::MakeGptq(example);
-  stored.tensors.push_back(
-      {testing::kGptqModule + ".weight_scale", "BF16", {1}, testing::Hex("80 3f")});
+  TestCheckpoint stored = MakeGptq(example);
+  stored.tensors.push_back({kGptqModule + ".weight_scale", "BF16", {1}, Hex("80 3f")});
   stored.Write(temp.path());
   const Checkpoint checkpoint = Value(Checkpoint::Open(temp.path()));
   const QuantizedModel model = Value(ReadQuantizedModel(checkpoint));
   const Plan plan = Value(MakePlan(checkpoint, model, {.target = "vllm-cpu"}));
-  testing::CheckError(PlanOutputShards(checkpoint, plan).status(), ErrorKind::kMalformed,
-                      "up_proj.weight_scale: the packed module needs this name");
+  CheckError(PlanOutputShards(checkpoint, plan).status(), ErrorKind::kMalformed,
+             "up_proj.weight_scale: the packed module needs this name");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

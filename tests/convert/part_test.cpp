@@ -5,11 +5,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 TEST_CASE("a part is I/N") {
   CHECK(Value(ParsePart("3/8")) == Part{3, 8});
@@ -84,4 +81,4 @@ TEST_CASE("a part reads few shares as a witness") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -16,10 +16,8 @@
 #include "prepack/convert/plan.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
 
 struct Variant {
   std::string name;
@@ -116,4 +114,4 @@ TEST_CASE("every real checkpoint is planned for every target as plans.txt says")
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,10 +5,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
 
 class Planned {
  public:
@@ -58,33 +56,33 @@ TEST_CASE("a plan in which nothing fits says why and is not carried out") {
 }
 
 TEST_CASE("a bias of another shape is refused by the plan, whatever its dtype") {
-  const testing::TempFolder temp;
+  const TempFolder temp;
   for (const char* dtype : {"BF16", "I32"}) {
     CAPTURE(dtype);
-    testing::TestCheckpoint source = testing::TinyModel({"a"});
+    TestCheckpoint source = TinyModel({"a"});
     source.tensors.push_back(
         {"a.bias", dtype, {1}, std::vector<std::byte>(dtype[0] == 'B' ? 2 : 4)});
     source.Write(temp.path());
-    const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
-    const QuantizedModel model = testing::Value(ReadQuantizedModel(checkpoint));
-    testing::CheckError(MakePlan(checkpoint, model, {.target = "vllm-cpu"}).status(),
-                        ErrorKind::kMalformed, "one value per output channel of the module");
+    const Checkpoint checkpoint = Value(Checkpoint::Open(temp.path()));
+    const QuantizedModel model = Value(ReadQuantizedModel(checkpoint));
+    CheckError(MakePlan(checkpoint, model, {.target = "vllm-cpu"}).status(), ErrorKind::kMalformed,
+               "one value per output channel of the module");
   }
 }
 
 TEST_CASE("a bias of integers is refused by the plan") {
-  const testing::TempFolder temp;
-  testing::TestCheckpoint source = testing::TinyModel({"a"});
+  const TempFolder temp;
+  TestCheckpoint source = TinyModel({"a"});
   source.tensors.push_back({"a.bias", "I16", {32}, std::vector<std::byte>(64)});
   source.Write(temp.path());
-  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
-  const QuantizedModel model = testing::Value(ReadQuantizedModel(checkpoint));
-  testing::CheckError(MakePlan(checkpoint, model, {.target = "vllm-cpu"}).status(),
-                      ErrorKind::kMalformed, "the values of the bias have the wrong dtype");
+  const Checkpoint checkpoint = Value(Checkpoint::Open(temp.path()));
+  const QuantizedModel model = Value(ReadQuantizedModel(checkpoint));
+  CheckError(MakePlan(checkpoint, model, {.target = "vllm-cpu"}).status(), ErrorKind::kMalformed,
+             "the values of the bias have the wrong dtype");
 }
 
 TEST_CASE("a plan for nothing is not carried out") {
-  testing::CheckError(CheckPlan({}), ErrorKind::kUnsupported, "there is nothing to pack");
+  CheckError(CheckPlan({}), ErrorKind::kUnsupported, "there is nothing to pack");
 }
 
 TEST_CASE("an unknown target is a usage error that suggests the nearest") {
@@ -209,4 +207,4 @@ TEST_CASE("activation dtypes have names") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -18,16 +18,10 @@
 #include "temp_folder.h"
 #include "test_seed.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::ChangeRecorder;
-using testing::RecordedDisk;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Unflushed;
-using testing::Value;
 
 using FolderBytes = std::map<std::string, std::string>;
 
@@ -44,7 +38,7 @@ FolderBytes BytesOf(const fs::path& folder) {
 class Run {
  public:
   Run() {
-    testing::TinyModel({"a", "b", "c"}).Write(source_ / "model");
+    TinyModel({"a", "b", "c"}).Write(source_ / "model");
     std::ofstream(source_ / "model" / "tokenizer.json") << "{}";
   }
   virtual ~Run() = default;
@@ -110,11 +104,11 @@ class Merging : public Run {
 
 // Gives how many times the power failed.
 size_t LosePower(const Run& run) {
-  SplitMix64 random(testing::Seed(1));
+  SplitMix64 random(Seed(1));
   run.Prepare();
   const FolderBytes old = BytesOf(run.out());
   const RecordedDisk disk(run.disk());
-  std::vector<testing::RecordedChange> changes;
+  std::vector<RecordedChange> changes;
   {
     const ChangeRecorder recorder;
     RequireOk(run.Do());
@@ -157,4 +151,4 @@ TEST_CASE("the power fails while parts are merged") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

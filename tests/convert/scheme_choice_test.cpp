@@ -2,7 +2,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 SchemeChoice Parse(std::string_view text) {
@@ -94,4 +94,4 @@ TEST_CASE("the last option that fits decides") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

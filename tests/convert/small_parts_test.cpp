@@ -7,13 +7,8 @@
 #include "model/fixed_linear.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FixedLinear;
-using testing::Hex;
-using testing::TempFolder;
-using testing::TestCheckpoint;
 
 // A checkpoint that holds one bias, and a module of three output and two input channels.
 class Example {
@@ -106,4 +101,4 @@ TEST_CASE("the order of inputs and the static scale of activations are parts") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

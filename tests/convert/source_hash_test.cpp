@@ -4,10 +4,8 @@
 #include "prepack/base/hash.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
 
 TensorHashes HashAll(const Checkpoint& checkpoint, unsigned threads) {
   Progress progress;
@@ -48,4 +46,4 @@ TEST_CASE("a set of tensors is identified by the documented lines") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,12 +7,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -72,4 +68,4 @@ TEST_CASE("only the sources of a unit are hashed with it") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,10 +6,8 @@
 #include "io_fault.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::TempFolder;
 
 TEST_CASE("text is written piece by piece") {
   const TempFolder temp;
@@ -28,7 +26,7 @@ TEST_CASE("an error of one piece is an error of the whole") {
   Result<TextFile> file = TextFile::Create(temp / "a.txt");
   REQUIRE(file.ok());
   {
-    const testing::IoFault fault(posix::Call::kWrite, ENOSPC);
+    const IoFault fault(posix::Call::kWrite, ENOSPC);
     file->Append("lost");
   }
   file->Append("kept from being written, too");
@@ -40,4 +38,4 @@ TEST_CASE("an error of one piece is an error of the whole") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,14 +12,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::IoFault;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 // A shard with one tensor of `bytes` bytes.
 SafetensorsWriter MakeShard(const std::filesystem::path& path, uint64_t bytes) {
@@ -150,4 +144,4 @@ TEST_CASE("a failed write is an error of the batch") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

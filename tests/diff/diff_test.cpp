@@ -25,7 +25,7 @@ void RequireVerdict(const ModuleDiff& diff, DiffVerdict verdict) {
   CHECK(DiffVerdictName(diff.verdict) == DiffVerdictName(verdict));
 }
 
-TEST_CASE("A checkpoint is identical to itself") {
+TEST_CASE("a checkpoint is identical to itself") {
   const DiffReport report = RunDiff(SymmetricExample(), SymmetricExample());
   CHECK(report.Same());
   REQUIRE(report.modules.size() == 1);
@@ -35,7 +35,7 @@ TEST_CASE("A checkpoint is identical to itself") {
   CHECK(report.tensors[0].tensor == "model.norm.weight");
 }
 
-TEST_CASE("One code makes a module different, and is shown") {
+TEST_CASE("one code makes a module different, and is shown") {
   TestCheckpoint b = SymmetricExample();
   // Row 1, inputs 2 and 3: codes 13 and 12 become 13 and 10; scale 1.
   b.At(kExampleModule + ".weight_packed").bytes[9] = std::byte{0xAD};
@@ -59,7 +59,7 @@ TEST_CASE("One code makes a module different, and is shown") {
   CHECK(worst.b.stored->scale == 1);
 }
 
-TEST_CASE("Steps count, not codes: shifted codes with shifted zero points are identical") {
+TEST_CASE("steps count, not codes: shifted codes with shifted zero points are identical") {
   TestCheckpoint a = SymmetricExample();
   TestCheckpoint b = AsymmetricExample();
   // Rows 2 and 3 of b: codes one lower, zero points one lower. Only row 3 can go lower.
@@ -72,7 +72,7 @@ TEST_CASE("Steps count, not codes: shifted codes with shifted zero points are id
   CHECK(report.modules[0].a->description != report.modules[0].b->description);
 }
 
-TEST_CASE("A scale that was rounded once is equal, one that was rounded twice is not") {
+TEST_CASE("a scale that was rounded once is equal, one that was rounded twice is not") {
   TestCheckpoint b = SymmetricExample();
   auto& scales = b.At(kExampleModule + ".weight_scale").bytes;
   scales[4] = std::byte{0x81};  // 1 becomes 1 + 2^-7: relative to the larger, just below 2^-7
@@ -93,7 +93,7 @@ TEST_CASE("A scale that was rounded once is equal, one that was rounded twice is
   CHECK(report.modules[0].differences.max_relative < 0x1p-8);
 }
 
-TEST_CASE("Against a float module the noise is measured") {
+TEST_CASE("against a float module the noise is measured") {
   TestCheckpoint baseline;
   const TestCheckpoint quantized = WideExample(2, &baseline);
   const DiffReport report = RunDiff(quantized, baseline);
@@ -106,7 +106,7 @@ TEST_CASE("Against a float module the noise is measured") {
   CHECK_FALSE(report.modules[0].differences.worst[0].b.stored.has_value());
 }
 
-TEST_CASE("Worst elements and figures do not depend on the number of threads") {
+TEST_CASE("worst elements and figures do not depend on the number of threads") {
   TestCheckpoint baseline;
   const TestCheckpoint quantized = WideExample(3, &baseline);
   const DiffReport one = RunDiff(quantized, baseline, 1);
@@ -125,7 +125,7 @@ TEST_CASE("Worst elements and figures do not depend on the number of threads") {
   }
 }
 
-TEST_CASE("Other tensors are compared by bytes, or by values across dtypes") {
+TEST_CASE("other tensors are compared by bytes, or by values across dtypes") {
   TestCheckpoint b = SymmetricExample();
   b.At("model.norm.weight").dtype = "F32";
   b.At("model.norm.weight").bytes = Hex("00 00 80 3f 00 00 80 3f");
@@ -143,7 +143,7 @@ TEST_CASE("Other tensors are compared by bytes, or by values across dtypes") {
   CHECK(report.tensors[1].differences.verdict == DiffVerdict::kOnlyInA);
 }
 
-TEST_CASE("Modules on one side and of other shapes are told") {
+TEST_CASE("modules on one side and of other shapes are told") {
   const DiffReport missing = RunDiff(WideExample(2), WideExample(1));
   REQUIRE(missing.modules.size() == 2);
   RequireVerdict(missing.modules[1], DiffVerdict::kOnlyInA);
@@ -156,7 +156,7 @@ TEST_CASE("Modules on one side and of other shapes are told") {
   CHECK_FALSE(shapes.Same());
 }
 
-TEST_CASE("A packed folder and an unknown module are refused") {
+TEST_CASE("a packed folder and an unknown module are refused") {
   const TempFolder folder;
   SymmetricExample().Write(folder / "a");
   Progress progress;
@@ -171,7 +171,7 @@ TEST_CASE("A packed folder and an unknown module are refused") {
       ErrorKind::kUnsupported, "prepack verify");
 }
 
-TEST_CASE("Two checkpoints without a tensor have nothing to compare") {
+TEST_CASE("two checkpoints without a tensor have nothing to compare") {
   const TempFolder folder;
   TestCheckpoint().Write(folder / "a");
   Progress progress;
@@ -216,7 +216,7 @@ std::vector<TestCheckpoint> DialectsOfFp8() {
   return {stored, quark, fbgemm, ct};
 }
 
-TEST_CASE("The same FP8 weights are identical whichever writer stored them") {
+TEST_CASE("the same FP8 weights are identical whichever writer stored them") {
   const std::vector<TestCheckpoint> all = DialectsOfFp8();
   for (const TestCheckpoint& a : all) {
     for (TestCheckpoint b : all) {
@@ -233,7 +233,7 @@ TEST_CASE("The same FP8 weights are identical whichever writer stored them") {
   }
 }
 
-TEST_CASE("Stacked FP8 experts are identical whichever way their matrices lie") {
+TEST_CASE("stacked FP8 experts are identical whichever way their matrices lie") {
   TestCheckpoint transposed = Fp8ExpertsTransposed();
   const DiffReport report = RunDiff(Fp8Experts(), transposed);
   CHECK(report.Same());

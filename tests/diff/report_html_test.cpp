@@ -42,7 +42,7 @@ DiffReport Example() {
   return report;
 }
 
-TEST_CASE("A page has the verdict, both sides and every module and tensor") {
+TEST_CASE("a page has the verdict, both sides and every module and tensor") {
   const std::string page = DiffHtml(Example());
   CHECK(Contains(page, "<h1>prepack diff: <span class=\"bad\">different</span></h1>"));
   CHECK(Contains(page, "<dt>A</dt><dd>first (awq)</dd>"));
@@ -63,7 +63,7 @@ TEST_CASE("A page has the verdict, both sides and every module and tensor") {
   CHECK_FALSE(Contains(page, "<i>"));
 }
 
-TEST_CASE("Of many modules those that differ most come first") {
+TEST_CASE("of many modules those that differ most come first") {
   DiffReport report = Example();
   for (int i = 2; i < 14; ++i) {
     report.modules.push_back(Different(fmt::format("layers.{}.a", i), 1.0 / i));
@@ -76,7 +76,7 @@ TEST_CASE("Of many modules those that differ most come first") {
   CHECK_FALSE(Contains(most, "<td>layers.13.a"));
 }
 
-TEST_CASE("Two that mean the same are called so") {
+TEST_CASE("two that mean the same are called so") {
   DiffReport report = Example();
   report.modules.clear();
   CHECK(Contains(DiffHtml(report), "<span class=\"good\">the same</span>"));

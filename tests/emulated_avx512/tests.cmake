@@ -9,7 +9,7 @@ if(NOT PREPACK_SIMDE)
   return()
 endif()
 
-get_target_property(kernels convert AVX512_KERNELS)
+get_target_property(kernels libprepack AVX512_KERNELS)
 add_library(emulated_avx512 OBJECT emulated_avx512/cpu_supports.cpp ${kernels})
 set_target_properties(emulated_avx512 PROPERTIES
   EXPORT_COMPILE_COMMANDS OFF  # clang-tidy sees the real ones
@@ -17,7 +17,7 @@ set_target_properties(emulated_avx512 PROPERTIES
 target_compile_definitions(emulated_avx512 PRIVATE PREPACK_EMULATE_AVX512)
 target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
 target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})
-target_link_libraries(emulated_avx512 PRIVATE convert prepack_options)
+target_link_libraries(emulated_avx512 PRIVATE libprepack prepack_options)
 
 # prepack_test_emulated(FOLDER [NAME...]): test_FOLDER again, of FOLDER/NAME_test.cpp (default: of all). A
 # unity build puts just these together.

@@ -10,33 +10,21 @@
 #include "formats/defects.h"
 #include "formats/gptq_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AddZeros;
-using testing::ArAwq;
-using testing::ArConfig;
-using testing::ArGptq;
-using testing::CheckDefects;
-using testing::CheckError;
-using testing::kArModule;
-using testing::kMalformed;
-using testing::kUnsupported;
-using testing::TempFolder;
-using testing::TestCheckpoint;
 
 using Stored = TestCheckpoint&;
 
 // Asymmetric, in the tensors of GPTQ, zero points 1 and more.
 TestCheckpoint Asymmetric3Bit() {
-  testing::GptqExample x;
+  GptqExample x;
   x.bits = 3;
   x.k = 32;
   x.group_size = 32;
   x.symmetric = false;
   x.Randomize(5, 1);
-  TestCheckpoint stored = testing::MakeGptq(x);
-  stored.config = testing::ArCheckpoint({}, "auto_round:auto_gptq", false).config;
+  TestCheckpoint stored = MakeGptq(x);
+  stored.config = ArCheckpoint({}, "auto_round:auto_gptq", false).config;
   ArConfig(stored)["bits"] = 3;
   return stored;
 }
@@ -185,7 +173,7 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
   });
 }
 
-TEST_CASE("The copy of an AutoRound config must say the same") {
+TEST_CASE("the copy of an AutoRound config must say the same") {
   const auto read = [](const Json& change) {
     TestCheckpoint stored = ArGptq();
     Json copy = ArConfig(stored);
@@ -193,9 +181,9 @@ TEST_CASE("The copy of an AutoRound config must say the same") {
     const TempFolder folder;
     stored.Write(folder.path());
     std::ofstream(folder.path() / "quantization_config.json") << copy.dump();
-    return testing::OpenModel(folder.path()).status();
+    return OpenModel(folder.path()).status();
   };
-  testing::RequireOk(read(Json::object()));
+  RequireOk(read(Json::object()));
   const Status bits = read({{"bits", 8}});
   CheckError(bits, kMalformed,
              "quantization_config.json.bits: two copies of the quantization config disagree (found "
@@ -210,7 +198,7 @@ TEST_CASE("The copy of an AutoRound config must say the same") {
              "such entry");
 }
 
-TEST_CASE("Copies of an AutoRound config may list their entries in any order") {
+TEST_CASE("copies of an AutoRound config may list their entries in any order") {
   const auto read = [](const Json& ours, const Json& theirs) {
     TestCheckpoint stored = ArGptq();
     Json copy = ArConfig(stored);
@@ -219,13 +207,13 @@ TEST_CASE("Copies of an AutoRound config may list their entries in any order") {
     const TempFolder folder;
     stored.Write(folder.path());
     std::ofstream(folder.path() / "quantization_config.json") << copy.dump();
-    return testing::OpenModel(folder.path()).status();
+    return OpenModel(folder.path()).status();
   };
   const Json eight = {{"bits", 8}, {"sym", false}};
   const Json reversed = {{"sym", false}, {"bits", 8}};
   const Json sixteen = {{"bits", 16}};
-  testing::RequireOk(read({{"x.10", eight}, {"x.2", sixteen}, {"x.3", eight}},
-                          {{"x.2", sixteen}, {"x.3", reversed}, {"x.10", eight}}));
+  RequireOk(read({{"x.10", eight}, {"x.2", sixteen}, {"x.3", eight}},
+                 {{"x.2", sixteen}, {"x.3", reversed}, {"x.10", eight}}));
   const auto conflict = [&](const Json& ours, const Json& theirs, const std::string& text) {
     const Status status = read(ours, theirs);
     CheckError(status, kMalformed, text);
@@ -239,9 +227,9 @@ TEST_CASE("Copies of an AutoRound config may list their entries in any order") {
   conflict({{"x.2", sixteen}}, {{"x.2", sixteen}, {"x.3", {{"group_size", 64}}}},
            "(found x.3: bits inherited group_size 64");
   // Layers that stay as they are need not stand in every copy.
-  testing::RequireOk(read({{"x.10", eight}, {"x.2", sixteen}}, {{"x.10", eight}}));
-  testing::RequireOk(read({{"x.10", eight}}, {{"x.2", sixteen}, {"x.10", eight}}));
+  RequireOk(read({{"x.10", eight}, {"x.2", sixteen}}, {{"x.10", eight}}));
+  RequireOk(read({{"x.10", eight}}, {{"x.2", sixteen}, {"x.10", eight}}));
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,23 +10,15 @@
 #include "formats/defects.h"
 #include "prepack/formats/auto_round/match.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::ArConfig;
-using testing::ArGptqTensors;
-using testing::ArNumbers;
-using testing::FindingsOf;
-using testing::HasFinding;
-using testing::TestCheckpoint;
-using testing::TestTensor;
 
 constexpr const char* kGate = "model.layers.0.mlp.gate_proj";
 constexpr const char* kUp = "model.layers.0.mlp.up_proj";
 constexpr const char* kDown = "model.layers.1.mlp.down_proj";
 
 TestCheckpoint ThreeModules() {
-  TestCheckpoint stored = testing::ArGptq();
+  TestCheckpoint stored = ArGptq();
   for (const char* module : {kGate, kDown}) {
     for (const TestTensor& tensor : ArGptqTensors(module, ArNumbers(), 0x77)) {
       stored.tensors.push_back(tensor);
@@ -39,7 +31,7 @@ TestCheckpoint ThreeModules() {
 std::string Resolve(const Json& extra, std::vector<Finding>* findings = nullptr) {
   TestCheckpoint stored = ThreeModules();
   ArConfig(stored)["extra_config"] = extra;
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
   REQUIRE(checkpoint.ok());
@@ -47,10 +39,10 @@ std::string Resolve(const Json& extra, std::vector<Finding>* findings = nullptr)
   const auto configs = FindQuantizationConfigs(*checkpoint);
   REQUIRE(configs.ok());
   const Result<auto_round::Config> config = auto_round::ParseConfig(*configs, tally);
-  testing::RequireOk(config.status());
+  RequireOk(config.status());
   const std::vector<ModuleTensors> modules = GroupByModule(*checkpoint);
   const Result<auto_round::Matcher> matcher = auto_round::Matcher::Make(*config, modules, tally);
-  testing::RequireOk(matcher.status());
+  RequireOk(matcher.status());
   std::string keys;
   for (const char* module : {kGate, kUp, kDown}) {
     const auto_round::Entry* entry = matcher->EntryOf(module);
@@ -60,7 +52,7 @@ std::string Resolve(const Json& extra, std::vector<Finding>* findings = nullptr)
   return keys;
 }
 
-TEST_CASE("Exact names win, then the first expression in the order of the file") {
+TEST_CASE("exact names win, then the first expression in the order of the file") {
   const Json four = {{"bits", 4}};
   CHECK(Resolve(Json::object()) == "- - -");
   CHECK(Resolve({{"gate", four}}) == "gate - -");  // found anywhere in the name
@@ -77,13 +69,13 @@ std::vector<Finding> FindingsInOrders(const Json& ours, const Json& theirs) {
   ArConfig(stored)["extra_config"] = ours;
   Json copy = ArConfig(stored);
   copy["extra_config"] = theirs;
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
   std::ofstream(folder.path() / "quantization_config.json") << copy.dump();
-  return testing::MustOpen(folder.path()).model.findings;
+  return MustOpen(folder.path()).model.findings;
 }
 
-TEST_CASE("The order of entries is reported only where it makes a difference") {
+TEST_CASE("the order of entries is reported only where it makes a difference") {
   const Json four = {{"bits", 4}};
   const Json eight = {{"bits", 8}};
   const std::vector<Finding> differ = FindingsInOrders({{"gate|up", four}, {"mlp.up", eight}},
@@ -103,7 +95,7 @@ TEST_CASE("The order of entries is reported only where it makes a difference") {
                                         {{kUp, four}, {"mlp.up", eight}, {"gate|up", four}})));
 }
 
-TEST_CASE("Keys that match nothing or do not compile are reported and skipped") {
+TEST_CASE("keys that match nothing or do not compile are reported and skipped") {
   std::vector<Finding> findings;
   CHECK(Resolve({{"k_proj", {{"bits", 8}}}, {"(", {{"bits", 8}}}}, &findings) == "- - -");
   REQUIRE(findings.size() == 2);
@@ -114,7 +106,7 @@ TEST_CASE("Keys that match nothing or do not compile are reported and skipped") 
   CHECK(findings.empty());
 }
 
-TEST_CASE("An exact entry without bits is reported") {
+TEST_CASE("an exact entry without bits is reported") {
   std::vector<Finding> findings;
   CHECK(Resolve({{kUp, {{"sym", true}}}}, &findings) == std::string("- ") + kUp + " -");
   CHECK(HasFinding(findings, "autoround-entry-without-bits", "loads the layer as unquantized"));
@@ -122,7 +114,7 @@ TEST_CASE("An exact entry without bits is reported") {
   CHECK(findings.empty());
 }
 
-TEST_CASE("Names with another prefix are taken for the same layers") {
+TEST_CASE("names with another prefix are taken for the same layers") {
   std::vector<Finding> findings;
   const std::string key = "model.language_model.layers.0.mlp.up_proj";
   CHECK(Resolve({{key, {{"bits", 4}}}}, &findings) == "- " + key + " -");
@@ -140,7 +132,7 @@ TEST_CASE("Names with another prefix are taken for the same layers") {
   CHECK(auto_round::WithoutModelPrefix("lm_head") == "lm_head");
 }
 
-TEST_CASE("Where config and tensors disagree about a layer, the tensors win") {
+TEST_CASE("where config and tensors disagree about a layer, the tensors win") {
   TestCheckpoint stored = ThreeModules();
   CHECK(FindingsOf(stored).empty());
   ArConfig(stored)["extra_config"][kGate] = {{"bits", 16}, {"data_type", "float"}};
@@ -165,7 +157,7 @@ TEST_CASE("Where config and tensors disagree about a layer, the tensors win") {
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("A quantized head that the config does not name is reported") {
+TEST_CASE("a quantized head that the config does not name is reported") {
   TestCheckpoint stored = ThreeModules();
   for (const TestTensor& tensor : ArGptqTensors("lm_head", ArNumbers(), 0x77)) {
     stored.tensors.push_back(tensor);
@@ -175,9 +167,9 @@ TEST_CASE("A quantized head that the config does not name is reported") {
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("A head that the config quantizes and that is plain is reported") {
+TEST_CASE("a head that the config quantizes and that is plain is reported") {
   TestCheckpoint stored = ThreeModules();
-  stored.tensors.push_back({"lm_head.weight", "BF16", {2, 2}, testing::Hex("0000 0000 0000 0000")});
+  stored.tensors.push_back({"lm_head.weight", "BF16", {2, 2}, Hex("0000 0000 0000 0000")});
   const auto reported = [&] { return HasFinding(FindingsOf(stored), "head-undeclared", ""); };
   CHECK_FALSE(reported());
   ArConfig(stored)["extra_config"] = {{"lm_head", {{"bits", 4}, {"group_size", 32}}}};
@@ -187,27 +179,27 @@ TEST_CASE("A head that the config quantizes and that is plain is reported") {
   CHECK_FALSE(reported());
 }
 
-TEST_CASE("A quantized copy of the embedding is left as it is stored") {
+TEST_CASE("a quantized copy of the embedding is left as it is stored") {
   TestCheckpoint stored = ThreeModules();
   for (const TestTensor& tensor : ArGptqTensors("mtp.embed_tokens", ArNumbers(), 0x77)) {
     stored.tensors.push_back(tensor);
   }
   // By itself it is the embedding of the model.
-  const testing::TempFolder alone;
+  const TempFolder alone;
   stored.Write(alone.path());
-  CHECK(testing::OpenModel(alone.path()).status().id() == "embedding-quantized");
+  CHECK(OpenModel(alone.path()).status().id() == "embedding-quantized");
 
   stored.tensors.push_back(
-      {"model.embed_tokens.weight", "BF16", {2, 2}, testing::Hex("0000 0000 0000 0000")});
-  const testing::TempFolder folder;
+      {"model.embed_tokens.weight", "BF16", {2, 2}, Hex("0000 0000 0000 0000")});
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.modules.size() == 3);
   CHECK(opened.model.kept == std::vector<std::string>{"mtp.embed_tokens"});
   CHECK(HasFinding(opened.model.findings, "embedding-copy-quantized", "left as it is stored"));
 }
 
-TEST_CASE("A legacy backend that contradicts packing_format is reported") {
+TEST_CASE("a legacy backend that contradicts packing_format is reported") {
   TestCheckpoint stored = ThreeModules();
   ArConfig(stored)["backend"] = "auto_round:awq";
   CHECK(HasFinding(FindingsOf(stored), "autoround-backend-differs",
@@ -218,4 +210,4 @@ TEST_CASE("A legacy backend that contradicts packing_format is reported") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,25 +7,8 @@
 #include "formats/auto_round_example.h"
 #include "formats/defects.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::ArAwq;
-using testing::ArCheckpoint;
-using testing::ArConfig;
-using testing::ArGptq;
-using testing::ArGptqTensors;
-using testing::ArNumbers;
-using testing::AwqGemmTensors;
-using testing::AwqNumbers;
-using testing::FindingsOf;
-using testing::HasFinding;
-using testing::Hex;
-using testing::kArModule;
-using testing::MustOpen;
-using testing::OpenedModel;
-using testing::TempFolder;
-using testing::TestCheckpoint;
 
 // Weights of the first channel, and the zero point of the second.
 struct Read {
@@ -40,11 +23,10 @@ Read ReadArModule(const TestCheckpoint& stored) {
   const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.format == "auto-round");
   const QuantizedLinear& linear = opened.Module(kArModule);
-  return {testing::Dequantize(linear, 0, 1), testing::ZeroPoints(linear, 1, 1)[0],
-          DescribeScheme(linear.scheme())};
+  return {Dequantize(linear, 0, 1), ZeroPoints(linear, 1, 1)[0], DescribeScheme(linear.scheme())};
 }
 
-TEST_CASE("The tensors of AutoRound's packers decode to their weights, negative scales included") {
+TEST_CASE("the tensors of AutoRound's packers decode to their weights, negative scales included") {
   const std::vector<std::byte> gptq_column0 = Hex("10325476 98badcfe 10325476 98badcfe");
   const TestCheckpoint gptq = ArGptq();
   const std::vector<std::byte>& words = gptq.tensors[0].bytes;
@@ -91,7 +73,7 @@ TEST_CASE("packing_format and its aliases say how zero points are stored") {
   }
 }
 
-TEST_CASE("Without packing_format the legacy backend, or z - 1, is taken") {
+TEST_CASE("without packing_format the legacy backend, or z - 1, is taken") {
   const auto read = [](const char* backend, const char* method) {
     TestCheckpoint stored = ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x77), "", false);
     ArConfig(stored).erase("packing_format");
@@ -115,7 +97,7 @@ TEST_CASE("Without packing_format the legacy backend, or z - 1, is taken") {
   CHECK(ReadArModule(awq).zero_point == 3);
 }
 
-TEST_CASE("A legacy export without sym is what its zero points say") {
+TEST_CASE("a legacy export without sym is what its zero points say") {
   const auto scheme = [](unsigned zeros) {
     TestCheckpoint stored = ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), zeros), "", false);
     ArConfig(stored) = {{"quant_method", "intel/auto-round"},
@@ -135,7 +117,7 @@ TEST_CASE("sym is true by default, except in legacy exports") {
   CHECK(ReadArModule(stored).scheme == "w4a16 channel symmetric");
 }
 
-TEST_CASE("A symmetric module with the other constant is read, and reported") {
+TEST_CASE("a symmetric module with the other constant is read, and reported") {
   TestCheckpoint stored =
       ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x88), "auto_round:auto_gptq", true);
   CHECK(ReadArModule(stored).weights[0] == 8 * F16ToF32(0x2E66));
@@ -169,7 +151,7 @@ TestCheckpoint ModelFree(uint64_t k, unsigned zeros, size_t modules = 1) {
   return stored;
 }
 
-TEST_CASE("The weights of a calibration-free export tell whether its label is true") {
+TEST_CASE("the weights of a calibration-free export tell whether its label is true") {
   const TestCheckpoint right = ModelFree(256, 0x66);
   CHECK(ReadArModule(right).zero_point == 6);
   CHECK(FindingsOf(right).empty());
@@ -181,7 +163,7 @@ TEST_CASE("The weights of a calibration-free export tell whether its label is tr
                    "(if z is right, set packing_format to \"auto_round:gptqmodel\")"));
   // What the user says counts; so does a label that is right.
   ArConfig(old)["packing_format"] = "auto_round:gptqmodel";
-  CHECK(testing::ReadEverything(old).id() == "gptq-zeros-contradict");
+  CHECK(ReadEverything(old).id() == "gptq-zeros-contradict");
   ArConfig(old)["packing_format"] = "auto_round:auto_gptq";
   CHECK(ReadArModule(old).zero_point == 6);
   CHECK_FALSE(HasFinding(FindingsOf(old), kModelFree, ""));
@@ -195,14 +177,14 @@ TEST_CASE("The weights of a calibration-free export tell whether its label is tr
   CHECK(ReadArModule(not_yet).zero_point == 6);
 }
 
-TEST_CASE("Modules that are too small to be judged follow the whole calibration-free export") {
+TEST_CASE("modules that are too small to be judged follow the whole calibration-free export") {
   CHECK(ReadArModule(ModelFree(64, 0x55, 3)).zero_point == 6);
   CHECK(HasFinding(FindingsOf(ModelFree(64, 0x55, 3)), kModelFree, "over 6144 weights"));
   CHECK(ReadArModule(ModelFree(64, 0x66, 3)).zero_point == 6);
   CHECK(FindingsOf(ModelFree(64, 0x66, 3)).empty());
 }
 
-TEST_CASE("Where the weights do not tell, the version of a calibration-free export does") {
+TEST_CASE("where the weights do not tell, the version of a calibration-free export does") {
   TestCheckpoint stored = ModelFree(64, 0x66);
   CHECK(ReadArModule(stored).zero_point == 6);
   CHECK(FindingsOf(stored).empty());
@@ -220,7 +202,7 @@ TEST_CASE("Where the weights do not tell, the version of a calibration-free expo
   CHECK(ReadArModule(stored).zero_point == 6);
 }
 
-TEST_CASE("A width that the tensors contradict is taken from them") {
+TEST_CASE("a width that the tensors contradict is taken from them") {
   TestCheckpoint stored = ArGptq();
   ArConfig(stored)["bits"] = 2;
   const TempFolder folder;
@@ -246,7 +228,7 @@ TestCheckpoint Padded() {
   return stored;
 }
 
-TEST_CASE("Padding of a calibration-free export is dropped") {
+TEST_CASE("padding of a calibration-free export is dropped") {
   const TempFolder folder;
   Padded().Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
@@ -254,13 +236,13 @@ TEST_CASE("Padding of a calibration-free export is dropped") {
   CHECK(linear.k() == 80);
   CHECK(linear.groups() == 2);
   CHECK(
-      testing::Codes(linear, {3, 1, 0, 80}) ==
+      Codes(linear, {3, 1, 0, 80}) ==
       Hex("1032547698badcfe 1032547698badcfe 1032547698badcfe 1032547698badcfe 1032547698badcfe"));
   CHECK(HasFinding(opened.model.findings, "autoround-padded",
                    "holds 128 input channels, the model has 80"));
   std::vector<std::byte> codes(64);
-  testing::CheckError(linear.ReadCodes({0, 1, 0, 128}, codes), ErrorKind::kUsage,
-                      "the panel does not fit the module");
+  CheckError(linear.ReadCodes({0, 1, 0, 128}, codes), ErrorKind::kUsage,
+             "the panel does not fit the module");
 
   // Without model_free, or with another K, nothing is padded.
   TestCheckpoint stored = Padded();
@@ -270,24 +252,23 @@ TEST_CASE("Padding of a calibration-free export is dropped") {
   CHECK(MustOpen(second.path()).Module(kArModule).k() == 128);
 }
 
-TEST_CASE("Padding that holds weights is an error") {
+TEST_CASE("padding that holds weights is an error") {
   TestCheckpoint stored = Padded();
   // Word 12 holds inputs 96 … 103; channel 2.
   stored.At(kArModule + ".qweight").bytes[size_t{12 * 32 + 2} * 4] = std::byte{0x18};
-  const Status status = testing::ReadEverything(stored);
-  testing::CheckError(status, ErrorKind::kMalformed,
-                      "an input channel that the model does not have has a weight (found code 1 at "
-                      "[2, 97], zero point 8");
+  const Status status = ReadEverything(stored);
+  CheckError(status, ErrorKind::kMalformed,
+             "an input channel that the model does not have has a weight (found code 1 at "
+             "[2, 97], zero point 8");
   CHECK(status.id() == "autoround-padding");
 }
 
-TEST_CASE("A packing_format that the weights contradict is refused") {
+TEST_CASE("a packing_format that the weights contradict is refused") {
   // Large enough to be judged by itself.
-  const std::vector<testing::TestTensor> large = ArGptqTensors(kArModule, CentredAwq(256), 0x55);
+  const std::vector<TestTensor> large = ArGptqTensors(kArModule, CentredAwq(256), 0x55);
   CHECK(ReadArModule(ArCheckpoint(large, "auto_round:auto_gptq", false)).zero_point == 6);
-  const Status alone = testing::ReadEverything(ArCheckpoint(large, "auto_round", false));
-  testing::CheckError(alone, ErrorKind::kMalformed,
-                      "declared as z (v2), but the weights say z - 1 (v1)");
+  const Status alone = ReadEverything(ArCheckpoint(large, "auto_round", false));
+  CheckError(alone, ErrorKind::kMalformed, "declared as z (v2), but the weights say z - 1 (v1)");
   CHECK(alone.where() == kArModule);
   CHECK(alone.id() == "gptq-zeros-contradict");
   CHECK_THAT(alone.hint(), Catch::Contains("packing_format"));
@@ -295,15 +276,15 @@ TEST_CASE("A packing_format that the weights contradict is refused") {
   // Several that are large enough together.
   TestCheckpoint small =
       ArCheckpoint(ArGptqTensors(kArModule, CentredAwq(64), 0x55), "auto_round", false);
-  testing::RequireOk(testing::ReadEverything(small));
+  RequireOk(ReadEverything(small));
   for (const char* name : {"gate_proj", "down_proj"}) {
     for (const auto& tensor :
          ArGptqTensors("model.layers.0.mlp." + std::string(name), CentredAwq(64), 0x55)) {
       small.tensors.push_back(tensor);
     }
   }
-  const Status together = testing::ReadEverything(small);
-  testing::CheckError(together, ErrorKind::kMalformed, "over 6144 weights");
+  const Status together = ReadEverything(small);
+  CheckError(together, ErrorKind::kMalformed, "over 6144 weights");
   CHECK(together.where() == "config.json: quantization_config");
   CHECK(together.id() == "gptq-zeros-contradict");
 }
@@ -315,14 +296,14 @@ TestCheckpoint Narrow(uint64_t k, int bits) {
   m.scales.assign(m.n * m.groups(), 0x2A66);
   TestCheckpoint stored =
       ArCheckpoint(ArGptqTensors(kArModule, m, 0x77), "auto_round:auto_gptq", true);
-  testing::TestTensor& zeros = stored.At(kArModule + ".qzeros");
+  TestTensor& zeros = stored.At(kArModule + ".qzeros");
   zeros.shape[1] = 1;
   zeros.bytes.assign(m.groups() * 4, bits == 8 ? std::byte{0x7F} : std::byte{0x77});
   ArConfig(stored)["bits"] = bits;
   return stored;
 }
 
-TEST_CASE("The width of a module of few channels is that which its groups allow") {
+TEST_CASE("the width of a module of few channels is that which its groups allow") {
   CHECK(FindingsOf(Narrow(64, 4)).empty());
   // Eight bits a code would be 32 inputs, and one group instead of two.
   TestCheckpoint wrong = Narrow(64, 4);
@@ -337,7 +318,7 @@ TEST_CASE("The width of a module of few channels is that which its groups allow"
   CHECK(FindingsOf(either).empty());
 }
 
-TEST_CASE("A zero point of 0 that was borrowed from its neighbour is restored") {
+TEST_CASE("a zero point of 0 that was borrowed from its neighbour is restored") {
   TestCheckpoint stored =
       ArCheckpoint(ArGptqTensors(kArModule, ArNumbers(), 0x66), "auto_round:auto_gptq", false);
   // Zero points 7, 0, 9, 15, 1, 0, 8, 3 less 0x11111111.
@@ -346,9 +327,9 @@ TEST_CASE("A zero point of 0 that was borrowed from its neighbour is restored") 
   const TempFolder folder;
   stored.Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
-  CHECK(testing::ZeroPoints(opened.Module(kArModule), 0, 9) ==
+  CHECK(ZeroPoints(opened.Module(kArModule), 0, 9) ==
         std::vector<uint8_t>{7, 0, 9, 15, 1, 0, 8, 3, 7});
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,13 +7,10 @@
 #include "catch.h"
 #include "formats/truth.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckTruth;
-using testing::OpenedModel;
-
-TEST_CASE("Real AutoRound checkpoints dequantize to the truth, to the bit") {
+TEST_CASE("real AutoRound checkpoints dequantize to the truth, to the bit") {
   struct Case {
     std::string name;
     std::string format;
@@ -33,7 +30,7 @@ TEST_CASE("Real AutoRound checkpoints dequantize to the truth, to the bit") {
   }
 }
 
-TEST_CASE("A real AutoRound checkpoint of mixed widths dequantizes to the truth") {
+TEST_CASE("a real AutoRound checkpoint of mixed widths dequantizes to the truth") {
   const OpenedModel opened = CheckTruth("ar-w4-sym-mixed", "auto-round", 6, "");
   CHECK(opened.model.Find("model.layers.0.self_attn.o_proj") == nullptr);
   CHECK(DescribeScheme(opened.Module("model.layers.0.mlp.down_proj").scheme()) ==
@@ -43,7 +40,7 @@ TEST_CASE("A real AutoRound checkpoint of mixed widths dequantizes to the truth"
   CHECK(opened.model.findings.empty());
 }
 
-TEST_CASE("Exports of AutoRound whose configs list their exceptions in two orders are read") {
+TEST_CASE("exports of AutoRound whose configs list their exceptions in two orders are read") {
   for (const auto& [name, format] :
        {std::pair{"ar-w4-sym-patterns", "auto-round"}, {"ar-gptq-w4-sym-patterns", "gptq"}}) {
     const OpenedModel opened = CheckTruth(name, format, 18, "");
@@ -56,7 +53,7 @@ TEST_CASE("Exports of AutoRound whose configs list their exceptions in two order
   }
 }
 
-TEST_CASE("Calibration-free exports of AutoRound are read as each version stored them") {
+TEST_CASE("calibration-free exports of AutoRound are read as each version stored them") {
   const std::string scheme = "w4a16 group 32 asymmetric";
   const OpenedModel labelled = CheckTruth("ar-model-free-w4-asym", "auto-round", 21, scheme);
   CHECK(labelled.model.findings.empty());
@@ -66,4 +63,4 @@ TEST_CASE("Calibration-free exports of AutoRound are read as each version stored
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -9,39 +9,25 @@
 #include "formats/awq_example.h"
 #include "formats/defects.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AddZeros;
-using testing::AwqCheckpoint;
-using testing::AwqNumbers;
-using testing::CheckDefects;
-using testing::CheckError;
-using testing::FormatDefect;
-using testing::kAwqModule;
-using testing::kMalformed;
-using testing::kUnsupported;
-using testing::ReadEverything;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::TestTensor;
 
 AwqNumbers AwqNumbersOf(bool symmetric = false) {
   SplitMix64 random(21);
-  return testing::RandomAwqNumbers(16, 128, 64, random, symmetric);
+  return RandomAwqNumbers(16, 128, 64, random, symmetric);
 }
 
 TestCheckpoint Gemm() {
-  return AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, AwqNumbersOf()), "gemm", 64);
+  return AwqCheckpoint(AwqGemmTensors(kAwqModule, AwqNumbersOf()), "gemm", 64);
 }
 TestCheckpoint SymmetricGemm() {
-  return AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, AwqNumbersOf(true)), "gemm", 64, false);
+  return AwqCheckpoint(AwqGemmTensors(kAwqModule, AwqNumbersOf(true)), "gemm", 64, false);
 }
 TestCheckpoint Gemv() {
-  return AwqCheckpoint(testing::AwqGemvTensors(kAwqModule, AwqNumbersOf()), "gemv", 64);
+  return AwqCheckpoint(AwqGemvTensors(kAwqModule, AwqNumbersOf()), "gemv", 64);
 }
 TestCheckpoint GemvFast() {
-  return AwqCheckpoint(testing::AwqGemvFastTensors(kAwqModule, AwqNumbersOf()), "gemv_fast", 64);
+  return AwqCheckpoint(AwqGemvFastTensors(kAwqModule, AwqNumbersOf()), "gemv_fast", 64);
 }
 
 using Stored = TestCheckpoint&;
@@ -263,7 +249,7 @@ TEST_CASE("AWQ numbers that are broken are refused") {
   });
 }
 
-TEST_CASE("A rounded offset is still its zero point, and zero scales have none") {
+TEST_CASE("a rounded offset is still its zero point, and zero scales have none") {
   TestCheckpoint stored = GemvFast();
   PutHalf(stored, "scales", 4, 0x2E67);  // 0.1000366
   PutHalf(stored, "qzeros", 4, 0xBE00);  // −1.5 = −15 · 0.1, rounded
@@ -272,26 +258,25 @@ TEST_CASE("A rounded offset is still its zero point, and zero scales have none")
   PutHalf(stored, "qzeros", 0, 0x8000);  // −0
   std::vector<std::byte>& codes = AwqPart(stored, "qweight").bytes;
   std::fill(codes.begin(), codes.begin() + 32, std::byte{0});
-  testing::RequireOk(ReadEverything(stored));
+  RequireOk(ReadEverything(stored));
   const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
-  const std::vector<uint8_t> zero_points = testing::ZeroPoints(opened.Module(kAwqModule), 0, 5);
+  const OpenedModel opened = MustOpen(folder.path());
+  const std::vector<uint8_t> zero_points = ZeroPoints(opened.Module(kAwqModule), 0, 5);
   CHECK(zero_points[0] == 0);
   CHECK(zero_points[4 * 2] == 15);
 }
 
-TEST_CASE("Copies of an AWQ config must say the same") {
+TEST_CASE("copies of an AWQ config must say the same") {
   const auto read = [](const std::string& file, const Json& copy) {
     TestCheckpoint stored = Gemm();
     const TempFolder folder;
     stored.Write(folder.path());
     std::ofstream(folder.path() / file) << copy.dump();
-    return testing::OpenModel(folder.path()).status();
+    return OpenModel(folder.path()).status();
   };
-  testing::RequireOk(
-      read("quant_config.json",
-           {{"w_bit", 4}, {"q_group_size", 64}, {"zero_point", true}, {"version", "GEMM"}}));
+  RequireOk(read("quant_config.json",
+                 {{"w_bit", 4}, {"q_group_size", 64}, {"zero_point", true}, {"version", "GEMM"}}));
   const Status size = read("quant_config.json", {{"w_bit", 4}, {"q_group_size", 128}});
   CheckError(size, kMalformed,
              "quant_config.json.group_size: two copies of the quantization config disagree (found "
@@ -305,10 +290,9 @@ TEST_CASE("Copies of an AWQ config must say the same") {
              "(found gemv, expected gemm");
 }
 
-TEST_CASE("One bad AWQ module does not hide the others from a report") {
+TEST_CASE("one bad AWQ module does not hide the others from a report") {
   TestCheckpoint stored = Gemm();
-  for (const TestTensor& tensor :
-       testing::AwqGemmTensors("model.layers.0.mlp.gate_proj", AwqNumbersOf())) {
+  for (const TestTensor& tensor : AwqGemmTensors("model.layers.0.mlp.gate_proj", AwqNumbersOf())) {
     if (!tensor.name.ends_with("scales")) stored.tensors.push_back(tensor);
   }
   const TempFolder folder;
@@ -316,11 +300,11 @@ TEST_CASE("One bad AWQ module does not hide the others from a report") {
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
   REQUIRE(checkpoint.ok());
   const Result<QuantizedModel> model = ExamineQuantizedModel(*checkpoint);
-  testing::RequireOk(model.status());
+  RequireOk(model.status());
   CHECK(model->modules.size() == 1);
   REQUIRE(model->errors.size() == 1);
   CheckError(model->errors[0], kMalformed, "gate_proj.qweight: scales of the module are missing");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -8,26 +8,18 @@
 #include "formats/awq_example.h"
 #include "formats/defects.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AwqCheckpoint;
-using testing::AwqNumbers;
-using testing::FindingsOf;
-using testing::HasFinding;
-using testing::TestCheckpoint;
-using testing::TestTensor;
 
 AwqNumbers GroupedNumbers(uint64_t group_size = 64) {
   SplitMix64 random(31);
-  return testing::RandomAwqNumbers(16, 128, group_size, random);
+  return RandomAwqNumbers(16, 128, group_size, random);
 }
 
 TestCheckpoint Mlp() {
-  TestCheckpoint stored = AwqCheckpoint(
-      testing::AwqGemmTensors("model.layers.0.mlp.gate_proj", GroupedNumbers()), "gemm", 64);
-  for (const TestTensor& tensor :
-       testing::AwqGemmTensors("model.layers.0.mlp.up_proj", GroupedNumbers())) {
+  TestCheckpoint stored =
+      AwqCheckpoint(AwqGemmTensors("model.layers.0.mlp.gate_proj", GroupedNumbers()), "gemm", 64);
+  for (const TestTensor& tensor : AwqGemmTensors("model.layers.0.mlp.up_proj", GroupedNumbers())) {
     stored.tensors.push_back(tensor);
   }
   return stored;
@@ -42,7 +34,7 @@ void AddPlainAwq(TestCheckpoint& stored, const std::string& module) {
       {module + ".weight", "F16", {16, 128}, std::vector<std::byte>(size_t{16} * 128 * 2)});
 }
 
-TEST_CASE("A sound AWQ checkpoint has no findings") {
+TEST_CASE("a sound AWQ checkpoint has no findings") {
   TestCheckpoint stored = Mlp();
   AddPlainAwq(stored, "lm_head");
   CHECK(FindingsOf(stored).empty());
@@ -50,7 +42,7 @@ TEST_CASE("A sound AWQ checkpoint has no findings") {
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("A version that names another layout is reported, and the tensors are believed") {
+TEST_CASE("a version that names another layout is reported, and the tensors are believed") {
   TestCheckpoint stored = Mlp();
   QuantizationOf(stored)["version"] = "GEMV";
   const std::vector<Finding> findings = FindingsOf(stored);
@@ -66,12 +58,12 @@ TEST_CASE("A version that names another layout is reported, and the tensors are 
   QuantizationOf(stored)["checkpoint_format"] = "gemv_fast";
   CHECK(HasFinding(FindingsOf(stored), "awq-version-wrong", "version \"gemv_fast\""));
 
-  TestCheckpoint gemv = AwqCheckpoint(
-      testing::AwqGemvTensors("model.layers.0.mlp.up_proj", GroupedNumbers()), "gemm", 64);
+  TestCheckpoint gemv =
+      AwqCheckpoint(AwqGemvTensors("model.layers.0.mlp.up_proj", GroupedNumbers()), "gemm", 64);
   CHECK(HasFinding(FindingsOf(gemv), "awq-version-wrong", "the tensors are in layout gemv,"));
 }
 
-TEST_CASE("Exclusions that would hit quantized modules in vLLM are reported") {
+TEST_CASE("exclusions that would hit quantized modules in vLLM are reported") {
   TestCheckpoint stored = Mlp();
   QuantizationOf(stored)["modules_to_not_convert"] = {"gate"};
   const std::vector<Finding> findings = FindingsOf(stored);
@@ -81,7 +73,7 @@ TEST_CASE("Exclusions that would hit quantized modules in vLLM are reported") {
   CHECK(findings[0].message.starts_with("\"gate\" of modules_to_not_convert would also match"));
 }
 
-TEST_CASE("A plain module that the exclusions do not name is reported") {
+TEST_CASE("a plain module that the exclusions do not name is reported") {
   TestCheckpoint stored = Mlp();
   AddPlainAwq(stored, "model.layers.0.mlp.down_proj");
   CHECK(FindingsOf(stored).empty());  // without a list, readers look at the tensors
@@ -92,7 +84,7 @@ TEST_CASE("A plain module that the exclusions do not name is reported") {
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("Fused layers that are quantized differently are listed") {
+TEST_CASE("fused layers that are quantized differently are listed") {
   TestCheckpoint stored = Mlp();
   for (const char* suffix : {"qweight", "qzeros", "scales"}) {
     stored.Remove(std::string("model.layers.0.mlp.up_proj.") + suffix);
@@ -110,7 +102,7 @@ TEST_CASE("lm_head in the config and in the tensors are compared") {
   TestCheckpoint stored = Mlp();
   QuantizationOf(stored)["lm_head"] = true;
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "but lm_head is not quantized"));
-  for (const TestTensor& tensor : testing::AwqGemmTensors("lm_head", GroupedNumbers())) {
+  for (const TestTensor& tensor : AwqGemmTensors("lm_head", GroupedNumbers())) {
     stored.tensors.push_back(tensor);
   }
   CHECK(FindingsOf(stored).empty());
@@ -118,10 +110,9 @@ TEST_CASE("lm_head in the config and in the tensors are compared") {
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "does not say \"lm_head\": true"));
 }
 
-TEST_CASE("The head of a multimodal model is a head") {
+TEST_CASE("the head of a multimodal model is a head") {
   TestCheckpoint stored = Mlp();
-  for (const TestTensor& tensor :
-       testing::AwqGemmTensors("language_model.lm_head", GroupedNumbers())) {
+  for (const TestTensor& tensor : AwqGemmTensors("language_model.lm_head", GroupedNumbers())) {
     stored.tensors.push_back(tensor);
   }
   CHECK(HasFinding(FindingsOf(stored), "head-undeclared", "does not say \"lm_head\": true"));
@@ -129,7 +120,7 @@ TEST_CASE("The head of a multimodal model is a head") {
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("Tensors that are not supported are reported") {
+TEST_CASE("tensors that are not supported are reported") {
   TestCheckpoint stored = Mlp();
   stored.tensors.push_back(
       {"model.layers.0.mlp.up_proj.smooth", "F16", {2}, std::vector<std::byte>(4)});
@@ -138,4 +129,4 @@ TEST_CASE("Tensors that are not supported are reported") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,20 +10,8 @@
 #include "prepack/base/random.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AwqCheckpoint;
-using testing::AwqNumbers;
-using testing::Codes;
-using testing::Hex;
-using testing::kAwqModule;
-using testing::MustOpen;
-using testing::OpenedModel;
-using testing::RandomAwqNumbers;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::TestTensor;
 
 // The panel that a reader must deliver.
 std::vector<std::byte> ExpectedPanel(const AwqNumbers& m, const PanelRange& range) {
@@ -54,7 +42,7 @@ void CheckColumns(const QuantizedLinear& linear, const AwqNumbers& m, const Pane
   CAPTURE(range.n0, range.rows, range.k0, range.cols);
   REQUIRE(linear.HasColumns(range));
   std::vector<std::byte> columns(range.cols * range.rows / 2, std::byte{0xA5});
-  testing::RequireOk(linear.ReadColumns(range, columns));
+  RequireOk(linear.ReadColumns(range, columns));
   CHECK(columns == ExpectedColumns(m, range));
 }
 
@@ -81,8 +69,8 @@ void CheckModule(const QuantizedLinear& linear, const AwqNumbers& m, SplitMix64&
     scales.push_back(F16ToF32(m.scales[i]));
     zero_points.push_back(m.zero_points[i]);
   }
-  CHECK(testing::Scales(linear, n0, rows) == scales);
-  CHECK(testing::ZeroPoints(linear, n0, rows) == zero_points);
+  CHECK(Scales(linear, n0, rows) == scales);
+  CHECK(ZeroPoints(linear, n0, rows) == zero_points);
 }
 
 TEST_CASE("AWQ gemm modules of any shape read as they were packed, whole and in panels") {
@@ -95,8 +83,7 @@ TEST_CASE("AWQ gemm modules of any shape read as they were packed, whole and in 
     CAPTURE(shape.n, shape.k, shape.group_size);
     const AwqNumbers m = RandomAwqNumbers(shape.n, shape.k, shape.group_size, random);
     const TempFolder folder;
-    AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, m), "GEMM", m.group_size)
-        .Write(folder.path());
+    AwqCheckpoint(AwqGemmTensors(kAwqModule, m), "GEMM", m.group_size).Write(folder.path());
     const OpenedModel opened = MustOpen(folder.path());
     CHECK(opened.model.format == "awq");
     CHECK(opened.model.findings.empty());
@@ -114,7 +101,7 @@ TEST_CASE(
   SplitMix64 random(6);
   const AwqNumbers m = RandomAwqNumbers(200, 192, 96, random);
   const TempFolder folder;
-  AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, m), "GEMM", m.group_size).Write(folder.path());
+  AwqCheckpoint(AwqGemmTensors(kAwqModule, m), "GEMM", m.group_size).Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kAwqModule);
   CheckColumns(linear, m, {.n0 = 0, .rows = m.n, .k0 = 0, .cols = m.k});
@@ -131,12 +118,12 @@ TEST_CASE(
   std::vector<std::byte> columns(m.n * m.k / 2);
   const PanelRange odd{.n0 = 4, .rows = 8, .k0 = 0, .cols = 2};
   CHECK_FALSE(linear.HasColumns(odd));
-  testing::CheckError(linear.ReadColumns(odd, std::span(columns).first(8)), ErrorKind::kUsage,
-                      "does not hold its codes by input channel");
+  CheckError(linear.ReadColumns(odd, std::span(columns).first(8)), ErrorKind::kUsage,
+             "does not hold its codes by input channel");
   CHECK_FALSE(linear.HasColumns({.n0 = 0, .rows = 4, .k0 = 0, .cols = 2}));
   const PanelRange outside{.n0 = 200, .rows = 8, .k0 = 0, .cols = 2};
-  testing::CheckError(linear.ReadColumns(outside, std::span(columns).first(8)), ErrorKind::kUsage,
-                      "does not fit");
+  CheckError(linear.ReadColumns(outside, std::span(columns).first(8)), ErrorKind::kUsage,
+             "does not fit");
 }
 
 TEST_CASE("AWQ gemv modules read as they were packed, whole and in panels") {
@@ -147,8 +134,7 @@ TEST_CASE("AWQ gemv modules read as they were packed, whole and in panels") {
     CAPTURE(shape.n, shape.k, shape.group_size);
     const AwqNumbers m = RandomAwqNumbers(shape.n, shape.k, shape.group_size, random);
     const TempFolder folder;
-    AwqCheckpoint(testing::AwqGemvTensors(kAwqModule, m), "gemv", m.group_size)
-        .Write(folder.path());
+    AwqCheckpoint(AwqGemvTensors(kAwqModule, m), "gemv", m.group_size).Write(folder.path());
     const OpenedModel opened = MustOpen(folder.path());
     CHECK(opened.model.findings.empty());
     CheckModule(opened.Module(kAwqModule), m, random);
@@ -165,7 +151,7 @@ TEST_CASE("AWQ gemv_fast modules read as they were packed, whole and in panels")
     const AwqNumbers m = RandomAwqNumbers(shape.n, shape.k, shape.group_size, random);
     const TempFolder folder;
     TestCheckpoint stored =
-        AwqCheckpoint(testing::AwqGemvFastTensors(kAwqModule, m), "gemv_fast", m.group_size);
+        AwqCheckpoint(AwqGemvFastTensors(kAwqModule, m), "gemv_fast", m.group_size);
     stored.Write(folder.path());
     const OpenedModel opened = MustOpen(folder.path());
     CHECK(opened.model.findings.empty());
@@ -177,8 +163,7 @@ TEST_CASE("llm-awq's name for the offsets is known") {
   SplitMix64 random(4);
   const AwqNumbers m = RandomAwqNumbers(8, 64, 32, random);
   const TempFolder folder;
-  TestCheckpoint stored =
-      AwqCheckpoint(testing::AwqGemvFastTensors(kAwqModule, m), "llm-awq", m.group_size);
+  TestCheckpoint stored = AwqCheckpoint(AwqGemvFastTensors(kAwqModule, m), "llm-awq", m.group_size);
   stored.At(kAwqModule + ".qzeros").name = kAwqModule + ".scaled_zeros";
   stored.Write(folder.path());
   const OpenedModel opened = MustOpen(folder.path());
@@ -189,8 +174,7 @@ TEST_CASE("llm-awq's name for the offsets is known") {
 TEST_CASE("zero_point false makes an AWQ module symmetric, with or without qzeros") {
   SplitMix64 random(5);
   const AwqNumbers m = RandomAwqNumbers(16, 64, 32, random, true);
-  TestCheckpoint stored =
-      AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, m), "gemm", m.group_size, false);
+  TestCheckpoint stored = AwqCheckpoint(AwqGemmTensors(kAwqModule, m), "gemm", m.group_size, false);
   for (const bool with_zeros : {true, false}) {
     if (!with_zeros) stored.Remove(kAwqModule + ".qzeros");
     const TempFolder folder;
@@ -204,7 +188,7 @@ TEST_CASE("zero_point false makes an AWQ module symmetric, with or without qzero
 TEST_CASE("group_size -1 is one group of K") {
   SplitMix64 random(6);
   const AwqNumbers m = RandomAwqNumbers(16, 96, 96, random);
-  TestCheckpoint stored = AwqCheckpoint(testing::AwqGemmTensors(kAwqModule, m), "gemm", 96);
+  TestCheckpoint stored = AwqCheckpoint(AwqGemmTensors(kAwqModule, m), "gemm", 96);
   stored.config["quantization_config"]["group_size"] = -1;
   const TempFolder folder;
   stored.Write(folder.path());
@@ -227,7 +211,7 @@ std::vector<std::byte> Repeat(const std::vector<std::byte>& bytes, size_t times)
   return all;
 }
 
-TEST_CASE("Bytes of the real gemm packer decode to their codes and zero points") {
+TEST_CASE("bytes of the real gemm packer decode to their codes and zero points") {
   const TempFolder folder;
   // K = 2, N = 16: row 0 has codes 0 … 15, row 1 codes (k + n) mod 16.
   const OpenedModel opened =
@@ -237,13 +221,13 @@ TEST_CASE("Bytes of the real gemm packer decode to their codes and zero points")
                 {kAwqModule + ".scales", "F16", {1, 16}, Repeat(Hex("4c22"), 16)});
   const QuantizedLinear& linear = opened.Module(kAwqModule);
   CHECK(Codes(linear) == Hex("10 21 32 43 54 65 76 87 98 a9 ba cb dc ed fe 0f"));
-  CHECK(testing::ZeroPoints(linear, 0, 16) ==
+  CHECK(ZeroPoints(linear, 0, 16) ==
         std::vector<uint8_t>{3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2});
   // Column 1: code 1, zero point 4, scale 0.0122986.
-  CHECK(testing::Dequantize(linear, 1, 1)[0] == -3 * F16ToF32(0x224C));
+  CHECK(Dequantize(linear, 1, 1)[0] == -3 * F16ToF32(0x224C));
 }
 
-TEST_CASE("Bytes of the real gemv packer decode to their codes and zero points") {
+TEST_CASE("bytes of the real gemv packer decode to their codes and zero points") {
   const TempFolder folder;
   // N = 1, K = 64, groups of 32: four words of zero points, of which two nibbles count.
   const OpenedModel opened =
@@ -256,10 +240,10 @@ TEST_CASE("Bytes of the real gemv packer decode to their codes and zero points")
                  Hex("4c22 4c22" + std::string(static_cast<size_t>(30) * 4, '0'))});
   const QuantizedLinear& linear = opened.Module(kAwqModule);
   CHECK(Codes(linear) == Repeat(Hex("10325476 98badcfe"), 4));
-  CHECK(testing::ZeroPoints(linear, 0, 1) == std::vector<uint8_t>{3, 3});
+  CHECK(ZeroPoints(linear, 0, 1) == std::vector<uint8_t>{3, 3});
 }
 
-TEST_CASE("Bytes of the real gemv_fast packer decode to their codes") {
+TEST_CASE("bytes of the real gemv_fast packer decode to their codes") {
   const TempFolder folder;
   const std::vector<std::byte> row =
       Hex("8080 9191 a2a2 b3b3 c4c4 d5d5 e6e6 f7f7 8080 9191 a2a2 b3b3 c4c4 d5d5 e6e6 f7f7");
@@ -282,8 +266,8 @@ TEST_CASE("Bytes of the real gemv_fast packer decode to their codes") {
     codes.insert(codes.end(), rest.begin(), rest.end());
   }
   CHECK(Codes(opened.Module(kAwqModule)) == Repeat(codes, 2));
-  CHECK(testing::ZeroPoints(opened.Module(kAwqModule), 0, 8) == std::vector<uint8_t>(8, 0));
+  CHECK(ZeroPoints(opened.Module(kAwqModule), 0, 8) == std::vector<uint8_t>(8, 0));
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,28 +6,23 @@
 #include "catch.h"
 #include "formats/truth.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::Fixture;
-using testing::MustOpen;
-using testing::OpenedModel;
-
-TEST_CASE("A real AWQ checkpoint dequantizes to the truth, to the bit") {
-  const OpenedModel opened =
-      testing::CheckTruth("awq-gemm-g128", "awq", 7, "w4a16 group 128 asymmetric");
+TEST_CASE("a real AWQ checkpoint dequantizes to the truth, to the bit") {
+  const OpenedModel opened = CheckTruth("awq-gemm-g128", "awq", 7, "w4a16 group 128 asymmetric");
   CHECK(opened.model.findings.empty());
 }
 
 TEST_CASE("AWQ by GPTQModel, of a layer of a trained decoder, dequantizes to the truth") {
   const OpenedModel opened =
-      testing::CheckTruth("gptqmodel-smollm2-awq-g64", "awq", 7, "w4a16 group 64 symmetric");
+      CheckTruth("gptqmodel-smollm2-awq-g64", "awq", 7, "w4a16 group 64 symmetric");
   CHECK(opened.model.findings.empty());
 }
 
 // AutoAWQ wrote the same quantized model three times: its search gives the same numbers each time,
 // and only the layout differs. What the truth says of one is then true of all.
-TEST_CASE("The three layouts of one real model read as the same numbers") {
+TEST_CASE("the three layouts of one real model read as the same numbers") {
   const OpenedModel gemm = MustOpen(Fixture("checkpoints/awq-gemm-g128"));
   for (const char* name : {"awq-gemv-g128", "awq-gemvfast-g128"}) {
     CAPTURE(name);
@@ -38,14 +33,14 @@ TEST_CASE("The three layouts of one real model read as the same numbers") {
       CAPTURE(module->module());
       const QuantizedLinear& twin = other.Module(module->module());
       CHECK(twin.scheme() == module->scheme());
-      CHECK(testing::Codes(twin) == testing::Codes(*module));
-      CHECK(testing::Scales(twin, 0, twin.n()) == testing::Scales(*module, 0, twin.n()));
-      CHECK(testing::ZeroPoints(twin, 0, twin.n()) == testing::ZeroPoints(*module, 0, twin.n()));
+      CHECK(Codes(twin) == Codes(*module));
+      CHECK(Scales(twin, 0, twin.n()) == Scales(*module, 0, twin.n()));
+      CHECK(ZeroPoints(twin, 0, twin.n()) == ZeroPoints(*module, 0, twin.n()));
     }
   }
 }
 
-TEST_CASE("A real AWQ module names its tensors") {
+TEST_CASE("a real AWQ module names its tensors") {
   const OpenedModel opened = MustOpen(Fixture("checkpoints/awq-gemm-g128"));
   const QuantizedLinear& linear = opened.Module("model.layers.0.mlp.down_proj");
   CHECK(linear.n() == 384);
@@ -59,4 +54,4 @@ TEST_CASE("A real AWQ module names its tensors") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,7 +6,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 Result<ct::Config> ParseFields(const Json& fields) {
@@ -48,7 +48,7 @@ ct::Config Good(const Json& fields) {
   return *std::move(config);
 }
 
-TEST_CASE("A config is parsed into groups, formats and patterns") {
+TEST_CASE("a config is parsed into groups, formats and patterns") {
   const ct::Config config = Good(GoodConfig());
   CHECK(config.version == ct::Version{{0, 19, 0}});
   CHECK(config.status == "compressed");
@@ -66,7 +66,7 @@ TEST_CASE("A config is parsed into groups, formats and patterns") {
   CHECK_FALSE(group.input_activations);
 }
 
-TEST_CASE("Missing and null fields take the defaults of compressed-tensors") {
+TEST_CASE("missing and null fields take the defaults of compressed-tensors") {
   Json fields = GoodConfig();
   for (const char* key : {"version", "ignore", "sparsity_config", "transform_config", "format",
                           "quantization_status"}) {
@@ -85,7 +85,7 @@ TEST_CASE("Missing and null fields take the defaults of compressed-tensors") {
   CHECK(Good(fields).ignore.empty());
 }
 
-TEST_CASE("The strategy follows from the group size when it is missing") {
+TEST_CASE("the strategy follows from the group size when it is missing") {
   const auto strategy = [](const Json& group_size) {
     const Result<ct::Args> args =
         ct::ParseArgs({{"num_bits", 4}, {"group_size", group_size}}, ct::Role::kWeights, "weights");
@@ -97,7 +97,7 @@ TEST_CASE("The strategy follows from the group size when it is missing") {
   CHECK(strategy(-1) == ct::Strategy::kChannel);
 }
 
-TEST_CASE("Legacy spellings mean the same") {
+TEST_CASE("legacy spellings mean the same") {
   const Result<ct::Args> args = ct::ParseArgs({{"num_bits", 8},
                                                {"type", "FLOAT"},
                                                {"strategy", "Block"},
@@ -119,7 +119,7 @@ TEST_CASE("Legacy spellings mean the same") {
   CHECK(actorder("Weight") == ct::ActOrder::kWeight);
 }
 
-TEST_CASE("A list-valued group is a preset") {
+TEST_CASE("a list-valued group is a preset") {
   Json fields = GoodConfig();
   fields["config_groups"] = {{"w4a16", {"Linear"}}, {"W4A16_ASYM", {"re:.*mlp.*"}}};
   const ct::Config config = Good(fields);
@@ -146,7 +146,7 @@ TEST_CASE("A list-valued group is a preset") {
   CHECK_FALSE(ct::FindPreset("group_0"));
 }
 
-TEST_CASE("The format of a group is its own, else that of the file, else inferred") {
+TEST_CASE("the format of a group is its own, else that of the file, else inferred") {
   Json fields = GoodConfig();
   Json& group = fields["config_groups"]["group_0"];
   const auto format = [&] { return Good(fields).groups[0].format; };
@@ -167,7 +167,7 @@ TEST_CASE("The format of a group is its own, else that of the file, else inferre
   CHECK(format() == "dense");
 }
 
-TEST_CASE("Versions are compared by number") {
+TEST_CASE("versions are compared by number") {
   CHECK(ct::ParseVersion("0.19.0") == ct::Version{{0, 19, 0}});
   CHECK(ct::ParseVersion("0.9.3.dev1") == ct::Version{{0, 9, 3}});
   CHECK(ct::ParseVersion("0.15.1a2") == ct::Version{{0, 15, 1}});
@@ -179,7 +179,7 @@ TEST_CASE("Versions are compared by number") {
   CHECK(*ct::ParseVersion("0.9.2") < *ct::ParseVersion("0.10.0"));
 }
 
-TEST_CASE("Configs that contradict themselves or are not known are errors") {
+TEST_CASE("configs that contradict themselves or are not known are errors") {
   struct Case {
     std::string name;
     void (*break_it)(Json& fields, Json& group, Json& weights);
@@ -318,4 +318,4 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -11,11 +11,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::ExampleConfig;
 
 // The status of two copies, of which the second was changed.
 Result<ct::Config> ParseChanged(void (*change)(Json& copy, Json& group)) {
@@ -28,7 +25,7 @@ Result<ct::Config> ParseChanged(void (*change)(Json& copy, Json& group)) {
       {"config.json: compression_config", "compressed-tensors", &second}});
 }
 
-TEST_CASE("Copies of a compressed-tensors config that mean other weights are refused") {
+TEST_CASE("copies of a compressed-tensors config that mean other weights are refused") {
   struct Case {
     void (*change)(Json& copy, Json& group);
     std::string text;
@@ -73,18 +70,16 @@ TEST_CASE("Copies of a compressed-tensors config that mean other weights are ref
   }
 }
 
-TEST_CASE("Copies may differ in what says nothing of the weights") {
-  testing::RequireOk(ParseChanged([](Json&, Json&) {}).status());
-  testing::RequireOk(ParseChanged([](Json& c, Json&) { c["ignore"] = Json::array(); }).status());
-  testing::RequireOk(ParseChanged([](Json& c, Json&) { c["version"] = "0.18.0"; }).status());
-  testing::RequireOk(ParseChanged([](Json& c, Json&) { c.erase("version"); }).status());
-  testing::RequireOk(
-      ParseChanged([](Json& c, Json&) { c["quantization_status"] = "frozen"; }).status());
-  testing::RequireOk(
-      ParseChanged([](Json&, Json& g) { g["weights"]["observer"] = "mse"; }).status());
+TEST_CASE("copies may differ in what says nothing of the weights") {
+  RequireOk(ParseChanged([](Json&, Json&) {}).status());
+  RequireOk(ParseChanged([](Json& c, Json&) { c["ignore"] = Json::array(); }).status());
+  RequireOk(ParseChanged([](Json& c, Json&) { c["version"] = "0.18.0"; }).status());
+  RequireOk(ParseChanged([](Json& c, Json&) { c.erase("version"); }).status());
+  RequireOk(ParseChanged([](Json& c, Json&) { c["quantization_status"] = "frozen"; }).status());
+  RequireOk(ParseChanged([](Json&, Json& g) { g["weights"]["observer"] = "mse"; }).status());
 }
 
-TEST_CASE("The order of groups is no difference, and a version is taken from where it is") {
+TEST_CASE("the order of groups is no difference, and a version is taken from where it is") {
   Json config = ExampleConfig(true)["quantization_config"];
   Json& groups = config["config_groups"];
   groups["a"] = groups["group_0"];
@@ -94,12 +89,12 @@ TEST_CASE("The order of groups is no difference, and a version is taken from whe
   config.erase("version");
   const Result<ct::Config> parsed = ct::ParseConfigs(std::vector<QuantizationConfig>{
       {"one", "compressed-tensors", &config}, {"two", "compressed-tensors", &sorted}});
-  testing::RequireOk(parsed.status());
+  RequireOk(parsed.status());
   CHECK(parsed->groups[0].name == "group_0");
   CHECK(parsed->version == ct::Version{{0, 19, 0}});
 }
 
-TEST_CASE("Every copy is refused for what it says by itself") {
+TEST_CASE("every copy is refused for what it says by itself") {
   const Result<ct::Config> config = ParseChanged([](Json& c, Json&) {
     c["transform_config"] = {{"config_groups", {{"R1", 1}}}};
   });
@@ -107,17 +102,17 @@ TEST_CASE("Every copy is refused for what it says by itself") {
   CHECK(config.status().id() == "rotation");
 }
 
-TEST_CASE("A copy beside config.json is compared, too") {
-  const testing::TempFolder folder;
-  testing::SymmetricExample().Write(folder.path());
+TEST_CASE("a copy beside config.json is compared, too") {
+  const TempFolder folder;
+  SymmetricExample().Write(folder.path());
   Json copy = ExampleConfig(true)["quantization_config"];
   std::ofstream(folder / "quantization_config.json") << copy;
-  testing::RequireOk(testing::ReadEverything(folder.path()));
+  RequireOk(ReadEverything(folder.path()));
   copy["config_groups"]["group_0"]["weights"]["group_size"] = 4;
   std::ofstream(folder / "quantization_config.json") << copy;
-  CheckError(testing::ReadEverything(folder.path()), ErrorKind::kMalformed,
+  CheckError(ReadEverything(folder.path()), ErrorKind::kMalformed,
              "quantization_config.json.config_groups.group_0.weights: two copies");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -15,18 +15,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AsymmetricExample;
-using testing::CheckError;
-using testing::ExampleWeights;
-using testing::Hex;
-using testing::Int64s;
-using testing::kExampleModule;
-using testing::SymmetricExample;
-using testing::TestCheckpoint;
-using testing::TestTensor;
 
 // SpinQuant's R4: the weights are rotated when they are stored, and what meets them at `location`.
 nlohmann::ordered_json RotatedAt(const std::string& location) {
@@ -97,15 +87,15 @@ void CheckTable(const std::vector<CtDefect>& defects, ErrorKind kind) {
   for (const CtDefect& defect : defects) {
     INFO(defect.name);
     TestCheckpoint stored = defect.good();
-    testing::RequireOk(testing::ReadEverything(stored));
+    RequireOk(ReadEverything(stored));
     defect.break_it(stored);
-    const Status status = testing::ReadEverything(stored);
+    const Status status = ReadEverything(stored);
     CheckError(status, kind, defect.text);
     CHECK(status.id() == defect.id);
   }
 }
 
-TEST_CASE("Damaged and contradictory checkpoints are malformed") {
+TEST_CASE("damaged and contradictory checkpoints are malformed") {
   using T = TestCheckpoint&;
   const std::vector<CtDefect> defects = {
       {"no config groups", SymmetricExample, [](T t) { CtConfigOf(t).erase("config_groups"); },
@@ -403,7 +393,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
   CheckTable(defects, ErrorKind::kMalformed);
 }
 
-TEST_CASE("Sound checkpoints that are not supported yet are unsupported, by name") {
+TEST_CASE("sound checkpoints that are not supported yet are unsupported, by name") {
   using T = TestCheckpoint&;
   const std::vector<CtDefect> defects = {
       {"output quantization", SymmetricExample,
@@ -562,8 +552,8 @@ std::string ReadFile(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-TEST_CASE("A byte changed anywhere gives another model or an error of the input, never a crash") {
-  const testing::TempFolder folder;
+TEST_CASE("a byte changed anywhere gives another model or an error of the input, never a crash") {
+  const TempFolder folder;
   AsymmetricExample().Write(folder.path());
   SplitMix64 random(3);
   size_t refused = 0;
@@ -575,7 +565,7 @@ TEST_CASE("A byte changed anywhere gives another model or an error of the input,
       bad[i] =
           static_cast<char>(random.Below(2) == 0 ? random.Below(256) : 0x20 + random.Below(0x5F));
       std::ofstream(folder / name, std::ios::binary) << bad;
-      const Status status = testing::ReadEverything(folder.path());
+      const Status status = ReadEverything(folder.path());
       if (status.ok()) continue;
       ++refused;
       INFO(name << " byte " << i << ": " << status.ToString());
@@ -583,14 +573,14 @@ TEST_CASE("A byte changed anywhere gives another model or an error of the input,
     }
     std::ofstream(folder / name, std::ios::binary) << good;
   }
-  testing::RequireOk(testing::ReadEverything(folder.path()));
+  RequireOk(ReadEverything(folder.path()));
   CHECK(refused > 500);
 }
 
-TEST_CASE("A file that shrinks after it was opened is an error of the read") {
-  const testing::TempFolder folder;
+TEST_CASE("a file that shrinks after it was opened is an error of the read") {
+  const TempFolder folder;
   SymmetricExample().Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   std::filesystem::resize_file(folder / "model.safetensors", 8);
   std::vector<float> scales(8);
   const Status status = opened.Module(kExampleModule).ReadScales(0, 4, scales);
@@ -599,4 +589,4 @@ TEST_CASE("A file that shrinks after it was opened is an error of the read") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,18 +10,8 @@
 #include "formats/read_helpers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AsymmetricExample;
-using testing::CheckError;
-using testing::ExampleWeights;
-using testing::Hex;
-using testing::Int64s;
-using testing::kExampleModule;
-using testing::SymmetricExample;
-using testing::TestCheckpoint;
-using testing::Value;
 
 struct CtFinding {
   std::string name;
@@ -220,30 +210,30 @@ const std::vector<CtFinding>& Cases() {
   return cases;
 }
 
-TEST_CASE("An index that scatters the groups wins over the config") {
+TEST_CASE("an index that scatters the groups wins over the config") {
   TestCheckpoint stored = SymmetricExample();
   stored.tensors.push_back({kExampleModule + ".weight_g_idx",
                             "I64",
                             {16},
                             Int64s({0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1})});
-  std::vector<Finding> findings = testing::FindingsOf(stored);
+  std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 2);
-  CHECK(testing::HasFinding(findings, "order-present", ""));
-  CHECK(testing::HasFinding(findings, "order-undeclared", "weight_g_idx scatters the groups"));
+  CHECK(HasFinding(findings, "order-present", ""));
+  CHECK(HasFinding(findings, "order-undeclared", "weight_g_idx scatters the groups"));
   ExampleWeights(stored)["actorder"] = "group";
-  findings = testing::FindingsOf(stored);
+  findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "order-present");
 }
 
-TEST_CASE("What is odd, but readable, is a finding") {
+TEST_CASE("what is odd, but readable, is a finding") {
   for (const CtFinding& c : Cases()) {
     CAPTURE(c.name);
     TestCheckpoint stored = c.good();
     c.change(stored);
-    const testing::TempFolder folder;
+    const TempFolder folder;
     stored.Write(folder.path());
-    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const OpenedModel opened = MustOpen(folder.path());
     const std::vector<Finding>& findings = opened.model.findings;
     if (c.message.empty()) {
       CHECK(findings.empty());
@@ -254,11 +244,11 @@ TEST_CASE("What is odd, but readable, is a finding") {
     CHECK(findings[0].where == c.where);
     CHECK_THAT(findings[0].message, Catch::StartsWith(c.message));
     // Whatever is odd, the weights are those of the good checkpoint or were read as z = 0.
-    (void)testing::Dequantize(opened.Module(kExampleModule), 0, 4);
+    (void)Dequantize(opened.Module(kExampleModule), 0, 4);
   }
 }
 
-TEST_CASE("Activation order that the config does not declare is reported") {
+TEST_CASE("activation order that the config does not declare is reported") {
   TestCheckpoint stored = SymmetricExample();
   stored.tensors.push_back({kExampleModule + ".weight_g_idx",
                             "I32",
@@ -267,9 +257,9 @@ TEST_CASE("Activation order that the config does not declare is reported") {
                                 "00000000 01000000 00000000 01000000 00000000 01000000 00000000 "
                                 "01000000 00000000")});
   const auto ids = [](const TestCheckpoint& checkpoint) {
-    const testing::TempFolder folder;
+    const TempFolder folder;
     checkpoint.Write(folder.path());
-    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const OpenedModel opened = MustOpen(folder.path());
     CHECK(Value(opened.Module(kExampleModule).KOrder())->size() == 16);
     std::vector<std::string> found;
     for (const Finding& finding : opened.model.findings) found.emplace_back(finding.id);
@@ -280,14 +270,14 @@ TEST_CASE("Activation order that the config does not declare is reported") {
   CHECK(ids(stored) == std::vector<std::string>{"order-present"});
 }
 
-TEST_CASE("A declared order that goes away while its module is in use is an error") {
+TEST_CASE("a declared order that goes away while its module is in use is an error") {
   TestCheckpoint stored = SymmetricExample();
   std::vector<int64_t> groups(16);
   for (size_t k = 0; k < 16; ++k) groups[k] = k % 2 == 0 ? 1 : 0;
   stored.tensors.push_back({kExampleModule + ".weight_g_idx", "I64", {16}, Int64s(groups)});
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kExampleModule);
   CHECK(linear.reordered());
   std::ranges::sort(groups);
@@ -299,4 +289,4 @@ TEST_CASE("A declared order that goes away while its module is in use is an erro
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 // Groups with these targets, in this order.
@@ -25,7 +25,7 @@ std::string Name(const ct::Group* group) {
   return group == nullptr ? "none" : group->name;
 }
 
-TEST_CASE("Exact names win over expressions, and these over classes") {
+TEST_CASE("exact names win over expressions, and these over classes") {
   const ct::Config config = ConfigOfTargets({{"class", {"Linear"}},
                                              {"regex", {"re:.*down_proj"}},
                                              {"name", {"model.layers.0.mlp.down_proj"}}});
@@ -39,7 +39,7 @@ TEST_CASE("Exact names win over expressions, and these over classes") {
   CHECK(Name(*matcher.GroupOf("model.embed_tokens", ModuleClass::kEmbedding)) == "none");
 }
 
-TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the config") {
+TEST_CASE("inside one kind the quantizer goes by the alphabet and vLLM by the config") {
   const ct::Config config = ConfigOfTargets(
       {{"second", {"re:.*mlp.*"}}, {"first", {"re:.*layers.*"}}, {"named", {"a.mlp.b"}}});
   const ct::Matcher matcher(config);
@@ -51,7 +51,7 @@ TEST_CASE("Inside one kind the quantizer goes by the alphabet and vLLM by the co
   CHECK(Name(*matcher.GroupOf("a.b", ModuleClass::kLinear)) == "none");
 }
 
-TEST_CASE("A target that stands in two groups belongs to the later one") {
+TEST_CASE("a target that stands in two groups belongs to the later one") {
   const ct::Config config =
       ConfigOfTargets({{"early", {"Linear", "a.b"}}, {"late", {"a.b", "Linear"}}});
   const ct::Matcher matcher(config);
@@ -60,7 +60,7 @@ TEST_CASE("A target that stands in two groups belongs to the later one") {
   CHECK(Name(*matcher.GroupOfVllm("a.b", ModuleClass::kLinear)) == "late");
 }
 
-TEST_CASE("The ignore list takes names, expressions and classes") {
+TEST_CASE("the ignore list takes names, expressions and classes") {
   const ct::Config config = ConfigOfTargets(
       {{"all", {"Linear"}}}, {"lm_head", "re:.*gate$", "Embedding", "model.vision_tower"});
   const ct::Matcher matcher(config);
@@ -75,4 +75,4 @@ TEST_CASE("The ignore list takes names, expressions and classes") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,24 +10,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::AsymmetricExample;
-using testing::CheckError;
-using testing::Codes;
-using testing::Dequantize;
-using testing::ExampleWeights;
-using testing::Hex;
-using testing::Int64s;
-using testing::kExampleModule;
-using testing::MustOpen;
-using testing::OpenedModel;
-using testing::Scales;
-using testing::SymmetricExample;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::ZeroPoints;
 
 OpenedModel Open(const TestCheckpoint& stored) {
   const TempFolder folder;  // files stay open, so the names may go
@@ -57,7 +41,7 @@ TestCheckpoint ChannelExample(uint64_t n, uint64_t k) {
   return stored;
 }
 
-TEST_CASE("The symmetric example of the package reads as it was quantized") {
+TEST_CASE("the symmetric example of the package reads as it was quantized") {
   const OpenedModel opened = Open(SymmetricExample());
   CHECK(opened.model.findings.empty());
   REQUIRE(opened.model.modules.size() == 1);
@@ -75,7 +59,7 @@ TEST_CASE("The symmetric example of the package reads as it was quantized") {
                            -0.3125F, 0.375F, -0.375F, 0.4375F, -0.4375F, 0.F, -0.5F});
 }
 
-TEST_CASE("The asymmetric example of the package reads as it was quantized") {
+TEST_CASE("the asymmetric example of the package reads as it was quantized") {
   const OpenedModel opened = Open(AsymmetricExample());
   CHECK(opened.model.findings.empty());
   const QuantizedLinear& linear = opened.Module(kExampleModule);
@@ -87,7 +71,7 @@ TEST_CASE("The asymmetric example of the package reads as it was quantized") {
                                                        -0.5F, 0.3125F, -0.5625F, -0.125F, -0.625F});
 }
 
-TEST_CASE("Zero points of more than eight rows lie in several rows of words") {
+TEST_CASE("zero points of more than eight rows lie in several rows of words") {
   TestCheckpoint stored = AsymmetricExample();
   stored.At(kExampleModule + ".weight_packed").shape = {10, 2};
   stored.At(kExampleModule + ".weight_packed").bytes.assign(80, std::byte{0x77});
@@ -110,7 +94,7 @@ TEST_CASE("Zero points of more than eight rows lie in several rows of words") {
   CHECK(ZeroPoints(linear, 7, 2) == std::vector<uint8_t>(whole.begin() + 14, whole.begin() + 18));
 }
 
-TEST_CASE("Zero points before 0.9.4 are signed bytes") {
+TEST_CASE("zero points before 0.9.4 are signed bytes") {
   TestCheckpoint stored = AsymmetricExample();
   stored.config["quantization_config"]["version"] = "0.9.3";
   stored.At(kExampleModule + ".weight_zero_point") = {
@@ -120,7 +104,7 @@ TEST_CASE("Zero points before 0.9.4 are signed bytes") {
         std::vector<uint8_t>{8, 0, 15, 9, 7, 10, 11, 5});
 }
 
-TEST_CASE("Rows that end inside a word are stripped of their padding") {
+TEST_CASE("rows that end inside a word are stripped of their padding") {
   TestCheckpoint stored = ChannelExample(1, 12);
   // Codes 0 … 11, then four nibbles of padding.
   stored.At(kExampleModule + ".weight_packed").bytes = Hex("10 32 54 76 98 ba 00 00");
@@ -131,7 +115,7 @@ TEST_CASE("Rows that end inside a word are stripped of their padding") {
   CHECK(Codes(linear) == Hex("10 32 54 76 98 ba"));
 }
 
-TEST_CASE("Panels of any split give the codes of a whole read") {
+TEST_CASE("panels of any split give the codes of a whole read") {
   for (const uint64_t k : {7U, 8U, 12U, 16U, 31U, 32U, 50U}) {
     const OpenedModel opened = Open(ChannelExample(5, k));
     const QuantizedLinear& linear = opened.Module(kExampleModule);
@@ -162,7 +146,7 @@ TEST_CASE("Panels of any split give the codes of a whole read") {
   }
 }
 
-TEST_CASE("Ranges outside the module are refused, not read") {
+TEST_CASE("ranges outside the module are refused, not read") {
   const OpenedModel opened = Open(SymmetricExample());
   const QuantizedLinear& linear = opened.Module(kExampleModule);
   std::vector<std::byte> codes(64);
@@ -182,7 +166,7 @@ TEST_CASE("Ranges outside the module are refused, not read") {
   CheckError(linear.ReadZeroPoints(~0ULL, 1, zero_points), ErrorKind::kUsage, "do not fit");
 }
 
-TEST_CASE("Scales of every dtype are widened exactly, negative ones too") {
+TEST_CASE("scales of every dtype are widened exactly, negative ones too") {
   struct Case {
     std::string dtype;
     std::string bytes;
@@ -203,7 +187,7 @@ TEST_CASE("Scales of every dtype are widened exactly, negative ones too") {
   }
 }
 
-TEST_CASE("Zero points that a symmetric module must not have are noticed with the scales") {
+TEST_CASE("zero points that a symmetric module must not have are noticed with the scales") {
   TestCheckpoint stored = AsymmetricExample();
   ExampleWeights(stored)["symmetric"] = true;
   const OpenedModel opened = Open(stored);
@@ -212,7 +196,7 @@ TEST_CASE("Zero points that a symmetric module must not have are noticed with th
              "the scheme is symmetric, but a zero point is not zero (found -8 at [0, 1])");
 }
 
-TEST_CASE("A zero scale is accepted where the weights are zero whatever the scale") {
+TEST_CASE("a zero scale is accepted where the weights are zero whatever the scale") {
   TestCheckpoint stored = SymmetricExample();
   std::vector<std::byte>& scales = stored.At(kExampleModule + ".weight_scale").bytes;
   scales[12] = scales[13] = std::byte{0};  // [3, 0]: all codes of row 3 are 8
@@ -220,7 +204,7 @@ TEST_CASE("A zero scale is accepted where the weights are zero whatever the scal
   CHECK(Scales(opened.Module(kExampleModule), 3, 1) == std::vector<float>{0.F, 3.F});
 }
 
-TEST_CASE("A zero scale is judged by the codes of its group alone, wherever that begins") {
+TEST_CASE("a zero scale is judged by the codes of its group alone, wherever that begins") {
   const auto read = [](const std::string& codes) {
     TestCheckpoint stored = SymmetricExample();
     ExampleWeights(stored)["group_size"] = 5;  // group 1 is inputs 5 to 9
@@ -233,12 +217,12 @@ TEST_CASE("A zero scale is judged by the codes of its group alone, wherever that
     std::vector<float> scales(3);
     return opened.Module(kExampleModule).ReadScales(0, 1, scales);
   };
-  testing::RequireOk(read("11 11 81 88 88 11 11 01"));
+  RequireOk(read("11 11 81 88 88 11 11 01"));
   CheckError(read("11 11 11 88 88 11 11 01"), ErrorKind::kMalformed, "found code 1 at [0, 5]");
   CheckError(read("11 11 81 88 18 11 11 01"), ErrorKind::kMalformed, "found code 1 at [0, 9]");
 }
 
-TEST_CASE("The tensors of a module may lie in different shards") {
+TEST_CASE("the tensors of a module may lie in different shards") {
   TestCheckpoint stored = AsymmetricExample();
   for (size_t i = 0; i < stored.tensors.size(); ++i) stored.tensors[i].shard = i % 3;
   const OpenedModel sharded = Open(stored);
@@ -248,11 +232,11 @@ TEST_CASE("The tensors of a module may lie in different shards") {
         Dequantize(whole.Module(kExampleModule), 0, 4));
 }
 
-TEST_CASE("Modules come in the order of their names, each with its own group") {
+TEST_CASE("modules come in the order of their names, each with its own group") {
   TestCheckpoint stored = SymmetricExample();
   for (const std::string name : {"a.b", "a.b-c", "a.b.c"}) {
     for (size_t i = 0; i < 3; ++i) {
-      testing::TestTensor tensor = stored.tensors[i];
+      TestTensor tensor = stored.tensors[i];
       tensor.name = name + tensor.name.substr(kExampleModule.size());
       stored.tensors.push_back(tensor);
     }
@@ -266,4 +250,4 @@ TEST_CASE("Modules come in the order of their names, each with its own group") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,19 +10,10 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckTruth;
-using testing::Codes;
-using testing::Fixture;
-using testing::MustOpen;
-using testing::OpenedModel;
-using testing::Scales;
-using testing::Value;
-using testing::ZeroPoints;
-
-TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
+TEST_CASE("real checkpoints dequantize to the truth, to the bit") {
   struct Case {
     std::string name;
     std::string scheme;
@@ -57,7 +48,7 @@ TEST_CASE("Real checkpoints dequantize to the truth, to the bit") {
   }
 }
 
-TEST_CASE("Layers of a trained decoder dequantize to the truth, to the bit") {
+TEST_CASE("layers of a trained decoder dequantize to the truth, to the bit") {
   const OpenedModel four =
       CheckTruth("ct-smollm2-w4a16-gptq-g64", "compressed-tensors", 14, "w4a16 group 64 symmetric");
   CHECK(four.model.findings.empty());
@@ -66,14 +57,14 @@ TEST_CASE("Layers of a trained decoder dequantize to the truth, to the bit") {
   CHECK(eight.model.findings.empty());
 }
 
-TEST_CASE("A model whose rotations were folded into the weights is read as it is stored") {
+TEST_CASE("a model whose rotations were folded into the weights is read as it is stored") {
   const OpenedModel opened =
       CheckTruth("ct-spinquant-r1r2", "compressed-tensors", 14, "w4a16 group 32 symmetric");
   REQUIRE(opened.model.findings.size() == 1);
   CHECK(opened.model.findings[0].id == "rotation-folded");
 }
 
-TEST_CASE("A checkpoint of several groups reads each module by its own") {
+TEST_CASE("a checkpoint of several groups reads each module by its own") {
   const OpenedModel opened = CheckTruth("ct-mixed", "compressed-tensors", 6, "");
   CHECK(DescribeScheme(opened.Module("model.layers.0.mlp.down_proj").scheme()) ==
         "w4a16 group 128 symmetric");
@@ -86,7 +77,7 @@ TEST_CASE("A checkpoint of several groups reads each module by its own") {
         "quantized");
 }
 
-TEST_CASE("Activation order is told, and undone for those who dequantize") {
+TEST_CASE("activation order is told, and undone for those who dequantize") {
   const OpenedModel opened = CheckTruth("ct-old-actorder-group-g128", "compressed-tensors", 7,
                                         "w4a16 group 128 symmetric");
   REQUIRE(opened.model.findings.size() == 1);
@@ -111,7 +102,7 @@ TEST_CASE("Activation order is told, and undone for those who dequantize") {
   }
 }
 
-TEST_CASE("Static activations come with their scale") {
+TEST_CASE("static activations come with their scale") {
   const OpenedModel opened = MustOpen(Fixture("checkpoints/ct-w8a8-static"));
   const QuantizedLinear& linear = opened.Module("model.layers.0.mlp.down_proj");
   REQUIRE(linear.input().has_value());
@@ -120,7 +111,7 @@ TEST_CASE("Static activations come with their scale") {
   CHECK(linear.source_tensors().back() == "model.layers.0.mlp.down_proj.input_scale");
 }
 
-TEST_CASE("A sharded checkpoint reads as the one that it was split from") {
+TEST_CASE("a sharded checkpoint reads as the one that it was split from") {
   const OpenedModel whole = MustOpen(Fixture("checkpoints/ct-w4a16-g128-sym"));
   const OpenedModel sharded = MustOpen(Fixture("checkpoints/ct-w4a16-g128-sharded"));
   REQUIRE(sharded.checkpoint->files().size() == 3);
@@ -138,7 +129,7 @@ TEST_CASE("A sharded checkpoint reads as the one that it was split from") {
   }
 }
 
-TEST_CASE("A real module names its tensors and shapes") {
+TEST_CASE("a real module names its tensors and shapes") {
   const OpenedModel opened = MustOpen(Fixture("checkpoints/ct-w4a16-g32-asym"));
   const QuantizedLinear& linear = opened.Module("model.layers.0.mlp.down_proj");
   CHECK(linear.n() == 384);
@@ -153,4 +144,4 @@ TEST_CASE("A real module names its tensors and shapes") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,11 +10,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::RequireOk;
 
 std::vector<Finding> FindingsOf(const std::string& method, const Json& fields) {
   FindingTally findings;
@@ -29,7 +26,7 @@ Status StatusOf(const std::string& method, const Json& fields) {
                          findings);
 }
 
-TEST_CASE("Every format has keys, and says of any other that it was not read") {
+TEST_CASE("every format has keys, and says of any other that it was not read") {
   for (const Format& format : AllFormats()) {
     CAPTURE(format.id);
     const std::string id(format.id);
@@ -45,7 +42,7 @@ TEST_CASE("Every format has keys, and says of any other that it was not read") {
   CHECK(FindingsOf("of-nobody", {{"weights_upside_down", true}}).empty());
 }
 
-TEST_CASE("Keys that say nothing, and keys in capitals, are nothing to report") {
+TEST_CASE("keys that say nothing, and keys in capitals, are nothing to report") {
   CHECK(FindingsOf(
             "gptq",
             {{"a", nullptr}, {"b", false}, {"c", ""}, {"d", Json::array()}, {"e", Json::object()}})
@@ -53,7 +50,7 @@ TEST_CASE("Keys that say nothing, and keys in capitals, are nothing to report") 
   CHECK(FindingsOf("gptq", {{"Bits", 4}, {"DESC_ACT", true}}).empty());
 }
 
-TEST_CASE("Rules for single modules have keys of their own") {
+TEST_CASE("rules for single modules have keys of their own") {
   const Json rules = {{"dynamic", {{".*", {{"bits", 8}, {"upside_down", 1}}}, {"-:x", false}}}};
   const std::vector<Finding> findings = FindingsOf("gptq", rules);
   REQUIRE(findings.size() == 1);
@@ -63,7 +60,7 @@ TEST_CASE("Rules for single modules have keys of their own") {
   CHECK(FindingsOf("auto-round", {{"in_blocks", true}}).size() == 1);
 }
 
-TEST_CASE("Keys of FP8 that change what the weights are refuse the checkpoint") {
+TEST_CASE("keys of FP8 that change what the weights are refuse the checkpoint") {
   struct Case {
     std::string key;
     std::string id;
@@ -81,12 +78,12 @@ TEST_CASE("Keys of FP8 that change what the weights are refuse the checkpoint") 
   }
 }
 
-TEST_CASE("No real checkpoint has a key that is not known") {
+TEST_CASE("no real checkpoint has a key that is not known") {
   size_t checkpoints = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(testing::Fixture("checkpoints"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
     CAPTURE(entry.path().string());
-    const Checkpoint checkpoint = testing::Value(Checkpoint::Open(entry.path()));
-    for (const QuantizationConfig& config : testing::Value(FindQuantizationConfigs(checkpoint))) {
+    const Checkpoint checkpoint = Value(Checkpoint::Open(entry.path()));
+    for (const QuantizationConfig& config : Value(FindQuantizationConfigs(checkpoint))) {
       FindingTally findings;
       RequireOk(CheckConfigKeys(config, findings));
       CHECK(findings.Take().empty());
@@ -97,4 +94,4 @@ TEST_CASE("No real checkpoint has a key that is not known") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -18,14 +18,10 @@
 #include "prepack/io/file.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 struct Sound {
   const char* format;
@@ -34,23 +30,21 @@ struct Sound {
 
 std::vector<Sound> SoundCheckpoints() {
   SplitMix64 random(1);
-  const auto gemm = testing::RandomAwqNumbers(8, 64, 32, random);
-  const auto gemv = testing::RandomAwqNumbers(4, 512, 64, random);
-  return {{"ct symmetric", testing::SymmetricExample()},
-          {"ct asymmetric", testing::AsymmetricExample()},
-          {"gptq", testing::SmallGptq()},
-          {"awq gemm",
-           testing::AwqCheckpoint(testing::AwqGemmTensors(testing::kAwqModule, gemm), "gemm", 32)},
-          {"awq gemv",
-           testing::AwqCheckpoint(testing::AwqGemvTensors(testing::kAwqModule, gemv), "gemv", 64)},
-          {"auto-round gptq", testing::ArGptq()},
-          {"auto-round awq", testing::ArAwq()},
-          {"fp8 blocks", testing::Fp8Blocks()},
-          {"fp8 static", testing::Fp8Static()},
-          {"fp8 stacked experts", testing::Fp8ExpertsTransposed()},
-          {"fp8 split experts", testing::Fp8SplitExperts()},
-          {"modelopt", testing::ModelOptFp8()},
-          {"quark", testing::QuarkFp8()}};
+  const auto gemm = RandomAwqNumbers(8, 64, 32, random);
+  const auto gemv = RandomAwqNumbers(4, 512, 64, random);
+  return {{"ct symmetric", SymmetricExample()},
+          {"ct asymmetric", AsymmetricExample()},
+          {"gptq", SmallGptq()},
+          {"awq gemm", AwqCheckpoint(AwqGemmTensors(kAwqModule, gemm), "gemm", 32)},
+          {"awq gemv", AwqCheckpoint(AwqGemvTensors(kAwqModule, gemv), "gemv", 64)},
+          {"auto-round gptq", ArGptq()},
+          {"auto-round awq", ArAwq()},
+          {"fp8 blocks", Fp8Blocks()},
+          {"fp8 static", Fp8Static()},
+          {"fp8 stacked experts", Fp8ExpertsTransposed()},
+          {"fp8 split experts", Fp8SplitExperts()},
+          {"modelopt", ModelOptFp8()},
+          {"quark", QuarkFp8()}};
 }
 
 Status ReadModule(const QuantizedLinear& linear) {
@@ -69,7 +63,7 @@ Status ReadModule(const QuantizedLinear& linear) {
 
 // Everything that there is to be read.
 Status ReadAll(const fs::path& folder) {
-  const Result<testing::OpenedModel> opened = testing::OpenModel(folder);
+  const Result<OpenedModel> opened = OpenModel(folder);
   if (!opened.ok()) return opened.status();
   for (const auto& module : opened->model.modules) {
     if (Status status = ReadModule(*module); !status.ok()) return status;
@@ -139,4 +133,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

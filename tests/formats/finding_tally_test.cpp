@@ -2,10 +2,10 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("Findings of one kind become one, which counts the others") {
+TEST_CASE("findings of one kind become one, which counts the others") {
   FindingTally tally;
   tally.Add("order-missing", "a", "odd");
   tally.Add("order-present", "b", "odd");
@@ -27,4 +27,4 @@ TEST_CASE("Findings of one kind become one, which counts the others") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

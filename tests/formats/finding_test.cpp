@@ -10,10 +10,10 @@
 #include "catch.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("Identifiers of findings are unique and spelt in one way") {
+TEST_CASE("identifiers of findings are unique and spelt in one way") {
   std::set<std::string_view> seen;
   for (const FindingKind& kind : AllFindingKinds()) {
     CAPTURE(kind.id);
@@ -25,14 +25,14 @@ TEST_CASE("Identifiers of findings are unique and spelt in one way") {
   CHECK(seen.size() > 80);
 }
 
-TEST_CASE("An identifier is that of its row") {
+TEST_CASE("an identifier is that of its row") {
   const FindingId id = "scale-zero";
   CHECK(id.kind().severity == Severity::kError);
   CHECK(std::string_view(id) == "scale-zero");
 }
 
 TEST_CASE("docs/formats.md lists every finding as the table has it") {
-  std::ifstream in(testing::Fixture("../docs/formats.md"));
+  std::ifstream in(Fixture("../docs/formats.md"));
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   REQUIRE_FALSE(text.empty());
   std::string missing;
@@ -46,4 +46,4 @@ TEST_CASE("docs/formats.md lists every finding as the table has it") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,11 +10,8 @@
 #include "formats/read_helpers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Hex;
-using testing::TestCheckpoint;
 
 struct Said {
   std::vector<Status> errors;
@@ -22,10 +19,10 @@ struct Said {
 };
 
 // What is said of a compressed-tensors checkpoint with another module of these tensors.
-Said SaidWith(const std::vector<testing::TestTensor>& tensors) {
-  TestCheckpoint stored = testing::SymmetricExample();
-  for (const testing::TestTensor& tensor : tensors) stored.tensors.push_back(tensor);
-  const testing::TempFolder folder;
+Said SaidWith(const std::vector<TestTensor>& tensors) {
+  TestCheckpoint stored = SymmetricExample();
+  for (const TestTensor& tensor : tensors) stored.tensors.push_back(tensor);
+  const TempFolder folder;
   stored.Write(folder.path());
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
   REQUIRE(checkpoint.ok());
@@ -36,11 +33,11 @@ Said SaidWith(const std::vector<testing::TestTensor>& tensors) {
   return {std::move(model->errors), std::move(model->findings)};
 }
 
-std::vector<Status> ErrorsWith(const std::vector<testing::TestTensor>& tensors) {
+std::vector<Status> ErrorsWith(const std::vector<TestTensor>& tensors) {
   return SaidWith(tensors).errors;
 }
 
-TEST_CASE("A module of another format is an error, never a layer that passes through") {
+TEST_CASE("a module of another format is an error, never a layer that passes through") {
   const std::string name = "model.layers.0.mlp.down_proj";
   const std::vector<Status> gptq = ErrorsWith({{name + ".qweight", "I32", {1, 1}, Hex("00000000")},
                                                {name + ".scales", "F16", {1, 1}, Hex("003c")}});
@@ -56,25 +53,25 @@ TEST_CASE("A module of another format is an error, never a layer that passes thr
   CHECK(codes[0].id() == "module-foreign");
 }
 
-TEST_CASE("Codes of a second format in a module that is read are an error") {
+TEST_CASE("codes of a second format in a module that is read are an error") {
   const std::vector<Status> errors =
-      ErrorsWith({{testing::kExampleModule + ".qweight", "I32", {1, 1}, Hex("00000000")}});
+      ErrorsWith({{kExampleModule + ".qweight", "I32", {1, 1}, Hex("00000000")}});
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].id() == "module-foreign");
-  CHECK(errors[0].where() == "model.safetensors: tensor " + testing::kExampleModule + ".qweight");
+  CHECK(errors[0].where() == "model.safetensors: tensor " + kExampleModule + ".qweight");
 }
 
-TEST_CASE("What the reader has complained about is not said twice") {
+TEST_CASE("what the reader has complained about is not said twice") {
   const std::vector<Status> errors =
       ErrorsWith({{"model.layers.0.mlp.down_proj.weight_scale", "BF16", {1, 1}, Hex("803f")}});
   REQUIRE(errors.size() == 1);
   CHECK(errors[0].id() == "tensor-orphan");
 }
 
-TEST_CASE("Quantized weights under names that are not supported are refused by name, as sound") {
+TEST_CASE("quantized weights under names that are not supported are refused by name, as sound") {
   struct Case {
     std::string what;
-    std::vector<testing::TestTensor> tensors;
+    std::vector<TestTensor> tensors;
   };
   const std::string experts = "model.layers.0.mlp.experts";
   const std::vector<Case> cases = {
@@ -106,25 +103,25 @@ TEST_CASE("Quantized weights under names that are not supported are refused by n
   }
 }
 
-TEST_CASE("Where only such weights are quantized, they are the reason") {
-  TestCheckpoint stored = testing::SymmetricExample();
+TEST_CASE("where only such weights are quantized, they are the reason") {
+  TestCheckpoint stored = SymmetricExample();
   stored.config["quantization_config"] = {{"quant_method", "fp8"}};
   const std::string experts = "model.layers.0.mlp.experts";
   stored.tensors = {{experts + ".up_proj", "F8_E4M3", {2, 1, 2}, Hex("38383838")},
                     {experts + ".up_proj_scale_inv", "F32", {2, 1, 1}, Hex("0000803f0000803f")}};
-  const Status status = testing::ReadEverything(stored);
+  const Status status = ReadEverything(stored);
   CHECK(status.kind() == ErrorKind::kUnsupported);
   CHECK(status.id() == "storage-unsupported");
 }
 
-TEST_CASE("A float weight that transformers left as it is may have a scale, which is not used") {
-  TestCheckpoint stored = testing::Fp8Blocks();
+TEST_CASE("a float weight that transformers left as it is may have a scale, which is not used") {
+  TestCheckpoint stored = Fp8Blocks();
   const std::string name = "model.layers.0.linear_attn.in_proj_a";
   stored.tensors.push_back({name + ".weight", "BF16", {1, 2}, Hex("803f803f")});
   stored.tensors.push_back({name + ".weight_scale_inv", "F32", {1, 1}, Hex("00000000")});
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.modules.size() == 1);
   REQUIRE(opened.model.findings.size() == 1);
   CHECK(opened.model.findings[0].id == "scale-leftover");
@@ -137,10 +134,10 @@ TEST_CASE("A float weight that transformers left as it is may have a scale, whic
                     {name + ".weight_scale_inv", "F32", {1, 1}, Hex("00000000")}})
             .size() == 1);
   stored.Remove(name + ".weight");
-  CHECK(testing::ReadEverything(stored).id() == "module-foreign");
+  CHECK(ReadEverything(stored).id() == "module-foreign");
 }
 
-TEST_CASE("Matrices of codes without a scale pass through, and are named") {
+TEST_CASE("matrices of codes without a scale pass through, and are named") {
   const Said said = SaidWith({{"model.table", "F8_E4M3", {2, 2}, Hex("38383838")},
                               {"model.other", "F8_E4M3", {2, 2}, Hex("38383838")},
                               {"model.layers.0.attn.bias", "U8", {1, 1, 2, 2}, Hex("01000101")},
@@ -153,13 +150,13 @@ TEST_CASE("Matrices of codes without a scale pass through, and are named") {
   CHECK(said.findings[0].more == 1);
 }
 
-TEST_CASE("Plain layers, norms and biases are no evidence") {
+TEST_CASE("plain layers, norms and biases are no evidence") {
   CHECK(ErrorsWith({{"model.embed_tokens.weight", "BF16", {1, 1}, Hex("803f")},
                     {"model.layers.0.mlp.up_proj.bias", "BF16", {4}, Hex("803f803f803f803f")},
                     {"model.layers.0.self_attn.k_scale", "F32", {1}, Hex("0000803f")},
-                    {"model.positions", "I64", {1}, testing::Int64s({1})}})
+                    {"model.positions", "I64", {1}, Int64s({1})}})
             .empty());
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

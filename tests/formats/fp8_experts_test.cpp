@@ -14,29 +14,22 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Floats32;
-using testing::FormatDefect;
-using testing::Fp8Experts;
-using testing::Fp8ExpertsTransposed;
-using testing::Fp8SplitExperts;
-using testing::TestCheckpoint;
 
 const std::string kExperts = "model.layers.0.mlp.experts.";
 
 // The weights of a module, which are its scales, because every code is 1.
 std::vector<float> WeightsOfExpert(const TestCheckpoint& stored, const std::string& name) {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.findings.empty());
   const QuantizedLinear& linear = opened.Module(kExperts + name);
-  return testing::Dequantize(linear, 0, linear.n());
+  return Dequantize(linear, 0, linear.n());
 }
 
-TEST_CASE("Stacked FP8 experts are modules of their own, [N, K] whichever way they lie") {
+TEST_CASE("stacked FP8 experts are modules of their own, [N, K] whichever way they lie") {
   for (const TestCheckpoint& stored : {Fp8Experts(), Fp8ExpertsTransposed()}) {
     CHECK(WeightsOfExpert(stored, "gate_up_proj.1") ==
           std::vector<float>{5, 5, 7, 5, 5, 7, 6, 6, 8, 6, 6, 8});
@@ -44,27 +37,27 @@ TEST_CASE("Stacked FP8 experts are modules of their own, [N, K] whichever way th
   }
 }
 
-TEST_CASE("Codes of a transposed FP8 expert are found one by one, in panels and at their places") {
+TEST_CASE("codes of a transposed FP8 expert are found one by one, in panels and at their places") {
   TestCheckpoint stored = Fp8ExpertsTransposed();
-  testing::TestTensor& codes = stored.At(kExperts + "gate_up_proj");
+  TestTensor& codes = stored.At(kExperts + "gate_up_proj");
   for (size_t i = 0; i < 24; ++i) codes.bytes[i] = static_cast<std::byte>(i);
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kExperts + "gate_up_proj.1");
   // Code (n, k) of expert 1 is byte 12 + 4k + n.
-  const std::vector<std::byte> panel = testing::Codes(linear, {1, 2, 1, 2});
-  CHECK(panel == testing::Hex("11 15 12 16"));
+  const std::vector<std::byte> panel = Codes(linear, {1, 2, 1, 2});
+  CHECK(panel == Hex("11 15 12 16"));
   REQUIRE(linear.places() != nullptr);
   CHECK(linear.places()->WhereCode(3, 2)[0].bit == 8 * 23);
   CHECK(linear.places()->WhereScale(3, 1)[0].bit == 32 * 7);
   const PanelRange near = linear.places()->CodesNear(23);
   CHECK((near.n0 == 3 && near.rows == 1 && near.k0 == 2 && near.cols == 1));
   CHECK(linear.places()->CodesNear(3).rows == 0);
-  CHECK(testing::ZeroPoints(linear, 0, 4) == std::vector<uint8_t>(8, 0));
+  CHECK(ZeroPoints(linear, 0, 4) == std::vector<uint8_t>(8, 0));
 }
 
-TEST_CASE("Experts with weights of their own take their piece of the stacked scales") {
+TEST_CASE("experts with weights of their own take their piece of the stacked scales") {
   const TestCheckpoint stored = Fp8SplitExperts();
   CHECK(WeightsOfExpert(stored, "0.gate_proj") == std::vector<float>{1, 1, 3, 1, 1, 3});
   CHECK(WeightsOfExpert(stored, "0.up_proj") == std::vector<float>{2, 2, 4, 2, 2, 4});
@@ -72,11 +65,11 @@ TEST_CASE("Experts with weights of their own take their piece of the stacked sca
   CHECK(WeightsOfExpert(stored, "1.down_proj") == std::vector<float>{5, 5, 5, 5, 6, 6});
 }
 
-TEST_CASE("One scale for each stacked expert") {
+TEST_CASE("one scale for each stacked expert") {
   for (TestCheckpoint stored : {Fp8Experts(), Fp8ExpertsTransposed(), Fp8SplitExperts()}) {
     stored.config["quantization_config"].erase("weight_block_size");
     for (const std::string name : {"gate_up_proj_scale_inv", "down_proj_scale_inv"}) {
-      testing::TestTensor& scale = stored.At(kExperts + name);
+      TestTensor& scale = stored.At(kExperts + name);
       scale.shape = {2};
       scale.bytes = Floats32({3, 4});
     }
@@ -98,7 +91,7 @@ TEST_CASE("hidden_size tells which way experts lie where there is no other tenso
         std::vector<float>{5, 5, 7, 5, 5, 7, 6, 6, 8, 6, 6, 8});
 }
 
-TEST_CASE("What is wrong with FP8 experts is said") {
+TEST_CASE("what is wrong with FP8 experts is said") {
   using T = TestCheckpoint&;
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
@@ -167,7 +160,7 @@ TEST_CASE("What is wrong with FP8 experts is said") {
       {"a scale of a transposed expert that is NaN", Fp8ExpertsTransposed,
        [](T t) {
          t.At(kExperts + "down_proj_scale_inv").bytes =
-             testing::Hex("00 00 80 3f 00 00 80 3f 00 00 80 3f 00 00 c0 7f");
+             Hex("00 00 80 3f 00 00 80 3f 00 00 80 3f 00 00 c0 7f");
        },
        malformed, "scale-not-finite", "the scale of channel 2, group 0 is not a finite number"},
       {"a scale of a transposed expert that is zero", Fp8ExpertsTransposed,
@@ -204,8 +197,8 @@ TEST_CASE("What is wrong with FP8 experts is said") {
        unsupported, "storage-unsupported",
        "quantized weights of experts stacked in one tensor are not supported"},
   };
-  testing::CheckDefects(defects);
+  CheckDefects(defects);
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,37 +12,30 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckError;
-using testing::Fp8Blocks;
-using testing::Fp8Static;
-using testing::Hex;
-using testing::kFp8Module;
-using testing::TestCheckpoint;
-
 TEST_CASE("FP8 blocks of any size are scaled block by block") {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   Fp8Blocks().Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.format == "fp8");
   REQUIRE(opened.model.modules.size() == 1);
   const QuantizedLinear& linear = opened.Module(kFp8Module);
   CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 block 2x4");
   CHECK(DescribeActivations(linear.scheme().activations) == "8-bit float per group of 4 dynamic");
-  CHECK(testing::Dequantize(linear, 0, 3) ==
+  CHECK(Dequantize(linear, 0, 3) ==
         std::vector<float>{1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 3, 3, 3, 3, 4});
-  CHECK(testing::Dequantize(linear, 1, 2) == std::vector<float>{1, 1, 1, 1, 2, 3, 3, 3, 3, 4});
+  CHECK(Dequantize(linear, 1, 2) == std::vector<float>{1, 1, 1, 1, 2, 3, 3, 3, 3, 4});
 }
 
-TEST_CASE("One scale per module and a static scale of activations") {
-  const testing::TempFolder folder;
+TEST_CASE("one scale per module and a static scale of activations") {
+  const TempFolder folder;
   Fp8Static().Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kFp8Module);
   CHECK(DescribeScheme(linear.scheme()) == "wfp8afp8 tensor");
-  CHECK(testing::Dequantize(linear, 0, 3) == std::vector<float>(15, 2.0F));
+  CHECK(Dequantize(linear, 0, 3) == std::vector<float>(15, 2.0F));
   REQUIRE(linear.input().has_value());
   CHECK(linear.input()->scale == 0.5F);
 }
@@ -60,26 +53,26 @@ TestCheckpoint Fp8Divided() {
 }
 
 TEST_CASE("GPTQModel's scales divide, and activations are left alone") {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   Fp8Divided().Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kFp8Module);
   CHECK(DescribeScheme(linear.scheme()) == "wfp8a16 block 2x4");
   const float third = 1.0F / 3.0F;
-  CHECK(testing::Dequantize(linear, 1, 2) ==
+  CHECK(Dequantize(linear, 1, 2) ==
         std::vector<float>{1, 1, 1, 1, 0.5F, third, third, third, third, 0.25F});
   CHECK(linear.stored_scale_dtype() == DType::kF32);
   CHECK(opened.model.findings.empty());
 }
 
-TEST_CASE("Rules of GPTQModel's dynamic: other blocks, none, and modules left out") {
+TEST_CASE("rules of GPTQModel's dynamic: other blocks, none, and modules left out") {
   TestCheckpoint stored = Fp8Divided();
   Json& config = stored.config["quantization_config"];
   const auto scheme_with = [&](const Json& dynamic) {
     config["dynamic"] = dynamic;
-    const testing::TempFolder folder;
+    const TempFolder folder;
     stored.Write(folder.path());
-    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const OpenedModel opened = MustOpen(folder.path());
     return DescribeScheme(opened.Module(kFp8Module).scheme());
   };
   CHECK(scheme_with({{R"(.*\.down_proj)", {{"weight_block_size", {9, 9}}}}}) ==
@@ -87,7 +80,7 @@ TEST_CASE("Rules of GPTQModel's dynamic: other blocks, none, and modules left ou
   config["weight_block_size"] = {9, 9};
   CHECK(scheme_with({{R"(+:.*\.up_proj)", {{"weight_block_size", {2, 4}}}}}) ==
         "wfp8a16 block 2x4");
-  testing::TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
+  TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
   scale.shape = {3};
   scale.bytes.resize(12);
   CHECK(scheme_with({{".*", {{"weight_scale_method", "row"}}}}) == "wfp8a16 channel");
@@ -97,22 +90,22 @@ TEST_CASE("Rules of GPTQModel's dynamic: other blocks, none, and modules left ou
 
   config.erase("weight_block_size");
   config["dynamic"] = {{R"(-:.*\.up_proj)", Json::object()}};
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   REQUIRE(opened.model.findings.size() == 1);
   CHECK(opened.model.findings[0].id == "module-ignored-but-quantized");
 }
 
-TEST_CASE("Scales of a channel, and exponents for scales, under each of their names") {
+TEST_CASE("scales of a channel, and exponents for scales, under each of their names") {
   TestCheckpoint stored = Fp8Blocks();
   const auto weights = [&] {
-    const testing::TempFolder folder;
+    const TempFolder folder;
     stored.Write(folder.path());
-    const testing::OpenedModel opened = testing::MustOpen(folder.path());
-    return testing::Dequantize(opened.Module(kFp8Module), 0, 3);
+    const OpenedModel opened = MustOpen(folder.path());
+    return Dequantize(opened.Module(kFp8Module), 0, 3);
   };
-  testing::TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
+  TestTensor& scale = stored.At(kFp8Module + ".weight_scale_inv");
   scale.dtype = "F8_E8M0";
   scale.bytes = Hex("7f 80 81 7e");  // 1, 2, 4, 1/2
   const std::vector<float> expected = {1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 4, 4, 4, 4, 0.5F};
@@ -127,7 +120,7 @@ TEST_CASE("Scales of a channel, and exponents for scales, under each of their na
 
   stored.config["quantization_config"].erase("weight_block_size");
   for (const std::vector<uint64_t>& shape : {std::vector<uint64_t>{3}, {3, 1}}) {
-    testing::TestTensor& of_channels = stored.At(kFp8Module + ".scale");
+    TestTensor& of_channels = stored.At(kFp8Module + ".scale");
     of_channels.shape = shape;
     of_channels.bytes = Hex("7f 80 00");  // the last: the smallest, which is subnormal in f32
     CHECK(weights()[4] == 1);
@@ -139,9 +132,9 @@ TEST_CASE("Scales of a channel, and exponents for scales, under each of their na
 TEST_CASE("transformers calls the scale of activations activation_scale") {
   TestCheckpoint stored = Fp8Static();
   stored.At(kFp8Module + ".input_scale").name = kFp8Module + ".activation_scale";
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   const QuantizedLinear& linear = opened.Module(kFp8Module);
   REQUIRE(linear.input().has_value());
   CHECK(linear.input()->scale == 0.5F);
@@ -156,18 +149,18 @@ void MakeConv1d(TestCheckpoint& stored) {
   stored.tensors.push_back({"h.0.mlp.c_fc.bias", "BF16", {5}, std::vector<std::byte>(10)});
 }
 
-TEST_CASE("A Conv1D that is stored as any other linear layer is read") {
+TEST_CASE("a Conv1D that is stored as any other linear layer is read") {
   TestCheckpoint stored = Fp8Blocks();
   MakeConv1d(stored);
-  testing::TestTensor& bias = stored.At("h.0.mlp.c_fc.bias");
+  TestTensor& bias = stored.At("h.0.mlp.c_fc.bias");
   bias.shape = {3};
   bias.bytes.resize(6);
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  CHECK(testing::MustOpen(folder.path()).Module("h.0.mlp.c_fc").n() == 3);
+  CHECK(MustOpen(folder.path()).Module("h.0.mlp.c_fc").n() == 3);
 }
 
-TEST_CASE("What is wrong with an FP8 checkpoint is said") {
+TEST_CASE("what is wrong with an FP8 checkpoint is said") {
   struct Defect {
     std::string name;
     TestCheckpoint (*good)();
@@ -313,24 +306,24 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
   for (const Defect& defect : defects) {
     INFO(defect.name);
     TestCheckpoint stored = defect.good();
-    testing::RequireOk(testing::ReadEverything(stored));
+    RequireOk(ReadEverything(stored));
     defect.break_it(stored);
-    const Status status = testing::ReadEverything(stored);
+    const Status status = ReadEverything(stored);
     CheckError(status, defect.kind, defect.text);
     CHECK(status.id() == defect.id);
   }
 }
 
-TEST_CASE("Copies of the FP8 config that disagree are refused") {
+TEST_CASE("copies of the FP8 config that disagree are refused") {
   const auto read = [](void (*change)(Json & copy)) {
     TestCheckpoint stored = Fp8Blocks();
     Json copy = stored.config["quantization_config"];
     change(copy);
     stored.config["text_config"] = {{"quantization_config", copy}};
-    return testing::ReadEverything(stored);
+    return ReadEverything(stored);
   };
-  testing::RequireOk(read([](Json&) {}));
-  testing::RequireOk(read([](Json& copy) { copy["ignored_layers"] = {"lm_head"}; }));
+  RequireOk(read([](Json&) {}));
+  RequireOk(read([](Json& copy) { copy["ignored_layers"] = {"lm_head"}; }));
   Status status = read([](Json& copy) { copy["weight_block_size"] = {4, 4}; });
   CheckError(status, ErrorKind::kMalformed,
              "text_config.quantization_config.weight_block_size: two copies of the quantization "
@@ -355,16 +348,16 @@ TEST_CASE("Copies of the FP8 config that disagree are refused") {
   CHECK(status.id() == "scheme-unsupported");
 }
 
-TEST_CASE("A module that the config excludes and that is FP8 all the same is a finding") {
+TEST_CASE("a module that the config excludes and that is FP8 all the same is a finding") {
   TestCheckpoint stored = Fp8Blocks();
   stored.config["quantization_config"]["modules_to_not_convert"] = {kFp8Module};
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   REQUIRE(opened.model.findings.size() == 1);
   CHECK(opened.model.findings[0].id == "module-ignored-but-quantized");
   CHECK(opened.model.findings[0].where == kFp8Module);
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,18 +4,12 @@
 
 #include "formats/truth.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckTruth;
-using testing::Fixture;
-using testing::OpenedModel;
-using testing::TruthFloats;
-using testing::Value;
 
 // The largest difference from the truth, in units of its last place.
 double WorstUlps(const std::string& name) {
-  const OpenedModel opened = testing::MustOpen(Fixture("checkpoints/" + name));
+  const OpenedModel opened = MustOpen(Fixture("checkpoints/" + name));
   const Checkpoint truth = Value(Checkpoint::Open(Fixture("truth/" + name + ".safetensors")));
   REQUIRE(truth.tensors().size() == 2 * opened.model.modules.size());
   double worst = 0;
@@ -23,7 +17,7 @@ double WorstUlps(const std::string& name) {
     for (const auto& [suffix, n0] :
          {std::pair{".rows_first16", uint64_t{0}}, {".rows_last16", module->n() - 16}}) {
       const std::vector<float> expected = TruthFloats(truth, module->module() + suffix);
-      const std::vector<float> found = testing::Dequantize(*module, n0, 16);
+      const std::vector<float> found = Dequantize(*module, n0, 16);
       REQUIRE(found.size() == expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
         const double ulp = std::ldexp(1.0, std::ilogb(expected[i]) - 23);
@@ -48,19 +42,18 @@ TEST_CASE("GPTQModel's FP8 in all its granularities: a weight is its code divide
   }
 }
 
-TEST_CASE("The granularity of GPTQModel's FP8 is that of the tensors") {
+TEST_CASE("the granularity of GPTQModel's FP8 is that of the tensors") {
   const std::vector<std::pair<std::string, std::string>> schemes = {
       {"tensor", "wfp8a16 tensor"}, {"row", "wfp8a16 channel"}, {"block", "wfp8a16 block 128x128"}};
   for (const auto& [granularity, scheme] : schemes) {
-    const OpenedModel opened =
-        testing::MustOpen(Fixture("checkpoints/gptqmodel-fp8-" + granularity));
+    const OpenedModel opened = MustOpen(Fixture("checkpoints/gptqmodel-fp8-" + granularity));
     CHECK(opened.model.modules.size() == 7);
     CHECK(opened.model.findings.empty());
     for (const auto& module : opened.model.modules) {
       CHECK(DescribeScheme(module->scheme()) == scheme);
     }
   }
-  const OpenedModel mixed = testing::MustOpen(Fixture("checkpoints/gptqmodel-fp8-dynamic"));
+  const OpenedModel mixed = MustOpen(Fixture("checkpoints/gptqmodel-fp8-dynamic"));
   CHECK(mixed.model.modules.size() == 6);
   CHECK(mixed.model.findings.empty());
   CHECK(DescribeScheme(mixed.Module("model.layers.0.self_attn.q_proj").scheme()) ==
@@ -104,7 +97,7 @@ TEST_CASE("FP8 experts whose scales are stacked dequantize to the truth, to the 
   CHECK(up.source_bytes() == 128 * 128 + 4);
 }
 
-TEST_CASE("Stacked FP8 experts dequantize to the truth, whichever way their matrices lie") {
+TEST_CASE("stacked FP8 experts dequantize to the truth, whichever way their matrices lie") {
   for (const std::string name : {"fp8-fused-experts", "fp8-fused-experts-transposed"}) {
     const OpenedModel fused = CheckTruth(name, "fp8", 8, "wfp8afp8 block 128x128");
     CHECK(fused.model.findings.empty());
@@ -154,4 +147,4 @@ TEST_CASE("FP8 of ModelOpt, Quark and FBGEMM dequantizes to the truth, to the bi
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

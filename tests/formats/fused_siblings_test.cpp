@@ -8,21 +8,15 @@
 #include "formats/defects.h"
 #include "formats/gptq_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FindingsOf;
-using testing::GptqConfigOf;
-using testing::GptqExample;
-using testing::SmallGptq;
-using testing::TestCheckpoint;
 
 const std::string kAttention = "model.layers.0.self_attn.";
 
 void AddQuantized(TestCheckpoint& stored, const std::string& name) {
   GptqExample x;
   x.Randomize(3, 1);
-  testing::AddGptqModule(stored, name, x);
+  AddGptqModule(stored, name, x);
 }
 
 void AddPlainLinear(TestCheckpoint& stored, const std::string& name) {
@@ -39,7 +33,7 @@ TestCheckpoint QueriesAndKeys() {
   return stored;
 }
 
-TEST_CASE("Siblings that are quantized alike, or are not there, are no finding") {
+TEST_CASE("siblings that are quantized alike, or are not there, are no finding") {
   TestCheckpoint stored = QueriesAndKeys();
   CHECK(FindingsOf(stored).empty());
   AddQuantized(stored, kAttention + "v_proj");
@@ -49,7 +43,7 @@ TEST_CASE("Siblings that are quantized alike, or are not there, are no finding")
   CHECK(FindingsOf(stored).empty());
 }
 
-TEST_CASE("A sibling that is not quantized is a finding, whichever format it is") {
+TEST_CASE("a sibling that is not quantized is a finding, whichever format it is") {
   TestCheckpoint stored = QueriesAndKeys();
   AddPlainLinear(stored, kAttention + "v_proj");
   GptqConfigOf(stored)["dynamic"] = {{"-:.*v_proj", Json::object()}};
@@ -62,7 +56,7 @@ TEST_CASE("A sibling that is not quantized is a finding, whichever format it is"
         "symmetric, v_proj not quantized");
 }
 
-TEST_CASE("Siblings of two schemes are one finding for all layers") {
+TEST_CASE("siblings of two schemes are one finding for all layers") {
   TestCheckpoint stored;
   stored.config = SmallGptq().config;
   GptqConfigOf(stored)["dynamic"] = {{".*up_proj", {{"bits", 8}}}};
@@ -71,7 +65,7 @@ TEST_CASE("Siblings of two schemes are one finding for all layers") {
   wide.Randomize(4, 1);
   for (const std::string layer : {"model.layers.0.mlp.", "model.layers.1.mlp."}) {
     AddQuantized(stored, layer + "gate_proj");
-    testing::AddGptqModule(stored, layer + "up_proj", wide);
+    AddGptqModule(stored, layer + "up_proj", wide);
   }
   const std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);
@@ -81,17 +75,17 @@ TEST_CASE("Siblings of two schemes are one finding for all layers") {
   CHECK(findings[0].more == 1);
 }
 
-TEST_CASE("A sibling that cannot be read is an error, but no finding as well") {
+TEST_CASE("a sibling that cannot be read is an error, but no finding as well") {
   TestCheckpoint stored = QueriesAndKeys();
   stored.Remove(kAttention + "k_proj.scales");
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
-  const QuantizedModel model = testing::Value(ExamineQuantizedModel(checkpoint));
+  const Checkpoint checkpoint = Value(Checkpoint::Open(folder.path()));
+  const QuantizedModel model = Value(ExamineQuantizedModel(checkpoint));
   REQUIRE(model.errors.size() == 1);
   CHECK(model.errors[0].id() == "tensor-missing");
   CHECK(model.findings.empty());
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -14,21 +14,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::GptqConfigOf;
-using testing::GptqExample;
-using testing::Hex;
-using testing::kGptqModule;
-using testing::MakeGptq;
-using testing::OpenedModel;
-using testing::OpenModel;
-using testing::SmallGptq;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::TestTensor;
 
 struct GptqDefect {
   std::string name;
@@ -46,7 +33,7 @@ void AddPart(TestCheckpoint& checkpoint, const std::string& suffix) {
   checkpoint.tensors.push_back({kGptqModule + "." + suffix, "F16", {1, 1}, Hex("00 3c")});
 }
 
-TEST_CASE("Broken GPTQ checkpoints are refused by name") {
+TEST_CASE("broken GPTQ checkpoints are refused by name") {
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
   const std::vector<GptqDefect> defects = {
@@ -198,7 +185,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
   }
 }
 
-TEST_CASE("Copies of the GPTQ config that disagree are refused") {
+TEST_CASE("copies of the GPTQ config that disagree are refused") {
   TempFolder temp;
   SmallGptq().Write(temp.path());
   std::ofstream(temp.path() / "quantize_config.json") << R"({"bits": 4, "group_size": 32})";
@@ -209,7 +196,7 @@ TEST_CASE("Copies of the GPTQ config that disagree are refused") {
   CHECK(opened.status().id() == "config-conflict");
 }
 
-TEST_CASE("Rules that only one copy of the GPTQ config has are refused") {
+TEST_CASE("rules that only one copy of the GPTQ config has are refused") {
   const auto open = [](const Json& in_config, const Json& beside) {
     TempFolder temp;
     TestCheckpoint checkpoint = SmallGptq();
@@ -221,9 +208,9 @@ TEST_CASE("Rules that only one copy of the GPTQ config has are refused") {
     return OpenModel(temp.path()).status();
   };
   const Json rules = {{"-:.*down_proj", Json::object()}};
-  testing::RequireOk(open(rules, rules));
-  testing::RequireOk(open(nullptr, nullptr));
-  testing::RequireOk(open(Json::object(), false));  // none in either
+  RequireOk(open(rules, rules));
+  RequireOk(open(nullptr, nullptr));
+  RequireOk(open(Json::object(), false));  // none in either
   Status status = open(rules, nullptr);
   CheckError(status, ErrorKind::kMalformed,
              "config.json: quantization_config.dynamic: two copies of the quantization config "
@@ -237,26 +224,26 @@ TEST_CASE("Rules that only one copy of the GPTQ config has are refused") {
   // The order of rules, and of what they say, is none of it.
   const Json eight = {{"bits", 8}, {"group_size", 32}};
   const Json reversed = {{"group_size", 32}, {"bits", 8}};
-  testing::RequireOk(open({{"+:.*\\.10\\.", eight}, {"-:.*\\.2\\.", Json::object()}},
-                          {{"-:.*\\.2\\.", Json::object()}, {"+:.*\\.10\\.", reversed}}));
+  RequireOk(open({{"+:.*\\.10\\.", eight}, {"-:.*\\.2\\.", Json::object()}},
+                 {{"-:.*\\.2\\.", Json::object()}, {"+:.*\\.10\\.", reversed}}));
   status = open({{"+:.*\\.10\\.", eight}, {"-:.*\\.2\\.", Json::object()}},
                 {{"-:.*\\.2\\.", Json::object()}, {"+:.*\\.10\\.", {{"bits", 8}}}});
   CHECK(status.id() == "config-conflict");
 }
 
-TEST_CASE("Zero points that vary in a symmetric module are found when they are read") {
+TEST_CASE("zero points that vary in a symmetric module are found when they are read") {
   TempFolder temp;
   TestCheckpoint checkpoint = SmallGptq();
   GptqPart(checkpoint, "qzeros").bytes[5] = std::byte{0x78};  // channel 2 of group 1
   checkpoint.Write(temp.path());
-  const OpenedModel opened = testing::MustOpen(temp.path());
+  const OpenedModel opened = MustOpen(temp.path());
   std::vector<uint8_t> zeros(16);
   const Status status = opened.Module(kGptqModule).ReadZeroPoints(0, 8, zeros);
   CheckError(status, ErrorKind::kMalformed, "8 at channel 2, group 1; 7 to 8");
   CHECK(status.id() == "zero-point-not-symmetric");
 }
 
-TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is known") {
+TEST_CASE("a zero point of 0 stored as -1 is refused unless the producer is known") {
   // Zero points 7, 0, 9, 15, 1, 0, 8, 3 of one group: fields 6 f 8 e 0 f 7 2 with borrows.
   GptqExample x;
   x.symmetric = false;
@@ -270,7 +257,7 @@ TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is know
     GptqConfigOf(checkpoint)["meta"]["quantizer"] = producer;
     TempFolder temp;
     checkpoint.Write(temp.path());
-    const OpenedModel opened = testing::MustOpen(temp.path());
+    const OpenedModel opened = MustOpen(temp.path());
     std::vector<uint8_t> zeros(8);
     const Status status = opened.Module(kGptqModule).ReadZeroPoints(0, 8, zeros);
     if (std::string(producer).find(":0.9") == std::string::npos &&
@@ -278,7 +265,7 @@ TEST_CASE("A zero point of 0 stored as -1 is refused unless the producer is know
       CheckError(status, ErrorKind::kMalformed, "field 15 at channel 1, group 0");
       CHECK(status.id() == "gptq-zero-lost");
     } else {
-      testing::RequireOk(status);
+      RequireOk(status);
       CHECK(zeros == std::vector<uint8_t>{7, 0, 9, 15, 1, 0, 8, 3});
     }
   }
@@ -300,35 +287,36 @@ TEST_CASE("GPTQ scales that are broken are refused") {
     constexpr size_t kAt = size_t{2} * (8 + 3);
     bytes[kAt] = static_cast<std::byte>(number.bits & 0xFFU);
     bytes[kAt + 1] = static_cast<std::byte>(number.bits >> 8);
-    const Status status = testing::ReadEverything(stored);
+    const Status status = ReadEverything(stored);
     CheckError(status, ErrorKind::kMalformed, number.text);
     CheckError(status, ErrorKind::kMalformed, "the scale of channel 3, group 1 ");
     CHECK(status.id() == number.id);
   }
 }
 
-TEST_CASE("More input channels than an order can count are refused before the index is read") {
+TEST_CASE("more input channels than an order can count are refused before the index is read") {
   const TempFolder temp;
   SmallGptq().Write(temp.path());
-  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
+  const Checkpoint checkpoint = Value(Checkpoint::Open(temp.path()));
   gptq::Shape shape;
   shape.k = 1ULL << 32;
   shape.group_size = 1ULL << 20;
   shape.groups = 1ULL << 12;
   shape.g_idx = checkpoint.Find(kGptqModule + ".g_idx");
   REQUIRE(shape.g_idx != nullptr);
-  CheckError(gptq::ReadOrder(checkpoint, shape).status(), ErrorKind::kUnsupported,
-             "K is too large for an index of groups (found 4294967296");
+  CheckError(ReadGroupOrder(checkpoint, shape.g_idx, shape.k, shape.group_size, GroupDialect::kGptq)
+                 .status(),
+             ErrorKind::kUnsupported, "K is too large for an index of groups (found 4294967296");
 }
 
-TEST_CASE("Numbers that are no floats are not supported as such") {
+TEST_CASE("numbers that are no floats are not supported as such") {
   const TempFolder temp;
   SmallGptq().Write(temp.path());
-  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(temp.path()));
+  const Checkpoint checkpoint = Value(Checkpoint::Open(temp.path()));
   std::vector<float> out(1);
   CheckError(ReadFloats(checkpoint, *checkpoint.Find(kGptqModule + ".g_idx"), 0, out),
              ErrorKind::kUsage, "g_idx: not a tensor of floats that are read (found I32)");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

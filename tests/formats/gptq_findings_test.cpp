@@ -12,24 +12,8 @@
 #include "formats/gptq_example.h"
 #include "prepack/formats/gptq/zeros.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::FindingsOf;
-using testing::GptqConfigOf;
-using testing::GptqExample;
-using testing::Int64s;
-using testing::kGptqModule;
-using testing::MakeGptq;
-using testing::MustOpen;
-using testing::OpenedModel;
-using testing::SmallGptq;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::TestTensor;
-using testing::Value;
-using testing::Words;
 
 TestTensor& PartOf(TestCheckpoint& checkpoint, const std::string& suffix) {
   return checkpoint.At(kGptqModule + "." + suffix);
@@ -54,11 +38,11 @@ std::vector<uint32_t> OrderOf(const TestCheckpoint& stored) {
   return *Value(opened.Module(kGptqModule).KOrder());
 }
 
-TEST_CASE("A sound GPTQ checkpoint has no findings") {
+TEST_CASE("a sound GPTQ checkpoint has no findings") {
   CHECK(FindingsOf(SmallGptq()).empty());
 }
 
-TEST_CASE("What a GPTQ config leaves out is taken as its quantizer does, and reported") {
+TEST_CASE("what a GPTQ config leaves out is taken as its quantizer does, and reported") {
   TestCheckpoint bits = SmallGptq();
   GptqConfigOf(bits).erase("bits");
   Finding finding = OnlyFinding(bits);
@@ -73,7 +57,7 @@ TEST_CASE("What a GPTQ config leaves out is taken as its quantizer does, and rep
   CHECK_THAT(finding.message, Catch::StartsWith("sym is missing; true was taken"));
 }
 
-TEST_CASE("A tensor of a quantized module that nobody knows is reported") {
+TEST_CASE("a tensor of a quantized module that nobody knows is reported") {
   TestCheckpoint stored = SmallGptq();
   stored.tensors.push_back({kGptqModule + ".smooth", "F16", {1}, std::vector<std::byte>(2)});
   const Finding finding = OnlyFinding(stored);
@@ -81,7 +65,7 @@ TEST_CASE("A tensor of a quantized module that nobody knows is reported") {
   CHECK(finding.where == kGptqModule + ".smooth");
 }
 
-TEST_CASE("Zero points that are padded to 32 channels read, and are reported") {
+TEST_CASE("zero points that are padded to 32 channels read, and are reported") {
   TestCheckpoint stored = SmallGptq();  // 8 channels: one word of zero points per group
   TestTensor& zeros = PartOf(stored, "qzeros");
   zeros.shape[1] = 4;
@@ -90,10 +74,10 @@ TEST_CASE("Zero points that are padded to 32 channels read, and are reported") {
   CHECK(finding.id == "zero-point-padded");
   CHECK(finding.where == kGptqModule);
   CHECK(finding.message == "qzeros has 4 words per group for N = 8; 3 are ignored");
-  testing::RequireOk(testing::ReadEverything(stored));
+  RequireOk(ReadEverything(stored));
 }
 
-TEST_CASE("An index of groups that was never filled in is the natural order") {
+TEST_CASE("an index of groups that was never filled in is the natural order") {
   for (const uint32_t index : {0U, 0xFFFFFFFFU}) {
     CAPTURE(index);
     TestCheckpoint stored = SmallGptq();
@@ -107,7 +91,7 @@ TEST_CASE("An index of groups that was never filled in is the natural order") {
   }
 }
 
-TEST_CASE("An index of groups that was filled in by half is refused") {
+TEST_CASE("an index of groups that was filled in by half is refused") {
   // The first group's channels say 1, the others were left at what the tensor began with.
   for (const uint32_t unset : {1U, 0xFFFFFFFFU}) {
     CAPTURE(unset);
@@ -115,13 +99,13 @@ TEST_CASE("An index of groups that was filled in by half is refused") {
     std::vector<uint32_t> order(32, unset);
     order[0] = 0;
     PartOf(stored, "g_idx").bytes = Words(order);
-    const Status status = testing::ReadEverything(stored);
+    const Status status = ReadEverything(stored);
     CheckError(status, ErrorKind::kMalformed, "1 input channels in group 0");
     CHECK(status.id() == "order-unbalanced");
   }
 }
 
-TEST_CASE("An order that goes away while its module is in use is an error") {
+TEST_CASE("an order that goes away while its module is in use is an error") {
   TestCheckpoint stored = SmallGptq();
   std::vector<uint32_t> order(32);
   for (uint32_t k = 0; k < 32; ++k) order[k] = k % 2;
@@ -138,7 +122,7 @@ TEST_CASE("An order that goes away while its module is in use is an error") {
              ErrorKind::kMalformed, "the order of the input channels changed while it was in use");
 }
 
-TEST_CASE("What desc_act says of the order is compared with the tensor") {
+TEST_CASE("what desc_act says of the order is compared with the tensor") {
   TestCheckpoint stored = SmallGptq();
   GptqConfigOf(stored)["desc_act"] = true;
   CHECK(OnlyFinding(stored).id == "order-unneeded");
@@ -157,7 +141,7 @@ TEST_CASE("What desc_act says of the order is compared with the tensor") {
   CHECK(OnlyFinding(stored).id == "order-present");
 }
 
-TEST_CASE("Indexes of groups may have 64 bits, and may count from the end") {
+TEST_CASE("indexes of groups may have 64 bits, and may count from the end") {
   GptqExample x;
   x.Randomize(7, 1);
   CHECK(OrderOf(MakeGptq(x)).empty());
@@ -184,13 +168,13 @@ TEST_CASE("Indexes of groups may have 64 bits, and may count from the end") {
   }
   from_end[3] = -3;
   PartOf(scattered, "g_idx").bytes = Int64s(from_end);
-  CheckError(testing::ReadEverything(scattered), ErrorKind::kMalformed, "-3 at [3]");
+  CheckError(ReadEverything(scattered), ErrorKind::kMalformed, "-3 at [3]");
   from_end[3] = int64_t{1} << 32;  // 0, if it were cut to 32 bits
   PartOf(scattered, "g_idx").bytes = Int64s(from_end);
-  CheckError(testing::ReadEverything(scattered), ErrorKind::kMalformed, "4294967296 at [3]");
+  CheckError(ReadEverything(scattered), ErrorKind::kMalformed, "4294967296 at [3]");
 }
 
-TEST_CASE("A symmetric module with the constant of the other version is read, and reported") {
+TEST_CASE("a symmetric module with the constant of the other version is read, and reported") {
   GptqExample x;
   x.Randomize(7, 1);
   for (const bool stored_zeros : {false, true}) {
@@ -205,7 +189,7 @@ TEST_CASE("A symmetric module with the constant of the other version is read, an
     const TempFolder folder;
     stored.Write(folder.path());
     const OpenedModel opened = MustOpen(folder.path());
-    CHECK(testing::ZeroPoints(opened.Module(kGptqModule), 0, 1) == std::vector<uint8_t>{8, 8});
+    CHECK(ZeroPoints(opened.Module(kGptqModule), 0, 1) == std::vector<uint8_t>{8, 8});
   }
 }
 
@@ -233,16 +217,16 @@ TestCheckpoint Declared(const GptqExample& x) {
   return stored;
 }
 
-TEST_CASE("One module whose zero points follow the other version is refused by name") {
+TEST_CASE("one module whose zero points follow the other version is refused by name") {
   constexpr uint64_t kEnough = 256;  // inputs of 32 channels
   TestCheckpoint stored = Declared(CentredGptq(kEnough, false));
-  testing::RequireOk(testing::ReadEverything(stored));
+  RequireOk(ReadEverything(stored));
   const std::string wrong = "model.layers.0.mlp.down_proj";
-  testing::AddGptqModule(stored, wrong, CentredGptq(kEnough, true));
+  AddGptqModule(stored, wrong, CentredGptq(kEnough, true));
   const TempFolder folder;
   stored.Write(folder.path());
-  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
-  const QuantizedModel model = testing::Value(ExamineQuantizedModel(checkpoint));
+  const Checkpoint checkpoint = Value(Checkpoint::Open(folder.path()));
+  const QuantizedModel model = Value(ExamineQuantizedModel(checkpoint));
   REQUIRE(model.modules.size() == 1);
   CHECK(model.modules[0]->module() == kGptqModule);
   REQUIRE(model.errors.size() == 1);
@@ -252,20 +236,20 @@ TEST_CASE("One module whose zero points follow the other version is refused by n
              "declared as z - 1 (v1), but the weights say z (v2)");
 }
 
-TEST_CASE("Modules that are too small to be judged are judged together") {
+TEST_CASE("modules that are too small to be judged are judged together") {
   constexpr uint64_t kTooFew = 64;
   TestCheckpoint stored = Declared(CentredGptq(kTooFew, true));
-  testing::RequireOk(testing::ReadEverything(stored));
+  RequireOk(ReadEverything(stored));
   for (const char* name : {"model.layers.0.mlp.gate_proj", "model.layers.0.mlp.down_proj"}) {
-    testing::AddGptqModule(stored, name, CentredGptq(kTooFew, true));
+    AddGptqModule(stored, name, CentredGptq(kTooFew, true));
   }
-  const Status status = testing::ReadEverything(stored);
+  const Status status = ReadEverything(stored);
   CheckError(status, ErrorKind::kMalformed, "over 6144 weights");
   CHECK(status.where() == "config.json: quantization_config.checkpoint_format");
   CHECK(status.id() == "gptq-zeros-contradict");
 }
 
-TEST_CASE("The statistic of zero points is that of each code by itself") {
+TEST_CASE("the statistic of zero points is that of each code by itself") {
   // Widths and orders that the sampling takes apart in different ways.
   for (const uint32_t bits : {2U, 3U, 4U}) {
     for (const bool act_order : {false, true}) {
@@ -302,7 +286,7 @@ TEST_CASE("The statistic of zero points is that of each code by itself") {
 
       const TempFolder folder;
       MakeGptq(x).Write(folder.path());
-      const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
+      const Checkpoint checkpoint = Value(Checkpoint::Open(folder.path()));
       gptq::Settings settings;
       settings.bits = bits;
       settings.group_size = 24;
@@ -310,10 +294,11 @@ TEST_CASE("The statistic of zero points is that of each code by itself") {
       settings.zeros = gptq::Zeros::kStored;
       for (const ModuleTensors& module : GroupByModule(checkpoint)) {
         if (module.name != kGptqModule) continue;
-        const gptq::Shape shape = testing::Value(gptq::CheckShape(checkpoint, module, settings));
-        const gptq::Order order = testing::Value(gptq::ReadOrder(checkpoint, shape));
+        const gptq::Shape shape = Value(gptq::CheckShape(checkpoint, module, settings));
+        const GroupOrder order = Value(ReadGroupOrder(checkpoint, shape.g_idx, shape.k,
+                                                      shape.group_size, GroupDialect::kGptq));
         const gptq::ZeroSample sample =
-            testing::Value(gptq::SampleZeros(checkpoint, shape, order, settings));
+            Value(gptq::SampleZeros(checkpoint, shape, order, settings));
         CHECK(sample.sum == sum);
         CHECK(sample.weights == weights);
       }
@@ -332,7 +317,7 @@ void RenameModule(TestCheckpoint& stored, const std::string& name) {
   }
 }
 
-TEST_CASE("A module that the config leaves out, but that is quantized, is reported") {
+TEST_CASE("a module that the config leaves out, but that is quantized, is reported") {
   TestCheckpoint excluded = SmallGptq();
   GptqConfigOf(excluded)["dynamic"] = {{"-:.*up_proj", Json::object()}};
   Finding finding = OnlyFinding(excluded);
@@ -356,7 +341,7 @@ TEST_CASE("A module that the config leaves out, but that is quantized, is report
   CHECK(FindingsOf(block).empty());
 }
 
-TEST_CASE("A module that the config quantizes, but that is plain, is reported") {
+TEST_CASE("a module that the config quantizes, but that is plain, is reported") {
   TestCheckpoint stored = SmallGptq();
   AddPlainWeight(stored, "model.layers.0.mlp.router");
   AddPlainWeight(stored, "lm_head");
@@ -385,7 +370,7 @@ TEST_CASE("AutoRound's widths are those of the tensors") {
   GptqConfigOf(stored)["dynamic"] = {{"+:.*up_proj", {{"bits", 8}}}};
   const TempFolder folder;
   stored.Write(folder.path());
-  CHECK_FALSE(testing::OpenModel(folder.path()).ok());
+  CHECK_FALSE(OpenModel(folder.path()).ok());
   GptqConfigOf(stored)["provider"] = "auto-round";
   const Finding finding = OnlyFinding(stored);
   CHECK(finding.id == "module-scheme-mismatch");
@@ -404,7 +389,7 @@ std::vector<Finding> FindingsOfOrders(const Json& ours, const Json& theirs) {
   return MustOpen(folder.path()).model.findings;
 }
 
-TEST_CASE("The order of rules is reported only where it makes a difference") {
+TEST_CASE("the order of rules is reported only where it makes a difference") {
   const Json four = {{"bits", 4}};
   const Json none = Json::object();
   const std::vector<Finding> differ = FindingsOfOrders({{"+:.*up_proj", four}, {"-:.*mlp", none}},
@@ -426,7 +411,7 @@ TEST_CASE("The order of rules is reported only where it makes a difference") {
   CHECK(apart[0].id == "config-pattern-unmatched");
 }
 
-TEST_CASE("Activations that are quantized at run time are reported, and the weights read") {
+TEST_CASE("activations that are quantized at run time are reported, and the weights read") {
   for (const Json& activation :
        {Json("w4afp8"), Json({{"mode", "w4afp8"}}), Json({{"mode", "w4afp8"}, {"mlp", nullptr}})}) {
     TestCheckpoint stored = SmallGptq();
@@ -447,11 +432,11 @@ TEST_CASE("Activations that are quantized at run time are reported, and the weig
   GptqConfigOf(wrong)["activation"] = {{"recipe", "x"}};
   const TempFolder folder;
   wrong.Write(folder.path());
-  CheckError(testing::OpenModel(folder.path()).status(), ErrorKind::kMalformed,
+  CheckError(OpenModel(folder.path()).status(), ErrorKind::kMalformed,
              "activation: the field has the wrong type");
 }
 
-TEST_CASE("Entries of dynamic that match no module are reported") {
+TEST_CASE("entries of dynamic that match no module are reported") {
   TestCheckpoint stored = SmallGptq();
   GptqConfigOf(stored)["dynamic"] = {
       {".*up_proj", {{"bits", 4}}}, {"-:.*gate", Json::object()}, {"model.norm", {{"bits", 8}}}};
@@ -463,4 +448,4 @@ TEST_CASE("Entries of dynamic that match no module are reported") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -9,19 +9,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Codes;
-using testing::GptqExample;
-using testing::kGptqModule;
-using testing::MakeGptq;
-using testing::MustOpen;
-using testing::OpenedModel;
-using testing::Scales;
-using testing::TempFolder;
-using testing::Value;
-using testing::ZeroPoints;
 
 void CheckPanel(const QuantizedLinear& linear, const GptqExample& x, const PanelRange& range) {
   CAPTURE(range.n0, range.rows, range.k0, range.cols);
@@ -79,7 +68,7 @@ void CheckExample(const GptqExample& x, uint64_t seed) {
   }
 }
 
-TEST_CASE("Random GPTQ modules of every width read as they were packed") {
+TEST_CASE("random GPTQ modules of every width read as they were packed") {
   uint64_t seed = 1;
   for (const uint32_t bits : {2U, 3U, 4U, 8U}) {
     for (const bool symmetric : {true, false}) {
@@ -103,7 +92,7 @@ TEST_CASE("Random GPTQ modules of every width read as they were packed") {
   }
 }
 
-TEST_CASE("Random planar GPTQ modules read as they were packed") {
+TEST_CASE("random planar GPTQ modules read as they were packed") {
   for (uint32_t bits = 2; bits <= 8; ++bits) {
     GptqExample x;
     x.bits = bits;
@@ -119,7 +108,7 @@ TEST_CASE("Random planar GPTQ modules read as they were packed") {
   }
 }
 
-TEST_CASE("Panels longer than what is read at once are whole") {
+TEST_CASE("panels longer than what is read at once are whole") {
   GptqExample x;
   x.bits = 3;
   x.n = 520;
@@ -131,14 +120,14 @@ TEST_CASE("Panels longer than what is read at once are whole") {
   CheckExample(x, 4);
 }
 
-TEST_CASE("A panel that does not fit is a usage error") {
+TEST_CASE("a panel that does not fit is a usage error") {
   TempFolder temp;
-  testing::SmallGptq().Write(temp.path());
+  SmallGptq().Write(temp.path());
   const OpenedModel opened = MustOpen(temp.path());
   std::vector<std::byte> out(16);
-  testing::CheckError(opened.Module(kGptqModule).ReadCodes({8, 1, 0, 32}, out), ErrorKind::kUsage,
-                      "the panel does not fit");
+  CheckError(opened.Module(kGptqModule).ReadCodes({8, 1, 0, 32}, out), ErrorKind::kUsage,
+             "the panel does not fit");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,16 +5,10 @@
 #include "prepack/formats/gptq/zeros.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckError;
-using testing::CheckTruth;
-using testing::Fixture;
-using testing::OpenedModel;
-using testing::Value;
-
-TEST_CASE("Real GPTQ checkpoints dequantize to the truth, to the bit") {
+TEST_CASE("real GPTQ checkpoints dequantize to the truth, to the bit") {
   struct Case {
     std::string name;
     std::string scheme;
@@ -41,7 +35,7 @@ TEST_CASE("Real GPTQ checkpoints dequantize to the truth, to the bit") {
   }
 }
 
-TEST_CASE("A real checkpoint with activation order reads in its own order") {
+TEST_CASE("a real checkpoint with activation order reads in its own order") {
   const OpenedModel opened = CheckTruth("gptqmodel-w4-actorder-g128");
   REQUIRE(opened.model.findings.size() == 1);
   CHECK(opened.model.findings[0].id == "order-present");
@@ -50,7 +44,7 @@ TEST_CASE("A real checkpoint with activation order reads in its own order") {
     CHECK(Value(module->KOrder())->size() == module->k());
 }
 
-TEST_CASE("Overrides of a real checkpoint reach the modules that they name") {
+TEST_CASE("overrides of a real checkpoint reach the modules that they name") {
   const OpenedModel opened = CheckTruth("gptqmodel-dynamic");
   CHECK(opened.model.findings.empty());
   REQUIRE(opened.model.modules.size() == 6);
@@ -61,7 +55,7 @@ TEST_CASE("Overrides of a real checkpoint reach the modules that they name") {
         "w4a16 group 128 symmetric");
 }
 
-TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are stored") {
+TEST_CASE("the weights of real asymmetric checkpoints tell how zero points are stored") {
   struct Case {
     std::string name;
     gptq::Zeros zeros;
@@ -80,7 +74,8 @@ TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are s
       settings.symmetric = false;
       settings.zeros = c.zeros;
       const gptq::Shape shape = Value(gptq::CheckShape(checkpoint, module, settings));
-      const gptq::Order order = Value(gptq::ReadOrder(checkpoint, shape));
+      const GroupOrder order = Value(
+          ReadGroupOrder(checkpoint, shape.g_idx, shape.k, shape.group_size, GroupDialect::kGptq));
       const gptq::ZeroSample sample = Value(gptq::SampleZeros(checkpoint, shape, order, settings));
       CAPTURE(module.name, sample.Mean(), sample.weights);
       CHECK(sample.Mean() > (minus_one ? 0.75 : -0.25));
@@ -109,4 +104,4 @@ TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are s
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

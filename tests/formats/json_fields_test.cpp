@@ -1,19 +1,17 @@
-#include "prepack/formats/json_fields.h"
 
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "catch.h"
+#include "prepack/base/text.h"
+#include "prepack/container/json_fields.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckError;
-using testing::Value;
-
-TEST_CASE("Absent and null fields have no value") {
+TEST_CASE("absent and null fields have no value") {
   const Json object = {{"null", nullptr}, {"flag", true}, {"text", "a"}, {"number", -3}};
   for (const char* key : {"absent", "null"}) {
     CHECK(JsonMember(object, key) == nullptr);
@@ -27,7 +25,7 @@ TEST_CASE("Absent and null fields have no value") {
   CHECK(JsonMember(Json(3), "a") == nullptr);
 }
 
-TEST_CASE("Values are the same whatever the order of their members") {
+TEST_CASE("values are the same whatever the order of their members") {
   const Json value = {{"a", {{"x", 1}, {"y", {2, 3}}}}, {"b", nullptr}};
   CHECK(SameJson(value, {{"b", nullptr}, {"a", {{"y", {2, 3}}, {"x", 1}}}}));
   CHECK_FALSE(SameJson(value, {{"b", nullptr}, {"a", {{"y", {3, 2}}, {"x", 1}}}}));
@@ -35,7 +33,7 @@ TEST_CASE("Values are the same whatever the order of their members") {
   CHECK_FALSE(SameJson(value, {{"a", value["a"]}, {"c", nullptr}}));
 }
 
-TEST_CASE("Fields of the wrong type name the field and the value") {
+TEST_CASE("fields of the wrong type name the field and the value") {
   const Json object = {{"a", "yes"}, {"b", 1.5}, {"c", {1, 2}}, {"d", 18446744073709551615ULL}};
   const ErrorKind malformed = ErrorKind::kMalformed;
   CheckError(OptionalBool(object, "a", "w").status(), malformed,
@@ -47,14 +45,14 @@ TEST_CASE("Fields of the wrong type name the field and the value") {
   CheckError(RequireObject(object["c"], "w"), malformed, "expected an object");
 }
 
-TEST_CASE("Unknown keys are refused") {
+TEST_CASE("unknown keys are refused") {
   constexpr std::array<std::string_view, 2> kKnown = {"a", "b"};
-  testing::RequireOk(RefuseUnknownKeys({{"b", 1}}, kKnown, "w"));
+  RequireOk(RefuseUnknownKeys({{"b", 1}}, kKnown, "w"));
   CheckError(RefuseUnknownKeys({{"a", 1}, {"c", 1}}, kKnown, "w"), ErrorKind::kUnsupported,
              "w: unknown key \"c\" (expected only a, b)");
 }
 
-TEST_CASE("Values are shown short and in one line") {
+TEST_CASE("values are shown short and in one line") {
   CHECK(ShowJson("a\nb") == "\"a\\nb\"");
   CHECK(ShowJson(std::string(500, 'x')).size() < 100);
   CHECK(ShowJson(Json::object()) == "an object of 0 members");
@@ -63,4 +61,4 @@ TEST_CASE("Values are shown short and in one line") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -56,11 +56,11 @@ std::string MissingParts(const TestCheckpoint& stored) {
   return missing;
 }
 
-TEST_CASE("A model with all its parts misses none") {
+TEST_CASE("a model with all its parts misses none") {
   CHECK(MissingParts(WholeModel()).empty());
 }
 
-TEST_CASE("A part that no model can do without is missed") {
+TEST_CASE("a part that no model can do without is missed") {
   const std::vector<std::pair<std::string, std::string>> parts = {
       {"model.embed_tokens", "the embedding: the model has no embedding\n"},
       {"lm_head",
@@ -79,7 +79,7 @@ TEST_CASE("A part that no model can do without is missed") {
   }
 }
 
-TEST_CASE("A model without any norm is missed, unless it is built so") {
+TEST_CASE("a model without any norm is missed, unless it is built so") {
   TestCheckpoint stored = WholeModel();
   for (const char* norm : {"model.layers.0.input_layernorm",
                            "model.layers.0.post_attention_layernorm", "model.norm"}) {
@@ -90,7 +90,7 @@ TEST_CASE("A model without any norm is missed, unless it is built so") {
   CHECK(MissingParts(stored).empty());
 }
 
-TEST_CASE("What an architecture does without is not missed") {
+TEST_CASE("what an architecture does without is not missed") {
   TestCheckpoint tied = WholeModel();
   tied.Remove("lm_head.weight");
   tied.config["tie_word_embeddings"] = true;
@@ -123,7 +123,7 @@ TEST_CASE("What an architecture does without is not missed") {
   CHECK(MissingParts(encoder).empty());
 }
 
-TEST_CASE("A folder without config.json is no model") {
+TEST_CASE("a folder without config.json is no model") {
   const TempFolder folder;
   TestCheckpoint stored = WholeModel();
   stored.Write(folder.path());

@@ -13,15 +13,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Floats32;
-using testing::FormatDefect;
-using testing::kFp8Module;
-using testing::ModelOptFp8;
-using testing::TestCheckpoint;
 
 Json& ModelOptConfigOf(TestCheckpoint& stored) {
   return stored.config["quantization_config"];
@@ -32,10 +25,10 @@ TestCheckpoint ModelOptBlocks() {
   TestCheckpoint stored = ModelOptFp8();
   ModelOptConfigOf(stored)["quant_algo"] = "fp8_pb_wo";
   stored.Remove(kFp8Module + ".input_scale");
-  testing::TestTensor& weight = stored.At(kFp8Module + ".weight");
+  TestTensor& weight = stored.At(kFp8Module + ".weight");
   weight.shape = {200, 5};
   weight.bytes.resize(1000, std::byte{0x38});
-  testing::TestTensor& scale = stored.At(kFp8Module + ".weight_scale");
+  TestTensor& scale = stored.At(kFp8Module + ".weight_scale");
   scale.shape = {2, 1, 1, 1};
   scale.bytes = Floats32({1, 3});
   return stored;
@@ -50,9 +43,9 @@ TestCheckpoint ModelOptMixed() {
 }
 
 std::string SchemeOfModule(const TestCheckpoint& stored) {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.format == "modelopt");
   CHECK(opened.model.findings.empty());
   return DescribeScheme(opened.Module(kFp8Module).scheme());
@@ -77,12 +70,12 @@ TEST_CASE("ModelOpt's blocks, under both names and in all shapes of their scales
         ModelOptConfigOf(stored)["quant_algo"] = "FP8_BLOCK_SCALES";
         ModelOptConfigOf(stored)["group_size"] = 128;
       }
-      const testing::TempFolder folder;
+      const TempFolder folder;
       stored.Write(folder.path());
-      const testing::OpenedModel opened = testing::MustOpen(folder.path());
+      const OpenedModel opened = MustOpen(folder.path());
       const QuantizedLinear& linear = opened.Module(kFp8Module);
-      CHECK(testing::Dequantize(linear, 127, 2)[0] == 1);
-      CHECK(testing::Dequantize(linear, 127, 2)[5] == 3);
+      CHECK(Dequantize(linear, 127, 2)[0] == 1);
+      CHECK(Dequantize(linear, 127, 2)[5] == 3);
       CHECK(SchemeName(linear.scheme()) == (name == "weight_scale" ? "wfp8a16" : "wfp8afp8"));
     }
   }
@@ -92,7 +85,7 @@ TEST_CASE("ModelOpt's blocks, under both names and in all shapes of their scales
   CHECK(SchemeOfModule(one) == "wfp8a16 block 128x128");
 }
 
-TEST_CASE("An entry of quantized_layers may mean all that lies below it") {
+TEST_CASE("an entry of quantized_layers may mean all that lies below it") {
   for (const std::string& key : {kFp8Module, std::string("model.layers.0.mlp")}) {
     TestCheckpoint stored = ModelOptMixed();
     ModelOptConfigOf(stored)["quantized_layers"] = {{"model.layers.0", {{"quant_algo", "NVFP4"}}},
@@ -104,14 +97,14 @@ TEST_CASE("An entry of quantized_layers may mean all that lies below it") {
 TEST_CASE("ModelOpt's own file declares as config.json does, with it or instead of it") {
   TestCheckpoint stored = ModelOptFp8();
   const auto read = [&](const Json& file) {
-    const testing::TempFolder folder;
+    const TempFolder folder;
     stored.Write(folder.path());
     std::ofstream(folder.path() / "hf_quant_config.json") << file.dump();
-    return testing::ReadEverything(folder.path());
+    return ReadEverything(folder.path());
   };
   const Json file = {{"producer", {{"name", "modelopt"}}},
                      {"quantization", {{"quant_algo", "FP8"}, {"exclude_modules", {"lm_head"}}}}};
-  testing::RequireOk(read(file));
+  RequireOk(read(file));
   Json other = file;
   other["quantization"]["quant_algo"] = "FP8_PB_WO";
   Status status = read(other);
@@ -120,7 +113,7 @@ TEST_CASE("ModelOpt's own file declares as config.json does, with it or instead 
              "disagree (found FP8_PB_WO, expected FP8, as config.json: quantization_config says");
   CHECK(status.id() == "config-conflict");
   stored.config = {{"model_type", "llama"}};
-  testing::RequireOk(read(file));
+  RequireOk(read(file));
   status = read({{"producer", {{"name", "modelopt"}}}});
   CheckError(status, ErrorKind::kMalformed,
              "hf_quant_config.json: the file does not say how the model is quantized");
@@ -128,7 +121,7 @@ TEST_CASE("ModelOpt's own file declares as config.json does, with it or instead 
 
   stored = ModelOptMixed();
   other["quantization"] = ModelOptConfigOf(stored);
-  testing::RequireOk(read(other));
+  RequireOk(read(other));
   other["quantization"]["quantized_layers"][kFp8Module]["quant_algo"] = "FP8_PB_WO";
   status = read(other);
   CheckError(status, ErrorKind::kMalformed, "(found FP8_PB_WO, expected FP8, as config.json");
@@ -141,40 +134,40 @@ TEST_CASE("ModelOpt's own file declares as config.json does, with it or instead 
   CheckError(status, ErrorKind::kMalformed, "(found absent, expected FP8, as config.json");
 }
 
-TEST_CASE("Modules that ModelOpt excludes or wants, and that are otherwise, are findings") {
+TEST_CASE("modules that ModelOpt excludes or wants, and that are otherwise, are findings") {
   TestCheckpoint stored = ModelOptFp8();
   ModelOptConfigOf(stored)["ignore"] = {"*.mlp.up_*"};
-  std::vector<Finding> findings = testing::FindingsOf(stored);
+  std::vector<Finding> findings = FindingsOf(stored);
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "module-ignored-but-quantized");
   CHECK(findings[0].where == kFp8Module);
 
   stored = ModelOptFp8();
-  testing::AddZeros(stored, "model.layers.0.mlp.gate_proj.weight", "BF16", {3, 5}, 30);
-  findings = testing::FindingsOf(stored);
-  CHECK(testing::HasFinding(findings, "module-targeted-but-plain",
-                            "the config does not exclude the module, but it is not quantized"));
+  AddZeros(stored, "model.layers.0.mlp.gate_proj.weight", "BF16", {3, 5}, 30);
+  findings = FindingsOf(stored);
+  CHECK(HasFinding(findings, "module-targeted-but-plain",
+                   "the config does not exclude the module, but it is not quantized"));
   ModelOptConfigOf(stored)["ignore"] = {"model.layers.0.mlp.gate*"};
-  CHECK_FALSE(testing::HasFinding(testing::FindingsOf(stored), "module-targeted-but-plain", ""));
+  CHECK_FALSE(HasFinding(FindingsOf(stored), "module-targeted-but-plain", ""));
 }
 
-TEST_CASE("The scales of a key-value cache pass through") {
+TEST_CASE("the scales of a key-value cache pass through") {
   TestCheckpoint stored = ModelOptFp8();
   const std::string name = "model.layers.0.self_attn.k_proj";
-  for (testing::TestTensor& tensor : stored.tensors) {
+  for (TestTensor& tensor : stored.tensors) {
     if (tensor.name.starts_with(kFp8Module)) {
       tensor.name = name + tensor.name.substr(kFp8Module.size());
     }
   }
   stored.tensors.push_back({name + ".k_scale", "F32", {}, Floats32({1})});
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.findings.empty());
   CHECK(opened.Module(name).source_tensors().size() == 3);
 }
 
-TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
+TEST_CASE("what is wrong with a checkpoint of ModelOpt is said") {
   using T = TestCheckpoint&;
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
@@ -247,8 +240,8 @@ TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
        unsupported, "storage-unsupported",
        "FP8 weights of this type are not supported (found F8_E5M2"},
       {"a scale for the activations", ModelOptFp8,
-       [](T t) { testing::AddZeros(t, kFp8Module + ".pre_quant_scale", "BF16", {5}, 10); },
-       unsupported, "storage-unsupported", "pre_quant_scale: the runtime would have to compute"},
+       [](T t) { AddZeros(t, kFp8Module + ".pre_quant_scale", "BF16", {5}, 10); }, unsupported,
+       "storage-unsupported", "pre_quant_scale: the runtime would have to compute"},
       {"no scale", ModelOptFp8, [](T t) { t.Remove(kFp8Module + ".weight_scale"); }, malformed,
        "tensor-missing", "the scale of the FP8 weight is missing"},
       {"two scales", ModelOptFp8,
@@ -269,11 +262,11 @@ TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
        malformed, "tensor-shape",
        "(found [1, 1, 2, 1], expected [2, 1] for a block scheme of [200, 5]"},
       {"a scale that is NaN", ModelOptFp8,
-       [](T t) { t.At(kFp8Module + ".weight_scale").bytes = testing::Hex("00 00 c0 7f"); },
-       malformed, "scale-not-finite", "is not a finite number (found NaN"},
+       [](T t) { t.At(kFp8Module + ".weight_scale").bytes = Hex("00 00 c0 7f"); }, malformed,
+       "scale-not-finite", "is not a finite number (found NaN"},
       {"a scale that is infinite", ModelOptFp8,
-       [](T t) { t.At(kFp8Module + ".weight_scale").bytes = testing::Hex("00 00 80 7f"); },
-       malformed, "scale-not-finite", "is not a finite number (found infinity"},
+       [](T t) { t.At(kFp8Module + ".weight_scale").bytes = Hex("00 00 80 7f"); }, malformed,
+       "scale-not-finite", "is not a finite number (found infinity"},
       {"a scale that is zero", ModelOptFp8,
        [](T t) { t.At(kFp8Module + ".weight_scale").bytes = Floats32({0}); }, malformed,
        "scale-zero", "is zero, but the group has weights"},
@@ -287,7 +280,7 @@ TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
        "input-scale-invalid", "an activation scale is not a positive number"},
       {"an embedding", ModelOptFp8,
        [](T t) {
-         for (testing::TestTensor& tensor : t.tensors) {
+         for (TestTensor& tensor : t.tensors) {
            if (!tensor.name.starts_with(kFp8Module)) continue;
            tensor.name = "model.embed_tokens" + tensor.name.substr(kFp8Module.size());
          }
@@ -298,8 +291,8 @@ TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3); }, malformed,
        "nothing-quantized", "the config declares FP8 weights, but no tensor is one"},
   };
-  testing::CheckDefects(defects);
+  CheckDefects(defects);
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 ConfigPattern ParsePattern(std::string_view text) {
@@ -15,7 +15,7 @@ ConfigPattern ParsePattern(std::string_view text) {
   return *std::move(pattern);
 }
 
-TEST_CASE("An entry matches names the way compressed-tensors does") {
+TEST_CASE("an entry matches names the way compressed-tensors does") {
   struct Case {
     std::string pattern;
     std::string module;
@@ -42,7 +42,7 @@ TEST_CASE("An entry matches names the way compressed-tensors does") {
   }
 }
 
-TEST_CASE("Class names are matched against the class that a module must have had") {
+TEST_CASE("class names are matched against the class that a module must have had") {
   CHECK(ParsePattern("Linear").MatchesClass(ModuleClass::kLinear));
   CHECK(ParsePattern("LinearBase").MatchesClass(ModuleClass::kLinear));
   CHECK_FALSE(ParsePattern("Linear").MatchesClass(ModuleClass::kEmbedding));
@@ -63,7 +63,7 @@ TEST_CASE("Class names are matched against the class that a module must have had
   CHECK(ClassOfModule("model.embed_tokens.proj") == ModuleClass::kLinear);
 }
 
-TEST_CASE("A pattern that does not compile is an error, not an entry without matches") {
+TEST_CASE("a pattern that does not compile is an error, not an entry without matches") {
   const Result<ConfigPattern> pattern = ConfigPattern::Parse("re:.*(q_proj", "ignore[3]");
   REQUIRE_FALSE(pattern.ok());
   CHECK(pattern.status().ToString() ==
@@ -71,7 +71,7 @@ TEST_CASE("A pattern that does not compile is an error, not an entry without mat
         "parenthesis)");
 }
 
-TEST_CASE("Wildcards match as Python's fnmatch does, with case") {
+TEST_CASE("wildcards match as Python's fnmatch does, with case") {
   struct Case {
     const char* pattern;
     const char* name;
@@ -116,11 +116,11 @@ TEST_CASE("Wildcards match as Python's fnmatch does, with case") {
   CHECK_FALSE(MatchesWildcard(stars + "b", std::string(512, 'a')));
 }
 
-TEST_CASE("Module names that patterns cannot be applied to are refused") {
+TEST_CASE("module names that patterns cannot be applied to are refused") {
   CHECK(CheckModuleName(std::string(512, 'a')).ok());
   CHECK(CheckModuleName(std::string(513, 'a')).kind() == ErrorKind::kUnsupported);
   CHECK(CheckModuleName("model.caf\xC3\xA9").kind() == ErrorKind::kUnsupported);
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

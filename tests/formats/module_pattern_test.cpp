@@ -3,11 +3,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 TEST_CASE("an option is for all modules, or for those of a pattern") {
   CHECK(Value(SplitPatternOption("--bar", "40")).value == "40");
@@ -31,4 +28,4 @@ TEST_CASE("a pattern is for the modules that it is found in") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

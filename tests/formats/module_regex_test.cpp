@@ -8,7 +8,7 @@
 #include "catch.h"
 #include "prepack/base/random.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 bool Match(std::string_view pattern, std::string_view text) {
@@ -21,7 +21,7 @@ bool Match(std::string_view pattern, std::string_view text) {
   return *matches;
 }
 
-TEST_CASE("Regular expressions give the answers of re.match") {
+TEST_CASE("regular expressions give the answers of re.match") {
   struct Case {
     std::string pattern;
     std::string text;
@@ -106,7 +106,7 @@ TEST_CASE("Regular expressions give the answers of re.match") {
   }
 }
 
-TEST_CASE("A search may begin anywhere") {
+TEST_CASE("a search may begin anywhere") {
   const Result<ModuleRegex> regex = ModuleRegex::Compile("layers\\.1\\.", "extra_config");
   REQUIRE(regex.ok());
   CHECK(*regex->Search("model.layers.1.mlp"));
@@ -114,7 +114,7 @@ TEST_CASE("A search may begin anywhere") {
   CHECK_FALSE(*regex->MatchesStart("model.layers.1.mlp"));
 }
 
-TEST_CASE("A pattern that takes exponential time is an error, and no answer") {
+TEST_CASE("a pattern that takes exponential time is an error, and no answer") {
   const std::string text(400, 'a');
   for (const std::string pattern : {"(a+)+$", "(a|a)*$", "(a|aa)+$", "((a?){20}){20}$"}) {
     CAPTURE(pattern);
@@ -130,7 +130,7 @@ TEST_CASE("A pattern that takes exponential time is an error, and no answer") {
   CHECK_FALSE(Match(".*.*b", text));
 }
 
-TEST_CASE("All patterns of a model together have a budget") {
+TEST_CASE("all patterns of a model together have a budget") {
   const auto compile = [](std::string_view pattern) {
     Result<ModuleRegex> regex = ModuleRegex::Compile(pattern, "ignore[7]");
     REQUIRE(regex.ok());
@@ -158,7 +158,7 @@ TEST_CASE("All patterns of a model together have a budget") {
   CHECK(later.MatchesStart("aaa").ok());
 }
 
-TEST_CASE("A slow match costs as much as many") {
+TEST_CASE("a slow match costs as much as many") {
   const RegexBudget budget(1000);
   const Result<ModuleRegex> slow = ModuleRegex::Compile("(a|a)*$", "ignore[7]");
   REQUIRE(slow.ok());
@@ -170,7 +170,7 @@ TEST_CASE("A slow match costs as much as many") {
         "the patterns take too long to match, all together");
 }
 
-TEST_CASE("Patterns that Python would not compile are malformed") {
+TEST_CASE("patterns that Python would not compile are malformed") {
   for (const std::string pattern : {"(",
                                     ")",
                                     "a)",
@@ -226,7 +226,7 @@ TEST_CASE("Patterns that Python would not compile are malformed") {
   }
 }
 
-TEST_CASE("What the two engines read differently, or is out of bounds, is refused") {
+TEST_CASE("what the two engines read differently, or is out of bounds, is refused") {
   for (const std::string& pattern :
        {std::string("(?a)b"), std::string("\\N{DASH}"), std::string("\\u0041"),
         std::string("[[:alpha:]]"), std::string("a{1,99999}"),
@@ -243,7 +243,7 @@ TEST_CASE("What the two engines read differently, or is out of bounds, is refuse
   CHECK_FALSE(ModuleRegex::Compile(deep, "ignore[0]").ok());
 }
 
-TEST_CASE("Bytes that are no UTF-8 are an error, never a match behind them") {
+TEST_CASE("bytes that are no UTF-8 are an error, never a match behind them") {
   const Result<ModuleRegex> regex = ModuleRegex::Compile("_", "ignore[0]");
   REQUIRE(regex.ok());
   for (const std::string text : {"1\xf6_", "\xff", "_\xe8"}) {
@@ -256,7 +256,7 @@ TEST_CASE("Bytes that are no UTF-8 are an error, never a match behind them") {
   CHECK_FALSE(ModuleRegex::Compile("\xff", "ignore[0]").ok());
 }
 
-TEST_CASE("Random patterns end with an answer or an error") {
+TEST_CASE("random patterns end with an answer or an error") {
   constexpr std::string_view kAlphabet = "ab.*+?()|[]{}^$\\d,1-!:=<P";
   SplitMix64 random(1);
   size_t compiled = 0;
@@ -273,4 +273,4 @@ TEST_CASE("Random patterns end with an answer or an error") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,15 +12,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Floats32;
-using testing::FormatDefect;
-using testing::kFp8Module;
-using testing::QuarkFp8;
-using testing::TestCheckpoint;
 
 Json& QuarkConfigOf(TestCheckpoint& stored) {
   return stored.config["quantization_config"];
@@ -57,9 +50,9 @@ TestCheckpoint Fbgemm() {
 }
 
 Scheme QuarkSchemeOf(const TestCheckpoint& stored) {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.findings.empty());
   return opened.Module(kFp8Module).scheme();
 }
@@ -77,7 +70,7 @@ TEST_CASE("Quark's specifications of weights and activations") {
   CHECK(DescribeScheme(QuarkSchemeOf(stored)) == "wfp8a16 tensor");
 }
 
-TEST_CASE("The first pattern of Quark's layers counts, then the class, then all") {
+TEST_CASE("the first pattern of Quark's layers counts, then the class, then all") {
   const Json channels = QuarkChannels().config["quantization_config"]["global_quant_config"];
   const Json none = {{"weight", nullptr}};
   TestCheckpoint stored = QuarkChannels();
@@ -95,25 +88,25 @@ TEST_CASE("Quark's exclude takes names, wildcards and expressions") {
   for (const std::string entry : {"*.up_proj", "re:.*up_proj", "model.layers.0.mlp.up_proj"}) {
     TestCheckpoint stored = QuarkFp8();
     QuarkConfigOf(stored)["exclude"] = {entry};
-    const std::vector<Finding> findings = testing::FindingsOf(stored);
+    const std::vector<Finding> findings = FindingsOf(stored);
     REQUIRE(findings.size() == 1);
     CHECK(findings[0].id == "module-ignored-but-quantized");
   }
   TestCheckpoint stored = QuarkFp8();
-  testing::AddZeros(stored, "model.layers.0.mlp.gate_proj.weight", "BF16", {3, 5}, 30);
-  CHECK(testing::HasFinding(testing::FindingsOf(stored), "module-targeted-but-plain",
-                            "the config does not exclude the module, but it is not quantized"));
+  AddZeros(stored, "model.layers.0.mlp.gate_proj.weight", "BF16", {3, 5}, 30);
+  CHECK(HasFinding(FindingsOf(stored), "module-targeted-but-plain",
+                   "the config does not exclude the module, but it is not quantized"));
   QuarkConfigOf(stored)["exclude"] = {"re:.*gate"};
-  CHECK_FALSE(testing::HasFinding(testing::FindingsOf(stored), "module-targeted-but-plain", ""));
+  CHECK_FALSE(HasFinding(FindingsOf(stored), "module-targeted-but-plain", ""));
 }
 
-TEST_CASE("Copies of Quark's config that disagree are refused") {
+TEST_CASE("copies of Quark's config that disagree are refused") {
   TestCheckpoint stored = QuarkFp8();
   stored.config["text_config"] = {{"quantization_config", QuarkConfigOf(stored)}};
-  testing::RequireOk(testing::ReadEverything(stored));
+  RequireOk(ReadEverything(stored));
   Json& copy = stored.config["text_config"]["quantization_config"];
   copy["layer_quant_config"] = {{"*", {{"weight", nullptr}}}};
-  const Status status = testing::ReadEverything(stored);
+  const Status status = ReadEverything(stored);
   CheckError(status, ErrorKind::kMalformed,
              "text_config.quantization_config.layer_quant_config: two copies of the quantization "
              "config disagree");
@@ -126,10 +119,10 @@ TEST_CASE("FBGEMM's FP8 has a scale for each channel, and activations per token"
   CHECK(DescribeActivations(scheme.activations) == "8-bit float per token dynamic");
   TestCheckpoint stored = Fbgemm();
   QuarkConfigOf(stored)["modules_to_not_convert"] = {kFp8Module};
-  CHECK(testing::FindingsOf(stored)[0].id == "module-ignored-but-quantized");
+  CHECK(FindingsOf(stored)[0].id == "module-ignored-but-quantized");
 }
 
-TEST_CASE("What is wrong with a checkpoint of Quark or FBGEMM is said") {
+TEST_CASE("what is wrong with a checkpoint of Quark or FBGEMM is said") {
   using T = TestCheckpoint&;
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
@@ -220,8 +213,8 @@ TEST_CASE("What is wrong with a checkpoint of Quark or FBGEMM is said") {
       {"bytes of another kind", QuarkFp8, [](T t) { t.At(kFp8Module + ".weight").dtype = "U8"; },
        unsupported, "storage-unsupported", "FP8 weights of this type are not supported (found U8"},
       {"a scale that is infinite", QuarkFp8,
-       [](T t) { t.At(kFp8Module + ".weight_scale").bytes = testing::Hex("00 00 80 7f"); },
-       malformed, "scale-not-finite", "is not a finite number (found infinity"},
+       [](T t) { t.At(kFp8Module + ".weight_scale").bytes = Hex("00 00 80 7f"); }, malformed,
+       "scale-not-finite", "is not a finite number (found infinity"},
       {"no scale of activations", QuarkFp8, [](T t) { t.Remove(kFp8Module + ".input_scale"); },
        malformed, "input-missing", "input_scale is missing"},
       {"nothing quantized", QuarkFp8,
@@ -239,8 +232,8 @@ TEST_CASE("What is wrong with a checkpoint of Quark or FBGEMM is said") {
        },
        malformed, "tensor-shape", "the shape of the scales contradicts the weight (found [5, 1]"},
   };
-  testing::CheckDefects(defects);
+  CheckDefects(defects);
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

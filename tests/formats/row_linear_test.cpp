@@ -11,11 +11,8 @@
 #include "prepack/formats/rows/row_linear.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Int64s;
-using testing::TestCheckpoint;
 
 const std::string kRowModule = "model.layers.0.mlp.up_proj";
 
@@ -160,9 +157,9 @@ TestCheckpoint Bytes(const Sample& s) {
 
 // Steps (code − zero point), scales and a random panel of every module equal those of the sample.
 void CheckReads(const Sample& s, const TestCheckpoint& stored, SplitMix64& random) {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   stored.Write(folder.path());
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   REQUIRE(opened.model.modules.size() == s.matrices());
   for (uint64_t e = 0; e < s.matrices(); ++e) {
     const QuantizedLinear& linear =
@@ -173,8 +170,8 @@ void CheckReads(const Sample& s, const TestCheckpoint& stored, SplitMix64& rando
     CHECK(linear.scheme().bits == s.bits);
     CHECK(linear.scheme().symmetric == s.symmetric);
     const CodeType code = linear.scheme().code;
-    const std::vector<float> scales = testing::Scales(linear, 0, s.n);
-    const std::vector<uint8_t> zeros = testing::ZeroPoints(linear, 0, s.n);
+    const std::vector<float> scales = Scales(linear, 0, s.n);
+    const std::vector<uint8_t> zeros = ZeroPoints(linear, 0, s.n);
     CHECK(scales ==
           std::vector<float>(s.scales.begin() + static_cast<long>(e * scales.size()),
                              s.scales.begin() + static_cast<long>((e + 1) * scales.size())));
@@ -186,7 +183,7 @@ void CheckReads(const Sample& s, const TestCheckpoint& stored, SplitMix64& rando
     range.cols = 1 + random.Below(s.k - range.k0);
     if (range.k0 + range.cols != s.k) range.cols = (range.cols + 1) / 2 * 2;
     for (const PanelRange& part : {PanelRange{0, s.n, 0, s.k}, range}) {
-      const std::vector<std::byte> panel = testing::Codes(linear, part);
+      const std::vector<std::byte> panel = Codes(linear, part);
       if (const auto found = linear.FindCodes(part)) {
         std::vector<std::byte> stored_codes(panel.size());
         const StoredTensor* tensor = opened.checkpoint->Find(found->tensor);
@@ -210,7 +207,7 @@ void CheckReads(const Sample& s, const TestCheckpoint& stored, SplitMix64& rando
   }
 }
 
-TEST_CASE("Packed codes of 1 to 8 bits read as they were written") {
+TEST_CASE("packed codes of 1 to 8 bits read as they were written") {
   SplitMix64 random(21);
   for (int i = 0; i < 300; ++i) {
     const Sample s = RandomSample(random);
@@ -219,7 +216,7 @@ TEST_CASE("Packed codes of 1 to 8 bits read as they were written") {
   }
 }
 
-TEST_CASE("Codes of 1 to 8 bits in bytes read as they were written") {
+TEST_CASE("codes of 1 to 8 bits in bytes read as they were written") {
   SplitMix64 random(22);
   for (int i = 0; i < 200; ++i) {
     const Sample s = RandomSample(random);
@@ -228,7 +225,7 @@ TEST_CASE("Codes of 1 to 8 bits in bytes read as they were written") {
   }
 }
 
-TEST_CASE("Whole rows of 4 and 8 bits without padding can be used where they lie") {
+TEST_CASE("whole rows of 4 and 8 bits without padding can be used where they lie") {
   Sample s;
   s.n = 3;
   const auto fill = [&s](uint32_t bits, uint64_t k) {
@@ -239,9 +236,9 @@ TEST_CASE("Whole rows of 4 and 8 bits without padding can be used where they lie
     s.scales.assign(s.n, 1.0F);
   };
   const auto find = [](const TestCheckpoint& stored, const PanelRange& range) {
-    const testing::TempFolder folder;
+    const TempFolder folder;
     stored.Write(folder.path());
-    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const OpenedModel opened = MustOpen(folder.path());
     const auto found = opened.Module(kRowModule).FindCodes(range);
     return found.has_value() ? std::string(found->tensor) + "+" + std::to_string(found->offset)
                              : "none";
@@ -261,7 +258,7 @@ TEST_CASE("Whole rows of 4 and 8 bits without padding can be used where they lie
   CHECK(find(Bytes(s), {2, 1, 0, 12}) == kRowModule + ".weight+24");
 }
 
-TEST_CASE("More stacked experts than any model has are refused") {
+TEST_CASE("more stacked experts than any model has are refused") {
   Sample s;
   s.n = 1;
   s.k = 8;
@@ -269,15 +266,15 @@ TEST_CASE("More stacked experts than any model has are refused") {
   s.codes.assign(s.experts * 8, 1);
   s.zero_points.assign(s.experts, 8);
   s.scales.assign(s.experts, 1.0F);
-  const testing::TempFolder folder;
+  const TempFolder folder;
   Bytes(s).Write(folder.path());
-  const Result<testing::OpenedModel> opened = testing::OpenModel(folder.path());
+  const Result<OpenedModel> opened = OpenModel(folder.path());
   REQUIRE_FALSE(opened.ok());
   CHECK(opened.status().kind() == ErrorKind::kUnsupported);
   CHECK(opened.status().what() == "too many stacked experts");
 }
 
-TEST_CASE("Bits in padding are counted, and change nothing else") {
+TEST_CASE("bits in padding are counted, and change nothing else") {
   SplitMix64 random(24);
   size_t padded = 0;
   for (int i = 0; i < 60; ++i) {
@@ -289,10 +286,9 @@ TEST_CASE("Bits in padding are counted, and change nothing else") {
     CAPTURE(i, s.bits, s.n, s.k, s.group_size, s.symmetric, s.dense);
     TestCheckpoint stored = Packed(s);
     const auto count = [](const TestCheckpoint& checkpoint) {
-      const testing::TempFolder folder;
+      const TempFolder folder;
       checkpoint.Write(folder.path());
-      const Result<uint64_t> bits =
-          testing::MustOpen(folder.path()).Module(kRowModule).CountStrayBits();
+      const Result<uint64_t> bits = MustOpen(folder.path()).Module(kRowModule).CountStrayBits();
       REQUIRE(bits.ok());
       return *bits;
     };
@@ -310,7 +306,7 @@ TEST_CASE("Bits in padding are counted, and change nothing else") {
   CHECK(padded > 20);
 }
 
-TEST_CASE("A byte that needs more bits than the scheme has is malformed, wherever it is") {
+TEST_CASE("a byte that needs more bits than the scheme has is malformed, wherever it is") {
   SplitMix64 random(23);
   Sample s = RandomSample(random);
   for (s.bits = 2; s.bits < 8; ++s.bits) {
@@ -325,9 +321,9 @@ TEST_CASE("A byte that needs more bits than the scheme has is malformed, whereve
     TestCheckpoint stored = Bytes(s);
     const auto half = static_cast<uint8_t>(1U << (s.bits - 1));
     stored.At(kRowModule + ".weight").bytes[4 * 7 + 6] = static_cast<std::byte>(half);
-    const testing::TempFolder folder;
+    const TempFolder folder;
     stored.Write(folder.path());
-    const testing::OpenedModel opened = testing::MustOpen(folder.path());
+    const OpenedModel opened = MustOpen(folder.path());
     const QuantizedLinear& linear = opened.Module(kRowModule);
     const PanelRange all{0, s.n, 0, s.k};
     std::vector<std::byte> codes(PanelBytes(linear.scheme().code, all));
@@ -341,4 +337,4 @@ TEST_CASE("A byte that needs more bits than the scheme has is malformed, whereve
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -11,18 +11,15 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::TempFolder;
-using testing::TestCheckpoint;
 
 // How a checkpoint with this config.json is refused.
 Status ReadStatus(const Json& config) {
   const TempFolder folder;
   TestCheckpoint stored;
   stored.config = config;
-  stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+  stored.tensors.push_back({"a.weight", "BF16", {1}, Hex("80 3f")});
   stored.Write(folder.path());
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
   INFO(checkpoint.status().ToString());
@@ -32,7 +29,7 @@ Status ReadStatus(const Json& config) {
   return model.status();
 }
 
-TEST_CASE("Every format has an id and a reader") {
+TEST_CASE("every format has an id and a reader") {
   REQUIRE_FALSE(AllFormats().empty());
   for (const Format& format : AllFormats()) {
     CHECK_FALSE(format.id.empty());
@@ -40,7 +37,7 @@ TEST_CASE("Every format has an id and a reader") {
   }
 }
 
-TEST_CASE("Checkpoints of no known format are refused with what is known") {
+TEST_CASE("checkpoints of no known format are refused with what is known") {
   const Status none = ReadStatus({{"model_type", "llama"}});
   CHECK(none.kind() == ErrorKind::kUnsupported);
   CHECK(none.ToString() ==
@@ -73,12 +70,12 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
   CHECK(number.kind() == ErrorKind::kMalformed);
 }
 
-TEST_CASE("The declaration is found where the loaders look for it, in their order") {
+TEST_CASE("the declaration is found where the loaders look for it, in their order") {
   const auto find = [](const Json& config) {
     const TempFolder folder;
     TestCheckpoint stored;
     stored.config = config;
-    stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+    stored.tensors.push_back({"a.weight", "BF16", {1}, Hex("80 3f")});
     stored.Write(folder.path());
     const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
     REQUIRE(checkpoint.ok());
@@ -101,12 +98,12 @@ TEST_CASE("The declaration is found where the loaders look for it, in their orde
         "config.json: quantization_config.quantization_config compressed-tensors");
 }
 
-TEST_CASE("Copies in other files stand in for config.json, and must name the same method") {
+TEST_CASE("copies in other files stand in for config.json, and must name the same method") {
   const auto find = [](const std::string& file, const Json& copy, const Json& config) {
     const TempFolder folder;
     TestCheckpoint stored;
     stored.config = config;
-    stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+    stored.tensors.push_back({"a.weight", "BF16", {1}, Hex("80 3f")});
     stored.Write(folder.path());
     std::ofstream(folder.path() / file) << copy.dump();
     const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
@@ -134,10 +131,10 @@ TEST_CASE("Copies in other files stand in for config.json, and must name the sam
              Catch::Contains("two declarations name different quantization methods"));
 }
 
-TEST_CASE("Files of two quantizers, neither of which config.json names, are refused") {
+TEST_CASE("files of two quantizers, neither of which config.json names, are refused") {
   const TempFolder folder;
   TestCheckpoint stored;
-  stored.tensors.push_back({"a.weight", "BF16", {1}, testing::Hex("80 3f")});
+  stored.tensors.push_back({"a.weight", "BF16", {1}, Hex("80 3f")});
   stored.Write(folder.path());
   std::ofstream(folder.path() / "quantize_config.json") << R"({"bits": 4, "desc_act": false})";
   std::ofstream(folder.path() / "quant_config.json") << R"({"w_bit": 4, "q_group_size": 128})";
@@ -148,17 +145,17 @@ TEST_CASE("Files of two quantizers, neither of which config.json names, are refu
   CHECK(status.id() == "config-conflict");
 }
 
-TEST_CASE("A file that a converter left behind is reported, and does not count") {
-  const TestCheckpoint stored = testing::ArGptq();
+TEST_CASE("a file that a converter left behind is reported, and does not count") {
+  const TestCheckpoint stored = ArGptq();
   const TempFolder folder;
   stored.Write(folder.path());
   std::ofstream(folder.path() / "quant_config.json")
       << R"({"w_bit": 3, "q_group_size": 64, "zero_point": true})";
-  const testing::OpenedModel opened = testing::MustOpen(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
   CHECK(opened.model.format == "auto-round");
-  CHECK(testing::HasFinding(opened.model.findings, "config-left-behind",
-                            "the file declares \"awq\", and config.json: quantization_config "
-                            "\"auto-round\", which counts"));
+  CHECK(HasFinding(opened.model.findings, "config-left-behind",
+                   "the file declares \"awq\", and config.json: quantization_config "
+                   "\"auto-round\", which counts"));
 }
 
 // Why a checkpoint of one tensor without quantization_config is refused, as "ID: TEXT".
@@ -166,7 +163,7 @@ std::string Undeclared(const Json& config, const std::string& tensor, const std:
   const TempFolder folder;
   TestCheckpoint stored;
   stored.config = config;
-  stored.tensors.push_back({tensor, "BF16", {1}, testing::Hex("80 3f")});
+  stored.tensors.push_back({tensor, "BF16", {1}, Hex("80 3f")});
   stored.Write(folder.path());
   if (!file.empty()) std::ofstream(folder.path() / file) << "{}";
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
@@ -177,22 +174,20 @@ std::string Undeclared(const Json& config, const std::string& tensor, const std:
 }
 
 TEST_CASE("Mistral's own form is refused by name") {
-  const testing::TempFolder folder;
+  const TempFolder folder;
   TestCheckpoint stored;
-  stored.tensors.push_back(
-      {"layers.0.attention.wq.qscale_weight", "F32", {}, testing::Hex("00 00 80 3f")});
+  stored.tensors.push_back({"layers.0.attention.wq.qscale_weight", "F32", {}, Hex("00 00 80 3f")});
   stored.Write(folder.path());
   std::ofstream(folder.path() / "params.json")
       << R"({"dim": 8, "quantization": {"qformat_weight": "fp8_e4m3", "qscheme_act": "TENSOR"}})";
-  const Checkpoint checkpoint = testing::Value(Checkpoint::Open(folder.path()));
+  const Checkpoint checkpoint = Value(Checkpoint::Open(folder.path()));
   const Status status = ReadQuantizedModel(checkpoint).status();
-  testing::CheckError(
-      status, ErrorKind::kUnsupported,
-      "params.json: quantization: Mistral's own form of a checkpoint is not supported");
+  CheckError(status, ErrorKind::kUnsupported,
+             "params.json: quantization: Mistral's own form of a checkpoint is not supported");
   CHECK(status.id() == "method-unsupported");
 }
 
-TEST_CASE("Checkpoints that declare in another way, or not at all, are refused by name") {
+TEST_CASE("checkpoints that declare in another way, or not at all, are refused by name") {
   const Json none = Json::object();
   const Json mlx = {{"group_size", 64}, {"bits", 4}};
   CHECK_THAT(Undeclared({{"quantization", mlx}}, "a.weight", ""),
@@ -214,4 +209,4 @@ TEST_CASE("Checkpoints that declare in another way, or not at all, are refused b
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -2,10 +2,10 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("Versions are their first two numbers") {
+TEST_CASE("versions are their first two numbers") {
   CHECK(ParseVersionNumber("0.16.1") == VersionNumber{0, 16});
   CHECK(ParseVersionNumber("7.3.4.dev1") == VersionNumber{7, 3});
   CHECK(ParseVersionNumber("0.9b2") == VersionNumber{0, 9});
@@ -22,4 +22,4 @@ TEST_CASE("Versions are their first two numbers") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

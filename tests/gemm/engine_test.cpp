@@ -8,11 +8,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::RequireOk;
 
 // A sound problem whose parts the tests break one by one.
 struct Example {
@@ -57,13 +54,13 @@ TEST_CASE("the message names both sizes") {
 
 TEST_CASE("sizes of zero are refused") {
   Example example;
-  SECTION("M") {
+  SECTION("m") {
     example.m = 0;
   }
-  SECTION("N") {
+  SECTION("n") {
     example.n = 0;
   }
-  SECTION("K") {
+  SECTION("k") {
     example.k = 0;
   }
   if (example.m * example.n * example.k != 0) return;
@@ -88,4 +85,4 @@ TEST_CASE("the engine refuses a problem that does not fit") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

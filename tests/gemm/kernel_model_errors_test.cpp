@@ -12,15 +12,11 @@
 #include "prepack/gemm/kernel_model.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckError;
-using testing::KernelModelFile;
-using testing::RequireOk;
-
 std::filesystem::path GoldenPath(const std::string& name) {
-  return testing::Fixture("golden/" + name + ".safetensors");
+  return Fixture("golden/" + name + ".safetensors");
 }
 
 Status Make(const KernelModelFile& golden, const PackedOperands& packed) {
@@ -54,7 +50,7 @@ TEST_CASE("an operand that is a byte too short or too long is refused by every m
       {"bias", &PackedOperands::bias},
   };
   size_t refusals = 0;
-  for (const auto& path : testing::GoldenFiles()) {
+  for (const auto& path : GoldenFiles()) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name);
     RequireOk(Make(golden, golden.packed));
@@ -226,8 +222,7 @@ TEST_CASE("activations that the type cannot hold are refused") {
 TEST_CASE("an output of another size is refused") {
   for (const char* name : {"zentorch_int8_n3-k7", "zentorch_woq_n7-k40-perchannel"}) {
     const KernelModelFile golden(GoldenPath(name));
-    const auto model =
-        testing::Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
+    const auto model = Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
     for (const size_t size : {golden.y.size() + 1, golden.y.size() + golden.input.m, size_t{0}}) {
       std::vector<float> y(size);
       CheckError(model->Run(0, y), ErrorKind::kUsage, "GEMM: y: the size does not fit the shape");
@@ -238,8 +233,7 @@ TEST_CASE("an output of another size is refused") {
 TEST_CASE("an output that starts where no model can start is refused") {
   for (const char* name : {"zentorch_int8_n3-k7", "zentorch_woq_n7-k40-perchannel"}) {
     const KernelModelFile golden(GoldenPath(name));
-    const auto model =
-        testing::Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
+    const auto model = Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
     std::vector<float> y(golden.input.m);
     for (const uint64_t n0 : {uint64_t{1}, kModelBlock, ~uint64_t{0} / 64 * 64}) {
       CheckError(model->Run(n0, y), ErrorKind::kUsage,
@@ -249,4 +243,4 @@ TEST_CASE("an output that starts where no model can start is refused") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

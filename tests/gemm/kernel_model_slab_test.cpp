@@ -10,12 +10,8 @@
 #include "prepack/gemm/kernel_model.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::KernelModelFile;
-using testing::Value;
 
 // Slabs of every place: at the beginning, inside, and at the end, whole or not.
 std::vector<InputSlab> SlabsOf(const PackedOperands& packed) {
@@ -54,14 +50,14 @@ SlabInput InputOf(const KernelModelFile& golden, const InputSlab& slab) {
 std::vector<float> PredictWith(const KernelModelFile& golden, const ModelInput& input) {
   const auto model = Value(MakeKernelModel(golden.file.layout(), golden.packed, input));
   std::vector<float> y(input.m * golden.packed.n);
-  testing::RequireOk(model->Run(0, y));
+  RequireOk(model->Run(0, y));
   return y;
 }
 
 TEST_CASE("a slab of input channels gives what zeros outside of it give, to the bit") {
   std::set<std::string> layouts;
   size_t slabs = 0;
-  for (const auto& path : testing::GoldenFiles()) {
+  for (const auto& path : GoldenFiles()) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name);
     for (const InputSlab& slab : SlabsOf(golden.packed)) {
@@ -87,7 +83,7 @@ TEST_CASE("a slab of input channels gives what zeros outside of it give, to the 
 TEST_CASE("activations of a slab are those of its columns") {
   for (const char* layout : {"vllm-cpu/int8-vnni", "vllm-cpu/fp8-w8a8-plain", "zentorch/woq"}) {
     size_t files = 0;
-    for (const auto& path : testing::GoldenFilesOf(layout)) {
+    for (const auto& path : GoldenFilesOf(layout)) {
       const KernelModelFile golden(path);
       for (const InputSlab& slab : SlabsOf(golden.packed)) {
         INFO("file " << golden.name);
@@ -150,4 +146,4 @@ TEST_CASE("what stands for the input channels outside of a slab is zero") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -19,12 +19,8 @@
 #include "prepack/verify/products.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::KernelModelFile;
-using testing::RequireOk;
-using testing::Value;
 
 std::vector<float> Predict(const std::string& layout, const PackedOperands& packed,
                            const ModelInput& input) {
@@ -86,7 +82,7 @@ TEST_CASE("every model predicts every output of the real op to the bit") {
     INFO("layout " << coverage.layout);
     size_t files = 0;
     size_t elements = 0;
-    for (const auto& path : testing::GoldenFilesOf(coverage.layout)) {
+    for (const auto& path : GoldenFilesOf(coverage.layout)) {
       const KernelModelFile golden(path);
       INFO("file " << golden.name);
       REQUIRE(golden.file.layout() == coverage.layout);
@@ -110,12 +106,12 @@ TEST_CASE("no golden file is left out") {
   for (const Coverage& coverage : Coverages()) with_output += coverage.files;
   // The rest are the six files of vllm-cpu/fp8-w8a8-vnni4.
   CHECK(with_output == 167);
-  CHECK(testing::GoldenFiles().size() == 173);
+  CHECK(GoldenFiles().size() == 173);
 }
 
 TEST_CASE("fp8-w8a8-vnni4 holds the same numbers as the plain file of the same case") {
   size_t files = 0;
-  for (const auto& path : testing::GoldenFilesOf("vllm-cpu/fp8-w8a8-vnni4")) {
+  for (const auto& path : GoldenFilesOf("vllm-cpu/fp8-w8a8-vnni4")) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name);
     std::string twin = path.string();
@@ -145,7 +141,7 @@ TEST_CASE("plain int8 weights give what oneDNN makes of its blocked form") {
       GENERATE(std::pair<std::string, bool>{"onednn/w8a8", true},
                std::pair<std::string, bool>{"vllm-cpu/int8-plain", false});
   size_t files = 0;
-  for (const auto& path : testing::GoldenFilesOf("onednn/w8a8")) {
+  for (const auto& path : GoldenFilesOf("onednn/w8a8")) {
     const KernelModelFile golden(path);
     INFO("file " << golden.name << " as " << layout);
     const std::vector<std::byte> weights = PlainWeights(golden, transposed);
@@ -181,7 +177,7 @@ std::vector<std::byte> NibbleZeroPoints(const KernelModelFile& golden) {
 
 TEST_CASE("onednn/w4a16 computes what zentorch computes of the same codes") {
   size_t files = 0;
-  for (const auto& path : testing::GoldenFilesOf("zentorch/woq")) {
+  for (const auto& path : GoldenFilesOf("zentorch/woq")) {
     const KernelModelFile golden(path);
     if (golden.packed.n % 2 != 0) continue;
     INFO("file " << golden.name);
@@ -198,7 +194,7 @@ TEST_CASE("onednn/w4a16 computes what zentorch computes of the same codes") {
 
 TEST_CASE("bf16-vnni computes what zentorch computes of the same weights") {
   size_t files = 0;
-  for (const auto& path : testing::GoldenFilesOf("zentorch/woq")) {
+  for (const auto& path : GoldenFilesOf("zentorch/woq")) {
     const KernelModelFile golden(path);
     if (golden.packed.n % 16 != 0 || golden.packed.k % 32 != 0) continue;
     INFO("file " << golden.name);
@@ -362,7 +358,7 @@ TEST_CASE("integer sums wrap as those of the kernel do") {
 TEST_CASE("int4-w4a8 rounds halves of F16 activations away from zero, of BF16 to even") {
   for (const auto& [name, half] : {std::pair<std::string, double>{"vllm-cpu_int4-w4a8_f16-act", 1},
                                    {"vllm-cpu_int4-w4a8_g256-block128-asym", 0}}) {
-    const KernelModelFile golden(testing::Fixture("golden/" + name + ".safetensors"));
+    const KernelModelFile golden(Fixture("golden/" + name + ".safetensors"));
     std::vector<float> x(golden.packed.k);
     x[0] = 127;
     x[1] = 0.5F;
@@ -403,7 +399,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
   const std::map<DType, double> least_db = {
       {DType::kBF16, 50}, {DType::kF16, 68}, {DType::kF32, 110}};
   size_t files = 0;
-  for (const auto& path : testing::GoldenFiles()) {
+  for (const auto& path : GoldenFiles()) {
     const KernelModelFile golden(path);
     if (golden.y.empty()) continue;
     INFO("file " << golden.name);
@@ -429,7 +425,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
 
 TEST_CASE("weights of some channels are those rows of all weights") {
   for (const std::string_view layout : ModelledLayouts()) {
-    const std::vector<std::filesystem::path> paths = testing::GoldenFilesOf(std::string(layout));
+    const std::vector<std::filesystem::path> paths = GoldenFilesOf(std::string(layout));
     if (paths.empty()) continue;  // no software has written these
     const KernelModelFile golden(paths.front());
     INFO("file " << golden.name);
@@ -452,7 +448,7 @@ TEST_CASE("weights of some channels are those rows of all weights") {
 TEST_CASE("the prediction does not depend on how the channels are divided") {
   size_t divided = 0;
   for (const Coverage& coverage : Coverages()) {
-    for (const auto& path : testing::GoldenFilesOf(coverage.layout)) {
+    for (const auto& path : GoldenFilesOf(coverage.layout)) {
       const KernelModelFile golden(path);
       if (golden.packed.n <= kModelBlock) continue;
       INFO("file " << golden.name);
@@ -480,7 +476,7 @@ std::vector<float> Thinned(const KernelModelFile& golden) {
 
 TEST_CASE("rows that are nearly all zero are multiplied like others") {
   size_t files = 0;
-  for (const auto& path : testing::GoldenFiles()) {
+  for (const auto& path : GoldenFiles()) {
     const KernelModelFile golden(path);
     // Some cases are about weights of a size that hides activations.
     if (golden.y.empty() || golden.name.find("extreme") != std::string::npos) continue;
@@ -511,4 +507,4 @@ TEST_CASE("rows that are nearly all zero are multiplied like others") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -2,7 +2,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("a row is sparse when less than an eighth of it differs from its base") {
@@ -39,4 +39,4 @@ TEST_CASE("numbers of a sparse row are found by their input channels") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

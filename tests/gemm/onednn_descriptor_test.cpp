@@ -6,11 +6,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 PackRequest Request(uint64_t n, uint64_t k, bool dynamic, bool symmetric) {
   PackRequest request;
@@ -70,4 +67,4 @@ TEST_CASE("what oneDNN has no primitive for is an error that says what else ther
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -14,13 +14,8 @@
 #include "prepack/verify/products.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::GoldenFilesOf;
-using testing::KernelModelFile;
-using testing::Value;
 
 // A random problem and its result: small integers, so that every sum in whatever order is exact.
 struct FloatExample {
@@ -165,7 +160,7 @@ TEST_CASE("the primitives compute on packed 4-bit weights what the models predic
         CHECK(Value(engine->DescribePacked(problem)).implementation == info.implementation);
         std::vector<float> predicted(m * n);
         const auto model = Value(MakeKernelModel(layout, module.packed, problem.input));
-        testing::RequireOk(model->Run(0, predicted));
+        RequireOk(model->Run(0, predicted));
         CHECK(SqnrOf(predicted, y) >= 50);
       }
     }
@@ -215,16 +210,16 @@ TEST_CASE("with static activations the primitive adds the bias") {
     PackRequest request = RequestOfFile(golden);
     request.activation_dtype = DType::kBF16;
     std::vector<float> predicted(golden.y.size());
-    testing::RequireOk(Value(MakeKernelModel("onednn/w8a8", packed, input))->Run(0, predicted));
+    RequireOk(Value(MakeKernelModel("onednn/w8a8", packed, input))->Run(0, predicted));
     std::vector<float> y(golden.y.size());
-    testing::RequireOk(engine
-                           ->MultiplyPacked({.layout = "onednn/w8a8",
-                                             .request = request,
-                                             .packed = packed,
-                                             .input = input,
-                                             .repack = true},
-                                            y)
-                           .status());
+    RequireOk(engine
+                  ->MultiplyPacked({.layout = "onednn/w8a8",
+                                    .request = request,
+                                    .packed = packed,
+                                    .input = input,
+                                    .repack = true},
+                                   y)
+                  .status());
     CHECK(SqnrOf(predicted, y) >= 50);
   }
 }
@@ -278,7 +273,7 @@ TEST_CASE("weights in a form that oneDNN does not want here are not multiplied")
   CHECK(status.ToString().find("expected " + forms.wanted.Name()) != std::string::npos);
   CHECK_FALSE(engine->DescribePacked(problem).ok());
   problem.repack = true;
-  testing::RequireOk(engine->MultiplyPacked(problem, y).status());
+  RequireOk(engine->MultiplyPacked(problem, y).status());
   CHECK(y == std::vector<float>(64, 0));
 }
 
@@ -299,4 +294,4 @@ TEST_CASE("weights of another size than their descriptor are malformed") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

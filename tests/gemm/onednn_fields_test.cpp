@@ -5,11 +5,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 // BA16a64b4a of 100 × 70 weights: 128 × 128 elements.
 OneDnnFields Blocked(uint64_t rows_of_sums) {
@@ -135,4 +132,4 @@ TEST_CASE("what is no blocked form of these weights is refused with the reason")
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -3,7 +3,7 @@
 #include "prepack/gemm/onednn/descriptor.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("a build without oneDNN says so, and what to do") {
@@ -25,4 +25,4 @@ TEST_CASE("a build without oneDNN cannot ask it for its form") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

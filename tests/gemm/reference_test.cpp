@@ -6,7 +6,7 @@
 #include "catch.h"
 #include "prepack/base/random.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("ReferenceGemm multiplies x with the transpose of w") {
@@ -59,4 +59,4 @@ TEST_CASE("ReferenceGemm agrees with three plain loops on odd sizes") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -9,14 +9,10 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckError;
-using testing::TempFolder;
-using testing::Value;
-
-OpenedFolder Written(const TempFolder& temp, const testing::TestCheckpoint& checkpoint) {
+OpenedFolder Written(const TempFolder& temp, const TestCheckpoint& checkpoint) {
   checkpoint.Write(temp.path());
   return Value(OpenedFolder::Open(temp.path()));
 }
@@ -31,13 +27,13 @@ ByteContents At(const OpenedFolder& folder, uint64_t offset) {
 
 TEST_CASE("a byte of codes holds two weights, low nibble first") {
   const TempFolder temp;
-  const OpenedFolder folder = Written(temp, testing::SymmetricExample());
+  const OpenedFolder folder = Written(temp, SymmetricExample());
   // Row 1 begins at byte 8 of [4, 2] words; its bytes are 79 6a 5b …
   const ByteContents contents =
-      At(folder, OffsetOf(folder, testing::kExampleModule + ".weight_packed") + 17);
+      At(folder, OffsetOf(folder, kExampleModule + ".weight_packed") + 17);
   CHECK(contents.holds == "code");
   CHECK(contents.byte == 0x6A);
-  CHECK(contents.module == testing::kExampleModule);
+  CHECK(contents.module == kExampleModule);
   CHECK(contents.form == "compressed-tensors");
   CHECK(contents.element == std::vector<uint64_t>{2, 0});
   REQUIRE(contents.numbers.size() == 2);
@@ -51,15 +47,14 @@ TEST_CASE("a byte of codes holds two weights, low nibble first") {
 
 TEST_CASE("bytes of scales, zero points, padding, other tensors and the header are told apart") {
   const TempFolder temp;
-  const OpenedFolder folder = Written(temp, testing::AsymmetricExample());
-  const ByteContents scale =
-      At(folder, OffsetOf(folder, testing::kExampleModule + ".weight_scale") + 7);
+  const OpenedFolder folder = Written(temp, AsymmetricExample());
+  const ByteContents scale = At(folder, OffsetOf(folder, kExampleModule + ".weight_scale") + 7);
   CHECK(scale.holds == "scale");
   REQUIRE(scale.numbers.size() == 1);
   CHECK(scale.numbers[0].n == 1);
   CHECK(scale.numbers[0].g == 1);
   // One word per group holds the zero points of four channels in its low half.
-  const uint64_t zeros = OffsetOf(folder, testing::kExampleModule + ".weight_zero_point");
+  const uint64_t zeros = OffsetOf(folder, kExampleModule + ".weight_zero_point");
   const ByteContents zero_point = At(folder, zeros + 5);
   CHECK(zero_point.holds == "zero point");
   REQUIRE(zero_point.numbers.size() == 2);
@@ -67,10 +62,9 @@ TEST_CASE("bytes of scales, zero points, padding, other tensors and the header a
   CHECK(zero_point.numbers[0].g == 1);
   CHECK(zero_point.numbers[1].n == 3);
   CHECK(At(folder, zeros + 6).holds == "padding");
-  const ByteContents shape =
-      At(folder, OffsetOf(folder, testing::kExampleModule + ".weight_shape") + 8);
+  const ByteContents shape = At(folder, OffsetOf(folder, kExampleModule + ".weight_shape") + 8);
   CHECK(shape.holds == "data");
-  CHECK(shape.module == testing::kExampleModule);
+  CHECK(shape.module == kExampleModule);
   CHECK(shape.element == std::vector<uint64_t>{1});
   const ByteContents norm = At(folder, OffsetOf(folder, "model.norm.weight"));
   CHECK(norm.holds == "data");
@@ -81,17 +75,16 @@ TEST_CASE("bytes of scales, zero points, padding, other tensors and the header a
 }
 
 TEST_CASE("a byte that several weights cross holds parts of them") {
-  testing::GptqExample x;
+  GptqExample x;
   x.n = 32;
   x.bits = 3;
   x.group_size = 32;
   x.stored_zeros = true;
   x.Randomize(3, 1);
   const TempFolder temp;
-  const OpenedFolder folder = Written(temp, testing::MakeGptq(x));
+  const OpenedFolder folder = Written(temp, MakeGptq(x));
   // Byte 3 of the first word of channel 5: code 8 from bit 24 on, 9, and two bits of 10.
-  const ByteContents contents =
-      At(folder, OffsetOf(folder, testing::kGptqModule + ".qweight") + 4 * 5 + 3);
+  const ByteContents contents = At(folder, OffsetOf(folder, kGptqModule + ".qweight") + 4 * 5 + 3);
   REQUIRE(contents.numbers.size() == 3);
   for (const uint64_t i : {0U, 1U, 2U}) {
     CHECK(contents.numbers[i].n == 5);
@@ -99,7 +92,7 @@ TEST_CASE("a byte that several weights cross holds parts of them") {
     CHECK(contents.numbers[i].bit == 3 * i);
     CHECK(contents.numbers[i].bits == (i == 2 ? 2 : 3));
   }
-  const FoundWeight found = Value(FindWeight(folder, testing::kGptqModule, 5, 10));
+  const FoundWeight found = Value(FindWeight(folder, kGptqModule, 5, 10));
   REQUIRE(found.numbers.front().where.size() == 2);
   CHECK(found.numbers.front().where[1].in_tensor == 4 * (32 + 5));
   CHECK(found.numbers.front().stored == x.codes[10 * x.n + 5]);
@@ -122,7 +115,7 @@ void CheckValueAt(const OpenedFolder& folder, const StoredBits& where, std::stri
 
 TEST_CASE("scales and zero points of every format are found at their bytes") {
   SplitMix64 random(53);
-  for (const auto& entry : std::filesystem::directory_iterator(testing::Fixture("checkpoints"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
     const OpenedFolder folder = Value(OpenedFolder::Open(entry.path()));
     for (const auto& linear : folder.model->modules) {
       const uint64_t n = random.Below(linear->n());
@@ -136,7 +129,7 @@ TEST_CASE("scales and zero points of every format are found at their bytes") {
 
 TEST_CASE("a byte that is not there, or in no file, is refused") {
   const TempFolder temp;
-  const OpenedFolder folder = Written(temp, testing::SymmetricExample());
+  const OpenedFolder folder = Written(temp, SymmetricExample());
   CheckError(ReadByteContents(folder, "model.safetensor", 0).status(), ErrorKind::kUsage,
              "Did you mean model.safetensors?");
   CheckError(ReadByteContents(folder, "model.safetensors", 1'000'000).status(), ErrorKind::kUsage,
@@ -144,4 +137,4 @@ TEST_CASE("a byte that is not there, or in no file, is refused") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -14,19 +14,14 @@
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::TempFolder;
-using testing::Value;
 
 constexpr std::string_view kModule = "model.layers.0.mlp.down_proj";
 
 std::vector<std::byte> TensorBytesOf(const OpenedFolder& folder, const StoredTensor& tensor) {
   std::vector<std::byte> bytes(tensor.bytes);
-  testing::RequireOk(folder.checkpoint->Read(tensor, 0, bytes));
+  RequireOk(folder.checkpoint->Read(tensor, 0, bytes));
   return bytes;
 }
 
@@ -61,14 +56,14 @@ bool HoldsWeight(const ByteContents& contents, uint64_t n, uint64_t k) {
 // Packs the checkpoint with the lowest bit of a number changed, and gives it to `check` with what
 // was packed before.
 template <typename Check>
-void WithFlipped(const TempFolder& temp, const testing::PackedExample& example,
-                 const NumberInFile& number, Check check) {
+void WithFlipped(const TempFolder& temp, const PackedExample& example, const NumberInFile& number,
+                 Check check) {
   const OpenedFolder before = Value(OpenedFolder::Open(temp / "packed"));
   const BitsInFile& low = number.where.front();
   {
     const Checkpoint source = Value(Checkpoint::Open(temp / "source"));
-    const testing::FlippedBit flip(source, low.tensor, low.in_tensor * 8 + low.bit);
-    testing::Pack(temp / "source", example, temp / "changed");
+    const FlippedBit flip(source, low.tensor, low.in_tensor * 8 + low.bit);
+    Pack(temp / "source", example, temp / "changed");
   }
   check(before, Value(OpenedFolder::Open(temp / "changed")));
   std::filesystem::remove_all(temp / "changed");
@@ -119,10 +114,10 @@ size_t CheckPackedScale(const OpenedFolder& before, const OpenedFolder& after,
 }
 
 // Returns how many bytes of scales differed.
-size_t CheckPair(const char* fixture, const testing::PackedExample& example, SplitMix64& random) {
+size_t CheckPair(const char* fixture, const PackedExample& example, SplitMix64& random) {
   const TempFolder temp;
-  testing::CopyFolder(Fixture("checkpoints") / fixture, temp / "source");
-  testing::Pack(temp / "source", example, temp / "packed");
+  CopyFolder(Fixture("checkpoints") / fixture, temp / "source");
+  Pack(temp / "source", example, temp / "packed");
   const OpenedFolder source = Value(OpenedFolder::Open(temp / "source"));
   const OpenedFolder packed = Value(OpenedFolder::Open(temp / "packed"));
   const QuantizedLinear& linear = *Value(FindSourceModule(source, kModule));
@@ -161,8 +156,8 @@ TEST_CASE("a weight is found where packing puts it, for every layout") {
 
 TEST_CASE("a weight of a module that was fused is found under its own name") {
   const TempFolder temp;
-  testing::Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu", .fuse = true},
-                temp / "packed");
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu", .fuse = true},
+       temp / "packed");
   const OpenedFolder packed = Value(OpenedFolder::Open(temp / "packed"));
   const OpenedFolder source = Value(OpenedFolder::Open(Fixture("checkpoints/ct-w4a16-g32-asym")));
   const std::string up = "model.layers.0.mlp.up_proj";
@@ -176,8 +171,8 @@ TEST_CASE("a weight of a module that was fused is found under its own name") {
 
 TEST_CASE("weights of a damaged folder are an error that leads to verify") {
   const TempFolder temp;
-  testing::Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "packed");
-  testing::EditManifest(temp / "packed", [](Manifest& manifest) {
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "packed");
+  EditManifest(temp / "packed", [](Manifest& manifest) {
     auto module = manifest.modules.extract(std::string(kModule));
     module.key() = "renamed";
     for (auto& [name, part] : module.mapped().parts) part.tensor = "renamed." + name;
@@ -187,10 +182,8 @@ TEST_CASE("weights of a damaged folder are an error that leads to verify") {
              ErrorKind::kMalformed,
              "renamed: part weight is not in the files. Run `prepack verify`");
 
-  testing::Pack(Fixture("checkpoints/gptqmodel-w4-actorder-g128"), {.target = "vllm-cpu"},
-                temp / "ordered");
-  testing::FlipBits(temp / "ordered",
-                    testing::PartOf(temp / "ordered", std::string(kModule), "input_order"), 0, 1);
+  Pack(Fixture("checkpoints/gptqmodel-w4-actorder-g128"), {.target = "vllm-cpu"}, temp / "ordered");
+  FlipBits(temp / "ordered", PartOf(temp / "ordered", std::string(kModule), "input_order"), 0, 1);
   CheckError(FindWeight(Value(OpenedFolder::Open(temp / "ordered")), kModule, 0, 0).status(),
              ErrorKind::kMalformed, "input_order: not a permutation of the input channels");
 }
@@ -206,4 +199,4 @@ TEST_CASE("what is not there is not found, and the nearest name is said") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

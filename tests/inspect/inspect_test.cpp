@@ -8,13 +8,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::TempFolder;
-using testing::Value;
 
 TEST_CASE("a checkpoint is described with its modules and tensors") {
   const InspectReport report = Value(Inspect(Fixture("checkpoints/ct-w4a16-g128-sharded")));
@@ -38,8 +33,8 @@ TEST_CASE("a checkpoint is described with its modules and tensors") {
 
 TEST_CASE("a module that was fused is found in the one that it is a part of") {
   const TempFolder temp;
-  testing::Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu", .fuse = true},
-                temp / "packed");
+  Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu", .fuse = true},
+       temp / "packed");
   const InspectReport report = Value(Inspect(temp / "packed"));
   const std::optional<FoundModule> whole = report.FindModule("model.layers.0.self_attn.qkv_proj");
   REQUIRE(whole.has_value());
@@ -68,7 +63,7 @@ TEST_CASE("a single file is described by its tensors") {
 
 TEST_CASE("a checkpoint that cannot be packed is still shown, with the reason") {
   TempFolder temp;
-  testing::TestCheckpoint checkpoint = testing::SymmetricExample();
+  TestCheckpoint checkpoint = SymmetricExample();
   checkpoint.config["quantization_config"]["quant_method"] = "gptq";
   checkpoint.Write(temp.path());
   const InspectReport report = Value(Inspect(temp.path()));
@@ -85,4 +80,4 @@ TEST_CASE("what is not there cannot be inspected") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -8,13 +8,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::TempFolder;
-using testing::Value;
 
 ModuleNumbers Measured(const std::filesystem::path& path, const std::string& module) {
   return Value(MeasureModule(Value(OpenedFolder::Open(path)), module));
@@ -40,7 +35,7 @@ TEST_CASE("a module that was fused has the numbers that it had") {
   const std::string source = "checkpoints/ct-w4a16-g32-asym";
   for (const char* target : {"vllm-cpu", "zentorch", "onednn"}) {
     const TempFolder temp;
-    testing::Pack(Fixture(source), {.target = target, .fuse = true}, temp / "packed");
+    Pack(Fixture(source), {.target = target, .fuse = true}, temp / "packed");
     for (const char* module : {"q_proj", "k_proj", "v_proj"}) {
       CAPTURE(target, module);
       const std::string name = std::string("model.layers.0.self_attn.") + module;
@@ -55,7 +50,7 @@ TEST_CASE("the range is that of the weights one by one") {
     CAPTURE(fixture);
     const std::filesystem::path path = Fixture("checkpoints") / fixture;
     const OpenedFolder folder = Value(OpenedFolder::Open(path));
-    const ShownModule shown = Value(FindShown(folder, testing::kQProj));
+    const ShownModule shown = Value(FindShown(folder, kQProj));
     float min = std::numeric_limits<float>::infinity();
     float max = -min;
     for (uint64_t n = 0; n < shown.n; ++n) {
@@ -63,7 +58,7 @@ TEST_CASE("the range is that of the weights one by one") {
       min = std::min(min, std::ranges::min(row.values));
       max = std::max(max, std::ranges::max(row.values));
     }
-    const ModuleNumbers numbers = Measured(path, testing::kQProj);
+    const ModuleNumbers numbers = Measured(path, kQProj);
     CHECK(numbers.min_weight == min);
     CHECK(numbers.max_weight == max);
     uint64_t codes = 0;
@@ -73,7 +68,7 @@ TEST_CASE("the range is that of the weights one by one") {
 }
 
 TEST_CASE("scales that channels share are counted once") {
-  const ModuleNumbers numbers = Measured(Fixture("checkpoints/ct-fp8-block"), testing::kDownProj);
+  const ModuleNumbers numbers = Measured(Fixture("checkpoints/ct-fp8-block"), kDownProj);
   CHECK(numbers.scales->count == 3 * 12);
   CHECK_FALSE(numbers.zero_points.has_value());
 }
@@ -85,4 +80,4 @@ TEST_CASE("a module that is not there is not measured") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

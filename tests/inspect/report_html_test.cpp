@@ -39,7 +39,7 @@ void AddModules(int layers, InspectReport& report) {
       {.name = "norm.weight", .dtype = DType::kF32, .shape = {}, .bytes = 1234});
 }
 
-TEST_CASE("A page of a packed folder has its origin, its schemes and every module") {
+TEST_CASE("a page of a packed folder has its origin, its schemes and every module") {
   InspectReport report = PackedReport();
   AddModules(3, report);
   const std::string page = InspectHtml(report);
@@ -61,7 +61,7 @@ TEST_CASE("A page of a packed folder has its origin, its schemes and every modul
   CHECK_FALSE(Contains(page, "What each target would take"));
 }
 
-TEST_CASE("Sizes of modules are drawn in units that fit them") {
+TEST_CASE("sizes of modules are drawn in units that fit them") {
   InspectReport report;
   AddModules(2, report);
   report.modules[0].bytes = 592;
@@ -71,7 +71,7 @@ TEST_CASE("Sizes of modules are drawn in units that fit them") {
   CHECK(Contains(InspectHtml(report), "<title>layers.1.up: 1 MB</title>"));
 }
 
-TEST_CASE("What a target leaves is on the page with its reason") {
+TEST_CASE("what a target leaves is on the page with its reason") {
   InspectReport report;
   AddModules(1, report);
   report.targets = {{.target = "onednn",
@@ -84,7 +84,7 @@ TEST_CASE("What a target leaves is on the page with its reason") {
   CHECK(Contains(page, "<td>1 tensor of F32</td><td>not quantized</td>"));
 }
 
-TEST_CASE("Very many modules and tensors are folded") {
+TEST_CASE("very many modules and tensors are folded") {
   InspectReport report = PackedReport();
   AddModules(10'001, report);
   const std::string page = InspectHtml(report);

@@ -13,17 +13,12 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FlippedBit;
-using testing::OpenedModel;
-using testing::TempFolder;
-using testing::TestCheckpoint;
 
 // Where input channel k comes in the order in which codes are delivered.
 uint64_t PositionOf(const QuantizedLinear& linear, uint64_t k) {
-  const SharedOrder order = testing::Value(linear.KOrder());
+  const SharedOrder order = Value(linear.KOrder());
   if (order->empty()) return k;
   return static_cast<uint64_t>(std::ranges::find(*order, static_cast<uint32_t>(k)) -
                                order->begin());
@@ -41,7 +36,7 @@ std::vector<std::byte> WithFlippedCode(const QuantizedLinear& linear, std::vecto
 // Returns how many bits were flipped with a checkpoint that still could be read.
 int CheckCode(const Checkpoint& checkpoint, const QuantizedLinear& linear, uint64_t n, uint64_t k) {
   const StoredBits where = linear.places()->WhereCode(n, k);
-  const std::vector<std::byte> before = testing::Codes(linear);
+  const std::vector<std::byte> before = Codes(linear);
   const uint64_t position = PositionOf(linear, k);
   uint32_t bit_of_code = 0;
   int flipped = 0;
@@ -73,9 +68,9 @@ void CheckScale(const Checkpoint& checkpoint, const QuantizedLinear& linear, uin
                 uint64_t g) {
   const StoredBits where = linear.places()->WhereScale(n, g);
   REQUIRE(where.size() == 1);
-  const std::vector<float> before = testing::Scales(linear, 0, linear.n());
+  const std::vector<float> before = Scales(linear, 0, linear.n());
   const FlippedBit flip(checkpoint, where.front().tensor, where.front().bit + 2);
-  const std::vector<float> after = testing::Scales(linear, 0, linear.n());
+  const std::vector<float> after = Scales(linear, 0, linear.n());
   for (uint64_t i = 0; i < before.size(); ++i) {
     const bool is_it =
         linear.places()->WhereScale(i / linear.groups(), i % linear.groups()) == where;
@@ -89,7 +84,7 @@ void CheckScale(const Checkpoint& checkpoint, const QuantizedLinear& linear, uin
 // Returns how many bits changed a zero point. Others make it one that is refused.
 int CheckZeroPoint(const Checkpoint& checkpoint, const QuantizedLinear& linear, uint64_t n,
                    uint64_t g) {
-  const std::vector<uint8_t> before = testing::ZeroPoints(linear, 0, linear.n());
+  const std::vector<uint8_t> before = ZeroPoints(linear, 0, linear.n());
   int changed = 0;
   for (const BitRun& run : linear.places()->WhereZeroPoint(n, g)) {
     for (uint32_t i = 0; i < run.bits; ++i) {
@@ -114,7 +109,7 @@ struct Checked {
 
 Checked CheckModules(const std::filesystem::path& folder, size_t most_modules, int weights,
                      SplitMix64& random) {
-  const OpenedModel opened = testing::MustOpen(folder);
+  const OpenedModel opened = MustOpen(folder);
   Checked checked;
   const size_t step = std::max<size_t>(1, opened.model.modules.size() / most_modules);
   for (size_t i = 0; i < opened.model.modules.size(); i += step) {
@@ -143,11 +138,11 @@ Checked CheckBuilt(const TestCheckpoint& checkpoint, int weights, SplitMix64& ra
 
 TEST_CASE("the bits of a weight are those that its reader reads, in checkpoints of every format") {
   SplitMix64 random(31);
-  for (const auto& entry : std::filesystem::directory_iterator(testing::Fixture("checkpoints"))) {
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
     if (!std::filesystem::is_directory(entry)) continue;
     CAPTURE(entry.path().string());
     const TempFolder temp;
-    testing::CopyFolder(entry.path(), temp / "copy");
+    CopyFolder(entry.path(), temp / "copy");
     const Checked checked = CheckModules(temp / "copy", 2, 2, random);
     CHECK(checked.codes > 0);
   }
@@ -158,7 +153,7 @@ TEST_CASE("the bits of GPTQ weights of every width, straight and in planes") {
   for (const bool planar : {false, true}) {
     for (const uint32_t bits : {2U, 3U, 4U, 5U, 6U, 7U, 8U}) {
       if (!planar && bits >= 5 && bits <= 7) continue;  // are not stored so
-      testing::GptqExample x;
+      GptqExample x;
       x.n = 32;
       x.k = 96;
       x.bits = bits;
@@ -169,7 +164,7 @@ TEST_CASE("the bits of GPTQ weights of every width, straight and in planes") {
       x.Randomize(bits, 1);
       if (bits == 4) x.Shuffle(5);
       CAPTURE(planar, bits);
-      const Checked checked = CheckBuilt(testing::MakeGptq(x), 12, random);
+      const Checked checked = CheckBuilt(MakeGptq(x), 12, random);
       CHECK(checked.codes == 12 * static_cast<int>(bits));
       CHECK(checked.zero_points > 0);
     }
@@ -178,15 +173,15 @@ TEST_CASE("the bits of GPTQ weights of every width, straight and in planes") {
 
 TEST_CASE("the bits of AWQ weights in all three orders") {
   SplitMix64 random(33);
-  const testing::AwqNumbers numbers = testing::RandomAwqNumbers(32, 256, 64, random);
-  const std::string& module = testing::kAwqModule;
-  const std::vector<std::pair<std::string, std::vector<testing::TestTensor>>> stored = {
-      {"gemm", testing::AwqGemmTensors(module, numbers)},
-      {"gemv", testing::AwqGemvTensors(module, numbers)},
-      {"gemv_fast", testing::AwqGemvFastTensors(module, numbers)}};
+  const AwqNumbers numbers = RandomAwqNumbers(32, 256, 64, random);
+  const std::string& module = kAwqModule;
+  const std::vector<std::pair<std::string, std::vector<TestTensor>>> stored = {
+      {"gemm", AwqGemmTensors(module, numbers)},
+      {"gemv", AwqGemvTensors(module, numbers)},
+      {"gemv_fast", AwqGemvFastTensors(module, numbers)}};
   for (const auto& [version, tensors] : stored) {
     CAPTURE(version);
-    const Checked checked = CheckBuilt(testing::AwqCheckpoint(tensors, version, 64), 20, random);
+    const Checked checked = CheckBuilt(AwqCheckpoint(tensors, version, 64), 20, random);
     CHECK(checked.codes == 80);
     CHECK(checked.zero_points > 0);
   }
@@ -200,23 +195,20 @@ TestCheckpoint OddBits(uint32_t bits, bool dense, SplitMix64& random) {
   const auto fill = [&](uint64_t count) {
     std::vector<uint32_t> numbers(count);
     for (uint32_t& number : numbers) number = static_cast<uint32_t>(random.Next());
-    return testing::Words(numbers);
+    return Words(numbers);
   };
   TestCheckpoint checkpoint;
-  checkpoint.config = testing::ExampleConfig(false);
+  checkpoint.config = ExampleConfig(false);
   checkpoint.config["quantization_config"]["version"] = dense ? "0.19.0" : "0.17.0";
-  Json& weights = testing::ExampleWeights(checkpoint);
+  Json& weights = ExampleWeights(checkpoint);
   weights["num_bits"] = bits;
   weights["group_size"] = 32;
-  const std::string& module = testing::kExampleModule;
+  const std::string& module = kExampleModule;
   checkpoint.tensors = {
       {module + ".weight_packed", "I32", {kN, words}, fill(kN * words)},
-      {module + ".weight_scale",
-       "F32",
-       {kN, 2},
-       testing::Words(std::vector<uint32_t>(kN * 2, 0x3F800000))},
+      {module + ".weight_scale", "F32", {kN, 2}, Words(std::vector<uint32_t>(kN * 2, 0x3F800000))},
       {module + ".weight_zero_point", "I32", {words, 2}, fill(words * 2)},
-      {module + ".weight_shape", "I64", {2}, testing::Int64s({kN, kK})},
+      {module + ".weight_shape", "I64", {2}, Int64s({kN, kK})},
   };
   return checkpoint;
 }
@@ -234,4 +226,4 @@ TEST_CASE("the bits of compressed-tensors weights that are no power of two, dens
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,11 +6,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::Value;
 
 ModuleSummary Module(std::string name, uint64_t n, uint64_t k, uint64_t bytes,
                      const Scheme& scheme) {
@@ -127,4 +124,4 @@ TEST_CASE("a file and a folder that cannot be described have no targets") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

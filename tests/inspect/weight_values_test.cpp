@@ -4,16 +4,12 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::TempFolder;
-using testing::Value;
 
 TEST_CASE("more weights than anybody looks at are not shown") {
   const TempFolder temp;
-  testing::TestCheckpoint model = testing::TinyW8A8Model({"a"});
+  TestCheckpoint model = TinyW8A8Model({"a"});
   model.At("a.weight").shape = {1025, 1024};
   model.At("a.weight").bytes.resize(1025 * 1024);
   model.At("a.weight_scale").shape = {1025, 1};
@@ -28,4 +24,4 @@ TEST_CASE("more weights than anybody looks at are not shown") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

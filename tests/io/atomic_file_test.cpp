@@ -23,7 +23,7 @@ size_t Entries(const std::filesystem::path& folder) {
   return entries;
 }
 
-TEST_CASE("A file is replaced whole") {
+TEST_CASE("a file is replaced whole") {
   const TempFolder folder;
   const auto path = folder / "out.xml";
   RequireOk(WriteFileAtomically(path, "one"));
@@ -32,7 +32,7 @@ TEST_CASE("A file is replaced whole") {
   CHECK(Entries(folder.path()) == 1);
 }
 
-TEST_CASE("A symbolic link is followed, and stays one") {
+TEST_CASE("a symbolic link is followed, and stays one") {
   const TempFolder folder;
   RequireOk(WriteTextFile(folder / "latest.xml", "old"));
   std::filesystem::create_symlink("latest.xml", folder / "out.xml");
@@ -42,7 +42,7 @@ TEST_CASE("A symbolic link is followed, and stays one") {
   CHECK(Entries(folder.path()) == 2);
 }
 
-TEST_CASE("What is no regular file is written to, not replaced") {
+TEST_CASE("what is no regular file is written to, not replaced") {
   const TempFolder folder;
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   const int reader = ::open((folder / "pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -55,13 +55,13 @@ TEST_CASE("What is no regular file is written to, not replaced") {
   CHECK(std::filesystem::is_fifo(folder / "pipe"));
 }
 
-TEST_CASE("A device that takes nothing is an error, and is still there") {
+TEST_CASE("a device that takes nothing is an error, and is still there") {
   CheckError(WriteFileAtomically("/dev/full", "report"), ErrorKind::kSystem,
              "/dev/full: cannot write to it");
   CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
-TEST_CASE("A file that cannot be written leaves nothing behind") {
+TEST_CASE("a file that cannot be written leaves nothing behind") {
   const TempFolder folder;
   CheckError(WriteFileAtomically(folder / "none" / "out.xml", "x"), ErrorKind::kSystem, "none");
   CheckError(WriteFileAtomically(folder.path() / "", "x"), ErrorKind::kUsage, "not the name");

@@ -17,12 +17,12 @@ TEST_CASE("XML has no U+FFFE and no U+FFFF") {
         "\xEF\xBF\xBD|\xEF\xBF\xBD|\xEF\xBF\xBD|\xEF\xBF\xBC");
 }
 
-TEST_CASE("Escaped text is cut before it is escaped, not in an entity") {
+TEST_CASE("escaped text is cut before it is escaped, not in an entity") {
   CHECK(EscapeXml("&&&&", 2) == "&amp;&amp;…");
   CHECK(EscapeMarkdown("||||", 2) == "&#124;&#124;…");
 }
 
-TEST_CASE("Names are text in Markdown and stay in their cell") {
+TEST_CASE("names are text in Markdown and stay in their cell") {
   CHECK(EscapeMarkdown("model.layers.0.self_attn.q_proj") == "model.layers.0.self_attn.q_proj");
   CHECK(EscapeMarkdown("a|b`c`") == "a&#124;b\\`c\\`");
   CHECK(EscapeMarkdown("<img src=x>") == "&lt;img src=x&gt;");

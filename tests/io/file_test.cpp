@@ -19,14 +19,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::IoFault;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 std::span<const std::byte> Bytes(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -300,4 +294,4 @@ TEST_CASE("descriptors do not leak into child processes") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,7 +12,7 @@ JUnitCase Case(std::string name) {
   return test;
 }
 
-TEST_CASE("Suites, cases and their counts are written") {
+TEST_CASE("suites, cases and their counts are written") {
   JUnitSuite one{.name = "one & only", .cases = {Case("good"), Case("bad"), Case("left out")}};
   one.cases[0].output = {"12.5 dB", "<raw>"};
   one.cases[1].failure = JUnitFailure{.type = "t", .message = "\"no\"", .lines = {"no", "and no"}};
@@ -41,7 +41,7 @@ TEST_CASE("Suites, cases and their counts are written") {
         "</testsuites>\n");
 }
 
-TEST_CASE("A case that failed is not skipped, too") {
+TEST_CASE("a case that failed is not skipped, too") {
   JUnitSuite suite{.name = "s", .cases = {Case("x")}};
   suite.cases[0].failure = JUnitFailure{};
   suite.cases[0].skipped = "no";

@@ -13,13 +13,8 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 constexpr uint64_t kFileBytes = 1 << 20;
 
@@ -166,4 +161,4 @@ TEST_CASE("a file that cannot be mapped is a system error") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

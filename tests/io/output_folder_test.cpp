@@ -17,14 +17,10 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::CheckError;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 std::vector<std::string> Names(const fs::path& folder) {
   std::vector<std::string> names;
@@ -483,4 +479,4 @@ TEST_CASE("slashes at the end of a folder do not count") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

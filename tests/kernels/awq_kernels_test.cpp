@@ -6,7 +6,7 @@
 #include "prepack/base/random.h"
 #include "prepack/kernels/awq_gemv_fast.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 std::vector<uint8_t> RandomBytes(size_t count, SplitMix64& random) {
@@ -15,7 +15,7 @@ std::vector<uint8_t> RandomBytes(size_t count, SplitMix64& random) {
   return bytes;
 }
 
-TEST_CASE("Every instruction set unpacks gemv_fast chunks as the positions say") {
+TEST_CASE("every instruction set unpacks gemv_fast chunks as the positions say") {
   SplitMix64 random(11);
   for (const Isa isa : SupportedIsas()) {
     INFO(IsaName(isa));
@@ -40,4 +40,4 @@ TEST_CASE("Every instruction set unpacks gemv_fast chunks as the positions say")
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

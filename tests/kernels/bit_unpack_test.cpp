@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "prepack/base/random.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 std::vector<uint8_t> RandomCodes(uint32_t bits, size_t count, SplitMix64& random) {
@@ -43,7 +43,7 @@ std::vector<uint8_t> Unpack(uint32_t bits, const std::vector<uint8_t>& stream, s
   return codes;
 }
 
-TEST_CASE("Codes of every width come out of a dense stream") {
+TEST_CASE("codes of every width come out of a dense stream") {
   SplitMix64 random(11);
   for (const uint32_t bits : {1U, 2U, 3U, 5U, 6U, 7U}) {
     for (size_t count = 0; count < 80; ++count) {
@@ -60,7 +60,7 @@ TEST_CASE("Codes of every width come out of a dense stream") {
   }
 }
 
-TEST_CASE("A word-aligned stream becomes dense") {
+TEST_CASE("a word-aligned stream becomes dense") {
   SplitMix64 random(12);
   for (const uint32_t bits : {3U, 5U, 6U, 7U}) {
     const size_t per_word = 32 / bits;
@@ -80,7 +80,7 @@ TEST_CASE("A word-aligned stream becomes dense") {
   }
 }
 
-TEST_CASE("The packings of compressed-tensors hold these bytes") {
+TEST_CASE("the packings of compressed-tensors hold these bytes") {
   // −4 … 3, −4, 3 2 1 0 −1 −2 −3 with 4 added, as releases 0.17.0 and 0.18.0 write them.
   const std::vector<uint8_t> codes = {0, 1, 2, 3, 4, 5, 6, 7, 0, 7, 6, 5, 4, 3, 2, 1};
   const std::vector<uint8_t> dense = {0x88, 0xC6, 0xFA, 0xB8, 0xCB, 0x29};
@@ -92,4 +92,4 @@ TEST_CASE("The packings of compressed-tensors hold these bytes") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,10 +4,10 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("Signed bytes become unsigned codes, and those that do not fit are noticed") {
+TEST_CASE("signed bytes become unsigned codes, and those that do not fit are noticed") {
   const std::vector<uint8_t> bytes = {0xF8, 0xFF, 0x00, 0x07, 0x01};  // −8 −1 0 7 1
   std::vector<uint8_t> codes(5);
   CHECK(OffsetBytes(bytes.data(), 5, 8, 15, codes.data()));
@@ -42,4 +42,4 @@ TEST_CASE("FP8 NaN is found wherever it is") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 void CheckWiden(Isa isa, const CodePacking& packing, size_t units, size_t channels,
@@ -31,7 +31,7 @@ void CheckWiden(Isa isa, const CodePacking& packing, size_t units, size_t channe
   }
 }
 
-TEST_CASE("Packed codes are widened as the closed form says, on every instruction set") {
+TEST_CASE("packed codes are widened as the closed form says, on every instruction set") {
   SplitMix64 random(41);
   for (const Isa isa : SupportedIsas()) {
     for (const uint32_t bits : {2U, 3U, 4U, 5U, 6U, 7U, 8U}) {
@@ -48,4 +48,4 @@ TEST_CASE("Packed codes are widened as the closed form says, on every instructio
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -10,7 +10,7 @@
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_reorder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr uint32_t kPoison = 0xA5A5A5A5;
@@ -36,7 +36,7 @@ unsigned WordCode(const std::vector<uint32_t>& words, size_t stride, size_t n, s
   return words[k / 8 * stride + n] >> (4 * (k % 8)) & 15U;
 }
 
-TEST_CASE("Joining split columns picks input channels, on every instruction set") {
+TEST_CASE("joining split columns picks input channels, on every instruction set") {
   SplitMix64 random(21);
   for (const Isa isa : SupportedIsas()) {
     const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa);
@@ -65,7 +65,7 @@ TEST_CASE("Joining split columns picks input channels, on every instruction set"
   }
 }
 
-TEST_CASE("Every instruction set joins columns of AWQ as its order of nibbles says") {
+TEST_CASE("every instruction set joins columns of AWQ as its order of nibbles says") {
   SplitMix64 random(22);
   constexpr std::array<size_t, 8> kNibble = {0, 4, 1, 5, 2, 6, 3, 7};
   for (const Isa isa : SupportedIsas()) {
@@ -88,7 +88,7 @@ TEST_CASE("Every instruction set joins columns of AWQ as its order of nibbles sa
   }
 }
 
-TEST_CASE("Nibbles are taken in the order that is asked for") {
+TEST_CASE("nibbles are taken in the order that is asked for") {
   SplitMix64 random(23);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t channels : {size_t{1}, size_t{13}, size_t{59}, size_t{64}, size_t{77}}) {
@@ -116,4 +116,4 @@ TEST_CASE("Nibbles are taken in the order that is asked for") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,7 +6,7 @@
 #include "golden_file.h"
 #include "kernels/edge_buffer.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 void CheckHalves(Isa isa, size_t cols, size_t gap, SplitMix64& random) {
@@ -33,7 +33,7 @@ void CheckHalves(Isa isa, size_t cols, size_t gap, SplitMix64& random) {
   REQUIRE(back.Holds(natural));
 }
 
-TEST_CASE("Halves of nibbles lie where the closed form says, and go back") {
+TEST_CASE("halves of nibbles lie where the closed form says, and go back") {
   SplitMix64 random(41);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t cols : Sizes{0,   2,   4,   30,  32,  34,  62,  64,   96,   126,
@@ -43,7 +43,7 @@ TEST_CASE("Halves of nibbles lie where the closed form says, and go back") {
   }
 }
 
-TEST_CASE("Long rows that lie far apart become halves of nibbles, whatever the last run of them") {
+TEST_CASE("long rows that lie far apart become halves of nibbles, whatever the last run of them") {
   SplitMix64 random(43);
   for (const Isa isa : SupportedIsas()) {
     CheckHalves(isa, 1024, 4096 - 512, random);
@@ -54,8 +54,8 @@ TEST_CASE("Long rows that lie far apart become halves of nibbles, whatever the l
 
 // Every matrix of a file, of all experts: what vLLM's op packed, and what we make of the same
 // codes.
-void CheckExperts(const testing::GoldenFile& golden, const std::string& matrix, Isa isa) {
-  const testing::GoldenFile::Tensor& stored = golden.At(matrix);
+void CheckExperts(const GoldenFile& golden, const std::string& matrix, Isa isa) {
+  const GoldenFile::Tensor& stored = golden.At(matrix);
   const uint64_t row_bytes = stored.shape[2];
   const auto codes = golden.Values<uint8_t>(matrix);
   std::vector<uint8_t> packed(codes.size());
@@ -69,11 +69,10 @@ void CheckExperts(const testing::GoldenFile& golden, const std::string& matrix, 
   CHECK(back == codes);
 }
 
-TEST_CASE("Halves of nibbles are what vLLM's op for experts packs") {
+TEST_CASE("halves of nibbles are what vLLM's op for experts packs") {
   size_t files = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(testing::Fixture("golden_experts"))) {
-    const testing::GoldenFile golden(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden_experts"))) {
+    const GoldenFile golden(entry.path());
     INFO(entry.path().filename());
     for (const Isa isa : SupportedIsas()) {
       for (const char* matrix : {"w13", "w2"}) CheckExperts(golden, matrix, isa);
@@ -84,4 +83,4 @@ TEST_CASE("Halves of nibbles are what vLLM's op for experts packs") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -8,7 +8,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 struct Shape {
@@ -50,7 +50,7 @@ void CheckPairs(Isa isa, const Shape& shape, SplitMix64& random) {
   REQUIRE(back.Holds(natural));
 }
 
-TEST_CASE("Pairs of nibbles and their sums lie where the closed form says, and go back") {
+TEST_CASE("pairs of nibbles and their sums lie where the closed form says, and go back") {
   SplitMix64 random(32);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t cols : Sizes{4, 8, 28, 32, 36, 60, 64, 96, 128, 132, 256, 512}) {
@@ -61,7 +61,7 @@ TEST_CASE("Pairs of nibbles and their sums lie where the closed form says, and g
   }
 }
 
-TEST_CASE("Long rows that lie far apart become pairs of nibbles, whatever the last run of them") {
+TEST_CASE("long rows that lie far apart become pairs of nibbles, whatever the last run of them") {
   SplitMix64 random(37);
   for (const Isa isa : SupportedIsas()) {
     for (const Shape& shape : {Shape{128, 4, 512}, Shape{128, 9, 64}, Shape{32, 37, 0},
@@ -71,7 +71,7 @@ TEST_CASE("Long rows that lie far apart become pairs of nibbles, whatever the la
   }
 }
 
-TEST_CASE("Sums of the largest codes fit") {
+TEST_CASE("sums of the largest codes fit") {
   const std::vector<uint8_t> rows(kPairRows * kMostPairCols / 2, 0xFF);
   for (const Isa isa : SupportedIsas()) {
     INFO(IsaName(isa));
@@ -85,4 +85,4 @@ TEST_CASE("Sums of the largest codes fit") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,7 +7,7 @@
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/kernels/nibble_transpose_wide.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 struct Panel {
@@ -86,7 +86,7 @@ void CheckPanel(Isa isa, const Panel& panel, SplitMix64& random) {
   REQUIRE(back.Holds(ExpectedRows(panel, rows.data())));
 }
 
-TEST_CASE("Blocks of 16 rows of nibbles become columns of any stride, and go back") {
+TEST_CASE("blocks of 16 rows of nibbles become columns of any stride, and go back") {
   SplitMix64 random(35);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t cols : Sizes{0, 2, 30, 62, 64, 66, 126, 128, 194, 1002}) {
@@ -99,7 +99,7 @@ TEST_CASE("Blocks of 16 rows of nibbles become columns of any stride, and go bac
   }
 }
 
-TEST_CASE("Blocks of 64 rows of nibbles become columns of any stride, and go back") {
+TEST_CASE("blocks of 64 rows of nibbles become columns of any stride, and go back") {
   SplitMix64 random(38);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t cols : Sizes{0, 2, 30, 32, 34, 62, 64, 66, 130}) {
@@ -115,7 +115,7 @@ TEST_CASE("Blocks of 64 rows of nibbles become columns of any stride, and go bac
   }
 }
 
-TEST_CASE("Panels of nibbles of any size become columns, and go back") {
+TEST_CASE("panels of nibbles of any size become columns, and go back") {
   SplitMix64 random(36);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t rows : Sizes{0, 2, 14, 16, 18, 30, 32, 64, 66, 130, 178, 512, 594, 1026}) {
@@ -128,4 +128,4 @@ TEST_CASE("Panels of nibbles of any size become columns, and go back") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

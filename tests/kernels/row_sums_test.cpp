@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr int32_t kRowBefore = -1000003;
@@ -19,7 +19,7 @@ std::vector<int32_t> SumsBefore(size_t rows) {
   return std::vector<int32_t>(rows + 1, kRowBefore);
 }
 
-TEST_CASE("Rows of bytes are summed on every instruction set") {
+TEST_CASE("rows of bytes are summed on every instruction set") {
   SplitMix64 random(33);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t rows : Sizes{0, 1, 2, 3, 4, 5, 9}) {
@@ -40,7 +40,7 @@ TEST_CASE("Rows of bytes are summed on every instruction set") {
   }
 }
 
-TEST_CASE("The longest rows of the largest codes have sums that fit") {
+TEST_CASE("the longest rows of the largest codes have sums that fit") {
   const std::vector<int8_t> least(kMaxSumCols, -128);
   const std::vector<int8_t> greatest(kMaxSumCols, 127);
   for (const Isa isa : SupportedIsas()) {
@@ -54,4 +54,4 @@ TEST_CASE("The longest rows of the largest codes have sums that fit") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

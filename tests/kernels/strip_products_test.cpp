@@ -10,7 +10,7 @@
 #include "catch.h"
 #include "prepack/base/random.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr size_t kRowCounts[] = {0, 1, 2, 3, 5, 6, 7, 11, 12, 13};
@@ -117,4 +117,4 @@ TEST_CASE("fused products are rounded once") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 struct UnitShape {
@@ -98,7 +98,7 @@ void CheckSums(Isa isa, const UnitShape& shape, SplitMix64& random) {
   REQUIRE(sums == expected);
 }
 
-TEST_CASE("Units of every size are transposed as the closed form says, and back") {
+TEST_CASE("units of every size are transposed as the closed form says, and back") {
   SplitMix64 random(31);
   for (const Isa isa : SupportedIsas()) {
     for (const size_t unit : Sizes{1, 2, 4, 8}) {
@@ -107,14 +107,14 @@ TEST_CASE("Units of every size are transposed as the closed form says, and back"
   }
 }
 
-TEST_CASE("The codes of each row are summed while units of four of them are transposed") {
+TEST_CASE("the codes of each row are summed while units of four of them are transposed") {
   SplitMix64 random(34);
   for (const Isa isa : SupportedIsas()) {
     for (const UnitShape& shape : Shapes()) CheckSums(isa, shape, random);
   }
 }
 
-TEST_CASE("Sums of many rows of the largest codes do not overflow on the way") {
+TEST_CASE("sums of many rows of the largest codes do not overflow on the way") {
   constexpr size_t kRows = 32;
   constexpr size_t kCols = 1024;
   std::vector<std::byte> out(kRows * kCols * 4);
@@ -131,4 +131,4 @@ TEST_CASE("Sums of many rows of the largest codes do not overflow on the way") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

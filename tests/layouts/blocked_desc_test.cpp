@@ -4,13 +4,8 @@
 #include "layouts/requests.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::MakeDesc;
-using testing::OtherDescs;
-using testing::RequireOk;
 
 constexpr uint32_t kK = 0;
 constexpr uint32_t kN = 1;
@@ -129,4 +124,4 @@ TEST_CASE("elements lie where the nested blocks put them, each at a place of its
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -9,12 +9,8 @@
 #include "prepack/kernels/row_sums.h"
 #include "prepack/layouts/placement.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::MakeDesc;
-using testing::Name;
-using testing::RequestsFor;
 
 constexpr uint64_t kMostWeights = 300'000;  // of a module; larger ones are only slow
 
@@ -254,4 +250,4 @@ TEST_CASE("of oneDNN's forms exactly those with sums cannot be cut") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,7 +4,7 @@
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/table.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 PackRequest Request(const Layout& layout, uint64_t n, uint64_t k, uint64_t group_size) {
@@ -70,4 +70,4 @@ TEST_CASE("the cells of any bytes of the weight can be had") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

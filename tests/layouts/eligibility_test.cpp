@@ -3,7 +3,7 @@
 #include "catch.h"
 #include "prepack/layouts/table.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 using Edit = void (*)(PackRequest&);
@@ -549,4 +549,4 @@ TEST_CASE("onednn/w8a8 says what it takes and why not") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

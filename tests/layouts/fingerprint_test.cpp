@@ -4,7 +4,7 @@
 #include "prepack/base/isa.h"
 #include "prepack/layouts/table.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("the fingerprints in the table are those of today's bytes, on every instruction set") {
@@ -35,4 +35,4 @@ TEST_CASE("a moved nibble, another scale dtype or another part changes the finge
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

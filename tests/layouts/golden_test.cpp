@@ -9,11 +9,8 @@
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/table.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::GoldenFile;
-using testing::GoldenFiles;
 
 // How many files there are per layout: a layout without golden bytes is not finished. The layouts
 // that no op packs are plain or stated by the library itself (onednn_layouts_test.cpp).
@@ -108,4 +105,4 @@ TEST_CASE("packed bytes equal those of the real packers") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,7 +6,7 @@
 #include "catch.h"
 #include "prepack/base/float_convert.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 std::vector<uint16_t> Pack(DType dtype, uint64_t rows, const std::vector<float>& scales) {
@@ -94,4 +94,4 @@ TEST_CASE("rounding alone leaves f32 as it is") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -1,12 +1,8 @@
 #include "catch.h"
 #include "layouts/requests.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Name;
-using testing::RequestsFor;
-using testing::SmallTiles;
 
 void Count(const Placement& placement, std::vector<unsigned>& count) {
   for (const Runs& runs : placement) {
@@ -53,4 +49,4 @@ TEST_CASE("the tiles and strips of a module cover every byte of every part exact
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

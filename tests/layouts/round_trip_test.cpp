@@ -6,14 +6,8 @@
 #include "prepack/base/isa.h"
 #include "prepack/layouts/parameters.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Name;
-using testing::PanelOf;
-using testing::Place;
-using testing::RequestsFor;
-using testing::SmallTiles;
 
 constexpr std::byte kPoison{0xA5};
 constexpr std::byte kOtherPoison{0x5A};
@@ -247,4 +241,4 @@ TEST_CASE("scales and zero points come back") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

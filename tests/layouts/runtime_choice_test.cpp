@@ -2,7 +2,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 using Choices = std::vector<RuntimeChoice>;
@@ -121,4 +121,4 @@ TEST_CASE("a target whose runtime loads no checkpoints chooses nothing") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

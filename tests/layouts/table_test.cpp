@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("every row of the table is complete, and ids are unique") {
@@ -60,4 +60,4 @@ TEST_CASE("the rounding of scales is named") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,10 +7,8 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::PanelOf;
 
 std::vector<std::byte> RandomBytes(size_t count, uint64_t seed) {
   SplitMix64 random(seed);
@@ -151,4 +149,4 @@ TEST_CASE("sums of codes add up over panels, and wrap as in the kernels") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

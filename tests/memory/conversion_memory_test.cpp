@@ -14,15 +14,11 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 using bench::SampleFormat;
 using bench::SampleFormats;
-using testing::Allocated;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr unsigned kThreads = 2;
@@ -52,9 +48,9 @@ std::optional<Allocated> Converted(const std::filesystem::path& source, std::str
   options.plan.fallback = fallback;
   options.jobs = threads;
   Progress progress;
-  testing::StartCounting();
+  StartCounting();
   const Result<ConvertReport> report = Convert(options, progress);
-  const Allocated allocated = testing::AllocatedSoFar();
+  const Allocated allocated = AllocatedSoFar();
   if (!report.ok() && report.status().kind() == ErrorKind::kUnsupported) return std::nullopt;
   RequireOk(report.status());
   return allocated;
@@ -151,4 +147,4 @@ TEST_CASE("a small module takes little more memory than its names") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,17 +6,17 @@
 #include "memory/counting_allocator.h"
 #include "prepack/base/parallel.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("Threads that get no memory, not even for an error, end in one") {
+TEST_CASE("threads that get no memory, not even for an error, end in one") {
   for (const unsigned threads : {1U, 2U, 4U}) {
     CAPTURE(threads);
     const Status status = ParallelFor(8, threads, [](size_t, unsigned) -> Status {
-      testing::FailAllocations(true);
+      FailAllocations(true);
       throw std::bad_alloc();
     });
-    testing::FailAllocations(false);
+    FailAllocations(false);
     REQUIRE_FALSE(status.ok());
     CHECK(status.kind() == ErrorKind::kSystem);
     CHECK(status.what() == "out of memory");
@@ -24,4 +24,4 @@ TEST_CASE("Threads that get no memory, not even for an error, end in one") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,10 +6,8 @@
 #include "catch.h"
 #include "model/fixed_linear.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FixedLinear;
 
 std::vector<float> Weights(const QuantizedLinear& linear, uint64_t n0, uint64_t rows) {
   std::vector<float> weights(rows * linear.k());
@@ -18,7 +16,7 @@ std::vector<float> Weights(const QuantizedLinear& linear, uint64_t n0, uint64_t 
   return weights;
 }
 
-TEST_CASE("Nibbles of a short last group are scaled by it") {
+TEST_CASE("nibbles of a short last group are scaled by it") {
   // Rows 1 2 3 and 15 0 8 in groups of 2: the second group of a row has one code.
   const FixedLinear linear({.code = CodeType::kU4, .bits = 4, .group_size = 2, .symmetric = false},
                            2, 3,
@@ -29,7 +27,7 @@ TEST_CASE("Nibbles of a short last group are scaled by it") {
   CHECK(Weights(linear, 1, 1) == std::vector<float>{0, 15, -4});
 }
 
-TEST_CASE("Weights come in the order of the checkpoint") {
+TEST_CASE("weights come in the order of the checkpoint") {
   // Canonical columns 0 … 3 are the checkpoint's 2, 0, 3, 1.
   const FixedLinear linear({.code = CodeType::kU8, .bits = 8, .group_size = 2}, 1, 4,
                            {std::byte{129}, std::byte{130}, std::byte{131}, std::byte{132}},
@@ -37,7 +35,7 @@ TEST_CASE("Weights come in the order of the checkpoint") {
   CHECK(Weights(linear, 0, 1) == std::vector<float>{2, 40, 1, 30});
 }
 
-TEST_CASE("Signed and FP8 codes have the values of their types") {
+TEST_CASE("signed and FP8 codes have the values of their types") {
   const FixedLinear s8({.code = CodeType::kS8, .bits = 8, .group_size = 3}, 1, 3,
                        {std::byte{0x80}, std::byte{0xFF}, std::byte{0x7F}}, {0.5F}, {0}, {});
   CHECK(Weights(s8, 0, 1) == std::vector<float>{-64, -0.5F, 63.5F});
@@ -49,7 +47,7 @@ TEST_CASE("Signed and FP8 codes have the values of their types") {
   CHECK(std::signbit(weights[3]));
 }
 
-TEST_CASE("A buffer of another size is a mistake of the caller") {
+TEST_CASE("a buffer of another size is a mistake of the caller") {
   const FixedLinear linear({.code = CodeType::kU8, .bits = 8, .group_size = 1}, 1, 1,
                            {std::byte{1}}, {1}, {0}, {});
   std::vector<float> weights(2);
@@ -58,4 +56,4 @@ TEST_CASE("A buffer of another size is a mistake of the caller") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

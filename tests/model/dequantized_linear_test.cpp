@@ -5,10 +5,8 @@
 #include "catch.h"
 #include "model/fixed_linear.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FixedLinear;
 
 std::vector<uint16_t> Read(const QuantizedLinear& linear, const PanelRange& range) {
   std::vector<std::byte> bytes(PanelBytes(CodeType::kBF16, range));
@@ -85,4 +83,4 @@ TEST_CASE("panels and buffers that do not fit a dequantized module are refused")
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,11 +6,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 TEST_CASE("an order is read when it is asked for, and kept by the thread that asked last for it") {
   int reads = 0;
@@ -46,4 +43,4 @@ TEST_CASE("an order that cannot be read is an error each time") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -2,7 +2,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("the last part of a name, and what is before it") {
@@ -43,4 +43,4 @@ TEST_CASE("the lists that decoders have") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

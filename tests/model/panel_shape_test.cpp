@@ -3,10 +3,8 @@
 #include "catch.h"
 #include "model/fixed_linear.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FixedLinear;
 
 TileShape ShapeOf(uint64_t n, uint64_t k, uint64_t wide_rows, const TileCut& cut) {
   FixedLinear linear({.code = CodeType::kU4, .bits = 4, .group_size = k}, n, k, {}, {}, {}, {});
@@ -73,4 +71,4 @@ TEST_CASE("the first error ends a walk over panels") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

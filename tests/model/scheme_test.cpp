@@ -2,10 +2,10 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("A scheme is named as users know it") {
+TEST_CASE("a scheme is named as users know it") {
   Scheme scheme;
   scheme.group_size = 128;
   CHECK(SchemeName(scheme) == "w4a16");
@@ -16,7 +16,7 @@ TEST_CASE("A scheme is named as users know it") {
   CHECK(DescribeScheme(scheme) == "w4a16 channel asymmetric");
 }
 
-TEST_CASE("The name tells weights and activations apart") {
+TEST_CASE("the name tells weights and activations apart") {
   Scheme scheme{.code = CodeType::kS8,
                 .bits = 8,
                 .granularity = Granularity::kChannel,
@@ -40,7 +40,7 @@ TEST_CASE("The name tells weights and activations apart") {
   CHECK(DescribeActivations(scheme.activations) == "none");
 }
 
-TEST_CASE("The zero point of a symmetric scheme is the middle code") {
+TEST_CASE("the zero point of a symmetric scheme is the middle code") {
   Scheme scheme;
   CHECK(ZeroOfSymmetric(scheme) == 8);
   scheme.bits = 3;
@@ -54,7 +54,7 @@ TEST_CASE("The zero point of a symmetric scheme is the middle code") {
   CHECK(ZeroOfSymmetric(scheme) == 0);
 }
 
-TEST_CASE("Schemes are equal when every field is") {
+TEST_CASE("schemes are equal when every field is") {
   const Scheme scheme;
   Scheme other = scheme;
   CHECK(scheme == other);
@@ -66,4 +66,4 @@ TEST_CASE("Schemes are equal when every field is") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -6,13 +6,8 @@
 #include "prepack/base/random.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::FixedLinear;
-using testing::RequireOk;
-using testing::Value;
 
 constexpr uint64_t kK = 12;
 
@@ -226,4 +221,4 @@ TEST_CASE("members that do not go together are not stacked, and the reason says 
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -19,12 +19,10 @@
 #include "prepack/layouts/table.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 using dnnl::memory;
-using testing::GoldenFile;
-using testing::Value;
 
 struct Shape {
   uint64_t k;
@@ -200,7 +198,7 @@ constexpr const char* kStaticAsymmetric = "onednn_w8a8_static-asym-n33-k129.safe
 class Sums {
  public:
   explicit Sums(const std::string& name) {
-    const GoldenFile golden(testing::Fixture("golden/" + name));
+    const GoldenFile golden(Fixture("golden/" + name));
     const Shape shape = {golden.k(), golden.n()};
     const std::vector<uint8_t> with = golden.Values<uint8_t>("packed.memory_desc");
     const std::vector<uint8_t> without = Tagged(shape, memory::format_tag::BA16a64b4a).get_blob();
@@ -234,7 +232,7 @@ TEST_CASE("the golden descriptors are the default form, and oneDNN writes the go
   if (!ReadsGoldenDescriptors()) return;
   OneDnn onednn;
   size_t files = 0;
-  for (const auto& path : testing::GoldenFiles()) {
+  for (const auto& path : GoldenFiles()) {
     const GoldenFile golden(path);
     if (golden.layout() != kOneDnnW8A8.id) continue;
     INFO(path.filename());
@@ -354,4 +352,4 @@ TEST_CASE("4-bit weights are what oneDNN's reorder writes") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -5,7 +5,7 @@ if(oneDNN_FOUND)
   add_library(linked_onednn OBJECT
     ${PROJECT_SOURCE_DIR}/libconvert/prepack/gemm/onednn/query.cpp)
   set_target_properties(linked_onednn PROPERTIES EXPORT_COMPILE_COMMANDS OFF)
-  target_link_libraries(linked_onednn PUBLIC convert oneDNN::dnnl PRIVATE prepack_options)
+  target_link_libraries(linked_onednn PUBLIC libprepack oneDNN::dnnl PRIVATE prepack_options)
 
   prepack_add_tests(onednn onednn_layouts_test.cpp)
   target_link_libraries(test_onednn PRIVATE linked_onednn ${CMAKE_DL_LIBS})

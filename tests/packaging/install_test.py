@@ -2,6 +2,7 @@
 it, by CMake and by pkg-config."""
 
 import os
+import re
 import shutil
 import unittest
 
@@ -33,6 +34,19 @@ class Install(installed.InstalledTest):
         # Nothing that could meet another project's files.
         self.assertEqual(os.listdir(self.prefix / "include"), ["prepack"])
         self.assertFalse([f for f in installed_files if "/kernels" in f or "CMakeLists" in f])
+
+    @unittest.skipIf(
+        re.search("^PREPACK_SANITIZE:.*=.|^PREPACK_HARDENING:.*=OFF|^CMAKE_BUILD_TYPE:.*=Debug",
+                  (BUILD / "CMakeCache.txt").read_text(), re.MULTILINE), "built without hardening")
+    def test_hardening(self):
+        """The program reads hostile files: what protects it must not get lost in a build script."""
+        tool = self.prefix / "bin" / "prepack"
+        self.assertIn("DYN (Position-Independent Executable", self.run_command("readelf", "-hW", tool))
+        self.assertIn("GNU_RELRO", self.run_command("readelf", "-lW", tool))
+        self.assertIn("BIND_NOW", self.run_command("readelf", "-dW", tool))
+        symbols = self.run_command("nm", "-D", "--undefined-only", tool)
+        for function in "__stack_chk_fail", "__memcpy_chk", "__glibcxx_assert_fail":
+            self.assertIn(function, symbols)
 
     @unittest.skipUnless((BUILD / "bin" / "prepack_onednn.so").exists(), "built without oneDNN")
     def test_onednn_is_found(self):

@@ -15,7 +15,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-TEST_CASE("Axes have ticks at round numbers around what they hold") {
+TEST_CASE("axes have ticks at round numbers around what they hold") {
   const ChartAxis axis = AxisAround(41.3, 58.9);
   CHECK(axis.Ticks() == std::vector<double>{40, 45, 50, 55, 60});
   CHECK(axis.Place(40) == 0);
@@ -25,7 +25,7 @@ TEST_CASE("Axes have ticks at round numbers around what they hold") {
   CHECK(axis.Place(-kInfinite) == 0);
 }
 
-TEST_CASE("Axes of values that are the same are no division by zero") {
+TEST_CASE("axes of values that are the same are no division by zero") {
   for (const double value : {0.0, 50.0, -3e-12, 1e300}) {
     CAPTURE(value);
     const ChartAxis axis = AxisAround(value, value);
@@ -37,7 +37,7 @@ TEST_CASE("Axes of values that are the same are no division by zero") {
   }
 }
 
-TEST_CASE("Modules are drawn along the depth, kinds in their colours, with their bars") {
+TEST_CASE("modules are drawn along the depth, kinds in their colours, with their bars") {
   const std::string svg = DepthChartSvg({.caption = "SQNR",
                                          .unit = "dB",
                                          .points = {{"layers.10.q_proj", 50},
@@ -61,7 +61,7 @@ TEST_CASE("Modules are drawn along the depth, kinds in their colours, with their
   CHECK(Contains(svg, ">at least 45</text>"));
 }
 
-TEST_CASE("More kinds than colours share the last one") {
+TEST_CASE("more kinds than colours share the last one") {
   DepthChart chart = {.caption = "", .unit = "", .points = {}, .bars = {}};
   for (int i = 0; i < 12; ++i) chart.points.push_back({fmt::format("kind{}", i), 1});
   const std::string svg = DepthChartSvg(chart);
@@ -70,7 +70,7 @@ TEST_CASE("More kinds than colours share the last one") {
   CHECK_FALSE(Contains(svg, "k8"));
 }
 
-TEST_CASE("The worst cell of each measure is the strongest") {
+TEST_CASE("the worst cell of each measure is the strongest") {
   const HeatMap map = {
       .caption = "map",
       .modules = {"b", "a", "c", "d"},
@@ -92,7 +92,7 @@ TEST_CASE("The worst cell of each measure is the strongest") {
 constexpr size_t kMany = 2500;
 constexpr size_t kOther = 1234;
 
-TEST_CASE("Of very many modules, the lowest and the highest of neighbours are drawn") {
+TEST_CASE("of very many modules, the lowest and the highest of neighbours are drawn") {
   DepthChart chart = {.caption = "SQNR", .unit = "dB", .points = {}, .bars = {}};
   for (size_t i = 0; i < kMany; ++i) {
     chart.points.push_back({fmt::format("layers.{}.q", i), i == kOther ? 10.0 : 40.0});
@@ -104,7 +104,7 @@ TEST_CASE("Of very many modules, the lowest and the highest of neighbours are dr
   CHECK_FALSE(Contains(DepthChartSvg({"few", "dB", {{"a", 1}}, {}}), "neighbours"));
 }
 
-TEST_CASE("Of very many modules, the worst of neighbours is in a heat map") {
+TEST_CASE("of very many modules, the worst of neighbours is in a heat map") {
   HeatMap map = {.caption = "map",
                  .modules = {},
                  .rows = {{"high", true, {}}, {"low", false, {}}, {"some", true, {}}}};
@@ -123,7 +123,7 @@ TEST_CASE("Of very many modules, the worst of neighbours is in a heat map") {
   CHECK(Contains(svg, "<figcaption>map: the worst of every 3 neighbours<"));
 }
 
-TEST_CASE("Columns are as high as their counts") {
+TEST_CASE("columns are as high as their counts") {
   const std::string svg =
       HistogramSvg({.caption = "codes", .bins = {{"-1", 1}, {"0", 4}, {"1", 2}}});
   CHECK(Contains(svg, "height=\"33.00\"><title>-1: 1 (14.29 %)</title>"));
@@ -131,7 +131,7 @@ TEST_CASE("Columns are as high as their counts") {
   CHECK(Contains(svg, "height=\"66.00\"><title>1: 2 (28.57 %)</title>"));
 }
 
-TEST_CASE("Charts of nothing are empty, and names in them are escaped") {
+TEST_CASE("charts of nothing are empty, and names in them are escaped") {
   CHECK(DepthChartSvg({}).empty());
   CHECK(DepthChartSvg({.caption = "", .unit = "", .points = {{"a", kUndefined}}, .bars = {}})
             .empty());

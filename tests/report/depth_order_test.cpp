@@ -2,10 +2,10 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-TEST_CASE("Modules are ordered along the depth of the model, layer 2 before layer 10") {
+TEST_CASE("modules are ordered along the depth of the model, layer 2 before layer 10") {
   const std::vector<std::string> modules = {"model.layers.10.a", "lm_head",
                                             "model.layers.2.b",  "model.layers.2.a",
                                             "model.layers.02.c", "model"};
@@ -16,7 +16,7 @@ TEST_CASE("Modules are ordered along the depth of the model, layer 2 before laye
                                             "model.layers.10.a"});
 }
 
-TEST_CASE("The order of modules is one that can be sorted by") {
+TEST_CASE("the order of modules is one that can be sorted by") {
   CHECK_FALSE(IsShallower("a.1", "a.1"));
   CHECK_FALSE(IsShallower("", ""));
   CHECK(IsShallower("", "a"));
@@ -26,11 +26,11 @@ TEST_CASE("The order of modules is one that can be sorted by") {
   CHECK_FALSE(IsShallower("a1b10", "a1b2"));
 }
 
-TEST_CASE("The kind of a module is the last part of its name") {
+TEST_CASE("the kind of a module is the last part of its name") {
   CHECK(ModuleKind("model.layers.3.mlp.up_proj") == "up_proj");
   CHECK(ModuleKind("lm_head") == "lm_head");
   CHECK(ModuleKind("a.").empty());
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

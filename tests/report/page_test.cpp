@@ -7,7 +7,7 @@
 namespace prepack::testing {
 namespace {
 
-TEST_CASE("A page is whole in itself, in light and dark") {
+TEST_CASE("a page is whole in itself, in light and dark") {
   const std::string page = HtmlPage("title", "<p>body</p>\n");
   CHECK(page.starts_with("<!DOCTYPE html>\n<html lang=\"en\">"));
   CHECK(page.ends_with("</html>\n"));
@@ -21,7 +21,7 @@ TEST_CASE("A page is whole in itself, in light and dark") {
   }
 }
 
-TEST_CASE("Text of a page is escaped") {
+TEST_CASE("text of a page is escaped") {
   const std::string markup(kMarkup);
   const std::string escaped(kEscaped);
   CHECK(Contains(HtmlPage(markup, ""), "<title>" + escaped + "</title>"));
@@ -34,7 +34,7 @@ TEST_CASE("Text of a page is escaped") {
   CHECK(HtmlToned(Tone::kBad, markup) == "<span class=\"bad\">" + escaped + "</span>");
 }
 
-TEST_CASE("What has nothing in it is left out") {
+TEST_CASE("what has nothing in it is left out") {
   CHECK(HtmlSection("heading", "").empty());
   CHECK(HtmlFoldedSection("heading", "").empty());
   CHECK(HtmlFacts({}).empty());

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kHugeNumber = std::numeric_limits<double>::infinity();
 
-TEST_CASE("Cells have what they are sorted by, unless it is no number") {
+TEST_CASE("cells have what they are sorted by, unless it is no number") {
   const std::string html = PlainTable(
       {{"name"}, {"dB", true}},
       {{{.text = "a"}, {.text = "1.5", .order = 1.5}},
@@ -29,7 +29,7 @@ TEST_CASE("Cells have what they are sorted by, unless it is no number") {
   CHECK(Contains(html, "<td class=\"number\">undefined</td>"));
 }
 
-TEST_CASE("Cells have the colour of what they mean") {
+TEST_CASE("cells have the colour of what they mean") {
   const std::string html = PlainTable(
       {{"state"}, {"dB", true}},
       {{{.text = "failed", .tone = Tone::kBad}, {.text = "1", .order = 1, .tone = Tone::kGood}}});
@@ -37,7 +37,7 @@ TEST_CASE("Cells have the colour of what they mean") {
   CHECK(Contains(html, "<td class=\"number good\" data-v=\"1\">1</td>"));
 }
 
-TEST_CASE("A table for sorting is one with a field to search it") {
+TEST_CASE("a table for sorting is one with a field to search it") {
   const std::vector<HtmlColumn> columns = {{std::string(kMarkup)}};
   const std::vector<HtmlRow> rows = {{{.text = std::string(kMarkup)}}};
   const std::string html = SortableTable(columns, rows);
@@ -50,7 +50,7 @@ TEST_CASE("A table for sorting is one with a field to search it") {
   CHECK(SortableTable(columns, {}).empty());
 }
 
-TEST_CASE("Of very many things, a table has the worst, in their order, and says so") {
+TEST_CASE("of very many things, a table has the worst, in their order, and says so") {
   std::vector<double> values(kMostTableRows, 1);
   const auto rank = [](double value) { return value; };
   CHECK(TableRowsOf(values, rank).size() == kMostTableRows);

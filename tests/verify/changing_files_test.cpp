@@ -27,31 +27,27 @@
 #include "status_matchers.h"
 #include "temp_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AtCall;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 // A source, an equal one, and what was packed of it.
 class Folders {
  public:
   Folders() {
-    testing::TestCheckpoint model = testing::TinyModel({"a", "b"});
+    TestCheckpoint model = TinyModel({"a", "b"});
     model.config["tie_word_embeddings"] = true;
     // A module that is a copy of another would be a finding, and so would copied scales.
     for (std::byte& code : model.At("b.weight_packed").bytes) code ^= std::byte{0x5A};
     std::vector<std::byte>& scales = model.At("b.weight_scale").bytes;
     for (size_t i = 0; i < scales.size(); i += 2) scales[i] ^= std::byte{0x10};
     for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
-      model.tensors.push_back({name, "BF16", {2, 2}, testing::Hex("80 3f 00 40 80 3f 00 40")});
+      model.tensors.push_back({name, "BF16", {2, 2}, Hex("80 3f 00 40 80 3f 00 40")});
     }
     model.Write(temp_ / "source");
     model.At("norm").dtype = "F16";  // of other values: compared as floats
-    model.At("norm").bytes = testing::Hex("00 3c 00 3c");
+    model.At("norm").bytes = Hex("00 3c 00 3c");
     model.Write(temp_ / "twin");
     RequireOk(Convert("packed"));
     fs::copy(temp_ / "packed", temp_ / "damaged");
@@ -276,4 +272,4 @@ TEST_CASE(
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -14,15 +14,10 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using testing::Fixture;
-using testing::Pack;
-using testing::TempFolder;
-using testing::Value;
 
 const std::set<std::string> kOwnFiles = {"quantize_config.json", "quant_config.json",
                                          "quantization_config.json"};
@@ -162,4 +157,4 @@ TEST_CASE("every place of the quantization config gives the same packed bytes, a
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -16,17 +16,8 @@
 #include "status_matchers.h"
 #include "verify/tiny_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckEnd;
-using testing::FirstDifference;
-using testing::Hashed;
-using testing::Passes;
-using testing::ReadByOthers;
-using testing::TinyFolder;
-using testing::Value;
-using testing::WithoutHash;
 
 const std::string kIndexName = "model.safetensors.index.json";
 const std::string kShardName = "model-00001-of-00002.safetensors";
@@ -139,4 +130,4 @@ TEST_CASE("headers and an index that lie are not passed, though the manifest has
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -11,14 +11,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::Pack;
-using testing::PackedExample;
-using testing::TempFolder;
-using testing::Value;
 
 VerifyReport Judged(const std::filesystem::path& source, const PackedExample& example,
                     bool strict) {
@@ -76,4 +70,4 @@ TEST_CASE("what the checkpoint says, and what every kernel does, is no decision"
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -13,17 +13,10 @@
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using testing::CheckedLevel;
-using testing::Fixture;
-using testing::kDownProj;
-using testing::PartOf;
-using testing::TempFolder;
-using testing::Value;
 
 const std::string kOther = "model.layers.0.self_attn.k_proj";
 
@@ -43,7 +36,7 @@ CheckedLevel CheckExact(const fs::path& path, const fs::path& from,
 // A checkpoint of 7 modules in temp / "source", packed in temp / "out".
 void PackRealCheckpoint(const TempFolder& temp) {
   fs::copy(Fixture("checkpoints/ct-w4a16-g32-asym"), temp / "source");
-  testing::Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
+  Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
 }
 
 // Flips the lowest bit of the first byte of a source tensor.
@@ -53,7 +46,7 @@ void FlipSource(const fs::path& folder, const std::string& name) {
   TensorRecord record;
   record.file = source.files()[tensor.file].name;
   record.offset = tensor.offset;
-  testing::FlipBits(folder, record, 0, 1);
+  FlipBits(folder, record, 0, 1);
 }
 
 TEST_CASE("a folder that is its source passes in all of its modules") {
@@ -73,7 +66,7 @@ TEST_CASE("a folder that is its source passes in all of its modules") {
 TEST_CASE("what differs is told of its module") {
   TempFolder temp;
   PackRealCheckpoint(temp);
-  testing::FlipBits(temp / "out", PartOf(temp / "out", kDownProj, "weight_scale"), 0, 1);
+  FlipBits(temp / "out", PartOf(temp / "out", kDownProj, "weight_scale"), 0, 1);
   const CheckedLevel checked = CheckExact(temp / "out", temp / "source");
   CHECK(checked.failed() == std::set{kDownProj});
   REQUIRE(checked.level.problems.size() == 1);
@@ -106,7 +99,7 @@ TEST_CASE("a tensor that passed through is compared to its last byte") {
   REQUIRE(record != manifest.tensors.end());
   const uint64_t last = record->bytes() - 1;
   REQUIRE(last > 1 << 18);
-  testing::FlipBits(temp / "out", *record, last, 0x10);
+  FlipBits(temp / "out", *record, last, 0x10);
   const CheckedLevel checked = CheckExact(temp / "out", temp / "source");
   CHECK(checked.failed().empty());
   REQUIRE(checked.level.problems.size() == 1);
@@ -126,15 +119,15 @@ void CopyAsModel(const fs::path& checkpoint, const std::string& from, const std:
   REQUIRE(at != std::string::npos);
   config.replace(at + key.size(), from.size(), to);
   fs::remove(copy / "config.json");
-  testing::RequireOk(WriteTextFile(copy / "config.json", config));
+  RequireOk(WriteTextFile(copy / "config.json", config));
 }
 
 TEST_CASE("whether a plain weight lies [K, N] is what the model says, not the folder") {
   const fs::path gpt2 = Fixture("checkpoints/gptqmodel-gpt2-w8");
   TempFolder temp;
   CopyAsModel(gpt2, "gpt2", "other", temp / "other");
-  testing::Pack(gpt2, {.target = "onednn"}, temp / "inputs_first");
-  testing::Pack(temp / "other", {.target = "onednn"}, temp / "outputs_first");
+  Pack(gpt2, {.target = "onednn"}, temp / "inputs_first");
+  Pack(temp / "other", {.target = "onednn"}, temp / "outputs_first");
   CHECK(CheckExact(temp / "inputs_first", gpt2).level.state == LevelState::kPassed);
   CHECK(CheckExact(temp / "outputs_first", temp / "other").level.state == LevelState::kPassed);
 
@@ -155,8 +148,8 @@ TEST_CASE("with a sample only its modules are compared") {
   TempFolder temp;
   PackRealCheckpoint(temp);
   const Manifest manifest = Value(ReadManifest(temp / "out"));
-  testing::FlipBits(temp / "out", PartOf(temp / "out", kOther, "weight"), 0, 1);
-  testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 1);
+  FlipBits(temp / "out", PartOf(temp / "out", kOther, "weight"), 0, 1);
+  FlipBits(temp / "out", manifest.tensors.front(), 0, 1);
   FlipSource(temp / "source", kOther + ".weight_packed");
   const CheckedLevel checked = CheckExact(temp / "out", temp / "source", &sample);
   CHECK(checked.level.state == LevelState::kPassed);
@@ -190,9 +183,9 @@ TEST_CASE("with a sample the manifest must be true of all modules still") {
   PackRealCheckpoint(temp);
   const auto failed = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
-    testing::EditManifest(temp / "out", edit);
+    EditManifest(temp / "out", edit);
     const CheckedLevel checked = CheckExact(temp / "out", temp / "source", &sample);
-    testing::WriteManifest(temp / "out", good);
+    WriteManifest(temp / "out", good);
     return std::pair(checked.level.state, checked.failed());
   };
   using Failed = std::pair<LevelState, std::set<std::string>>;
@@ -208,4 +201,4 @@ TEST_CASE("with a sample the manifest must be true of all modules still") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

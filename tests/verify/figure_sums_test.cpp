@@ -7,7 +7,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr uint64_t kRows = 24;
@@ -166,4 +166,4 @@ TEST_CASE("rows add up to the whole") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

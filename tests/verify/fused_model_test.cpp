@@ -8,15 +8,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::Pack;
-using testing::RequireOk;
-using testing::TempFolder;
-using testing::Value;
 
 const std::string kLayer = "model.layers.0";
 const std::string kQkv = kLayer + ".self_attn.qkv_proj";
@@ -188,4 +181,4 @@ TEST_CASE("a fused folder passes all levels, against the unquantized model too")
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -11,23 +11,12 @@
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::GemmResult;
-using testing::kQProj;
-using testing::Pack;
-using testing::PackedExample;
-using testing::ReadBytes;
-using testing::RunModels;
-using testing::TempFolder;
-using testing::Value;
-using testing::WriteBytes;
 
 // Where a part of the module lies.
 TensorRecord PartOf(const std::filesystem::path& folder, const std::string& part) {
-  return testing::PartOf(folder, kQProj, part);
+  return PartOf(folder, kQProj, part);
 }
 
 // Flips bits of one byte; a negative offset counts from the end of the part.
@@ -41,7 +30,7 @@ void Apply(const std::filesystem::path& folder, const Damage& damage) {
   const TensorRecord part = PartOf(folder, damage.part);
   const int64_t end = damage.offset < 0 ? static_cast<int64_t>(part.bytes()) : 0;
   const auto offset = static_cast<uint64_t>(end + damage.offset);
-  testing::FlipBits(folder, part, offset, damage.mask);
+  FlipBits(folder, part, offset, damage.mask);
 }
 
 // The module fails because of its kernel figure, and no other does.
@@ -179,7 +168,7 @@ TEST_CASE("a blocked form that no model knows is not multiplied") {
   desc.s8s8_compensation = true;
   desc.strides = {uint64_t{64} * 32, uint64_t{384} * 32};
   manifest.modules.at(kQProj).weights_desc = desc;
-  testing::WriteManifest(temp / "out", manifest);
+  WriteManifest(temp / "out", manifest);
   const GemmResult result = RunModels(temp / "out", source);
   CHECK(result.level.state == LevelState::kNotRun);
   REQUIRE(result.level.problems.size() == 1);
@@ -198,15 +187,15 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   const Status status = packed.VisitWeight([&](std::span<const std::byte> bytes) {
     for (const std::byte byte : bytes) sum += std::to_integer<size_t>(byte);
   });
-  testing::CheckError(status, ErrorKind::kMalformed, "lost bytes while it was read");
+  CheckError(status, ErrorKind::kMalformed, "lost bytes while it was read");
 
   std::filesystem::remove(temp / "out" / record.parts.at("weight").file);
   const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
   const ModuleRecord& other = without.manifest().modules.at(kQProj);
-  testing::CheckError(Value(PackedModule::Open(without, kQProj, other, Isa::kScalar))
-                          .VisitWeight([](std::span<const std::byte>) {}),
-                      ErrorKind::kMalformed, "the file is missing");
+  CheckError(Value(PackedModule::Open(without, kQProj, other, Isa::kScalar))
+                 .VisitWeight([](std::span<const std::byte>) {}),
+             ErrorKind::kMalformed, "the file is missing");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -17,15 +17,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::Pack;
-using testing::PackedExample;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 VerifyReport VerifyAll(const std::filesystem::path& output, const std::filesystem::path& source) {
   VerifyOptions options;
@@ -289,7 +282,7 @@ TestCheckpoint WithBias(const Synthetic& synthetic) {
   if (synthetic.static_input) {
     checkpoint.tensors.push_back({module + ".input_scale", "BF16", {1}, Bf16({0.03125F})});
     if (!synthetic.activations["symmetric"].get<bool>()) {
-      checkpoint.tensors.push_back({module + ".input_zero_point", "I8", {1}, testing::Hex("e0")});
+      checkpoint.tensors.push_back({module + ".input_zero_point", "I8", {1}, Hex("e0")});
     }
   }
   return checkpoint;
@@ -342,13 +335,13 @@ TEST_CASE("a source that lacks what the folder has does not pass") {
   TempFolder temp;
   checkpoint.Write(temp / "source");
   Pack(temp / "source", {.target = "onednn"}, temp / "out");
-  CHECK(testing::RunModels(temp / "out", temp / "source").level.state == LevelState::kPassed);
+  CHECK(RunModels(temp / "out", temp / "source").level.state == LevelState::kPassed);
 
   TestCheckpoint short_bias = checkpoint;
   short_bias.At(module + ".bias").shape = {32};
   short_bias.At(module + ".bias").bytes.resize(64);
   short_bias.Write(temp / "short");
-  const LevelResult failed = testing::RunModels(temp / "out", temp / "short").level;
+  const LevelResult failed = RunModels(temp / "out", temp / "short").level;
   CHECK(failed.state == LevelState::kFailed);
   REQUIRE(failed.problems.size() == 1);
   CHECK(failed.problems[0].message.find("the bias of the source has another size") !=
@@ -357,7 +350,7 @@ TEST_CASE("a source that lacks what the folder has does not pass") {
   TestCheckpoint dynamic = checkpoint;
   dynamic.Remove(module + ".input_scale");
   dynamic.Write(temp / "dynamic");
-  const LevelResult not_run = testing::RunModels(temp / "out", temp / "dynamic").level;
+  const LevelResult not_run = RunModels(temp / "out", temp / "dynamic").level;
   CHECK(not_run.state == LevelState::kNotRun);
   REQUIRE(not_run.problems.size() == 1);
   CHECK(not_run.problems[0].message.find("input_scale: the second decoder does not find it") !=
@@ -406,4 +399,4 @@ TEST_CASE("the bar end to end follows the activations, unless one is given") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

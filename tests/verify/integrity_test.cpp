@@ -20,15 +20,8 @@
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckedLevel;
-using testing::Fixture;
-using testing::kDownProj;
-using testing::PartOf;
-using testing::TempFolder;
-using testing::Value;
 
 // Three shards.
 void ConvertTo(const std::filesystem::path& output) {
@@ -95,7 +88,7 @@ TEST_CASE("a sound folder passes in all of its modules") {
 TEST_CASE("damage is told of the module and the part") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  testing::FlipBits(temp / "out", PartOf(temp / "out", kDownProj, "weight"), 7, 1);
+  FlipBits(temp / "out", PartOf(temp / "out", kDownProj, "weight"), 7, 1);
   const CheckedLevel checked = CheckIntact(temp / "out");
   CHECK(checked.failed() == std::set{kDownProj});
   REQUIRE(checked.level.problems.size() == 1);
@@ -109,7 +102,7 @@ TEST_CASE("damage of a tensor that passed through is of no module") {
   TempFolder temp;
   ConvertTo(temp / "out");
   const Manifest manifest = Value(ReadManifest(temp / "out"));
-  testing::FlipBits(temp / "out", manifest.tensors.front(), 0, 0x80);
+  FlipBits(temp / "out", manifest.tensors.front(), 0, 0x80);
   const CheckedLevel checked = CheckIntact(temp / "out");
   CHECK(checked.failed().empty());
   REQUIRE(checked.level.problems.size() == 1);
@@ -137,7 +130,7 @@ TEST_CASE("a shard that is missing, cut, grown or has another header is told of 
   std::filesystem::copy_file(temp / "sound", path, restore);
   TensorRecord header = PartOf(temp / "out", kDownProj, "weight");
   header.offset = 0;
-  testing::FlipBits(temp / "out", header, 40, 1);
+  FlipBits(temp / "out", header, 40, 1);
   CheckWholeFile(CheckIntact(temp / "out"), shard, modules, "its header is not what was written");
 
   std::filesystem::remove(path);
@@ -176,7 +169,7 @@ TEST_CASE("of a shard that was cut the lost parts are told") {
 TEST_CASE("a layout that is made otherwise today fails with its modules") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  testing::EditManifest(temp / "out", [](Manifest& manifest) {
+  EditManifest(temp / "out", [](Manifest& manifest) {
     manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
   });
   const CheckedLevel checked = CheckIntact(temp / "out");
@@ -190,7 +183,7 @@ TEST_CASE("a layout that is made otherwise today fails with its modules") {
 TEST_CASE("a layout that this version does not know fails with its modules") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  testing::EditManifest(temp / "out", [](Manifest& manifest) {
+  EditManifest(temp / "out", [](Manifest& manifest) {
     manifest.layouts["vllm-cpu/next"] = manifest.layouts.at("vllm-cpu/wna16");
     for (auto& [name, module] : manifest.modules) module.layout = "vllm-cpu/next";
   });
@@ -205,8 +198,7 @@ TEST_CASE("a folder that no loader takes as a checkpoint fails") {
   TempFolder temp;
   ConvertTo(temp / "out");
   std::filesystem::remove(temp / "out" / "config.json");
-  testing::EditManifest(temp / "out",
-                        [](Manifest& manifest) { manifest.files.erase("config.json"); });
+  EditManifest(temp / "out", [](Manifest& manifest) { manifest.files.erase("config.json"); });
   CheckedLevel checked = CheckIntact(temp / "out");
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].where == "config.json");
@@ -218,7 +210,7 @@ TEST_CASE("a folder that no loader takes as a checkpoint fails") {
   index["weight_map"].erase("model.norm.weight");
   const std::string text = index.dump();
   std::ofstream(index_path) << text;
-  testing::EditManifest(temp / "out", [&](Manifest& manifest) {
+  EditManifest(temp / "out", [&](Manifest& manifest) {
     manifest.files["model.safetensors.index.json"] = {.bytes = text.size(),
                                                       .xxh3_128 = Xxh3Hex(text)};
   });
@@ -228,9 +220,8 @@ TEST_CASE("a folder that no loader takes as a checkpoint fails") {
         std::string::npos);
 
   std::filesystem::remove(index_path);
-  testing::EditManifest(temp / "out", [](Manifest& manifest) {
-    manifest.files.erase("model.safetensors.index.json");
-  });
+  EditManifest(temp / "out",
+               [](Manifest& manifest) { manifest.files.erase("model.safetensors.index.json"); });
   checked = CheckIntact(temp / "out");
   CHECK(checked.level.problems.size() > 3);
   CHECK(checked.level.problems[0].where == "model-00001-of-00003.safetensors");
@@ -242,9 +233,9 @@ TEST_CASE("a header that the manifest contradicts is told of the part") {
   ConvertTo(temp / "out");
   const auto problems = [&](const std::function<void(Manifest&)>& edit) {
     const Manifest good = Value(ReadManifest(temp / "out"));
-    testing::EditManifest(temp / "out", edit);
+    EditManifest(temp / "out", edit);
     std::vector<Problem> found = CheckIntact(temp / "out").level.problems;
-    testing::WriteManifest(temp / "out", good);
+    WriteManifest(temp / "out", good);
     return found;
   };
   const std::vector<Problem> type =
@@ -265,7 +256,7 @@ TEST_CASE("a header that the manifest contradicts is told of the part") {
 TEST_CASE("a part that lies in no shard fails, as no loader would find it") {
   TempFolder temp;
   ConvertTo(temp / "out");
-  testing::EditManifest(temp / "out", [&](Manifest& manifest) {
+  EditManifest(temp / "out", [&](Manifest& manifest) {
     TensorRecord& part = manifest.modules.at(kDownProj).parts.at("weight");
     std::filesystem::copy(temp / "out" / part.file, temp / "out" / "weights.bin");
     const File file = Value(File::OpenForRead(temp / "out" / "weights.bin"));
@@ -288,8 +279,8 @@ TEST_CASE("with a sample only the parts of its modules are hashed") {
   const Manifest manifest = Value(ReadManifest(temp / "out"));
   const TensorRecord& of_other = manifest.modules.at(other).parts.at("weight");
   const TensorRecord& passed_through = manifest.tensors.front();
-  testing::FlipBits(temp / "out", of_other, 0, 1);
-  testing::FlipBits(temp / "out", passed_through, 0, 1);
+  FlipBits(temp / "out", of_other, 0, 1);
+  FlipBits(temp / "out", passed_through, 0, 1);
   const CheckedLevel checked = CheckIntact(temp / "out", &sample);
   CHECK(checked.level.state == LevelState::kPassed);
   for (const auto& [name, figure] : checked.figures) {
@@ -310,7 +301,7 @@ TEST_CASE("with a sample only the parts of its modules are hashed") {
             " bytes in all, were not hashed");
   CHECK(checked.level.notes[1].message.starts_with("of 3 shards the size and what the header"));
 
-  testing::FlipBits(temp / "out", manifest.modules.at(kDownProj).parts.at("weight"), 0, 1);
+  FlipBits(temp / "out", manifest.modules.at(kDownProj).parts.at("weight"), 0, 1);
   CHECK(CheckIntact(temp / "out", &sample).failed() == std::set{kDownProj});
 }
 
@@ -340,14 +331,14 @@ TEST_CASE("with a sample sizes, headers, side files and fingerprints are all che
     TensorRecord begin = PartOf(copy, kDownProj, "weight");
     begin.file = shard;
     begin.offset = 0;
-    testing::FlipBits(copy, begin, 0, 1);  // its length
+    FlipBits(copy, begin, 0, 1);  // its length
   });
   CHECK(header.failed() == ModulesOf(temp / "out", shard));
   const CheckedLevel side =
       state([](const auto& copy) { std::ofstream(copy / "config.json", std::ios::app) << ' '; });
   CHECK(side.level.state == LevelState::kFailed);
   const CheckedLevel layout = state([](const auto& copy) {
-    testing::EditManifest(copy, [](Manifest& manifest) {
+    EditManifest(copy, [](Manifest& manifest) {
       manifest.layouts.at("vllm-cpu/wna16").fingerprint = std::string(32, '0');
     });
   });
@@ -355,4 +346,4 @@ TEST_CASE("with a sample sizes, headers, side files and fingerprints are all che
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

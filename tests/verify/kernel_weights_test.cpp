@@ -9,7 +9,7 @@
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/layouts/table.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 double OperandOf(WeightRounding rounding, DType activation, float step, double scale) {
@@ -90,4 +90,4 @@ TEST_CASE("every weight has the scale of its row and group") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -21,15 +21,10 @@
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using testing::EditManifest;
-using testing::TempFolder;
-using testing::TinyModel;
-using testing::Value;
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
@@ -70,7 +65,7 @@ struct Folder {
     options.shard_bytes = shard_bytes;
     options.flush = false;
     Progress progress;
-    testing::RequireOk(Convert(options, progress).status());
+    RequireOk(Convert(options, progress).status());
     const VerifyReport report = Verify();
     REQUIRE(report.level(Level::kIntegrity).state == LevelState::kPassed);
     REQUIRE(report.level(Level::kExactness).state == LevelState::kPassed);
@@ -130,7 +125,7 @@ void RenameShard(const fs::path& folder, const std::string& from, const std::str
 
 TEST_CASE("tensors in shards that no loader reads fail integrity, though all hashes fit") {
   const Folder folder(64);
-  const std::string shard = testing::PartOf(folder.path(), "a", "weight").file;
+  const std::string shard = PartOf(folder.path(), "a", "weight").file;
   for (const std::string name :
        {".hidden.safetensors", "consolidated.safetensors", "model.safetensors",
         "model-99999-of-99999.safetensors", "extra.safetensors"}) {
@@ -189,4 +184,4 @@ TEST_CASE("data that does not begin where the format promises fails integrity") 
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

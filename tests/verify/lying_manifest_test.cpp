@@ -12,16 +12,8 @@
 #include "status_matchers.h"
 #include "verify/tiny_folder.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::FirstDifference;
-using testing::Hashed;
-using testing::Passes;
-using testing::ReadByOthers;
-using testing::TestCheckpoint;
-using testing::TinyFolder;
-using testing::WithoutHash;
 
 // A folder cannot tell by what program, with which options, and from which place it was made: so
 // these fields are believed, and nothing that is computed depends on them. Without `run`, --resume
@@ -144,12 +136,10 @@ std::set<std::string> BelievedLies(const TinyFolder& folder) {
 const std::string kReason = "replace /dequantized/a";
 
 TEST_CASE("manifests of other schemes that lie are not passed") {
-  const TestCheckpoint w4 = testing::TinyModel({"a"});
-  const TestCheckpoint w8 = testing::TinyW8A8Model({"a"});
+  const TestCheckpoint w4 = TinyModel({"a"});
+  const TestCheckpoint w8 = TinyW8A8Model({"a"});
   const auto example = GENERATE_COPY(table<std::string, TestCheckpoint, PlanOptions>({
-      {"fused",
-       testing::TinyModel({"q_proj", "k_proj", "v_proj"}),
-       {.target = "vllm-cpu", .fuse = true}},
+      {"fused", TinyModel({"q_proj", "k_proj", "v_proj"}), {.target = "vllm-cpu", .fuse = true}},
       {"w4a8",
        w4,
        {.target = "vllm-cpu", .schemes = {{.pattern = "", .scheme = WantedScheme::kW4A8}}}},
@@ -172,4 +162,4 @@ TEST_CASE("manifests of other schemes that lie are not passed") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

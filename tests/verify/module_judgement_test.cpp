@@ -6,7 +6,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
@@ -200,4 +200,4 @@ TEST_CASE("a module far below its peers is noted") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

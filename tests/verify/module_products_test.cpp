@@ -13,15 +13,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::kQProj;
-using testing::Pack;
-using testing::PackedExample;
-using testing::TempFolder;
-using testing::Value;
 
 // One module of a folder that is packed for the test.
 struct ModuleExample {
@@ -107,8 +100,8 @@ TEST_CASE("recorded activations that do not fit are refused") {
   const ModuleExample example("ct-w4a16-g128-sym", {.target = "vllm-cpu"});
   const auto fails = [&](const char* dtype, const char* shape, size_t bytes) {
     const Checkpoint recorded = Value(Checkpoint::Open(Record(example.temp, dtype, shape, bytes)));
-    testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kUsage,
-                        "recorded activations do not fit the module");
+    CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kUsage,
+               "recorded activations do not fit the module");
   };
   fails("F32", "[5,383]", 7660);
   fails("I32", "[5,384]", 7680);
@@ -136,4 +129,4 @@ TEST_CASE("a module that the unquantized model lacks has no quality, with the re
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

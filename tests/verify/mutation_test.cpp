@@ -17,20 +17,10 @@
 #include "verify/mutations.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using testing::AllMutations;
-using testing::Fixture;
-using testing::Mutant;
-using testing::Mutation;
-using testing::Pack;
-using testing::PackedExample;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 const std::string kAttention = "model.layers.0.self_attn.";
 
@@ -54,7 +44,7 @@ void WriteSource(const fs::path& checkpoint, const Pair& pair, const fs::path& f
         tensor.name == "model.norm.weight" || tensor.name == "transformer.ln_f.weight";
     if ((!of_pair && !is_norm) || tensor.name.ends_with(".bias")) continue;
     std::vector<std::byte> bytes(tensor.bytes);
-    testing::RequireOk(source.Read(tensor, 0, bytes));
+    RequireOk(source.Read(tensor, 0, bytes));
     small.tensors.push_back({tensor.name,
                              std::string(DTypeName(tensor.dtype)),
                              {tensor.shape.begin(), tensor.shape.end()},
@@ -216,7 +206,7 @@ std::string Catchers(const fs::path& folder, const fs::path& source) {
   Progress progress;
   const Result<VerifyReport> report = Verify(options, progress);
   if (!report.ok()) {
-    testing::CheckError(report.status(), ErrorKind::kMalformed, "");
+    CheckError(report.status(), ErrorKind::kMalformed, "");
     return "refused";
   }
   std::string catchers;
@@ -315,4 +305,4 @@ TEST_CASE("the docs say of every mistake what the table says") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,15 +12,8 @@
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::kDownProj;
-using testing::Pack;
-using testing::TempFolder;
-using testing::Value;
 
 TEST_CASE("modules whose record does not fit their layout are refused") {
   TempFolder temp;
@@ -69,7 +62,7 @@ TEST_CASE("reads stay inside a part") {
   const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
   const TensorRecord& part = folder.manifest().modules.at(kDownProj).parts.at("weight");
   std::vector<std::byte> buffer(16);
-  testing::RequireOk(folder.Read(part, part.bytes() - 16, buffer));
+  RequireOk(folder.Read(part, part.bytes() - 16, buffer));
   CheckError(folder.Read(part, part.bytes() - 15, buffer), ErrorKind::kMalformed, "fewer bytes");
   CheckError(folder.Read(part, UINT64_MAX - 3, buffer), ErrorKind::kMalformed, "fewer bytes");
   std::filesystem::remove(temp / "out" / part.file);
@@ -84,7 +77,7 @@ TEST_CASE("reads stay inside a part") {
 VerifyReport VerifyEdited(const std::function<void(Manifest&)>& edit) {
   TempFolder temp;
   Pack(Fixture("checkpoints/ct-w4a16-g32-asym"), {.target = "vllm-cpu"}, temp / "out");
-  testing::EditManifest(temp / "out", edit);
+  EditManifest(temp / "out", edit);
   VerifyOptions options;
   options.folder = temp / "out";
   options.source = Fixture("checkpoints/ct-w4a16-g32-asym");
@@ -122,4 +115,4 @@ TEST_CASE("a manifest of another layout version is noticed, and nothing is said 
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -16,15 +16,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::kDownProj;
-using testing::Pack;
-using testing::PackedExample;
-using testing::TempFolder;
-using testing::Value;
 
 void Overwrite(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
@@ -116,7 +109,7 @@ TEST_CASE("a bias that lies beside its packed module fails exactness, in every k
   const char* target = GENERATE("vllm-cpu", "zentorch", "onednn");
   CAPTURE(target);
   const TempFolder temp;
-  testing::TestCheckpoint model = testing::TinyModel({"a", "b"});
+  TestCheckpoint model = TinyModel({"a", "b"});
   // So small that no product shows it.
   std::vector<std::byte> bias;
   for (int n = 0; n < 32; ++n) bias.insert(bias.end(), {std::byte{0x80}, std::byte{0x00}});
@@ -191,4 +184,4 @@ TEST_CASE("a file that the source got later is named as missing") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

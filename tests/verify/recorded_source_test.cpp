@@ -9,14 +9,10 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 namespace fs = std::filesystem;
-
-using testing::Fixture;
-using testing::TempFolder;
-using testing::Value;
 
 VerifyReport VerifyAlone(const fs::path& folder) {
   VerifyOptions options;
@@ -30,7 +26,7 @@ VerifyReport VerifyAlone(const fs::path& folder) {
 void MakeBoth(const fs::path& folder) {
   fs::create_directories(folder);
   fs::copy(Fixture("checkpoints/ct-w4a16-g128-sym"), folder / "source");
-  testing::Pack(folder / "source", {.target = "vllm-cpu"}, folder / "packed");
+  Pack(folder / "source", {.target = "vllm-cpu"}, folder / "packed");
 }
 
 std::string ManifestOf(const fs::path& folder) {
@@ -125,4 +121,4 @@ TEST_CASE("the manifest is the same wherever source and output lie, if they lie 
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

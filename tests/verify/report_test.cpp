@@ -2,7 +2,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 VerifyReport ReportOf(LevelState integrity, LevelState exactness, LevelState gemm) {
@@ -50,4 +50,4 @@ TEST_CASE("a module has passed no level before it was looked at") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -7,7 +7,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 // `count` modules of one kind, and one of another.
@@ -46,4 +46,4 @@ TEST_CASE("the smallest sample is one module of a kind, the largest all") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TEST_CASE("configs that differ in space and in their declarations only are the same") {
@@ -38,4 +38,4 @@ TEST_CASE("a value that is not kept to the character is named") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,18 +12,8 @@
 #include "temp_folder.h"
 #include "verify/second_weights.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Fixture;
-using testing::Hex;
-using testing::kExampleModule;
-using testing::RequireOk;
-using testing::SecondWeights;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 using Floats = std::vector<float>;
 
@@ -45,16 +35,16 @@ Status StatusOf(const TestCheckpoint& checkpoint, const std::string& format, uin
   return Value(SecondDecoder::Make(source, format)).Decode(kExampleModule, k, 0, 1, decoded);
 }
 
-TestCheckpoint CtStored(const Json& quantization, std::vector<testing::TestTensor> tensors) {
+TestCheckpoint CtStored(const Json& quantization, std::vector<TestTensor> tensors) {
   TestCheckpoint checkpoint;
   checkpoint.config = {{"quantization_config", quantization}};
-  for (testing::TestTensor& tensor : tensors) tensor.name = kExampleModule + "." + tensor.name;
+  for (TestTensor& tensor : tensors) tensor.name = kExampleModule + "." + tensor.name;
   checkpoint.tensors = std::move(tensors);
   return checkpoint;
 }
 
 TEST_CASE("rows that do not start at a word of zero points are decoded right") {
-  CHECK(Decode(testing::AsymmetricExample(), "compressed-tensors", 16, 2, 1) ==
+  CHECK(Decode(AsymmetricExample(), "compressed-tensors", 16, 2, 1) ==
         Floats{0.25F, 0, 0.375F, -0.125F, 0.5F, -0.25F, 0.625F, -0.375F, 0.1875F, -0.4375F, 0.25F,
                -0.5F, 0.3125F, -0.5625F, -0.125F, -0.625F});
 }
@@ -115,7 +105,7 @@ TEST_CASE("one scale may be for the whole module") {
 
 // GPTQ, 4 bits, K = 8, N = 8 with the codes k in every column but for those of column 1, 7 - k.
 TestCheckpoint GptqExample(const Json& quantization, const std::string& g_idx) {
-  std::vector<testing::TestTensor> tensors = {
+  std::vector<TestTensor> tensors = {
       {"qweight",
        "I32",
        {1, 8},
@@ -156,8 +146,8 @@ TEST_CASE("keys of a GPTQ config are taken in any case, as GPTQModel takes them"
 }
 
 TEST_CASE("only scales of FP8 may divide") {
-  const std::vector<testing::TestTensor> tensors = {{"weight", "F8_E4M3", {1, 2}, Hex("38 40")},
-                                                    {"weight_scale", "F32", {1}, Hex("00000040")}};
+  const std::vector<TestTensor> tensors = {{"weight", "F8_E4M3", {1, 2}, Hex("38 40")},
+                                           {"weight_scale", "F32", {1}, Hex("00000040")}};
   const TestCheckpoint divides = CtStored({{"weight_scale_semantics", "inverse"}}, tensors);
   CHECK(Decode(divides, "fp8", 2, 0, 1) == Floats{0.5F, 1});
   CHECK(Decode(divides, "compressed-tensors", 2, 0, 1) == Floats{2, 4});
@@ -246,7 +236,7 @@ TEST_CASE("static activations and bias are read") {
 
 TEST_CASE("what the second decoder cannot decode is an error") {
   TempFolder temp;
-  testing::SymmetricExample().Write(temp.path());
+  SymmetricExample().Write(temp.path());
   const Checkpoint source = Value(Checkpoint::Open(temp.path()));
   CheckError(SecondDecoder::Make(source, "no-such").status(), ErrorKind::kUnsupported,
              "no second decoder");
@@ -316,4 +306,4 @@ TEST_CASE("codes of gemv_fast that do not come in whole turns of 64 inputs are r
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

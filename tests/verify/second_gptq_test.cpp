@@ -10,17 +10,10 @@
 #include "temp_folder.h"
 #include "verify/second_weights.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::CheckError;
-using testing::kGptqModule;
-using testing::SecondWeights;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
-
-using PackedGptq = testing::GptqExample;
+using PackedGptq = GptqExample;
 
 PackedGptq RandomPlanes(uint32_t bits, bool symmetric) {
   PackedGptq x = {.n = 64, .k = 96, .bits = bits, .group_size = 32, .symmetric = symmetric};
@@ -59,10 +52,10 @@ TEST_CASE("codes and zero points in planes are decoded, whatever their width") {
     for (const bool symmetric : {true, false}) {
       CAPTURE(bits, symmetric);
       PackedGptq x = RandomPlanes(bits, symmetric);
-      CHECK(Decode(testing::MakeGptq(x), x.k, 0, x.n) == WeightsOf(x, 0, x.n));
-      CHECK(Decode(testing::MakeGptq(x), x.k, 29, 7) == WeightsOf(x, 29, 7));
+      CHECK(Decode(MakeGptq(x), x.k, 0, x.n) == WeightsOf(x, 0, x.n));
+      CHECK(Decode(MakeGptq(x), x.k, 29, 7) == WeightsOf(x, 29, 7));
       x.Shuffle(bits);
-      CHECK(Decode(testing::MakeGptq(x), x.k, 29, 7) == WeightsOf(x, 29, 7));
+      CHECK(Decode(MakeGptq(x), x.k, 29, 7) == WeightsOf(x, 29, 7));
     }
   }
 }
@@ -72,7 +65,7 @@ TEST_CASE("5, 6 and 7 bits lie in planes and store z, whatever the label says") 
     for (const char* format : {"gptq", "gptq_v2"}) {
       CAPTURE(bits, format);
       const PackedGptq x = RandomPlanes(bits, false);
-      TestCheckpoint checkpoint = testing::MakeGptq(x);
+      TestCheckpoint checkpoint = MakeGptq(x);
       checkpoint.config["quantization_config"]["checkpoint_format"] = format;
       CHECK(Decode(checkpoint, x.k, 0, x.n) == WeightsOf(x, 0, x.n));
     }
@@ -82,7 +75,7 @@ TEST_CASE("5, 6 and 7 bits lie in planes and store z, whatever the label says") 
 TEST_CASE("3 bits lie in planes in the format gptq_p alone") {
   PackedGptq x = RandomPlanes(3, false);
   x.planar = false;
-  TestCheckpoint checkpoint = testing::MakeGptq(x);
+  TestCheckpoint checkpoint = MakeGptq(x);
   CHECK(Decode(checkpoint, x.k, 0, x.n) == WeightsOf(x, 0, x.n));
   checkpoint.config["quantization_config"]["checkpoint_format"] = "gptq_p";
   CHECK(Decode(checkpoint, x.k, 0, x.n) != WeightsOf(x, 0, x.n));
@@ -92,7 +85,7 @@ TEST_CASE("fewer input channels than planes hold are an error") {
   PackedGptq x = {.n = 32, .k = 32, .bits = 3, .group_size = 32, .planar = true};
   x.Randomize(1, 0);
   TempFolder temp;
-  testing::MakeGptq(x).Write(temp.path());
+  MakeGptq(x).Write(temp.path());
   const Checkpoint source = Value(Checkpoint::Open(temp.path()));
   const SecondDecoder decoder = Value(SecondDecoder::Make(source, "gptq"));
   // Three words are 32 codes of 3 bits, or 16 of 6.
@@ -102,4 +95,4 @@ TEST_CASE("fewer input channels than planes hold are an error") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -12,17 +12,8 @@
 #include "temp_folder.h"
 #include "verify/second_weights.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::ArCheckpoint;
-using testing::ArConfig;
-using testing::ArGptqTensors;
-using testing::AwqNumbers;
-using testing::kArModule;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 // Modules of codes 4 … 8 around zero points of 6, of which all but the first field of every group
 // are stored as `zeros` says.
@@ -34,7 +25,7 @@ TestCheckpoint ModelFree(unsigned zeros, size_t modules = 2) {
   ArConfig(stored)["model_free"] = true;
   for (size_t i = 0; i < modules; ++i) {
     const std::string name = "model.layers." + std::to_string(i) + ".mlp.up_proj";
-    for (testing::TestTensor& tensor : ArGptqTensors(name, m, zeros)) {
+    for (TestTensor& tensor : ArGptqTensors(name, m, zeros)) {
       if (tensor.name.ends_with("qzeros")) {
         for (size_t g = 0; g < m.groups(); ++g) {
           tensor.bytes[g * 16] = static_cast<std::byte>(zeros >> 4 << 4 | (zeros - 1) % 16);
@@ -52,7 +43,7 @@ bool IsOld(const TestCheckpoint& stored) {
   return IsOldModelFree(Value(Checkpoint::Open(folder.path())));
 }
 
-TEST_CASE("The second path tells old calibration-free exports by their weights") {
+TEST_CASE("the second path tells old calibration-free exports by their weights") {
   // Of each module 32 codes of 32 channels count.
   CHECK(IsOld(ModelFree(0x55, 4)));
   CHECK_FALSE(IsOld(ModelFree(0x66, 4)));
@@ -69,7 +60,7 @@ TEST_CASE("The second path tells old calibration-free exports by their weights")
   CHECK_FALSE(IsOld(stored));
 }
 
-TEST_CASE("The second path asks for the version where weights do not tell") {
+TEST_CASE("the second path asks for the version where weights do not tell") {
   const auto with = [](const Json& version) {
     TestCheckpoint stored = ModelFree(0x55, 3);
     ArConfig(stored)["autoround_version"] = version;
@@ -83,7 +74,7 @@ TEST_CASE("The second path asks for the version where weights do not tell") {
   CHECK_FALSE(with(15));
   // Zero points that are all one number are those of symmetric modules.
   TestCheckpoint symmetric = ModelFree(0x77, 8);
-  for (testing::TestTensor& tensor : symmetric.tensors) {
+  for (TestTensor& tensor : symmetric.tensors) {
     if (tensor.name.ends_with("qzeros")) {
       tensor.bytes.assign(tensor.bytes.size(), std::byte{0x77});
     }
@@ -91,14 +82,14 @@ TEST_CASE("The second path asks for the version where weights do not tell") {
   CHECK_FALSE(IsOld(symmetric));
 }
 
-TEST_CASE("The second path decodes zero points as the export stored them") {
+TEST_CASE("the second path decodes zero points as the export stored them") {
   const auto decode = [](const TestCheckpoint& stored) {
     const TempFolder folder;
     stored.Write(folder.path());
     const Checkpoint source = Value(Checkpoint::Open(folder.path()));
     const SecondDecoder decoder = Value(SecondDecoder::Make(source, "auto-round"));
     DecodedRows rows;
-    testing::RequireOk(decoder.Decode(kArModule, 128, 1, 1, rows));
+    RequireOk(decoder.Decode(kArModule, 128, 1, 1, rows));
     return rows.steps[0];
   };
   // Code 7 of channel 1: 128 mod 5 is 3.
@@ -107,17 +98,16 @@ TEST_CASE("The second path decodes zero points as the export stored them") {
   CHECK(decode(ModelFree(0x55, 3)) == 2);
 }
 
-TEST_CASE("Symmetric modules of an asymmetric calibration-free export store z - 1") {
+TEST_CASE("symmetric modules of an asymmetric calibration-free export store z - 1") {
   TestCheckpoint stored = ModelFree(0x66, 4);
   ArConfig(stored)["extra_config"] = {{kArModule, {{"sym", true}}}};
-  testing::TestTensor& zeros = stored.At(kArModule + ".qzeros");
+  TestTensor& zeros = stored.At(kArModule + ".qzeros");
   const auto first_step = [&] {
     const TempFolder folder;
     stored.Write(folder.path());
     const Checkpoint source = Value(Checkpoint::Open(folder.path()));
     DecodedRows rows;
-    testing::RequireOk(
-        Value(SecondDecoder::Make(source, "auto-round")).Decode(kArModule, 128, 1, 1, rows));
+    RequireOk(Value(SecondDecoder::Make(source, "auto-round")).Decode(kArModule, 128, 1, 1, rows));
     return rows.steps[0];
   };
   zeros.bytes.assign(zeros.bytes.size(), std::byte{0x77});
@@ -127,4 +117,4 @@ TEST_CASE("Symmetric modules of an asymmetric calibration-free export store z - 
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -14,14 +14,8 @@
 #include "status_matchers.h"
 #include "verify/second_weights.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::Fixture;
-using testing::GoldenFile;
-using testing::RequireOk;
-using testing::SecondWeights;
-using testing::Value;
 
 // The three forms of AWQ hold the same numbers.
 std::string TruthOf(const std::string& checkpoint) {
@@ -87,7 +81,7 @@ void CheckSlabs(const SecondDecoder& decoder, const QuantizedLinear& module) {
       const auto begin = all.begin() + static_cast<std::ptrdiff_t>(row * k + slab.k0);
       expected.insert(expected.end(), begin, begin + static_cast<std::ptrdiff_t>(slab.inputs));
     }
-    CHECK(testing::WeightsOf(decoded) == expected);
+    CHECK(WeightsOf(decoded) == expected);
   }
 }
 
@@ -108,4 +102,4 @@ TEST_CASE("a slab of input channels is decoded as part of all of them") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

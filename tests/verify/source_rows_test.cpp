@@ -9,14 +9,8 @@
 #include "temp_folder.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Hex;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-using testing::Value;
 
 const std::vector<std::string> kMembers = {"q_proj", "k_proj", "v_proj"};
 
@@ -25,7 +19,7 @@ class FusedOf {
  public:
   explicit FusedOf(const TestCheckpoint& model) {
     model.Write(temp_ / "source");
-    testing::Pack(temp_ / "source", {.target = "vllm-cpu", .fuse = true}, temp_ / "packed");
+    Pack(temp_ / "source", {.target = "vllm-cpu", .fuse = true}, temp_ / "packed");
     folder_.emplace(Value(PackedFolder::Open(temp_ / "packed")));
     const auto& [name, record] = *folder_->manifest().modules.begin();
     REQUIRE(record.fused.size() == 3);
@@ -54,22 +48,22 @@ void AddBias(TestCheckpoint& model, const std::string& module) {
 }
 
 TEST_CASE("that only one of several fused modules has a bias is refused") {
-  TestCheckpoint model = testing::TinyModel(kMembers);
+  TestCheckpoint model = TinyModel(kMembers);
   FusedOf fused(model);
   std::vector<double> bias;
-  testing::RequireOk(ReadSourceBias(fused.With(model), fused.packed(), bias));
+  RequireOk(ReadSourceBias(fused.With(model), fused.packed(), bias));
   CHECK(bias.empty());
   AddBias(model, "q_proj");
   CheckError(ReadSourceBias(fused.With(model), fused.packed(), bias), ErrorKind::kMalformed,
              "made of differ in having a bias");
   AddBias(model, "k_proj");
   AddBias(model, "v_proj");
-  testing::RequireOk(ReadSourceBias(fused.With(model), fused.packed(), bias));
+  RequireOk(ReadSourceBias(fused.With(model), fused.packed(), bias));
   CHECK(bias == std::vector<double>(96, 0.0));
 }
 
 TEST_CASE("that several fused modules quantize their inputs differently is refused") {
-  TestCheckpoint model = testing::TinyW8A8Model(kMembers);
+  TestCheckpoint model = TinyW8A8Model(kMembers);
   FusedOf fused(model);
   for (const std::string& module : kMembers) {
     model.tensors.push_back({module + ".input_scale", "F32", {1}, Hex("00 00 80 3f")});
@@ -82,15 +76,15 @@ TEST_CASE("that several fused modules quantize their inputs differently is refus
 
 // Two groups of 32 input channels.
 TestCheckpoint TwoGroups() {
-  TestCheckpoint model = testing::TinyModel(kMembers);
+  TestCheckpoint model = TinyModel(kMembers);
   for (const std::string& module : kMembers) {
     for (const char* part : {".weight_packed", ".weight_scale"}) {
-      testing::TestTensor& tensor = model.At(module + part);
+      TestTensor& tensor = model.At(module + part);
       tensor.shape[1] *= 2;
       const std::vector<std::byte> half = tensor.bytes;
       tensor.bytes.insert(tensor.bytes.end(), half.begin(), half.end());
     }
-    model.At(module + ".weight_shape").bytes = testing::Int64s({32, 64});
+    model.At(module + ".weight_shape").bytes = Int64s({32, 64});
   }
   return model;
 }
@@ -99,17 +93,17 @@ TEST_CASE("that several fused modules group their inputs differently is refused"
   TestCheckpoint model = TwoGroups();
   FusedOf fused(model);
   DecodedRows rows;
-  testing::RequireOk(DecodeSourceRows(fused.With(model), fused.packed(), 0, 96, rows));
+  RequireOk(DecodeSourceRows(fused.With(model), fused.packed(), 0, 96, rows));
   CHECK(rows.rows() == 96);
   std::vector<std::byte> order;  // groups by turns
   for (int k = 0; k < 64; ++k) {
     for (int byte = 0; byte < 4; ++byte) order.push_back(std::byte(byte == 0 ? k % 2 : 0));
   }
   model.tensors.push_back({"k_proj.weight_g_idx", "I32", {64}, order});
-  testing::RequireOk(DecodeSourceRows(fused.With(model), fused.packed(), 0, 32, rows));
+  RequireOk(DecodeSourceRows(fused.With(model), fused.packed(), 0, 32, rows));
   CheckError(DecodeSourceRows(fused.With(model), fused.packed(), 0, 96, rows),
              ErrorKind::kMalformed, "made of differ in the groups of their inputs");
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

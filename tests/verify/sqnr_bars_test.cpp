@@ -7,11 +7,8 @@
 #include "catch.h"
 #include "status_matchers.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
-
-using testing::CheckError;
-using testing::Value;
 
 TEST_CASE("a bar is a number of dB, for all modules or for those of a pattern") {
   CHECK(Value(ParseSqnrBar("40")).decibel == 40);
@@ -62,4 +59,4 @@ TEST_CASE("bars follow what the kernel computes in") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

@@ -30,7 +30,7 @@ std::vector<Problem> Notes(float factor) {
   return level.notes;
 }
 
-TEST_CASE("Weights a thousand times too large or small are noted") {
+TEST_CASE("weights a thousand times too large or small are noted") {
   CHECK(Notes(1).empty());
   for (const float factor : {1000.0F, 0.001F}) {
     const std::vector<Problem> notes = Notes(factor);
@@ -40,7 +40,7 @@ TEST_CASE("Weights a thousand times too large or small are noted") {
   }
 }
 
-TEST_CASE("No real checkpoint has weights of another size") {
+TEST_CASE("no real checkpoint has weights of another size") {
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
     CAPTURE(entry.path().filename());
     const OpenedModel opened = MustOpen(entry.path());

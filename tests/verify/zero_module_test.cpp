@@ -9,25 +9,18 @@
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
-using testing::GemmResult;
-using testing::Pack;
-using testing::PackedExample;
-using testing::RunModels;
-using testing::TempFolder;
-using testing::TestCheckpoint;
-
 TestCheckpoint ZeroW4() {
-  TestCheckpoint model = testing::TinyModel({"a"});
+  TestCheckpoint model = TinyModel({"a"});
   std::ranges::fill(model.At("a.weight_packed").bytes, std::byte{0x88});
   return model;
 }
 
 // Codes and zero points are 5, so that their difference is 0.
 TestCheckpoint ZeroAsymmetric() {
-  TestCheckpoint model = testing::TinyModel({"a"});
+  TestCheckpoint model = TinyModel({"a"});
   model.config["quantization_config"]["config_groups"]["g"]["weights"]["symmetric"] = false;
   std::ranges::fill(model.At("a.weight_packed").bytes, std::byte{0x55});
   model.tensors.push_back(
@@ -36,7 +29,7 @@ TestCheckpoint ZeroAsymmetric() {
 }
 
 TestCheckpoint ZeroW8() {
-  TestCheckpoint model = testing::TinyW8A8Model({"a"});
+  TestCheckpoint model = TinyW8A8Model({"a"});
   std::ranges::fill(model.At("a.weight").bytes, std::byte{0});
   return model;
 }
@@ -62,10 +55,10 @@ TEST_CASE(
   for (const Problem& problem : zeros.level.problems) UNSCOPED_INFO(problem.message);
   CHECK(zeros.level.state == LevelState::kPassed);
   CHECK(zeros.modules.at("a").state(Level::kGemm) == LevelState::kPassed);
-  const TensorRecord weight = testing::PartOf(temp / "out", "a", "weight");
-  testing::FlipBits(temp / "out", weight, 3, 0x10);
+  const TensorRecord weight = PartOf(temp / "out", "a", "weight");
+  FlipBits(temp / "out", weight, 3, 0x10);
   CHECK(RunModels(temp / "out", temp / "source").level.state == LevelState::kFailed);
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

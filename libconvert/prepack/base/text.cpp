@@ -83,4 +83,12 @@ std::optional<uint64_t> ParseUint(std::string_view text, int base) {
   return value;
 }
 
+std::string LowerCase(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 }  // namespace prepack

@@ -1,7 +1,7 @@
 #ifndef PREPACK_BASE_TEXT_H_
 #define PREPACK_BASE_TEXT_H_
 
-// Large numbers as people read them.
+// Large numbers as people read them, numbers out of text, and what people may have meant.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +26,9 @@ std::string DidYouMean(std::string_view wanted, std::span<const std::string> kno
 // The number that the whole text is, in digits of `base`; nullopt for anything else, a sign
 // included.
 std::optional<uint64_t> ParseUint(std::string_view text, int base = 10);
+
+// ASCII lower case; all keywords of quantization configs are ASCII.
+std::string LowerCase(std::string_view text);
 
 }  // namespace prepack
 

@@ -18,8 +18,8 @@
 #include "prepack/check/config_shapes.h"
 #include "prepack/check/missing_modules.h"
 #include "prepack/check/moments.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 

@@ -15,8 +15,8 @@
 #include "prepack/base/hash.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/container/json_writer.h"
-#include "prepack/container/required_fields.h"
 #include "prepack/convert/finish_folder.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/io/file.h"
@@ -40,41 +40,35 @@ Json RecordJson(const PartRecord& record) {
           {"source_files", record.source_files}};
 }
 
-Status ReadLists(const Json& json, std::string_view where, PartRecord& record) {
-  PREPACK_TRY_ASSIGN(SourceTensorLines tensors, StringMapField(json, "source_tensors", where));
-  PREPACK_TRY_ASSIGN(SourceTensorLines witnessed, StringMapField(json, "witnessed_tensors", where));
-  PREPACK_TRY_ASSIGN(FileHashes of_source, StringMapField(json, "source_files", where));
-  PREPACK_TRY_ASSIGN(std::vector<std::string> files, StringArrayField(json, "side_files", where));
-  for (const std::string& file : files) {
+void ReadLists(JsonFields& fields, PartRecord& record) {
+  record.source_tensors = fields.TextMap("source_tensors");
+  record.witnessed_tensors = fields.TextMap("witnessed_tensors");
+  record.source_files = fields.TextMap("source_files");
+  record.side_files = fields.Texts("side_files");
+  for (const std::string& file : record.side_files) {
     if (IsPlainFileName(file)) continue;
-    return Malformed(where, "\"side_files\" contains an entry that is not a plain file name")
-        .Found(file);
+    fields.Keep(
+        Malformed(fields.where(), "\"side_files\" contains an entry that is not a plain file name")
+            .Found(file));
   }
-  record.source_tensors = std::move(tensors);
-  record.witnessed_tensors = std::move(witnessed);
-  record.side_files = std::move(files);
-  record.source_files = std::move(of_source);
-  return {};
 }
 
-Status ReadHead(const Json& json, std::string_view where, PartRecord& record) {
-  PREPACK_TRY_ASSIGN(const std::string part, StringField(json, "part", where));
-  const Result<Part> parsed = ParsePart(part);
-  if (!parsed.ok()) return Malformed(where, "field \"part\" is not a part").Found(part);
-  PREPACK_TRY_ASSIGN(const Json* run, ObjectField(json, "run", where));
-  PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(*run, where));
-  PREPACK_TRY_ASSIGN(std::string config, StringField(json, "source_config", where));
-  PREPACK_TRY_ASSIGN(
-      const Json parsed_config,
-      ParseJsonStrict(config, fmt::format("{}: source_config", where), {.python_numbers = true}));
-  if (!parsed_config.is_object())
-    return Malformed(where, "field \"source_config\" is not an object");
-  PREPACK_TRY_ASSIGN(const uint64_t all, UintField(json, "all_source_tensors", where));
-  record.part = *parsed;
-  record.identity = std::move(identity);
-  record.source_config = std::move(config);
-  record.all_source_tensors = all;
-  return {};
+void ReadHead(JsonFields& fields, PartRecord& record) {
+  const std::string part = fields.Text("part");
+  if (const Result<Part> parsed = ParsePart(part); parsed.ok()) {
+    record.part = *parsed;
+  } else {
+    fields.Keep(Malformed(fields.where(), "field \"part\" is not a part").Found(part));
+  }
+  record.identity = fields.Take(ReadIdentity(*fields.Object("run"), fields.where()));
+  record.source_config = fields.Text("source_config");
+  const Json config = fields.Take(ParseJsonStrict(record.source_config,
+                                                  fmt::format("{}: source_config", fields.where()),
+                                                  {.python_numbers = true}));
+  if (!config.is_object()) {
+    fields.Keep(Malformed(fields.where(), "field \"source_config\" is not an object"));
+  }
+  record.all_source_tensors = fields.Uint("all_source_tensors");
 }
 
 }  // namespace
@@ -96,9 +90,11 @@ Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder) {
   const std::string where = path.string();
   PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, {.python_numbers = true}));
   PartRecord record;
-  for (const auto read : {ReadHead, ReadLists}) {
-    PREPACK_TRY(read(json, where, record));
-  }
+  Status status;
+  JsonFields fields(json, where, status);
+  ReadHead(fields, record);
+  ReadLists(fields, record);
+  if (!status.ok()) return status;
   return record;
 }
 

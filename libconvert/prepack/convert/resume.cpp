@@ -18,8 +18,8 @@
 #include "prepack/base/version.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/json.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/container/json_writer.h"
-#include "prepack/container/required_fields.h"
 #include "prepack/convert/finish_folder.h"
 #include "prepack/convert/merge.h"
 #include "prepack/io/file.h"
@@ -123,49 +123,51 @@ std::string UnitLine(uint64_t unit, const FinishedUnit& finished) {
 }
 
 Status ReadHead(const Json& json, std::string_view where, JournalContents& contents) {
-  PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(json, where));
-  PREPACK_TRY_ASSIGN(const std::string part, StringField(json, "part", where));
-  PREPACK_TRY_ASSIGN(const Part parsed, ParsePart(part));
-  contents.identity = std::move(identity);
-  contents.part = parsed;
-  return {};
+  Status status;
+  JsonFields fields(json, std::string(where), status);
+  const std::string part = fields.Text("part");
+  contents.identity = fields.Take(ReadIdentity(json, where));
+  contents.part = fields.Take(ParsePart(part));
+  return status;
 }
 
-Result<std::vector<Hash128>> HashArrayField(const Json& json, std::string_view key,
-                                            std::string_view where) {
-  PREPACK_TRY_ASSIGN(const std::vector<std::string> texts, StringArrayField(json, key, where));
+std::vector<Hash128> ReadHashes(JsonFields& fields, std::string_view key) {
   std::vector<Hash128> hashes;
-  for (const std::string& text : texts) {
+  for (const std::string& text : fields.Texts(key)) {
     const std::optional<Hash128> hash = ParseHash128(text);
     if (!hash) {
-      return Malformed(where, fmt::format("field \"{}\" contains an entry that is not a hash", key))
-          .Found(Printable(text))
-          .Expected("32 hex digits");
+      fields.Keep(Malformed(fields.where(),
+                            fmt::format("field \"{}\" contains an entry that is not a hash", key))
+                      .Found(Printable(text))
+                      .Expected("32 hex digits"));
+      return hashes;
     }
     hashes.push_back(*hash);
   }
   return hashes;
 }
 
-Result<std::vector<SourceNote>> ReadSources(const Json& json, std::string_view where) {
-  PREPACK_TRY_ASSIGN(const std::vector<uint64_t> tensors, UintArrayField(json, "tensors", where));
-  PREPACK_TRY_ASSIGN(const std::vector<Hash128> hashes, HashArrayField(json, "sources", where));
-  if (tensors.size() != hashes.size()) {
-    return Malformed(where, "\"tensors\" and \"sources\" differ in length")
-        .Found(fmt::format("{} and {}", tensors.size(), hashes.size()));
-  }
+std::vector<SourceNote> ReadSources(JsonFields& fields) {
+  const std::vector<uint64_t> tensors = fields.Uints("tensors");
+  const std::vector<Hash128> hashes = ReadHashes(fields, "sources");
   std::vector<SourceNote> notes;
+  if (tensors.size() != hashes.size()) {
+    fields.Keep(Malformed(fields.where(), "\"tensors\" and \"sources\" differ in length")
+                    .Found(fmt::format("{} and {}", tensors.size(), hashes.size())));
+    return notes;
+  }
   for (size_t i = 0; i < tensors.size(); ++i) notes.push_back({tensors[i], hashes[i]});
   return notes;
 }
 
 Status ReadUnit(const Json& json, std::string_view where, JournalContents& contents) {
-  PREPACK_TRY_ASSIGN(const uint64_t unit, UintField(json, "unit", where));
-  PREPACK_TRY_ASSIGN(const uint64_t rounded, UintField(json, "rounded_scales", where));
-  PREPACK_TRY_ASSIGN(std::vector<Hash128> outputs, HashArrayField(json, "outputs", where));
-  PREPACK_TRY_ASSIGN(std::vector<SourceNote> sources, ReadSources(json, where));
-  contents.units[unit] = {rounded, std::move(outputs), std::move(sources)};
-  return {};
+  Status status;
+  JsonFields fields(json, std::string(where), status);
+  const uint64_t unit = fields.Uint("unit");
+  FinishedUnit finished{fields.Uint("rounded_scales"), ReadHashes(fields, "outputs"),
+                        ReadSources(fields)};
+  if (status.ok()) contents.units[unit] = std::move(finished);
+  return status;
 }
 
 // What the disk did not get before the power failed reads as zeros, which no line holds.

@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/declaration.h"
-#include "prepack/formats/json_fields.h"
 
 namespace prepack {
 

@@ -13,9 +13,9 @@
 #include <string>
 #include <string_view>
 
+#include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/model/module_name.h"
 

@@ -14,10 +14,11 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
-#include "prepack/formats/json_fields.h"
 
 namespace prepack {
 

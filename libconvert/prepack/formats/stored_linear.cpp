@@ -17,8 +17,8 @@
 #include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/kernels/unit_transpose.h"
 #include "prepack/model/module_name.h"
 
@@ -46,11 +46,6 @@ bool IsZeroWeight(CodeType code, uint8_t bits, uint8_t zero_point) {
 void StoredLinear::AddSource(const StoredTensor& tensor, uint64_t sharers) {
   source_tensors_.push_back(tensor.name);
   source_bytes_ += tensor.bytes / sharers;
-}
-
-Status OrderHasChanged(std::string_view where) {
-  return Malformed(where, "the order of the input channels changed while it was in use")
-      .Hint("Leave the source alone until prepack has ended");
 }
 
 namespace {

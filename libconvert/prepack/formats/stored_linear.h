@@ -43,9 +43,6 @@ class StoredLinear : public QuantizedLinear, public SourcePlaces {
   bool accepts_zero_scales_;
 };
 
-// For an index of groups that held an order when its module was described, and now holds none.
-Status OrderHasChanged(std::string_view where);
-
 // Where element `index` of the tensor lies.
 StoredBits WhereElement(const StoredTensor& tensor, uint64_t index);
 

@@ -10,7 +10,7 @@
 #include "prepack/base/hash.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
-#include "prepack/container/required_fields.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
 #include "prepack/layouts/onednn_w8a8.h"
@@ -36,186 +36,149 @@ Status CheckHash(std::string_view text, std::string_view where) {
       .Hint("It was edited or damaged: run `prepack convert` again");
 }
 
-Status CheckFileName(const std::string& name, std::string_view where) {
-  if (IsPlainFileName(name)) return {};
-  return Malformed(where, "not a plain file name").Found(name);
+void CheckFileName(const std::string& name, JsonFields& fields) {
+  if (!IsPlainFileName(name)) {
+    fields.Keep(Malformed(fields.where(), "not a plain file name").Found(name));
+  }
 }
 
-Result<DType> DTypeField(const Json& object, std::string_view key, std::string_view where) {
-  PREPACK_TRY_ASSIGN(const std::string name, StringField(object, key, where));
-  const std::optional<DType> dtype = DTypeFromName(name);
-  if (dtype) return *dtype;
-  return Malformed(where, fmt::format("field \"{}\" is not a known dtype", key))
-      .Found(name)
-      .Expected(AllDTypeNames());
+DType ReadDType(JsonFields& fields, std::string_view key) {
+  const std::string name = fields.Text(key);
+  if (const std::optional<DType> dtype = DTypeFromName(name)) return *dtype;
+  fields.Keep(Malformed(fields.where(), fmt::format("field \"{}\" is not a known dtype", key))
+                  .Found(name)
+                  .Expected(AllDTypeNames()));
+  return {};
 }
 
-Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
-  TensorRecord tensor;
-  PREPACK_TRY_ASSIGN(std::string name, StringField(json, "tensor", where));
-  PREPACK_TRY_ASSIGN(std::string file, StringField(json, "file", where));
-  PREPACK_TRY(CheckFileName(file, where));
-  PREPACK_TRY_ASSIGN(const uint64_t offset, UintField(json, "offset", where));
-  PREPACK_TRY_ASSIGN(const DType dtype, DTypeField(json, "dtype", where));
-  PREPACK_TRY_ASSIGN(const std::vector<uint64_t> shape, UintArrayField(json, "shape", where));
-  PREPACK_TRY_ASSIGN(std::string hash, StringField(json, "xxh3_128", where));
-
-  tensor.tensor = std::move(name);
-  tensor.file = std::move(file);
-  tensor.offset = offset;
-  tensor.dtype = dtype;
-  tensor.shape = shape;
-  tensor.xxh3_128 = std::move(hash);
+TensorRecord ReadTensor(JsonFields fields) {
+  TensorRecord tensor{.tensor = fields.Text("tensor"),
+                      .file = fields.Text("file"),
+                      .offset = fields.Uint("offset"),
+                      .dtype = ReadDType(fields, "dtype"),
+                      .shape = fields.Uints("shape"),
+                      .xxh3_128 = fields.Text("xxh3_128")};
+  CheckFileName(tensor.file, fields);
   const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
   if (!bytes || !CheckedAdd(tensor.offset, *bytes)) {
-    return Malformed(where, "the size of the tensor overflows");
+    fields.Keep(Malformed(fields.where(), "the size of the tensor overflows"));
   }
   return tensor;
 }
 
 // The scheme in full, and what repeats some of it for consumers.
-Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where) {
-  PREPACK_TRY_ASSIGN(const Json* numbers, ObjectField(json, "numbers", where));
-  PREPACK_TRY_ASSIGN(const Scheme scheme, ReadScheme(*numbers, n, k, where));
-  PREPACK_TRY_ASSIGN(const uint64_t group_size, UintField(json, "group_size", where));
-  PREPACK_TRY_ASSIGN(const bool symmetric, BoolField(json, "symmetric", where));
-  PREPACK_TRY_ASSIGN(const std::string name, StringField(json, "scheme", where));
-  if (group_size != scheme.group_size || symmetric != scheme.symmetric ||
-      name != SchemeName(scheme)) {
-    return Malformed(where, "the scheme and its \"numbers\" contradict each other")
-        .Found(name)
-        .Expected(SchemeName(scheme));
+Scheme ReadModuleScheme(JsonFields& fields, uint64_t n, uint64_t k) {
+  const Scheme scheme = fields.Take(ReadScheme(*fields.Object("numbers"), n, k, fields.where()));
+  const std::string name = fields.Text("scheme");
+  if (fields.Uint("group_size") != scheme.group_size ||
+      fields.Bool("symmetric") != scheme.symmetric || name != SchemeName(scheme)) {
+    fields.Keep(Malformed(fields.where(), "the scheme and its \"numbers\" contradict each other")
+                    .Found(name)
+                    .Expected(SchemeName(scheme)));
   }
   return scheme;
 }
 
 // The modules that a fused one was made of; their channels are its channels.
-Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module) {
-  PREPACK_TRY_ASSIGN(const Json* members, ArrayField(json, "fused", where));
+void ReadFused(JsonFields& fields, ModuleRecord& module) {
   uint64_t channels = 0;
-  for (const Json& member : *members) {
-    PREPACK_TRY_ASSIGN(std::string name, StringField(member, "module", where));
-    PREPACK_TRY_ASSIGN(const uint64_t n, UintField(member, "outputs", where));
+  for (const Json& json : *fields.Array("fused")) {
+    JsonFields member = fields.Same(json);
+    std::string name = member.Text("module");
+    const uint64_t n = member.Uint("outputs");
     if (n == 0 || n > module.n - channels) {
-      return Malformed(where, "field \"fused\": the outputs do not add up to the module's")
-          .Expected(fmt::format("{} in all", module.n));
+      fields.Keep(
+          Malformed(fields.where(), "field \"fused\": the outputs do not add up to the module's")
+              .Expected(fmt::format("{} in all", module.n)));
+      return;
     }
     channels += n;
     module.fused.push_back({std::move(name), n});
   }
-  if (channels == module.n && module.fused.size() > 1) return {};
-  return Malformed(where, "field \"fused\" does not list several modules with all outputs")
-      .Found(fmt::format("{} with {} outputs", module.fused.size(), channels))
-      .Expected(fmt::format("{} outputs", module.n));
+  if (channels == module.n && module.fused.size() > 1) return;
+  fields.Keep(
+      Malformed(fields.where(), "field \"fused\" does not list several modules with all outputs")
+          .Found(fmt::format("{} with {} outputs", module.fused.size(), channels))
+          .Expected(fmt::format("{} outputs", module.n)));
 }
 
-Result<ModuleRecord> ReadModule(const Json& json, std::string_view where) {
-  ModuleRecord module;
-  PREPACK_TRY_ASSIGN(std::string layout, StringField(json, "layout", where));
-  PREPACK_TRY_ASSIGN(const std::vector<uint64_t> shape, UintArrayField(json, "shape", where));
+// False when nothing else can be said of the module.
+bool ReadShape(JsonFields& fields, ModuleRecord& module) {
+  const std::vector<uint64_t> shape = fields.Uints("shape");
   if (shape.size() != 2 || shape[0] == 0 || shape[1] == 0) {
-    return Malformed(where, "field \"shape\" is not [N, K]");
+    fields.Keep(Malformed(fields.where(), "field \"shape\" is not [N, K]"));
+    return false;
   }
   // Far above any real layer; keeps products of N, K and small factors from overflowing.
   constexpr uint64_t kMaxChannels = 1ULL << 31;
-  if (shape[0] > kMaxChannels || shape[1] > kMaxChannels) {
-    return Malformed(where, "field \"shape\" is out of range");
-  }
-  PREPACK_TRY_ASSIGN(const Scheme scheme, ReadModuleScheme(json, shape[0], shape[1], where));
-  PREPACK_TRY_ASSIGN(const DType scale_dtype, DTypeField(json, "stored_scale_dtype", where));
-  PREPACK_TRY_ASSIGN(std::string rounding, StringField(json, "scale_rounding", where));
-  PREPACK_TRY_ASSIGN(const uint64_t rounded, UintField(json, "rounded_scales", where));
-  PREPACK_TRY_ASSIGN(std::string source, StringField(json, "source_xxh3_128", where));
-  PREPACK_TRY_ASSIGN(const Json* parts, ObjectField(json, "parts", where));
-
-  module.layout = std::move(layout);
   module.n = shape[0];
   module.k = shape[1];
-  module.scheme = scheme;
-  module.stored_scale_dtype = scale_dtype;
-  module.scale_rounding = std::move(rounding);
-  module.rounded_scales = rounded;
-  module.source_xxh3_128 = std::move(source);
-  if (const auto desc = json.find("memory_descriptor"); desc != json.end()) {
-    PREPACK_TRY_ASSIGN(module.weights_desc, ReadBlockedDesc(*desc, module.n, module.k, where));
-  } else if (module.layout == kOneDnnW8A8.id) {
-    return Malformed(where, "field \"memory_descriptor\" is missing");
+  if (module.n <= kMaxChannels && module.k <= kMaxChannels) return true;
+  fields.Keep(Malformed(fields.where(), "field \"shape\" is out of range"));
+  return false;
+}
+
+ModuleRecord ReadModule(JsonFields fields) {
+  ModuleRecord module;
+  module.layout = fields.Text("layout");
+  if (!ReadShape(fields, module)) return module;
+  module.scheme = ReadModuleScheme(fields, module.n, module.k);
+  module.stored_scale_dtype = ReadDType(fields, "stored_scale_dtype");
+  module.scale_rounding = fields.Text("scale_rounding");
+  module.rounded_scales = fields.Uint("rounded_scales");
+  module.source_xxh3_128 = fields.Text("source_xxh3_128");
+  if (fields.Has("memory_descriptor") || module.layout == kOneDnnW8A8.id) {
+    if (const Json* desc = fields.Any("memory_descriptor")) {
+      module.weights_desc = fields.Take(ReadBlockedDesc(*desc, module.n, module.k, fields.where()));
+    }
   }
-  if (const auto origin = json.find("onednn"); origin != json.end()) {
-    PREPACK_TRY_ASSIGN(OneDnnOrigin read,
-                       ReadOneDnnOrigin(*origin, fmt::format("{}: onednn", where)));
-    module.onednn = std::move(read);
+  if (fields.Has("onednn")) {
+    module.onednn = fields.Take(
+        ReadOneDnnOrigin(*fields.Any("onednn"), fmt::format("{}: onednn", fields.where())));
   }
-  if (json.contains("fused")) {
-    PREPACK_TRY(ReadFused(json, where, module));
-  }
-  for (const auto& [name, part] : parts->items()) {
-    PREPACK_TRY_ASSIGN(TensorRecord record,
-                       ReadTensor(part, fmt::format("{}: part {}", where, name)));
-    module.parts.emplace(name, std::move(record));
+  if (fields.Has("fused")) ReadFused(fields, module);
+  for (const auto& [name, part] : fields.Object("parts")->items()) {
+    module.parts.emplace(name, ReadTensor(fields.In(part, fmt::format("part {}", name))));
   }
   return module;
 }
 
-Status ReadLayouts(const Json& json, std::string_view where, Manifest& manifest) {
-  PREPACK_TRY_ASSIGN(const Json* layouts, ObjectField(json, "layouts", where));
-  for (const auto& [id, layout] : layouts->items()) {
-    const std::string place = fmt::format("{}: layout {}", where, id);
-    PREPACK_TRY_ASSIGN(const uint64_t version, UintField(layout, "version", place));
-    PREPACK_TRY_ASSIGN(std::string fingerprint, StringField(layout, "fingerprint", place));
-    if (version > UINT32_MAX) return Malformed(place, "the version is out of range");
-    manifest.layouts[id] = {static_cast<uint32_t>(version), std::move(fingerprint)};
-  }
-  return {};
-}
-
-// An object of module → sentence.
-Status ReadReasons(const Json& json, std::string_view key, std::string_view where,
-                   std::map<std::string, std::string>& reasons) {
-  PREPACK_TRY_ASSIGN(const Json* object, ObjectField(json, key, where));
-  for (const auto& [name, why] : object->items()) {
-    // Not by StringField, which searches: there may be one for every module.
-    if (!why.is_string()) {
-      return Malformed(where, fmt::format("field \"{}\" has the wrong type", name))
-          .Found(why.type_name())
-          .Expected("string");
+void ReadLayouts(JsonFields& fields, Manifest& manifest) {
+  for (const auto& [id, json] : fields.Object("layouts")->items()) {
+    JsonFields layout = fields.In(json, fmt::format("layout {}", id));
+    const uint64_t version = layout.Uint("version");
+    if (version > UINT32_MAX) {
+      layout.Keep(Malformed(layout.where(), "the version is out of range"));
     }
-    reasons.emplace(name, why.get_ref<const std::string&>());
+    manifest.layouts[id] = {static_cast<uint32_t>(version), layout.Text("fingerprint")};
   }
-  return {};
 }
 
-Status ReadModules(const Json& json, std::string_view where, Manifest& manifest) {
-  PREPACK_TRY_ASSIGN(const Json* modules, ObjectField(json, "modules", where));
-  for (const auto& [name, module] : modules->items()) {
-    const std::string place = fmt::format("{}: module {}", where, name);
-    PREPACK_TRY_ASSIGN(ModuleRecord record, ReadModule(module, place));
+void ReadModules(JsonFields& fields, Manifest& manifest) {
+  for (const auto& [name, json] : fields.Object("modules")->items()) {
+    const JsonFields module = fields.In(json, fmt::format("module {}", name));
+    ModuleRecord record = ReadModule(module);
     if (!manifest.layouts.contains(record.layout)) {
-      return Malformed(place, "its layout is not listed under \"layouts\"").Found(record.layout);
+      fields.Keep(Malformed(module.where(), "its layout is not listed under \"layouts\"")
+                      .Found(record.layout));
     }
+    if (!fields.ok()) return;
     manifest.modules.emplace(name, std::move(record));
   }
-  Status status = ReadReasons(json, "kept", where, manifest.kept);
-  return status.ok() ? ReadReasons(json, "dequantized", where, manifest.dequantized) : status;
+  manifest.kept = fields.TextMap("kept");
+  manifest.dequantized = fields.TextMap("dequantized");
 }
 
-Status ReadTensorsAndFiles(const Json& json, std::string_view where, Manifest& manifest) {
-  PREPACK_TRY_ASSIGN(const Json* tensors, ArrayField(json, "tensors", where));
-  for (const Json& tensor : *tensors) {
-    PREPACK_TRY_ASSIGN(
-        TensorRecord record,
-        ReadTensor(tensor, fmt::format("{}: tensors[{}]", where, manifest.tensors.size())));
-    manifest.tensors.push_back(std::move(record));
+void ReadTensorsAndFiles(JsonFields& fields, Manifest& manifest) {
+  const Json& tensors = *fields.Array("tensors");
+  for (size_t i = 0; i < tensors.size() && fields.ok(); ++i) {
+    manifest.tensors.push_back(ReadTensor(fields.In(tensors[i], "tensors", i)));
   }
-  PREPACK_TRY_ASSIGN(const Json* files, ObjectField(json, "files", where));
-  for (const auto& [name, file] : files->items()) {
-    const std::string place = fmt::format("{}: file {}", where, name);
-    PREPACK_TRY(CheckFileName(name, place));
-    PREPACK_TRY_ASSIGN(const uint64_t bytes, UintField(file, "bytes", place));
-    PREPACK_TRY_ASSIGN(std::string hash, StringField(file, "xxh3_128", place));
-    manifest.files[name] = {bytes, std::move(hash)};
+  for (const auto& [name, json] : fields.Object("files")->items()) {
+    JsonFields file = fields.In(json, fmt::format("file {}", name));
+    CheckFileName(name, file);
+    manifest.files[name] = {file.Uint("bytes"), file.Text("xxh3_128")};
   }
-  return {};
 }
 
 std::vector<const TensorRecord*> AllTensors(const Manifest& manifest) {
@@ -246,64 +209,59 @@ Status CheckTensors(const Manifest& manifest, std::string_view where) {
   return Malformed(fmt::format("{}: tensor {}", where, (*twin)->tensor), "it is listed twice");
 }
 
-Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
-  if (!source.contains("path")) return std::string();  // not known when it was packed
-  Result<std::string> path = StringField(source, "path", where);
-  if (!path.ok() || IsSourcePath(*path)) return path;
-  return Malformed(where, "field \"path\" of the source is not a relative path")
-      .Found(Printable(*path))
-      .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes));
+std::string ReadSourcePath(JsonFields& source) {
+  if (!source.Has("path")) return "";  // not known when it was packed
+  std::string path = source.Text("path");
+  if (!IsSourcePath(path)) {
+    source.Keep(Malformed(source.where(), "field \"path\" of the source is not a relative path")
+                    .Found(Printable(path))
+                    .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes)));
+  }
+  return path;
 }
 
 // There when the user has accepted something.
-Status ReadAccepted(const Json& json, std::string_view where, Manifest& manifest) {
-  if (!json.contains("accepted")) return {};
-  PREPACK_TRY_ASSIGN(const std::vector<std::string> names,
-                     StringArrayField(json, "accepted", where));
-  Result<AcceptedFindings> accepted = AcceptedFindings::Make(names, where);
-  if (!accepted.ok()) return Malformed(where, "field \"accepted\" names what cannot be accepted");
-  manifest.accepted = *std::move(accepted);
-  return {};
+void ReadAccepted(JsonFields& fields, Manifest& manifest) {
+  if (!fields.Has("accepted")) return;
+  Result<AcceptedFindings> accepted =
+      AcceptedFindings::Make(fields.Texts("accepted"), fields.where());
+  if (accepted.ok()) {
+    manifest.accepted = *std::move(accepted);
+  } else {
+    fields.Keep(Malformed(fields.where(), "field \"accepted\" names what cannot be accepted"));
+  }
 }
 
-Status ReadHead(const Json& json, std::string_view where, Manifest& manifest) {
-  PREPACK_TRY_ASSIGN(const uint64_t version, UintField(json, "manifest_version", where));
-  PREPACK_TRY_ASSIGN(std::string tool, StringField(json, "prepack_version", where));
+void ReadHead(JsonFields& fields, Manifest& manifest) {
+  const uint64_t version = fields.Uint("manifest_version");
+  manifest.prepack_version = fields.Text("prepack_version");
   if (version != static_cast<uint64_t>(kManifestVersion)) {
-    return Unsupported(where, "unknown manifest version")
-        .Found(fmt::format("{}, written by prepack {}", version, tool))
-        .Expected(fmt::format("{}", kManifestVersion))
-        .Hint("Use that version of prepack, or convert the source again with this one");
+    fields.Keep(
+        Unsupported(fields.where(), "unknown manifest version")
+            .Found(fmt::format("{}, written by prepack {}", version, manifest.prepack_version))
+            .Expected(fmt::format("{}", kManifestVersion))
+            .Hint("Use that version of prepack, or convert the source again with this "
+                  "one"));
   }
-  PREPACK_TRY_ASSIGN(std::string target, StringField(json, "target", where));
-  PREPACK_TRY_ASSIGN(const DType activation, DTypeField(json, "activation_dtype", where));
-  PREPACK_TRY_ASSIGN(const std::string scales, StringField(json, "scales", where));
+  manifest.target = fields.Text("target");
+  manifest.activation_dtype = ReadDType(fields, "activation_dtype");
+  const std::string scales = fields.Text("scales");
   if (scales != "exact" && scales != "runtime") {
-    return Malformed(where, "field \"scales\" is unknown")
-        .Found(scales)
-        .Expected("exact or runtime");
+    fields.Keep(Malformed(fields.where(), "field \"scales\" is unknown")
+                    .Found(scales)
+                    .Expected("exact or runtime"));
   }
-  PREPACK_TRY(ReadAccepted(json, where, manifest));
-  if (json.contains("run")) {
-    PREPACK_TRY_ASSIGN(const Json* run, ObjectField(json, "run", where));
-    PREPACK_TRY_ASSIGN(RunIdentity identity, ReadIdentity(*run, fmt::format("{}: run", where)));
-    manifest.run = std::move(identity);
-  }
-  PREPACK_TRY_ASSIGN(const Json* source, ObjectField(json, "source", where));
-  PREPACK_TRY_ASSIGN(std::string format, StringField(*source, "format", where));
-  PREPACK_TRY_ASSIGN(std::string fingerprint, StringField(*source, "fingerprint", where));
-  PREPACK_TRY_ASSIGN(const Json* config, ObjectField(*source, "quantization_config", where));
-  PREPACK_TRY_ASSIGN(std::string path, ReadSourcePath(*source, where));
-
-  manifest.prepack_version = std::move(tool);
-  manifest.target = std::move(target);
-  manifest.activation_dtype = activation;
   manifest.exact_scales = scales == "exact";
-  manifest.source_format = std::move(format);
-  manifest.source_fingerprint = std::move(fingerprint);
-  manifest.source_quantization_config = *config;
-  manifest.source_path = std::move(path);
-  return {};
+  ReadAccepted(fields, manifest);
+  if (fields.Has("run")) {
+    manifest.run =
+        fields.Take(ReadIdentity(*fields.Object("run"), fmt::format("{}: run", fields.where())));
+  }
+  JsonFields source = fields.Same(*fields.Object("source"));
+  manifest.source_format = source.Text("format");
+  manifest.source_fingerprint = source.Text("fingerprint");
+  manifest.source_quantization_config = *source.Object("quantization_config");
+  manifest.source_path = ReadSourcePath(source);
 }
 
 }  // namespace
@@ -332,8 +290,11 @@ Result<Manifest> ReadManifestFile(const std::filesystem::path& path) {
   PREPACK_TRY_ASSIGN(const Json json, ParseJsonStrict(text, where, kLimits));
 
   Manifest manifest;
+  Status status;
+  JsonFields fields(json, where, status);
   for (const auto read : {ReadHead, ReadLayouts, ReadModules, ReadTensorsAndFiles}) {
-    PREPACK_TRY(read(json, where, manifest));
+    read(fields, manifest);
+    if (!status.ok()) return status;
   }
   PREPACK_TRY(CheckTensors(manifest, where));
   return manifest;

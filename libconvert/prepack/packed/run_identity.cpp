@@ -11,7 +11,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
-#include "prepack/container/required_fields.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/io/output_folder.h"
 
 namespace prepack {
@@ -92,11 +92,11 @@ Json IdentityJson(const RunIdentity& identity) {
 }
 
 Result<RunIdentity> ReadIdentity(const Json& json, std::string_view where) {
+  Status status;
+  JsonFields fields(json, std::string(where), status);
   RunIdentity identity;
-  for (const Field& field : kFields) {
-    PREPACK_TRY_ASSIGN(std::string value, StringField(json, field.name, where));
-    identity.*field.value = std::move(value);
-  }
+  for (const Field& field : kFields) identity.*field.value = fields.Text(field.name);
+  PREPACK_TRY(std::move(status));
   return identity;
 }
 

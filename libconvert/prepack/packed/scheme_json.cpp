@@ -7,7 +7,7 @@
 #include <string>
 
 #include "prepack/base/status.h"
-#include "prepack/container/required_fields.h"
+#include "prepack/container/json_fields.h"
 
 namespace prepack {
 namespace {
@@ -27,24 +27,14 @@ Json ActivationsJson(const ActivationScheme& activations) {
 
 // A word of a small set.
 template <typename Value>
-Result<Value> WordField(const Json& json, std::string_view key,
-                        std::optional<Value> (*from_name)(std::string_view),
-                        std::string_view where) {
-  PREPACK_TRY_ASSIGN(const std::string word, StringField(json, key, where));
+Value Word(JsonFields& fields, std::string_view key,
+           std::optional<Value> (*from_name)(std::string_view)) {
+  const std::string word = fields.Text(key);
   if (const std::optional<Value> value = from_name(word)) return *value;
-  return Unsupported(std::string(where),
-                     fmt::format("this version does not know the {} of the scheme", key))
-      .Found(word);
-}
-
-// A number in [low, high].
-Result<uint64_t> RangeField(const Json& json, std::string_view key, uint64_t low, uint64_t high,
-                            std::string_view where) {
-  PREPACK_TRY_ASSIGN(const uint64_t value, UintField(json, key, where));
-  if (value >= low && value <= high) return value;
-  return Malformed(std::string(where), fmt::format("field \"{}\" is out of range", key))
-      .Found(fmt::format("{}", value))
-      .Expected(fmt::format("{} to {}", low, high));
+  fields.Keep(Unsupported(fields.where(),
+                          fmt::format("this version does not know the {} of the scheme", key))
+                  .Found(word));
+  return {};
 }
 
 std::optional<ActivationType> ActivationTypeFromName(std::string_view name) {
@@ -53,22 +43,14 @@ std::optional<ActivationType> ActivationTypeFromName(std::string_view name) {
   return std::nullopt;
 }
 
-Result<ActivationScheme> ReadActivations(const Json& json, uint64_t k, std::string_view where) {
+ActivationScheme ReadActivations(JsonFields fields, uint64_t k) {
   ActivationScheme activations;
-  PREPACK_TRY_ASSIGN(const ActivationType type,
-                     WordField(json, "type", ActivationTypeFromName, where));
-  PREPACK_TRY_ASSIGN(const uint64_t bits, RangeField(json, "bits", 1, 16, where));
-  PREPACK_TRY_ASSIGN(const ActivationGranularity granularity,
-                     WordField(json, "granularity", ActivationGranularityFromName, where));
-  PREPACK_TRY_ASSIGN(const uint64_t group_size, RangeField(json, "group_size", 0, k, where));
-  PREPACK_TRY_ASSIGN(const bool symmetric, BoolField(json, "symmetric", where));
-  PREPACK_TRY_ASSIGN(const bool dynamic, BoolField(json, "dynamic", where));
-  activations.type = type;
-  activations.bits = static_cast<uint32_t>(bits);
-  activations.granularity = granularity;
-  activations.group_size = group_size;
-  activations.symmetric = symmetric;
-  activations.dynamic = dynamic;
+  activations.type = Word(fields, "type", ActivationTypeFromName);
+  activations.bits = static_cast<uint32_t>(fields.Uint("bits", 1, 16));
+  activations.granularity = Word(fields, "granularity", ActivationGranularityFromName);
+  activations.group_size = fields.Uint("group_size", 0, k);
+  activations.symmetric = fields.Bool("symmetric");
+  activations.dynamic = fields.Bool("dynamic");
   return activations;
 }
 
@@ -116,30 +98,21 @@ Json SchemeJson(const Scheme& scheme) {
 }
 
 Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where) {
+  Status status;
+  JsonFields fields(json, std::string(where), status);
   Scheme scheme;
-  PREPACK_TRY_ASSIGN(const CodeType code, WordField(json, "code", CodeTypeFromName, where));
-  PREPACK_TRY_ASSIGN(const uint64_t bits, RangeField(json, "bits", 1, 16, where));
-  PREPACK_TRY_ASSIGN(const Granularity granularity,
-                     WordField(json, "granularity", GranularityFromName, where));
-  PREPACK_TRY_ASSIGN(const uint64_t group_size,
-                     RangeField(json, "group_size", 1, kMostChannels, where));
-  PREPACK_TRY_ASSIGN(const uint64_t scale_rows,
-                     RangeField(json, "scale_rows", 1, kMostChannels, where));
-  PREPACK_TRY_ASSIGN(const bool symmetric, BoolField(json, "symmetric", where));
-  scheme.code = code;
-  scheme.bits = static_cast<uint32_t>(bits);
-  scheme.granularity = granularity;
-  scheme.group_size = group_size;
-  scheme.scale_rows = scale_rows;
-  scheme.symmetric = symmetric;
-  const auto activations = json.find("activations");
-  if (activations == json.end()) {
-    return Malformed(std::string(where), "field \"activations\" is missing");
+  scheme.code = Word(fields, "code", CodeTypeFromName);
+  scheme.bits = static_cast<uint32_t>(fields.Uint("bits", 1, 16));
+  scheme.granularity = Word(fields, "granularity", GranularityFromName);
+  scheme.group_size = fields.Uint("group_size", 1, kMostChannels);
+  scheme.scale_rows = fields.Uint("scale_rows", 1, kMostChannels);
+  scheme.symmetric = fields.Bool("symmetric");
+  const Json* activations = fields.Any("activations");
+  if (activations != nullptr && !activations->is_null()) {
+    scheme.activations = ReadActivations(fields.Same(*activations), k);
   }
-  if (!activations->is_null()) {
-    PREPACK_TRY_ASSIGN(const ActivationScheme read, ReadActivations(*activations, k, where));
-    scheme.activations = read;
-  }
+  const std::string name = fields.Text("name");
+  PREPACK_TRY(std::move(status));
   if (!WidthFits(scheme) || !ScalesFit(scheme, n, k)) {
     return Malformed(std::string(where), "the numbers do not fit each other")
         .Found(fmt::format("{} of {} bits, scales per {} over {} input and {} output channels",
@@ -147,7 +120,6 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
                            GranularityName(scheme.granularity), scheme.group_size,
                            scheme.scale_rows));
   }
-  PREPACK_TRY_ASSIGN(const std::string name, StringField(json, "name", where));
   if (name != SchemeName(scheme)) {
     return Malformed(where, "the name of the scheme does not fit its numbers")
         .Found(Printable(name))
@@ -170,40 +142,40 @@ Json BlockedDescJson(const BlockedDesc& desc) {
 
 Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
                                     std::string_view where) {
+  Status status;
+  JsonFields fields(json, std::string(where), status);
   BlockedDesc desc;
   for (const auto& [key, field] :
        {std::pair{"dims", &desc.dims}, std::pair{"padded_dims", &desc.padded_dims},
         std::pair{"strides", &desc.strides}}) {
-    PREPACK_TRY_ASSIGN(const std::vector<uint64_t> values, UintArrayField(json, key, where));
-    if (values.size() != field->size()) {
-      return Malformed(std::string(where), fmt::format("field \"{}\" is not two numbers", key));
+    const std::vector<uint64_t> values = fields.Uints(key);
+    if (values.size() == field->size()) {
+      std::ranges::copy(values, field->begin());
+    } else {
+      fields.Keep(Malformed(where, fmt::format("field \"{}\" is not two numbers", key)));
     }
-    std::ranges::copy(values, field->begin());
   }
-  PREPACK_TRY_ASSIGN(const Json* inner, ArrayField(json, "inner_blocks", where));
-  if (inner->size() > desc.inner.capacity()) {
-    return Malformed(std::string(where), "field \"inner_blocks\" has too many of them")
-        .Found(fmt::format("{}", inner->size()))
+  const Json& inner = *fields.Array("inner_blocks");
+  desc.s8s8_compensation = fields.Bool("s8s8_compensation");
+  desc.zero_point_compensation = fields.Bool("zero_point_compensation");
+  const std::string name = fields.Text("name");
+  PREPACK_TRY(std::move(status));
+  if (inner.size() > desc.inner.capacity()) {
+    return Malformed(where, "field \"inner_blocks\" has too many of them")
+        .Found(fmt::format("{}", inner.size()))
         .Expected(fmt::format("at most {}", desc.inner.capacity()));
   }
-  for (const Json& block : *inner) {
+  for (const Json& block : inner) {
     if (!block.is_array() || block.size() != 2 || !block[0].is_number_unsigned() ||
         !block[1].is_number_unsigned() || block[0].get<uint64_t>() > 1) {
-      return Malformed(std::string(where), "field \"inner_blocks\" is not pairs of numbers");
+      return Malformed(where, "field \"inner_blocks\" is not pairs of numbers");
     }
     desc.inner.push_back(
         {.dim = static_cast<uint32_t>(block[0].get<uint64_t>()), .size = block[1].get<uint64_t>()});
   }
-  PREPACK_TRY_ASSIGN(const bool s8s8, BoolField(json, "s8s8_compensation", where));
-  PREPACK_TRY_ASSIGN(const bool zero_point, BoolField(json, "zero_point_compensation", where));
-  desc.s8s8_compensation = s8s8;
-  desc.zero_point_compensation = zero_point;
-  if (Status status = CheckBlockedDesc(desc, k, n); !status.ok()) {
-    return std::move(status).In(where);
-  }
-  PREPACK_TRY_ASSIGN(const std::string name, StringField(json, "name", where));
+  if (Status fits = CheckBlockedDesc(desc, k, n); !fits.ok()) return std::move(fits).In(where);
   if (name != desc.Name()) {
-    return Malformed(std::string(where), "the name of the form contradicts its other fields")
+    return Malformed(where, "the name of the form contradicts its other fields")
         .Found(Printable(name))
         .Expected(desc.Name());
   }
@@ -219,15 +191,14 @@ Json OneDnnOriginJson(const OneDnnOrigin& origin) {
 }
 
 Result<OneDnnOrigin> ReadOneDnnOrigin(const Json& json, std::string_view where) {
-  OneDnnOrigin origin;
-  for (const auto& [key, field] :
-       {std::pair{"version", &origin.version}, std::pair{"hash", &origin.hash},
-        std::pair{"isa", &origin.isa}, std::pair{"implementation", &origin.implementation}}) {
-    PREPACK_TRY_ASSIGN(std::string value, StringField(json, key, where));
-    *field = std::move(value);
-  }
-  PREPACK_TRY_ASSIGN(const uint64_t probe_m, UintField(json, "probe_m", where));
-  origin.probe_m = probe_m;
+  Status status;
+  JsonFields fields(json, std::string(where), status);
+  OneDnnOrigin origin{.version = fields.Text("version"),
+                      .hash = fields.Text("hash"),
+                      .isa = fields.Text("isa"),
+                      .implementation = fields.Text("implementation"),
+                      .probe_m = fields.Uint("probe_m")};
+  PREPACK_TRY(std::move(status));
   return origin;
 }
 

@@ -13,6 +13,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/auto_round/config.h"
 #include "prepack/formats/auto_round/match.h"
@@ -20,7 +21,6 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/zeros.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"

@@ -11,9 +11,9 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/awq/linear.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/kernels/awq_gemm.h"

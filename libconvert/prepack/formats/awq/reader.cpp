@@ -11,10 +11,11 @@
 #include <string_view>
 
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/awq/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"

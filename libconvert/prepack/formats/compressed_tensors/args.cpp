@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 
 namespace prepack::ct {
 

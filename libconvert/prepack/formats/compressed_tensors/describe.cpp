@@ -11,6 +11,7 @@
 #include "prepack/base/status.h"
 #include "prepack/formats/compressed_tensors/module.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/group_order.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/rows/row_linear.h"
 #include "prepack/formats/stored_linear.h"
@@ -318,9 +319,10 @@ Status Description::FindOrder() {
                        "activation order of stacked experts is not supported")
         .Id(FindingId("scheme-unsupported"));
   }
-  PREPACK_TRY_ASSIGN(const InputOrder order, ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k,
-                                                            parts_.scheme.group_size));
-  if (order.empty()) {
+  PREPACK_TRY_ASSIGN(const GroupOrder order,
+                     ReadGroupOrder(checkpoint_, module_.g_idx, shape_.k, parts_.scheme.group_size,
+                                    GroupDialect::kCompressedTensors));
+  if (order.kind != GroupOrder::Kind::kScattered) {
     findings_.Add("order-unneeded", module_.name, "the index of groups keeps the natural order");
   } else {
     parts_.order = module_.g_idx;

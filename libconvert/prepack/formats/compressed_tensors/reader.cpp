@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/compressed_tensors/config.h"
 #include "prepack/formats/compressed_tensors/describe.h"
 #include "prepack/formats/compressed_tensors/module.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"

@@ -13,9 +13,9 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 
 namespace prepack::fp8 {

@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/base/text.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/rows/row_checks.h"
 

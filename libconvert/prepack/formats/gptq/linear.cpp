@@ -49,8 +49,9 @@ Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shap
   n_ = shape.n;
   k_ = shape.k;
   if (reordered) {
-    k_order_ =
-        std::make_unique<KeptOrder>([&checkpoint, shape] { return ReadKOrder(checkpoint, shape); });
+    k_order_ = std::make_unique<KeptOrder>([&checkpoint, shape] {
+      return ReadKOrder(checkpoint, *shape.g_idx, shape.k, shape.group_size, GroupDialect::kGptq);
+    });
   }
   scheme_.code = UnsignedCodeFor(shape.packing.bits);
   scheme_.bits = shape.packing.bits;

@@ -11,13 +11,13 @@
 
 #include "prepack/base/isa.h"
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/config.h"
 #include "prepack/formats/gptq/linear.h"
 #include "prepack/formats/gptq/shape.h"
 #include "prepack/formats/gptq/zeros.h"
-#include "prepack/formats/json_fields.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
@@ -109,7 +109,8 @@ Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors&
                  fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
                              shape.zero_words, shape.n, shape.zero_words - needed));
   }
-  PREPACK_TRY_ASSIGN(Order order, ReadOrder(checkpoint, shape));
+  PREPACK_TRY_ASSIGN(GroupOrder order, ReadGroupOrder(checkpoint, shape.g_idx, shape.k,
+                                                      shape.group_size, GroupDialect::kGptq));
   ReportOrder(order, module, shape, settings.act_order, findings);
 
   uint32_t symmetric_field = 0;
@@ -118,7 +119,7 @@ Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors&
                        FindSymmetricField(checkpoint, module, shape, settings, findings));
     symmetric_field = field;
   }
-  const bool reordered = order.kind == Order::Kind::kScattered;
+  const bool reordered = order.kind == GroupOrder::Kind::kScattered;
   return Module{.linear = std::make_unique<Linear>(checkpoint, module.name, shape, settings,
                                                    reordered, symmetric_field, isa),
                 .shape = shape,

@@ -22,7 +22,7 @@ namespace prepack::gptq {
 struct Module {
   std::unique_ptr<QuantizedLinear> linear;
   Shape shape;
-  Order order;
+  GroupOrder order;
 };
 
 // `module` has a tensor qweight. The result refers to the checkpoint. Sound but unsupported input

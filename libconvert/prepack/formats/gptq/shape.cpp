@@ -233,134 +233,25 @@ Result<Shape> CheckShape(const Checkpoint& checkpoint, const ModuleTensors& modu
   return shape;
 }
 
-namespace {
-
-Status OutOfRange(const Checkpoint& checkpoint, const Shape& shape, int64_t index, uint64_t k) {
-  return Malformed(checkpoint.Where(*shape.g_idx), "a group index is out of range")
-      .Found(fmt::format("{} at [{}]", index, k))
-      .Expected(fmt::format("0 to {}: there are {} groups", shape.groups - 1, shape.groups))
-      .Id(FindingId("order-out-of-range"));
-}
-
-Result<std::vector<int32_t>> ReadIndices(const Checkpoint& checkpoint, const Shape& shape) {
-  std::vector<int32_t> indices(shape.k);
-  if (shape.g_idx->dtype == DType::kI32) {
-    PREPACK_TRY(checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(indices))));
-    return indices;
-  }
-  std::vector<int64_t> wide(shape.k);
-  PREPACK_TRY(checkpoint.Read(*shape.g_idx, 0, std::as_writable_bytes(std::span(wide))));
-  for (uint64_t k = 0; k < shape.k; ++k) {
-    if (!std::in_range<int32_t>(wide[k])) return OutOfRange(checkpoint, shape, wide[k], k);
-    indices[k] = static_cast<int32_t>(wide[k]);
-  }
-  return indices;
-}
-
-bool IsUnset(const std::vector<int32_t>& indices, uint64_t groups) {
-  const auto all = [&](int32_t value) {
-    return std::ranges::all_of(indices, [value](int32_t index) { return index == value; });
-  };
-  return all(-1) || (groups > 1 && all(0));
-}
-
-// The number of channels that each group must have.
-uint64_t SizeOfGroup(const Shape& shape, uint64_t group) {
-  return std::min(shape.group_size, shape.k - group * shape.group_size);
-}
-
-// Do the channels lie group by group? Indexes may count from the end, see below.
-bool IsNatural(const std::vector<int32_t>& indices, const Shape& shape) {
-  const auto groups = static_cast<int64_t>(shape.groups);
-  auto index = indices.begin();
-  for (int64_t group = 0; group < groups; ++group) {
-    const auto end =
-        index + static_cast<std::ptrdiff_t>(SizeOfGroup(shape, static_cast<uint64_t>(group)));
-    for (; index != end; ++index) {
-      if (*index != group && *index != group - groups) return false;
-    }
-  }
-  return true;
-}
-
-// A stable counting sort of the channels by their groups.
-Status SortByGroup(const Checkpoint& checkpoint, const Shape& shape, Order& order) {
-  std::vector<uint64_t> count(shape.groups);
-  for (const uint32_t group : order.group_of) ++count[group];
-  for (uint64_t group = 0; group < shape.groups; ++group) {
-    if (count[group] == SizeOfGroup(shape, group)) continue;
-    return Malformed(checkpoint.Where(*shape.g_idx), "the groups are not of one size")
-        .Found(fmt::format("{} input channels in group {}", count[group], group))
-        .Expected(std::to_string(SizeOfGroup(shape, group)))
-        .Hint("The index may belong to another module or group size")
-        .Id(FindingId("order-unbalanced"));
-  }
-  std::vector<uint64_t> next(shape.groups);
-  for (uint64_t group = 0; group < shape.groups; ++group) next[group] = group * shape.group_size;
-  order.k_order.resize(shape.k);
-  for (uint64_t k = 0; k < shape.k; ++k) {
-    order.k_order[next[order.group_of[k]]++] = static_cast<uint32_t>(k);
-  }
-  return {};
-}
-
-}  // namespace
-
-Result<Order> ReadOrder(const Checkpoint& checkpoint, const Shape& shape) {
-  Order order;
-  if (shape.g_idx == nullptr) return order;
-  if (shape.k > std::numeric_limits<uint32_t>::max()) {
-    return Unsupported(checkpoint.Where(*shape.g_idx), "K is too large for an index of groups")
-        .Found(std::to_string(shape.k))
-        .Id(FindingId("tensor-shape"));
-  }
-  PREPACK_TRY_ASSIGN(const std::vector<int32_t> indices, ReadIndices(checkpoint, shape));
-  if (IsUnset(indices, shape.groups)) {
-    order.kind = Order::Kind::kUnset;
-    return order;
-  }
-  if (IsNatural(indices, shape)) {
-    order.kind = Order::Kind::kNatural;
-    return order;
-  }
-  order.kind = Order::Kind::kScattered;
-  order.group_of.resize(shape.k);
-  const auto groups = static_cast<int64_t>(shape.groups);
-  for (uint64_t k = 0; k < shape.k; ++k) {
-    const int64_t index = indices[k];
-    if (index < -groups || index >= groups) return OutOfRange(checkpoint, shape, index, k);
-    // GPTQModel packs negative ones as Python indexes: from the end.
-    order.group_of[k] = static_cast<uint32_t>(index < 0 ? index + groups : index);
-  }
-  PREPACK_TRY(SortByGroup(checkpoint, shape, order));
-  return order;
-}
-
-Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const Shape& shape) {
-  PREPACK_TRY_ASSIGN(Order order, ReadOrder(checkpoint, shape));
-  if (order.kind == Order::Kind::kScattered) return std::move(order.k_order);
-  return OrderHasChanged(checkpoint.Where(*shape.g_idx));
-}
-
-void ReportOrder(const Order& order, const ModuleTensors& module, const Shape& shape,
+void ReportOrder(const GroupOrder& order, const ModuleTensors& module, const Shape& shape,
                  bool act_order, FindingTally& findings) {
   switch (order.kind) {
-    case Order::Kind::kAbsent:
+    case GroupOrder::Kind::kAbsent:
       if (!act_order || shape.groups == 1) return;
       findings.Add("order-missing", module.name,
                    "desc_act is true, but g_idx is missing: natural order");
       return;
-    case Order::Kind::kUnset:
+    case GroupOrder::Kind::kUnset:
       findings.Add(
           act_order ? FindingId("order-missing") : FindingId("gptq-order-unset"), module.name,
           fmt::format("g_idx was never filled in: natural order; desc_act is {}", act_order));
       return;
-    case Order::Kind::kNatural:
+    case GroupOrder::Kind::kNatural:
       if (!act_order || shape.groups == 1) return;
       findings.Add("order-unneeded", module.name,
                    "desc_act is true, but g_idx keeps the natural order (static groups)");
       return;
-    case Order::Kind::kScattered:
+    case GroupOrder::Kind::kScattered:
       findings.Add("order-present", module.name,
                    "the groups lie over reordered input channels (desc_act)");
       if (act_order) return;

@@ -126,7 +126,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const Shape& shape) {
   return sample;
 }
 
-uint64_t GroupOf(const Shape& shape, const Order& order, uint64_t k) {
+uint64_t GroupOf(const Shape& shape, const GroupOrder& order, uint64_t k) {
   return order.group_of.empty() ? k / shape.group_size : order.group_of[k];
 }
 
@@ -155,7 +155,7 @@ void AddCodes(std::span<const uint32_t> words, uint32_t first, uint32_t count,
 }
 
 // Adds the codes run by run: those of one word that are of one group.
-Status AddSample(const Checkpoint& checkpoint, const Shape& shape, const Order& order,
+Status AddSample(const Checkpoint& checkpoint, const Shape& shape, const GroupOrder& order,
                  const CodeSample& codes, ZeroSample& sample) {
   constexpr uint64_t kCodesPerWord = 8;
   std::map<uint64_t, GroupFields> fields;  // by group
@@ -208,8 +208,8 @@ ZeroSample& ZeroSample::operator+=(const ZeroSample& other) {
   return *this;
 }
 
-Result<ZeroSample> SampleZeros(const Checkpoint& checkpoint, const Shape& shape, const Order& order,
-                               const Settings& settings) {
+Result<ZeroSample> SampleZeros(const Checkpoint& checkpoint, const Shape& shape,
+                               const GroupOrder& order, const Settings& settings) {
   ZeroSample sample;
   if (settings.symmetric || settings.planar) return sample;
   if (shape.packing.bits > 4) {

@@ -69,8 +69,8 @@ struct ZeroSample {
 
 // Looks at a bounded part of a module that DescribeModule has accepted with these settings. A
 // module that says nothing (symmetric, say) gives an empty sample.
-Result<ZeroSample> SampleZeros(const Checkpoint& checkpoint, const Shape& shape, const Order& order,
-                               const Settings& settings);
+Result<ZeroSample> SampleZeros(const Checkpoint& checkpoint, const Shape& shape,
+                               const GroupOrder& order, const Settings& settings);
 
 // The convention that a sample which is large enough clearly speaks for; nullopt where it does not
 // tell.

@@ -25,7 +25,8 @@ const StoredTensor* AnyScale(const ModuleTensors& module) {
 
 // FP8, or codes of another kind beside their scales.
 bool IsModelOptQuantized(const ModuleTensors& module, const StoredTensor& weight) {
-  return fp8::IsFloat8(weight.dtype) || (weight.dtype == DType::kU8 && AnyScale(module) != nullptr) ||
+  return fp8::IsFloat8(weight.dtype) ||
+         (weight.dtype == DType::kU8 && AnyScale(module) != nullptr) ||
          (weight.dtype == DType::kI8 && AnyScale(module) != nullptr);
 }
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/json_fields.h"
 
 namespace prepack::quark {
 namespace {

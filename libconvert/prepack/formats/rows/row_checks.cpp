@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
@@ -18,54 +17,6 @@
 namespace prepack {
 
 namespace {
-
-// Counts what a g_idx holds.
-struct GroupIndices {
-  std::vector<int64_t> groups;  // of each input channel
-  uint64_t unset = 0;           // how many are −1
-  bool natural = true;          // every one is k / group size
-};
-
-Result<GroupIndices> ReadGroupIndices(const Checkpoint& checkpoint, const StoredTensor& g_idx,
-                                      uint64_t k, uint64_t group_size) {
-  const size_t each = DTypeBits(g_idx.dtype) / 8;
-  std::vector<std::byte> bytes(k * each);
-  PREPACK_TRY(checkpoint.Read(g_idx, 0, bytes));
-  const auto count = static_cast<int64_t>(CeilDiv(k, group_size));
-  GroupIndices indices;
-  for (uint64_t i = 0; i < k; ++i) {
-    const int64_t group = LoadLittleInt(std::span(bytes).subspan(i * each, each));
-    if (group < -1 || group >= count) {
-      return Malformed(checkpoint.Where(g_idx), "a group index is out of range")
-          .Found(fmt::format("{} at [{}]", group, i))
-          .Expected(fmt::format("0 to {}", count - 1))
-          .Id(FindingId("order-out-of-range"));
-    }
-    indices.groups.push_back(group);
-    indices.unset += group == -1 ? 1 : 0;
-    indices.natural = indices.natural && static_cast<uint64_t>(group) == i / group_size;
-  }
-  return indices;
-}
-
-// Stable sort by group; kernels want every group to hold the same number of channels.
-Result<InputOrder> SortByGroup(const Checkpoint& checkpoint, const StoredTensor& g_idx,
-                               const GroupIndices& indices, uint64_t k, uint64_t group_size) {
-  std::vector<uint64_t> sizes(CeilDiv(k, group_size));
-  for (const int64_t group : indices.groups) ++sizes[static_cast<size_t>(group)];
-  for (size_t g = 0; g < sizes.size(); ++g) {
-    const uint64_t expected = std::min(group_size, k - g * group_size);
-    if (sizes[g] == expected) continue;
-    return Malformed(checkpoint.Where(g_idx), "the groups have unequal sizes")
-        .Found(fmt::format("{} input channels in group {}", sizes[g], g))
-        .Expected(std::to_string(expected))
-        .Id(FindingId("order-unbalanced"));
-  }
-  InputOrder order(k);
-  std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_sort(order, {}, [&](uint32_t i) { return indices.groups[i]; });
-  return order;
-}
 
 // The only value of a tensor of floats.
 Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& tensor) {
@@ -196,30 +147,6 @@ Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,
                          range.n0 + i / range.cols, range.k0 + i % range.cols))
       .Hint("Quantize the model again: this layer computes garbage in every runtime")
       .Id(FindingId("code-nan"));
-}
-
-Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx,
-                                  uint64_t k, uint64_t group_size) {
-  Status status = RequireDType(checkpoint, g_idx, "the group indices", {DType::kI32, DType::kI64});
-  if (status.ok())
-    status = RequireShape(checkpoint, g_idx, std::vector{k}, "one per input channel");
-  if (!status.ok()) return status;
-  PREPACK_TRY_ASSIGN(const GroupIndices indices,
-                     ReadGroupIndices(checkpoint, g_idx, k, group_size));
-  if (indices.unset != 0 && indices.unset != k) {
-    return Malformed(checkpoint.Where(g_idx), "only some group indices are set")
-        .Found(fmt::format("{} of {} are -1", indices.unset, k))
-        .Id(FindingId("order-half-set"));
-  }
-  if (indices.natural || indices.unset == k) return InputOrder();
-  return SortByGroup(checkpoint, g_idx, indices, k, group_size);
-}
-
-Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx, uint64_t k,
-                              uint64_t group_size) {
-  Result<InputOrder> order = ReadGroupOrder(checkpoint, g_idx, k, group_size);
-  if (order.ok() && order->empty()) return OrderHasChanged(checkpoint.Where(g_idx));
-  return order;
 }
 
 Result<InputQuantization> ReadStaticInput(const Checkpoint& checkpoint, std::string_view module,

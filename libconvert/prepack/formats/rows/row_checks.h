@@ -51,15 +51,6 @@ DType ScaleDType(const StoredTensor& scale, ScaleForm form);
 Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,
                      const PanelRange& range, std::span<const std::byte> codes);
 
-// The group of each input channel, read from `g_idx` [k] (I32 or I64), as a k_order: the stable
-// sort by group, or empty when groups keep the natural order or were never set (−1 throughout).
-// Indices out of range, half set, or groups of unequal size are kMalformed.
-Result<InputOrder> ReadGroupOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx,
-                                  uint64_t k, uint64_t group_size);
-// The same where there was an order; none now is kMalformed.
-Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& g_idx, uint64_t k,
-                              uint64_t group_size);
-
 // The static quantization of activations. A missing tensor, a scale that is not a positive finite
 // number, or tensors that are not single values are kMalformed. `zero_point` is needed only when
 // the activations are asymmetric.

@@ -10,6 +10,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/group_order.h"
 #include "prepack/formats/rows/row_checks.h"
 
 namespace prepack {
@@ -51,7 +52,7 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
   if (parts.order != nullptr) {
     k_order_ = std::make_unique<KeptOrder>(
         [&checkpoint, g_idx = parts.order, k = parts.k, group_size = parts.scheme.group_size] {
-          return ReadKOrder(checkpoint, *g_idx, k, group_size);
+          return ReadKOrder(checkpoint, *g_idx, k, group_size, GroupDialect::kCompressedTensors);
         });
   }
   input_ = parts.input;

@@ -14,7 +14,7 @@
 #include "prepack/base/status.h"
 #include "prepack/base/version.h"
 #include "prepack/container/json.h"
-#include "prepack/container/required_fields.h"
+#include "prepack/container/json_fields.h"
 #include "prepack/io/file.h"
 
 namespace prepack {
@@ -130,99 +130,41 @@ Json VerifyReportJson(const VerifyReport& report) {
 
 namespace {
 
-// The members of one object. The first error stays in `status`; what is read after it means
-// nothing, so that readers look at the status once, at the end.
-class Members {
- public:
-  Members(const Json& object, std::string where, Status& status)
-      : object_(&object), where_(std::move(where)), status_(&status) {}
-
-  bool ok() const { return status_->ok(); }
-
-  std::string Text(std::string_view key) { return Take(StringField(*object_, key, where_)); }
-  uint64_t Uint(std::string_view key) { return Take(UintField(*object_, key, where_)); }
-  bool Bool(std::string_view key) { return Take(BoolField(*object_, key, where_)); }
-  std::string TextOrNull(std::string_view key) { return IsNull(key) ? "" : Text(key); }
-  std::optional<bool> BoolOrNull(std::string_view key) {
-    return IsNull(key) ? std::nullopt : std::optional(Bool(key));
-  }
-  double Figure(std::string_view key);
-  std::optional<double> FigureOrNull(std::string_view key) {
-    return IsNull(key) ? std::nullopt : std::optional(Figure(key));
-  }
-  LevelState State(std::string_view key);
-
-  // An object, or null when it is not one (and the error is kept).
-  const Json* Object(std::string_view key) { return Take(ObjectField(*object_, key, where_)); }
-  const Json* ObjectOrNull(std::string_view key) { return IsNull(key) ? nullptr : Object(key); }
-  const Json* Array(std::string_view key) { return Take(ArrayField(*object_, key, where_)); }
-
-  Members In(const Json& child, std::string_view key) {
-    return {child, fmt::format("{}: {}", where_, key), *status_};
-  }
-  Members In(const Json& child, std::string_view key, size_t index) {
-    return {child, fmt::format("{}: {}[{}]", where_, key, index), *status_};
-  }
-
-  void Keep(Status status) {
-    if (status_->ok()) *status_ = std::move(status);
-  }
-  const std::string& where() const { return where_; }
-
- private:
-  template <typename T>
-  T Take(Result<T> field) {
-    if (field.ok()) return *std::move(field);
-    Keep(field.status());
-    return T{};
-  }
-
-  // Is the member there, and null? One that is not there is an error of whoever reads it.
-  bool IsNull(std::string_view key) const {
-    if (!object_->is_object()) return false;
-    const auto it = object_->find(key);
-    return it != object_->end() && it->is_null();
-  }
-
-  const Json* object_;
-  std::string where_;
-  Status* status_;
-};
-
-double Members::Figure(std::string_view key) {
-  if (object_->is_object()) {
-    const auto it = object_->find(key);
-    if (it != object_->end() && it->is_number()) return it->get<double>();
-  }
-  const std::string word = Text(key);
+double ReadFigure(JsonFields& fields, std::string_view key) {
+  const Json* value = fields.Any(key);
+  if (value != nullptr && value->is_number()) return value->get<double>();
+  const std::string word = fields.Text(key);
   if (word == kInfinite) return std::numeric_limits<double>::infinity();
   if (word == kMinusInfinite) return -std::numeric_limits<double>::infinity();
   if (word != kNothingToCompare) {
-    Keep(Malformed(where_, fmt::format("field \"{}\" is not a figure", key))
-             .Found(word)
-             .Expected(fmt::format("a number, \"{}\", \"{}\" or \"{}\"", kInfinite, kMinusInfinite,
-                                   kNothingToCompare)));
+    fields.Keep(Malformed(fields.where(), fmt::format("field \"{}\" is not a figure", key))
+                    .Found(word)
+                    .Expected(fmt::format("a number, \"{}\", \"{}\" or \"{}\"", kInfinite,
+                                          kMinusInfinite, kNothingToCompare)));
   }
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-LevelState Members::State(std::string_view key) {
-  const std::string word = Text(key);
+std::optional<double> ReadFigureOrNull(JsonFields& fields, std::string_view key) {
+  return fields.IsNull(key) ? std::nullopt : std::optional(ReadFigure(fields, key));
+}
+
+LevelState ReadState(JsonFields& fields, std::string_view key) {
+  const std::string word = fields.Text(key);
   for (const LevelState state : {LevelState::kPassed, LevelState::kFailed, LevelState::kNotRun}) {
     if (word == LevelStateName(state)) return state;
   }
-  Keep(Malformed(where_, fmt::format("field \"{}\" is not a state", key))
-           .Found(word)
-           .Expected("passed, failed or not run"));
+  fields.Keep(Malformed(fields.where(), fmt::format("field \"{}\" is not a state", key))
+                  .Found(word)
+                  .Expected("passed, failed or not run"));
   return LevelState::kNotRun;
 }
 
-std::vector<Problem> ReadProblems(Members& level, std::string_view key) {
+std::vector<Problem> ReadProblems(JsonFields& level, std::string_view key) {
   std::vector<Problem> problems;
-  const Json* array = level.Array(key);
-  if (array == nullptr) return problems;
-  for (size_t i = 0; i < array->size() && level.ok(); ++i) {
-    Members problem = level.In((*array)[i], key, i);
+  const Json& array = *level.Array(key);
+  for (size_t i = 0; i < array.size() && level.ok(); ++i) {
+    JsonFields problem = level.In(array[i], key, i);
     problems.push_back({.module = problem.TextOrNull("module"),
                         .where = problem.Text("where"),
                         .message = problem.Text("message")});
@@ -230,9 +172,9 @@ std::vector<Problem> ReadProblems(Members& level, std::string_view key) {
   return problems;
 }
 
-LevelResult ReadLevel(Members level) {
+LevelResult ReadLevel(JsonFields level) {
   LevelResult result;
-  result.state = level.State("state");
+  result.state = ReadState(level, "state");
   result.asked = level.Bool("asked");
   result.reason = level.Text("reason");
   result.problems = ReadProblems(level, "problems");
@@ -240,47 +182,44 @@ LevelResult ReadLevel(Members level) {
   return result;
 }
 
-Figure ReadComparison(Members& input, std::string_view key) {
+Figure ReadComparison(JsonFields& input, std::string_view key) {
   Figure figure;
-  const Json* object = input.Object(key);
-  if (object == nullptr) return figure;
-  Members members = input.In(*object, key);
-  figure.sqnr_db = members.Figure("sqnr_db");
-  figure.cosine = members.Figure("cosine");
-  figure.max_abs_error = members.Figure("max_abs_error");
+  JsonFields members = input.In(key);
+  figure.sqnr_db = ReadFigure(members, "sqnr_db");
+  figure.cosine = ReadFigure(members, "cosine");
+  figure.max_abs_error = ReadFigure(members, "max_abs_error");
   figure.worst_channel = members.Uint("worst_channel");
-  figure.worst_channel_sqnr_db = members.Figure("worst_channel_sqnr_db");
+  figure.worst_channel_sqnr_db = ReadFigure(members, "worst_channel_sqnr_db");
   return figure;
 }
 
-GemmFigures ReadGemm(Members gemm) {
+GemmFigures ReadGemm(JsonFields gemm) {
   GemmFigures figures;
   figures.implementation = gemm.Text("implementation");
   figures.activations = gemm.Text("activations");
   figures.second_implementation = gemm.TextOrNull("second_implementation");
-  figures.agreement_db = gemm.FigureOrNull("agreement_db");
-  const Json* inputs = gemm.Array("inputs");
-  if (inputs == nullptr) return figures;
-  for (size_t i = 0; i < inputs->size() && gemm.ok(); ++i) {
-    Members input = gemm.In((*inputs)[i], "inputs", i);
+  figures.agreement_db = ReadFigureOrNull(gemm, "agreement_db");
+  const Json& inputs = *gemm.Array("inputs");
+  for (size_t i = 0; i < inputs.size() && gemm.ok(); ++i) {
+    JsonFields input = gemm.In(inputs[i], "inputs", i);
     figures.inputs.push_back({.input = input.Text("input"),
                               .rows = input.Uint("rows"),
                               .kernel = ReadComparison(input, "kernel"),
                               .end_to_end = ReadComparison(input, "end_to_end"),
-                              .kernel_bar_db = input.Figure("kernel_bar_db"),
-                              .end_to_end_bar_db = input.FigureOrNull("end_to_end_bar_db")});
+                              .kernel_bar_db = ReadFigure(input, "kernel_bar_db"),
+                              .end_to_end_bar_db = ReadFigureOrNull(input, "end_to_end_bar_db")});
   }
   return figures;
 }
 
-QualityFigures ReadQuality(Members quality) {
-  return {.weight_sqnr_db = quality.FigureOrNull("weight_sqnr_db"),
-          .output_sqnr_db = quality.FigureOrNull("output_sqnr_db"),
-          .below_peers_db = quality.FigureOrNull("below_peers_db")};
+QualityFigures ReadQuality(JsonFields quality) {
+  return {.weight_sqnr_db = ReadFigureOrNull(quality, "weight_sqnr_db"),
+          .output_sqnr_db = ReadFigureOrNull(quality, "output_sqnr_db"),
+          .below_peers_db = ReadFigureOrNull(quality, "below_peers_db")};
 }
 
-Sample ReadSample(Members sample) {
-  Sample result{.fraction = sample.Figure("fraction"),
+Sample ReadSample(JsonFields sample) {
+  Sample result{.fraction = ReadFigure(sample, "fraction"),
                 .seed = sample.Uint("seed"),
                 .modules = sample.Uint("modules")};
   if (sample.ok() && !(result.fraction > 0 && result.fraction <= 1)) {
@@ -289,30 +228,26 @@ Sample ReadSample(Members sample) {
   return result;
 }
 
-void ReadShape(const Json& json, Members& members, ModuleVerification& module) {
-  const Result<std::vector<uint64_t>> shape = UintArrayField(json, "shape", members.where());
-  if (!shape.ok()) {
-    members.Keep(shape.status());
-  } else if (shape->size() != 2) {
+void ReadShape(JsonFields& members, ModuleVerification& module) {
+  const std::vector<uint64_t> shape = members.Uints("shape");
+  if (shape.size() != 2) {
     members.Keep(Malformed(members.where(), "field \"shape\" is not [N, K]"));
-  } else {
-    module.n = (*shape)[0];
-    module.k = (*shape)[1];
+    return;
   }
+  module.n = shape[0];
+  module.k = shape[1];
 }
 
-ModuleVerification ReadModule(const Json& json, Members members) {
+ModuleVerification ReadModule(JsonFields members) {
   ModuleVerification module;
   module.module = members.Text("module");
   module.layout = members.Text("layout");
-  ReadShape(json, members, module);
+  ReadShape(members, module);
   module.looked_at = members.Bool("looked_at");
-  if (const Json* levels = members.Object("levels"); levels != nullptr) {
-    Members states = members.In(*levels, "levels");
-    for (const Level level : kLevels) module.state(level) = states.State(LevelName(level));
-  }
+  JsonFields states = members.In("levels");
+  for (const Level level : kLevels) module.state(level) = ReadState(states, LevelName(level));
   module.exact = members.BoolOrNull("exact");
-  module.max_scale_difference = members.FigureOrNull("max_scale_difference");
+  module.max_scale_difference = ReadFigureOrNull(members, "max_scale_difference");
   if (const Json* gemm = members.ObjectOrNull("gemm"); gemm != nullptr) {
     module.gemm = ReadGemm(members.In(*gemm, "gemm"));
   }
@@ -322,13 +257,12 @@ ModuleVerification ReadModule(const Json& json, Members members) {
   return module;
 }
 
-void ReadModules(Members& members, VerifyReport& report) {
-  const Json* modules = members.Array("modules");
-  if (modules == nullptr) return;
+void ReadModules(JsonFields& members, VerifyReport& report) {
+  const Json& modules = *members.Array("modules");
   std::set<std::string> names;
-  for (size_t i = 0; i < modules->size() && members.ok(); ++i) {
-    Members module = members.In((*modules)[i], "modules", i);
-    report.modules.push_back(ReadModule((*modules)[i], module));
+  for (size_t i = 0; i < modules.size() && members.ok(); ++i) {
+    JsonFields module = members.In(modules[i], "modules", i);
+    report.modules.push_back(ReadModule(module));
     const std::string& name = report.modules.back().module;
     if (!names.insert(name).second) {
       module.Keep(Malformed(module.where(), "the module is there twice").Found(name));
@@ -336,35 +270,29 @@ void ReadModules(Members& members, VerifyReport& report) {
   }
 }
 
-void ReadLevels(Members& members, VerifyReport& report) {
-  if (const Json* levels = members.Object("levels"); levels != nullptr) {
-    Members in_levels = members.In(*levels, "levels");
-    for (const Level level : kLevels) {
-      const Json* json = in_levels.Object(LevelName(level));
-      if (json == nullptr) return;
-      report.level(level) = ReadLevel(in_levels.In(*json, LevelName(level)));
-    }
-  }
-  if (const Json* json = members.Object("regression"); json != nullptr) {
-    Members regression = members.In(*json, "regression");
-    report.regression = ReadLevel(regression);
-    report.against = regression.TextOrNull("against");
-  }
+void ReadLevels(JsonFields& members, VerifyReport& report) {
+  JsonFields levels = members.In("levels");
+  for (const Level level : kLevels) report.level(level) = ReadLevel(levels.In(LevelName(level)));
+  JsonFields regression = members.In("regression");
+  report.regression = ReadLevel(regression);
+  report.against = regression.TextOrNull("against");
 }
 
 // Kind and version, before anything else is asked of the document.
 Status CheckIsReport(const Json& json, std::string_view where) {
   constexpr std::string_view kHint = "Give what `prepack verify --json` printed";
-  const Result<std::string> kind = StringField(json, "kind", where);
-  if (!kind.ok()) return Status(kind.status()).Hint(kHint);
-  if (*kind != kVerifyReportKind) {
+  Status status;
+  JsonFields head(json, std::string(where), status);
+  const std::string kind = head.Text("kind");
+  if (!status.ok()) return std::move(status).Hint(kHint);
+  if (kind != kVerifyReportKind) {
     return Malformed(where, "it is not a report of prepack verify")
-        .Found(*kind)
+        .Found(kind)
         .Expected(kVerifyReportKind)
         .Hint(kHint);
   }
-  PREPACK_TRY_ASSIGN(const uint64_t version, UintField(json, "version", where));
-  if (version == kVerifyReportVersion) return {};
+  const uint64_t version = head.Uint("version");
+  if (!status.ok() || version == kVerifyReportVersion) return status;
   return Unsupported(where, "the report has another version than this prepack reads")
       .Found(fmt::format("{}", version))
       .Expected(fmt::format("{}", kVerifyReportVersion))
@@ -380,7 +308,7 @@ Result<VerifyReport> ParseVerifyReport(std::string_view text, std::string_view w
   Status status = CheckIsReport(json, where);
   if (!status.ok()) return status;
   VerifyReport report;
-  Members members(json, std::string(where), status);
+  JsonFields members(json, std::string(where), status);
   report.folder = members.Text("folder");
   report.source = members.TextOrNull("source");
   report.source_found = members.Bool("source_found");

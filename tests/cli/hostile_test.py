@@ -351,7 +351,7 @@ class DamagedParts(Folder):
         record = json.loads(self.sound)
         record["part"] = "2/2"
         (second / "prepack-part.json").write_text(json.dumps(record))
-        self.assert_refused(["another part has it, too"])
+        self.assert_refused(["another part has it as well"])
         shutil.rmtree(second)
         (self.scratch / "aside").rename(second)
 
@@ -398,7 +398,7 @@ class Complete(Folder):
         self.assertEqual(report | differing, json.loads(fresh.stdout) | differing)
         self.assertEqual(harness.snapshot(self.out), before)
         self.run_ok(*self.convert_args, "--resume", "--verify")
-        self.assert_fails(2, ["exists already", "--force"], *self.convert_args)
+        self.assert_fails(2, ["already exists", "--force"], *self.convert_args)
 
     def test_what_differs_is_named(self):
         self.run_ok(*self.convert_args)

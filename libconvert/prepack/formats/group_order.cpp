@@ -155,8 +155,8 @@ Result<InputOrder> ReadKOrder(const Checkpoint& checkpoint, const StoredTensor& 
   PREPACK_TRY_ASSIGN(GroupOrder order, ReadGroupOrder(checkpoint, &g_idx, k, group_size, dialect));
   if (order.kind == GroupOrder::Kind::kScattered) return std::move(order.k_order);
   return Malformed(checkpoint.Where(g_idx),
-                   "the order of the input channels changed while it was in use")
-      .Hint("Leave the source alone until prepack has ended");
+                   "the order of the input channels changed while prepack used it")
+      .Hint("Do not change the source while prepack runs");
 }
 
 }  // namespace prepack

@@ -24,8 +24,8 @@ namespace {
 Status CheckHash(std::string_view text, std::string_view where) {
   const size_t at = text.rfind(kManifestHashPrefix);
   if (at == std::string_view::npos) {
-    return Malformed(where, "the manifest has no hash of itself")
-        .Hint("It was edited or damaged: run `prepack convert` again");
+    return Malformed(where, "the manifest does not contain its own hash")
+        .Hint("The file was edited or damaged: run `prepack convert` again");
   }
   const std::string_view stored = text.substr(at + kManifestHashPrefix.size());
   const std::string computed = Xxh3Hex(text.substr(0, at));
@@ -33,7 +33,7 @@ Status CheckHash(std::string_view text, std::string_view where) {
   return Malformed(where, "the manifest is not what was written: its hash differs")
       .Found(computed)
       .Expected(stored.substr(0, computed.size()))
-      .Hint("It was edited or damaged: run `prepack convert` again");
+      .Hint("The file was edited or damaged: run `prepack convert` again");
 }
 
 void CheckFileName(const std::string& name, JsonFields& fields) {
@@ -87,9 +87,9 @@ void ReadFused(JsonFields& fields, ModuleRecord& module) {
     std::string name = member.Text("module");
     const uint64_t n = member.Uint("outputs");
     if (n == 0 || n > module.n - channels) {
-      fields.Keep(
-          Malformed(fields.where(), "field \"fused\": the outputs do not add up to the module's")
-              .Expected(fmt::format("{} in all", module.n)));
+      fields.Keep(Malformed(fields.where(),
+                            "field \"fused\": the outputs do not add up to those of the module")
+                      .Expected(fmt::format("{} in all", module.n)));
       return;
     }
     channels += n;
@@ -159,8 +159,8 @@ void ReadModules(JsonFields& fields, Manifest& manifest) {
     const JsonFields module = fields.In(json, fmt::format("module {}", name));
     ModuleRecord record = ReadModule(module);
     if (!manifest.layouts.contains(record.layout)) {
-      fields.Keep(Malformed(module.where(), "its layout is not listed under \"layouts\"")
-                      .Found(record.layout));
+      fields.Keep(
+          Malformed(module.where(), "\"layouts\" does not list its layout").Found(record.layout));
     }
     if (!fields.ok()) return;
     manifest.modules.emplace(name, std::move(record));
@@ -199,7 +199,7 @@ Status CheckTensors(const Manifest& manifest, std::string_view where) {
       continue;
     }
     return Malformed(fmt::format("{}: tensor {}", where, tensor->tensor),
-                     "its bytes are not inside a file of the manifest")
+                     "its bytes do not lie within a file of the manifest")
         .Found(tensor->file);
   }
   const auto name = [](const TensorRecord* tensor) -> std::string_view { return tensor->tensor; };
@@ -228,7 +228,8 @@ void ReadAccepted(JsonFields& fields, Manifest& manifest) {
   if (accepted.ok()) {
     manifest.accepted = *std::move(accepted);
   } else {
-    fields.Keep(Malformed(fields.where(), "field \"accepted\" names what cannot be accepted"));
+    fields.Keep(
+        Malformed(fields.where(), "field \"accepted\" names a finding that cannot be accepted"));
   }
 }
 

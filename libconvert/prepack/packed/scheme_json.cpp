@@ -114,14 +114,14 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
   const std::string name = fields.Text("name");
   PREPACK_TRY(std::move(status));
   if (!WidthFits(scheme) || !ScalesFit(scheme, n, k)) {
-    return Malformed(std::string(where), "the numbers do not fit each other")
+    return Malformed(std::string(where), "the numbers contradict each other")
         .Found(fmt::format("{} of {} bits, scales per {} over {} input and {} output channels",
                            CodeTypeName(scheme.code), scheme.bits,
                            GranularityName(scheme.granularity), scheme.group_size,
                            scheme.scale_rows));
   }
   if (name != SchemeName(scheme)) {
-    return Malformed(where, "the name of the scheme does not fit its numbers")
+    return Malformed(where, "the name of the scheme contradicts its numbers")
         .Found(Printable(name))
         .Expected(SchemeName(scheme));
   }
@@ -161,7 +161,7 @@ Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
   const std::string name = fields.Text("name");
   PREPACK_TRY(std::move(status));
   if (inner.size() > desc.inner.capacity()) {
-    return Malformed(where, "field \"inner_blocks\" has too many of them")
+    return Malformed(where, "field \"inner_blocks\" has too many blocks")
         .Found(fmt::format("{}", inner.size()))
         .Expected(fmt::format("at most {}", desc.inner.capacity()));
   }

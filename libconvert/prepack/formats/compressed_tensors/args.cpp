@@ -153,9 +153,9 @@ Status CheckConsistency(const Args& args, std::optional<int64_t> group_size, Rol
         .Expected("null, or strategy channel");
   }
   if ((args.strategy == Strategy::kBlock) != (args.block[0] > 0)) {
-    return Invalid(where, "block_structure",
-                   args.block[0] > 0 ? strategy + " has no blocks"
-                                     : "strategy block needs the size of a block");
+    return Invalid(
+        where, "block_structure",
+        args.block[0] > 0 ? strategy + " has no blocks" : "strategy block needs a block size");
   }
   if (args.actorder == ActOrder::kGroup && !HasGroups(args.strategy)) {
     return Invalid(where, "actorder", strategy + " has no groups to order");
@@ -170,7 +170,7 @@ Status CheckConsistency(const Args& args, std::optional<int64_t> group_size, Rol
     return Invalid(where, "dynamic", "weights cannot be quantized at run time");
   }
   if (args.strategy == Strategy::kToken || args.strategy == Strategy::kAttentionHead) {
-    return Invalid(where, "strategy", "the strategy is one of activations")
+    return Invalid(where, "strategy", "this strategy is for activations only")
         .Found(StrategyName(args.strategy));
   }
   if (args.type == Type::kFloat && !args.symmetric) {

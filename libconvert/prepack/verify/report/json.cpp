@@ -265,7 +265,7 @@ void ReadModules(JsonFields& members, VerifyReport& report) {
     report.modules.push_back(ReadModule(module));
     const std::string& name = report.modules.back().module;
     if (!names.insert(name).second) {
-      module.Keep(Malformed(module.where(), "the module is there twice").Found(name));
+      module.Keep(Malformed(module.where(), "the report has this module twice").Found(name));
     }
   }
 }
@@ -280,20 +280,20 @@ void ReadLevels(JsonFields& members, VerifyReport& report) {
 
 // Kind and version, before anything else is asked of the document.
 Status CheckIsReport(const Json& json, std::string_view where) {
-  constexpr std::string_view kHint = "Give what `prepack verify --json` printed";
+  constexpr std::string_view kHint = "Give a file that `prepack verify --json` printed";
   Status status;
   JsonFields head(json, std::string(where), status);
   const std::string kind = head.Text("kind");
   if (!status.ok()) return std::move(status).Hint(kHint);
   if (kind != kVerifyReportKind) {
-    return Malformed(where, "it is not a report of prepack verify")
+    return Malformed(where, "not a report of prepack verify")
         .Found(kind)
         .Expected(kVerifyReportKind)
         .Hint(kHint);
   }
   const uint64_t version = head.Uint("version");
   if (!status.ok() || version == kVerifyReportVersion) return status;
-  return Unsupported(where, "the report has another version than this prepack reads")
+  return Unsupported(where, "the report has another format version than this prepack reads")
       .Found(fmt::format("{}", version))
       .Expected(fmt::format("{}", kVerifyReportVersion))
       .Hint("Verify the earlier folder again, with this version of prepack");
@@ -331,8 +331,8 @@ Result<VerifyReport> ReadVerifyReport(const std::filesystem::path& path) {
     std::error_code error;
     const bool too_large = std::filesystem::file_size(path, error) > kMaxReportBytes && !error;
     constexpr std::string_view kHint =
-        "Compare samples: `prepack verify --sample 0.1` looks at the same modules each time, and "
-        "its report is smaller";
+        "Compare samples: `prepack verify --sample 0.1` takes the same modules each time, and its "
+        "report is smaller";
     return too_large ? Status(text.status()).Hint(kHint) : text.status();
   }
   return ParseVerifyReport(*text, path.string());

@@ -30,14 +30,13 @@ std::filesystem::path OutputOf(const ConvertOptions& options) {
 class Conversion {
  public:
   Conversion(const ConvertOptions& options, const Checkpoint& checkpoint,
-             const QuantizedModel& model, const Plan& plan, RunIdentity identity, Isa isa,
-             unsigned threads, Progress& progress)
+             const QuantizedModel& model, const Plan& plan, RunIdentity identity, unsigned threads,
+             Progress& progress)
       : options_(options),
         checkpoint_(checkpoint),
         model_(model),
         plan_(plan),
         identity_(std::move(identity)),
-        isa_(isa),
         threads_(threads),
         progress_(progress) {}
 
@@ -61,7 +60,6 @@ class Conversion {
   const QuantizedModel& model_;
   const Plan& plan_;
   const RunIdentity identity_;
-  const Isa isa_;
   const unsigned threads_;
   Progress& progress_;
 
@@ -140,7 +138,7 @@ Status Conversion::TakeSideFiles() {
 }
 
 Status Conversion::FillShards() {
-  filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
+  filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, progress_);
   PREPACK_TRY(filler_->Run(threads_, options_.output.string()));
   progress_.Begin("flushing", 0);
   return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
@@ -263,7 +261,7 @@ Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoi
 }  // namespace
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
-  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
+  PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
   PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
@@ -285,8 +283,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   PREPACK_TRY_ASSIGN(OutputFolder folder,
                      OutputFolder::Create(output, options.replace,
                                           options.resume ? Leftovers::kKeep : Leftovers::kRemove));
-  Conversion conversion(options, checkpoint, model, plan, std::move(identity), isa, threads,
-                        progress);
+  Conversion conversion(options, checkpoint, model, plan, std::move(identity), threads, progress);
   Status status = conversion.OpenShards(folder);
   if (status.ok()) status = conversion.FillShards();
   if (status.ok()) status = conversion.WriteRest();

@@ -78,13 +78,11 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
 }  // namespace
 
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
-                           const OutputUnit& output, std::vector<SafetensorsWriter>& writers,
-                           Isa isa)
+                           const OutputUnit& output, std::vector<SafetensorsWriter>& writers)
     : checkpoint_(checkpoint),
       module_(module),
       output_(output),
       writers_(writers),
-      isa_(isa),
       shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
@@ -154,7 +152,6 @@ Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
   if (!status.ok()) return status;
   status = ForPanels(tile, shape_, [&](const PanelRange& panel) {
     const PackJob job = {.request = module_.request,
-                         .isa = isa_,
                          .tile = tile,
                          .panel = panel,
                          .zero_points = buffers.zero_points};
@@ -211,7 +208,7 @@ Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& bu
 // After PackScales of the same rows.
 Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   buffers.sums.resize(rows);
-  PREPACK_TRY(SumSignedCodes(module_.weights(), isa_, n0, rows, buffers.panel, buffers.sums));
+  PREPACK_TRY(SumSignedCodes(module_.weights(), n0, rows, buffers.panel, buffers.sums));
   buffers.packed.resize(rows * sizeof(float));
   const DType value = module_.chosen->scale_form(module_.request).value;
   PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);

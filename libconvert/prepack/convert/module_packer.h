@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "prepack/base/function_ref.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -72,7 +71,7 @@ class ModulePacker {
  public:
   // The arguments must outlive the packer.
   ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module, const OutputUnit& output,
-               std::vector<SafetensorsWriter>& writers, Isa isa);
+               std::vector<SafetensorsWriter>& writers);
 
   // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
   size_t tiles() const { return grid_.size(); }
@@ -110,7 +109,6 @@ class ModulePacker {
   const ModulePlan& module_;
   const OutputUnit& output_;
   std::vector<SafetensorsWriter>& writers_;
-  Isa isa_;
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;

@@ -16,13 +16,12 @@ constexpr uint64_t kCopyBytes = 128ULL * 1024;  // stays in the L2 cache between
 
 ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
                          std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
-                         Journal& journal, Isa isa, Progress& progress)
+                         Journal& journal, Progress& progress)
     : checkpoint_(checkpoint),
       plan_(plan),
       shards_(shards),
       writers_(writers),
       journal_(journal),
-      isa_(isa),
       progress_(progress),
       finished_(finished),
       order_(UnitsInTurns(shards)),
@@ -92,7 +91,7 @@ uint64_t ShardFiller::Begin(size_t turn) {
     return std::max<uint64_t>(1, CeilDiv(unit.copied->bytes, kCopyBytes));
   }
   state.hashes.of_outputs.resize(unit.slots.size());
-  state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
+  state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_);
   return 1 + state.packer->tiles() + state.packer->strips() + 1;
 }
 

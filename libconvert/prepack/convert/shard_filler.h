@@ -26,7 +26,6 @@
 #include <string>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
@@ -47,7 +46,7 @@ class ShardFiller final : private UnitWork {
   // pass, so that all that it refers to is there.
   ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
               std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
-              Journal& journal, Isa isa, Progress& progress);
+              Journal& journal, Progress& progress);
 
   // Fills all shards on `threads` threads. `output` is what an interruption names.
   Status Run(unsigned threads, const std::string& output);
@@ -88,7 +87,6 @@ class ShardFiller final : private UnitWork {
   const OutputShards& shards_;
   std::vector<SafetensorsWriter>& writers_;
   Journal& journal_;
-  const Isa isa_;
   Progress& progress_;
 
   const FinishedUnits& finished_;

@@ -247,7 +247,7 @@ Status DescribePackedTensor(const OpenedFolder& folder, const StoredTensor& tens
       contents.module = name;
       contents.form = record.layout;
       PREPACK_TRY_ASSIGN(const PackedModule packed,
-                         PackedModule::Open(*folder.packed, name, record, Isa::kScalar));
+                         PackedModule::Open(*folder.packed, name, record));
       for (const PartSpec& part : packed.parts()) {
         if (part.name == part_name) return DescribePackedByte(packed, part, byte, contents);
       }

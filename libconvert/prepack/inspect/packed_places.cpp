@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 
 namespace prepack {
 namespace {
@@ -120,11 +119,7 @@ std::vector<std::byte> PackMarkedChannels(const Layout& layout, const PackReques
   const std::vector<uint8_t> zero_points(
       layout.codes_need_zero_points ? strip.rows * request.groups() : 0);
   std::vector<std::byte> packed(PlacedBytes(strip.placement));
-  layout.pack_codes({.request = request,
-                     .isa = Isa::kScalar,
-                     .tile = range,
-                     .panel = range,
-                     .zero_points = zero_points},
+  layout.pack_codes({.request = request, .tile = range, .panel = range, .zero_points = zero_points},
                     codes, packed);
   return packed;
 }

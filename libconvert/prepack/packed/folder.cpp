@@ -78,12 +78,11 @@ Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
 }  // namespace
 
 Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
-                                        const ModuleRecord& record, Isa isa) {
+                                        const ModuleRecord& record) {
   const std::string where = fmt::format("module {}", name);
   PackedModule module;
   module.folder_ = &folder;
   module.name_ = &name;
-  module.isa_ = isa;
   module.layout_ = FindLayout(record.layout);
   if (module.layout_ == nullptr) {
     return Unsupported(where, "this version does not know the layout").Found(record.layout);
@@ -178,8 +177,7 @@ Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const 
 void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                                std::span<const std::byte> packed,
                                std::span<std::byte> codes) const {
-  layout_->unpack_codes({.request = request_, .isa = isa_, .tile = tile, .panel = panel}, packed,
-                        codes);
+  layout_->unpack_codes({.request = request_, .tile = tile, .panel = panel}, packed, codes);
 }
 
 Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab,

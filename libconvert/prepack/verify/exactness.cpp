@@ -66,12 +66,11 @@ void ComparePanel(CodeType code, const PanelRange& range, const Buffers& buffers
 // The comparison of one module, cut into tiles and strips.
 class ModuleComparison {
  public:
-  ModuleComparison(const PackedModule& packed, const QuantizedLinear& weights, Isa isa)
+  ModuleComparison(const PackedModule& packed, const QuantizedLinear& weights)
       : packed_(packed),
         layout_(packed.layout()),
         request_(packed.request()),
         weights_(weights),
-        isa_(isa),
         shape_(TileShapeFor(weights, layout_.cut(request_))),
         grid_(weights.n(), weights.k(), shape_),
         strip_rows_(StripRows(layout_, request_)),
@@ -96,7 +95,6 @@ class ModuleComparison {
   const Layout& layout_;
   const PackRequest& request_;
   const QuantizedLinear& weights_;
-  Isa isa_;
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
@@ -123,12 +121,9 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
     packed_.UnpackPanel(tile, panel, buffers.packed, buffers.found_codes);
     ComparePanel(code, panel, buffers, differences);
     if (!layout_.weight_has_extras) return {};
-    layout_.pack_codes({.request = request_,
-                        .isa = isa_,
-                        .tile = tile,
-                        .panel = panel,
-                        .zero_points = buffers.expected_zeros},
-                       buffers.expected_codes, buffers.repacked);
+    layout_.pack_codes(
+        {.request = request_, .tile = tile, .panel = panel, .zero_points = buffers.expected_zeros},
+        buffers.expected_codes, buffers.repacked);
     return {};
   });
   if (layout_.weight_has_extras && differences.codes == codes_before &&
@@ -172,7 +167,7 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
 Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffers,
                                      ModuleDifferences& differences) const {
   buffers.sums.resize(rows);
-  PREPACK_TRY(SumSignedCodes(weights_, isa_, n0, rows, buffers.expected_codes, buffers.sums));
+  PREPACK_TRY(SumSignedCodes(weights_, n0, rows, buffers.expected_codes, buffers.sums));
   buffers.repacked.resize(rows * sizeof(float));
   PackScaledSums(layout_.scale_form(request_).value, buffers.sums, buffers.expected_scales,
                  buffers.repacked);
@@ -284,9 +279,9 @@ uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& w
 
 Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkpoint& source,
                                         const QuantizedLinear& linear,
-                                        const QuantizedLinear& weights, Isa isa, unsigned threads,
+                                        const QuantizedLinear& weights, unsigned threads,
                                         Progress& progress) {
-  const ModuleComparison comparison(packed, weights, isa);
+  const ModuleComparison comparison(packed, weights);
   const size_t tiles = comparison.tiles();
   std::vector<Buffers> buffers(threads);
   std::vector<ModuleDifferences> of_worker(threads);
@@ -436,9 +431,8 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
-                         const QuantizedModel& model, const ModuleSample* sample, Isa isa,
-                         unsigned threads, Progress& progress, ModuleVerification& figure,
-                         LevelResult& result) {
+                         const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
+                         Progress& progress, ModuleVerification& figure, LevelResult& result) {
   const QuantizedLinear* linear = model.Find(name);
   if (linear == nullptr) {
     result.FailModule(name, "the source has no such quantized module");
@@ -460,7 +454,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     if (InSample(sample, name)) figure.exact = false;
     return {};
   }
-  PREPACK_TRY_ASSIGN(const PackedModule packed, PackedModule::Open(folder, name, record, isa));
+  PREPACK_TRY_ASSIGN(const PackedModule packed, PackedModule::Open(folder, name, record));
   if (std::string why = WhyLayoutIsWrong(source, name, packed); !why.empty()) {
     result.FailModule(name, std::move(why));
     if (InSample(sample, name)) figure.exact = false;
@@ -469,7 +463,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   if (!InSample(sample, name)) return {};
   progress.BeginItem(name);
   PREPACK_TRY_ASSIGN(const ModuleDifferences differences,
-                     CompareModule(packed, source, *linear, weights, isa, threads, progress));
+                     CompareModule(packed, source, *linear, weights, threads, progress));
   figure.exact = differences.none();
   figure.max_scale_difference = differences.max_scale_difference;
   if (!differences.none()) result.FailModule(name, differences.Describe());
@@ -495,15 +489,15 @@ uint64_t BytesToRead(const Checkpoint& source, const QuantizedModel& model,
 }  // namespace
 
 Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint& source,
-                                   const QuantizedModel& model, const ModuleSample* sample, Isa isa,
+                                   const QuantizedModel& model, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures) {
   const Manifest& manifest = folder.manifest();
   LevelResult result{.state = LevelState::kPassed};
   progress.Begin("exactness", BytesToRead(source, model, sample));
   size_t skipped = 0;
   for (const auto& [name, record] : manifest.modules) {
-    PREPACK_TRY(CompareWithSource(folder, name, record, source, model, sample, isa, threads,
-                                  progress, figures.at(name), result));
+    PREPACK_TRY(CompareWithSource(folder, name, record, source, model, sample, threads, progress,
+                                  figures.at(name), result));
     skipped += InSample(sample, name) ? 0U : 1U;
   }
   if (sample != nullptr) {

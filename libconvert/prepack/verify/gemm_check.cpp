@@ -246,8 +246,7 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
   std::vector<const ModuleVerification*> modules;
   for (const auto& [name, record] : records) {
     if (!InSample(check_.sample, name)) continue;
-    PREPACK_TRY_ASSIGN(PackedModule packed,
-                       PackedModule::Open(folder_, name, record, check_.products.isa));
+    PREPACK_TRY_ASSIGN(PackedModule packed, PackedModule::Open(folder_, name, record));
     progress.BeginItem(name);
     ModuleVerification& module = figures.at(name);
     PREPACK_TRY(RunModule(packed, record, progress, module));

@@ -286,7 +286,7 @@ Status CheckFile(const PackedFolder& folder, const std::string& name, const File
 namespace {
 
 // Returns the layouts whose bytes this version of prepack does not know or makes otherwise.
-std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, LevelResult& result) {
+std::set<std::string> CheckFingerprints(const Manifest& manifest, LevelResult& result) {
   std::set<std::string> unknown;
   for (const auto& [id, record] : manifest.layouts) {
     const Layout* layout = FindLayout(id);
@@ -295,7 +295,7 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, Level
       unknown.insert(id);
       continue;
     }
-    const std::string today = PackingFingerprint(*layout, isa);
+    const std::string today = PackingFingerprint(*layout);
     if (record.version != layout->version || record.fingerprint != today) {
       result.Fail(fmt::format("layout {}", id),
                   fmt::format("it was written as version {} with fingerprint {}, today it is "
@@ -335,10 +335,10 @@ void CheckFilesAreLoaded(const Manifest& manifest, const TensorsByFile& tensors,
 }
 
 // Every module must be what its layout makes, and the folder one that loaders take as a checkpoint.
-void CheckModules(const PackedFolder& folder, const std::set<std::string>& unknown_layouts, Isa isa,
+void CheckModules(const PackedFolder& folder, const std::set<std::string>& unknown_layouts,
                   LevelResult& result) {
   for (const auto& [name, record] : folder.manifest().modules) {
-    const Result<PackedModule> module = PackedModule::Open(folder, name, record, isa);
+    const Result<PackedModule> module = PackedModule::Open(folder, name, record);
     if (!module.ok()) {
       result.FailModule(name, module.status().ToString());
     } else if (unknown_layouts.contains(record.layout)) {
@@ -403,7 +403,7 @@ void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSa
 
 }  // namespace
 
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample, Isa isa,
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures) {
   const Manifest& manifest = folder.manifest();
   TensorsByFile tensors = GroupByFile(manifest);
@@ -429,7 +429,7 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSampl
   }
   CheckStrayFiles(folder, result);
   CheckFilesAreLoaded(manifest, tensors, result);
-  CheckModules(folder, CheckFingerprints(manifest, isa, result), isa, result);
+  CheckModules(folder, CheckFingerprints(manifest, result), result);
   if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
   SetModuleStates(Level::kIntegrity, result, sample, figures);
   return result;

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/packed/folder.h"
@@ -59,7 +58,7 @@ inline bool IsHashed(const OwnedTensor& owned, const ModuleSample* sample) {
 // code. With a sample, the bytes of shards are hashed only where they are parts of its modules, and
 // notes say what was not. Sets the states of the modules in `figures`. Fails only when a check
 // cannot be carried out at all.
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample, Isa isa,
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures);
 
 }  // namespace prepack

@@ -189,7 +189,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   PREPACK_TRY(MakeModel(inputs_->rows()));
 
   const std::vector<double> activations = model_->Activations();
-  truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
+  truth_.emplace(packed_, source_, *inputs_, activations);
   PREPACK_TRY(truth_->AddBias());
   activations_.clear();
   activations_.reserve(kSecondRows * inputs_->k());
@@ -203,8 +203,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
 
 Status ModuleMultiplication::FindBaseline() {
   if (options_.baseline == nullptr) return {};
-  Result<BaselineProduct> baseline =
-      BaselineProduct::Find(*options_.baseline, packed_, *inputs_, options_.isa);
+  Result<BaselineProduct> baseline = BaselineProduct::Find(*options_.baseline, packed_, *inputs_);
   if (baseline.ok()) {
     baseline_ = *std::move(baseline);
     return {};
@@ -219,8 +218,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
   const ModelInput input{.m = rows,
                          .dtype = InputDType(packed_),
                          .x = inputs_->given().first(rows * inputs_->columns()),
-                         .slab = inputs_->slab(),
-                         .isa = options_.isa};
+                         .slab = inputs_->slab()};
   Status made;
   PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
@@ -249,12 +247,11 @@ Status ModuleMultiplication::RunPrimitive() {
   Status status = packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {
         const PackedOperands packed = operands_->With(weight);
-        ran = RunBatches(
-            {.layout = packed_.layout().id,
-             .request = request,
-             .packed = packed,
-             .input = {.m = 0, .dtype = InputDType(packed_), .x = {}, .isa = options_.isa},
-             .repack = options_.repack});
+        ran = RunBatches({.layout = packed_.layout().id,
+                          .request = request,
+                          .packed = packed,
+                          .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
+                          .repack = options_.repack});
       },
       VisitThreads::kAny);
   // What the primitive has multiplied need not be multiplied again in full.

@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -27,7 +26,6 @@ struct ProductOptions {
   bool repack = false;                   // see PackedProblem
   const Checkpoint* recorded = nullptr;  // see GemmInputs
   const Checkpoint* baseline = nullptr;  // the unquantized model
-  Isa isa = Isa::kScalar;
   unsigned threads = 1;
 };
 

@@ -86,12 +86,11 @@ QualityFigures BaselineProductSums::Figures() const {
 }
 
 Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
-                                              const PackedModule& packed, const GemmInputs& inputs,
-                                              Isa isa) {
+                                              const PackedModule& packed,
+                                              const GemmInputs& inputs) {
   BaselineProduct product;
   product.baseline_ = &baseline;
   product.inputs_ = &inputs;
-  product.isa_ = isa;
   for (const FusedMember& member : packed.members()) {
     PREPACK_TRY(product.FindMember(member, packed.request().k));
   }
@@ -180,7 +179,7 @@ Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> qu
   }
   buffers.y.resize(block.rows * block.channels);
   const InputBatch& rows = inputs_->batches()[batch_];
-  ReferenceGemm(isa_, block.rows, block.channels, k,
+  ReferenceGemm(block.rows, block.channels, k,
                 inputs_->exact().subspan(rows.first * k, rows.rows * k), buffers.weights,
                 buffers.y);
   for (size_t i = 0; i < buffers.y.size(); ++i) {

@@ -86,8 +86,8 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 }  // namespace
 
 GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
-                     const GemmInputs& inputs, std::span<const double> activations, Isa isa)
-    : packed_(packed), source_(source), inputs_(inputs), isa_(isa) {
+                     const GemmInputs& inputs, std::span<const double> activations)
+    : packed_(packed), source_(source), inputs_(inputs) {
   const uint64_t k = inputs.k();
   const std::span<const uint64_t> order = inputs.order();
   kernel_dense_.resize(inputs.dense_rows() * k);
@@ -170,7 +170,7 @@ void GemmTruth::Multiply(const TruthRows& rows, std::span<const double> weights,
                          std::span<double> y) const {
   const uint64_t k = inputs_.k();
   const uint64_t dense = inputs_.dense_rows();
-  ReferenceGemm(isa_, dense, channels, k, rows.dense, weights, y.first(dense * channels));
+  ReferenceGemm(dense, channels, k, rows.dense, weights, y.first(dense * channels));
   for (uint64_t row = 0; row < rows.hot.size(); ++row) {
     for (uint64_t n = 0; n < channels; ++n) {
       double sum = 0;

@@ -60,9 +60,8 @@ LevelResult NotRun(std::string reason) {
 // A run of all levels over one folder.
 class Verification {
  public:
-  Verification(const VerifyOptions& options, const PackedFolder& folder, Isa isa,
-               Progress& progress)
-      : options_(options), folder_(folder), isa_(isa), progress_(progress) {}
+  Verification(const VerifyOptions& options, const PackedFolder& folder, Progress& progress)
+      : options_(options), folder_(folder), progress_(progress) {}
 
   Status Run();
   VerifyReport TakeReport();
@@ -97,7 +96,6 @@ class Verification {
 
   const VerifyOptions& options_;
   const PackedFolder& folder_;
-  Isa isa_;
   Progress& progress_;
   VerifyReport report_;
   ModuleFigures figures_;
@@ -164,7 +162,7 @@ void Verification::ForModules(const FunctionRef<void(const PackedModule&)>& visi
   if (options_.memory_limit == 0) return;
   for (const auto& [name, record] : folder_.manifest().modules) {
     if (!InSample(sample(), name)) continue;
-    const Result<PackedModule> packed = PackedModule::Open(folder_, name, record, isa_);
+    const Result<PackedModule> packed = PackedModule::Open(folder_, name, record);
     if (packed.ok()) visit(*packed);
   }
 }
@@ -188,7 +186,7 @@ Status Verification::CheckLimit() const {
 Status Verification::RunIntegrity() {
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads({.shared = 0, .per_thread = kReadingMemory}));
   PREPACK_TRY_ASSIGN(LevelResult integrity,
-                     CheckIntegrity(folder_, sample(), isa_, threads, progress_, figures_));
+                     CheckIntegrity(folder_, sample(), threads, progress_, figures_));
   level(Level::kIntegrity) = std::move(integrity);
   return {};
 }
@@ -238,7 +236,7 @@ Status Verification::RunExactness(const Checkpoint& source) {
   // Then what it takes is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));
-  PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(), isa_,
+  PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(),
                                                            threads, progress_, figures_));
   LevelResult& result = level(Level::kExactness);
   result = std::move(exactness);
@@ -301,8 +299,7 @@ ProductOptions Verification::ProductChoice() const {
   return {.engine = nullptr,
           .repack = options_.repack,
           .recorded = recorded_ ? &*recorded_ : nullptr,
-          .baseline = JudgesQuality() ? &*baseline_ : nullptr,
-          .isa = isa_};
+          .baseline = JudgesQuality() ? &*baseline_ : nullptr};
 }
 
 Status Verification::RunProducts(const Checkpoint& source) {
@@ -389,9 +386,9 @@ VerifyReport Verification::TakeReport() {
 }  // namespace
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
-  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
+  PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY_ASSIGN(const PackedFolder folder, PackedFolder::Open(options.folder));
-  Verification verification(options, folder, isa, progress);
+  Verification verification(options, folder, progress);
   PREPACK_TRY(verification.Run());
   return verification.TakeReport();
 }

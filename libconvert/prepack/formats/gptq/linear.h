@@ -32,9 +32,9 @@ namespace prepack {
 class GptqLinear final : public StoredLinear {
  public:
   // Of tensors that CheckGptqShape has accepted. `symmetric_field` is what a symmetric module
-  // stores for every zero point. `reordered`: g_idx holds an order. `isa` must be supported here.
+  // stores for every zero point. `reordered`: g_idx holds an order.
   GptqLinear(const Checkpoint& checkpoint, std::string_view module, const GptqShape& shape,
-             const GptqSettings& settings, bool reordered, uint32_t symmetric_field, Isa isa);
+             const GptqSettings& settings, bool reordered, uint32_t symmetric_field);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -71,7 +71,6 @@ class GptqLinear final : public StoredLinear {
   GptqZeroRules zero_rules_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
-  Isa isa_;
   WidenCodesFn widen_;
   TransposeUnitsFn transpose_;
 };

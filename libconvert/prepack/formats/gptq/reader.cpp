@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
@@ -91,7 +90,6 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                                                             const ModuleTensors& module,
                                                             const GptqSettings& settings,
                                                             FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
     return Unsupported(module.name, "quantized embeddings are not supported")
         .Hint("Leave the embedding out when quantizing")
@@ -119,9 +117,9 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
                        FindSymmetricField(checkpoint, module, shape, settings, findings));
     symmetric_field = field;
   }
-  return std::unique_ptr<QuantizedLinear>(std::make_unique<GptqLinear>(
-      checkpoint, module.name, shape, settings, order.kind == GptqOrder::Kind::kScattered,
-      symmetric_field, isa));
+  return std::unique_ptr<QuantizedLinear>(
+      std::make_unique<GptqLinear>(checkpoint, module.name, shape, settings,
+                                   order.kind == GptqOrder::Kind::kScattered, symmetric_field));
 }
 
 namespace {

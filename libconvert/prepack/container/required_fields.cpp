@@ -1,3 +1,6 @@
+// The two errors of every required field, missing or of the wrong type, in the same words
+// everywhere.
+
 #include "prepack/container/required_fields.h"
 
 #include <fmt/format.h>

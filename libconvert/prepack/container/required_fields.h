@@ -1,8 +1,8 @@
 #ifndef PREPACK_CONTAINER_REQUIRED_FIELDS_H_
 #define PREPACK_CONTAINER_REQUIRED_FIELDS_H_
 
-// Reads members of a JSON object that must be there and have a given type. A missing member or
-// another type is kMalformed; `where` names the object for the message.
+// Reads members of a JSON object that must exist and have a given type. A missing member or another
+// type is kMalformed; `where` names the object in the message.
 
 #include <cstdint>
 #include <map>

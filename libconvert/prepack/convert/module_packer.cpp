@@ -1,3 +1,6 @@
+// Packs the tiles and strips of one module: reads a panel, hands it to the layout, and sends the
+// packed runs to their places in the shard.
+
 #include "prepack/convert/module_packer.h"
 
 #include <fmt/format.h>
@@ -64,7 +67,8 @@ Status WriteBatch::WriteWaiting() {
 
 namespace {
 
-// Scales that `value` does not hold as they are. A loop that knows the dtype becomes vector code.
+// Counts the scales that `value` cannot hold exactly. A loop that knows the dtype becomes vector
+// code.
 uint64_t CountRounded(DType value, std::span<const float> scales) {
   uint64_t rounded = 0;
   if (value == DType::kBF16) {
@@ -102,8 +106,8 @@ size_t ModulePacker::strips() const {
   return static_cast<size_t>(CeilDiv(module_.request.n, strip_rows_));
 }
 
-// Where the source holds the codes as they are wanted, they are used from its mapping, which saves
-// a copy: they are hashed first, in order, and so are in the cache when they are packed.
+// If the source holds the codes in the wanted form, they are packed from its mapping, which saves a
+// copy. They are hashed first, in order, and are therefore in the cache when they are packed.
 Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
                               CodesUser use) const {
   const QuantizedLinear& weights = module_.weights();
@@ -192,8 +196,8 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
 }
 
 Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
-  // Read even where the layout stores none: the reader then checks that a symmetric checkpoint
-  // with left-over zero points really is symmetric.
+  // Read even if the layout stores none, so that the reader checks that a symmetric checkpoint with
+  // left-over zero points really is symmetric.
   buffers.zero_points.resize(rows * module_.weights().groups());
   Status status = module_.weights().ReadZeroPoints(n0, rows, buffers.zero_points);
   if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;

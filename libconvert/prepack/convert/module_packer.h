@@ -1,9 +1,9 @@
 #ifndef PREPACK_CONVERT_MODULE_PACKER_H_
 #define PREPACK_CONVERT_MODULE_PACKER_H_
 
-// What one thread has packed and not yet written. Writes to one file exclude each other in the
-// kernel: a thread that finds the file busy goes on packing, and writes several pieces later, at
-// once, rather than wait.
+// What one thread has packed but not yet written. The kernel lets only one thread at a time write
+// to a file: a thread that finds the file busy goes on packing and later writes several pieces at
+// once, instead of waiting.
 
 #include <algorithm>
 #include <atomic>

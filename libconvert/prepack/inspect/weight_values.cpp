@@ -1,3 +1,5 @@
+// A small window of a module's weights as numbers, codes or bytes.
+
 #include "prepack/inspect/weight_values.h"
 
 #include <fmt/format.h>

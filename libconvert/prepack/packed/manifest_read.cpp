@@ -1,3 +1,7 @@
+// Reads prepack.json. Its own hash is checked first, so that damage is reported as damage and not
+// as a strange field; then every field, because a folder may also have been made to lie with a
+// right hash.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +24,7 @@
 namespace prepack {
 namespace {
 
-// The hash stands in the text itself: it covers all that comes before it.
+// The hash is part of the text and covers everything before it.
 Status CheckHash(std::string_view text, std::string_view where) {
   const size_t at = text.rfind(kManifestHashPrefix);
   if (at == std::string_view::npos) {
@@ -73,7 +77,7 @@ Result<TensorRecord> ReadTensor(const Json& json, std::string_view where) {
   return tensor;
 }
 
-// The scheme in full, and what repeats some of it for consumers.
+// The full scheme, and the fields that repeat some of it for consumers.
 Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::string_view where) {
   PREPACK_TRY_ASSIGN(const Json* numbers, ObjectField(json, "numbers", where));
   PREPACK_TRY_ASSIGN(const Scheme scheme, ReadScheme(*numbers, n, k, where));
@@ -89,7 +93,7 @@ Result<Scheme> ReadModuleScheme(const Json& json, uint64_t n, uint64_t k, std::s
   return scheme;
 }
 
-// The modules that a fused one was made of; their channels are its channels.
+// The members of a fused module; their channels add up to its channels.
 Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module) {
   PREPACK_TRY_ASSIGN(const Json* members, ArrayField(json, "fused", where));
   uint64_t channels = 0;
@@ -174,7 +178,7 @@ Status ReadReasons(const Json& json, std::string_view key, std::string_view wher
                    std::map<std::string, std::string>& reasons) {
   PREPACK_TRY_ASSIGN(const Json* object, ObjectField(json, key, where));
   for (const auto& [name, why] : object->items()) {
-    // Not by StringField, which searches: there may be one for every module.
+    // Not with StringField, which searches for the key: there may be an entry for every module.
     if (!why.is_string()) {
       return Malformed(where, fmt::format("field \"{}\" has the wrong type", name))
           .Found(why.type_name())
@@ -227,7 +231,7 @@ std::vector<const TensorRecord*> AllTensors(const Manifest& manifest) {
   return tensors;
 }
 
-// Every tensor must lie inside a file that the manifest lists, and be there once.
+// Every tensor must lie within a file that the manifest lists, and must be listed once.
 Status CheckTensors(const Manifest& manifest, std::string_view where) {
   std::vector<const TensorRecord*> tensors = AllTensors(manifest);
   for (const TensorRecord* tensor : tensors) {
@@ -247,7 +251,7 @@ Status CheckTensors(const Manifest& manifest, std::string_view where) {
 }
 
 Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
-  if (!source.contains("path")) return std::string();  // not known when it was packed
+  if (!source.contains("path")) return std::string();  // not known at the time of packing
   Result<std::string> path = StringField(source, "path", where);
   if (!path.ok() || IsSourcePath(*path)) return path;
   return Malformed(where, "field \"path\" of the source is not a relative path")
@@ -255,7 +259,7 @@ Result<std::string> ReadSourcePath(const Json& source, std::string_view where) {
       .Expected(fmt::format("1 to {} bytes of UTF-8", kMaxSourcePathBytes));
 }
 
-// There when the user has accepted something.
+// Present if the user has accepted findings.
 Status ReadAccepted(const Json& json, std::string_view where, Manifest& manifest) {
   if (!json.contains("accepted")) return {};
   PREPACK_TRY_ASSIGN(const std::vector<std::string> names,

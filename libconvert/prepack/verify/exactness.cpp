@@ -1,3 +1,7 @@
+// The exactness level: every part of a packed module is unpacked and compared with the source, read
+// by the same reader as in convert. This proves packing, but not reading: a mistake of the reader
+// is on both sides. The GEMM level, which has its own decoder, is there to find that.
+
 #include "prepack/verify/exactness.h"
 
 #include <fmt/format.h>
@@ -102,8 +106,8 @@ class ModuleComparison {
   bool rounds_scales_;
 };
 
-// Codes are unpacked and compared. What else the weight holds is compared by packing the source
-// again: padding and sums have no other meaning than that.
+// Codes are unpacked and compared. Whatever else the weight holds is compared by packing the source
+// again: padding and sums mean nothing beyond that.
 Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
                                      ModuleDifferences& differences) const {
   const CodeType code = weights_.scheme().code;
@@ -185,8 +189,8 @@ Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffer
 
 Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const QuantizedLinear& linear,
                                            Buffers& buffers, ModuleDifferences& differences) const {
-  // Which parts there are is the manifest's word: an order that is lost, or made up, leaves all
-  // that remains as the source has it.
+  // Only the manifest says which parts there are: if an order is lost or made up, all remaining
+  // parts still equal the source.
   if (request_.reordered != weights_.reordered()) {
     differences.parts.emplace_back("input_order");
     return {};
@@ -311,7 +315,7 @@ struct Comparison {
   std::optional<Hash128> source_hash;  // of all bytes of the source's; none: not read to the end
 };
 
-// Compares dtype and shape; the tensor of the source, or null when they differ.
+// Compares dtype and shape; returns the tensor of the source, or null if they differ.
 const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& record,
                              std::string& problem) {
   const StoredTensor* tensor = source.Find(record.tensor);
@@ -324,7 +328,7 @@ const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& recor
   return nullptr;
 }
 
-// Compares all bytes, and hashes those of the source while they are in the cache.
+// Compares all bytes, and hashes the source's bytes while they are in the cache.
 Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
                     const Checkpoint& source, const StoredTensor& tensor, Progress& progress,
                     Comparison& comparison) {
@@ -382,7 +386,7 @@ Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
   return {};
 }
 
-// Can convert give the module such activations? The user chooses them with --scheme.
+// Whether convert can give the module such activations: the user chooses them with --scheme.
 bool MayBeChosen(const QuantizedLinear& linear, const ActivationScheme& activations) {
   using enum WantedScheme;
   const auto wanted = {kAuto, kW4A16, kW4A8, kW8A8, kW8A16};
@@ -391,8 +395,8 @@ bool MayBeChosen(const QuantizedLinear& linear, const ActivationScheme& activati
   });
 }
 
-// What the source has in the place of a packed module, against what the manifest says of it; empty:
-// the same.
+// Compares what the source has in place of a packed module with what the manifest says about it.
+// Empty if they agree.
 std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
                           const ModuleRecord& record) {
   if (linear.n() != record.n || linear.k() != record.k || scheme != record.scheme) {

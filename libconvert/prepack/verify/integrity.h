@@ -1,10 +1,10 @@
 #ifndef PREPACK_VERIFY_INTEGRITY_H_
 #define PREPACK_VERIFY_INTEGRITY_H_
 
-// Which files of a packed folder loaders read. transformers and vLLM take "model.safetensors" where
-// there is one, else the shards that "model.safetensors.index.json" names; vLLM lists the folder
-// for more, and takes "consolidated*.safetensors" alone where it takes the model for Mistral's. No
-// two of them may come to different tensors.
+// Which files of a packed folder loaders read. transformers and vLLM take "model.safetensors" if it
+// exists, otherwise the shards that "model.safetensors.index.json" names. vLLM also lists the
+// folder for more files, and takes only "consolidated*.safetensors" if it takes the model for one
+// of Mistral's. No two loaders may end up with different tensors.
 
 #include <map>
 #include <string>

@@ -1,12 +1,13 @@
 #ifndef PREPACK_VERIFY_MODULE_PRODUCTS_H_
 #define PREPACK_VERIFY_MODULE_PRODUCTS_H_
 
-// The products of one packed module, and what they are worth.
+// The products of one packed module, and how close they are to the truth.
 //
-// Layouts that oneDNN reads are multiplied by its primitive, on the packed memory as it lies in the
-// file; all others by the model of the consumer's kernel (gemm/kernel_model.h), which walks the
-// packed bytes as that does. A second implementation multiplies the same, and the two must agree:
-// the model where the primitive was first, else oneDNN on the unpacked weights.
+// oneDNN's primitive multiplies the layouts that oneDNN reads, on the packed memory as it lies in
+// the file. The model of the consumer's kernel (gemm/kernel_model.h) multiplies all others; it
+// walks the packed bytes as the kernel does. A second implementation multiplies the same inputs,
+// and the two must agree: the model if the primitive was first, otherwise oneDNN on the unpacked
+// weights.
 
 #include <optional>
 #include <string>

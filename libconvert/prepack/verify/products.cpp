@@ -1,3 +1,6 @@
+// Compensated f64 sums behind the figures, and the products of the source's weights (the truth) and
+// of the unquantized model (the baseline).
+
 #include "prepack/verify/products.h"
 
 #include <fmt/format.h>
@@ -42,7 +45,7 @@ void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
   }
 }
 
-// A channel that should give zeros, and does, is as good as any.
+// A channel that should be zero and is zero is never the worst one.
 void FigureSums::AddChannel(uint64_t n, double signal, double noise) {
   if (signal == 0 && noise == 0) return;
   const double decibel =
@@ -116,7 +119,7 @@ Status BaselineProduct::FindMember(const FusedMember& member, uint64_t k) {
   return ReadFloats(*baseline_, *bias, 0, std::span(bias_).subspan(first));
 }
 
-// Fills buffers.weights; what the quantizer has padded is zero.
+// Fills buffers.weights; channels that the quantizer padded are zero.
 Status BaselineProduct::ReadWeights(const OutputBlock& block,
                                     BaselineProductBuffers& buffers) const {
   const uint64_t k = inputs_->k();
@@ -136,7 +139,8 @@ Status BaselineProduct::ReadWeights(const OutputBlock& block,
   });
 }
 
-// The same for a slab, row by row. Its input channels lie side by side, but in activation order.
+// The same for a slab, row by row. Its input channels lie side by side unless the module is in
+// act-order.
 Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows& piece,
                                  BaselineProductBuffers& buffers) const {
   const std::span<const uint64_t> channels = inputs_->channels();
@@ -157,7 +161,7 @@ Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows
   return {};
 }
 
-// Is the input channel one that the unquantized model has?
+// Whether the unquantized model has this input channel.
 bool BaselineProduct::IsStored(uint64_t input) const {
   const std::span<const uint64_t> channels = inputs_->channels();
   return (channels.empty() ? input : channels[input]) < weights_.front().k;

@@ -1,8 +1,8 @@
 #ifndef PREPACK_VERIFY_PRODUCTS_H_
 #define PREPACK_VERIFY_PRODUCTS_H_
 
-// The sums behind a Figure (report.h), in f64 and compensated, so that neither the number of
-// outputs nor their order shows in the figures.
+// The sums behind a Figure (report.h), compensated and in f64, so that neither the number of
+// outputs nor their order affects the figures.
 
 #include <cmath>
 #include <cstdint>

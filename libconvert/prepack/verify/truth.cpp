@@ -1,3 +1,7 @@
+// Decodes the source of a packed module with the second decoder. A fused module is several modules
+// of the source, decoded one after the other; the parts that a kernel can hold only once
+// (act-order, input scale) must then agree.
+
 #include "prepack/verify/truth.h"
 
 #include <fmt/format.h>
@@ -76,7 +80,7 @@ Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedMo
 
 namespace {
 
-// Eight lie in a word of AWQ.
+// AWQ stores eight in a word.
 constexpr uint64_t kGatheredChannels = 8;
 
 void AddRows(std::span<const double> bias, std::span<double> y) {
@@ -105,7 +109,7 @@ GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
 }
 
 Status GemmTruth::AddBias() {
-  // A packed module that has lost its bias misses it in y.
+  // If a packed module has lost its bias, y lacks it.
   const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
   const DType dtype = part == nullptr ? DType::kF32 : part->dtype;
   Status status = ReadSourceBias(source_, packed_, exact_bias_);
@@ -125,7 +129,7 @@ Status GemmTruth::Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) cons
   return DecodeSourceRows(source_, packed_, n0, channels, panel.decoded, inputs_.slab());
 }
 
-// In activation order the input channels of a slab lie anywhere: all are decoded, of few output
+// With act-order, the input channels of a slab lie anywhere, so all are decoded, for a few output
 // channels at a time.
 Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
   const std::span<const uint64_t> inputs = inputs_.channels();

@@ -1,8 +1,8 @@
 #ifndef PREPACK_VERIFY_TRUTH_H_
 #define PREPACK_VERIFY_TRUTH_H_
 
-// What the second decoder says of a packed module, which may be made of several modules of the
-// source.
+// The weights of a packed module as the second decoder reads them from the source, where it may be
+// several modules.
 
 #include <cstdint>
 #include <optional>

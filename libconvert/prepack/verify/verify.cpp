@@ -1,3 +1,7 @@
+// Runs the levels in their order, and decides what a level that cannot run says instead. Everything
+// that can fail because of the command line is checked before any level reads data, so that a long
+// run does not end with a usage error.
+
 #include "prepack/verify/verify.h"
 
 #include <fmt/format.h>
@@ -47,10 +51,10 @@ ModuleFigures EmptyFigures(const Manifest& manifest) {
 
 // What one thread needs for reading and hashing files and tensors piece by piece.
 constexpr uint64_t kReadingMemory = uint64_t{1} << 20;
-// What oneDNN takes when it starts, and what it and the allocator take beside the operands.
+// What oneDNN takes when it starts, and what it and the allocator take besides the operands.
 constexpr uint64_t kEngineMemory = uint64_t{40} << 20;
 constexpr uint64_t kProductOverhead = uint64_t{8} << 20;
-// What is known of the modules in the end, and was not in the beginning.
+// What is known about the modules at the end, but not at the start.
 constexpr uint64_t kReportMemory = uint64_t{8} << 20;
 
 LevelResult NotRun(std::string reason) {
@@ -74,8 +78,8 @@ class Verification {
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
   Status RunProducts(const Checkpoint& source);
-  // The figures of the packed module that a module of the source is, or is a piece of; null if
-  // there is none.
+  // The figures of the packed module that is, or contains, a module of the source; null if there is
+  // none.
   const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
   bool StartsEngine() const;
@@ -83,7 +87,7 @@ class Verification {
   void ForModules(const FunctionRef<void(const PackedModule&)>& visit) const;
   std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
-  // Threads for a level, by what has been taken until then.
+  // Threads for a level, considering the memory that is in use by then.
   Result<unsigned> Threads(const MemoryNeed& need) const;
   MemoryNeed NeedOfExactness(const QuantizedModel& model) const;
   MemoryNeed NeedOfProducts(const ProductOptions& options) const;
@@ -167,7 +171,7 @@ void Verification::ForModules(const FunctionRef<void(const PackedModule&)>& visi
   }
 }
 
-// What needs most is found out before anything is read.
+// The largest need is computed before anything is read.
 Status Verification::CheckLimit() const {
   if (options_.memory_limit == 0 || !source_) return {};
   MemoryNeed need;
@@ -191,7 +195,7 @@ Status Verification::RunIntegrity() {
   return {};
 }
 
-// Whatever the sample is, and whichever levels run.
+// This does not depend on the sample or on the levels that run.
 Status Verification::ReadBars() {
   std::vector<std::string> names;
   for (const auto& [name, figure] : figures_) names.push_back(name);
@@ -200,7 +204,7 @@ Status Verification::ReadBars() {
   return {};
 }
 
-// What the user names must be there, whatever becomes of the levels.
+// Whatever the user names must exist, even if a level that needs it does not run.
 Status Verification::OpenOthers() {
   source_ = options_.source;
   if (!source_) {
@@ -233,7 +237,7 @@ Status Verification::RunExactness(const Checkpoint& source) {
   const AcceptedFindings& accepted = folder_.manifest().accepted;
   PREPACK_TRY_ASSIGN(QuantizedModel model, ReadQuantizedModel(source, accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
-  // Then what it takes is known.
+  // By then its memory is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));
   PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(),
@@ -273,8 +277,8 @@ void Verification::NoteUnusedActivations() {
                        recorded_->tensors().size())});
 }
 
-// oneDNN takes as long to start as the levels before it take for a large module: it starts beside
-// them.
+// oneDNN takes as long to start as the preceding levels take for a large module, so it starts while
+// they run.
 bool Verification::StartsEngine() const {
   return source_ && Runs(Level::kGemm) && options_.engine != EngineChoice::kReference;
 }
@@ -284,8 +288,8 @@ void Verification::StartEngine() {
   engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
 }
 
-// Null when models alone multiply: because that was asked for, or because the GEMM level does not
-// run, whose reason it then sets.
+// Null if only models multiply, either on request or because the GEMM level does not run; in that
+// case this sets the level's reason.
 std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   if (!engine_.valid()) return nullptr;
   Result<std::unique_ptr<GemmEngine>> engine = engine_.get();
@@ -294,7 +298,7 @@ std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   return nullptr;
 }
 
-// But for the engine and the threads.
+// Everything but the engine and the threads.
 ProductOptions Verification::ProductChoice() const {
   return {.engine = nullptr,
           .repack = options_.repack,
@@ -360,8 +364,8 @@ Status Verification::Run() {
   if (!status.ok() || !source_) return status;
   status = RunSourceLevels();
   if (status.ok()) return {};
-  // A folder that is damaged so badly that it cannot be unpacked has failed already. Nor need a
-  // checkpoint that nobody named be one that can be read.
+  // A folder that is too damaged to unpack has already failed. And a checkpoint that nobody named
+  // need not be readable.
   const bool of_the_folder =
       status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
   const bool damaged = level(Level::kIntegrity).state == LevelState::kFailed;

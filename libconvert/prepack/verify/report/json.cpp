@@ -130,8 +130,8 @@ Json VerifyReportJson(const VerifyReport& report) {
 
 namespace {
 
-// The members of one object. The first error stays in `status`; what is read after it means
-// nothing, so that readers look at the status once, at the end.
+// The members of one object. The first error stays in `status`, and values read after it mean
+// nothing, so readers check the status once, at the end.
 class Members {
  public:
   Members(const Json& object, std::string where, Status& status)
@@ -152,7 +152,7 @@ class Members {
   }
   LevelState State(std::string_view key);
 
-  // An object, or null when it is not one (and the error is kept).
+  // An object, or null if it is not one (the error is then kept).
   const Json* Object(std::string_view key) { return Take(ObjectField(*object_, key, where_)); }
   const Json* ObjectOrNull(std::string_view key) { return IsNull(key) ? nullptr : Object(key); }
   const Json* Array(std::string_view key) { return Take(ArrayField(*object_, key, where_)); }
@@ -177,7 +177,8 @@ class Members {
     return T{};
   }
 
-  // Is the member there, and null? One that is not there is an error of whoever reads it.
+  // Whether the member exists and is null. If it is missing, the function that reads it reports
+  // that.
   bool IsNull(std::string_view key) const {
     if (!object_->is_object()) return false;
     const auto it = object_->find(key);
@@ -352,7 +353,7 @@ void ReadLevels(Members& members, VerifyReport& report) {
   }
 }
 
-// Kind and version, before anything else is asked of the document.
+// Kind and version, before anything else in the document is read.
 Status CheckIsReport(const Json& json, std::string_view where) {
   constexpr std::string_view kHint = "Give what `prepack verify --json` printed";
   const Result<std::string> kind = StringField(json, "kind", where);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "prepack/base/isa.h"
 #include "prepack/kernels/nibble_halves.h"
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/kernels/nibble_pairs.h"
@@ -36,75 +37,75 @@ uint8_t* Codes(std::byte* bytes) {
 }
 
 template <size_t kUnit, size_t kRows>
-void UnitsToColumns(Isa isa, const std::byte* from, std::byte* to) {
+void UnitsToColumns(const std::byte* from, std::byte* to) {
   const size_t cols = kPanelBytes / kRows / kUnit;
-  prepack::TransposeUnitsFor(isa, kUnit)(from, cols * kUnit, kRows, cols, to, kRows * kUnit);
+  prepack::TransposeUnitsFor(kUnit)(from, cols * kUnit, kRows, cols, to, kRows * kUnit);
 }
 
 template <size_t kUnit, size_t kRows>
-void UnitsToRows(Isa isa, const std::byte* from, std::byte* to) {
+void UnitsToRows(const std::byte* from, std::byte* to) {
   const size_t cols = kPanelBytes / kRows / kUnit;
-  prepack::TransposeUnitsFor(isa, kUnit)(from, kRows * kUnit, cols, kRows, to, cols * kUnit);
+  prepack::TransposeUnitsFor(kUnit)(from, kRows * kUnit, cols, kRows, to, cols * kUnit);
 }
 
 // Pairs are written and read with the sums behind each block, which come on top.
 constexpr size_t kPairRowBytes = kPanelBytes / prepack::kPairRows;
 constexpr size_t kPairBlocks = 2 * kPairRowBytes / kBlockCols;
 
-void RowsToPairs(Isa isa, const std::byte* from, std::byte* to) {
-  prepack::NibblePairsFor(isa).rows_to_pairs(Codes(from), kPairRowBytes, kBlockCols, kPairBlocks,
-                                             Codes(to));
+void RowsToPairs(const std::byte* from, std::byte* to) {
+  prepack::NibblePairsFor().rows_to_pairs(Codes(from), kPairRowBytes, kBlockCols, kPairBlocks,
+                                          Codes(to));
 }
 
-void PairsToRows(Isa isa, const std::byte* from, std::byte* to) {
-  prepack::NibblePairsFor(isa).pairs_to_rows(Codes(from), kBlockCols, kPairBlocks, kPairRowBytes,
-                                             Codes(to));
+void PairsToRows(const std::byte* from, std::byte* to) {
+  prepack::NibblePairsFor().pairs_to_rows(Codes(from), kBlockCols, kPairBlocks, kPairRowBytes,
+                                          Codes(to));
 }
 
 template <size_t kRowBytes>
-void RowsToHalves(Isa isa, const std::byte* from, std::byte* to) {
+void RowsToHalves(const std::byte* from, std::byte* to) {
   constexpr size_t kBlock = prepack::kHalvesRows * kRowBytes;
   for (size_t at = 0; at + kBlock <= kPanelBytes; at += kBlock) {
-    prepack::NibbleHalvesFor(isa).rows_to_halves(Codes(from + at), kRowBytes, 2 * kRowBytes,
-                                                 Codes(to + at));
+    prepack::NibbleHalvesFor().rows_to_halves(Codes(from + at), kRowBytes, 2 * kRowBytes,
+                                              Codes(to + at));
   }
 }
 
 template <size_t kRowBytes>
-void HalvesToRows(Isa isa, const std::byte* from, std::byte* to) {
+void HalvesToRows(const std::byte* from, std::byte* to) {
   constexpr size_t kBlock = prepack::kHalvesRows * kRowBytes;
   for (size_t at = 0; at + kBlock <= kPanelBytes; at += kBlock) {
-    prepack::NibbleHalvesFor(isa).halves_to_rows(Codes(from + at), 2 * kRowBytes, kRowBytes,
-                                                 Codes(to + at));
+    prepack::NibbleHalvesFor().halves_to_rows(Codes(from + at), 2 * kRowBytes, kRowBytes,
+                                              Codes(to + at));
   }
 }
 
-void SumBytes(Isa isa, const std::byte* from, std::byte* to) {
+void SumBytes(const std::byte* from, std::byte* to) {
   constexpr size_t kRows = 32;
   constexpr size_t kCols = kPanelBytes / kRows;
-  prepack::SumRowsFor(isa)(reinterpret_cast<const int8_t*>(from), kCols, kRows, kCols,
-                           reinterpret_cast<int32_t*>(to));
+  prepack::SumRowsFor()(reinterpret_cast<const int8_t*>(from), kCols, kRows, kCols,
+                        reinterpret_cast<int32_t*>(to));
 }
 
-void SummedUnits(Isa isa, const std::byte* from, std::byte* to) {
+void SummedUnits(const std::byte* from, std::byte* to) {
   constexpr size_t kRows = 32;
   static std::array<int32_t, kRows> sums;
   sums = {};  // they would overflow
-  prepack::UnitTransposeFor(isa).summed_words(from, kPanelBytes / kRows, kRows,
-                                              kPanelBytes / kRows / 4, to, 4 * kRows, sums.data());
+  prepack::UnitTransposeFor().summed_words(from, kPanelBytes / kRows, kRows,
+                                           kPanelBytes / kRows / 4, to, 4 * kRows, sums.data());
 }
 
 template <size_t kRows, size_t kColumnBytes>
-void NibblesToColumns(Isa isa, const std::byte* from, std::byte* to) {
+void NibblesToColumns(const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
-  prepack::NibbleRowsToColumns(isa, Codes(from), row_bytes, kRows, 2 * row_bytes, 0, Codes(to),
+  prepack::NibbleRowsToColumns(Codes(from), row_bytes, kRows, 2 * row_bytes, 0, Codes(to),
                                kColumnBytes);
 }
 
 template <size_t kRows, size_t kColumnBytes>
-void NibblesToRows(Isa isa, const std::byte* from, std::byte* to) {
+void NibblesToRows(const std::byte* from, std::byte* to) {
   const size_t row_bytes = kPanelBytes / kRows;
-  prepack::NibbleColumnsToRows(isa, Codes(from), kColumnBytes, kRows, 2 * row_bytes, 0, Codes(to),
+  prepack::NibbleColumnsToRows(Codes(from), kColumnBytes, kRows, 2 * row_bytes, 0, Codes(to),
                                row_bytes);
 }
 
@@ -114,7 +115,7 @@ constexpr size_t kPageBytes = 4096;
 constexpr size_t kLine = prepack::kLineBytes;
 
 template <size_t kRows>
-void LinesOfRows(Isa /*isa*/, const std::byte* from, std::byte* to) {
+void LinesOfRows(const std::byte* from, std::byte* to) {
   for (size_t at = 0; at < kPanelBytes; at += kRows * kPageBytes) {
     for (size_t line = 0; line < kPageBytes; line += kLine) {
       prepack::CopyRuns<kLine>(from + at + line, kPageBytes, kRows, to + at + kRows * line, kLine);
@@ -123,7 +124,7 @@ void LinesOfRows(Isa /*isa*/, const std::byte* from, std::byte* to) {
 }
 
 template <size_t kRows>
-void LinesToRows(Isa /*isa*/, const std::byte* from, std::byte* to) {
+void LinesToRows(const std::byte* from, std::byte* to) {
   for (size_t at = 0; at < kPanelBytes; at += kRows * kPageBytes) {
     for (size_t line = 0; line < kPageBytes; line += kLine) {
       prepack::CopyRuns<kLine>(from + at + kRows * line, kLine, kRows, to + at + line, kPageBytes);
@@ -131,13 +132,13 @@ void LinesToRows(Isa /*isa*/, const std::byte* from, std::byte* to) {
   }
 }
 
-void Copy(Isa /*isa*/, const std::byte* from, std::byte* to) {
+void Copy(const std::byte* from, std::byte* to) {
   std::memcpy(to, from, kPanelBytes);
 }
 
 struct Brick {
   const char* name;
-  void (*run)(Isa isa, const std::byte* from, std::byte* to);
+  void (*run)(const std::byte* from, std::byte* to);
 };
 
 // 64 rows of nibbles in a matrix of 4096: one cache line in 64 is touched.
@@ -182,8 +183,9 @@ void Measure(benchmark::State& state, const Brick& brick, Isa isa) {
   Buffers buffers(kBufferBytes);
   const std::byte* from = buffers.From(0, kBufferBytes).data();
   std::byte* to = buffers.To(0, kBufferBytes).data();
+  const prepack::ScopedIsa scope(isa);
   for (auto _ : state) {
-    brick.run(isa, from, to);
+    brick.run(from, to);
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(static_cast<int64_t>(state.iterations()) *

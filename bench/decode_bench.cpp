@@ -97,8 +97,8 @@ void ReadAll(const QuantizedLinear& linear, std::vector<std::byte>& panel) {
   }
 }
 
-void Measure(const prepack::bench::SampleFormat& format, const Checkpoint& checkpoint,
-             prepack::Isa isa, uint64_t n, uint64_t k) {
+void Measure(const prepack::bench::SampleFormat& format, const Checkpoint& checkpoint, uint64_t n,
+             uint64_t k) {
   const QuantizedModel model = Value(prepack::ReadQuantizedModel(checkpoint));
   const QuantizedLinear& linear = *model.modules.front();
   const uint64_t bytes = n * k * format.bits / 8;
@@ -120,7 +120,8 @@ void Measure(const prepack::bench::SampleFormat& format, const Checkpoint& check
   const auto read = [&] { ReadAll(linear, panel); };
   const auto [memcpy_rate, pread_rate, read_rate] = BestRates<3>(bytes, {copy, pread, read});
   fmt::print("{:<26}{:>6} × {:<6}{:<9}{:>8.1f}{:>8.1f}{:>8.1f}{:>11.2f}\n", format.name, n, k,
-             prepack::IsaName(isa), memcpy_rate, pread_rate, read_rate, read_rate / memcpy_rate);
+             prepack::IsaName(prepack::ProcessIsa()), memcpy_rate, pread_rate, read_rate,
+             read_rate / memcpy_rate);
 }
 
 void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k) {
@@ -128,8 +129,7 @@ void Measure(const prepack::bench::SampleFormat& format, uint64_t n, uint64_t k)
   if (Status status = prepack::bench::WriteSample(scratch.path(), format, n, k, 1); !status.ok())
     Fail(status);
   const Checkpoint checkpoint = Value(Checkpoint::Open(scratch.path()));
-  // Readers choose once in a process: PREPACK_ISA asks for another one.
-  Measure(format, checkpoint, Value(prepack::ChooseIsa()), n, k);
+  Measure(format, checkpoint, n, k);
 }
 
 }  // namespace

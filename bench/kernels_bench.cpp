@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "prepack/base/isa.h"
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/panel_shape.h"
@@ -112,6 +113,7 @@ std::vector<Piece> Pieces(const Layout& layout, const PackRequest& request) {
 template <typename Work>
 void ForPieces(benchmark::State& state, const Layout& layout, Isa isa, uint64_t rows,
                const Work& work) {
+  const prepack::ScopedIsa scope(isa);
   PackRequest request = Module(layout);
   request.n = rows;
   const std::vector<Piece> pieces = Pieces(layout, request);
@@ -121,7 +123,6 @@ void ForPieces(benchmark::State& state, const Layout& layout, Isa isa, uint64_t 
   for (auto _ : state) {
     for (const Piece& piece : pieces) {
       work(prepack::PackJob{.request = request,
-                            .isa = isa,
                             .tile = piece.tile,
                             .panel = piece.panel,
                             .zero_points = zero_points},

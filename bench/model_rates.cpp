@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "prepack/base/float_convert.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/format.h"
@@ -39,14 +40,14 @@ double SecondsOfThread() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-double ReferenceSeconds(Isa isa, uint64_t m, uint64_t n) {
+double ReferenceSeconds(uint64_t m, uint64_t n) {
   const std::vector<double> x(m * kInputs, 0.5);
   const std::vector<double> w(n * kInputs, 0.25);
   std::vector<double> y(m * n);
   double best = 1e9;
   for (int run = 0; run < kRuns; ++run) {
     const double begin = SecondsOfThread();
-    ReferenceGemm(isa, m, n, kInputs, x, w, y);
+    ReferenceGemm(m, n, kInputs, x, w, y);
     best = std::min(best, SecondsOfThread() - begin);
   }
   return best;
@@ -103,12 +104,12 @@ class RandomModule {
 };
 
 // Billions of multiply-adds per second; 0 when there is no model for the module.
-double ModelRate(const Layout& layout, const PackedOperands& operands, Isa isa, uint64_t m) {
+double ModelRate(const Layout& layout, const PackedOperands& operands, uint64_t m) {
   SplitMix64 random(2);
   std::vector<float> x(m * kInputs);
   for (float& value : x) value = RoundTo(DType::kBF16, static_cast<float>(random.Gaussian()));
   const Result<std::unique_ptr<KernelModel>> model =
-      MakeKernelModel(layout.id, operands, {.m = m, .dtype = DType::kBF16, .x = x, .isa = isa});
+      MakeKernelModel(layout.id, operands, {.m = m, .dtype = DType::kBF16, .x = x});
   if (!model.ok()) {
     fmt::print(stderr, "{}\n", model.status().ToString());
     return 0;
@@ -162,10 +163,11 @@ void PrintReferenceRates() {
   fmt::print("f64 reference, {} rows, K = {}\n{:<11}{:>9}{:>10}\n", kRows, kInputs, "isa",
              "channels", "GFLOP/s");
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     for (const uint64_t n : std::array<uint64_t, 4>{32, 64, 128, 256}) {
       const double flops = 2.0 * static_cast<double>(kRows * n * kInputs);
       fmt::print("{:<11}{:>9}{:>10.1f}\n", IsaName(isa), n,
-                 flops / ReferenceSeconds(isa, kRows, n) / 1e9);
+                 flops / ReferenceSeconds(kRows, n) / 1e9);
     }
   }
 }
@@ -178,8 +180,9 @@ void PrintModelRates() {
     if (!request) continue;
     const RandomModule module(layout, *request);
     for (const Isa isa : SupportedIsas()) {
-      const double many = ModelRate(layout, module.operands(), isa, 64);
-      const double one = ModelRate(layout, module.operands(), isa, 1);
+      const ScopedIsa scope(isa);
+      const double many = ModelRate(layout, module.operands(), 64);
+      const double one = ModelRate(layout, module.operands(), 1);
       if (many == 0 || one == 0) continue;
       fmt::print("{:<25}{:<11}{:>15.1f}{:>20.2f}\n", layout.id, IsaName(isa), many, 1 / one);
     }

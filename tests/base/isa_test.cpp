@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "catch.h"
 #include "status_matchers.h"
@@ -84,6 +85,23 @@ TEST_CASE("an instruction set that this CPU lacks is unavailable, not replaced")
   }
   const IsaVariable variable("avx512vbmi");
   CheckError(ChooseIsa().status(), ErrorKind::kUnavailable, "this CPU has no avx512vbmi");
+}
+
+TEST_CASE("a scope sets the instruction set of the process, in other threads, too") {
+  const Isa before = ProcessIsa();
+  {
+    const ScopedIsa outer(Isa::kScalar);
+    CHECK(ProcessIsa() == Isa::kScalar);
+    Isa seen = before;
+    std::thread([&] { seen = ProcessIsa(); }).join();
+    CHECK(seen == Isa::kScalar);
+    {
+      const ScopedIsa inner(SupportedIsas().back());
+      CHECK(ProcessIsa() == SupportedIsas().back());
+    }
+    CHECK(ProcessIsa() == Isa::kScalar);
+  }
+  CHECK(ProcessIsa() == before);
 }
 
 TEST_CASE("a level without a version of its own gets that of the best level below") {

@@ -143,8 +143,8 @@ void CheckNibbles(Isa isa, size_t cols, size_t stride) {
 void CheckUnits(Isa isa, size_t unit, size_t rows, size_t cols, size_t gap) {
   const size_t in_stride = cols * unit + gap;
   const size_t out_stride = rows * unit + 1;
-  TransposeUnitsFor(isa, unit)(input.data(), in_stride, rows, cols, found.data(), out_stride);
-  TransposeUnitsFor(Isa::kScalar, unit)(input.data(), in_stride, rows, cols, expected.data(),
+  TransposeUnitsFor(unit, isa)(input.data(), in_stride, rows, cols, found.data(), out_stride);
+  TransposeUnitsFor(unit, Isa::kScalar)(input.data(), in_stride, rows, cols, expected.data(),
                                         out_stride);
   Check("units", isa, unit, rows, cols);
 }

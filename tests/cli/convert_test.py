@@ -561,6 +561,10 @@ class Shell(harness.ToolTest):
         self.assert_fails(
             2, ["PREPACK_ISA", "sse9"], *args, "-t", "vllm-cpu", env={"PREPACK_ISA": "sse9"}
         )
+        for name in ("ct-w4a16-g128-sym", "ar-gptq-w4-asym"):
+            self.assert_fails(
+                2, ["PREPACK_ISA", "sse9"], "check", CHECKPOINTS / name, env={"PREPACK_ISA": "sse9"}
+            )
 
 
 if __name__ == "__main__":

@@ -55,14 +55,18 @@ size_t Strided(size_t rows, size_t row_bytes, size_t stride) {
   return rows == 0 ? 0 : (rows - 1) * stride + row_bytes;
 }
 
-// Calls work(isa, out) for every instruction set, `out` being `bytes` of poison at first.
+// Calls work(out) for every instruction set, `out` being `bytes` of poison at first.
 template <typename Work>
 void DemandTwins(const char* kernel, size_t bytes, Work work) {
   Bytes expected = Buffer(bytes);
-  work(Isa::kScalar, expected);
+  {
+    const ScopedIsa scalar(Isa::kScalar);
+    work(expected);
+  }
   for (const Isa isa : SupportedIsas()) {
     Bytes found = Buffer(bytes);
-    work(isa, found);
+    const ScopedIsa scope(isa);
+    work(found);
     Demand(found == expected, kernel, IsaName(isa));
   }
 }
@@ -83,8 +87,8 @@ void GemvFast(Input& input) {
   const size_t chunks = input.Below(20);
   const size_t row = input.Below(kGemvFastRows);
   const Bytes stored = Content(input, (chunks + 1) * kGemvFastChunkBytes);
-  DemandTwins("awq_gemv_fast", chunks * kGemvFastRowBytes, [&](Isa isa, Bytes& out) {
-    UnpackGemvFastFor(isa)(stored.data() + row * kGemvFastRowBytes, chunks, out.data());
+  DemandTwins("awq_gemv_fast", chunks * kGemvFastRowBytes, [&](Bytes& out) {
+    UnpackGemvFastFor()(stored.data() + row * kGemvFastRowBytes, chunks, out.data());
   });
 }
 
@@ -95,8 +99,8 @@ void CodeRows(Input& input) {
   const size_t units = input.Below(6);
   const size_t channels = input.Below(150);
   const Bytes stored = Content(input, units * unit.stored_words * channels * 4);
-  DemandTwins("code_rows", units * unit.wide_words * channels * 4, [&](Isa isa, Bytes& out) {
-    WidenCodesFor(isa)(packing, As<uint32_t>(stored), units, channels, As<uint32_t>(out));
+  DemandTwins("code_rows", units * unit.wide_words * channels * 4, [&](Bytes& out) {
+    WidenCodesFor()(packing, As<uint32_t>(stored), units, channels, As<uint32_t>(out));
   });
 }
 
@@ -109,8 +113,8 @@ void JoinColumns(Input& input) {
   for (uint32_t& pick : picks) pick = static_cast<uint32_t>(input.Below(8 * rows));
   const Bytes words = Content(input, Strided(rows, 4 * channels, 4 * words_stride));
   const size_t joined = Strided(picks.size() / 8, 4 * channels, 4 * words_stride);
-  DemandTwins("nibble_columns: split and join", joined, [&](Isa isa, Bytes& out) {
-    const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa);
+  DemandTwins("nibble_columns: split and join", joined, [&](Bytes& out) {
+    const NibbleColumnKernels& kernels = NibbleColumnKernelsFor();
     Bytes columns = Buffer(Strided(8 * rows, ColumnBytes(channels), column_stride));
     kernels.split(Raw(words), 4 * words_stride, rows, channels, columns.data(), column_stride);
     kernels.join(columns.data(), column_stride, picks, channels, As<uint32_t>(out), words_stride);
@@ -124,9 +128,9 @@ void JoinAwq(Input& input) {
   const size_t column_stride = ColumnBytes(channels) + 4 * input.Below(20);
   const Bytes columns = Content(input, Strided(8 * rows, ColumnBytes(channels), column_stride));
   const size_t joined = Strided(rows, 4 * channels, 4 * words_stride);
-  DemandTwins("nibble_columns: join_awq", joined, [&](Isa isa, Bytes& out) {
-    NibbleColumnKernelsFor(isa).join_awq(columns.data(), column_stride, rows, channels,
-                                         As<uint32_t>(out), words_stride);
+  DemandTwins("nibble_columns: join_awq", joined, [&](Bytes& out) {
+    NibbleColumnKernelsFor().join_awq(columns.data(), column_stride, rows, channels,
+                                      As<uint32_t>(out), words_stride);
   });
 }
 
@@ -140,13 +144,11 @@ void NibbleMatrix(Input& input) {
   const size_t size_of_columns = rows == 0 ? 0 : Strided(cols, rows / 2, column_bytes);
   const bool back = input.Bool();
   const Bytes content = Content(input, back ? size_of_columns : size_of_rows);
-  DemandTwins("nibble_matrix", back ? size_of_rows : size_of_columns, [&](Isa isa, Bytes& out) {
+  DemandTwins("nibble_matrix", back ? size_of_rows : size_of_columns, [&](Bytes& out) {
     if (back) {
-      NibbleColumnsToRows(isa, content.data(), column_bytes, rows, cols, mask, out.data(),
-                          row_bytes);
+      NibbleColumnsToRows(content.data(), column_bytes, rows, cols, mask, out.data(), row_bytes);
     } else {
-      NibbleRowsToColumns(isa, content.data(), row_bytes, rows, cols, mask, out.data(),
-                          column_bytes);
+      NibbleRowsToColumns(content.data(), row_bytes, rows, cols, mask, out.data(), column_bytes);
     }
   });
 }
@@ -159,11 +161,11 @@ void Pairs(Input& input) {
   const bool back = input.Bool();
   const Bytes content = Content(input, back ? blocks * PairBlockBytes(cols) : size_of_rows);
   const size_t written = back ? size_of_rows : blocks * PairBlockBytes(cols);
-  DemandTwins("nibble_pairs", written, [&](Isa isa, Bytes& out) {
+  DemandTwins("nibble_pairs", written, [&](Bytes& out) {
     if (back) {
-      NibblePairsFor(isa).pairs_to_rows(content.data(), cols, blocks, row_bytes, out.data());
+      NibblePairsFor().pairs_to_rows(content.data(), cols, blocks, row_bytes, out.data());
     } else {
-      NibblePairsFor(isa).rows_to_pairs(content.data(), row_bytes, cols, blocks, out.data());
+      NibblePairsFor().rows_to_pairs(content.data(), row_bytes, cols, blocks, out.data());
     }
   });
 }
@@ -175,11 +177,11 @@ void Halves(Input& input) {
   const size_t size_of_rows = Strided(cols == 0 ? 0 : kHalvesRows, cols / 2, row_bytes);
   const bool back = input.Bool();
   const Bytes content = Content(input, back ? HalvesBytes(cols) : size_of_rows);
-  DemandTwins("nibble_halves", back ? size_of_rows : HalvesBytes(cols), [&](Isa isa, Bytes& out) {
+  DemandTwins("nibble_halves", back ? size_of_rows : HalvesBytes(cols), [&](Bytes& out) {
     if (back) {
-      NibbleHalvesFor(isa).halves_to_rows(content.data(), cols, row_bytes, out.data());
+      NibbleHalvesFor().halves_to_rows(content.data(), cols, row_bytes, out.data());
     } else {
-      NibbleHalvesFor(isa).rows_to_halves(content.data(), row_bytes, cols, out.data());
+      NibbleHalvesFor().rows_to_halves(content.data(), row_bytes, cols, out.data());
     }
   });
 }
@@ -196,9 +198,9 @@ void NibbleBlocks(Input& input) {
   const size_t size_of_rows = Strided(cols == 0 ? 0 : rows, cols / 2, row_bytes);
   const size_t size_of_columns = Strided(cols, rows / 2, column_stride);
   const Bytes content = Content(input, back ? size_of_columns : size_of_rows);
-  DemandTwins("nibble_transpose", back ? size_of_rows : size_of_columns, [&](Isa isa, Bytes& out) {
-    const NibbleTranspose& narrow = NibbleTransposeFor(isa);
-    const WideNibbleTranspose& wider = WideNibbleTransposeFor(isa);
+  DemandTwins("nibble_transpose", back ? size_of_rows : size_of_columns, [&](Bytes& out) {
+    const NibbleTranspose& narrow = NibbleTransposeFor();
+    const WideNibbleTranspose& wider = WideNibbleTransposeFor();
     const uint8_t* in = content.data();
     if (wide && back) wider.columns_to_rows(in, column_stride, cols, mask, row_bytes, out.data());
     if (wide && !back) wider.rows_to_columns(in, row_bytes, cols, mask, out.data(), column_stride);
@@ -216,8 +218,8 @@ void Reorder(Input& input) {
   const size_t row_bytes = order.size() / 2 + input.Below(70);
   const Bytes words = Content(input, 4 * word_rows * channels);
   const size_t written = Strided(order.empty() ? 0 : channels, order.size() / 2, row_bytes);
-  DemandTwins("nibble_reorder", written, [&](Isa isa, Bytes& out) {
-    NibbleReorder reorder(isa, word_rows, channels);
+  DemandTwins("nibble_reorder", written, [&](Bytes& out) {
+    NibbleReorder reorder(word_rows, channels);
     reorder.Put(0, first, Raw(words), 4 * channels);
     reorder.Put(first, word_rows - first, Raw(words) + 4 * channels * first, 4 * channels);
     reorder.Take(order, As<std::byte>(out), row_bytes);
@@ -229,8 +231,8 @@ void RowSums(Input& input) {
   const size_t cols = input.Below(1200);
   const size_t stride = cols + input.Below(70);
   const Bytes codes = Content(input, Strided(rows, cols, stride));
-  DemandTwins("row_sums", rows * 4, [&](Isa isa, Bytes& out) {
-    SumRowsFor(isa)(As<int8_t>(codes), stride, rows, cols, As<int32_t>(out));
+  DemandTwins("row_sums", rows * 4, [&](Bytes& out) {
+    SumRowsFor()(As<int8_t>(codes), stride, rows, cols, As<int32_t>(out));
   });
 }
 
@@ -242,8 +244,8 @@ void Transpose(Input& input) {
   const size_t out_stride = rows * unit + input.Below(70);
   const Bytes in = Content(input, Strided(rows, cols * unit, in_stride));
   const size_t written = rows == 0 ? 0 : Strided(cols, rows * unit, out_stride);
-  DemandTwins("unit_transpose", written, [&](Isa isa, Bytes& out) {
-    TransposeUnitsFor(isa, unit)(Raw(in), in_stride, rows, cols, As<std::byte>(out), out_stride);
+  DemandTwins("unit_transpose", written, [&](Bytes& out) {
+    TransposeUnitsFor(unit)(Raw(in), in_stride, rows, cols, As<std::byte>(out), out_stride);
   });
 }
 
@@ -254,11 +256,11 @@ void TransposeAndSum(Input& input) {
   const size_t out_stride = rows * 4 + input.Below(70);
   const Bytes in = Content(input, Strided(rows, cols * 4, in_stride));
   const size_t written = rows == 0 ? 0 : Strided(cols, rows * 4, out_stride);
-  DemandTwins("unit_transpose: sums", written + rows * 4, [&](Isa isa, Bytes& out) {
+  DemandTwins("unit_transpose: sums", written + rows * 4, [&](Bytes& out) {
     Bytes transposed = Buffer(written);
     Bytes sums = Buffer(rows * 4);
-    UnitTransposeFor(isa).summed_words(Raw(in), in_stride, rows, cols, As<std::byte>(transposed),
-                                       out_stride, As<int32_t>(sums));
+    UnitTransposeFor().summed_words(Raw(in), in_stride, rows, cols, As<std::byte>(transposed),
+                                    out_stride, As<int32_t>(sums));
     std::ranges::copy(sums, std::ranges::copy(transposed, out.begin()).out);
   });
 }
@@ -278,15 +280,15 @@ void FloatProducts(Input& input) {
   const std::vector<float> x = Floats(input, rows * count);
   const std::vector<float> w = Floats(input, count * kStripChannels);
   const size_t weights = count * kStripChannels;
-  DemandTwins("strip_products: floats", rows * kStripChannels * 4, [&](Isa isa, Bytes& out) {
+  DemandTwins("strip_products: floats", rows * kStripChannels * 4, [&](Bytes& out) {
     std::vector<FloatStripRow> strip;
     for (size_t r = 0; r < rows; ++r) {
       strip.push_back({.x = x.data() + r * count, .sums = As<float>(out) + r * kStripChannels});
     }
-    StripProductsFor(isa).floats(strip, w.data(), count);
+    StripProductsFor().floats(strip, w.data(), count);
   });
-  DemandTwins("strip_products: fuse", weights * 4, [&](Isa isa, Bytes& out) {
-    StripProductsFor(isa).fuse(w.data(), w.data(), weights, As<float>(out));
+  DemandTwins("strip_products: fuse", weights * 4, [&](Bytes& out) {
+    StripProductsFor().fuse(w.data(), w.data(), weights, As<float>(out));
   });
 }
 
@@ -298,13 +300,13 @@ void PairProducts(Input& input) {
     if (x[i] == 0x80 && x[i - 1] == 0) x[i] = 0x81;
   }
   const Bytes w = Content(input, 2 * count * kStripChannels * 2);
-  DemandTwins("strip_products: pairs", rows * kStripChannels * 4, [&](Isa isa, Bytes& out) {
+  DemandTwins("strip_products: pairs", rows * kStripChannels * 4, [&](Bytes& out) {
     std::vector<PairStripRow> strip;
     for (size_t r = 0; r < rows; ++r) {
       strip.push_back(
           {.x = As<int16_t>(x) + r * 2 * count, .sums = As<int32_t>(out) + r * kStripChannels});
     }
-    StripProductsFor(isa).pairs(strip, As<int16_t>(w), count);
+    StripProductsFor().pairs(strip, As<int16_t>(w), count);
   });
 }
 

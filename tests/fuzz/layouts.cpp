@@ -82,8 +82,8 @@ TileShape MakeShape(Input& input, const TileCut& cut, const PackRequest& request
 
 class Packing {
  public:
-  Packing(const Layout& layout, const PackRequest& request, const Probe& probe, Isa isa)
-      : layout_(layout), request_(request), probe_(probe), isa_(isa) {}
+  Packing(const Layout& layout, const PackRequest& request, const Probe& probe)
+      : layout_(layout), request_(request), probe_(probe) {}
 
   // The weight from tiles, each of which is unpacked and packed again.
   Bytes PackTiles(const TileShape& shape, size_t part_bytes) const {
@@ -103,7 +103,6 @@ class Packing {
     const uint64_t groups = request_.groups();
     return {
         .request = request_,
-        .isa = isa_,
         .tile = tile,
         .panel = panel,
         .zero_points = std::span(probe_.zero_points).subspan(tile.n0 * groups, tile.rows * groups)};
@@ -131,7 +130,6 @@ class Packing {
   const Layout& layout_;
   const PackRequest& request_;
   const Probe& probe_;
-  Isa isa_;
 };
 
 void CheckWeight(const Layout& layout, const PackRequest& request, const Probe& probe,
@@ -140,13 +138,14 @@ void CheckWeight(const Layout& layout, const PackRequest& request, const Probe& 
   const PartSpec* weight = FindPart(parts, PartRole::kWeight);
   const std::optional<uint64_t> part_bytes = TensorBytes(weight->dtype, weight->shape);
   Demand(part_bytes.has_value(), "the weight has a size", layout.id);
-  const Bytes whole = PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
+  const Bytes whole = PackWhole(layout, request, probe, PartRole::kWeight);
   Demand(whole.size() == *part_bytes, "the packed weight has the size of the part", layout.id);
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     const std::string name = fmt::format("{} {}", IsaName(isa), testing::Name(layout, request));
-    Demand(PackWhole(layout, request, isa, probe, PartRole::kWeight) == whole,
+    Demand(PackWhole(layout, request, probe, PartRole::kWeight) == whole,
            "all instruction sets pack the same bytes", name);
-    Demand(Packing(layout, request, probe, isa).PackTiles(shape, whole.size()) == whole,
+    Demand(Packing(layout, request, probe).PackTiles(shape, whole.size()) == whole,
            "tiles are packed as the whole is", name);
   }
 }
@@ -166,7 +165,7 @@ void CheckScales(const Layout& layout, const PackRequest& request, const Probe& 
 
 void CheckZeroPoints(const Layout& layout, const PackRequest& request, const Probe& probe) {
   if (FindPart(layout.parts(request), PartRole::kZeroPoint) == nullptr) return;
-  const Bytes packed = PackWhole(layout, request, Isa::kScalar, probe, PartRole::kZeroPoint);
+  const Bytes packed = PackWhole(layout, request, probe, PartRole::kZeroPoint);
   std::vector<uint8_t> zero_points(probe.zero_points.size());
   layout.unpack_zero_points(request, request.n, packed, zero_points);
   Demand(zero_points == probe.zero_points, "zero points come back", testing::Name(layout, request));

@@ -35,7 +35,7 @@ std::string WithHash(std::string_view text) {
 
 void OpenModules(const PackedFolder& folder) {
   for (const auto& [name, record] : folder.manifest().modules) {
-    const Result<PackedModule> module = PackedModule::Open(folder, name, record, Isa::kScalar);
+    const Result<PackedModule> module = PackedModule::Open(folder, name, record);
     DemandGoodError(module.status());
   }
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gemm/kernel_model_file.h"
+#include "prepack/base/isa.h"
 #include "prepack/gemm/kernel_model.h"
 #include "status_matchers.h"
 
@@ -64,8 +65,8 @@ TEST_CASE("a slab of input channels gives what zeros outside of it give, to the 
       INFO(slab.inputs << " from " << slab.k0);
       const SlabInput parts = InputOf(golden, slab);
       for (const Isa isa : SupportedIsas()) {
+        const ScopedIsa scope(isa);
         ModelInput input = golden.input;
-        input.isa = isa;
         input.x = parts.padded;
         const std::vector<float> expected = PredictWith(golden, input);
         input.x = parts.columns;

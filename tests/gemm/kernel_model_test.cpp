@@ -14,6 +14,7 @@
 #include "catch.h"
 #include "gemm/kernel_model_file.h"
 #include "prepack/base/checked.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/parallel.h"
 #include "prepack/gemm/reference.h"
 #include "prepack/verify/products.h"
@@ -88,10 +89,9 @@ TEST_CASE("every model predicts every output of the real op to the bit") {
       REQUIRE(golden.file.layout() == coverage.layout);
       REQUIRE_FALSE(golden.y.empty());
       for (const Isa isa : SupportedIsas()) {
+        const ScopedIsa scope(isa);
         INFO(IsaName(isa));
-        ModelInput input = golden.input;
-        input.isa = isa;
-        CHECK(Differences(Predict(coverage.layout, golden.packed, input), golden.y) == 0);
+        CHECK(Differences(Predict(coverage.layout, golden.packed, golden.input), golden.y) == 0);
       }
       ++files;
       elements += golden.y.size();
@@ -410,7 +410,7 @@ TEST_CASE("activations and weights multiplied in f64 come close to the output") 
     std::vector<double> w(n * k);
     model->Weights(0, w);
     std::vector<double> y(golden.y.size());
-    ReferenceGemm(Isa::kScalar, golden.input.m, n, k, model->Activations(), w, y);
+    ReferenceGemm(golden.input.m, n, k, model->Activations(), w, y);
     if (golden.file.Has("bias")) {
       const std::vector<float> bias = golden.file.Values<float>("bias");
       for (size_t i = 0; i < y.size(); ++i) y[i] += static_cast<double>(bias[i % n]);
@@ -485,12 +485,13 @@ TEST_CASE("rows that are nearly all zero are multiplied like others") {
     const uint64_t k = golden.packed.k;
     const std::vector<float> x = Thinned(golden);
     for (const Isa isa : SupportedIsas()) {
-      const ModelInput input{.m = golden.input.m, .dtype = golden.input.dtype, .x = x, .isa = isa};
+      const ScopedIsa scope(isa);
+      const ModelInput input{.m = golden.input.m, .dtype = golden.input.dtype, .x = x};
       const auto model = Value(MakeKernelModel(golden.file.layout(), golden.packed, input));
       std::vector<double> w(n * k);
       model->Weights(0, w);
       std::vector<double> truth(golden.y.size());
-      ReferenceGemm(isa, input.m, n, k, model->Activations(), w, truth);
+      ReferenceGemm(input.m, n, k, model->Activations(), w, truth);
       if (golden.file.Has("bias")) {
         const std::vector<float> bias = golden.file.Values<float>("bias");
         for (size_t i = 0; i < truth.size(); ++i) truth[i] += static_cast<double>(bias[i % n]);

@@ -149,11 +149,10 @@ TEST_CASE("the primitives compute on packed 4-bit weights what the models predic
                {1, 64, 128, 32}, {8, 34, 96, 96}, {33, 128, 512, 128}}) {
         CAPTURE(layout, symmetric, m, n, k);
         const NibbleModule module(m, n, k, group_size, symmetric);
-        const PackedProblem problem{
-            .layout = layout,
-            .request = module.request,
-            .packed = module.packed,
-            .input = {.m = m, .dtype = DType::kBF16, .x = module.x, .isa = Isa::kScalar}};
+        const PackedProblem problem{.layout = layout,
+                                    .request = module.request,
+                                    .packed = module.packed,
+                                    .input = {.m = m, .dtype = DType::kBF16, .x = module.x}};
         std::vector<float> y(m * n);
         const GemmInfo info = Value(engine->MultiplyPacked(problem, y));
         CHECK(info.is_reference == info.implementation.starts_with("ref"));
@@ -255,7 +254,7 @@ struct TwoForms {
     packed.input_scale = 1;
     return packed;
   }
-  ModelInput Input() const { return {.m = 1, .dtype = DType::kBF16, .x = x, .isa = Isa::kScalar}; }
+  ModelInput Input() const { return {.m = 1, .dtype = DType::kBF16, .x = x}; }
 };
 
 TEST_CASE("weights in a form that oneDNN does not want here are not multiplied") {

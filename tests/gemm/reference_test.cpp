@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 
 namespace prepack::testing {
@@ -17,8 +18,9 @@ TEST_CASE("ReferenceGemm multiplies x with the transpose of w") {
                                  1,  1,   1,  //
                                  -1, 0.5, 2};
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     std::vector<double> y(8, 99);
-    ReferenceGemm(isa, 2, 4, 3, x, w, y);
+    ReferenceGemm(2, 4, 3, x, w, y);
     CHECK(y == std::vector<double>{1, 2, 6, 6,  //
                                    4, 5, 15, 10.5});
   }
@@ -28,8 +30,9 @@ TEST_CASE("ReferenceGemm keeps what f32 would lose") {
   const std::vector<double> x = {1, 1, -1};
   const std::vector<double> w = {1e8, 0.125, 1e8};
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     std::vector<double> y(1);
-    ReferenceGemm(isa, 1, 1, 3, x, w, y);
+    ReferenceGemm(1, 1, 3, x, w, y);
     CHECK(y[0] == 0.125);
   }
 }
@@ -44,8 +47,9 @@ TEST_CASE("ReferenceGemm agrees with three plain loops on odd sizes") {
   for (double& value : x) value = random.Gaussian();
   for (double& value : w) value = random.Gaussian();
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     std::vector<double> y(kM * kN);
-    ReferenceGemm(isa, kM, kN, kK, x, w, y);
+    ReferenceGemm(kM, kN, kK, x, w, y);
     double worst = 0;
     for (uint64_t m = 0; m < kM; ++m) {
       for (uint64_t n = 0; n < kN; ++n) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 #include "prepack/kernels/awq_gemv_fast.h"
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_reorder.h"
@@ -95,8 +96,9 @@ TEST_CASE("nibbles are taken in the order that is asked for") {
       for (const size_t count : {size_t{1}, size_t{7}, size_t{301}, size_t{1100}}) {
         CAPTURE(IsaName(isa), channels, count);
         constexpr size_t kWordRows = 20;
+        const ScopedIsa scope(isa);
         const std::vector<uint32_t> words = RandomWords(kWordRows * channels, random);
-        NibbleReorder reorder(isa, kWordRows, channels);
+        NibbleReorder reorder(kWordRows, channels);
         reorder.Put(0, 3, Bytes(words), 4 * channels);
         reorder.Put(3, kWordRows - 3, Bytes(words) + 12 * channels, 4 * channels);
         const std::vector<uint32_t> order = RandomPicks(count, 8 * kWordRows, random);

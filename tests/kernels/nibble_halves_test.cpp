@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "golden_file.h"
 #include "kernels/edge_buffer.h"
+#include "prepack/base/isa.h"
 
 namespace prepack::testing {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"
+#include "prepack/base/isa.h"
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/kernels/nibble_transpose_wide.h"
 
@@ -73,15 +74,16 @@ void CheckWideBlock(Isa isa, const Panel& panel, SplitMix64& random) {
 }
 
 void CheckPanel(Isa isa, const Panel& panel, SplitMix64& random) {
+  const ScopedIsa scope(isa);
   CAPTURE(IsaName(isa), panel.rows, panel.cols, panel.row_bytes, panel.column_bytes,
           int{panel.mask});
   const EdgeBuffer rows(panel.RowsSize(), random);
   const EdgeBuffer columns(panel.ColumnsSize());
-  NibbleRowsToColumns(isa, rows.data(), panel.row_bytes, panel.rows, panel.cols, panel.mask,
+  NibbleRowsToColumns(rows.data(), panel.row_bytes, panel.rows, panel.cols, panel.mask,
                       columns.data(), panel.column_bytes);
   REQUIRE(columns.Holds(ExpectedColumns(panel, rows.data())));
   const EdgeBuffer back(panel.RowsSize());
-  NibbleColumnsToRows(isa, columns.data(), panel.column_bytes, panel.rows, panel.cols, panel.mask,
+  NibbleColumnsToRows(columns.data(), panel.column_bytes, panel.rows, panel.cols, panel.mask,
                       back.data(), panel.row_bytes);
   REQUIRE(back.Holds(ExpectedRows(panel, rows.data())));
 }

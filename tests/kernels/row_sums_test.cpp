@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"
+#include "prepack/base/isa.h"
 
 namespace prepack::testing {
 namespace {

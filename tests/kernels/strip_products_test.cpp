@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 
 namespace prepack::testing {

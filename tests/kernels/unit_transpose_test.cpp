@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "kernels/edge_buffer.h"
+#include "prepack/base/isa.h"
 
 namespace prepack::testing {
 namespace {
@@ -50,7 +51,7 @@ void CheckTranspose(Isa isa, size_t unit, const UnitShape& shape, SplitMix64& ra
   const size_t out_bytes =
       shape.rows == 0 ? 0 : StridedBytes(shape.cols, shape.rows * unit, out_stride);
   const EdgeBuffer out(out_bytes);
-  const TransposeUnitsFn transpose = TransposeUnitsFor(isa, unit);
+  const TransposeUnitsFn transpose = TransposeUnitsFor(unit, isa);
   transpose(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(), out_stride);
   std::vector<uint8_t> expected = Poisoned(out_bytes);
   for (size_t r = 0; r < shape.rows; ++r) {

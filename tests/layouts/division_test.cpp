@@ -105,7 +105,7 @@ std::vector<std::byte> BytesOf(const Layout& layout, const Module& module, const
     case PartRole::kInputZeroPoint:
       return std::vector<std::byte>(TensorBytes(part.dtype, part.shape).value(), std::byte{7});
     default:
-      return PackWhole(layout, module.request, Isa::kScalar, module.probe, part.role);
+      return PackWhole(layout, module.request, module.probe, part.role);
   }
 }
 

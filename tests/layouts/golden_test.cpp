@@ -36,7 +36,7 @@ std::string GoldenName(const PartSpec& part) {
   return "packed." + std::string(part.name);
 }
 
-void CheckParts(const Layout& layout, const GoldenFile& golden, Isa isa) {
+void CheckParts(const Layout& layout, const GoldenFile& golden) {
   const PackRequest request = golden.Request();
   const Probe probe = Canonical(golden);
   for (const PartSpec& part : layout.parts(request)) {
@@ -47,17 +47,17 @@ void CheckParts(const Layout& layout, const GoldenFile& golden, Isa isa) {
     CHECK(tensor.dtype == part.dtype);
     // Golden scales may be zero or vanish in the narrower dtype on purpose; that is refused in a
     // checkpoint, but the bytes must still be right.
-    CHECK(PackWhole(layout, request, isa, probe, part.role) == tensor.bytes);
+    CHECK(PackWhole(layout, request, probe, part.role) == tensor.bytes);
   }
   const bool has_zero_points = FindPart(layout.parts(request), PartRole::kZeroPoint) != nullptr;
   CHECK(golden.Has("packed.weight_zero_point") == has_zero_points);
 }
 
-void CheckUnpack(const Layout& layout, const GoldenFile& golden, Isa isa) {
+void CheckUnpack(const Layout& layout, const GoldenFile& golden) {
   const PackRequest request = golden.Request();
   const Probe probe = Canonical(golden);
   std::vector<std::byte> panel(probe.codes.size());
-  layout.unpack_codes(WholeModule(request, isa, probe), golden.At("packed.weight").bytes, panel);
+  layout.unpack_codes(WholeModule(request, probe), golden.At("packed.weight").bytes, panel);
   CHECK(panel == probe.codes);
   if (!golden.Has("packed.weight_zero_point")) return;
   std::vector<uint8_t> zero_points(probe.zero_points.size());
@@ -94,9 +94,10 @@ TEST_CASE("packed bytes equal those of the real packers") {
     REQUIRE(layout != nullptr);
     CHECK(layout->eligible(golden.Request()).reason == "");
     for (const Isa isa : SupportedIsas()) {
+      const ScopedIsa scope(isa);
       INFO(IsaName(isa));
-      CheckParts(*layout, golden, isa);
-      CheckUnpack(*layout, golden, isa);
+      CheckParts(*layout, golden);
+      CheckUnpack(*layout, golden);
     }
     CheckOtherParts(*layout, golden);
     ++files[golden.layout()];

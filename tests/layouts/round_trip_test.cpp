@@ -45,13 +45,12 @@ using PackFn = decltype(Layout::pack_codes);
 // A tile packed panel by panel, over poison: a byte that nobody writes shows. `codes_of` gives what
 // `pack` takes of a panel.
 template <typename CodesOf>
-std::vector<std::byte> PackTile(const Layout& layout, const PackRequest& request, Isa isa,
+std::vector<std::byte> PackTile(const Layout& layout, const PackRequest& request,
                                 const Probe& probe, const PanelRange& tile, const TileShape& shape,
                                 std::byte poison, PackFn pack, CodesOf codes_of) {
   Guarded packed(PlacedBytes(layout.place_weight(request, tile)), poison);
   static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
     pack({.request = request,
-          .isa = isa,
           .tile = tile,
           .panel = panel,
           .zero_points = ZeroPointsOf(request, probe, tile)},
@@ -77,7 +76,7 @@ std::vector<std::byte> ColumnsOf(const PackRequest& request, const Probe& probe,
 }
 
 // The weight part, from tiles.
-std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& request, Isa isa,
+std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& request,
                                  const Probe& probe, const TileShape& shape, std::byte poison) {
   const TileGrid grid(request.n, request.k, shape);
   const PartSpec weight = *FindPart(layout.parts(request), PartRole::kWeight);
@@ -85,10 +84,10 @@ std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& reques
   for (size_t i = 0; i < grid.size(); ++i) {
     const PanelRange tile = grid.At(i);
     const std::vector<std::byte> packed =
-        PackTile(layout, request, isa, probe, tile, shape, poison, layout.pack_codes,
+        PackTile(layout, request, probe, tile, shape, poison, layout.pack_codes,
                  [&](const PanelRange& panel) { return PanelOf(request, probe.codes, panel); });
     if (layout.pack_columns != nullptr) {
-      CHECK(PackTile(layout, request, isa, probe, tile, shape, poison, layout.pack_columns,
+      CHECK(PackTile(layout, request, probe, tile, shape, poison, layout.pack_columns,
                      [&](const PanelRange& panel) { return ColumnsOf(request, probe, panel); }) ==
             packed);
     }
@@ -97,7 +96,7 @@ std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& reques
     static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
       const std::vector<std::byte> codes = PanelOf(request, probe.codes, panel);
       Guarded unpacked(codes.size(), poison);
-      layout.unpack_codes({.request = request, .isa = isa, .tile = tile, .panel = panel}, packed,
+      layout.unpack_codes({.request = request, .tile = tile, .panel = panel}, packed,
                           unpacked.span());
       CHECK(unpacked.GuardIsIntact());
       CHECK(unpacked.Copy() == codes);
@@ -117,16 +116,16 @@ TEST_CASE("unpack is the inverse of pack, however a module is cut, on every inst
     for (const PackRequest& request : requests) {
       INFO(Name(layout, request));
       const Probe probe = MakeProbe(request, random);
-      const std::vector<std::byte> whole =
-          PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
+      const std::vector<std::byte> whole = PackWhole(layout, request, probe, PartRole::kWeight);
       for (const Isa isa : SupportedIsas()) {
+        const ScopedIsa scope(isa);
         const TileShape one{
             .rows = request.n, .cols = request.k, .panel_rows = request.n, .panel_cols = request.k};
-        CHECK(PackTiles(layout, request, isa, probe, one, kPoison) == whole);
-        CHECK(PackTiles(layout, request, isa, probe, SmallTiles(layout, request, false),
-                        kOtherPoison) == whole);
+        CHECK(PackTiles(layout, request, probe, one, kPoison) == whole);
+        CHECK(PackTiles(layout, request, probe, SmallTiles(layout, request, false), kOtherPoison) ==
+              whole);
         if (!layout.cut(request).by_inputs) continue;
-        CHECK(PackTiles(layout, request, isa, probe, SmallTiles(layout, request, true), kPoison) ==
+        CHECK(PackTiles(layout, request, probe, SmallTiles(layout, request, true), kPoison) ==
               whole);
       }
     }
@@ -156,8 +155,7 @@ TEST_CASE("every weight lies where the closed form says") {
       if (request.n * request.k > 40'000) continue;
       INFO(Name(layout, request));
       const Probe probe = MakeProbe(request, random);
-      const std::vector<std::byte> packed =
-          PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
+      const std::vector<std::byte> packed = PackWhole(layout, request, probe, PartRole::kWeight);
       const CodeType code = request.scheme.code;
       // Signed nibbles are stored with another top bit: all of them, or none.
       const unsigned first = PanelBits(code, probe.codes, request.k, 0, 0);
@@ -189,8 +187,7 @@ TEST_CASE("what is neither a weight nor a sum is zero") {
       if (request.n * request.k > 40'000 || layout.id == "vllm-cpu/int4-w4a8") continue;
       INFO(Name(layout, request));
       Probe probe = MakeProbe(request, random);
-      std::vector<std::byte> packed =
-          PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
+      std::vector<std::byte> packed = PackWhole(layout, request, probe, PartRole::kWeight);
       const uint32_t bits = CodeBits(request.scheme.code);
       std::vector<bool> is_weight(packed.size() * 8 / bits);
       for (uint64_t n = 0; n < request.n; ++n) {
@@ -199,7 +196,7 @@ TEST_CASE("what is neither a weight nor a sum is zero") {
         }
       }
       std::ranges::fill(probe.codes, std::byte{0});
-      packed = PackWhole(layout, request, Isa::kScalar, probe, PartRole::kWeight);
+      packed = PackWhole(layout, request, probe, PartRole::kWeight);
       size_t not_zero = 0;
       for (size_t i = 0; i < is_weight.size(); ++i) {
         padded += is_weight[i] ? 0 : 1;

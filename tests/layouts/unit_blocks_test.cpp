@@ -26,9 +26,9 @@ PackRequest Bytes(uint64_t n, uint64_t k) {
   return request;
 }
 
-PackJob Whole(const PackRequest& request, Isa isa) {
+PackJob Whole(const PackRequest& request) {
   const PanelRange all{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
-  return {.request = request, .isa = isa, .tile = all, .panel = all};
+  return {.request = request, .tile = all, .panel = all};
 }
 
 TEST_CASE("units of all channels of a block stand side by side") {
@@ -40,7 +40,7 @@ TEST_CASE("units of all channels of a block stand side by side") {
     codes.push_back(static_cast<std::byte>(value));
   }
   std::vector<std::byte> packed(24, std::byte{99});
-  PackUnits(Whole(request, Isa::kScalar), blocks, codes, packed);
+  PackUnits(Whole(request), blocks, codes, packed);
   std::vector<int> values;
   values.reserve(packed.size());
   for (const std::byte b : packed) values.push_back(std::to_integer<int>(b));
@@ -54,7 +54,7 @@ TEST_CASE("units of all channels of a block stand side by side") {
 
 // Packs panel by panel over poison and compares with Byte().
 void CheckUnits(const PackRequest& request, const UnitBlocks& blocks, uint64_t panel_rows,
-                uint64_t panel_cols, Isa isa) {
+                uint64_t panel_cols) {
   const PanelRange tile{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
   const std::vector<std::byte> codes = RandomBytes(request.n * request.k, request.n + request.k);
   const uint64_t block_count = CeilDiv(request.n, blocks.width);
@@ -69,13 +69,13 @@ void CheckUnits(const PackRequest& request, const UnitBlocks& blocks, uint64_t p
   const TileShape shape{
       .rows = request.n, .cols = request.k, .panel_rows = panel_rows, .panel_cols = panel_cols};
   static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
-    const PackJob job{.request = request, .isa = isa, .tile = tile, .panel = panel};
+    const PackJob job{.request = request, .tile = tile, .panel = panel};
     PackUnits(job, blocks, PanelOf(request, codes, panel), packed);
     return {};
   }));
   CHECK(packed == expected);
   static_cast<void>(ForPanels(tile, shape, [&](const PanelRange& panel) -> Status {
-    const PackJob job{.request = request, .isa = isa, .tile = tile, .panel = panel};
+    const PackJob job{.request = request, .tile = tile, .panel = panel};
     std::vector<std::byte> back(panel.rows * panel.cols, std::byte{0xA5});
     UnpackUnits(job, blocks, packed, back);
     CHECK(back == PanelOf(request, codes, panel));
@@ -85,6 +85,7 @@ void CheckUnits(const PackRequest& request, const UnitBlocks& blocks, uint64_t p
 
 TEST_CASE("what is missing of the last block and the last units is zero, in panels, too") {
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     INFO(IsaName(isa));
     for (const uint64_t unit : {1U, 2U, 4U}) {
       for (const uint64_t width : {16U, 32U, 64U}) {
@@ -96,8 +97,8 @@ TEST_CASE("what is missing of the last block and the last units is zero, in pane
             const UnitBlocks blocks{
                 .width = width, .unit = unit, .units = units, .block_bytes = width * unit * units};
             const PackRequest request = Bytes(n, k);
-            CheckUnits(request, blocks, n, k, isa);
-            CheckUnits(request, blocks, width, 8, isa);
+            CheckUnits(request, blocks, n, k);
+            CheckUnits(request, blocks, width, 8);
           }
         }
       }
@@ -108,6 +109,7 @@ TEST_CASE("what is missing of the last block and the last units is zero, in pane
 TEST_CASE("the rows of a panel are summed on their way into blocks") {
   SplitMix64 random(5);
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     for (const uint64_t width : {16U, 32U, 48U, 64U}) {
       for (const uint64_t n : {1U, 32U, 100U}) {
         // One, some and all of the units that are summed at a time, with a rest and without.
@@ -124,7 +126,7 @@ TEST_CASE("the rows of a panel are summed on their way into blocks") {
           }
           std::vector<std::byte> packed(CeilDiv(n, width) * blocks.block_bytes);
           std::vector<int32_t> sums(n, 77);
-          PackUnits(Whole(Bytes(n, k), isa), blocks, codes, packed, sums);
+          PackUnits(Whole(Bytes(n, k)), blocks, codes, packed, sums);
           CHECK(sums == expected);
         }
       }
@@ -136,7 +138,7 @@ TEST_CASE("sums of codes add up over panels, and wrap as in the kernels") {
   const PackRequest request = Bytes(2, 4);
   std::array<int32_t, 2> sums = {-77, 77};  // the first panel sets them
   const std::span<std::byte> out = std::as_writable_bytes(std::span(sums));
-  PackJob job = Whole(request, Isa::kScalar);
+  PackJob job = Whole(request);
   job.panel.cols = 2;
   AddCodeSums(job, -128, std::array{3, -256}, out);
   CHECK(sums == std::array<int32_t, 2>{-384, 128 * 256});

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "golden_file.h"
+#include "prepack/base/isa.h"
 #include "prepack/base/random.h"
 #include "prepack/gemm/onednn/descriptor.h"
 #include "prepack/gemm/onednn/query.h"
@@ -154,8 +155,9 @@ void CheckPacked(const Shape& shape, const Probe& probe, const BlockedDesc& desc
   PackRequest request = W8A8Request(shape);
   request.weights_desc = desc;
   for (const Isa isa : SupportedIsas()) {
+    const ScopedIsa scope(isa);
     INFO(IsaName(isa));
-    CHECK((PackWhole(kOneDnnW8A8, request, isa, probe, PartRole::kWeight) == theirs));
+    CHECK((PackWhole(kOneDnnW8A8, request, probe, PartRole::kWeight) == theirs));
   }
 }
 
@@ -344,8 +346,9 @@ TEST_CASE("4-bit weights are what oneDNN's reorder writes") {
         matrix, memory::data_type::f32, memory::desc(Dims(shape), type, memory::format_tag::ab));
     for (const Layout* layout : {&kOneDnnW4A16, &kOneDnnW4A8}) {
       for (const Isa isa : SupportedIsas()) {
+        const ScopedIsa scope(isa);
         INFO(layout->id << " " << IsaName(isa));
-        CHECK((PackWhole(*layout, request, isa, probe, PartRole::kWeight) == theirs));
+        CHECK((PackWhole(*layout, request, probe, PartRole::kWeight) == theirs));
       }
     }
   }

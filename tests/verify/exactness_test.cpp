@@ -28,8 +28,8 @@ CheckedLevel CheckExact(const fs::path& path, const fs::path& from,
   CheckedLevel checked{.which = Level::kExactness};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
-  checked.level = Value(
-      CheckExactness(folder, source, model, sample, Isa::kScalar, 2, progress, checked.figures));
+  checked.level =
+      Value(CheckExactness(folder, source, model, sample, 2, progress, checked.figures));
   return checked;
 }
 

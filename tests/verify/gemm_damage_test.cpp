@@ -181,7 +181,7 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   Pack(source, {.target = "vllm-cpu"}, temp / "out");
   const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
   const ModuleRecord& record = folder.manifest().modules.at(kQProj);
-  const PackedModule packed = Value(PackedModule::Open(folder, kQProj, record, Isa::kScalar));
+  const PackedModule packed = Value(PackedModule::Open(folder, kQProj, record));
   std::filesystem::resize_file(temp / "out" / record.parts.at("weight").file, 4096);
   size_t sum = 0;
   const Status status = packed.VisitWeight([&](std::span<const std::byte> bytes) {
@@ -192,9 +192,10 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   std::filesystem::remove(temp / "out" / record.parts.at("weight").file);
   const PackedFolder without = Value(PackedFolder::Open(temp / "out"));
   const ModuleRecord& other = without.manifest().modules.at(kQProj);
-  CheckError(Value(PackedModule::Open(without, kQProj, other, Isa::kScalar))
-                 .VisitWeight([](std::span<const std::byte>) {}),
-             ErrorKind::kMalformed, "the file is missing");
+  CheckError(
+      Value(PackedModule::Open(without, kQProj, other)).VisitWeight([](std::span<const std::byte>) {
+      }),
+      ErrorKind::kMalformed, "the file is missing");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ CheckedLevel CheckIntact(const std::filesystem::path& path, const ModuleSample* 
   CheckedLevel checked{.which = Level::kIntegrity};
   for (const auto& [name, record] : folder.manifest().modules) checked.figures[name];
   Progress progress;
-  checked.level = Value(CheckIntegrity(folder, sample, Isa::kScalar, 2, progress, checked.figures));
+  checked.level = Value(CheckIntegrity(folder, sample, 2, progress, checked.figures));
   return checked;
 }
 

@@ -28,8 +28,8 @@ struct ModuleExample {
 
   Result<ModuleProducts> Multiply(const ProductOptions& options) const {
     const PackedFolder folder = Value(PackedFolder::Open(temp / "out"));
-    const PackedModule packed = Value(
-        PackedModule::Open(folder, kQProj, folder.manifest().modules.at(kQProj), Isa::kScalar));
+    const PackedModule packed =
+        Value(PackedModule::Open(folder, kQProj, folder.manifest().modules.at(kQProj)));
     const Checkpoint checkpoint = Value(Checkpoint::Open(source));
     const SecondDecoder decoder =
         Value(SecondDecoder::Make(checkpoint, folder.manifest().source_format));

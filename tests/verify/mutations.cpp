@@ -67,8 +67,8 @@ Mutant::Mutant(std::filesystem::path folder, std::filesystem::path source, std::
       other_(std::move(other)),
       folder_(Value(PackedFolder::Open(folder_path_))),
       manifest_(folder_.manifest()),
-      packed_(Value(PackedModule::Open(folder_, module_, folder_.manifest().modules.at(module_),
-                                       Isa::kScalar))) {}
+      packed_(Value(PackedModule::Open(folder_, module_, folder_.manifest().modules.at(module_)))) {
+}
 
 std::filesystem::path Mutant::Shard() const {
   return folder_path_ / "model.safetensors";
@@ -80,7 +80,7 @@ Bytes Mutant::Part(PartRole role) const {
 
 Bytes Mutant::PartOfOther(PartRole role) const {
   const ModuleRecord& record = folder_.manifest().modules.at(other_);
-  return ReadPart(Value(PackedModule::Open(folder_, other_, record, Isa::kScalar)), role);
+  return ReadPart(Value(PackedModule::Open(folder_, other_, record)), role);
 }
 
 bool Mutant::SetPart(PartRole role, const Bytes& bytes) {

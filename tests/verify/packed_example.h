@@ -61,7 +61,6 @@ inline GemmResult RunModels(const std::filesystem::path& output,
   }
   Progress progress;
   GemmCheck check;
-  check.products.isa = Value(ChooseIsa());
   result.level =
       Value(CheckGemm(folder, decoder, check, SqnrBars(), progress, result.modules)).gemm;
   return result;

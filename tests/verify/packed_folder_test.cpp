@@ -51,8 +51,7 @@ TEST_CASE("modules whose record does not fit their layout are refused") {
   for (const Case& c : cases) {
     ModuleRecord record = folder.manifest().modules.at(kDownProj);
     c.edit(record);
-    CheckError(PackedModule::Open(folder, kDownProj, record, Isa::kScalar).status(), c.kind,
-               c.text);
+    CheckError(PackedModule::Open(folder, kDownProj, record).status(), c.kind, c.text);
   }
 }
 

@@ -23,7 +23,7 @@ class FusedOf {
     folder_.emplace(Value(PackedFolder::Open(temp_ / "packed")));
     const auto& [name, record] = *folder_->manifest().modules.begin();
     REQUIRE(record.fused.size() == 3);
-    packed_.emplace(Value(PackedModule::Open(*folder_, name, record, Value(ChooseIsa()))));
+    packed_.emplace(Value(PackedModule::Open(*folder_, name, record)));
   }
 
   const PackedModule& packed() const { return *packed_; }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <string>
 
@@ -20,6 +21,10 @@ constexpr std::array kIsas = {
     IsaRow{Isa::kAvx512, "avx512"},
     IsaRow{Isa::kAvx512Vbmi, "avx512vbmi"},
 };
+
+// The Isa of the innermost ScopedIsa, or kNoScope. Threads that start within the scope see it.
+constexpr int kNoScope = -1;
+std::atomic<int> scoped_isa = kNoScope;
 
 }  // namespace
 
@@ -47,6 +52,22 @@ Result<Isa> ChooseIsa() {
   return Usage("PREPACK_ISA", "unknown instruction set")
       .Found(wanted)
       .Expected("scalar, avx2, avx512 or avx512vbmi");
+}
+
+Isa ProcessIsa() {
+  const int scoped = scoped_isa.load(std::memory_order_relaxed);
+  if (scoped != kNoScope) return static_cast<Isa>(scoped);
+  static const Isa isa = [] {
+    const Result<Isa> chosen = ChooseIsa();
+    return chosen.ok() ? *chosen : Isa::kScalar;
+  }();
+  return isa;
+}
+
+ScopedIsa::ScopedIsa(Isa isa) : before_(scoped_isa.exchange(static_cast<int>(isa))) {}
+
+ScopedIsa::~ScopedIsa() {
+  scoped_isa = before_;
 }
 
 }  // namespace prepack

@@ -33,16 +33,22 @@ std::vector<Isa> SupportedIsas();
 // this CPU cannot run is kUnavailable: never a crash, never a silent fallback.
 Result<Isa> ChooseIsa();
 
-// The instruction set of what has no choice of its own, such as readers: the best one, or that of
-// PREPACK_ISA. Where the choice is an error, the command reports it before it touches weights;
-// until then it is kScalar.
-inline Isa ProcessIsa() {
-  static const Isa isa = [] {
-    const Result<Isa> chosen = ChooseIsa();
-    return chosen.ok() ? *chosen : Isa::kScalar;
-  }();
-  return isa;
-}
+// The instruction set that everything in this process uses: the best one, or that of PREPACK_ISA.
+// Where PREPACK_ISA is wrong, commands say so before they touch weights; until then it is kScalar.
+Isa ProcessIsa();
+
+// Sets ProcessIsa() for all threads until it is destroyed: for tests and benchmarks, which make and
+// destroy it while no other thread works. `isa` must be supported here.
+class ScopedIsa {
+ public:
+  explicit ScopedIsa(Isa isa);
+  ~ScopedIsa();
+  ScopedIsa(const ScopedIsa&) = delete;
+  ScopedIsa& operator=(const ScopedIsa&) = delete;
+
+ private:
+  int before_;  // what it was
+};
 
 // The choice between the versions of something for several instruction sets. A level that has no
 // version of its own gets that of the best level below.

@@ -1,3 +1,6 @@
+// Compares the checkpoint with its unquantized model. Whether a module is an outlier can only be
+// told after all its peers were measured, so the findings come at the end.
+
 #include "prepack/check/baseline.h"
 
 #include <fmt/format.h>
@@ -27,7 +30,7 @@
 namespace prepack {
 namespace {
 
-constexpr double kMadToDeviation = 1.4826;  // of a Gaussian
+constexpr double kMadToDeviation = 1.4826;  // for a Gaussian distribution
 
 bool IsReadableFloat(DType dtype) {
   return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32;
@@ -154,7 +157,7 @@ class TensorComparison {
     }
     for (const StoredTensor& tensor : checkpoint.tensors()) {
       if (quantized.contains(tensor.name) || !IsComparable(tensor.dtype)) continue;
-      // A scale of activations and its like: a part of a module that the reader does not name.
+      // A part of a module that the reader does not name, such as a scale of activations.
       if (!tensor.name.ends_with(".bias") && model.Find(ModuleOf(tensor.name)) != nullptr) continue;
       const StoredTensor* original = baseline.Find(tensor.name);
       Match(tensor, original != nullptr ? original : TiedEmbedding(baseline, tensor.name));
@@ -163,7 +166,7 @@ class TensorComparison {
       const bool known = checkpoint.Find(original.name) != nullptr ||
                          model.Find(ModuleOf(original.name)) != nullptr;
       if (known) continue;
-      // A head that the quantizer left out, because it is tied: the embedding has to be that.
+      // A head that the quantizer left out because it is tied: the embedding must equal it.
       if (const StoredTensor* embedding = TiedEmbedding(checkpoint, original.name)) {
         Match(*embedding, &original);
       } else {

@@ -6,8 +6,8 @@
 //     SQNR = 10 · log10(Σ w² / Σ (w − q)²) dB      w: float weight, q: dequantized; sums in f64
 //
 // 4-bit weights in groups of 128 have 17 to 20 dB, 8-bit ones 40 and more, FP8 31; AWQ, which moves
-// scales into the layers before, far less against the original. So what tells is a module that
-// falls behind its peers: those of the same role (the same name up to numbers) and scheme.
+// scales into the preceding layers, has far less against the original. Only a module that falls
+// behind its peers is telling: those with the same role (the same name up to numbers) and scheme.
 
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,6 @@
+// Ranks the energies of input channels, and looks for one of the known wrong orders under which two
+// modules that read the same hidden state agree.
+
 #include "prepack/check/channel_orders.h"
 
 #include <fmt/format.h>
@@ -143,7 +146,7 @@ struct Sibling {
   std::vector<float> ranks;
 };
 
-// The order in which the channels of b go with those of a, if it is not the stored one.
+// The order in which the channels of b match those of a, if that is not the stored order.
 std::optional<std::string> OtherOrder(const Sibling& a, const Sibling& b) {
   std::optional<std::string> found;
   double highest = 0;
@@ -181,7 +184,7 @@ void JudgeSet(std::vector<Sibling>& set) {
     }
   }
   if (found.empty()) return;
-  // The one that goes with the fewest; the last of those that go with equally few.
+  // The module that matches the fewest others; the last one if several match equally few.
   size_t odd = 0;
   for (size_t i = 1; i < set.size(); ++i) {
     if (times[i] >= times[odd]) odd = i;
@@ -197,7 +200,7 @@ void JudgeSet(std::vector<Sibling>& set) {
   }
 }
 
-// Codes begin anew with a word at multiples of this many.
+// A word of codes starts at every multiple of this.
 size_t WordPlaces(unsigned bits) {
   return 32 % bits == 0 ? 32 / bits : 32;
 }
@@ -246,7 +249,7 @@ std::vector<float> ColumnEnergies(const Scheme& scheme, uint64_t k, uint64_t row
   const std::array<float, 256>& values = CodeValues(scheme.code);
   const uint64_t groups = CeilDiv(k, scheme.group_size);
   std::vector<float> energies(k, 0);
-  std::vector<float> offsets(k);  // of the groups of a row, spread out over their codes
+  std::vector<float> offsets(k);  // of the groups of a row, repeated for their codes
   std::vector<float> factors(k);
   ForPanelRows(numbers.codes, rows, [&](uint64_t row, std::span<const std::byte> codes) {
     for (uint64_t g = 0; g < groups; ++g) {
@@ -291,7 +294,7 @@ void JudgeSiblings(std::vector<ModuleCheck>& modules,
         siblings.push_back(
             {.module = &modules[found->second], .ranks = RanksOf(energies[found->second])});
       }
-      // What is wrong with one of them may be known already.
+      // One of them may already have been reported.
       const bool judged = std::ranges::any_of(siblings, [](const Sibling& sibling) {
         return std::ranges::any_of(sibling.module->findings, [](const Finding& finding) {
           return finding.id == "codes-unlike-weights";

@@ -1,7 +1,7 @@
 #ifndef PREPACK_CHECK_CHANNEL_ORDERS_H_
 #define PREPACK_CHECK_CHANNEL_ORDERS_H_
 
-// The orders in which channels lie after the usual mistakes: words read from the wrong end, nibbles
+// The orders that channels have after the usual mistakes: words read from the wrong end, nibbles
 // swapped, the interleaving of another format, rows that were moved.
 
 #include <array>

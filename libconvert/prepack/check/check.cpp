@@ -1,3 +1,6 @@
+// The pass over the data and the verdict. Modules are measured in parallel but judged in their
+// order, so that the report does not depend on the threads.
+
 #include "prepack/check/check.h"
 
 #include <fmt/format.h>
@@ -29,7 +32,7 @@
 namespace prepack {
 namespace {
 
-// An error in the input belongs into the report; an error of the run ends it.
+// An error in the input belongs in the report; an error of the run ends it.
 bool IsFinding(const Status& status) {
   return status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
 }
@@ -38,7 +41,7 @@ void Raise(CheckVerdict& verdict, CheckVerdict to) {
   verdict = std::max(verdict, to);
 }
 
-// Notes an error that was found without looking at values.
+// Records an error that was found without reading values.
 void NoteStructure(const Status& status, CheckReport& report) {
   Raise(report.verdict, status.kind() == ErrorKind::kUnsupported ? CheckVerdict::kUnsupported
                                                                  : CheckVerdict::kMalformed);
@@ -51,17 +54,18 @@ struct StripeBuffers {
   ColumnWindows columns;
 };
 
-// What a stripe of a module gave.
+// The results of one stripe of a module.
 struct StripeResult {
   ModuleStatistics statistics;
-  std::vector<float> energies;  // of the input channels; of first stripes, where siblings have them
+  std::vector<float>
+      energies;  // of the input channels; only for first stripes, which siblings have as well
   BaselineSums baseline;
   std::optional<TextRun> text;
-  StoredBlocks blocks;  // of modules in activation order; others are looked through in order
+  StoredBlocks blocks;  // of act-order modules; others are searched in order
   Status error;         // of the module's data
 };
 
-// Pieces of tensors that are not quantized, of one thread: two of 1 MiB, or of as many floats.
+// Buffers of one thread for tensors that are not quantized: two of 1 MiB, or of as many floats.
 constexpr uint64_t kPlainMemory = uint64_t{4} << 20;
 
 class DataCheck {
@@ -82,13 +86,13 @@ class DataCheck {
   MemoryNeed Need() const {
     MemoryNeed need{.shared = stripes_.size() * sizeof(StripeResult), .per_thread = kPlainMemory};
     for (const auto& linear : model_.modules) {
-      // One of eight rows is kept, by a hash of eight bytes; in lists that grow by doubling.
+      // One row in eight is kept, as a hash of eight bytes, in lists that grow by doubling.
       need.shared += 2 * linear->n();
       if (HasSiblings(linear->module())) need.shared += linear->k() * sizeof(float);
       need.per_thread = std::max(need.per_thread, MemoryOfCheck(*linear, baseline_ != nullptr));
     }
     need.per_thread += blocks_.MemoryOfThread();
-    // Then no other thread works any more.
+    // By then no other thread is working.
     for (const auto& linear : model_.modules) {
       if (linear->k() > kMostHiddenChannels || !HasSiblings(linear->module())) continue;
       need.per_thread = std::max(need.per_thread, MemoryOfHiddenChannels(linear->k()));
@@ -190,7 +194,7 @@ class DataCheck {
     return {};
   }
 
-  // In the stripe's share of the tensor of codes, as it is stored.
+  // Searches the stripe's share of the codes tensor, as stored.
   Status LookForText(const RowStripe& stripe, const QuantizedLinear& linear,
                      StripeResult& result) const {
     if (linear.places() == nullptr || linear.scheme().bits < kMinTextBits) return {};
@@ -432,8 +436,8 @@ bool SpreadsRows(const QuantizedLinear& linear) {
 uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
   const uint64_t codes = rows * PanelRowBytes(linear.scheme().code, linear.k());
   const uint64_t numbers = rows * linear.groups() * (sizeof(float) + sizeof(uint8_t));
-  // The words that codes and zero points are taken out of, and the order of the input channels as
-  // it is stored and as it is kept.
+  // The words that codes and zero points are unpacked from, and the order of the input channels, as
+  // stored and as kept.
   const uint64_t stored = codes + rows * linear.groups() * sizeof(uint32_t);
   const uint64_t order = linear.reordered() ? linear.k() * 4 * sizeof(uint32_t) : 0;
   return codes + numbers + stored + order;
@@ -442,7 +446,7 @@ uint64_t MemoryOfRows(const QuantizedLinear& linear, uint64_t rows) {
 uint64_t MemoryOfCheck(const QuantizedLinear& linear, bool with_baseline) {
   const uint64_t k = linear.k();
   const uint64_t rows = std::min(StripePanelRows(k), linear.n());
-  // Energies, in k_order and in that of the checkpoint; scales and zero points of a row.
+  // Energies, in k_order and in the checkpoint's order; scales and zero points of a row.
   uint64_t bytes = MemoryOfRows(linear, rows) + 4 * k * sizeof(float);
   // Sums of two kinds by input channel, those of nibbles apart, and hashes of eights of them.
   if (SpreadsRows(linear)) bytes += k * (2 * sizeof(uint32_t) + 2 * sizeof(uint16_t) + 2);
@@ -489,10 +493,10 @@ Finding MakeFinding(FindingId id, std::string_view where, std::string_view messa
 Finding FindingOf(const Status& status) {
   const FindingKind& kind = KindOf(status);
   return {.id = kind.id,
-          .severity = Severity::kError,  // whatever the table says: it stopped the reader
+          .severity = Severity::kError,  // whatever the table says, because it stopped the reader
           .where = status.where(),
           .message = MessageOf(status),
-          // The advice of the status is closer to the case than that of the table.
+          // The status's advice is more specific than the table's.
           .hint = status.hint().empty() ? kind.hint : std::string_view(),
           .more = 0};
 }

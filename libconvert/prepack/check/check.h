@@ -1,8 +1,8 @@
 #ifndef PREPACK_CHECK_CHECK_H_
 #define PREPACK_CHECK_CHECK_H_
 
-// Is a quantized checkpoint complete, sane and what its metadata says? Works on the canonical
-// layout, so that it is the same for every format.
+// Is a quantized checkpoint complete, sane and what its metadata says? It works on the canonical
+// layout and is therefore the same for every format.
 //
 // From headers, configuration and a few small tensors:
 //   what Checkpoint::Open and the format's reader check: shards against index in both directions,

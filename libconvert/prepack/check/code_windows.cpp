@@ -1,3 +1,6 @@
+// Statistics of small windows of codes. Damage by storage or transfer hits pages, not whole
+// modules: a few KiB of zeros hardly move the mean of a module, but that of a window.
+
 #include "prepack/check/code_windows.h"
 
 #include <algorithm>
@@ -16,12 +19,12 @@
 namespace prepack {
 namespace {
 
-// One of so many rows is kept for comparing; chosen by its hash.
+// One row in this many is kept for comparison, chosen by its hash.
 constexpr uint64_t kKeptRows = 8;
-// Sums of nibbles, and of their squares from the middle, stay below 2^16.
+// Sums of nibbles, and of their squared distances from the middle, stay below 2^16.
 static_assert(kColumnBlock * 15 * 15 < 1U << 16);
 
-// Whether all codes are those of zero weights.
+// Whether all codes stand for zero weights.
 bool IsEmpty(const CodeRange& range, const PieceSums& sums, unsigned zero) {
   if (range.kind == CodeRange::Kind::kFloats) return sums.zero == sums.count;
   return sums.even + sums.odd == sums.count * zero && sums.squares == sums.count * zero * zero;
@@ -39,7 +42,7 @@ bool IsConstant(uint64_t sum, uint64_t squares, uint64_t rows, unsigned middle) 
   return squares == rows * static_cast<uint64_t>(off * off);
 }
 
-// How many hashes equal one before them.
+// How many hashes equal an earlier one.
 uint64_t CountRepeated(std::vector<uint64_t> hashes) {
   std::ranges::sort(hashes);
   uint64_t repeated = 0;
@@ -93,7 +96,7 @@ void PieceSums::Add(const PieceSums& other) {
   zero += other.zero;
 }
 
-// Absmax scales leave no group at zero; in 8 bits no long run either.
+// With absmax scales, no group is all zero, and at 8 bits there is no long run of zeros either.
 RowWindows::RowWindows(const Scheme& scheme, WindowCounts& counts)
     : range_(RangeOf(scheme)),
       symmetric_(scheme.symmetric),
@@ -117,7 +120,7 @@ void RowWindows::Judge() {
   const auto count = static_cast<double>(total_.count);
   const auto even = static_cast<double>(total_.even);
   const auto odd = static_cast<double>(total_.odd);
-  // Zeros have no exponent. What was dequantized from 4 bits before has many of them.
+  // Zeros have no exponent, and weights that were once dequantized from 4 bits have many of them.
   const uint64_t numbers = total_.count - total_.zero;
   const double variance = numbers == 0 ? 0
                                        : Moments<uint64_t>{.count = numbers,
@@ -148,7 +151,7 @@ void HashRows(uint64_t n0, uint64_t rows, std::span<const std::byte> codes, Wind
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     const uint64_t hash = Xxh3(text).low;
     counts.codes_hash += hash * (2 * (n0 + row) + 1);
-    // Rows of one code are alike without being copies.
+    // Rows of a single code are alike without being copies.
     const bool varied = text.find_first_not_of(text[0]) != std::string_view::npos;
     if (hash % kKeptRows == 0 && varied) counts.row_hashes.push_back(hash);
   });
@@ -179,7 +182,7 @@ void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
   }
 }
 
-// Simple loops over arrays of their own: compilers make vector instructions of them.
+// Simple loops over separate arrays, which compilers turn into vector instructions.
 void ColumnWindows::Sum(const CodeRange& range, uint64_t k, std::span<const std::byte> rows,
                         uint64_t count) {
   const auto middle = static_cast<int>(range.middle);
@@ -281,7 +284,7 @@ uint64_t StoredBlocks::Repeated() const {
 
 namespace {
 
-// How much of the beginning is shown.
+// How much of the beginning the message shows.
 constexpr uint64_t kShown = 32;
 
 bool IsText(std::byte byte) {

@@ -1,3 +1,5 @@
+// Compares modules with the sizes in config.json, and experts with each other.
+
 #include "prepack/check/config_shapes.h"
 
 #include <fmt/format.h>
@@ -65,7 +67,7 @@ Allowed InnerSizes(const Json& config) {
     const bool named = key.find("intermediate_size") != std::string::npos || key == "ffn_dim" ||
                        key == "n_inner" || key == "ffn_hidden_size";
     if (!named) continue;
-    // One value per layer: not told apart here.
+    // One value per layer, which this check does not support.
     if (value.is_array()) return {};
     if (const auto size = Positive(config, key)) sizes.insert(*size);
   }
@@ -109,7 +111,7 @@ struct Shape {
   Allowed k;
 };
 
-// What the module with this last name must have; empty sets for one that is not known.
+// The sizes that a module with this last name must have; empty sets if the name is unknown.
 Shape ShapeOf(std::string_view leaf, const Dimensions& dimensions) {
   if (leaf == "q_proj") {
     // Some models gate the attention: twice as many channels.
@@ -148,7 +150,7 @@ class ShapeChecker {
   void Check(std::string_view module, uint64_t n, uint64_t k) {
     const std::string_view leaf = LastPart(module);
     if (leaf == "lm_head" || leaf == "embed_tokens") {
-      // Rows beyond the vocabulary are padding that everybody expects.
+      // Rows beyond the vocabulary are padding, which every runtime expects.
       if (dimensions_.vocabulary && n < *dimensions_.vocabulary) {
         CheckDimension(module, "the number of rows", n, {*dimensions_.vocabulary}, findings_);
       }
@@ -201,11 +203,11 @@ namespace {
 
 constexpr std::string_view kExperts = ".experts.";
 
-// The experts of one layer that have tensors of their own: by number, the modules of each.
+// The modules of each expert of a layer, by the expert's number, if experts have their own tensors.
 using Experts = std::map<uint64_t, std::set<std::string_view>>;
 
-// What stands for one expert of a tensor's name, or for all: "model.layers.0.mlp.experts" and
-// "3.up_proj.weight", or "gate_up_proj".
+// The two halves of a tensor's name, before and after the experts: "model.layers.0.mlp.experts" and
+// "3.up_proj.weight", or "gate_up_proj" for all experts.
 struct ExpertName {
   std::string_view parent;
   std::string_view below;
@@ -254,7 +256,7 @@ void CheckModules(const std::string& parent, const Experts& experts, FindingTall
   std::set<std::string_view> all;
   for (const auto& [expert, modules] : experts) all.insert(modules.begin(), modules.end());
   for (const auto& [expert, modules] : experts) {
-    // Both are sorted, and `all` has whatever an expert has.
+    // Both are sorted, and `all` contains everything that any expert has.
     const auto lacking = std::ranges::mismatch(all, modules).in1;
     if (lacking == all.end()) continue;
     findings.Add("expert-missing", fmt::format("{}.{}", parent, expert),

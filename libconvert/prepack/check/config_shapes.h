@@ -3,10 +3,10 @@
 
 // The shapes of modules against config.json: hidden_size, the *intermediate_size fields,
 // num_attention_heads, num_key_value_heads, head_dim and vocab_size, there or in text_config or
-// llm_config. Only of modules with the usual names (q_proj … down_proj, embed_tokens, lm_head)
-// below the usual decoder prefixes; a field that is absent, or is a list with one value per layer,
-// checks nothing. Attention with other dimensions than these fields say (latent attention, wider
-// global layers) is left alone.
+// llm_config. It checks only modules with the usual names (q_proj … down_proj, embed_tokens,
+// lm_head) below the usual decoder prefixes. A field that is absent, or is a list with one value
+// per layer, checks nothing. Attention with other dimensions than these fields say (latent
+// attention, wider global layers) is left alone.
 //
 // Differences are warnings: config.json does not decide what the quantized bytes mean, and new
 // architectures use old field names in new ways. A bias of the wrong length is an error.

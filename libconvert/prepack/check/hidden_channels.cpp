@@ -1,3 +1,6 @@
+// A regression on ranks, because strengths of channels span orders of magnitude and single outliers
+// would decide an ordinary one.
+
 #include "prepack/check/hidden_channels.h"
 
 #include <fmt/format.h>
@@ -20,7 +23,7 @@
 namespace prepack {
 namespace {
 
-// "model.layers.3." of a name in layer 3; empty where it is in none.
+// "model.layers.3." for a name in layer 3; empty if the name is in no layer.
 std::string_view LayerPrefix(std::string_view name) {
   constexpr std::string_view kLayers = "layers.";
   const size_t found = name.find(kLayers);
@@ -29,7 +32,7 @@ std::string_view LayerPrefix(std::string_view name) {
   return end == std::string_view::npos ? std::string_view() : name.substr(0, end + 1);
 }
 
-// Ranks with a mean of 0 and a length of 1; empty where all values are the same.
+// Ranks with a mean of 0 and a length of 1; empty if all values are the same.
 std::vector<double> Standardized(std::span<const float> values) {
   const std::vector<float> ranks = RanksOf(values);
   const double mean = (static_cast<double>(ranks.size()) - 1) / 2;
@@ -50,10 +53,10 @@ double Product(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// What a linear regression on some columns explains of another one.
+// How much of one column a linear regression on other columns explains.
 class Regression {
  public:
-  // The columns live longer than this.
+  // The columns must outlive this.
   explicit Regression(std::vector<std::span<const double>> columns)
       : columns_(std::move(columns)), factor_(columns_.size() * columns_.size()) {
     // Cholesky. The small constant keeps columns that are nearly alike apart.
@@ -87,14 +90,14 @@ class Regression {
   std::vector<double> factor_;
 };
 
-// Without what unrelated columns would explain.
+// Less what unrelated columns would explain.
 double Adjusted(double explained, size_t channels, size_t columns) {
   const auto count = static_cast<double>(channels);
   const double left = count - static_cast<double>(columns) - 1;
   return std::sqrt(std::max(0.0, 1 - (1 - explained) * (count - 1) / left));
 }
 
-// The order in which the others tell the channels of `target`, if it is not the stored one.
+// The order in which the others predict the channels of `target`, if that is not the stored order.
 std::optional<std::string> ToldOrder(std::span<const double> target, const Regression& others,
                                      size_t columns) {
   const size_t channels = target.size();
@@ -126,7 +129,7 @@ bool IsEmbedding(std::string_view tensor) {
   return tensor.ends_with("embed_tokens.weight") || tensor.ends_with("wte.weight");
 }
 
-// What stands for one channel each in a layer.
+// Everything in a layer that has one value per hidden channel.
 struct Layer {
   std::vector<size_t> modules;  // indices
   std::vector<const StoredTensor*> norms;
@@ -171,7 +174,7 @@ class HiddenChannels {
   }
 
   Status JudgeLayer(size_t channels, const Layer& layer) {
-    // With fewer than two others there are only pairs. More than a few are no layer.
+    // With fewer than two others there are only pairs; more than a few do not make up a layer.
     const size_t count = layer.modules.size() + layer.norms.size();
     const bool embedded = HasEmbedding(channels);
     if (count + (embedded ? 1 : 0) < 3 || count > kMostColumns || 4 * count > channels) return {};
@@ -222,7 +225,7 @@ class HiddenChannels {
     return {};
   }
 
-  // With fewer tokens the energies of the embedding are chance.
+  // With fewer tokens, the energies of the embedding are random.
   static constexpr uint64_t kFewestTokens = 8;
   static constexpr size_t kMostColumns = 16;
 

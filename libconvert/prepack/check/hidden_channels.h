@@ -1,14 +1,15 @@
 #ifndef PREPACK_CHECK_HIDDEN_CHANNELS_H_
 #define PREPACK_CHECK_HIDDEN_CHANNELS_H_
 
-// The hidden channels of a model, by all that a layer stores of them. Modules that read the hidden
-// state (q, k, v, gate, up), the norms before and after them, and the embedding have strong and
-// weak channels. Two of them may have little in common, which check/channel_orders.h asks for; but
-// what is strong in one is told by all others together: a linear regression on their ranks tells
-// the ranks of a module with a multiple correlation of 0.2 to 0.93 in trained models. Where it does
-// so only after the channels of the module are put into another order, it was packed in that.
+// The hidden channels of a model, by everything that a layer stores about them. Modules that read
+// the hidden state (q, k, v, gate, up), the norms before and after them, and the embedding have
+// strong and weak channels. Two of them may have little in common, so channel_orders.h, which
+// compares pairs, can miss a module. But all others together predict which channels of a module are
+// strong: a linear regression on their ranks predicts the ranks of the module with a multiple
+// correlation of 0.2 to 0.93 in trained models. If it does so only after the channels of the module
+// are put into another order, the module was packed in that order.
 //
-// Norms and embedding are not packed, so this holds where all modules are wrong alike, too.
+// Norms and embedding are not packed, so this works even if all modules are wrong in the same way.
 
 #include <vector>
 

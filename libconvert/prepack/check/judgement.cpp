@@ -1,3 +1,6 @@
+// Turns statistics of a module into findings. Every message has the measured number and the bar, so
+// that users can judge the judgement.
+
 #include "prepack/check/judgement.h"
 
 #include <fmt/format.h>
@@ -94,7 +97,7 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
   }
 }
 
-// The exponent that half of all scales do not exceed.
+// The median exponent of the scales.
 unsigned MedianExponent(const ModuleStatistics& statistics) {
   uint64_t below = 0;
   unsigned exponent = 0;
@@ -105,7 +108,7 @@ unsigned MedianExponent(const ModuleStatistics& statistics) {
   return exponent;
 }
 
-// Groups of zeros whose scale was taken from other weights.
+// Groups of zeros that have the scale of other weights.
 uint64_t LostGroups(const ModuleStatistics& statistics) {
   const unsigned median = MedianExponent(statistics);
   uint64_t lost = 0;
@@ -114,12 +117,12 @@ uint64_t LostGroups(const ModuleStatistics& statistics) {
         i + kOrdinaryScaleBelow >= median && i <= median + kOrdinaryScaleAbove && i != 0;
     if (ordinary) lost += statistics.windows.empty_scale_exponents[i];
   }
-  // Where most are zero, the median is theirs.
+  // If most groups are zero, they determine the median.
   return 2 * lost < statistics.scales ? lost : 0;
 }
 
-// Heads of keys and values are stored several times on purpose, for more cards; rows of an output
-// head are alike where tokens were never trained.
+// Heads of keys and values are sometimes repeated on purpose, to use more devices; rows of an
+// output head are alike if their tokens were never trained.
 bool MayRepeatRows(std::string_view module) {
   for (const std::string_view part :
        {"k_proj", "v_proj", "qkv", "head", "embed", "query_key_value", "Wqkv", "c_attn"}) {
@@ -181,7 +184,7 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
   const bool explained = findings.size() != before;
   JudgeZeroPoints(where, scheme, statistics, findings);
   JudgeScales(where, scheme, statistics, findings);
-  // What is wrong everywhere needs not be said of every part.
+  // If everything is wrong, do not report every part as well.
   if (!explained) {
     JudgeWindows(where, scheme, statistics, findings);
     JudgeSpread(linear, statistics, findings);
@@ -258,8 +261,8 @@ void FindCopies(const std::vector<ModuleCheck>& modules, std::vector<Finding>& f
   findings.push_back(std::move(finding));
 }
 
-// Scales of another module: as many as that has, and each the same. Where the codes are the same,
-// too, the module is a copy.
+// Scales of another module: the same number of scales, all of them equal. If the codes are equal as
+// well, the module is a copy.
 void FindCopiedScales(std::vector<ModuleCheck>& modules) {
   std::map<std::pair<uint64_t, uint64_t>, const ModuleCheck*> first;  // by hash and K
   for (ModuleCheck& module : modules) {

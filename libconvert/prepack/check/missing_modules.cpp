@@ -1,3 +1,6 @@
+// Finds modules of which nothing is stored. There is no list of what an architecture must have, so
+// a layer is measured by the other layers: a block is incomplete if more layers have more of it.
+
 #include "prepack/check/missing_modules.h"
 
 #include <fmt/format.h>
@@ -81,11 +84,11 @@ std::string ShowMissing(const MissingNumbers& missing) {
 
 namespace {
 
-// A few layers that lack something are an error: at most one to this many that have it.
+// If only a few layers lack something, it is an error: at most one for this many that have it.
 constexpr size_t kHavingPerLacking = 3;
 
-// A block in its role, without the number of its layer: "mlp" of "model.layers". Behind a number,
-// as of experts, `tail` goes on: "mlp.experts" and "" stand for each expert.
+// A block by its role, without the number of its layer: "mlp" of "model.layers". After another
+// number, as with experts, `tail` continues: "mlp.experts" and "" stand for each expert.
 struct Role {
   std::string_view list;
   std::string_view head;
@@ -113,7 +116,7 @@ class ModuleTree {
   explicit ModuleTree(const Checkpoint& checkpoint) {
     std::string_view last;
     for (const StoredTensor& tensor : checkpoint.tensors()) {
-      if (tensor.name.size() > kMaxModuleNameBytes) continue;  // each part of a name costs time
+      if (tensor.name.size() > kMaxModuleNameBytes) continue;  // every part of a name takes time
       const std::string_view module =
           std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
       if (module == last) continue;
@@ -131,7 +134,7 @@ class ModuleTree {
     const size_t dot = path.rfind('.');
     if (dot == std::string_view::npos) return;
     path = path.substr(0, dot);
-    size_t head = 0;  // length of what was passed
+    size_t head = 0;  // length of the text so far
     std::optional<size_t> tail;
     for (size_t begin = 0; begin <= path.size();) {
       const size_t end = std::min(path.find('.', begin), path.size());
@@ -143,7 +146,7 @@ class ModuleTree {
         roles_[role][layer.index].insert(part);
         if (!tail) head = end;
       } else if (tail) {
-        return;  // numbers within numbered things: nobody knows what these are
+        return;  // numbers within numbered blocks: their meaning is unknown
       } else {
         tail = end + 1;
       }
@@ -159,7 +162,7 @@ class ModuleTree {
   std::map<Role, Blocks> roles_;
 };
 
-// What config.json says of the layers of the decoder.
+// What config.json says about the layers of the decoder.
 class LayerKinds {
  public:
   explicit LayerKinds(const Json& config) : config_(config) {
@@ -173,7 +176,7 @@ class LayerKinds {
   // Layers found by a search of architectures may lack a whole block.
   bool blocks_vary() const { return JsonMember(config_, "block_configs") != nullptr; }
 
-  // Empty when config.json does not tell.
+  // Empty if config.json does not tell.
   std::string Of(uint64_t layer) const {
     std::string kind;
     for (const std::string_view key : {"layer_types", "layers_block_type", "attn_type_list"}) {
@@ -210,7 +213,7 @@ bool IsKeyOrValue(std::string_view name) {
   return std::ranges::find(kNames, name) != kNames.end();
 }
 
-// `module` needs one of `partners` beside it; empty strings fill up.
+// `module` needs one of `partners` beside it; unused entries are empty.
 struct Partners {
   std::string_view module;
   std::array<std::string_view, 6> partners;
@@ -224,7 +227,7 @@ constexpr std::array<Partners, 5> kPartners = {{
     {"k_proj", {"q_proj", "q_a_proj", "q_b_proj"}},
 }};
 
-// The first name of each row of which nothing is there.
+// The first name of each row that has no module.
 Children MissingPartners(const Children& children) {
   Children missing;
   for (const Partners& row : kPartners) {
@@ -251,7 +254,7 @@ class Search {
   void Run() {
     for (const auto& [role, blocks] : tree_.roles()) {
       Blocks counted = blocks;
-      // Layers beyond those predict further tokens, and are of a kind of their own.
+      // Layers beyond these predict further tokens and differ from the others.
       if (layers_ && role.list == decoder_)
         counted.erase(counted.lower_bound(*layers_), counted.end());
       CompareLayers(role, counted);
@@ -264,7 +267,7 @@ class Search {
     if (role.head.empty() && kinds_.blocks_vary()) return;
     std::map<Children, std::vector<uint64_t>> variants;
     for (const auto& [layer, children] : blocks) variants[children].push_back(layer);
-    // Models have a handful of kinds of layers; what has many more follows no pattern.
+    // Models have a handful of kinds of layers; if there are many more, they follow no pattern.
     constexpr size_t kMaxVariants = 64;
     if (variants.size() < 2 || variants.size() > kMaxVariants) return;
     for (const auto& [children, layers] : variants) {
@@ -306,7 +309,7 @@ class Search {
     }
   }
 
-  // Without the layers whose kind config.json knows, where no layer of the kind has the modules.
+  // Leaves out layers of a kind that config.json names if no layer of that kind has the modules.
   std::vector<uint64_t> Unexplained(const Role& role, const std::vector<uint64_t>& lacking,
                                     const std::vector<uint64_t>& having) const {
     if (role.list != decoder_) return lacking;

@@ -1,7 +1,7 @@
 #ifndef PREPACK_CHECK_MISSING_MODULES_H_
 #define PREPACK_CHECK_MISSING_MODULES_H_
 
-// The parts of module names, and whether decoder layers 0 … num_hidden_layers − 1 are all there.
+// The parts of module names, and whether decoder layers 0 … num_hidden_layers − 1 all exist.
 
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,6 @@
+// Measures codes, scales and zero points of a module in one pass, some rows at a time, so that
+// memory does not depend on the number of rows.
+
 #include "prepack/check/module_statistics.h"
 
 #include <algorithm>
@@ -31,8 +34,8 @@ static_assert(kPieceCodes / 2 * 15 < 1U << 16);
 
 using Histogram = std::array<uint64_t, 256>;
 
-// Codes [first, end) of a row of nibbles. Whole bytes are counted in `bytes`, by turns, so that
-// equal neighbours do not wait for each other; single nibbles in `codes`.
+// Codes [first, end) of a row of nibbles. Whole bytes are counted in alternating tables of `bytes`,
+// so that equal neighbours do not wait for each other; single nibbles in `codes`.
 PieceSums SumNibbles(const std::byte* row, uint64_t first, uint64_t end,
                      std::array<Histogram, 2>& bytes, Histogram& codes) {
   PieceSums sums{.count = end - first};
@@ -124,8 +127,8 @@ void CountScale(float scale, bool has_weights, float smallest_precise,
   if (narrowed == 0 || std::isinf(narrowed)) ++statistics.scales_outside_f16;
 }
 
-// log2 with straight lines between powers of two, at most 0.09 too low: enough to compare spreads,
-// and a tenth of the time.
+// log2 with straight lines between powers of two: at most 0.09 too low, which is good enough to
+// compare spreads and takes a tenth of the time.
 double RoughLog2(float value) {
   return static_cast<double>(std::bit_cast<uint32_t>(value)) * 0x1p-23 - 127;
 }
@@ -208,7 +211,7 @@ double ModuleStatistics::SaturatedFraction(const Scheme& scheme) const {
       saturated = histogram[0] + histogram[(1U << scheme.bits) - 1];
       break;
     case CodeType::kS8: {
-      // Quantizers clamp to −2^(b−1) or, to be symmetric, to one above it.
+      // Quantizers clamp to −2^(b−1) or, for symmetry, to one above it.
       const unsigned high = (1U << (scheme.bits - 1)) - 1;
       saturated = histogram[high] + histogram[(256U - high) & 0xFFU] + histogram[255U - high];
       break;
@@ -291,7 +294,7 @@ class GroupReader {
     return sums;
   }
 
-  // Counts what was counted by bytes. To be called once, at the end.
+  // Converts the counts by bytes into counts by codes. Call this once, at the end.
   void CountNibbles() {
     for (const Histogram& bytes : bytes_) {
       for (unsigned byte = 0; byte < bytes.size(); ++byte) {

@@ -1,7 +1,7 @@
 #ifndef PREPACK_CHECK_MODULE_STATISTICS_H_
 #define PREPACK_CHECK_MODULE_STATISTICS_H_
 
-// What the numbers of one quantized module look like, measured in one pass over codes, scales and
+// Statistics of the numbers of one quantized module, measured in one pass over codes, scales and
 // zero points.
 
 #include <array>

@@ -1,3 +1,6 @@
+// Checks the tensors that are not quantized: values that are not finite, pages of zeros, and bytes
+// of another dtype, which show in the spread of exponents.
+
 #include "prepack/check/plain_statistics.h"
 
 #include <fmt/format.h>
@@ -28,11 +31,12 @@
 namespace prepack {
 namespace {
 
-// Read at a time by one thread: it stays in its cache, and the file is still read in long runs.
+// A thread reads this much at a time: it stays in the cache, and the file is still read in long
+// runs.
 constexpr uint64_t kPieceBytes = uint64_t{1} << 20;
 
-// NaN and infinity are the numbers whose exponent has all bits set. Simple enough that compilers
-// make vector instructions of it.
+// NaN and infinity are the numbers whose exponent has all bits set. The loop is simple enough for
+// compilers to vectorize.
 template <typename Word>
 uint64_t CountFullExponents(std::span<const std::byte> bytes, Word exponent) {
   uint64_t count = 0;
@@ -56,7 +60,7 @@ struct Piece {
   uint64_t bytes = 0;
   uint64_t not_finite = 0;          // values
   uint64_t first_offset = 0;        // of the first of them in the tensor, in bytes
-  PlainStatistics statistics = {};  // only of tensors that are judged by them
+  PlainStatistics statistics = {};  // only for tensors that are judged by them
 };
 
 class PlainValues {
@@ -231,8 +235,8 @@ bool IsNorm(const StoredTensor& tensor) {
   const std::string_view module = ModuleOf(tensor.name);
   const std::string_view leaf = LastPart(module);
   if (leaf.find("norm") == std::string_view::npos && !leaf.starts_with("ln_")) return false;
-  // Directly in a layer of the decoder, or beside its layers: norms of heads and of state spaces
-  // are of other kinds.
+  // Directly in a layer of the decoder or beside the layers: norms of heads and of state spaces are
+  // different.
   const auto layer = ParseLayerName(tensor.name);
   if (!layer) return std::ranges::count(module, '.') <= 2 && leaf.find("embed") == leaf.npos;
   return IsDecoderModule(tensor.name) && layer->below.find('.') == layer->below.rfind('.');
@@ -308,7 +312,7 @@ bool IsJudgedPlain(const StoredTensor& tensor) {
 
 void JudgePlain(const Checkpoint& checkpoint, std::string_view family,
                 const std::vector<PlainTensor>& tensors, std::vector<Finding>& findings) {
-  // Below this many values shares mean nothing.
+  // With fewer values than this, shares mean nothing.
   constexpr uint64_t kMinValues = 64;
   const double median = MedianMagnitude(tensors);
   for (const auto& [tensor, statistics] : tensors) {
@@ -352,9 +356,9 @@ constexpr std::array<std::string_view, 2> kHeads = {"lm_head", "language_model.l
 
 constexpr size_t kChunk = size_t{1} << 20;
 
-// True only when the config says so; what its absence means depends on the architecture. The top
-// level decides where it says anything, as in transformers 5 and vLLM: what a multimodal model
-// inherited in its text_config may say otherwise.
+// True only if the config says so; what its absence means depends on the architecture. If the top
+// level has the field, it decides, as in transformers 5 and vLLM: the text_config of a multimodal
+// model may have inherited another value.
 bool IsTied(const Checkpoint& checkpoint) {
   const auto says = [](const Json& config) {
     const Json* value = JsonMember(config, "tie_word_embeddings");

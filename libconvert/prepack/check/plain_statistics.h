@@ -1,8 +1,8 @@
 #ifndef PREPACK_CHECK_PLAIN_STATISTICS_H_
 #define PREPACK_CHECK_PLAIN_STATISTICS_H_
 
-// NaN and infinity in what is not quantized: norms, biases, embeddings, heads, routers. Exports of
-// overflown models have them, and loaders do not look.
+// NaN and infinity in tensors that are not quantized: norms, biases, embeddings, heads, routers.
+// Exports of models that overflowed have them, and loaders do not check.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,5 @@
+// The result of a check as JUnit XML and as a page.
+
 #include "prepack/check/report.h"
 
 #include <fmt/format.h>
@@ -109,7 +111,7 @@ std::string FindingsHtml(const std::vector<Finding>& findings) {
          SortableTable({{"where"}, {"severity"}, {"finding"}, {"what"}, {"what to do"}}, rows);
 }
 
-// What is measured of a module, as a number to sort and colour by and as text.
+// A measure of a module, as text and as a number to sort and colour by.
 struct CheckMeasure {
   std::string_view title;
   bool high_is_good;
@@ -192,7 +194,7 @@ std::string ModulesTable(const std::vector<const ModuleCheck*>& modules) {
   return SortableTable(columns, rows);
 }
 
-// By SQNR where there is a baseline, else by how many codes were clamped.
+// By SQNR if there is a baseline, otherwise by how many codes were clamped.
 std::optional<double> RankOf(const CheckReport& report, const ModuleCheck& module) {
   const CheckMeasure& measure = kCheckMeasures[report.baseline.empty() ? 1 : 0];
   const std::optional<double> value = measure.of(module).order;
@@ -299,7 +301,7 @@ std::string HistogramsHtml(const CheckReport& report) {
 }
 
 std::string CheckedModulesHtml(const CheckReport& report) {
-  // What could not be measured, or was found to be wrong, comes first.
+  // Modules that could not be measured or have errors come first.
   constexpr double kFirst = -std::numeric_limits<double>::infinity();
   const auto rank = [&](const ModuleCheck& module) {
     return module.findings.empty() ? RankOf(report, module).value_or(kFirst) : kFirst;

@@ -2,8 +2,8 @@
 #define PREPACK_CHECK_REPORT_H_
 
 // The report of a check as JUnit XML, which CI systems show: one test case for the checkpoint as a
-// whole and one per quantized module. Errors are failures, and so are warnings when `strict`; a
-// module whose data was not looked at is skipped, not passed.
+// whole and one per quantized module. Errors are failures, and so are warnings if `strict`; a
+// module whose data was not read is skipped, not passed.
 
 #include <string>
 

@@ -1,3 +1,6 @@
+// Measures angles between the vectors of neurons (the drawing is in wiring.h). A figure of 1 is
+// what vectors of different neurons have by chance.
+
 #include "prepack/check/wiring.h"
 
 #include <fmt/format.h>
@@ -26,10 +29,10 @@
 namespace prepack {
 namespace {
 
-// Neurons so far apart are compared to see what angles are like where nothing is wired up.
+// Neurons this far apart are compared, to measure angles between vectors that are not wired.
 constexpr std::array<uint64_t, 3> kApart = {5, 23, 41};
 
-// In eight sums, so that compilers make vector instructions of it.
+// Eight sums let compilers use vector instructions.
 double Dot(std::span<const float> a, std::span<const float> b) {
   std::array<float, 8> sums{};
   size_t i = 0;
@@ -50,12 +53,12 @@ double MeanCosine(const NeuronVectors& a, const NeuronVectors& b, uint64_t apart
   return sum / static_cast<double>(a.neurons);
 }
 
-// Above it, an order is no chance.
+// A figure above this is not chance.
 double OrderBar(uint64_t neurons) {
   return 1 + kWiredOrder / std::sqrt(static_cast<double>(neurons));
 }
 
-// Two sets of vectors, and how they go together.
+// Two sets of vectors, and how well they match.
 struct Angles {
   const NeuronVectors* a = nullptr;
   const NeuronVectors* b = nullptr;
@@ -85,7 +88,7 @@ NeuronVectors Reordered(const NeuronVectors& vectors, const ChannelOrder& order,
   return result;
 }
 
-// As many as are enough to tell one order from another: the first ones, or some from everywhere,
+// As many as suffice to tell one order from another: the first ones, or some from everywhere,
 // because heads differ.
 NeuronVectors Some(const NeuronVectors& vectors, bool from_everywhere) {
   constexpr uint64_t kSome = 64;
@@ -100,8 +103,8 @@ NeuronVectors Some(const NeuronVectors& vectors, bool from_everywhere) {
   return some;
 }
 
-// The order of a's neurons or channels in which they go with b; nullopt where none of them is it.
-// Some of the neurons tell which order it may be, all of them whether it is.
+// The order of a's neurons or channels in which they match b; nullopt if there is none. Some of the
+// neurons suggest an order, all of them confirm it.
 std::optional<std::string> WiredOrder(const Angles& angles) {
   const ChannelOrder* best = nullptr;
   bool of_neurons = false;
@@ -110,7 +113,7 @@ std::optional<std::string> WiredOrder(const Angles& angles) {
     const NeuronVectors a = Some(*angles.a, !neurons);
     const NeuronVectors b = Some(*angles.b, !neurons);
     for (const ChannelOrder& order : WrongOrders()) {
-      // Half of all neurons away is not among those that were read.
+      // Neurons half of all away are not among those that were read.
       if (neurons && order.by_half) continue;
       const NeuronVectors reordered = Reordered(a, order, neurons);
       const double wiring = angles.Of(MeanCosine(reordered, b, 0));
@@ -136,8 +139,8 @@ bool IsPartial(const ChannelOrder& order) {
   return false;
 }
 
-// The order in which the hidden channels of `a` go with those of all `others` far better than as
-// stored. Orders that leave some channels where they are leave some of the wiring, too.
+// The order in which the hidden channels of `a` match those of all `others` far better than as
+// stored. Orders that leave some channels in place also leave some of the wiring intact.
 std::optional<std::string> BetterOrder(const NamedVectors& a,
                                        std::span<const NamedVectors> others) {
   const NeuronVectors some = Some(*a.vectors, true);
@@ -177,7 +180,7 @@ std::string Describe(std::string_view a, std::string_view b, const Angles& angle
       b, angles.wiring, a, b, order);
 }
 
-// Mean cosine in standard errors.
+// The mean cosine, in standard errors.
 double SignErrors(const NeuronVectors& a, const NeuronVectors& b) {
   Moments<double> cosines;
   for (uint64_t i = 0; i < a.neurons; ++i) cosines.Add(Dot(a.Of(i), b.Of(i)));
@@ -189,7 +192,7 @@ constexpr size_t kGate = 0;
 constexpr size_t kUp = 1;
 constexpr size_t kDown = 2;
 
-// Whether module i goes with neither of the others, and why.
+// Whether module i matches neither of the others, and why.
 std::optional<WiringFault> JudgeAlien(const std::array<NamedVectors, 3>& mlp,
                                       const std::array<double, 3>& without, size_t i) {
   const size_t next = (i + 1) % 3;
@@ -205,7 +208,7 @@ std::optional<WiringFault> JudgeAlien(const std::array<NamedVectors, 3>& mlp,
   if (without[next] >= kNotWired || without[last] >= kNotWired || without[i] < kWellWired) {
     return std::nullopt;
   }
-  // Between up and down nothing but a factor comes, so what goes with gate goes with up.
+  // Only a factor lies between up and down, so a module that matches gate also matches up.
   return WiringFault{.module = i,
                      .message = fmt::format(
                          "its neurons are not those of {} and {}: these match each other by "
@@ -272,14 +275,14 @@ MlpWiring JudgeMlp(const std::array<NamedVectors, 3>& mlp) {
   for (size_t i = 0; i < mlp.size(); ++i) {
     wiring.without[i] = WiringOf(*mlp[(i + 1) % 3].vectors, *mlp[(i + 2) % 3].vectors);
   }
-  // Where no two go together, the model was never trained, unless it is up or down that is wrong.
+  // If no two match, the model was never trained, unless up or down is wrong.
   const bool trained =
       std::ranges::any_of(wiring.without, [](double without) { return without >= kWired; });
   if (!trained) {
     wiring.fault = JudgeAlien(mlp, wiring.without, kUp);
     return wiring;
   }
-  // Up before down before gate: what goes with no other is more likely to be up than gate.
+  // Up before down before gate: a module that matches no other is more likely to be up than gate.
   for (const size_t i : {kUp, kDown, kGate}) {
     wiring.fault = JudgeAlien(mlp, wiring.without, i);
     if (wiring.fault) return wiring;
@@ -304,10 +307,10 @@ constexpr std::array<std::array<std::string_view, 3>, 2> kMlps = {
 constexpr std::string_view kFusedMlp = "gate_up_proj";
 constexpr std::array<std::string_view, 2> kFusedParts = {"gate half", "up half"};
 
-// Rows of the columns that are read at once.
+// How many rows of the columns are read at once.
 constexpr uint64_t kRowsAtOnce = 256;
 
-// In activation order a few input channels cannot be read without the others: of so many rows.
+// With act-order, a few input channels cannot be read without the others, so read this many rows.
 constexpr uint64_t kWholeRowsAtOnce = 32;
 
 // Input channels [first, first + neurons) of a module, one after the other.
@@ -328,7 +331,7 @@ Status ReadColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neuro
   return {};
 }
 
-// The same of a module in activation order, which whole rows are put out of.
+// The same for an act-order module, for which whole rows are read and put back into order.
 Status ReadReorderedColumns(const QuantizedLinear& linear, uint64_t first, uint64_t neurons,
                             std::span<float> values) {
   const uint64_t n = linear.n();
@@ -402,8 +405,8 @@ void WiredBlocks::AddAttention(const Json& config, size_t v, size_t o) {
   if (count == 0 || output.k() % count != 0) return;
   const uint64_t head = output.k() / count;
   if (head > values.n()) return;
-  // Where several query heads share a value head, the first is looked at. Where heads are not
-  // laid out in that way, only the first of all is known to be read by the first.
+  // If several query heads share a value head, use the first of them. If heads are not laid out
+  // that way, only the first value head is known to be read by the first query head.
   const bool shared = values.n() % head == 0 && count % (values.n() / head) == 0;
   const uint64_t kv_heads = shared ? values.n() / head : 1;
   Add({{.module = v, .apart = head},
@@ -463,7 +466,7 @@ Status WiredBlocks::Judge(Block& block) const {
     const QuantizedLinear& linear = *model_.modules[part.module];
     Result<NeuronVectors> read = ReadVectors(block, part);
     if (!read.ok()) {
-      // What is wrong with the numbers themselves was found when all of them were read.
+      // Errors in the numbers themselves were found when all of them were read.
       const ErrorKind kind = read.status().kind();
       const bool known = kind == ErrorKind::kMalformed || kind == ErrorKind::kUnsupported;
       return known ? Status() : read.status();

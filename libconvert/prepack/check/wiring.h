@@ -11,18 +11,18 @@
 //   neuron ├────i─────┤         ├────i─────┤         │   │ │  │
 //          └──────────┘         └──────────┘         └───┴─┴──┘
 //
-// Training wires a neuron up as a whole: the angles between its three vectors are further from
-// right than those of vectors of different neurons, by a factor of 1.4 to 11 in trained models, 1
-// in others. Rows, columns or hidden channels of one module that lie in another order undo that for
-// its two angles and leave the third. The same holds for the rows of v_proj and the columns of
-// o_proj.
+// Training wires a neuron as a whole: the angles between its three vectors are further from right
+// angles than those between vectors of different neurons, by a factor of 1.4 to 11 in trained
+// models and 1 in others. If the rows, columns or hidden channels of one module are in another
+// order, its two angles lose this property and the third one keeps it. The same is true of the rows
+// of v_proj and the columns of o_proj.
 //
-// Besides, |row i of up| goes with |column i of down|: what scales one up and the other down
-// changes nothing, and weight decay makes them equal. That of gate need not, because what is
-// between is not linear. And turning the signs of row i of up and column i of down changes nothing
-// either, but turns the angle between gate and down around, so these are as often sharp as blunt,
-// while those between up and down may all be sharp. By both, gate and up that changed places are
-// told apart.
+// Two symmetries tell gate and up apart. First, scaling row i of up by a factor and column i of
+// down by its inverse changes nothing, and weight decay makes their lengths equal; the length of
+// row i of gate is not tied in this way, because the path from gate to down is not linear. Second,
+// flipping the signs of row i of up and column i of down changes nothing either, except the sign of
+// the angle between gate and down: those angles are therefore acute as often as obtuse, while those
+// between up and down may all be acute.
 
 #include <array>
 #include <atomic>

@@ -1,3 +1,7 @@
+// Opens a checkpoint folder: which files are weights, where every tensor lies, and which links may
+// be followed. Index and shards must agree in both directions, because loaders disagree about which
+// of them counts.
+
 #include "prepack/container/checkpoint.h"
 
 #include <fmt/format.h>
@@ -24,7 +28,7 @@ namespace {
 
 struct AllowedPlaces {
   fs::path folder;
-  fs::path blobs;  // empty: the folder is no snapshot of a hub cache
+  fs::path blobs;  // empty: the folder is not a snapshot of a hub cache
 };
 
 AllowedPlaces PlacesOf(fs::path folder) {
@@ -58,10 +62,10 @@ Status CheckSourceLinks(const fs::path& source, std::span<const fs::path> links)
 namespace fs = std::filesystem;
 namespace {
 
-// Far above what real ones hold, low enough to be read into memory.
+// Far above real sizes, and low enough to read into memory.
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxIndexBytes = uint64_t{128} << 20;  // a million tensors
-constexpr size_t kMaxShards = 99'999;                     // what five digits can say
+constexpr size_t kMaxShards = 99'999;                     // the largest number with five digits
 
 constexpr std::string_view kConfigName = "config.json";
 // Where quantizers put copies of the quantization config, and Mistral its model config.
@@ -71,15 +75,14 @@ constexpr std::array<std::string_view, 5> kSideConfigs = {
 constexpr std::string_view kShardSuffix = ".safetensors";
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 constexpr std::string_view kAnyIndexSuffix = ".index.json";
-// How the names of Mistral's own copy of a model begin.
+// The prefix of the files in Mistral's own copy of a model.
 constexpr std::string_view kConsolidated = "consolidated";
-// The same weights in other formats. They are no side files: a copy of the folder must not carry
+// The same weights in other formats. They are not side files: the packed folder must not contain
 // the model twice.
 constexpr std::array<std::string_view, 7> kOtherWeights = {".bin",  ".pt", ".pth",    ".gguf",
                                                            ".onnx", ".h5", ".msgpack"};
 
-// "GGUF", "PyTorch" …: what a file of weights is, by the end of its name; empty when it is not
-// known.
+// "GGUF", "PyTorch" …: the format of a file of weights, by the end of its name; empty if unknown.
 std::string_view FormatOfFile(std::string_view name) {
   if (name.ends_with(".gguf")) return "GGUF";
   if (name.ends_with(".bin") || name.ends_with(".pt") || name.ends_with(".pth")) return "PyTorch";
@@ -98,7 +101,7 @@ Status RefuseFile(std::string_view where, std::string_view file) {
       .Id("container-unsupported");
 }
 
-// Plain names of a folder, ascending, by what they are to us. Hidden files are left out.
+// The plain names in a folder, in ascending order and by role. Hidden files are left out.
 struct Listing {
   std::vector<std::string> shards;
   std::vector<std::string> indexes;
@@ -114,8 +117,8 @@ struct IndexEntry {
   uint32_t shard = 0;  // number in WeightMap::shards
 };
 
-// Which tensor lies in which shard, as the index says. Indexes have few shards and many tensors:
-// names of shards are kept once.
+// Which tensor lies in which shard, according to the index. Indexes have few shards and many
+// tensors, so the names of shards are stored once.
 struct WeightMap {
   std::vector<std::string> shards;  // in the order in which the index names them
   std::vector<IndexEntry> entries;  // ascending by tensor
@@ -140,7 +143,7 @@ void Classify(std::string name, Listing& listing) {
 }
 
 struct Entry {
-  mode_t mode = 0;  // of what a link leads to: hub caches use them
+  mode_t mode = 0;  // of the target of a link, because hub caches use links
   bool is_link = false;
 };
 
@@ -177,7 +180,7 @@ Result<Listing> ListFolder(const fs::path& folder) {
     Classify(std::move(name), listing);
   }
   PREPACK_TRY(CheckSourceLinks(folder, links));
-  std::ranges::sort(listing.left_out);  // names of folders end with a slash
+  std::ranges::sort(listing.left_out);  // names of folders end in a slash
   return listing;
 }
 
@@ -185,12 +188,13 @@ bool IsConsolidated(std::string_view name) {
   return name.starts_with(kConsolidated);
 }
 
-// Is one of the shards Hugging Face's, so that consolidated ones are another copy of the model?
+// Whether one of the shards is Hugging Face's, which makes consolidated ones another copy of the
+// model.
 bool HasOwnShards(const Listing& listing) {
   return listing.has_config && !std::ranges::all_of(listing.shards, IsConsolidated);
 }
 
-// Leaves out what is consolidated and not among `kept`.
+// Leaves out consolidated files that are not among `kept`.
 void LeaveOutConsolidated(std::vector<std::string>& names, const std::set<std::string_view>& kept,
                           std::vector<std::string>& left_out) {
   const auto is_copy = [&](const std::string& name) {
@@ -201,7 +205,7 @@ void LeaveOutConsolidated(std::vector<std::string>& names, const std::set<std::s
   std::ranges::sort(left_out);
 }
 
-// `text` becomes that of the file, if it is asked for.
+// If `text` is given, it receives the text of the file.
 Result<Json> ReadJsonFile(const fs::path& path, uint64_t max_bytes, const JsonLimits& limits,
                           std::string* text = nullptr) {
   PREPACK_TRY_ASSIGN(std::string read, ReadTextFile(path, max_bytes));
@@ -226,7 +230,7 @@ bool IsPlainShardName(std::string_view name) {
          Printable(name, name.size()) == name;
 }
 
-// The entries as they stand in the index. Their shards are numbered as they come.
+// The entries of the index in order. Shards are numbered in the order in which they appear.
 Result<WeightMap> ReadEntries(const Json& entries, const std::string& where) {
   WeightMap weight_map;
   std::map<std::string_view, uint32_t> numbers;
@@ -302,7 +306,7 @@ Status NotInAnyShard(const std::string& where, const std::string& shard) {
       .Hint(kStaleIndex);
 }
 
-// Index against headers, both ways. Both are sorted by name.
+// Compares index and headers in both directions. Both are sorted by name.
 Status CheckIndex(const fs::path& index_path, const WeightMap& weight_map,
                   const Checkpoint& checkpoint) {
   const auto where = [&](std::string_view tensor) {
@@ -402,7 +406,7 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
                        .Hint("Give the folder of the checkpoint")
                  : RefuseFile(path.string(), path.filename().native());
   } else {
-    // What cannot be opened, or is not even there, is told by opening it.
+    // Opening the path reports whether it is missing or cannot be opened.
     status = checkpoint.AddFile(path);
     if (status.ok()) status = checkpoint.SortTensors();
   }
@@ -414,7 +418,7 @@ Status Checkpoint::OpenFolder() {
   PREPACK_TRY_ASSIGN(Listing listing, ListFolder(path_));
   const bool has_copy = HasOwnShards(listing);
   if (has_copy) LeaveOutConsolidated(listing.indexes, {}, listing.left_out);
-  // An index may name shards as it likes.
+  // An index may use any names for its shards.
   const bool has_index = listing.indexes.size() == 1;
   const fs::path index_path = has_index ? path_ / listing.indexes.front() : fs::path();
   WeightMap weight_map;

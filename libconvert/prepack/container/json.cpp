@@ -1,3 +1,6 @@
+// Strict JSON on nlohmann's SAX parser: its DOM parser keeps the last of two equal keys and does
+// not limit depth, and a config with two readings means different models to different loaders.
+
 #include "prepack/container/json.h"
 
 #include <fmt/format.h>
@@ -19,8 +22,8 @@
 namespace prepack {
 namespace {
 
-// Walks over the text and leaves its position where the handler can see it: nlohmann gives the
-// offset only with its own errors.
+// Walks over the text and leaves its position where the handler can see it, because nlohmann gives
+// the offset only with its own errors.
 class TrackingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -45,12 +48,12 @@ class TrackingIterator {
   const char** position_;
 };
 
-// "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …" without what
-// comes before the error proper: we give the byte instead.
+// "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …" without the
+// prefix: we give the byte instead.
 std::string_view Reason(std::string_view message) {
   for (const std::string_view prefix : {"] ", "parse error", ": "}) {
     const size_t at = message.find(prefix);
-    // Only the start of the message: the rest may quote the file.
+    // Only the start of the message, because the rest may quote the file.
     if (at < 100) message.remove_prefix(at + prefix.size());
   }
   return message;
@@ -62,8 +65,8 @@ Status JsonSax::Run(std::string_view text, std::string_view where) {
   where_ = where;
   begin_ = text.data();
   position_ = begin_;
-  // Both would be passed over: nlohmann takes NUL for the end of the text, and skips a byte order
-  // mark (which JSON forbids, and other loaders refuse).
+  // nlohmann would overlook both: it takes NUL for the end of the text, and skips a byte order mark
+  // (which JSON forbids and other loaders refuse).
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     return Malformed(fmt::format("{}: byte {}", where, nul), "NUL in JSON text");
   if (text.starts_with("\xEF\xBB\xBF"))
@@ -106,7 +109,7 @@ namespace {
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr size_t kTextIndent = 2;
 
-// Behind the string that begins at `at`.
+// The offset after the string that begins at `at`.
 size_t EndOfString(std::string_view text, size_t at) {
   for (++at; at < text.size() && text[at] != '"'; ++at) {
     if (text[at] == '\\') ++at;
@@ -114,7 +117,8 @@ size_t EndOfString(std::string_view text, size_t at) {
   return at + 1;
 }
 
-// Behind the string, bracket, comma, colon, or word that begins at `at`: a number, true, NaN.
+// The offset after the string, bracket, comma, colon or word (a number, true, NaN) that begins at
+// `at`.
 size_t EndOfToken(std::string_view text, size_t at) {
   constexpr std::string_view kMarks = "{}[],:";
   if (text[at] == '"') return EndOfString(text, at);
@@ -205,21 +209,21 @@ std::string Reindented(std::string_view value, size_t depth) {
 
 namespace {
 
-// Numbers that JSON does not have, by the byte that they begin at.
+// Numbers that JSON does not have, by the byte at which they begin.
 using PythonNumbers = std::map<size_t, double>;
 
-// The length of a number that is too large for a double, which Python takes for infinity; 0: it is
-// none of those.
+// The length of a number that is too large for a double, which Python takes for infinity; 0 if it
+// is not such a number.
 size_t LengthOfOverflow(std::string_view text, double& number) {
   const size_t length = std::min(text.find_first_not_of("+-.0123456789eE"), text.size());
   const std::string_view digits = text.substr(0, length);
-  // Without an exponent it takes more than 300 digits.
+  // Without an exponent, such a number has more than 300 digits.
   if (length == 0 || (digits.find_first_of("eE") == digits.npos && length < 300)) return 0;
   number = std::strtod(std::string(digits).c_str(), nullptr);
   return std::isinf(number) ? length : 0;
 }
 
-// Puts a 0 and spaces in their places, so that what follows keeps its offset.
+// Replaces them with a 0 and spaces, so that the rest of the text keeps its offsets.
 PythonNumbers ReplacePythonNumbers(std::string& text) {
   struct Spelling {
     std::string_view text;
@@ -269,7 +273,7 @@ class DomBuilder : public JsonSax {
   bool boolean(bool value) override { return Add(value); }
   bool number_integer(number_integer_t value) override { return Add(value); }
   bool number_unsigned(number_unsigned_t value) override {
-    // Behind the 0 in its place one more byte was read.
+    // One more byte was read after the 0 that replaces the number.
     const auto python = value == 0 ? python_numbers_.find(offset() - 2) : python_numbers_.end();
     return python == python_numbers_.end() ? Add(value) : Add(python->second);
   }
@@ -330,7 +334,7 @@ class DomBuilder : public JsonSax {
     if (frame.container.is_array()) {
       frame.container.get_ref<Json::array_t&>().push_back(std::move(value));
     } else {
-      // Behind the back of ordered_map, whose own insertion searches all keys each time.
+      // This bypasses the insertion of ordered_map, which searches all keys each time.
       Members(frame).emplace_back(std::move(frame.key), std::move(value));
     }
   }
@@ -339,8 +343,8 @@ class DomBuilder : public JsonSax {
     return frame.container.get_ref<Json::object_t&>();
   }
 
-  // By sorting when the object is complete: no number of keys and no choice of them (as against a
-  // hash table) makes it slow.
+  // By sorting when the object is complete: unlike a hash table, this is fast for any number and
+  // choice of keys.
   bool CheckKeys(Frame& frame) {
     const Json::object_t::Container& members = Members(frame);
     if (members.size() < 2) return true;

@@ -1,9 +1,9 @@
 #ifndef PREPACK_CONTAINER_JSON_H_
 #define PREPACK_CONTAINER_JSON_H_
 
-// The JSON type of this project, declared only: whoever looks into a value includes
-// <nlohmann/json.hpp> as well. Most headers only pass values on, and that header is the costliest
-// to compile of all.
+// The JSON type of this project, only declared: code that looks into a value also includes
+// <nlohmann/json.hpp>. Most headers only pass values on, and that header is the most expensive of
+// all to compile.
 
 #include <cstddef>
 #include <cstdint>

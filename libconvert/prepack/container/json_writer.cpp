@@ -1,3 +1,5 @@
+// Indentation and commas of Json::dump(2), written by hand so that a document can be streamed.
+
 #include "prepack/container/json_writer.h"
 
 #include <fmt/format.h>

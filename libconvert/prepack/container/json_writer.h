@@ -1,9 +1,9 @@
 #ifndef PREPACK_CONTAINER_JSON_WRITER_H_
 #define PREPACK_CONTAINER_JSON_WRITER_H_
 
-// Writes a JSON document piece by piece, in the very bytes of Json::dump(2): what has an entry for
-// every module or tensor needs neither a DOM nor all of its text in memory. Bytes that are no UTF-8
-// become replacement characters.
+// Writes a JSON document piece by piece, with exactly the bytes of Json::dump(2): a document with
+// an entry for every module or tensor needs neither a DOM nor all of its text in memory. Bytes that
+// are not UTF-8 become replacement characters.
 
 #include <cstddef>
 #include <cstdint>

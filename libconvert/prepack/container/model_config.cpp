@@ -1,3 +1,6 @@
+// Looks up fields of config.json where the architectures have put them: at the top, or in the
+// nested config of the language model.
+
 #include "prepack/container/model_config.h"
 
 #include <array>

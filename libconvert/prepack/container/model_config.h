@@ -1,8 +1,8 @@
 #ifndef PREPACK_CONTAINER_MODEL_CONFIG_H_
 #define PREPACK_CONTAINER_MODEL_CONFIG_H_
 
-// What config.json says of the language model. Multimodal models nest its config, under names that
-// differ; everybody who asks looks it up here.
+// What config.json says about the language model. Multimodal models nest its config under different
+// names; all code looks it up here.
 
 #include <optional>
 #include <span>

@@ -1,3 +1,7 @@
+// Reads safetensors headers by SAX events, straight into entries: a header may have 100 MB and two
+// million tensors, and its text is never in memory as a whole. The format allows neither holes nor
+// overlaps, and this reader insists on it.
+
 #include "prepack/container/safetensors.h"
 
 #include <fmt/format.h>
@@ -14,7 +18,7 @@
 namespace prepack {
 namespace {
 
-// How a file begins that Git LFS has not replaced by the real one.
+// The start of a pointer file that Git LFS has not replaced with the real one.
 constexpr std::string_view kLfsPointer = "version ";
 
 std::string Bytes(uint64_t count) {
@@ -39,7 +43,7 @@ Status MissingBytes(std::string_view where, uint64_t missing) {
       .Hint("Is the download complete?");
 }
 
-// The bytes that dtype and shape ask for against those that data_offsets give.
+// Compares the bytes that dtype and shape require with those in data_offsets.
 Status CheckSize(const TensorInfo& tensor, std::string_view where) {
   const std::optional<uint64_t> elements = CheckedProduct(tensor.shape);
   const std::optional<uint64_t> bits =
@@ -116,7 +120,7 @@ Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
 
 Result<SafetensorsHeader> ParseSafetensorsHeader(std::string_view json, uint64_t data_bytes,
                                                  std::string_view where) {
-  // The library, too, takes white space in front, though its README does not.
+  // The Python library also accepts leading white space, although its README does not.
   const size_t start = json.find_first_not_of(" \t\r\n");
   if (start == std::string_view::npos || json[start] != '{') {
     return Malformed(fmt::format("{}: header", where), "the header is not a JSON object")
@@ -184,7 +188,7 @@ Status CheckNamesDiffer(std::span<const TensorInfo> tensors, std::string_view wh
 namespace {
 
 constexpr std::string_view kMetadataName = "__metadata__";
-// Containers around the fields of an entry: the header and the entry.
+// Containers around the fields of an entry: the header and the entry itself.
 constexpr size_t kEntryDepth = 2;
 
 bool IsControl(char c) {
@@ -256,7 +260,7 @@ bool SafetensorsSax::BadInteger(std::string_view found) {
 }
 
 bool SafetensorsSax::number_integer(number_integer_t value) {
-  // Only for numbers with a minus sign: others are unsigned to nlohmann.
+  // Called only for numbers with a minus sign; nlohmann takes others as unsigned.
   return BadInteger(value == 0 ? "-0" : fmt::format("{}", value));
 }
 
@@ -380,7 +384,7 @@ bool SafetensorsSax::BeginTensor(const std::string& name) {
 }
 
 bool SafetensorsSax::BeginField(std::string_view name) {
-  // We are at the entry itself: an error in one field must not seem to be in the field before it.
+  // Back at the entry itself, so that an error is not attributed to the previous field.
   place_ = Place::kEntry;
   bool is_new = true;
   Place field = Place::kExtra;

@@ -1,8 +1,8 @@
 #ifndef PREPACK_CONTAINER_SAFETENSORS_H_
 #define PREPACK_CONTAINER_SAFETENSORS_H_
 
-// The dimensions of a tensor. Models have hundreds of thousands of tensors, nearly all of one or
-// two dimensions: those take no memory of their own.
+// The dimensions of a tensor. Models have hundreds of thousands of tensors, nearly all with one or
+// two dimensions: these need no separate allocation.
 
 #include <algorithm>
 #include <array>

@@ -1,3 +1,6 @@
+// Plans and writes safetensors files. The size is known before the first byte, so the space can be
+// reserved and tensors can be written in any order.
+
 #include "prepack/container/safetensors_writer.h"
 
 #include <fmt/format.h>
@@ -22,9 +25,9 @@ namespace {
 
 constexpr std::string_view kWhere = "output file";
 
-// The place of a tensor in the file: 0 for those that keep the next one aligned, then the rest by
-// what their size is a multiple of. With every size before it a multiple of 2^i, a tensor of such a
-// size starts at a multiple of 2^i, and 2^i is at least its element.
+// The rank of a tensor in the file: 0 for those that keep the next one aligned, then the rest by
+// the power of two that divides their size. If every size before it is a multiple of 2^i, such a
+// tensor starts at a multiple of 2^i, which is at least its element size.
 unsigned Rank(uint64_t bytes) {
   if (bytes % kTensorAlignment == 0) return 0;
   return std::numeric_limits<unsigned>::max() - static_cast<unsigned>(std::countr_zero(bytes));
@@ -39,7 +42,7 @@ Status AssignOffsets(std::vector<TensorInfo>& tensors) {
                        "the size overflows or is not a whole number of bytes")
           .Found(fmt::format("{} [{}]", DTypeName(tensor.dtype), fmt::join(tensor.shape, ", ")));
     }
-    // For now, its place among those given: a stable sort would take memory for half of them.
+    // For now, its index among the given tensors: a stable sort would need memory for half of them.
     tensor.begin = i;
     tensor.end = i + *bytes;
   }
@@ -58,7 +61,7 @@ Status AssignOffsets(std::vector<TensorInfo>& tensors) {
 
 using TextVisitor = FunctionRef<Status(std::string_view text)>;
 
-// The JSON, piece by piece: that of all tensors would take as much memory as they do. Throws
+// Writes the JSON piece by piece: as a whole it would take as much memory as the entries. Throws
 // Json::type_error for text that is not UTF-8.
 Status VisitJson(const SafetensorsHeader& header, TextVisitor visit) {
   constexpr size_t kPieceBytes = 64ULL * 1024;
@@ -111,8 +114,8 @@ Status CheckReadable(const SafetensorsHeader& header, uint64_t data_bytes) {
   return ParseSafetensorsHeader(json, data_bytes, kWhere).status();
 }
 
-// Whatever we write, we must be able to read: this refuses impossible names and shapes. Tensor by
-// tensor, because a second header of all of them would take as much memory as the first.
+// We must be able to read whatever we write, so this refuses impossible names and shapes. It goes
+// tensor by tensor, because a second header would take as much memory as the first.
 Status CheckPartsReadable(const SafetensorsHeader& header) {
   SafetensorsHeader only;
   only.metadata = header.metadata;

@@ -1,3 +1,6 @@
+// The order of a conversion. Everything that can be refused is refused before the hidden folder
+// exists; the folder is renamed only after the manifest, which is the last file, is complete.
+
 #include "prepack/convert/convert.h"
 
 #include <fmt/format.h>
@@ -26,22 +29,21 @@ std::filesystem::path OutputOf(const ConvertOptions& options) {
   return options.part.IsWhole() ? options.output : PartFolder(options.output, options.part);
 }
 
-// One conversion on its way. The steps are called in the order in which they stand here.
+// One conversion in progress. Its steps are called in the order in which they are declared.
 class Conversion {
  public:
   Conversion(const ConvertOptions& options, const Checkpoint& checkpoint,
-             const QuantizedModel& model, const Plan& plan, RunIdentity identity, Isa isa,
-             unsigned threads, Progress& progress)
+             const QuantizedModel& model, const Plan& plan, RunIdentity identity, unsigned threads,
+             Progress& progress)
       : options_(options),
         checkpoint_(checkpoint),
         model_(model),
         plan_(plan),
         identity_(std::move(identity)),
-        isa_(isa),
         threads_(threads),
         progress_(progress) {}
 
-  // Opens the shards, and with --resume finds what is in them already.
+  // Opens the shards and, with --resume, finds what they already hold.
   Status OpenShards(const OutputFolder& folder);
   Status FillShards();
   Status WriteRest();
@@ -61,14 +63,13 @@ class Conversion {
   const QuantizedModel& model_;
   const Plan& plan_;
   const RunIdentity identity_;
-  const Isa isa_;
   const unsigned threads_;
   Progress& progress_;
 
   std::filesystem::path folder_;
   OutputShards shards_;
   std::vector<SafetensorsWriter> writers_;
-  std::set<size_t> created_;  // shards that were not there before
+  std::set<size_t> created_;  // shards that did not exist before
   std::optional<Journal> journal_;
   FinishedUnits finished_;               // by an earlier run
   std::vector<std::string> side_files_;  // that the output has
@@ -113,7 +114,7 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
                      PlanOutputShards(checkpoint_, plan_, options_.shard_bytes, options_.part));
   shards_ = std::move(shards);
   PREPACK_TRY(StartJournal(folder));
-  // Shards of an interrupted run are continued, or go to make room.
+  // Shards of an interrupted run are either continued or removed to make room.
   const uint64_t there = std::min(BytesOnDisk(folder_, shards_.names), shards_.file_bytes);
   PREPACK_TRY_ASSIGN(const uint64_t side_bytes, HasSideFiles() ? CheckSideFiles(checkpoint_) : 0);
   PREPACK_TRY(CheckFreeSpace(folder_, shards_.file_bytes - there + side_bytes));
@@ -127,7 +128,7 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   return status.ok() ? TakeSideFiles() : status;
 }
 
-// Done before the weights: hours later, these files may be those of another revision.
+// Done before the weights: hours later, these files may belong to another revision.
 Status Conversion::TakeSideFiles() {
   if (!options_.part.IsWhole()) {
     PREPACK_TRY_ASSIGN(FileHashes hashes, HashSideFiles(checkpoint_, progress_));
@@ -140,7 +141,7 @@ Status Conversion::TakeSideFiles() {
 }
 
 Status Conversion::FillShards() {
-  filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, isa_, progress_);
+  filler_.emplace(checkpoint_, plan_, shards_, writers_, finished_, *journal_, progress_);
   PREPACK_TRY(filler_->Run(threads_, options_.output.string()));
   progress_.Begin("flushing", 0);
   return ParallelFor(writers_.size(), threads_, [&](size_t index, unsigned) {
@@ -177,7 +178,7 @@ Status Conversion::WritePart() {
                     .all_source_tensors = checkpoint_.tensors().size(),
                     .side_files = side_files_,
                     .source_files = source_files_};
-  // What the part is made of is hashed already.
+  // The tensors that the part is made from have been hashed already.
   TensorHashes seen = filler_->source_hashes();
   if (!options_.trust_source) {
     Status status =
@@ -190,7 +191,7 @@ Status Conversion::WritePart() {
   return WritePartRecord(folder_, record, manifest_, *maker_);
 }
 
-// What the manifest says of a conversion, or of a part of one; without its modules and tensors.
+// What the manifest says about a conversion or a part of one, without modules and tensors.
 ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoint,
                        const QuantizedModel& model, const Plan& plan, const Manifest& manifest) {
   ConvertReport report;
@@ -213,7 +214,7 @@ ConvertReport ReportOf(const ConvertOptions& options, const Checkpoint& checkpoi
   return report;
 }
 
-// How many bytes of the source these shards are made of.
+// How many bytes of the source these shards are made from.
 uint64_t SourceBytes(const Plan& plan, const OutputShards& shards) {
   uint64_t bytes = 0;
   for (const OutputUnit& unit : shards.units) {
@@ -263,7 +264,7 @@ Result<ConvertReport> ReportOfDone(const ConvertOptions& options, const Checkpoi
 }  // namespace
 
 Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress) {
-  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
+  PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY(CheckOutputPlace(options.source, options.output));
   PREPACK_TRY_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(options.source));
   PREPACK_TRY_ASSIGN(const QuantizedModel model,
@@ -285,8 +286,7 @@ Result<ConvertReport> Convert(const ConvertOptions& options, Progress& progress)
   PREPACK_TRY_ASSIGN(OutputFolder folder,
                      OutputFolder::Create(output, options.replace,
                                           options.resume ? Leftovers::kKeep : Leftovers::kRemove));
-  Conversion conversion(options, checkpoint, model, plan, std::move(identity), isa, threads,
-                        progress);
+  Conversion conversion(options, checkpoint, model, plan, std::move(identity), threads, progress);
   Status status = conversion.OpenShards(folder);
   if (status.ok()) status = conversion.FillShards();
   if (status.ok()) status = conversion.WriteRest();

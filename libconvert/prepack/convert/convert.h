@@ -9,9 +9,9 @@
 //   units                    reader → layout → shard, and hashes, on all threads (shard_filler.h)
 //   side files, manifest     then the hidden folder is renamed
 //
-// Memory: threads × panel, and the headers. The source is opened read-only. With `resume` an
-// interrupted run leaves what it has finished, and the next one goes on from there, or finds that
-// there is nothing left to do (resume.h).
+// Memory: threads × panel, and the headers. The source is opened read-only. With `resume`, an
+// interrupted run leaves its finished work behind, and the next run continues from there or finds
+// that nothing is left to do (resume.h).
 
 #include <cstdint>
 #include <filesystem>

@@ -1,3 +1,6 @@
+// Everything in a packed folder but the shards: config.json, index, side files and manifest, the
+// checks on the output path before the first byte, and the rename at the end.
+
 #include "prepack/convert/finish_folder.h"
 
 #include <fmt/format.h>
@@ -50,7 +53,7 @@ std::string PathToSource(const std::filesystem::path& source, const std::filesys
 Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes) {
   std::error_code error;
   const std::filesystem::space_info space = std::filesystem::space(folder, error);
-  if (error || space.available >= bytes) return {};  // unknown: the reservation will tell
+  if (error || space.available >= bytes) return {};  // unknown: the reservation will show
   return SystemError(folder.parent_path().string(), "not enough space for the packed weights",
                      ENOSPC)
       .Found(fmt::format("{} bytes free", space.available))
@@ -58,7 +61,8 @@ Status CheckFreeSpace(const std::filesystem::path& folder, uint64_t bytes) {
 }
 
 uint64_t BytesOnDisk(const std::filesystem::path& folder, const std::vector<std::string>& names) {
-  constexpr uint64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's are
+  constexpr uint64_t kBlockBytes =
+      512;  // unit of st_blocks, whatever block size the file system has
   uint64_t bytes = 0;
   for (const std::string& name : names) {
     struct stat info {};
@@ -204,7 +208,7 @@ Status WriteIndex(const std::filesystem::path& folder, const std::vector<Indexed
   return file->Finish();
 }
 
-// Notes size and hash of a file in the manifest.
+// Records size and hash of a file in the manifest.
 Status RecordFile(const std::filesystem::path& folder, const std::string& name, Progress& progress,
                   Manifest& manifest) {
   PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(folder / name));

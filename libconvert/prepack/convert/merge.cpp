@@ -1,3 +1,7 @@
+// Puts parts together without reading weights. What the parts recorded about the source (hashes of
+// their own tensors and of those that they read as witnesses) must not contradict each other; the
+// shards get second names (hard links), so merging needs no space.
+
 #include "prepack/convert/merge.h"
 
 #include <fmt/format.h>
@@ -105,7 +109,7 @@ Result<Manifest> ReadPartManifest(const std::filesystem::path& folder) {
 namespace fs = std::filesystem;
 namespace {
 
-// A shard of a part, and what it is called in the packed folder.
+// A shard of a part, and its name in the packed folder.
 struct MergedShard {
   fs::path from;
   std::string name;
@@ -125,7 +129,7 @@ std::optional<Part> PartOfName(const std::string& name, const std::string& outpu
   return *part;
 }
 
-// How many parts the output has, from the names of those that are there. All must be.
+// How many parts the output has, from the names of the existing ones. All of them must exist.
 Result<uint32_t> CountParts(const fs::path& output) {
   std::set<uint32_t> counts;
   std::set<uint32_t> found;
@@ -161,7 +165,7 @@ Result<uint32_t> CountParts(const fs::path& output) {
 // A tensor of the source, as the parts have seen it.
 struct SeenTensor {
   std::string line;
-  bool is_used = false;  // a part was made of it, and has not only read it
+  bool is_used = false;  // a part was made from it, instead of only reading it
 };
 
 class Merger {
@@ -194,7 +198,7 @@ class Merger {
   std::optional<PartRecord> first_;
   std::map<std::string, SeenTensor> sources_;
   Manifest manifest_;
-  // While parts are read, tensors are said to lie in "FOLDER/SHARD".
+  // While parts are read, the file of a tensor is "FOLDER/SHARD".
   std::map<std::string, std::string> hashes_;  // tensor → hash
   std::vector<MergedShard> shards_;
   std::map<std::string, std::string> names_;  // "FOLDER/SHARD" → name in the packed folder
@@ -319,7 +323,7 @@ Status Merger::CheckShard(const File& file, const SafetensorsHeader& header,
   for (const TensorInfo& tensor : header.tensors) {
     const auto known = hashes_.find(tensor.name);
     if (known == hashes_.end()) continue;
-    // A text that is no hash is left out: the hash of the shard then differs.
+    // A text that is not a hash is left out, which makes the hash of the shard differ.
     const std::optional<Hash128> hash = ParseHash128(known->second);
     if (hash) of_tensors.push_back(*hash);
   }
@@ -340,7 +344,7 @@ void Merger::NameShards() {
   std::ranges::sort(manifest_.tensors, {}, &TensorRecord::tensor);
 }
 
-// A second name for the file, or a copy where the file system has no such thing.
+// Gives the file a second name, or copies it if the file system has no hard links.
 Status LinkOrCopy(const fs::path& from, const fs::path& to) {
   const int result = posix::Link(from, to);
   if (result >= 0) return {};

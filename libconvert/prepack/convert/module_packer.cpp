@@ -1,3 +1,6 @@
+// Packs the tiles and strips of one module: reads a panel, hands it to the layout, and sends the
+// packed runs to their places in the shard.
+
 #include "prepack/convert/module_packer.h"
 
 #include <fmt/format.h>
@@ -64,7 +67,8 @@ Status WriteBatch::WriteWaiting() {
 
 namespace {
 
-// Scales that `value` does not hold as they are. A loop that knows the dtype becomes vector code.
+// Counts the scales that `value` cannot hold exactly. A loop that knows the dtype becomes vector
+// code.
 uint64_t CountRounded(DType value, std::span<const float> scales) {
   uint64_t rounded = 0;
   if (value == DType::kBF16) {
@@ -78,13 +82,11 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
 }  // namespace
 
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
-                           const OutputUnit& output, std::vector<SafetensorsWriter>& writers,
-                           Isa isa)
+                           const OutputUnit& output, std::vector<SafetensorsWriter>& writers)
     : checkpoint_(checkpoint),
       module_(module),
       output_(output),
       writers_(writers),
-      isa_(isa),
       shape_(TileShapeFor(module.weights(), module.chosen->cut(module.request))),
       grid_(module.request.n, module.request.k, shape_),
       strip_rows_(StripRows(*module.chosen, module.request)),
@@ -104,8 +106,8 @@ size_t ModulePacker::strips() const {
   return static_cast<size_t>(CeilDiv(module_.request.n, strip_rows_));
 }
 
-// Where the source holds the codes as they are wanted, they are used from its mapping, which saves
-// a copy: they are hashed first, in order, and so are in the cache when they are packed.
+// If the source holds the codes in the wanted form, they are packed from its mapping, which saves a
+// copy. They are hashed first, in order, and are therefore in the cache when they are packed.
 Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitHashes* hashes,
                               CodesUser use) const {
   const QuantizedLinear& weights = module_.weights();
@@ -154,7 +156,6 @@ Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
   if (!status.ok()) return status;
   status = ForPanels(tile, shape_, [&](const PanelRange& panel) {
     const PackJob job = {.request = module_.request,
-                         .isa = isa_,
                          .tile = tile,
                          .panel = panel,
                          .zero_points = buffers.zero_points};
@@ -195,8 +196,8 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
 }
 
 Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
-  // Read even where the layout stores none: the reader then checks that a symmetric checkpoint
-  // with left-over zero points really is symmetric.
+  // Read even if the layout stores none, so that the reader checks that a symmetric checkpoint with
+  // left-over zero points really is symmetric.
   buffers.zero_points.resize(rows * module_.weights().groups());
   Status status = module_.weights().ReadZeroPoints(n0, rows, buffers.zero_points);
   if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;
@@ -211,7 +212,7 @@ Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& bu
 // After PackScales of the same rows.
 Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   buffers.sums.resize(rows);
-  PREPACK_TRY(SumSignedCodes(module_.weights(), isa_, n0, rows, buffers.panel, buffers.sums));
+  PREPACK_TRY(SumSignedCodes(module_.weights(), n0, rows, buffers.panel, buffers.sums));
   buffers.packed.resize(rows * sizeof(float));
   const DType value = module_.chosen->scale_form(module_.request).value;
   PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);

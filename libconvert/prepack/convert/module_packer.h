@@ -1,9 +1,9 @@
 #ifndef PREPACK_CONVERT_MODULE_PACKER_H_
 #define PREPACK_CONVERT_MODULE_PACKER_H_
 
-// What one thread has packed and not yet written. Writes to one file exclude each other in the
-// kernel: a thread that finds the file busy goes on packing, and writes several pieces later, at
-// once, rather than wait.
+// What one thread has packed but not yet written. The kernel lets only one thread at a time write
+// to a file: a thread that finds the file busy goes on packing and later writes several pieces at
+// once, instead of waiting.
 
 #include <algorithm>
 #include <atomic>
@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "prepack/base/function_ref.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -72,7 +71,7 @@ class ModulePacker {
  public:
   // The arguments must outlive the packer.
   ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module, const OutputUnit& output,
-               std::vector<SafetensorsWriter>& writers, Isa isa);
+               std::vector<SafetensorsWriter>& writers);
 
   // Tiles and strips are counted from 0. Calls may run at the same time, each with its own buffers.
   size_t tiles() const { return grid_.size(); }
@@ -110,7 +109,6 @@ class ModulePacker {
   const ModulePlan& module_;
   const OutputUnit& output_;
   std::vector<SafetensorsWriter>& writers_;
-  Isa isa_;
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;

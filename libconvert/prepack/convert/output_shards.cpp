@@ -1,3 +1,7 @@
+// Which modules and tensors the output has, in which shard each lies, and which modules are packed
+// as one. Decided from headers alone, so that shards can be created at full size and a clash of
+// names is noticed before anything is packed.
+
 #include "prepack/convert/output_shards.h"
 
 #include <fmt/format.h>
@@ -30,7 +34,7 @@ bool IsExpert(std::string_view module) {
   return module.starts_with("experts.") || module.find(".experts.") != std::string_view::npos;
 }
 
-// The set that a module of the model belongs to, if it has siblings to be fused with.
+// The set that a module belongs to, if it has siblings to be fused with.
 const SiblingSet* SetOf(std::string_view module) {
   const std::string_view name = module.substr(ParentOf(module).size());
   for (const SiblingSet& set : SiblingSets()) {
@@ -46,7 +50,7 @@ bool HasTensorsOf(const Checkpoint& checkpoint, const std::string& module) {
   return first != checkpoint.tensors().end() && first->name.starts_with(prefix);
 }
 
-// Biases are stored with all members, in one dtype, or with none.
+// Either all members have a bias, in the same dtype, or none has.
 std::string WhyBiasesDiffer(const Checkpoint& checkpoint, const Members& members) {
   const StoredTensor* first = FindBias(checkpoint, members.front()->module());
   for (const QuantizedLinear* member : members) {
@@ -115,7 +119,7 @@ struct Unit {
   const StoredTensor* tensor = nullptr;
 };
 
-// By number: is the tensor one that packed modules replace?
+// By number: whether packed modules replace the tensor.
 std::vector<bool> ReplacedTensors(const Checkpoint& checkpoint, const Plan& plan) {
   std::vector<bool> replaced(checkpoint.tensors().size());
   for (const ModulePlan& module : plan.modules) {
@@ -185,7 +189,7 @@ std::vector<TensorInfo> TensorsOf(const Unit& unit) {
   return tensors;
 }
 
-// The bytes of all tensors that the unit becomes.
+// The bytes of all output tensors of the unit.
 uint64_t BytesOf(const Unit& unit) {
   return unit.tensor != nullptr ? unit.tensor->bytes : unit.module->packed_bytes;
 }
@@ -196,8 +200,8 @@ size_t CountTensors(std::span<const Unit> units) {
   return count;
 }
 
-// What no other tensor may be called: the tensors of the unit, and what loaders would take for the
-// same parts of modules that were fused. They put these into the fused module.
+// Names that no other tensor may have: those of the unit's tensors, and those that loaders would
+// take for the same parts of the fused members and put into the fused module.
 std::vector<std::string> NamesOf(const Unit& unit) {
   std::vector<std::string> names;
   for (TensorInfo& tensor : TensorsOf(unit)) names.push_back(std::move(tensor.name));
@@ -210,8 +214,8 @@ std::vector<std::string> NamesOf(const Unit& unit) {
   return names;
 }
 
-// The names of all tensors must differ, those of other parts, too. Their hashes take a tenth of the
-// memory.
+// The names of all tensors must differ, including those in other parts. Their hashes take a tenth
+// of the memory.
 Status CheckNames(const std::vector<Unit>& units) {
   std::vector<Hash128> names;
   names.reserve(CountTensors(units));
@@ -257,7 +261,7 @@ std::span<const Unit> TakeShard(std::span<const Unit> units, uint64_t shard_byte
 
 std::vector<TensorInfo> TensorsOfShard(std::span<const Unit> units) {
   std::vector<TensorInfo> tensors;
-  tensors.reserve(CountTensors(units));  // exactly: they stay until all is written
+  tensors.reserve(CountTensors(units));  // exactly: they stay until everything is written
   for (const Unit& unit : units) {
     for (TensorInfo& tensor : TensorsOf(unit)) tensors.push_back(std::move(tensor));
   }
@@ -299,7 +303,7 @@ class SlotFinder {
   std::vector<NamedSlot> slots_;
 };
 
-// With their slots, once the shards are planned.
+// Adds the slots, once the shards are planned.
 void AddUnits(const std::vector<Unit>& units, OutputShards& output) {
   size_t tensors = 0;
   for (const SafetensorsPlan& plan : output.plans) tensors += plan.header.tensors.size();

@@ -1,8 +1,8 @@
 #ifndef PREPACK_CONVERT_OUTPUT_SHARDS_H_
 #define PREPACK_CONVERT_OUTPUT_SHARDS_H_
 
-// Modules that runtimes run as one, to be packed as one: q, k and v as qkv_proj, gate and up as
-// gate_up_proj (formats/model_parts.h). What the runtime then maps is what it runs.
+// Modules that runtimes run as one and that are packed as one: q, k and v as qkv_proj, gate and up
+// as gate_up_proj (formats/model_parts.h). The runtime can then run what it maps.
 
 #include <cstdint>
 #include <map>

@@ -1,3 +1,7 @@
+// Chooses a layout for every module. Modules that are alike share one LayoutChoice: a mixture of
+// experts has tens of thousands of modules but a few kinds, and asking every layout about every
+// module would take longer than reading the headers.
+
 #include "prepack/convert/plan.h"
 
 #include <fmt/format.h>
@@ -42,7 +46,7 @@ std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLine
   return biases.empty() ? std::nullopt : std::optional<DType>(biases.front()->dtype);
 }
 
-// Asks the layouts of the target in their order; the first that takes the module is chosen.
+// Asks the layouts of the target in order and chooses the first that takes the module.
 void AskLayouts(const Target& target, LayoutChoice& choice) {
   for (const Layout* layout : LayoutsOfTarget(target.id)) {
     if (!layout->offered) continue;
@@ -53,7 +57,7 @@ void AskLayouts(const Target& target, LayoutChoice& choice) {
   }
 }
 
-// The module as bf16, for the layouts that take that.
+// The module as bf16, for the layouts that take bf16.
 void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoice& choice) {
   choice.dequantizes = true;
   choice.request.scheme = Dequantized(linear)->scheme();
@@ -61,7 +65,7 @@ void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoic
   AskLayouts(target, choice);
 }
 
-// Where the kernels compute something else than the checkpoint says.
+// Says how the kernels' arithmetic differs from what the checkpoint says.
 std::string NoteOf(const LayoutChoice& choice) {
   const ActivationScheme& wanted = choice.request.scheme.activations;
   if (choice.chosen == nullptr || choice.stored_activations == wanted) return "";
@@ -69,7 +73,7 @@ std::string NoteOf(const LayoutChoice& choice) {
                      DescribeActivations(choice.stored_activations), DescribeActivations(wanted));
 }
 
-// The form of a layout that has several.
+// Chooses the form if the layout has several.
 Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
   if (choice.chosen == nullptr || choice.chosen->id != kOneDnnW8A8.id) return {};
   PREPACK_TRY_ASSIGN(ChosenForm chosen, ChooseOneDnnForm(form, choice.request));
@@ -99,7 +103,7 @@ Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& as
   return choice;
 }
 
-// The choice for a module: that of one like it, or a new one.
+// The choice for a module: that of a similar one, or a new one.
 Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackRequest& asked,
                                       const PlanOptions& options, Plan& plan) {
   const std::pair size(asked.n, asked.k);
@@ -124,7 +128,7 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.packed_bytes = choice.PartBytes();
 }
 
-// What is made of the module when its kernel is to have these activations.
+// What becomes of the module if its kernel gets these activations.
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                             const ActivationScheme& activations, const PlanOptions& options,
                             Plan& plan) {
@@ -160,7 +164,7 @@ Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
   return {};
 }
 
-// The activations that all members of a fused module get; none when they differ.
+// The activations that all members of a fused module get; none if they differ.
 Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear& fused,
                                                           SchemeChooser& schemes) {
   std::optional<ActivationScheme> common;
@@ -175,7 +179,7 @@ Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear&
   return common;
 }
 
-// Plans a fused module, or notes why its members stay apart.
+// Plans a fused module, or records why its members stay separate.
 Status PlanFused(const Checkpoint& checkpoint, std::unique_ptr<QuantizedLinear> fused,
                  const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
   PREPACK_TRY_ASSIGN(const std::optional<ActivationScheme> activations,
@@ -194,7 +198,7 @@ Status PlanFused(const Checkpoint& checkpoint, std::unique_ptr<QuantizedLinear> 
   return {};
 }
 
-// Plans what can be fused, and gives the modules of the model that are taken care of by that.
+// Plans what can be fused, and returns the modules of the model that this covers.
 Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoint,
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
@@ -234,7 +238,7 @@ uint64_t ThreadMemory(const ModulePlan& module) {
   uint64_t bytes = panel + PlacedBytes(module.chosen->place_weight(module.request, tile));
   const uint64_t strip = std::min(StripRows(*module.chosen, module.request), weights.n());
   bytes += strip * weights.groups() * (sizeof(float) + sizeof(uint8_t));
-  // Activation order needs all input channels of a panel's rows at once.
+  // Act-order needs all input channels of a panel's rows at once.
   if (weights.reordered()) {
     bytes += shape.panel_rows * PanelRowBytes(weights.scheme().code, weights.k());
   }

@@ -1,8 +1,8 @@
 #ifndef PREPACK_CONVERT_PLAN_H_
 #define PREPACK_CONVERT_PLAN_H_
 
-// In which form onednn/w8a8 writes its weights: what oneDNN's primitive asks for depends on the CPU
-// that runs it, which need not be the one that packs.
+// The form in which onednn/w8a8 writes its weights. What oneDNN's primitive asks for depends on the
+// CPU that runs it, which need not be the one that packs.
 
 #include <cstdint>
 #include <map>
@@ -59,13 +59,13 @@ struct PlanOptions {
   std::optional<DType> activation_dtype = {};
   std::vector<SchemeChoice> schemes = {};
   Fallback fallback = Fallback::kKeep;
-  // Scales as exact as a part can hold them, not as the runtime itself would hold them.
+  // Store scales as exactly as a part can hold them, instead of as the runtime would hold them.
   bool exact_scales = false;
   // The form of modules that onednn/w8a8 takes.
   OneDnnForm onednn_form = OneDnnForm::kBlocked;
-  // What the checkpoint may have although it is wrong.
+  // Findings that the user accepts although they are errors.
   AcceptedFindings accepted = {};
-  // Pack as one what runtimes run as one, see convert/output_shards.h.
+  // Pack modules as one if runtimes run them as one, see convert/output_shards.h.
   bool fuse = false;
 };
 
@@ -75,33 +75,34 @@ struct Candidate {
   Eligibility verdict;
 };
 
-// What is decided for a module, and for all that are like it: models have tens of thousands of
-// modules (experts), but few kinds of them.
+// The decision for a module and for all modules like it: models have tens of thousands of modules
+// (experts), but few kinds of them.
 struct LayoutChoice {
-  // What it is decided from: what is asked for, and the activations that the checkpoint says.
+  // The basis of the decision: the request, and the activations in the checkpoint.
   PackRequest asked;
   ActivationScheme stored_activations;
 
-  bool dequantizes = false;  // nothing takes the codes: what is packed is the module dequantized
+  bool dequantizes = false;  // no layout takes the codes: the dequantized module is packed
   PackRequest request;       // of what is packed
-  // What request.weights_desc comes from, where a primitive was asked.
+  // Where request.weights_desc comes from, if a primitive was asked.
   std::optional<OneDnnOrigin> onednn = {};
   std::vector<Candidate> candidates;  // in order of preference
   const Layout* chosen = nullptr;     // the first eligible candidate; null: kept as stored
   std::vector<PartSpec> parts;        // of the chosen layout
-  std::string note;  // where what is computed differs from what the checkpoint says
+  std::string note;                   // how the computation differs from what the checkpoint says
 
   uint64_t PartBytes() const;
 };
 
 struct ModulePlan {
-  // The choice must live longer.
+  // The choice must outlive this.
   ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice);
 
   const QuantizedLinear* linear;
-  // What is packed, where that is not `linear` itself: the module dequantized.
+  // The dequantized module, if that is packed instead of `linear` itself.
   std::unique_ptr<QuantizedLinear> dequantized;
-  // These belong to the choice. Modules that are alike share them; others have other addresses.
+  // These belong to the choice. Modules that are alike share them, so equal addresses mean alike
+  // modules.
   const PackRequest& request;
   const std::optional<OneDnnOrigin>& onednn;
   const std::vector<Candidate>& candidates;
@@ -115,8 +116,9 @@ struct ModulePlan {
   const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
   // The tensors of the source that the packed module replaces.
   std::vector<std::string> ReplacedTensors() const;
-  // Why nothing was chosen, or why the module was dequantized: the reasons of the candidates that
-  // were rejected, in one line. Those that are for other weights are left out, unless all are.
+  // Why no layout was chosen, or why the module was dequantized: the reasons of the rejected
+  // candidates in one line. Candidates for other weights are left out, unless all of them are for
+  // other weights.
   std::string WhyRejected() const;
 };
 

@@ -1,3 +1,7 @@
+// The journal of a conversion, and what --resume believes of it. A line counts only after the bytes
+// that it describes, in the shard and in the source, have been hashed again: after a power cut a
+// line may have reached the disk without its bytes.
+
 #include "prepack/convert/resume.h"
 
 #include <fmt/format.h>
@@ -61,7 +65,7 @@ std::string OptionsText(const Plan& plan, const PlanOptions& options, uint64_t s
 }
 
 // What each module becomes, with the fingerprints of the layouts: a build that packs other bytes
-// under the same version is another tool.
+// under the same version counts as another tool.
 std::string PlanIdentity(const Plan& plan) {
   Xxh3Hasher hasher;
   for (const ModulePlan& module : plan.modules) {
@@ -170,13 +174,13 @@ Status ReadUnit(const Json& json, std::string_view where, JournalContents& conte
   return status;
 }
 
-// What the disk did not get before the power failed reads as zeros, which no line holds.
+// Bytes that did not reach the disk before a power failure read as zeros, which no line contains.
 bool WasLost(std::string_view line) {
   constexpr std::string_view kZeros("\0\0\0\0\0\0\0\0", 8);
   return line.find(kZeros) != std::string_view::npos;
 }
 
-// What a line says, without its hash and its end.
+// The content of a line, without its hash and its end.
 Result<std::string_view> WithoutHash(std::string_view line, std::string_view where) {
   const std::string_view text = line.substr(0, line.rfind(' '));
   if (fmt::format("{}\n", line) == JournalLine(text)) return text;
@@ -212,7 +216,8 @@ Result<Journal> Journal::Create(const std::filesystem::path& path, const RunIden
 Result<Journal> Journal::Continue(const std::filesystem::path& path,
                                   const JournalContents& contents) {
   PREPACK_TRY_ASSIGN(File file, File::OpenForUpdate(path));
-  // Cuts half a line off: what comes must not be longer than what it replaces to be sound.
+  // Cut off an incomplete last line: new lines overwrite it, and the rest of a longer one would
+  // remain after them.
   PREPACK_TRY(file.Resize(contents.bytes));
   return Journal(std::move(file), contents.bytes);
 }
@@ -250,7 +255,8 @@ namespace {
 
 constexpr std::string_view kReplace = "--force replaces it";
 
-// A file that was removed or cut since is not worth a whole run to notice.
+// Checks names and sizes first, so that a file that was removed or cut is noticed before a whole
+// run.
 Status CheckFiles(const fs::path& folder, const Manifest& manifest) {
   for (const auto& [name, record] : manifest.files) {
     PREPACK_TRY_ASSIGN(const std::optional<struct stat> file, LookAt(folder / name));
@@ -278,7 +284,7 @@ Status CheckSameTensors(const SourceTensorLines& then, const SourceTensorLines& 
   return {};
 }
 
-// The identity knows the headers of the source, not its numbers: they are read.
+// The identity covers the headers of the source but not its numbers, so these are read.
 Status CheckWholeSource(const std::string& where, const Manifest& manifest,
                         const Checkpoint& source, unsigned threads, Progress& progress) {
   std::vector<const StoredTensor*> tensors;
@@ -291,7 +297,7 @@ Status CheckWholeSource(const std::string& where, const Manifest& manifest,
       where, fmt::format("weights with the fingerprint {}", manifest.source_fingerprint), now);
 }
 
-// The same for what a part has read of it.
+// The same for the tensors that a part has read.
 Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
                          const Checkpoint& source, unsigned threads, Progress& progress) {
   SourceTensorLines then = record.source_tensors;
@@ -306,7 +312,7 @@ Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
   return status.ok() ? CheckSameTensors(then, SourceLines(hashes), where) : status;
 }
 
-// What the folder was made of must be what the source is now.
+// The source must still be what the folder was made from.
 Status CheckSource(const std::string& where, const Manifest& manifest,
                    const std::optional<PartRecord>& record, const Checkpoint& source,
                    unsigned threads, Progress& progress) {
@@ -350,7 +356,7 @@ Result<std::optional<Manifest>> FindFinishedRun(const fs::path& folder, const Ru
 
 namespace {
 
-// Does the unit lie in the shards as it was noted?
+// Whether the shards hold the unit as the journal says.
 Result<bool> IsInPlace(const OutputShards& shards, const std::vector<SafetensorsWriter>& writers,
                        const std::set<size_t>& created, uint64_t index,
                        const FinishedUnit& finished) {
@@ -370,7 +376,7 @@ Result<bool> IsInPlace(const OutputShards& shards, const std::vector<Safetensors
 constexpr std::string_view kEarlierRun = "the interrupted run that --resume would continue";
 constexpr std::string_view kBeginAnew = "Run without --resume to start from the beginning";
 
-// Are these notes about tensors that the unit is made of?
+// Whether these notes are about tensors that the unit is made from.
 bool AreAbout(const Checkpoint& checkpoint, const std::vector<const StoredTensor*>& sources,
               const std::vector<SourceNote>& notes) {
   return std::ranges::all_of(notes, [&](const SourceNote& note) {
@@ -379,15 +385,15 @@ bool AreAbout(const Checkpoint& checkpoint, const std::vector<const StoredTensor
   });
 }
 
-// Drops units whose notes are not about them, or which leave out a tensor that nobody else notes:
-// that of stacked experts is noted with one of them, which may not have been finished.
+// Drops units whose notes are about other tensors, or leave out a tensor that no other unit notes:
+// the tensor of stacked experts is noted with only one of them, which may be unfinished.
 void DropUnknownSources(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
                         FinishedUnits& finished) {
   std::erase_if(finished, [&](const auto& unit) {
     const auto sources = SourcesOf(checkpoint, plan, shards.units[unit.first]);
     return !AreAbout(checkpoint, sources, unit.second.sources);
   });
-  for (bool dropped = true; dropped;) {  // what was noted with a unit goes with it
+  for (bool dropped = true; dropped;) {  // dropping a unit also drops its notes
     std::vector<bool> noted(checkpoint.tensors().size());
     for (const auto& [unit, done] : finished) {
       for (const SourceNote& note : done.sources) noted[note.tensor] = true;

@@ -1,3 +1,6 @@
+// --scheme: which activations a module is packed for. A choice that matches no module is an error,
+// because a typo in the pattern would otherwise pack something else than the user asked for.
+
 #include "prepack/convert/scheme_choice.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #ifndef PREPACK_CONVERT_SCHEME_CHOICE_H_
 #define PREPACK_CONVERT_SCHEME_CHOICE_H_
 
-// What the user asks the kernels to compute with: `--scheme w4a8`, `--scheme 'mlp=w4a8'`.
+// The arithmetic that the user wants: `--scheme w4a8`, `--scheme 'mlp=w4a8'`.
 
 #include <cstdint>
 #include <optional>

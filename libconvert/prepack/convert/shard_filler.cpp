@@ -1,3 +1,7 @@
+// The tasks of a unit, and who does them. One thread takes a unit as a whole, since neighbouring
+// tasks read neighbouring bytes; threads that find no unit left help the others, so that the last
+// large unit does not keep one thread busy alone.
+
 #include "prepack/convert/shard_filler.h"
 
 #include <algorithm>
@@ -16,13 +20,12 @@ constexpr uint64_t kCopyBytes = 128ULL * 1024;  // stays in the L2 cache between
 
 ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
                          std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
-                         Journal& journal, Isa isa, Progress& progress)
+                         Journal& journal, Progress& progress)
     : checkpoint_(checkpoint),
       plan_(plan),
       shards_(shards),
       writers_(writers),
       journal_(journal),
-      isa_(isa),
       progress_(progress),
       finished_(finished),
       order_(UnitsInTurns(shards)),
@@ -30,7 +33,7 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
       rounded_scales_(shards.units.size()),
       has_unit_(checkpoint.tensors().size()),
       source_hashes_(checkpoint) {
-  // What finished units were made of need not be hashed again, whichever units share it.
+  // Source tensors of finished units need not be hashed again, even if other units share them.
   for (const auto& [unit, done] : finished) {
     for (const SourceNote& note : done.sources) {
       source_hashes_.Set(checkpoint.tensors()[note.tensor], note.hash);
@@ -43,7 +46,7 @@ ShardFiller::ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const O
 }
 
 Status ShardFiller::Run(unsigned threads, const std::string& output) {
-  uint64_t bytes = 0;  // of all tensors of these shards, which may be those of a part
+  uint64_t bytes = 0;  // of all tensors in these shards, which may be only a part of the output
   for (const SafetensorsWriter& writer : writers_) {
     for (const TensorInfo& tensor : writer.header().tensors) bytes += tensor.bytes();
   }
@@ -53,7 +56,7 @@ Status ShardFiller::Run(unsigned threads, const std::string& output) {
   return ForUnits(shards_.units.size(), threads, *this);
 }
 
-// Experts that are stacked share their tensors: the first of them has them hashed.
+// Stacked experts share their tensors: the first expert hashes them.
 void ShardFiller::AddSources(const OutputUnit& unit, UnitHashes& hashes) {
   for (const StoredTensor* tensor : SourcesOf(checkpoint_, plan_, unit)) {
     const size_t number = NumberOf(checkpoint_, *tensor);
@@ -62,7 +65,7 @@ void ShardFiller::AddSources(const OutputUnit& unit, UnitHashes& hashes) {
   }
 }
 
-// Notes what is known of a finished unit, and forgets its state.
+// Records the results of a finished unit and drops its state.
 void ShardFiller::Keep(size_t index, const FinishedUnit& finished) {
   const OutputUnit& unit = shards_.units[index];
   for (size_t i = 0; i < unit.slots.size(); ++i) {
@@ -92,7 +95,7 @@ uint64_t ShardFiller::Begin(size_t turn) {
     return std::max<uint64_t>(1, CeilDiv(unit.copied->bytes, kCopyBytes));
   }
   state.hashes.of_outputs.resize(unit.slots.size());
-  state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_, isa_);
+  state.packer.emplace(checkpoint_, plan_.modules[unit.module], unit, writers_);
   return 1 + state.packer->tiles() + state.packer->strips() + 1;
 }
 

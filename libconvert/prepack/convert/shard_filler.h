@@ -4,20 +4,20 @@
 // Fills the shards: every unit (a packed module, or a tensor that passes through) goes from the
 // source to its place in the output. A unit is a row of small tasks, in this order:
 //
-//   source hashes                 of a packed module, where its codes are not packed as they lie:
-//                                 read in one go, they are in the cache when they are read again
+//   source hashes                 of a packed module whose codes are not packed as they lie: one
+//                                 sequential read puts them into the cache for the next one
 //   tiles, strips, small parts    of a packed module: reader → layout → shard
 //   copies                        of a tensor that passes through
 //
-// Threads take the units in the order of the source (base/parallel.h), so that reading is
-// sequential and nothing waits for a stage to end. What is read and written is hashed on its way as
-// far as it comes in order, while it is in the CPU's cache; the rest by the thread that finishes
-// the unit, from the page cache.
+// Threads take the units in the order of the source (base/parallel.h), so reading is sequential and
+// nothing waits for a stage to end. Data that is read or written in order is hashed on its way,
+// while it is in the CPU's cache; the thread that finishes the unit hashes the rest from the page
+// cache.
 //
-// Units that an earlier run finished are not done again. What is finished is noted in the journal.
+// Units that an earlier run finished are not done again. The journal records finished units.
 //
-// A tensor that passes through has one hash, that of the source: were it copied wrongly, it would
-// not agree with the file.
+// A tensor that passes through has one hash, that of the source: if it were copied wrongly, the
+// hash would not match the file.
 
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,6 @@
 #include <string>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/parallel.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
@@ -47,7 +46,7 @@ class ShardFiller final : private UnitWork {
   // pass, so that all that it refers to is there.
   ShardFiller(const Checkpoint& checkpoint, const Plan& plan, const OutputShards& shards,
               std::vector<SafetensorsWriter>& writers, const FinishedUnits& finished,
-              Journal& journal, Isa isa, Progress& progress);
+              Journal& journal, Progress& progress);
 
   // Fills all shards on `threads` threads. `output` is what an interruption names.
   Status Run(unsigned threads, const std::string& output);
@@ -88,7 +87,6 @@ class ShardFiller final : private UnitWork {
   const OutputShards& shards_;
   std::vector<SafetensorsWriter>& writers_;
   Journal& journal_;
-  const Isa isa_;
   Progress& progress_;
 
   const FinishedUnits& finished_;

@@ -1,3 +1,6 @@
+// Matches modules and tensors of two checkpoints by name and compares them in parallel; the report
+// keeps the order of the names.
+
 #include "prepack/diff/diff.h"
 
 #include <algorithm>
@@ -95,7 +98,7 @@ Result<TensorDifferences> CompareTensors(const Checkpoint& a, const StoredTensor
       if (!bytes.ok() || bytes->verdict == DiffVerdict::kIdentical) return bytes;
     }
     Result<TensorDifferences> values = CompareFloats(a, tensor_a, b, tensor_b);
-    // Zeros of another sign, NaNs of another payload: other bytes all the same.
+    // Zeros with another sign and NaNs with another payload are different bytes all the same.
     if (values.ok() && tensor_a.dtype == tensor_b.dtype) {
       values->verdict = DiffVerdict::kDifferent;
       values->elements = bytes->elements;
@@ -111,10 +114,10 @@ Result<TensorDifferences> CompareTensors(const Checkpoint& a, const StoredTensor
 
 namespace {
 
-// Pieces of a tensor, of one thread: of either side 1 Mi floats, and their bytes as stored.
+// Buffers of one thread: 1 Mi floats of each side, and their bytes as stored.
 constexpr uint64_t kTensorMemory = uint64_t{16} << 20;
 
-// One side. The model refers to the checkpoint, which stays in its place.
+// One side. The model refers to the checkpoint, which must not move.
 struct Side {
   std::unique_ptr<Checkpoint> checkpoint;
   QuantizedModel model;

@@ -1,8 +1,8 @@
 #ifndef PREPACK_DIFF_DIFF_H_
 #define PREPACK_DIFF_DIFF_H_
 
-// Tensors that belong to no quantized module: embeddings, norms, biases. Of the same dtype, they
-// are identical when their bytes are; floats of different dtypes, when their values are.
+// Tensors that belong to no quantized module: embeddings, norms, biases. Tensors of the same dtype
+// are identical if their bytes are; floats of different dtypes, if their values are.
 
 #include <cstdint>
 #include <filesystem>

@@ -1,3 +1,6 @@
+// Compares two modules row by row as steps (code - zero point) and scales. Comparing dequantized
+// floats alone would call modules different that only hold the same numbers in another container.
+
 #include "prepack/diff/module_diff.h"
 
 #include <algorithm>
@@ -72,7 +75,7 @@ bool IsFloatMatrix(const StoredTensor& tensor) {
 
 namespace {
 
-// Each of the two products code · scale is rounded by half a unit.
+// Each of the two products code · scale is rounded by up to half a unit.
 constexpr double kProductRounding = 0x1p-23;
 
 // The group of each input channel.
@@ -90,7 +93,7 @@ bool SameBits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-// |a − b|; what is not a number is as far away as can be.
+// |a − b|; NaN counts as infinitely far away.
 double Distance(const WorstElement& element) {
   const double distance =
       std::abs(static_cast<double>(element.a.value) - static_cast<double>(element.b.value));
@@ -165,7 +168,7 @@ ModuleComparison::ModuleComparison(Weights a, Weights b)
 uint64_t ModuleComparison::MemoryOf(uint64_t rows) const {
   uint64_t bytes = 0;
   for (const Weights* side : {&a_, &b_}) {
-    // The floats, a row of them in the order of the codes, and the group of each input channel.
+    // A row of the floats in the order of the codes, and the group of each input channel.
     bytes += (rows + 1) * side->k() * sizeof(float) + side->k() * sizeof(uint32_t);
     if (side->linear() == nullptr) continue;
     bytes += MemoryOfRows(*side->linear(), rows) + rows * side->linear()->groups() * sizeof(float);
@@ -186,7 +189,7 @@ Status ModuleComparison::Compare(uint64_t n0, uint64_t rows, DiffBuffers& buffer
     const double a = buffers.a[i];
     const double b = buffers.b[i];
     differences.signal += a * a;
-    // Zeros of either sign are one number: the sign is that of the scale.
+    // Zeros of either sign count as equal, because the sign comes from the scale.
     if (SameBits(buffers.a[i], buffers.b[i]) || a == b) continue;
     const WorstElement element{.n = n0 + i / k,
                                .k = i % k,

@@ -1,3 +1,5 @@
+// The page of `diff --html`.
+
 #include "prepack/diff/report_html.h"
 
 #include <fmt/format.h>
@@ -122,7 +124,7 @@ std::string ModulesHtml(const std::vector<const ModuleDiff*>& modules) {
                        rows);
 }
 
-// By SQNR; what differs in another way comes first, what does not differ last.
+// By SQNR; modules that differ in another way come first, those that do not differ last.
 double RankOf(const ModuleDiff& diff) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   if (IsSame(diff.verdict)) return kInfinite;

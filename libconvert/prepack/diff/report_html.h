@@ -1,8 +1,8 @@
 #ifndef PREPACK_DIFF_REPORT_HTML_H_
 #define PREPACK_DIFF_REPORT_HTML_H_
 
-// What the terminal and HTML say of a report, as plain text: so that they cannot disagree. Names in
-// it come from files: whoever writes it out escapes it.
+// What the terminal and HTML say about a report, as plain text, so that they cannot disagree. Names
+// in it come from files: the code that prints it must escape it.
 
 #include <optional>
 #include <string>

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "prepack/base/float_convert.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
@@ -145,7 +144,7 @@ Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor
       PREPACK_TRY(ReadFloats(checkpoint, tensor, (g0 + g) * n + n0,
                              std::span(columns).subspan(g * rows, rows)));
     }
-    TransposeUnitsFor(ProcessIsa(), sizeof(float))(
+    TransposeUnitsFor(sizeof(float))(
         std::as_bytes(std::span(columns)).data(), rows * sizeof(float), count, rows,
         std::as_writable_bytes(out).subspan(g0 * sizeof(float)).data(), groups * sizeof(float));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
@@ -81,6 +82,7 @@ std::span<const Format> AllFormats() {
 }
 
 Result<QuantizedModel> ExamineQuantizedModel(const Checkpoint& checkpoint) {
+  PREPACK_TRY(ChooseIsa().status());
   const RegexBudget of_all_patterns;
   PREPACK_TRY_ASSIGN(const std::vector<QuantizationConfig> configs,
                      FindQuantizationConfigs(checkpoint));

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "prepack/base/dtype.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 
 namespace prepack {
@@ -73,7 +72,6 @@ struct ModelInput {
   std::span<const float> x;
   // Begins and ends at multiples of SlabUnit, or at K.
   std::optional<InputSlab> slab = {};
-  Isa isa = Isa::kScalar;  // of this machine; it decides how fast a model is, never what it says
 };
 
 // Input channels that every model of such a layer can be given a slab at a multiple of.

@@ -6,13 +6,11 @@
 #include <cstdint>
 #include <span>
 
-#include "prepack/base/isa.h"
-
 namespace prepack {
 
 // y[M, N] = x[M, K] · w[N, K]ᵀ, all row-major f64. `isa` must be supported here; it decides how
 // fast this is, and how the last bits are rounded. Works on the calling thread.
-void ReferenceGemm(Isa isa, uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
+void ReferenceGemm(uint64_t m, uint64_t n, uint64_t k, std::span<const double> x,
                    std::span<const double> w, std::span<double> y);
 
 // ReferenceGemm of reference.h with AVX2 and FMA.

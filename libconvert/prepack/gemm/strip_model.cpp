@@ -96,7 +96,7 @@ StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& i
     : packed_(packed),
       m_(input.m),
       dtype_(input.dtype),
-      products_(StripProductsFor(input.isa)),
+      products_(StripProductsFor()),
       slab_(input.slab.value_or(InputSlab{.k0 = 0, .inputs = packed.k})),
       columns_(InputColumns(packed, input)),
       x_(std::move(x)),

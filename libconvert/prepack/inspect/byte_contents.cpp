@@ -1,3 +1,6 @@
+// From a byte to the numbers in it: header, tensor, part of a module, then the weight, scale or sum
+// by the closed forms of the format or layout.
+
 #include "prepack/inspect/byte_contents.h"
 
 #include <fmt/format.h>
@@ -65,8 +68,8 @@ void AddCodes(const QuantizedLinear& linear, const StoredTensor& tensor, uint64_
   }
 }
 
-// Groups by how far the values of a channel lie from that of its group 0: the same for all
-// channels. So few places need be looked at, however many there are.
+// Groups by how far the values of a channel lie from the value of its group 0, which is the same
+// for all channels. Only a few places then need to be checked, however many there are.
 class GroupDistances {
  public:
   template <typename Where>
@@ -101,7 +104,7 @@ class GroupDistances {
   std::vector<std::pair<int64_t, uint64_t>> distances_;
 };
 
-// Scales or zero points; those that channels share become one.
+// Scales or zero points; a number that channels share is listed once.
 template <typename Where>
 void AddValues(const QuantizedLinear& linear, const StoredTensor& tensor, uint64_t byte,
                const Where& where, ByteContents& contents) {
@@ -122,7 +125,7 @@ void AddValues(const QuantizedLinear& linear, const StoredTensor& tensor, uint64
   }
 }
 
-// What of the module lies at the byte; false: nothing of it, but of another that shares the tensor.
+// What the byte holds of the module; false if it belongs to another module that shares the tensor.
 bool DescribeSourceByte(const QuantizedLinear& linear, const StoredTensor& tensor, uint64_t byte,
                         ByteContents& contents) {
   const SourcePlaces& places = *linear.places();
@@ -186,7 +189,7 @@ Status AddPackedCodes(const PackedModule& packed, uint64_t byte, ByteContents& c
   const Layout& layout = packed.layout();
   const PackRequest& request = packed.request();
   PREPACK_TRY_ASSIGN(const std::vector<uint32_t> order, ReadInputOrder(packed));
-  // As the kernel counts input channels, to as the checkpoint does.
+  // Converts input channels from the kernel's numbering to the checkpoint's.
   const auto channel = [&](uint64_t j) -> uint64_t { return order.empty() ? j : order[j]; };
   const WeightByte found = WeightsAt(layout, request, byte);
   for (const WeightPlace& place : found.weights) {
@@ -247,7 +250,7 @@ Status DescribePackedTensor(const OpenedFolder& folder, const StoredTensor& tens
       contents.module = name;
       contents.form = record.layout;
       PREPACK_TRY_ASSIGN(const PackedModule packed,
-                         PackedModule::Open(*folder.packed, name, record, Isa::kScalar));
+                         PackedModule::Open(*folder.packed, name, record));
       for (const PartSpec& part : packed.parts()) {
         if (part.name == part_name) return DescribePackedByte(packed, part, byte, contents);
       }

@@ -1,7 +1,7 @@
 #ifndef PREPACK_INSPECT_BYTE_CONTENTS_H_
 #define PREPACK_INSPECT_BYTE_CONTENTS_H_
 
-// What lies at a byte of a checkpoint or packed folder: the other way round than find_weight.h.
+// What a byte of a checkpoint or packed folder holds: the inverse of find_weight.h.
 
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,6 @@
+// From weight (n, k) to its bits, in the source and in the packed folder, by the closed forms that
+// also pack and read.
+
 #include "prepack/inspect/find_weight.h"
 
 #include <fmt/format.h>
@@ -14,8 +17,8 @@
 namespace prepack {
 namespace {
 
-// Fills cells from the weights that `near` gives for a byte. Neighbouring bytes mostly have the
-// same.
+// Fills cells from the weights that `near` returns for a byte, which neighbouring bytes mostly
+// share.
 template <typename Near, typename BitOf>
 void FillFrom(const Near& near, const BitOf& bit_of, DrawnModule& drawn) {
   const uint64_t bytes = drawn.cells.size() * drawn.cell_bits / 8;
@@ -144,7 +147,7 @@ Status AddFromSource(const OpenedFolder& folder, const QuantizedLinear& linear,
              row.zero_points[found.group], found);
 }
 
-// A number of a part. The layout says where; nothing when it does not keep it.
+// A number of a part. The layout says where it is; nothing if the layout does not store it.
 Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRole role,
                  std::string_view what, const PartBits& bits, double value, FoundWeight& found) {
   const PartSpec* part = FindPart(packed.parts(), role);

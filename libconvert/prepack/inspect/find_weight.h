@@ -1,7 +1,7 @@
 #ifndef PREPACK_INSPECT_FIND_WEIGHT_H_
 #define PREPACK_INSPECT_FIND_WEIGHT_H_
 
-// The first bytes of a module's codes as a grid: which weight each nibble or byte is.
+// The first bytes of a module's codes as a grid: which weight each nibble or byte holds.
 
 #include <cstdint>
 #include <string>

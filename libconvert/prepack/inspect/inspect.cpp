@@ -1,3 +1,5 @@
+// The summary of a folder, from headers alone.
+
 #include "prepack/inspect/inspect.h"
 
 #include <algorithm>
@@ -11,7 +13,7 @@
 namespace prepack {
 namespace {
 
-// The reasons of modules that are alike are the same.
+// Modules that are alike have the same reasons.
 class LeftAsStored {
  public:
   void Add(const ModulePlan& module) {

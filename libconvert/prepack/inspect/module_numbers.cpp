@@ -1,3 +1,5 @@
+// Histograms and ranges of the numbers of one module.
+
 #include "prepack/inspect/module_numbers.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@
 namespace prepack {
 namespace {
 
-// Floats in their order, as numbers in theirs; no NaN.
+// Maps floats (not NaN) to integers with the same order.
 uint32_t OrderedBits(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   return bits >> 31 != 0 ? ~bits : bits | 0x80000000U;
@@ -24,12 +26,12 @@ float FromOrderedBits(uint32_t bits) {
   return std::bit_cast<float>(bits >> 31 != 0 ? bits & 0x7FFFFFFFU : ~bits);
 }
 
-// Finds one of very many floats by its rank, in a fixed amount of memory: what is counted by the
-// upper half of its bits tells in which of those to count by the lower half.
+// Finds one of very many floats by its rank, in a fixed amount of memory: counting by the upper
+// half of the bits tells which floats to count by the lower half.
 class RankedFloats {
  public:
   void CountUpper(float value) { ++upper_[OrderedBits(value) >> 16]; }
-  // To be called when all were counted.
+  // Call this when all floats have been counted.
   void Choose(uint64_t rank) {
     rank_ = rank;
     while (rank_ >= upper_[chosen_]) rank_ -= upper_[chosen_++];
@@ -38,7 +40,7 @@ class RankedFloats {
     const uint32_t bits = OrderedBits(value);
     if (bits >> 16 == chosen_) ++lower_[bits & 0xFFFFU];
   }
-  // To be called when all were counted again.
+  // Call this when all floats have been counted again.
   float Chosen() const {
     uint32_t lower = 0;
     for (uint64_t rank = rank_; rank >= lower_[lower]; ++lower) rank -= lower_[lower];
@@ -52,7 +54,7 @@ class RankedFloats {
   uint32_t chosen_ = 0;
 };
 
-// Calls `work(n0, rows)` for some output channels after the other, until it fails.
+// Calls `work(n0, rows)` for some output channels at a time, until it fails.
 template <typename Work>
 Status ForPanels(const ShownModule& module, const Work& work) {
   const uint64_t panel = module.PanelRows();
@@ -62,7 +64,7 @@ Status ForPanels(const ShownModule& module, const Work& work) {
   return {};
 }
 
-// Calls `work` with every scale of channels [n0, …) that is not that of the channel before.
+// Calls `work` with every scale of channels [n0, …) that the previous channel does not share.
 template <typename Work>
 void ForScales(const ShownModule& module, uint64_t n0, const std::vector<float>& scales,
                const Work& work) {
@@ -133,7 +135,7 @@ class Measuring {
     });
   }
 
-  // The weights at the ends of every group, from its codes at the ends: rounding keeps their order.
+  // The extreme weights of every group, from its extreme codes: rounding keeps their order.
   void AddRow(uint64_t row) {
     const Scheme& scheme = module_.scheme();
     const std::array<float, 256>& values = CodeValues(scheme.code);

@@ -1,8 +1,8 @@
 #ifndef PREPACK_INSPECT_MODULE_NUMBERS_H_
 #define PREPACK_INSPECT_MODULE_NUMBERS_H_
 
-// What the numbers of one module look like, in a checkpoint or a packed folder: all of them are
-// read, some output channels at a time.
+// A summary of the numbers of one module, in a checkpoint or a packed folder: all of them are read,
+// some output channels at a time.
 
 #include <array>
 #include <cstdint>

@@ -1,3 +1,6 @@
+// Opens whatever the user named, checkpoint or packed folder, and finds the module in it; a fused
+// module is found by the names of its members.
+
 #include "prepack/inspect/opened_folder.h"
 
 #include <utility>

@@ -1,7 +1,7 @@
 #ifndef PREPACK_INSPECT_OPENED_FOLDER_H_
 #define PREPACK_INSPECT_OPENED_FOLDER_H_
 
-// A checkpoint or packed folder opened by those who look at single numbers in it.
+// A checkpoint or packed folder, opened to look at single numbers in it.
 
 #include <cstdint>
 #include <filesystem>

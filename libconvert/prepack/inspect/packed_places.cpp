@@ -1,3 +1,6 @@
+// Scales and zero points have no closed form in a Layout, so their places are found by experiment:
+// a strip is packed twice with different values, and the bytes that changed are the place.
+
 #include "prepack/inspect/packed_places.h"
 
 #include <algorithm>
@@ -6,12 +9,11 @@
 #include <optional>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 
 namespace prepack {
 namespace {
 
-// Where byte `byte` of the part is in the packed buffer of a placement; nothing: elsewhere.
+// Where byte `byte` of the part is in the packed buffer of a placement; nothing if it is elsewhere.
 std::optional<uint64_t> InPlacement(const Placement& placement, uint64_t byte) {
   uint64_t before = 0;
   for (const Runs& runs : placement) {
@@ -37,7 +39,7 @@ uint64_t InPart(const Placement& placement, uint64_t packed) {
   return 0;
 }
 
-// Output channels [n0, n0 + rows) and where what belongs to them lies.
+// Output channels [n0, n0 + rows) and where their numbers lie.
 struct Strip {
   uint64_t n0 = 0;
   uint64_t rows = 0;
@@ -65,7 +67,7 @@ std::optional<StripByte> FindStrip(uint64_t n, uint64_t multiple, const PlaceStr
   return std::nullopt;
 }
 
-// Some bits of a packed buffer, as they are in each round.
+// Some bits of a packed buffer, with their values in each round.
 struct Cell {
   uint64_t first = 0;  // byte
   uint64_t bytes = 1;
@@ -79,11 +81,11 @@ bool Differs(const Cell& cell, std::span<const std::byte> a, std::span<const std
   return false;
 }
 
-// Packs things of which those marked differ from the others.
+// Packs numbers so that the marked ones differ from the others.
 using PackMarked = std::function<std::vector<std::byte>(const std::vector<bool>& marked)>;
 
-// Finds which of `count` things each cell depends on, by as many packings as a number below has
-// bits: in round b those are marked whose number, counted from 1, has bit b. 0: on none.
+// Finds which of `count` numbers each cell depends on. Round b marks the numbers whose index,
+// counted from 1, has bit b set, so the rounds in which a cell changes spell its index. 0: none.
 std::vector<uint64_t> WhichThings(uint64_t count, const std::vector<Cell>& cells,
                                   const PackMarked& pack) {
   std::vector<uint64_t> found(cells.size());
@@ -105,7 +107,7 @@ PlaceStrip WeightStrips(const Layout& layout, const PackRequest& request) {
   };
 }
 
-// Codes of a strip with ones where channels are marked, else zeros, packed.
+// Packs a strip whose codes are ones in marked channels and zeros elsewhere.
 std::vector<std::byte> PackMarkedChannels(const Layout& layout, const PackRequest& request,
                                           const Strip& strip, const std::vector<bool>& marked) {
   const CodeType code = request.scheme.code;
@@ -120,11 +122,7 @@ std::vector<std::byte> PackMarkedChannels(const Layout& layout, const PackReques
   const std::vector<uint8_t> zero_points(
       layout.codes_need_zero_points ? strip.rows * request.groups() : 0);
   std::vector<std::byte> packed(PlacedBytes(strip.placement));
-  layout.pack_codes({.request = request,
-                     .isa = Isa::kScalar,
-                     .tile = range,
-                     .panel = range,
-                     .zero_points = zero_points},
+  layout.pack_codes({.request = request, .tile = range, .panel = range, .zero_points = zero_points},
                     codes, packed);
   return packed;
 }
@@ -142,7 +140,7 @@ std::optional<uint64_t> SumAt(const Layout& layout, const PackRequest& request,
   return at.strip.n0 + found - 1;
 }
 
-// Scales [rows, G] that are 2 where marked and 1 elsewhere, or zero points 15 and 0, packed.
+// Packs scales [rows, G] that are 2 if marked and 1 otherwise, or zero points 15 and 0.
 std::vector<std::byte> PackMarkedValues(const Layout& layout, const PackRequest& request,
                                         PartRole role, const Strip& strip,
                                         const std::vector<bool>& marked) {
@@ -156,7 +154,7 @@ std::vector<std::byte> PackMarkedValues(const Layout& layout, const PackRequest&
     std::vector<float> values;
     values.reserve(marked.size());
     for (const bool is_marked : marked) values.push_back(is_marked ? 2.0F : 1.0F);
-    // Both numbers fit into every form of scales.
+    // Every form of scales can hold both numbers.
     (void)layout.pack_scales(request, strip.rows, values, packed).ok();
   }
   return packed;
@@ -236,7 +234,7 @@ PartBits WherePackedValue(const Layout& layout, const PackRequest& request, Part
                           const GroupPlace& place) {
   const uint64_t multiple = layout.cut(request).strip_rows;
   const uint64_t groups = request.groups();
-  // What several channels share is stored with the first of them.
+  // A number that several channels share is stored with the first of them.
   const uint64_t sharing = role == PartRole::kScale ? request.scheme.scale_rows : 1;
   for (const uint64_t n : {place.n, place.n / sharing * sharing}) {
     const uint64_t n0 = n / multiple * multiple;

@@ -1,9 +1,9 @@
 #ifndef PREPACK_INSPECT_PACKED_PLACES_H_
 #define PREPACK_INSPECT_PACKED_PLACES_H_
 
-// Where the numbers of a packed module lie in its parts, and which lie at a byte: by the functions
-// of the layout alone. Codes by its closed form. Scales and zero points, which have none, by
-// packing strips of them that differ in known places and looking at what changed.
+// Where the numbers of a packed module lie in its parts, and which numbers a byte holds, found with
+// the functions of the layout alone: codes by its closed form; scales and zero points, which have
+// none, by packing strips that differ in known places and comparing the bytes.
 
 #include <cstdint>
 #include <optional>

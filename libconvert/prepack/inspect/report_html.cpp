@@ -1,3 +1,5 @@
+// The page of `inspect --html`.
+
 #include "prepack/inspect/report_html.h"
 
 #include <fmt/format.h>
@@ -112,7 +114,7 @@ std::string TargetsHtml(const InspectReport& report) {
       {{"target"}, {"would pack"}, {"layouts"}, {"output", true}, {"bits/weight", true}}, rows);
 }
 
-// In units of which the largest module has some: numbers must fit beside the axis.
+// In a unit that suits the largest module, so that numbers fit beside the axis.
 DepthChart SizeChart(const std::vector<ModuleSummary>& modules) {
   uint64_t largest = 0;
   for (const ModuleSummary& module : modules) largest = std::max(largest, module.bytes);
@@ -148,8 +150,8 @@ HtmlRow ModuleRow(const std::string& name, uint64_t names, const ModuleSummary& 
           BitsCell(like.BitsPerWeight())};
 }
 
-// Rows of things along the depth of the model, or, of very many of them, of those folded: then the
-// second column says how many a row stands for. `row_of(name, how many, like)` has the other cells.
+// Rows along the depth of the model. If there are very many, similar ones are folded into one row,
+// and the second column says how many. `row_of(name, how many, like)` returns the other cells.
 template <typename Folded, typename Thing, typename RowOf>
 std::string ThingsHtml(const std::vector<Thing>& things, std::string Thing::*name_of,
                        const std::function<std::vector<Folded>()>& fold,

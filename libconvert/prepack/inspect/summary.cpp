@@ -1,3 +1,5 @@
+// Groups modules whose names differ only in numbers, which makes one line of thousands of experts.
+
 #include "prepack/inspect/summary.h"
 
 #include <fmt/format.h>
@@ -19,10 +21,10 @@ namespace {
 constexpr size_t kMostNumbers = 8;
 constexpr size_t kMostDigits = 18;
 constexpr std::string_view kDigits = "0123456789";
-constexpr std::string_view kGap = "{}";  // where a number was
+constexpr std::string_view kGap = "{}";  // in place of a number
 
-// What is at each place of a name where a number was: the number, or later the index of a set of
-// them. Places that a name does not have are 0.
+// For each gap of a name: its number or, later, the index of a set of numbers. Gaps that a name
+// does not have are 0.
 using Places = std::array<uint64_t, kMostNumbers>;
 
 struct SplitName {
@@ -75,7 +77,7 @@ class NumberSets {
   std::vector<const std::vector<uint64_t>*> sets_;
 };
 
-// Those that differ in this place only become one, with the set of what they have there.
+// Names that differ only in this gap become one, with the set of their numbers.
 std::vector<Places> FoldPlace(std::vector<Places> names, size_t place, NumberSets& sets) {
   const auto elsewhere = [&](Places places) {
     places[place] = 0;
@@ -103,7 +105,7 @@ std::string SetText(const std::vector<uint64_t>& set) {
   for (size_t begin = 0; begin < set.size();) {
     size_t end = begin + 1;
     while (end < set.size() && set[end] == set[end - 1] + 1) ++end;
-    if (end - begin == 2) end = begin + 1;  // two are not longer by themselves
+    if (end - begin == 2) end = begin + 1;  // listing two numbers is not longer
     if (begin != 0) text += ",";
     text += fmt::format("{}", set[begin]);
     if (end - begin > 1) text += fmt::format("..{}", set[end - 1]);
@@ -133,7 +135,7 @@ NamePattern Describe(std::string_view text, const Places& places, size_t count,
 }  // namespace
 
 std::vector<NamePattern> FoldNames(std::span<const std::string_view> names) {
-  // By how many numbers were taken out, because a name may have gaps of its own.
+  // By the number of gaps, because a name may itself contain "{}".
   std::map<std::pair<size_t, std::string>, std::vector<Places>> alike;
   for (const std::string_view name : names) {
     SplitName split = Split(name);
@@ -163,7 +165,7 @@ auto OrderOf(const Scheme& scheme) {
                     activations.group_size);
 }
 
-// The scheme without what follows from the size of a module.
+// The scheme without fields that follow from the size of a module.
 Scheme WithoutSize(Scheme scheme) {
   if (scheme.granularity == Granularity::kTensor || scheme.granularity == Granularity::kChannel) {
     scheme.group_size = 0;
@@ -171,7 +173,7 @@ Scheme WithoutSize(Scheme scheme) {
   return WithoutN(scheme);
 }
 
-// Folds the names of what `things` holds, those with equal keys together.
+// Folds the names of `things`; those with equal keys are folded together.
 template <typename Folded, typename Thing, typename KeyOf>
 std::vector<Folded> FoldAlike(const std::vector<Thing>& things, std::string Thing::*name,
                               const KeyOf& key_of) {

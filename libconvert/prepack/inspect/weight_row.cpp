@@ -1,3 +1,5 @@
+// Rows of a packed module as codes, by the layout's unpack functions.
+
 #include "prepack/inspect/weight_row.h"
 
 #include <algorithm>
@@ -69,7 +71,7 @@ Status ReadPackedZeroPoints(const PackedModule& packed, uint64_t n0, uint64_t ro
 
 namespace {
 
-// Where each input channel comes; in their own order when there is no other.
+// The position of each input channel; the natural order if there is no other.
 Result<std::vector<uint64_t>> Positions(std::span<const uint32_t> order, uint64_t k) {
   std::vector<uint64_t> positions(k, k);
   if (order.empty()) {

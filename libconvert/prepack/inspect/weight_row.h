@@ -2,7 +2,7 @@
 #define PREPACK_INSPECT_WEIGHT_ROW_H_
 
 // Output channels [n0, n0 + rows) of a packed module in the canonical layout, wherever they begin:
-// layouts are unpacked by whole strips, and what was not asked for is cut off.
+// layouts unpack whole strips, and the rows that nobody asked for are cut off.
 
 #include <cstddef>
 #include <cstdint>

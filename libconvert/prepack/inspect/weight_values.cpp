@@ -1,3 +1,5 @@
+// A small window of a module's weights as numbers, codes or bytes.
+
 #include "prepack/inspect/weight_values.h"
 
 #include <fmt/format.h>
@@ -9,7 +11,6 @@
 #include <utility>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/inspect/packed_places.h"
 #include "prepack/inspect/weight_row.h"
@@ -54,7 +55,7 @@ Result<ShownModule> FindShown(const OpenedFolder& folder, std::string_view modul
   }
   PREPACK_TRY_ASSIGN(const PackedModuleName name, FindPackedModule(folder, module));
   PREPACK_TRY_ASSIGN(PackedModule packed,
-                     PackedModule::Open(*folder.packed, *name.name, *name.record, ProcessIsa()));
+                     PackedModule::Open(*folder.packed, *name.name, *name.record));
   return ShownModule{.packed = std::move(packed),
                      .first = name.channels.first,
                      .n = name.channels.n,

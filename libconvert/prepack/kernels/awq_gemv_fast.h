@@ -30,7 +30,7 @@ inline constexpr size_t kGemvFastChunkBytes = kGemvFastRows * kGemvFastRowBytes;
 using UnpackGemvFastFn = void (*)(const uint8_t* stored, size_t chunks, uint8_t* unpacked);
 
 // The version for one instruction set, which must be supported here. All write the same bytes.
-UnpackGemvFastFn UnpackGemvFastFor(Isa isa);
+UnpackGemvFastFn UnpackGemvFastFor(Isa isa = ProcessIsa());
 
 void UnpackGemvFastScalar(const uint8_t* stored, size_t chunks, uint8_t* unpacked);
 void UnpackGemvFastAvx2(const uint8_t* stored, size_t chunks, uint8_t* unpacked);

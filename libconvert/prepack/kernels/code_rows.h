@@ -54,7 +54,7 @@ using WidenCodesFn = void (*)(const CodePacking& packing, const uint32_t* stored
                               size_t channels, uint32_t* wide);
 
 // The version for one instruction set, which must be supported here. All write the same bytes.
-WidenCodesFn WidenCodesFor(Isa isa);
+WidenCodesFn WidenCodesFor(Isa isa = ProcessIsa());
 
 void WidenCodesScalar(const CodePacking& packing, const uint32_t* stored, size_t units,
                       size_t channels, uint32_t* wide);

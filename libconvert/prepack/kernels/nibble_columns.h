@@ -43,7 +43,7 @@ struct NibbleColumnKernels {
 };
 
 // The versions for one instruction set; `isa` must be supported here.
-const NibbleColumnKernels& NibbleColumnKernelsFor(Isa isa);
+const NibbleColumnKernels& NibbleColumnKernelsFor(Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibbleColumnKernels kNibbleColumnsScalar;

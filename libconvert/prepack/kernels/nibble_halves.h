@@ -31,7 +31,7 @@ struct NibbleHalves {
 };
 
 // The versions for one instruction set; `isa` must be supported here.
-const NibbleHalves& NibbleHalvesFor(Isa isa);
+const NibbleHalves& NibbleHalvesFor(Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibbleHalves kNibbleHalvesScalar;

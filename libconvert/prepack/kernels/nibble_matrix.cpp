@@ -86,18 +86,18 @@ void CopyColumns(const uint8_t* from, size_t from_stride, size_t cols, size_t by
 }
 
 // A block of 64 rows of a piece, which begins at row r, and an even number of columns.
-void WideToColumns(Isa isa, const Panel& panel, const Piece& piece, size_t r, const uint8_t* rows,
+void WideToColumns(const Panel& panel, const Piece& piece, size_t r, const uint8_t* rows,
                    uint8_t* columns, size_t column_bytes) {
-  WideNibbleTransposeFor(isa).rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2,
-                                              panel.row_bytes, piece.k1 - piece.k0, panel.mask,
-                                              columns + (r - piece.r0) / 2, column_bytes);
+  WideNibbleTransposeFor().rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2,
+                                           panel.row_bytes, piece.k1 - piece.k0, panel.mask,
+                                           columns + (r - piece.r0) / 2, column_bytes);
 }
 
-void WideToRows(Isa isa, const Panel& panel, const Piece& piece, size_t r, const uint8_t* columns,
+void WideToRows(const Panel& panel, const Piece& piece, size_t r, const uint8_t* columns,
                 size_t column_bytes, uint8_t* rows) {
-  WideNibbleTransposeFor(isa).columns_to_rows(columns + (r - piece.r0) / 2, column_bytes,
-                                              piece.k1 - piece.k0, panel.mask, panel.row_bytes,
-                                              rows + r * panel.row_bytes + piece.k0 / 2);
+  WideNibbleTransposeFor().columns_to_rows(columns + (r - piece.r0) / 2, column_bytes,
+                                           piece.k1 - piece.k0, panel.mask, panel.row_bytes,
+                                           rows + r * panel.row_bytes + piece.k0 / 2);
 }
 
 // Asks for a part of the columns of `wanted`, while block r of `piece` is at work: all of them at
@@ -133,41 +133,38 @@ Piece Following(const Panel& panel, const Piece& piece) {
 }
 
 // Through a tile, to and from columns that lie far apart.
-void FarToColumns(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* rows,
-                  uint8_t* tile, uint8_t* columns) {
+void FarToColumns(const Panel& panel, const Piece& piece, const uint8_t* rows, uint8_t* tile,
+                  uint8_t* columns) {
   for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
     PrefetchColumns(panel, piece, piece, r, columns);
     PrefetchNextRows(panel, piece, r, rows);
-    WideToColumns(isa, panel, piece, r, rows, tile, kTileColumnBytes);
+    WideToColumns(panel, piece, r, rows, tile, kTileColumnBytes);
   }
   CopyColumns(tile, kTileColumnBytes, piece.k1 - piece.k0, (piece.r1 - piece.r0) / 2,
               columns + piece.ColumnByte(panel), panel.column_bytes);
 }
 
-void FarToRows(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* columns,
-               uint8_t* tile, uint8_t* rows) {
+void FarToRows(const Panel& panel, const Piece& piece, const uint8_t* columns, uint8_t* tile,
+               uint8_t* rows) {
   CopyColumns(columns + piece.ColumnByte(panel), panel.column_bytes, piece.k1 - piece.k0,
               (piece.r1 - piece.r0) / 2, tile, kTileColumnBytes);
   const Piece following = Following(panel, piece);
   for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
     PrefetchColumns(panel, following, piece, r, columns);
-    WideToRows(isa, panel, piece, r, tile, kTileColumnBytes, rows);
+    WideToRows(panel, piece, r, tile, kTileColumnBytes, rows);
   }
 }
 
 // Straight to and from columns side by side.
-void NearToColumns(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* rows,
-                   uint8_t* columns) {
+void NearToColumns(const Panel& panel, const Piece& piece, const uint8_t* rows, uint8_t* columns) {
   for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
-    WideToColumns(isa, panel, piece, r, rows, columns + piece.ColumnByte(panel),
-                  panel.column_bytes);
+    WideToColumns(panel, piece, r, rows, columns + piece.ColumnByte(panel), panel.column_bytes);
   }
 }
 
-void NearToRows(Isa isa, const Panel& panel, const Piece& piece, const uint8_t* columns,
-                uint8_t* rows) {
+void NearToRows(const Panel& panel, const Piece& piece, const uint8_t* columns, uint8_t* rows) {
   for (size_t r = piece.r0; r < piece.r1; r += kWideTransposeRows) {
-    WideToRows(isa, panel, piece, r, columns + piece.ColumnByte(panel), panel.column_bytes, rows);
+    WideToRows(panel, piece, r, columns + piece.ColumnByte(panel), panel.column_bytes, rows);
   }
 }
 
@@ -181,28 +178,26 @@ void XorWord(const uint8_t* from, uint8_t mask, uint8_t* to) {
 }
 
 // A block of 16 rows and an even number of columns; its words lie back to back on the way.
-void BlockToColumns(Isa isa, const Panel& panel, const Piece& block, const uint8_t* rows,
-                    uint8_t* columns) {
+void BlockToColumns(const Panel& panel, const Piece& block, const uint8_t* rows, uint8_t* columns) {
   uint8_t words[kTileCols * kTransposeWordBytes];
   const size_t cols = block.k1 - block.k0;
-  NibbleTransposeFor(isa).rows_to_columns(rows + block.RowByte(panel), panel.row_bytes, cols, words,
-                                          kTransposeWordBytes);
+  NibbleTransposeFor().rows_to_columns(rows + block.RowByte(panel), panel.row_bytes, cols, words,
+                                       kTransposeWordBytes);
   for (size_t k = 0; k < cols; ++k) {
     XorWord(words + k * kTransposeWordBytes, panel.mask,
             columns + block.ColumnByte(panel) + k * panel.column_bytes);
   }
 }
 
-void BlockToRows(Isa isa, const Panel& panel, const Piece& block, const uint8_t* columns,
-                 uint8_t* rows) {
+void BlockToRows(const Panel& panel, const Piece& block, const uint8_t* columns, uint8_t* rows) {
   uint8_t words[kTileCols * kTransposeWordBytes];
   const size_t cols = block.k1 - block.k0;
   for (size_t k = 0; k < cols; ++k) {
     XorWord(columns + block.ColumnByte(panel) + k * panel.column_bytes, panel.mask,
             words + k * kTransposeWordBytes);
   }
-  NibbleTransposeFor(isa).columns_to_rows(words, kTransposeWordBytes, cols, panel.row_bytes,
-                                          rows + block.RowByte(panel));
+  NibbleTransposeFor().columns_to_rows(words, kTransposeWordBytes, cols, panel.row_bytes,
+                                       rows + block.RowByte(panel));
 }
 
 // Calls visit(k0, k1) for up to `step` columns at a time, and leaves an odd last one. What is less
@@ -242,37 +237,37 @@ void ForPieces(const Panel& panel, Wide wide, Block block, Rest rest) {
 
 }  // namespace
 
-void NibbleRowsToColumns(Isa isa, const uint8_t* rows, size_t row_bytes, size_t row_count,
-                         size_t cols, uint8_t mask, uint8_t* columns, size_t column_bytes) {
+void NibbleRowsToColumns(const uint8_t* rows, size_t row_bytes, size_t row_count, size_t cols,
+                         uint8_t mask, uint8_t* columns, size_t column_bytes) {
   const Panel panel = {row_count, cols, row_bytes, column_bytes, mask};
   uint8_t tile[kTileBytes];
   ForPieces(
       panel,
       [&](const Piece& piece) {
         if (column_bytes <= kTileColumnBytes) {
-          NearToColumns(isa, panel, piece, rows, columns);
+          NearToColumns(panel, piece, rows, columns);
         } else {
-          FarToColumns(isa, panel, piece, rows, tile, columns);
+          FarToColumns(panel, piece, rows, tile, columns);
         }
       },
-      [&](const Piece& block) { BlockToColumns(isa, panel, block, rows, columns); },
+      [&](const Piece& block) { BlockToColumns(panel, block, rows, columns); },
       [&](const Piece& rest) { RestToColumns(panel, rest, rows, columns); });
 }
 
-void NibbleColumnsToRows(Isa isa, const uint8_t* columns, size_t column_bytes, size_t row_count,
-                         size_t cols, uint8_t mask, uint8_t* rows, size_t row_bytes) {
+void NibbleColumnsToRows(const uint8_t* columns, size_t column_bytes, size_t row_count, size_t cols,
+                         uint8_t mask, uint8_t* rows, size_t row_bytes) {
   const Panel panel = {row_count, cols, row_bytes, column_bytes, mask};
   uint8_t tile[kTileBytes];
   ForPieces(
       panel,
       [&](const Piece& piece) {
         if (column_bytes <= kTileColumnBytes) {
-          NearToRows(isa, panel, piece, columns, rows);
+          NearToRows(panel, piece, columns, rows);
         } else {
-          FarToRows(isa, panel, piece, columns, tile, rows);
+          FarToRows(panel, piece, columns, tile, rows);
         }
       },
-      [&](const Piece& block) { BlockToRows(isa, panel, block, columns, rows); },
+      [&](const Piece& block) { BlockToRows(panel, block, columns, rows); },
       [&](const Piece& rest) { RestToRows(panel, rest, columns, rows); });
 }
 

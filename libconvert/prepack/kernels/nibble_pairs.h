@@ -42,7 +42,7 @@ struct NibblePairs {
 };
 
 // The versions for one instruction set; `isa` must be supported here.
-const NibblePairs& NibblePairsFor(Isa isa);
+const NibblePairs& NibblePairsFor(Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibblePairs kNibblePairsScalar;

@@ -23,9 +23,9 @@ void NibblesOfBytes(std::span<const uint32_t> order, std::span<uint32_t> nibbles
   }
 }
 
-NibbleReorder::NibbleReorder(Isa isa, uint64_t word_rows, uint64_t channels)
-    : kernels_(NibbleColumnKernelsFor(isa)),
-      transpose_(TransposeUnitsFor(isa, sizeof(uint32_t))),
+NibbleReorder::NibbleReorder(uint64_t word_rows, uint64_t channels)
+    : kernels_(NibbleColumnKernelsFor()),
+      transpose_(TransposeUnitsFor(sizeof(uint32_t))),
       channels_(channels),
       padded_channels_(CeilDiv(channels, kColumnChannels) * kColumnChannels),
       columns_(word_rows * kCodesPerWideWord * ColumnBytes(padded_channels_)) {}

@@ -20,9 +20,8 @@ void NibblesOfBytes(std::span<const uint32_t> order, std::span<uint32_t> nibbles
 
 class NibbleReorder {
  public:
-  // For 8 · `word_rows` input channels of `channels` output channels. The instruction set must be
-  // supported here.
-  NibbleReorder(Isa isa, uint64_t word_rows, uint64_t channels);
+  // For 8 · `word_rows` input channels of `channels` output channels.
+  NibbleReorder(uint64_t word_rows, uint64_t channels);
 
   // Word rows [first, first + count), as in nibble_columns.h, `row_stride` bytes apart.
   void Put(uint64_t first, uint64_t count, const std::byte* words, size_t row_stride);

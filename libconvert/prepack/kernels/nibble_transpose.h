@@ -38,7 +38,7 @@ struct NibbleTranspose {
 };
 
 // The versions for one instruction set; `isa` must be supported here.
-const NibbleTranspose& NibbleTransposeFor(Isa isa);
+const NibbleTranspose& NibbleTransposeFor(Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const NibbleTranspose kNibbleTransposeScalar;

@@ -30,7 +30,7 @@ struct WideNibbleTranspose {
 };
 
 // The versions for one instruction set; `isa` must be supported here.
-const WideNibbleTranspose& WideNibbleTransposeFor(Isa isa);
+const WideNibbleTranspose& WideNibbleTransposeFor(Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const WideNibbleTranspose kWideNibbleTransposeScalar;

@@ -21,7 +21,7 @@ using SumRowsFn = void (*)(const int8_t* rows, size_t row_stride, size_t row_cou
                            int32_t* sums);
 
 // The version for one instruction set; `isa` must be supported here.
-SumRowsFn SumRowsFor(Isa isa);
+SumRowsFn SumRowsFor(Isa isa = ProcessIsa());
 
 // One function per instruction set, each in a file of its own that is compiled for it.
 void SumRowsScalar(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,

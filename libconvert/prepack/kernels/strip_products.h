@@ -37,7 +37,7 @@ struct StripProducts {
 };
 
 // The versions for one instruction set; `isa` must be supported here.
-const StripProducts& StripProductsFor(Isa isa);
+const StripProducts& StripProductsFor(Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const StripProducts kStripProductsScalar;

@@ -42,7 +42,7 @@ const UnitTranspose& UnitTransposeFor(Isa isa) {
   return *BestVersion(kVersions, isa);
 }
 
-TransposeUnitsFn TransposeUnitsFor(Isa isa, size_t unit_bytes) {
+TransposeUnitsFn TransposeUnitsFor(size_t unit_bytes, Isa isa) {
   const UnitTranspose& transpose = UnitTransposeFor(isa);
   switch (unit_bytes) {
     case 1:

@@ -38,10 +38,10 @@ struct UnitTranspose {
 };
 
 // The versions for one instruction set, which must be supported here.
-const UnitTranspose& UnitTransposeFor(Isa isa);
+const UnitTranspose& UnitTransposeFor(Isa isa = ProcessIsa());
 
 // The version for units of `unit_bytes` = 1, 2, 4 or 8.
-TransposeUnitsFn TransposeUnitsFor(Isa isa, size_t unit_bytes);
+TransposeUnitsFn TransposeUnitsFor(size_t unit_bytes, Isa isa = ProcessIsa());
 
 // One object per instruction set, each in a file of its own that is compiled for it.
 extern const UnitTranspose kUnitTransposeScalar;

@@ -75,7 +75,7 @@ template <size_t kUnit>
 void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, std::byte* out,
                size_t out_stride) {
   if (rows < Block<kUnit>::kRows || cols < Block<kUnit>::kCols) {
-    return TransposeUnitsFor(Isa::kScalar, kUnit)(in, in_stride, rows, cols, out, out_stride);
+    return TransposeUnitsFor(kUnit, Isa::kScalar)(in, in_stride, rows, cols, out, out_stride);
   }
   TransposeMatrix<Block<kUnit>>({in, in_stride, rows, cols, out, out_stride});
 }

@@ -56,7 +56,7 @@ void Transpose(const std::byte* in, size_t in_stride, size_t rows, size_t cols, 
       return TransposeMatrix<Block<kUnit>>({in, in_stride, rows, cols, out, out_stride});
     }
   }
-  TransposeUnitsFor(Isa::kAvx2, kUnit)(in, in_stride, rows, cols, out, out_stride);
+  TransposeUnitsFor(kUnit, Isa::kAvx2)(in, in_stride, rows, cols, out, out_stride);
 }
 
 // The sum of some codes. Copying leaves the units that add idle; shuffling would not.

@@ -127,15 +127,14 @@ Probe MakeProbe(const PackRequest& request, SplitMix64& random) {
   return probe;
 }
 
-PackJob WholeModule(const PackRequest& request, Isa isa, const Probe& probe) {
+PackJob WholeModule(const PackRequest& request, const Probe& probe) {
   const PanelRange all{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
-  return {
-      .request = request, .isa = isa, .tile = all, .panel = all, .zero_points = probe.zero_points};
+  return {.request = request, .tile = all, .panel = all, .zero_points = probe.zero_points};
 }
 
-std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& request, Isa isa,
+std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& request,
                                  const Probe& probe, PartRole role) {
-  const PackJob job = WholeModule(request, isa, probe);
+  const PackJob job = WholeModule(request, probe);
   std::vector<std::byte> packed;
   switch (role) {
     case PartRole::kWeight:
@@ -167,19 +166,19 @@ constexpr uint64_t kProbeGroup = 32;
 constexpr uint64_t kProbeSeed =
     20240914;  // any fixed number; changing it changes every fingerprint
 
-void HashModule(const Layout& layout, const PackRequest& request, Isa isa, Xxh3Hasher& hasher) {
+void HashModule(const Layout& layout, const PackRequest& request, Xxh3Hasher& hasher) {
   SplitMix64 random(kProbeSeed);
   const Probe probe = MakeProbe(request, random);
   for (const PartSpec& part : layout.parts(request)) {
     hasher.Update(
         fmt::format("{} {} [{}]\n", part.name, DTypeName(part.dtype), fmt::join(part.shape, ",")));
-    hasher.Update(PackWhole(layout, request, isa, probe, part.role));
+    hasher.Update(PackWhole(layout, request, probe, part.role));
   }
 }
 
 }  // namespace
 
-std::string PackingFingerprint(const Layout& layout, Isa isa) {
+std::string PackingFingerprint(const Layout& layout) {
   Xxh3Hasher hasher;
   for (const Scheme& scheme : ProbeSchemes(kProbeN, kProbeK, kProbeGroup)) {
     for (const DType activations : {DType::kBF16, DType::kF16}) {
@@ -190,7 +189,7 @@ std::string PackingFingerprint(const Layout& layout, Isa isa) {
       request.activation_dtype = activations;
       request.stored_scale_dtype = DType::kF32;
       request.inputs_first = layout.inputs_first;
-      if (layout.eligible(request).ok) HashModule(layout, request, isa, hasher);
+      if (layout.eligible(request).ok) HashModule(layout, request, hasher);
     }
   }
   return hasher.HexDigest();

@@ -28,9 +28,9 @@ struct Probe {
 Probe MakeProbe(const PackRequest& request, SplitMix64& random);
 
 // All of a module as one tile and one panel.
-PackJob WholeModule(const PackRequest& request, Isa isa, const Probe& probe);
+PackJob WholeModule(const PackRequest& request, const Probe& probe);
 // A part packed whole. Of small parts and sums, which are not the layout's, nothing.
-std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& request, Isa isa,
+std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& request,
                                  const Probe& probe, PartRole role);
 
 // The packing fingerprint of a layout: the hash of what it makes of a fixed pseudo-random module.
@@ -40,7 +40,7 @@ std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& reques
 // Packs a probe module in every variant that the layout takes (all schemes of
 // the probes above; bf16 and f16 activations; N = 96, K = 160, groups of 32; zero points 0 and
 // 15 among them; scales that need rounding) and hashes name, dtype, shape and bytes of each part.
-std::string PackingFingerprint(const Layout& layout, Isa isa);
+std::string PackingFingerprint(const Layout& layout);
 
 }  // namespace prepack
 

@@ -21,7 +21,6 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/dtype.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/layouts/blocked_desc.h"
@@ -145,7 +144,6 @@ struct ScaleForm {
 // One call of pack_codes or unpack_codes.
 struct PackJob {
   const PackRequest& request;
-  Isa isa;
   PanelRange tile;   // what `packed` holds
   PanelRange panel;  // the piece of it that `codes` holds
   // [tile.rows, G]; given to layouts with codes_need_zero_points, else empty.

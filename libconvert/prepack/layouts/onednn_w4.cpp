@@ -112,7 +112,7 @@ uint8_t SignMask(const PackRequest& request) {
 }
 
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  NibbleRowsToColumns(job.isa, U8(codes.data()), PanelRowBytes(CodeType::kU4, job.panel.cols),
+  NibbleRowsToColumns(U8(codes.data()), PanelRowBytes(CodeType::kU4, job.panel.cols),
                       job.panel.rows, job.panel.cols, SignMask(job.request),
                       U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2);
 }
@@ -131,8 +131,8 @@ void PackColumns(const PackJob& job, std::span<const std::byte> columns,
 
 void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
-  NibbleColumnsToRows(job.isa, U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2,
-                      job.panel.rows, job.panel.cols, SignMask(job.request), U8(codes.data()),
+  NibbleColumnsToRows(U8(packed.subspan(PanelBegin(job)).data()), job.tile.rows / 2, job.panel.rows,
+                      job.panel.cols, SignMask(job.request), U8(codes.data()),
                       PanelRowBytes(CodeType::kU4, job.panel.cols));
 }
 

@@ -70,16 +70,16 @@ void UnpackPlain(const PackJob& job, std::span<const std::byte> packed,
   UnpackRowMajor(job, std::byte{0}, packed, codes);
 }
 
-Status SumSignedCodes(const QuantizedLinear& linear, Isa isa, uint64_t n0, uint64_t rows,
-                      PageBuffer& panel, std::span<int32_t> sums) {
+Status SumSignedCodes(const QuantizedLinear& linear, uint64_t n0, uint64_t rows, PageBuffer& panel,
+                      std::span<int32_t> sums) {
   const TileShape shape = StripShape(linear, {});
   std::ranges::fill(sums, 0);
   const PanelRange all{.n0 = n0, .rows = rows, .k0 = 0, .cols = linear.k()};
   return ForPanels(all, shape, [&](const PanelRange& range) -> Status {
     panel.resize(PanelBytes(CodeType::kS8, range));
     PREPACK_TRY(linear.ReadCodes(range, panel));
-    SumRowsFor(isa)(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows,
-                    range.cols, &sums[range.n0 - n0]);
+    SumRowsFor()(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows, range.cols,
+                 &sums[range.n0 - n0]);
     return {};
   });
 }
@@ -118,17 +118,16 @@ void ForBlocks(const PackJob& job, const UnitBlocks& blocks, Visit visit) {
   }
 }
 
-void PackWholeUnits(const PackJob& job, const BlockPanel& block, const UnitBlocks& blocks,
-                    const std::byte* codes, std::byte* to, std::span<int32_t> row_sums) {
+void PackWholeUnits(const BlockPanel& block, const UnitBlocks& blocks, const std::byte* codes,
+                    std::byte* to, std::span<int32_t> row_sums) {
   const uint64_t whole = block.row_bytes / blocks.unit;
   const uint64_t step = blocks.width * blocks.unit;  // bytes of a unit of all channels
   if (row_sums.empty()) {
-    return TransposeUnitsFor(job.isa, blocks.unit)(codes, block.row_bytes, block.rows, whole, to,
-                                                   step);
+    return TransposeUnitsFor(blocks.unit)(codes, block.row_bytes, block.rows, whole, to, step);
   }
   assert(blocks.unit == 4);
-  UnitTransposeFor(job.isa).summed_words(codes, block.row_bytes, block.rows, whole, to, step,
-                                         &row_sums[block.row]);
+  UnitTransposeFor().summed_words(codes, block.row_bytes, block.rows, whole, to, step,
+                                  &row_sums[block.row]);
 }
 
 // The unit that K ends in, where it is not whole.
@@ -165,7 +164,7 @@ void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std
     const std::byte* from = codes.data() + block.from;
     std::byte* to = packed.data() + block.to;
     const uint64_t whole = block.row_bytes / blocks.unit;
-    PackWholeUnits(job, block, blocks, from, to, row_sums);
+    PackWholeUnits(block, blocks, from, to, row_sums);
     FillMissingChannels(block, blocks, whole, to);
     if (!at_end) return;
     if (block.row_bytes % blocks.unit != 0) {
@@ -179,7 +178,7 @@ void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std
 
 void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
-  const TransposeUnitsFn transpose = TransposeUnitsFor(job.isa, blocks.unit);
+  const TransposeUnitsFn transpose = TransposeUnitsFor(blocks.unit);
   const uint64_t step = blocks.width * blocks.unit;
   ForBlocks(job, blocks, [&](const BlockPanel& block) {
     const uint64_t whole = block.row_bytes / blocks.unit;

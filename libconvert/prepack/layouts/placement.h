@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/model/quantized_linear.h"
@@ -33,8 +32,8 @@ void UnpackPlain(const PackJob& job, std::span<const std::byte> packed, std::spa
 // the last factor is known beforehand. vLLM calls it azp_adj.
 
 // sums[r] = Σ_k code(n0 + r, k) of signed 8-bit codes. `panel` is scratch memory.
-Status SumSignedCodes(const QuantizedLinear& linear, Isa isa, uint64_t n0, uint64_t rows,
-                      PageBuffer& panel, std::span<int32_t> sums);
+Status SumSignedCodes(const QuantizedLinear& linear, uint64_t n0, uint64_t rows, PageBuffer& panel,
+                      std::span<int32_t> sums);
 
 // f32(sum) · scale per row, rounded once; scales [rows] are first rounded to `scale_value`.
 void PackScaledSums(DType scale_value, std::span<const int32_t> sums, std::span<const float> scales,

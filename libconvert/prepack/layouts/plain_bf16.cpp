@@ -79,16 +79,16 @@ size_t PanelBegin(const PackJob& job) {
 }
 
 void PackConv1d(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  TransposeUnitsFor(job.isa, kElementBytes)(
-      codes.data(), job.panel.cols * kElementBytes, job.panel.rows, job.panel.cols,
-      packed.subspan(PanelBegin(job)).data(), job.tile.rows * kElementBytes);
+  TransposeUnitsFor(kElementBytes)(codes.data(), job.panel.cols * kElementBytes, job.panel.rows,
+                                   job.panel.cols, packed.subspan(PanelBegin(job)).data(),
+                                   job.tile.rows * kElementBytes);
 }
 
 void UnpackConv1d(const PackJob& job, std::span<const std::byte> packed,
                   std::span<std::byte> codes) {
-  TransposeUnitsFor(job.isa, kElementBytes)(
-      packed.subspan(PanelBegin(job)).data(), job.tile.rows * kElementBytes, job.panel.cols,
-      job.panel.rows, codes.data(), job.panel.cols * kElementBytes);
+  TransposeUnitsFor(kElementBytes)(packed.subspan(PanelBegin(job)).data(),
+                                   job.tile.rows * kElementBytes, job.panel.cols, job.panel.rows,
+                                   codes.data(), job.panel.cols * kElementBytes);
 }
 
 }  // namespace

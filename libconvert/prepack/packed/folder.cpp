@@ -1,3 +1,6 @@
+// Opens a packed folder and its modules. The manifest is not trusted here: every module must be one
+// that this version's layouts take, with exactly the parts that its layout makes, inside the files.
+
 #include "prepack/packed/folder.h"
 
 #include <fmt/format.h>
@@ -62,7 +65,7 @@ std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) 
 
 namespace {
 
-// Runtimes know by its name what a module is made of, and do not ask the manifest.
+// Runtimes tell by the name what a module is made from, and do not ask the manifest.
 Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
                        const std::string& where) {
   if (record.fused.empty()) return {};
@@ -78,12 +81,11 @@ Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
 }  // namespace
 
 Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::string& name,
-                                        const ModuleRecord& record, Isa isa) {
+                                        const ModuleRecord& record) {
   const std::string where = fmt::format("module {}", name);
   PackedModule module;
   module.folder_ = &folder;
   module.name_ = &name;
-  module.isa_ = isa;
   module.layout_ = FindLayout(record.layout);
   if (module.layout_ == nullptr) {
     return Unsupported(where, "this version does not know the layout").Found(record.layout);
@@ -177,8 +179,7 @@ Status PackedModule::ReadTile(const PanelRange& tile, PageBuffer& packed) const 
 void PackedModule::UnpackPanel(const PanelRange& tile, const PanelRange& panel,
                                std::span<const std::byte> packed,
                                std::span<std::byte> codes) const {
-  layout_->unpack_codes({.request = request_, .isa = isa_, .tile = tile, .panel = panel}, packed,
-                        codes);
+  layout_->unpack_codes({.request = request_, .tile = tile, .panel = panel}, packed, codes);
 }
 
 Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab,
@@ -190,7 +191,7 @@ Status PackedModule::ReadCodes(uint64_t n0, uint64_t rows, const InputSlab& slab
     if (status.ok()) UnpackPanel(wanted, wanted, packed, codes);
     return status;
   }
-  // Strips hold all input channels: of as few output channels as can be.
+  // Strips hold all input channels, so take as few output channels as possible.
   const size_t row_bytes = PanelRowBytes(request_.scheme.code, slab.inputs);
   for (uint64_t row = 0; row < rows; row += cut.rows) {
     const uint64_t count = std::min(cut.rows, rows - row);

@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
@@ -56,7 +55,7 @@ class PackedModule {
   // kUnsupported for an unknown layout or version, kMalformed for parts that do not fit. The folder
   // and the record must outlive the module.
   static Result<PackedModule> Open(const PackedFolder& folder, const std::string& name,
-                                   const ModuleRecord& record, Isa isa);
+                                   const ModuleRecord& record);
 
   const std::string& name() const { return *name_; }
   const Layout& layout() const { return *layout_; }
@@ -97,7 +96,6 @@ class PackedModule {
   PackRequest request_;
   std::vector<FusedMember> members_;
   std::vector<PartSpec> specs_;
-  Isa isa_ = Isa::kScalar;
   std::map<PartRole, const TensorRecord*> parts_;
 };
 

@@ -1,3 +1,6 @@
+// The members of a fused module follow from its name, as they do for vLLM, and not from the
+// manifest: a folder that lists q, v, k would be served as q, k, v.
+
 #include "prepack/packed/fused_model.h"
 
 #include <fmt/format.h>
@@ -13,7 +16,7 @@
 namespace prepack {
 
 std::vector<std::string> LayersByName(std::string_view module) {
-  // Not taken from the table by which convert fuses: a mistake there is to be found here.
+  // Not taken from the table that convert fuses by, so that a mistake in that table is found here.
   struct Row {
     std::string_view whole;
     std::vector<std::string_view> layers;
@@ -34,8 +37,8 @@ std::vector<std::string> LayersByName(std::string_view module) {
 
 namespace {
 
-// The modules of the source that runtimes look for in one of this name; none, when they are not all
-// there.
+// The modules of the source that runtimes expect in a module of this name; none if some are
+// missing.
 std::vector<const QuantizedLinear*> FindMembers(const std::string& name,
                                                 const QuantizedModel& model) {
   std::vector<const QuantizedLinear*> members;

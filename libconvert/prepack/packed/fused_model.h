@@ -1,8 +1,8 @@
 #ifndef PREPACK_PACKED_FUSED_MODEL_H_
 #define PREPACK_PACKED_FUSED_MODEL_H_
 
-// What runtimes take a module for that holds several layers: its name says which, and in which
-// order their output channels follow each other. Nothing that a packed folder says can change it.
+// What runtimes take a fused module for: its name says which layers it holds, and in which order
+// their output channels follow each other. Nothing in a packed folder can change that.
 
 #include <string>
 #include <string_view>

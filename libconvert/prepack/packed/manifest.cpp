@@ -1,3 +1,6 @@
+// Writes prepack.json piece by piece: the manifest of tens of thousands of modules would take half
+// a gigabyte as a DOM. Its last member is the hash of the text before it.
+
 #include "prepack/packed/manifest.h"
 
 #include <fmt/format.h>
@@ -89,7 +92,7 @@ void WriteReasons(const std::map<std::string, std::string>& reasons, JsonWriter&
   json.EndObject();
 }
 
-// All but the hash, without the closing bracket.
+// Everything except the hash and the closing bracket.
 void WriteHashed(const Manifest& manifest, const ManifestRecords& records, JsonWriter& json) {
   json.BeginObject();
   WriteHead(manifest, json);
@@ -159,7 +162,7 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
                       .weights_desc = record.weights_desc};
   const Layout* layout = FindLayout(record.layout);
   request.inputs_first = layout != nullptr && layout->inputs_first;
-  // The dtype in the source does not matter any more, only that there was a bias.
+  // Only whether there was a bias still matters, not its dtype in the source.
   if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
   return request;
 }

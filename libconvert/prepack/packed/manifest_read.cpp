@@ -1,3 +1,7 @@
+// Reads prepack.json. Its own hash is checked first, so that damage is reported as damage and not
+// as a strange field; then every field, because a folder may also have been made to lie with a
+// right hash.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +24,7 @@
 namespace prepack {
 namespace {
 
-// The hash stands in the text itself: it covers all that comes before it.
+// The hash is part of the text and covers everything before it.
 Status CheckHash(std::string_view text, std::string_view where) {
   const size_t at = text.rfind(kManifestHashPrefix);
   if (at == std::string_view::npos) {
@@ -66,7 +70,7 @@ TensorRecord ReadTensor(JsonFields fields) {
   return tensor;
 }
 
-// The scheme in full, and what repeats some of it for consumers.
+// The full scheme, and the fields that repeat some of it for consumers.
 Scheme ReadModuleScheme(JsonFields& fields, uint64_t n, uint64_t k) {
   const Scheme scheme = fields.Take(ReadScheme(*fields.Object("numbers"), n, k, fields.where()));
   const std::string name = fields.Text("scheme");
@@ -79,7 +83,7 @@ Scheme ReadModuleScheme(JsonFields& fields, uint64_t n, uint64_t k) {
   return scheme;
 }
 
-// The modules that a fused one was made of; their channels are its channels.
+// The members of a fused module; their channels add up to its channels.
 void ReadFused(JsonFields& fields, ModuleRecord& module) {
   uint64_t channels = 0;
   for (const Json& json : *fields.Array("fused")) {
@@ -190,7 +194,7 @@ std::vector<const TensorRecord*> AllTensors(const Manifest& manifest) {
   return tensors;
 }
 
-// Every tensor must lie inside a file that the manifest lists, and be there once.
+// Every tensor must lie within a file that the manifest lists, and must be listed once.
 Status CheckTensors(const Manifest& manifest, std::string_view where) {
   std::vector<const TensorRecord*> tensors = AllTensors(manifest);
   for (const TensorRecord* tensor : tensors) {

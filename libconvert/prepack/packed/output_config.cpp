@@ -1,3 +1,7 @@
+// config.json of a packed folder: the source's text with one member replaced. The rest is copied as
+// text, not parsed and printed again, which would change numbers (-0, integers beyond 64 bits) and
+// the order of keys.
+
 #include "prepack/packed/output_config.h"
 
 #include <fmt/format.h>
@@ -28,7 +32,7 @@ Json Summary(const PackedScheme& module) {
           {"symmetric", module.scheme->symmetric}};
 }
 
-// The summaries of all modules: there are few that differ.
+// The summaries of all modules, of which few differ.
 class Summaries {
  public:
   explicit Summaries(std::span<const PackedScheme> modules) {
@@ -39,17 +43,18 @@ class Summaries {
     }
   }
 
-  // The number of the summary that most modules share; of equally frequent ones the first.
+  // The number of the summary that most modules share, the first one if several are equally
+  // frequent.
   size_t MostCommon() const {
     return static_cast<size_t>(std::ranges::max_element(counts_) - counts_.begin());
   }
   // The number of the summary of a module.
   size_t NumberOf(size_t module) const { return numbers_[module]; }
-  // An empty object when there are no modules.
+  // An empty object if there are no modules.
   const Json& At(size_t number) const { return number < list_.size() ? list_[number] : empty_; }
 
  private:
-  // Neighbours mostly are alike, and comparing them is cheaper than making JSON.
+  // Neighbours are mostly alike, and comparing them is cheaper than making JSON.
   bool SameAsLast(const PackedScheme& module) const {
     return module.layout == last_module_.layout && *module.scheme == *last_module_.scheme;
   }
@@ -70,7 +75,7 @@ class Summaries {
   Json empty_ = Json::object();
 };
 
-// Adds a member whose name is new. The insertion of ordered_map would search all members.
+// Adds a member whose name is new. Inserting into ordered_map would search all members.
 void AddMember(std::string_view name, Json value, Json& object) {
   Json::object_t::Container& members = object.get_ref<Json::object_t&>();
   members.emplace_back(name, std::move(value));
@@ -106,8 +111,8 @@ std::string OutputConfigText(const std::string& source_text, const Manifest& man
                              std::span<const PackedScheme> modules) {
   constexpr std::string_view kKey = "quantization_config";
   std::string source = source_text;
-  // Older and multi-modal checkpoints keep theirs elsewhere: only one may be left. The text was
-  // read before, so that it is an object.
+  // Older and multi-modal checkpoints keep their declaration elsewhere, but only one may remain.
+  // The text has been read before, so it is an object.
   const Result<Json> config = ParseJsonStrict(source, "", {.python_numbers = true});
   if (config.ok()) {
     for (const ConfigPath& path : DeclarationPaths(*config)) {

@@ -1,3 +1,7 @@
+// Hashes the output while it is written. Runs of a tensor that arrive in order are hashed from the
+// CPU's cache; whatever arrives out of order is read back from the page cache when the tensor is
+// complete.
+
 #include "prepack/packed/output_hash.h"
 
 #include <algorithm>
@@ -8,7 +12,7 @@
 namespace prepack {
 
 Status StreamedHash::ReadRest(const FileRange& range) {
-  constexpr uint64_t kPieceBytes = 4ULL * 1024 * 1024;  // between two looks at the cancellation
+  constexpr uint64_t kPieceBytes = 4ULL * 1024 * 1024;  // between two checks for cancellation
   while (hashed_ < range.bytes()) {
     if (CancellationRequested()) return Interrupted(range.file.path().string());
     const uint64_t bytes = std::min(kPieceBytes, range.bytes() - hashed_);

@@ -1,3 +1,6 @@
+// What makes two runs the same conversion, and which tensors each part reads as a witness for the
+// others (docs/scale.md, "One source").
+
 #include "prepack/packed/run_identity.h"
 
 #include <fmt/format.h>

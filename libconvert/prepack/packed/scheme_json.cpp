@@ -1,3 +1,7 @@
+// Schemes as JSON, with their short name ("w4a16") and their numbers. A document states both, and
+// reading it refuses a name that contradicts the numbers: readers in other languages may rely on
+// either.
+
 #include "prepack/packed/scheme_json.h"
 
 #include <fmt/format.h>
@@ -25,7 +29,7 @@ Json ActivationsJson(const ActivationScheme& activations) {
           {"dynamic", activations.dynamic}};
 }
 
-// A word of a small set.
+// One word out of a small set.
 template <typename Value>
 Value Word(JsonFields& fields, std::string_view key,
            std::optional<Value> (*from_name)(std::string_view)) {
@@ -69,7 +73,7 @@ bool WidthFits(const Scheme& scheme) {
   return false;
 }
 
-// Do the sizes fit what the scales are said to be for?
+// Whether the sizes match the granularity of the scales.
 bool ScalesFit(const Scheme& scheme, uint64_t n, uint64_t k) {
   switch (scheme.granularity) {
     case Granularity::kTensor:

@@ -1,3 +1,6 @@
+// Bias, input order and static activation scales of a packed module. convert writes them and verify
+// recomputes them with these functions; that they are right is for the GEMM level to show.
+
 #include "prepack/packed/small_parts.h"
 
 #include <fmt/format.h>
@@ -27,7 +30,7 @@ void Append(T value, PageBuffer& out) {
   std::memcpy(&out[at], &value, sizeof value);
 }
 
-// Appends `value` in `dtype`; false when that makes a finite number infinite.
+// Appends `value` in `dtype`; returns false if that makes a finite number infinite.
 bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
   if (dtype == DType::kF32) {
     Append(value, out);

@@ -1,9 +1,9 @@
 #ifndef PREPACK_PACKED_SMALL_PARTS_H_
 #define PREPACK_PACKED_SMALL_PARTS_H_
 
-// The parts of a packed module that are one per module and not of its weights: bias, order of
-// inputs, static scale and zero point of activations. They are the same in every layout; convert
-// writes them, and verify compares them with what the source says.
+// The parts that a packed module has only once and that are not weights: bias, input order, static
+// scale and zero point of activations. They are the same in every layout. convert writes them, and
+// verify compares them with the source.
 
 #include <string>
 #include <vector>

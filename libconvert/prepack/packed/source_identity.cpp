@@ -1,3 +1,6 @@
+// Hashes the tensors of the source and compares them with what a run has recorded. Modification
+// times play no part (docs/resume.md).
+
 #include "prepack/packed/source_identity.h"
 
 #include <fmt/format.h>
@@ -16,7 +19,7 @@
 namespace prepack {
 namespace {
 
-// All of its line but the name.
+// The tensor's line without its name.
 std::string RestOfLine(const StoredTensor& tensor, const Hash128& hash) {
   return fmt::format("{} [{}] {}", DTypeName(tensor.dtype), fmt::join(tensor.shape, ","),
                      hash.Hex());

@@ -1,8 +1,8 @@
 #ifndef PREPACK_PACKED_SOURCE_IDENTITY_H_
 #define PREPACK_PACKED_SOURCE_IDENTITY_H_
 
-// Identity of the source. Every tensor is hashed by itself, so that a hash does not depend on how
-// the checkpoint is cut into shards; a set of tensors is identified by the hash of the lines
+// Identity of the source. Every tensor has its own hash, which does not depend on how the
+// checkpoint is cut into shards. A set of tensors is identified by the hash of the lines
 //
 //     NAME DTYPE SHAPE XXH3_128\n        e.g. "a.weight_packed I32 [4,8] 0123…\n"
 //

@@ -1,3 +1,7 @@
+// The exactness level: every part of a packed module is unpacked and compared with the source, read
+// by the same reader as in convert. This proves packing, but not reading: a mistake of the reader
+// is on both sides. The GEMM level, which has its own decoder, is there to find that.
+
 #include "prepack/verify/exactness.h"
 
 #include <fmt/format.h>
@@ -66,12 +70,11 @@ void ComparePanel(CodeType code, const PanelRange& range, const Buffers& buffers
 // The comparison of one module, cut into tiles and strips.
 class ModuleComparison {
  public:
-  ModuleComparison(const PackedModule& packed, const QuantizedLinear& weights, Isa isa)
+  ModuleComparison(const PackedModule& packed, const QuantizedLinear& weights)
       : packed_(packed),
         layout_(packed.layout()),
         request_(packed.request()),
         weights_(weights),
-        isa_(isa),
         shape_(TileShapeFor(weights, layout_.cut(request_))),
         grid_(weights.n(), weights.k(), shape_),
         strip_rows_(StripRows(layout_, request_)),
@@ -96,7 +99,6 @@ class ModuleComparison {
   const Layout& layout_;
   const PackRequest& request_;
   const QuantizedLinear& weights_;
-  Isa isa_;
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
@@ -104,8 +106,8 @@ class ModuleComparison {
   bool rounds_scales_;
 };
 
-// Codes are unpacked and compared. What else the weight holds is compared by packing the source
-// again: padding and sums have no other meaning than that.
+// Codes are unpacked and compared. Whatever else the weight holds is compared by packing the source
+// again: padding and sums mean nothing beyond that.
 Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
                                      ModuleDifferences& differences) const {
   const CodeType code = weights_.scheme().code;
@@ -123,12 +125,9 @@ Status ModuleComparison::CompareTile(size_t index, Buffers& buffers,
     packed_.UnpackPanel(tile, panel, buffers.packed, buffers.found_codes);
     ComparePanel(code, panel, buffers, differences);
     if (!layout_.weight_has_extras) return {};
-    layout_.pack_codes({.request = request_,
-                        .isa = isa_,
-                        .tile = tile,
-                        .panel = panel,
-                        .zero_points = buffers.expected_zeros},
-                       buffers.expected_codes, buffers.repacked);
+    layout_.pack_codes(
+        {.request = request_, .tile = tile, .panel = panel, .zero_points = buffers.expected_zeros},
+        buffers.expected_codes, buffers.repacked);
     return {};
   });
   if (layout_.weight_has_extras && differences.codes == codes_before &&
@@ -172,7 +171,7 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
 Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffers,
                                      ModuleDifferences& differences) const {
   buffers.sums.resize(rows);
-  PREPACK_TRY(SumSignedCodes(weights_, isa_, n0, rows, buffers.expected_codes, buffers.sums));
+  PREPACK_TRY(SumSignedCodes(weights_, n0, rows, buffers.expected_codes, buffers.sums));
   buffers.repacked.resize(rows * sizeof(float));
   PackScaledSums(layout_.scale_form(request_).value, buffers.sums, buffers.expected_scales,
                  buffers.repacked);
@@ -190,8 +189,8 @@ Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffer
 
 Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const QuantizedLinear& linear,
                                            Buffers& buffers, ModuleDifferences& differences) const {
-  // Which parts there are is the manifest's word: an order that is lost, or made up, leaves all
-  // that remains as the source has it.
+  // Only the manifest says which parts there are: if an order is lost or made up, all remaining
+  // parts still equal the source.
   if (request_.reordered != weights_.reordered()) {
     differences.parts.emplace_back("input_order");
     return {};
@@ -284,9 +283,9 @@ uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& w
 
 Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkpoint& source,
                                         const QuantizedLinear& linear,
-                                        const QuantizedLinear& weights, Isa isa, unsigned threads,
+                                        const QuantizedLinear& weights, unsigned threads,
                                         Progress& progress) {
-  const ModuleComparison comparison(packed, weights, isa);
+  const ModuleComparison comparison(packed, weights);
   const size_t tiles = comparison.tiles();
   std::vector<Buffers> buffers(threads);
   std::vector<ModuleDifferences> of_worker(threads);
@@ -316,7 +315,7 @@ struct Comparison {
   std::optional<Hash128> source_hash;  // of all bytes of the source's; none: not read to the end
 };
 
-// Compares dtype and shape; the tensor of the source, or null when they differ.
+// Compares dtype and shape; returns the tensor of the source, or null if they differ.
 const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& record,
                              std::string& problem) {
   const StoredTensor* tensor = source.Find(record.tensor);
@@ -329,7 +328,7 @@ const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& recor
   return nullptr;
 }
 
-// Compares all bytes, and hashes those of the source while they are in the cache.
+// Compares all bytes, and hashes the source's bytes while they are in the cache.
 Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
                     const Checkpoint& source, const StoredTensor& tensor, Progress& progress,
                     Comparison& comparison) {
@@ -388,7 +387,7 @@ Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
   return {};
 }
 
-// Can convert give the module such activations? The user chooses them with --scheme.
+// Whether convert can give the module such activations: the user chooses them with --scheme.
 bool MayBeChosen(const QuantizedLinear& linear, const ActivationScheme& activations) {
   using enum WantedScheme;
   const auto wanted = {kAuto, kW4A16, kW4A8, kW8A8, kW8A16};
@@ -397,8 +396,8 @@ bool MayBeChosen(const QuantizedLinear& linear, const ActivationScheme& activati
   });
 }
 
-// What the source has in the place of a packed module, against what the manifest says of it; empty:
-// the same.
+// Compares what the source has in place of a packed module with what the manifest says about it.
+// Empty if they agree.
 std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
                           const ModuleRecord& record) {
   if (linear.n() != record.n || linear.k() != record.k || scheme != record.scheme) {
@@ -438,9 +437,8 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
-                         const QuantizedModel& model, const ModuleSample* sample, Isa isa,
-                         unsigned threads, Progress& progress, ModuleVerification& figure,
-                         LevelResult& result) {
+                         const QuantizedModel& model, const ModuleSample* sample, unsigned threads,
+                         Progress& progress, ModuleVerification& figure, LevelResult& result) {
   const QuantizedLinear* linear = model.Find(name);
   if (linear == nullptr) {
     result.FailModule(name, "the source has no such quantized module");
@@ -462,7 +460,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     if (InSample(sample, name)) figure.exact = false;
     return {};
   }
-  PREPACK_TRY_ASSIGN(const PackedModule packed, PackedModule::Open(folder, name, record, isa));
+  PREPACK_TRY_ASSIGN(const PackedModule packed, PackedModule::Open(folder, name, record));
   if (std::string why = WhyLayoutIsWrong(source, name, packed); !why.empty()) {
     result.FailModule(name, std::move(why));
     if (InSample(sample, name)) figure.exact = false;
@@ -471,7 +469,7 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   if (!InSample(sample, name)) return {};
   progress.BeginItem(name);
   PREPACK_TRY_ASSIGN(const ModuleDifferences differences,
-                     CompareModule(packed, source, *linear, weights, isa, threads, progress));
+                     CompareModule(packed, source, *linear, weights, threads, progress));
   figure.exact = differences.none();
   figure.max_scale_difference = differences.max_scale_difference;
   if (!differences.none()) result.FailModule(name, differences.Describe());
@@ -497,15 +495,15 @@ uint64_t BytesToRead(const Checkpoint& source, const QuantizedModel& model,
 }  // namespace
 
 Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint& source,
-                                   const QuantizedModel& model, const ModuleSample* sample, Isa isa,
+                                   const QuantizedModel& model, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures) {
   const Manifest& manifest = folder.manifest();
   LevelResult result{.state = LevelState::kPassed};
   progress.Begin("exactness", BytesToRead(source, model, sample));
   size_t skipped = 0;
   for (const auto& [name, record] : manifest.modules) {
-    PREPACK_TRY(CompareWithSource(folder, name, record, source, model, sample, isa, threads,
-                                  progress, figures.at(name), result));
+    PREPACK_TRY(CompareWithSource(folder, name, record, source, model, sample, threads, progress,
+                                  figures.at(name), result));
     skipped += InSample(sample, name) ? 0U : 1U;
   }
   if (sample != nullptr) {

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -48,7 +47,7 @@ uint64_t MemoryOfComparison(const PackedModule& packed, const QuantizedLinear& w
 // have been found equal.
 Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkpoint& source,
                                         const QuantizedLinear& linear,
-                                        const QuantizedLinear& weights, Isa isa, unsigned threads,
+                                        const QuantizedLinear& weights, unsigned threads,
                                         Progress& progress);
 
 // Level 2: is the folder still the model? Every part of every packed module is unpacked and
@@ -58,7 +57,7 @@ Result<ModuleDifferences> CompareModule(const PackedModule& packed, const Checkp
 // unpacked, and only their source tensors are read; notes say what was not looked at. Sets `exact`,
 // `max_scale_difference` and the states of the modules in `figures`.
 Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint& source,
-                                   const QuantizedModel& model, const ModuleSample* sample, Isa isa,
+                                   const QuantizedModel& model, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures);
 
 }  // namespace prepack

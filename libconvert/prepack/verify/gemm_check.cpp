@@ -1,3 +1,6 @@
+// The GEMM level over all modules: how large a piece of a module is multiplied at a time, what that
+// takes in memory, and how the verdicts of single modules become the state of the level.
+
 #include "prepack/verify/gemm_check.h"
 
 #include <fmt/format.h>
@@ -23,15 +26,15 @@
 namespace prepack {
 namespace {
 
-// Weights of a panel: some MiB of f64.
+// A panel has this many weights: some MiB of f64.
 constexpr uint64_t kPanelWeights = uint64_t{1} << 20;
-// More channels would need more for their outputs than for their weights.
+// With more channels, outputs would need more memory than weights.
 constexpr uint64_t kMostPanelChannels = 4096;
-// A slab of a panel of the fewest channels has the weights of a panel.
+// A slab with the fewest channels has as many weights as a panel.
 constexpr uint64_t kSlabInputs = kPanelWeights / kModelBlock;
 
-// Input channels that a slab must begin at a multiple of: for the models, for what decodes the
-// source, and for what unpacks.
+// A slab begins at a multiple of this many input channels, as the models, the decoders of the
+// source and the unpacking functions require.
 uint64_t UnitOfSlabs(const PackedModule& packed) {
   const PackRequest& request = packed.request();
   const uint64_t of_models = SlabUnit(request.k, request.scheme.group_size);
@@ -39,7 +42,7 @@ uint64_t UnitOfSlabs(const PackedModule& packed) {
   return std::lcm(std::lcm(of_models, kSecondInputsUnit), std::lcm(cut.cols, kPanelColsMultiple));
 }
 
-// Output channels of a panel: a multiple of what the layout, its strips and the models want.
+// Output channels of a panel: a multiple of what the layout, its strips and the models require.
 uint64_t PanelChannels(const PackedModule& packed, uint64_t inputs) {
   const TileCut cut = packed.layout().cut(packed.request());
   uint64_t unit = kModelBlock;
@@ -84,7 +87,7 @@ Result<ProductCut> CutProducts(const PackedModule& packed) {
 
 namespace {
 
-// The shape of what is multiplied at a time.
+// The shape of the piece that is multiplied at a time.
 struct Pass {
   uint64_t k = 0;
   uint64_t inputs = 0;  // of a slab
@@ -111,9 +114,9 @@ Pass PassOf(const PackRequest& request, const ProductCut& cut, bool recorded) {
           .scattered = slabs && request.reordered};
 }
 
-// Activations: before and after rounding, as the model multiplies them, and in f64 for the truth;
-// the order of the input channels; and, while they are made, those of the model in f64, or a second
-// model.
+// Activations: before and after rounding, as the model multiplies them, and in f64 for the truth.
+// Also the order of the input channels and, while activations are being made, either those of the
+// model in f64 or a second model.
 constexpr uint64_t kBytesOfDense = sizeof(double) + sizeof(double);
 constexpr uint64_t kBytesOfRow = 2 * sizeof(float);
 constexpr uint64_t kBytesOfColumn = 3 * sizeof(uint64_t) + kSecondRows * sizeof(float);
@@ -124,7 +127,7 @@ uint64_t MemoryOfInputs(const Pass& pass) {
          hot + pass.k / 8;
 }
 
-// All parts but the weight, as they are and as floats.
+// All parts except the weight, as stored and as floats.
 uint64_t MemoryOfParts(const PackedModule& packed) {
   uint64_t bytes = 0;
   for (const PartSpec& part : packed.parts()) {
@@ -137,7 +140,7 @@ uint64_t MemoryOfParts(const PackedModule& packed) {
   return bytes + packed.request().n * 3 * sizeof(double);
 }
 
-// Outputs of oneDNN's primitive, and what it is fed with.
+// Inputs and outputs of oneDNN's primitive.
 uint64_t MemoryOfPrimitive(const PackedModule& packed, const Pass& pass, bool repack) {
   const uint64_t n = packed.request().n;
   const uint64_t rows = kGaussianRows + 2 * kSecondRows + 1 + pass.rows;  // of all batches
@@ -147,7 +150,8 @@ uint64_t MemoryOfPrimitive(const PackedModule& packed, const Pass& pass, bool re
   return outputs + fed * (pass.k * 12 + n * sizeof(float)) + (repack ? 2 * pass.k * n : 0);
 }
 
-// Weights in f64, as steps and as floats, twice; what they are decoded from; scales; outputs.
+// Weights in f64, as steps and as floats, twice; the bytes that they are decoded from; scales;
+// outputs.
 uint64_t MemoryOfThread(const PackedModule& packed, const Pass& pass,
                         const ProductOptions& options) {
   const uint64_t weights = pass.channels * pass.inputs;
@@ -185,7 +189,7 @@ MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& op
 
 namespace {
 
-// An error that speaks of this module; any other ends the verification.
+// An error that concerns only this module; any other error ends the verification.
 bool IsOfTheModule(const Status& status) {
   return status.kind() == ErrorKind::kUnsupported || status.kind() == ErrorKind::kUnavailable ||
          status.kind() == ErrorKind::kMalformed;
@@ -203,7 +207,7 @@ void ReportFailure(const Status& status, Level level, ModuleVerification& module
                              fmt::format("not multiplied: {}", status.ToString())});
 }
 
-// A level of which some modules were not judged has not run, unless it has failed.
+// If some modules were not judged, the level has not run, unless it has failed.
 void Conclude(const std::vector<const ModuleVerification*>& modules, Level level,
               std::string_view reason, LevelResult& result) {
   if (result.state == LevelState::kFailed) return;
@@ -246,8 +250,7 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
   std::vector<const ModuleVerification*> modules;
   for (const auto& [name, record] : records) {
     if (!InSample(check_.sample, name)) continue;
-    PREPACK_TRY_ASSIGN(PackedModule packed,
-                       PackedModule::Open(folder_, name, record, check_.products.isa));
+    PREPACK_TRY_ASSIGN(PackedModule packed, PackedModule::Open(folder_, name, record));
     progress.BeginItem(name);
     ModuleVerification& module = figures.at(name);
     PREPACK_TRY(RunModule(packed, record, progress, module));

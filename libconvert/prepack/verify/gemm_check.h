@@ -1,10 +1,10 @@
 #ifndef PREPACK_VERIFY_GEMM_CHECK_H_
 #define PREPACK_VERIFY_GEMM_CHECK_H_
 
-// How the multiplication of a packed module is cut, so that the memory it takes is bounded whatever
-// the shape of the module: panels of output channels, and, where there are very many input
-// channels, slabs of them. By the shape and the layout alone, so that figures depend on nothing
-// else.
+// How the multiplication of a packed module is cut, so that its memory is bounded whatever the
+// shape of the module: into panels of output channels and, if there are very many input channels,
+// into slabs of those. Only the shape and the layout decide where the cuts are, so figures depend
+// on nothing else.
 
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,7 @@
+// Random activations must be the same on every machine and with every standard library, or reports
+// could not be compared. So they come from our own generator (SplitMix64), whose seed is a hash of
+// the module's name.
+
 #include "prepack/verify/gemm_inputs.h"
 
 #include <fmt/format.h>
@@ -19,7 +23,7 @@ namespace {
 
 constexpr uint64_t kOutlierEvery = 256;  // channels
 constexpr double kOutlierFactor = 20;
-// A module with fewer groups is reached in as many places.
+// A module with fewer groups gets at least this many one-hot rows.
 constexpr uint64_t kMinHotRows = 16;
 
 uint64_t SeedOf(std::string_view module) {
@@ -34,13 +38,13 @@ struct Distribution {
   double deviation = 1;
 };
 
-// Values of 8 bits reach four deviations: as much as the checkpoint saw, and what is cut off is no
-// more than what is rounded.
+// 8-bit values reach four deviations: the range that the checkpoint saw, and what is cut off beyond
+// it is not more than what rounding changes.
 Distribution DistributionOf(const DecodedInput& input) {
   return {.mean = (-0.5 - input.zero_point) * input.scale, .deviation = 127.5 / 4 * input.scale};
 }
 
-// What the checkpoint says of the module's activations.
+// The range of the module's activations in the checkpoint.
 Result<Distribution> FindDistribution(const PackedModule& packed, const SecondDecoder& source) {
   if (packed.request().scheme.activations.dynamic) return Distribution{};
   PREPACK_TRY_ASSIGN(const DecodedInput input, ReadSourceInput(source, packed));
@@ -135,7 +139,7 @@ void GemmInputs::Give(DType dtype) {
   }
 }
 
-// By the name of the module, or of any that it was made of: they read the same.
+// By the name of the module or of any of its members: all of them read the same inputs.
 const StoredTensor* FindRecorded(const Checkpoint& recorded, const PackedModule& packed) {
   const StoredTensor* tensor = recorded.Find(packed.name());
   for (const FusedMember& member : packed.members()) {
@@ -158,7 +162,7 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   }
   const uint64_t stored_rows = tensor->bytes * 8 / DTypeBits(tensor->dtype) / k;
   const uint64_t rows = std::min(stored_rows, kMaxRecordedRows);
-  // In activation order the channels of a slab lie anywhere.
+  // With act-order, the channels of a slab lie anywhere.
   const bool scattered = slab_ && packed.request().reordered;
   const uint64_t first = slab_ && !scattered ? slab_->k0 : 0;
   std::vector<float> line(scattered ? k : k_);

@@ -1,21 +1,21 @@
 #ifndef PREPACK_VERIFY_GEMM_INPUTS_H_
 #define PREPACK_VERIFY_GEMM_INPUTS_H_
 
-// The activations that a packed module is multiplied with. The same on every machine: they are
-// drawn from a seed that is the name of the module.
+// The activations that a packed module is multiplied with. They are the same on every machine,
+// because the name of the module is the seed.
 //
 // A module with very many input channels gets them in slabs, so that memory does not grow with K:
-// each slab has activations of its own, which are zero in all other input channels.
+// each slab has its own activations, which are zero in all other input channels.
 //
 //   gaussian: 64 rows; the first row and the first 8 also count by themselves.
 //
-//   outliers: 8 Gaussian rows in which one of 256 channels is 20 times larger, as in language
+//   outliers: 8 Gaussian rows in which one channel in 256 is 20 times larger, as in language
 //   models.
 //
 //   recorded: the rows that the user gives.
 //
-//   one-hot: up to 64 rows that are zero but for one channel per group. Together they reach every
-//   group of the module: with more than 64 groups, row i reaches groups i, i + 64, ….
+//   one-hot: up to 64 rows that are zero except for one channel per group. Together they reach
+//   every group of the module: with more than 64 groups, row i reaches groups i, i + 64, ….
 
 #include <cstdint>
 #include <optional>

@@ -1,3 +1,7 @@
+// The integrity level: the bytes of the folder against the manifest, without the source. It also
+// checks what the manifest cannot promise, namely that loaders take the same files and tensors as
+// the manifest lists: a hidden shard or a stray file would otherwise be served unverified.
+
 #include "prepack/verify/integrity.h"
 
 #include <fmt/format.h>
@@ -29,7 +33,7 @@ namespace {
 
 constexpr std::string_view kWeightsSuffix = ".safetensors";
 
-// Upper and lower case are one to some file systems, and to who copies from them.
+// Some file systems, and those who copy from them, do not distinguish upper and lower case.
 bool IsWeights(std::string_view name) {
   if (name.size() < kWeightsSuffix.size()) return false;
   name.remove_prefix(name.size() - kWeightsSuffix.size());
@@ -51,7 +55,7 @@ std::vector<std::string> FilesNotLoaded(const Manifest& manifest) {
     const auto name = [&](size_t shard) {
       return fmt::format("model-{:05}-of-{:05}{}", shard, count, kWeightsSuffix);
     };
-    // As many shards as there are names of one series, which has to be whole.
+    // There must be as many shards as the names of the series say.
     for (count = weights.size(); count > 0 && !weights.contains(name(1)); --count) {
     }
     for (size_t shard = 1; shard <= count; ++shard) loaded.insert(name(shard));
@@ -121,7 +125,7 @@ Result<std::string> HashTensorRecord(const PackedFolder& folder, const TensorRec
   return hasher.HexDigest();
 }
 
-// Something that hits all that lies in the file.
+// A problem that affects everything in the file.
 void FileCheck::FailModules(const std::string& what) {
   std::set<std::string> modules;
   for (const OwnedTensor& owned : tensors_) {
@@ -133,8 +137,8 @@ void FileCheck::FailModules(const std::string& what) {
   }
 }
 
-// Reads the file once: for its own hash and those of its tensors, where its header can be read.
-// With a sample, of a shard only the header.
+// Reads the file once, for its own hash and, if its header can be read, for those of its tensors.
+// With a sample, reads only the header of a shard.
 Status FileCheck::HashAll(const File& file) {
   progress_.BeginItem(name_);
   if (IsShard(name_)) header_.emplace(ReadSafetensorsHeader(file));
@@ -158,8 +162,8 @@ Status FileCheck::HashAll(const File& file) {
   return {};
 }
 
-// Returns how many tensors are not what the manifest says. Those whose place the header does not
-// know, or that it could not tell, are read once more.
+// Returns how many tensors differ from the manifest. Tensors that the header does not place, or
+// places elsewhere, are read once more.
 size_t FileCheck::CheckTensors() {
   size_t damaged = 0;
   for (const OwnedTensor& owned : tensors_) {
@@ -182,7 +186,7 @@ size_t FileCheck::CheckTensors() {
   return damaged;
 }
 
-// What docs/packed-folder.md promises to whoever maps the file.
+// The alignment that docs/packed-folder.md promises to programs that map the file.
 void FileCheck::CheckAlignment(const OwnedTensor& owned) {
   constexpr uint64_t kLine = 64;
   const TensorRecord& tensor = *owned.tensor;
@@ -239,7 +243,8 @@ Status FileCheck::Run() {
     return {};
   }
   PREPACK_TRY(HashAll(*file));
-  // Consumers rely on the hashes of tensors: they must be right in a sound file, too.
+  // Consumers rely on the hashes of tensors, so these must be right even if the file itself is
+  // sound.
   if (CheckTensors() != 0) return {};
   if (file_hash_ != record_.xxh3_128) {
     FailFile(tensors_.empty() ? "its bytes are not what was written"
@@ -285,8 +290,8 @@ Status CheckFile(const PackedFolder& folder, const std::string& name, const File
 
 namespace {
 
-// Returns the layouts whose bytes this version of prepack does not know or makes otherwise.
-std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, LevelResult& result) {
+// Returns the layouts that this version of prepack does not know or packs into other bytes.
+std::set<std::string> CheckFingerprints(const Manifest& manifest, LevelResult& result) {
   std::set<std::string> unknown;
   for (const auto& [id, record] : manifest.layouts) {
     const Layout* layout = FindLayout(id);
@@ -295,7 +300,7 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, Level
       unknown.insert(id);
       continue;
     }
-    const std::string today = PackingFingerprint(*layout, isa);
+    const std::string today = PackingFingerprint(*layout);
     if (record.version != layout->version || record.fingerprint != today) {
       result.Fail(fmt::format("layout {}", id),
                   fmt::format("the folder has version {} with fingerprint {}, this prepack has "
@@ -307,8 +312,8 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, Isa isa, Level
   return unknown;
 }
 
-// Loaders take what they see: shards, templates, code, configs. What the manifest does not know
-// must not lie there, but for a README and what is hidden.
+// Loaders take what they see: shards, templates, code, configs. So the folder must not hold files
+// that the manifest does not list, except a README and hidden files.
 void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
   const Result<std::vector<std::string>> names = NamesIn(folder.path());
   if (!names.ok()) return result.Fail(folder.path().string(), names.status().ToString());
@@ -320,7 +325,7 @@ void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
   }
 }
 
-// Tensors in a file that loaders pass over are not there for them, whatever the manifest says.
+// If loaders ignore a file, its tensors do not exist for them, whatever the manifest says.
 void CheckFilesAreLoaded(const Manifest& manifest, const TensorsByFile& tensors,
                          LevelResult& result) {
   for (const std::string& name : FilesNotLoaded(manifest)) {
@@ -334,11 +339,12 @@ void CheckFilesAreLoaded(const Manifest& manifest, const TensorsByFile& tensors,
   }
 }
 
-// Every module must be what its layout makes, and the folder one that loaders take as a checkpoint.
-void CheckModules(const PackedFolder& folder, const std::set<std::string>& unknown_layouts, Isa isa,
+// Every module must have the parts that its layout makes, and loaders must take the folder as a
+// checkpoint.
+void CheckModules(const PackedFolder& folder, const std::set<std::string>& unknown_layouts,
                   LevelResult& result) {
   for (const auto& [name, record] : folder.manifest().modules) {
-    const Result<PackedModule> module = PackedModule::Open(folder, name, record, isa);
+    const Result<PackedModule> module = PackedModule::Open(folder, name, record);
     if (!module.ok()) {
       result.FailModule(name, module.status().ToString());
     } else if (unknown_layouts.contains(record.layout)) {
@@ -348,7 +354,7 @@ void CheckModules(const PackedFolder& folder, const std::set<std::string>& unkno
                                     record.layout));
     }
   }
-  if (result.state == LevelState::kFailed) return;  // the reasons are there already
+  if (result.state == LevelState::kFailed) return;  // the reasons are already known
   const Result<Checkpoint> checkpoint = Checkpoint::Open(folder.path());
   if (!checkpoint.ok()) result.Fail(folder.path().string(), checkpoint.status().ToString());
   if (!folder.manifest().files.contains("config.json")) {
@@ -402,7 +408,7 @@ void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSa
 
 }  // namespace
 
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample, Isa isa,
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures) {
   const Manifest& manifest = folder.manifest();
   TensorsByFile tensors = GroupByFile(manifest);
@@ -428,7 +434,7 @@ Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSampl
   }
   CheckStrayFiles(folder, result);
   CheckFilesAreLoaded(manifest, tensors, result);
-  CheckModules(folder, CheckFingerprints(manifest, isa, result), isa, result);
+  CheckModules(folder, CheckFingerprints(manifest, result), result);
   if (sample != nullptr) AddNotes(manifest, coverage, *sample, result);
   SetModuleStates(Level::kIntegrity, result, sample, figures);
   return result;

@@ -1,16 +1,15 @@
 #ifndef PREPACK_VERIFY_INTEGRITY_H_
 #define PREPACK_VERIFY_INTEGRITY_H_
 
-// Which files of a packed folder loaders read. transformers and vLLM take "model.safetensors" where
-// there is one, else the shards that "model.safetensors.index.json" names; vLLM lists the folder
-// for more, and takes "consolidated*.safetensors" alone where it takes the model for Mistral's. No
-// two of them may come to different tensors.
+// Which files of a packed folder loaders read. transformers and vLLM take "model.safetensors" if it
+// exists, otherwise the shards that "model.safetensors.index.json" names. vLLM also lists the
+// folder for more files, and takes only "consolidated*.safetensors" if it takes the model for one
+// of Mistral's. No two loaders may end up with different tensors.
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/packed/folder.h"
@@ -59,7 +58,7 @@ inline bool IsHashed(const OwnedTensor& owned, const ModuleSample* sample) {
 // code. With a sample, the bytes of shards are hashed only where they are parts of its modules, and
 // notes say what was not. Sets the states of the modules in `figures`. Fails only when a check
 // cannot be carried out at all.
-Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample, Isa isa,
+Result<LevelResult> CheckIntegrity(const PackedFolder& folder, const ModuleSample* sample,
                                    unsigned threads, Progress& progress, ModuleFigures& figures);
 
 }  // namespace prepack

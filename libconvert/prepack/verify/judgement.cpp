@@ -1,3 +1,6 @@
+// The bars that products must reach, and the words in which a missed bar is reported.
+// docs/verify.md lists the bars; the reasons for their values are in judgement.h.
+
 #include "prepack/verify/judgement.h"
 
 #include <fmt/format.h>
@@ -36,7 +39,7 @@ Result<SqnrBar> ParseSqnrBar(std::string_view text) {
   char* end = nullptr;
   bar.decibel = std::strtod(number.c_str(), &end);
   const bool whole = !number.empty() && end == number.c_str() + number.size();
-  // With NaN no figure would be too low: it must not pass.
+  // No figure would be below a bar of NaN, so it must not be accepted.
   if (whole && bar.decibel >= 0 && bar.decibel <= kMaxDb) return bar;
   return Usage("--min-sqnr", "not a number of dB")
       .Found(text)
@@ -87,7 +90,7 @@ std::optional<double> SqnrBars::Of(const std::string& module) const {
 
 namespace {
 
-// In a single row a channel is a single number, which may be next to nothing by chance.
+// In a single row a channel is a single number, which may be close to zero by chance.
 constexpr uint64_t kMinRowsOfChannel = 8;
 
 // A figure, its bar, and the activations that it was found with.
@@ -96,11 +99,11 @@ struct Measured {
   double decibel = 0;
   double bar = 0;
 
-  // Below zero: the bar is missed. NaN: it proves nothing.
+  // Below zero: the bar is missed. NaN: the figure proves nothing.
   double Margin() const { return decibel - bar; }
 };
 
-// The one that is furthest below its bar, or nullptr when all reach theirs.
+// The figure that is furthest below its bar, or nullptr if all reach theirs.
 const Measured* Worst(const std::vector<Measured>& figures) {
   const Measured* worst = nullptr;
   for (const Measured& figure : figures) {
@@ -110,7 +113,7 @@ const Measured* Worst(const std::vector<Measured>& figures) {
   return worst;
 }
 
-// Judges one module: one problem per kind of figure, which speaks of the worst case.
+// Judges one module. It reports one problem per kind of figure, for the worst case.
 class Judge {
  public:
   Judge(ModuleVerification& module, LevelResult& result) : module_(module), result_(result) {}
@@ -134,7 +137,7 @@ class Judge {
   LevelState state_ = LevelState::kPassed;
 };
 
-// What a figure just below the bar may come from.
+// A possible reason for a figure just below the bar.
 std::string_view CauseOf(std::string_view what, const Measured& figure) {
   const bool truncated = what == "kernel" && figure.bar == kMinKernelBF16Db &&
                          figure.decibel >= kTruncatingKernelDb - 1;
@@ -167,7 +170,7 @@ void Judge::Kernel(const std::vector<Measured>& figures) {
 
 void Judge::WorstChannel(const std::vector<Measured>& figures) {
   const Measured* worst = Worst(figures);
-  // When the whole is too low, its worst channel is no news.
+  // If the whole is too low, its worst channel says nothing new.
   if (worst == nullptr || state_ == LevelState::kFailed) return;
   Fail(
       fmt::format("the kernel SQNR of output channel {} is too low on {} activations, M = {} "
@@ -177,7 +180,7 @@ void Judge::WorstChannel(const std::vector<Measured>& figures) {
 }
 
 void Judge::Agreement(double decibel, double bar) {
-  // NaN: the products prove nothing, which was said.
+  // NaN: the products prove nothing, which has been reported.
   if (!(decibel < bar)) return;
   Fail(
       fmt::format("two implementations differ: {} and {} (found {:.1f} dB, expected at least "
@@ -185,9 +188,9 @@ void Judge::Agreement(double decibel, double bar) {
                   module_.gemm->implementation, module_.gemm->second_implementation, decibel, bar));
 }
 
-// One-hot rows may miss all weights of a module that is nearly zero. And a kernel that takes a zero
-// point off sums afterwards cancels them against nearly the same: what little is left of one weight
-// says more of f32 than of the weight.
+// One-hot rows may miss all weights of a module that is nearly zero. And a kernel that subtracts
+// the zero point from the sums afterwards cancels nearly equal numbers: the little that is left of
+// one weight says more about f32 than about the weight.
 bool IsJudged(const ModuleBars& bars, const InputFigures& input) {
   if (input.input != "one-hot") return true;
   const bool missed = std::isnan(input.kernel.sqnr_db) && input.kernel.max_abs_error == 0;
@@ -292,8 +295,8 @@ void JudgeQuality(const std::string& missing, ModuleVerification& module, LevelR
   }
   module.state(Level::kQuality) = LevelState::kPassed;
   if (decibel >= kUnrelatedDb) return;
-  // No failure: quantizers that fold scales into the layers before (SmoothQuant, AWQ) do this to
-  // perfect weights.
+  // Not a failure: quantizers that fold scales into the preceding layers (SmoothQuant, AWQ) do this
+  // to perfect weights.
   result.notes.push_back(
       {module.module, where,
        fmt::format("it is as far from the unquantized model as unrelated weights would be (found "
@@ -315,7 +318,8 @@ std::string NameOf(const ActivationScheme& activations) {
   return fmt::format("activations of {}", DescribeActivations(activations));
 }
 
-// Empty: as the checkpoint says, and as every kernel for such weights takes it.
+// Empty if the module was packed as the checkpoint says, or as every kernel for such weights
+// requires.
 std::string DecisionOf(const QuantizedLinear& linear, const ModuleRecord& record) {
   if (record.scheme.code == CodeType::kBF16) {
     return fmt::format("its weights were dequantized; the checkpoint has {}",

@@ -1,7 +1,7 @@
 #ifndef PREPACK_VERIFY_JUDGEMENT_H_
 #define PREPACK_VERIFY_JUDGEMENT_H_
 
-// What a product must reach.
+// The bar that a product must reach.
 
 #include <map>
 #include <optional>

@@ -1,3 +1,7 @@
+// Every kernel rounds weights in its own way before it multiplies. The truth for "kernel" figures
+// needs those rounded weights, computed from the source: if the truth rounded less than the kernel,
+// rounding would look like an error and hide real ones.
+
 #include "prepack/verify/kernel_weights.h"
 
 #include <array>
@@ -37,7 +41,7 @@ constexpr std::array kRoundings = {
     RoundingRow{"plain/bf16-conv1d", WeightRounding::kDequantized},
 };
 
-// What vLLM's FP8 kernel takes an e4m3 number for: zeros and subnormals, m · 2^-9 with m of 0 to 7,
+// How vLLM's FP8 kernel reads an e4m3 number: zeros and subnormals, m · 2^-9 with m from 0 to 7,
 // become (1 + m / 8) · 2^-7.
 float ReadAsNormal(float value) {
   const float magnitude = std::abs(value);
@@ -45,7 +49,7 @@ float ReadAsNormal(float value) {
   return std::copysign(0x1p-7F * (1 + magnitude * 0x1p9F / 8), value);
 }
 
-// kToActivation stands for f16 here: where it means bf16, it is the same as kToBF16.
+// kToActivation means f16 here; if the activations are bf16, it is the same as kToBF16.
 template <WeightRounding kRounding>
 double Operand(float step, float scale) {
   switch (kRounding) {
@@ -67,7 +71,7 @@ double Operand(float step, float scale) {
   return 0;
 }
 
-// Ends of the runs of input channels that follow each other and have the same group.
+// Ends of the runs of consecutive input channels with the same group.
 std::vector<uint64_t> RunsOf(std::span<const uint64_t> group_of) {
   std::vector<uint64_t> ends;
   for (uint64_t k = 1; k <= group_of.size(); ++k) {

@@ -1,8 +1,9 @@
 #ifndef PREPACK_VERIFY_KERNEL_WEIGHTS_H_
 #define PREPACK_VERIFY_KERNEL_WEIGHTS_H_
 
-// What becomes of the source's weights before a kernel multiplies them: the first half of the truth
-// that its output is compared with. Computed from decoded source tensors, never from packed bytes.
+// How a kernel rounds the source's weights before it multiplies them: the first half of the truth
+// that its output is compared with. It is computed from decoded source tensors, never from packed
+// bytes.
 
 #include <optional>
 #include <span>

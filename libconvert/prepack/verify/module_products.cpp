@@ -1,3 +1,8 @@
+// Multiplies one packed module by both implementations and sums up the figures. The order is slab
+// by slab (very wide modules only) and within a slab panel by panel of output channels. oneDNN's
+// primitive can only multiply all output channels at once, so it runs before the panels, and they
+// pick their columns out of its output.
+
 #include "prepack/verify/module_products.h"
 
 #include <fmt/format.h>
@@ -27,8 +32,8 @@
 namespace prepack {
 namespace {
 
-// A reference implementation of oneDNN runs some 2^28 products per second; what would take longer
-// than that is left to the model.
+// oneDNN's reference implementation computes some 2^28 products per second; batches that would take
+// longer are left to the model.
 constexpr uint64_t kMaxReferenceProducts = uint64_t{1} << 28;
 
 // The models know two forms of onednn/w8a8.
@@ -46,8 +51,8 @@ std::string NameOfActivations(const PackedModule& packed) {
   return dtype == DType::kF16 ? "f16" : "f32";
 }
 
-// Zeros out of a module of zeros are right to the bit, which no ratio says. Any other output is as
-// wrong as can be.
+// For a module of zeros the ratio is undefined: outputs of zero are right to the bit, and any other
+// output is as wrong as can be.
 double DecibelOfZeros(const Figure& figure) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return figure.max_abs_error == 0 ? kInfinity : -kInfinity;
@@ -55,7 +60,7 @@ double DecibelOfZeros(const Figure& figure) {
 
 // What one panel adds to the figures.
 struct PanelSums {
-  bool zeros = true;                   // every weight of it is zero in the source
+  bool zeros = true;                   // every weight of the panel is zero in the source
   std::vector<FigureSums> kernel;      // by batch
   std::vector<FigureSums> end_to_end;  // by batch
   FigureSums agreement;
@@ -107,7 +112,7 @@ class ModuleMultiplication {
   // The model of the first rows of the inputs.
   Status MakeModel(uint64_t rows);
   Status RunBatches(const PackedProblem& whole);
-  // Why the primitive is not to multiply the batch, although it could.
+  // Why the primitive should not multiply the batch although it could; empty if it should.
   std::string_view WhyTooMuch(const GemmInfo& described, const InputBatch& batch) const;
   uint64_t RowsAtOnce(const InputBatch& batch) const;
   Status MultiplyBatch(const PackedProblem& whole, const InputBatch& batch);
@@ -115,7 +120,8 @@ class ModuleMultiplication {
   Status RunModel(uint64_t n0, uint64_t channels, Scratch& scratch) const;
   Status RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch);
   void AddAgreement(uint64_t n0, uint64_t channels, Scratch& scratch, FigureSums& sums) const;
-  // Outputs of a batch for a panel: by the primitive, and by whoever is first.
+  // Outputs of a batch for a panel: those of the primitive, and those of the implementation that is
+  // judged.
   std::span<const float> Columns(size_t batch, uint64_t n0, uint64_t channels,
                                  Scratch& scratch) const;
   std::span<const float> First(size_t batch, uint64_t n0, uint64_t channels,
@@ -137,7 +143,8 @@ class ModuleMultiplication {
   WeightRounding rounding_ = WeightRounding::kNone;
   std::vector<float> activations_;  // kSecondRows rows as the kernel multiplies them, packed order
   std::vector<float> bias_;
-  // What the primitive gave, by batch, [rows, N]; only the first ones where it is slow.
+  // Outputs of the primitive by batch, [rows, N]; only for the first batches if it is slow. All
+  // batches: the primitive is judged, and the model only checks it (primitive_is_first).
   std::vector<std::vector<float>> primitive_y_;
   GemmInfo primitive_;
   Status form_;
@@ -172,7 +179,7 @@ Status ModuleMultiplication::Prepare() {
 }
 
 Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
-  // What the slab before took is given back first.
+  // Free what the previous slab took.
   truth_.reset();
   model_.reset();
   inputs_.reset();
@@ -189,7 +196,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
   PREPACK_TRY(MakeModel(inputs_->rows()));
 
   const std::vector<double> activations = model_->Activations();
-  truth_.emplace(packed_, source_, *inputs_, activations, options_.isa);
+  truth_.emplace(packed_, source_, *inputs_, activations);
   PREPACK_TRY(truth_->AddBias());
   activations_.clear();
   activations_.reserve(kSecondRows * inputs_->k());
@@ -203,8 +210,7 @@ Status ModuleMultiplication::PrepareSlab(const std::optional<InputSlab>& slab) {
 
 Status ModuleMultiplication::FindBaseline() {
   if (options_.baseline == nullptr) return {};
-  Result<BaselineProduct> baseline =
-      BaselineProduct::Find(*options_.baseline, packed_, *inputs_, options_.isa);
+  Result<BaselineProduct> baseline = BaselineProduct::Find(*options_.baseline, packed_, *inputs_);
   if (baseline.ok()) {
     baseline_ = *std::move(baseline);
     return {};
@@ -219,8 +225,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
   const ModelInput input{.m = rows,
                          .dtype = InputDType(packed_),
                          .x = inputs_->given().first(rows * inputs_->columns()),
-                         .slab = inputs_->slab(),
-                         .isa = options_.isa};
+                         .slab = inputs_->slab()};
   Status made;
   PREPACK_TRY(packed_.VisitWeight([&](std::span<const std::byte> weight) {
     const PackRequest& request = packed_.request();
@@ -237,7 +242,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
       made = model.status();
     }
   }));
-  // The layout took the module; what its model does not take is a limit of the model.
+  // The layout took the module, so if its model does not, that is a limit of the model.
   if (!made.ok()) return Unsupported(fmt::format("module {}", packed_.name()), made.ToString());
   return {};
 }
@@ -249,15 +254,14 @@ Status ModuleMultiplication::RunPrimitive() {
   Status status = packed_.VisitWeight(
       [&](std::span<const std::byte> weight) {
         const PackedOperands packed = operands_->With(weight);
-        ran = RunBatches(
-            {.layout = packed_.layout().id,
-             .request = request,
-             .packed = packed,
-             .input = {.m = 0, .dtype = InputDType(packed_), .x = {}, .isa = options_.isa},
-             .repack = options_.repack});
+        ran = RunBatches({.layout = packed_.layout().id,
+                          .request = request,
+                          .packed = packed,
+                          .input = {.m = 0, .dtype = InputDType(packed_), .x = {}},
+                          .repack = options_.repack});
       },
       VisitThreads::kAny);
-  // What the primitive has multiplied need not be multiplied again in full.
+  // If the primitive multiplied all batches, the model only has to confirm a few rows.
   if (status.ok() && primitive_is_first() && modelled_) return MakeModel(kSecondRows);
   if (!status.ok() || ran.ok()) return status;
   if (ran.kind() == ErrorKind::kUnsupported || ran.kind() == ErrorKind::kUnavailable) {
@@ -282,7 +286,7 @@ std::string_view ModuleMultiplication::WhyTooMuch(const GemmInfo& described,
   return "";
 }
 
-// A primitive takes all input channels, those that are zero outside of a slab among them.
+// A primitive takes all input channels, including those outside the slab, which are zero.
 uint64_t ModuleMultiplication::RowsAtOnce(const InputBatch& batch) const {
   if (!inputs_->slab()) return batch.rows;
   return std::clamp<uint64_t>(kPaddedInputs / cut_.k, 1, batch.rows);
@@ -325,15 +329,15 @@ Status ModuleMultiplication::RunBatches(const PackedProblem& whole) {
     problem.input.m = RowsAtOnce(batch);
     if (CancellationRequested()) return Interrupted(packed_.name());
     PREPACK_TRY_ASSIGN(const GemmInfo described, options_.engine->DescribePacked(problem));
-    // For slabs, ask it about few rows where the model can tell all: every slab takes as long as
-    // the whole module.
+    // With slabs, multiply only a few rows if there is a model: for the primitive, every slab takes
+    // as long as the whole module.
     if (inputs_->slab() && modelled_ && batch.rows > kSecondRows) return {};
     if (const std::string_view why = WhyTooMuch(described, batch); !why.empty()) {
       return modelled_ ? Status() : Unsupported(fmt::format("module {}", packed_.name()), why);
     }
     PREPACK_TRY(MultiplyBatch(whole, batch));
   }
-  // What is first decides what the kernel's weights are.
+  // The implementation that is judged decides how the truth rounds weights.
   if (rounding_ == WeightRounding::kToBF16 && !primitive_.rounds_weights_to_bf16) {
     rounding_ = WeightRounding::kToF32;
   }
@@ -349,7 +353,7 @@ Status ModuleMultiplication::RunModel(uint64_t n0, uint64_t channels, Scratch& s
   return ran;
 }
 
-// By oneDNN, on unpacked weights.
+// oneDNN on unpacked weights: the second implementation if the model is judged.
 Status ModuleMultiplication::RunSecond(uint64_t n0, uint64_t channels, Scratch& scratch) {
   const InputSlab slab = inputs_->slab().value_or(InputSlab{.k0 = 0, .inputs = cut_.k});
   PREPACK_TRY(UnpackWeights(packed_, rounding_, slab, n0, channels, scratch.unpack));
@@ -463,7 +467,7 @@ ModuleProducts ModuleMultiplication::Collect() const {
   GemmFigures& gemm = products.gemm;
   const std::string model = fmt::format("model of {}", packed_.layout().id);
   gemm.implementation = primitive_is_first() ? primitive_.implementation : model;
-  // If activations are quantized, both say the same in other words.
+  // If activations are quantized, both texts say the same in other words.
   const bool quantized = packed_.request().scheme.activations.type != ActivationType::kNone;
   gemm.activations =
       primitive_is_first() && !quantized ? primitive_.activation_type : NameOfActivations(packed_);

@@ -1,17 +1,17 @@
 #ifndef PREPACK_VERIFY_MODULE_PRODUCTS_H_
 #define PREPACK_VERIFY_MODULE_PRODUCTS_H_
 
-// The products of one packed module, and what they are worth.
+// The products of one packed module, and how close they are to the truth.
 //
-// Layouts that oneDNN reads are multiplied by its primitive, on the packed memory as it lies in the
-// file; all others by the model of the consumer's kernel (gemm/kernel_model.h), which walks the
-// packed bytes as that does. A second implementation multiplies the same, and the two must agree:
-// the model where the primitive was first, else oneDNN on the unpacked weights.
+// oneDNN's primitive multiplies the layouts that oneDNN reads, on the packed memory as it lies in
+// the file. The model of the consumer's kernel (gemm/kernel_model.h) multiplies all others; it
+// walks the packed bytes as the kernel does. A second implementation multiplies the same inputs,
+// and the two must agree: the model if the primitive was first, otherwise oneDNN on the unpacked
+// weights.
 
 #include <optional>
 #include <string>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -27,7 +27,6 @@ struct ProductOptions {
   bool repack = false;                   // see PackedProblem
   const Checkpoint* recorded = nullptr;  // see GemmInputs
   const Checkpoint* baseline = nullptr;  // the unquantized model
-  Isa isa = Isa::kScalar;
   unsigned threads = 1;
 };
 

@@ -1,3 +1,7 @@
+// Weights for the second implementation, when the first one is a model that walks the packed bytes:
+// they come from the layout's unpack functions, so a mistake in unpacking shows as a difference
+// between the two.
+
 #include "prepack/verify/packed_operands.h"
 
 #include <algorithm>
@@ -125,7 +129,7 @@ Status LoadedOperands::Read() {
   if (status.ok() && FindPart(packed.parts(), PartRole::kInputZeroPoint) != nullptr) {
     status = packed.ReadPart(PartRole::kInputZeroPoint, 0, std::as_writable_bytes(zero_point));
   }
-  constexpr uint64_t kInputsPerScale = 128;  // of the op that consumers give ones to
+  constexpr uint64_t kInputsPerScale = 128;  // of the op, to which consumers pass scales of 1
   if (status.ok() && consumer_scales_) {
     ones_.assign(CeilDiv(packed.request().k, kInputsPerScale), 1.0F);
     consumer_scale_ = LoadFloats(DTypeOfPart(packed, PartRole::kScale), scale_);

@@ -1,8 +1,8 @@
 #ifndef PREPACK_VERIFY_PACKED_OPERANDS_H_
 #define PREPACK_VERIFY_PACKED_OPERANDS_H_
 
-// The weights of a packed module by unpacking, where the model of its kernel walks the packed
-// bytes by itself: what a second engine multiplies.
+// The unpacked weights of a packed module. The second engine multiplies them when the first one is
+// the model of the kernel, which walks the packed bytes itself.
 
 #include <cstddef>
 #include <cstdint>

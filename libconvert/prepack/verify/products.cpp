@@ -1,3 +1,6 @@
+// Compensated f64 sums behind the figures, and the products of the source's weights (the truth) and
+// of the unquantized model (the baseline).
+
 #include "prepack/verify/products.h"
 
 #include <fmt/format.h>
@@ -42,7 +45,7 @@ void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
   }
 }
 
-// A channel that should give zeros, and does, is as good as any.
+// A channel that should be zero and is zero is never the worst one.
 void FigureSums::AddChannel(uint64_t n, double signal, double noise) {
   if (signal == 0 && noise == 0) return;
   const double decibel =
@@ -86,12 +89,11 @@ QualityFigures BaselineProductSums::Figures() const {
 }
 
 Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
-                                              const PackedModule& packed, const GemmInputs& inputs,
-                                              Isa isa) {
+                                              const PackedModule& packed,
+                                              const GemmInputs& inputs) {
   BaselineProduct product;
   product.baseline_ = &baseline;
   product.inputs_ = &inputs;
-  product.isa_ = isa;
   for (const FusedMember& member : packed.members()) {
     PREPACK_TRY(product.FindMember(member, packed.request().k));
   }
@@ -117,7 +119,7 @@ Status BaselineProduct::FindMember(const FusedMember& member, uint64_t k) {
   return ReadFloats(*baseline_, *bias, 0, std::span(bias_).subspan(first));
 }
 
-// Fills buffers.weights; what the quantizer has padded is zero.
+// Fills buffers.weights; channels that the quantizer padded are zero.
 Status BaselineProduct::ReadWeights(const OutputBlock& block,
                                     BaselineProductBuffers& buffers) const {
   const uint64_t k = inputs_->k();
@@ -137,7 +139,8 @@ Status BaselineProduct::ReadWeights(const OutputBlock& block,
   });
 }
 
-// The same for a slab, row by row. Its input channels lie side by side, but in activation order.
+// The same for a slab, row by row. Its input channels lie side by side unless the module is in
+// act-order.
 Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows& piece,
                                  BaselineProductBuffers& buffers) const {
   const std::span<const uint64_t> channels = inputs_->channels();
@@ -158,7 +161,7 @@ Status BaselineProduct::ReadSlab(const BaselineWeight& weight, const StackedRows
   return {};
 }
 
-// Is the input channel one that the unquantized model has?
+// Whether the unquantized model has this input channel.
 bool BaselineProduct::IsStored(uint64_t input) const {
   const std::span<const uint64_t> channels = inputs_->channels();
   return (channels.empty() ? input : channels[input]) < weights_.front().k;
@@ -180,7 +183,7 @@ Status BaselineProduct::Add(const OutputBlock& block, std::span<const double> qu
   }
   buffers.y.resize(block.rows * block.channels);
   const InputBatch& rows = inputs_->batches()[batch_];
-  ReferenceGemm(isa_, block.rows, block.channels, k,
+  ReferenceGemm(block.rows, block.channels, k,
                 inputs_->exact().subspan(rows.first * k, rows.rows * k), buffers.weights,
                 buffers.y);
   for (size_t i = 0; i < buffers.y.size(); ++i) {

@@ -1,8 +1,8 @@
 #ifndef PREPACK_VERIFY_PRODUCTS_H_
 #define PREPACK_VERIFY_PRODUCTS_H_
 
-// The sums behind a Figure (report.h), in f64 and compensated, so that neither the number of
-// outputs nor their order shows in the figures.
+// The sums behind a Figure (report.h), compensated and in f64, so that neither the number of
+// outputs nor their order affects the figures.
 
 #include <cmath>
 #include <cstdint>
@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
 #include "prepack/container/checkpoint.h"
@@ -98,7 +97,7 @@ class BaselineProduct {
   // kUnsupported when the unquantized model has no such weight, or another shape. The arguments
   // must outlive the result.
   static Result<BaselineProduct> Find(const Checkpoint& baseline, const PackedModule& packed,
-                                      const GemmInputs& inputs, Isa isa);
+                                      const GemmInputs& inputs);
 
   // The batch of activations that is compared.
   size_t batch() const { return batch_; }
@@ -118,7 +117,6 @@ class BaselineProduct {
   std::vector<BaselineWeight> weights_;  // of the members of the packed module
   std::vector<uint64_t> sizes_;          // their output channels
   const GemmInputs* inputs_ = nullptr;
-  Isa isa_ = Isa::kScalar;
   size_t batch_ = 0;
   std::vector<float> bias_;  // [N], zero where a member has none
 };

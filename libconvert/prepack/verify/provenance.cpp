@@ -1,3 +1,7 @@
+// Is this the folder that convert would make of this source? The checks that do not concern the
+// numbers of a packed module: fingerprints and hashes of the source, config.json, side files, and
+// which modules were packed, kept or dequantized.
+
 #include "prepack/verify/provenance.h"
 
 #include <fmt/format.h>
@@ -28,7 +32,7 @@
 namespace prepack {
 namespace {
 
-// Enough for a factor of a thousand.
+// Enough rows to notice a factor of a thousand.
 constexpr uint64_t kSampledRows = 8;
 
 }  // namespace
@@ -58,7 +62,7 @@ Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result) {
 
 namespace {
 
-// The source tensors that a packed module stands for.
+// The source tensors that a packed module replaces.
 std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRecord& record) {
   return ReplacedTensors(linear, record.parts.contains("bias"));
 }
@@ -142,7 +146,7 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
   return {};
 }
 
-// Files that convert does not make and the source does not have change what is served.
+// Files that neither convert makes nor the source has would change what is served.
 void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, LevelResult& result) {
   std::set<std::string> known = {"config.json", "model.safetensors.index.json"};
   known.insert(source.side_files().begin(), source.side_files().end());
@@ -155,7 +159,8 @@ void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, Leve
   }
 }
 
-// What the manifest says became of modules must be what became of them: config.json is made of it.
+// The manifest must be right about which modules were packed, kept or dequantized, because
+// config.json follows from it.
 void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResult& result) {
   if (manifest.source_quantization_config != JsonAsWritten(*model.quantization_config)) {
     result.Fail("prepack.json", "has another quantization config than the source");
@@ -184,7 +189,7 @@ void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResu
   }
 }
 
-// Every tensor of the source must be in the output once: in a packed module, or as it is.
+// Every tensor of the source must be in the output once, in a packed module or as it is.
 void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
                           const QuantizedModel& model, LevelResult& result) {
   std::set<std::string> plain;

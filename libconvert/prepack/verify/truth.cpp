@@ -1,3 +1,7 @@
+// Decodes the source of a packed module with the second decoder. A fused module is several modules
+// of the source, decoded one after the other; the parts that a kernel can hold only once
+// (act-order, input scale) must then agree.
+
 #include "prepack/verify/truth.h"
 
 #include <fmt/format.h>
@@ -78,7 +82,7 @@ Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedMo
 
 namespace {
 
-// Eight lie in a word of AWQ.
+// AWQ stores eight in a word.
 constexpr uint64_t kGatheredChannels = 8;
 
 void AddRows(std::span<const double> bias, std::span<double> y) {
@@ -88,8 +92,8 @@ void AddRows(std::span<const double> bias, std::span<double> y) {
 }  // namespace
 
 GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
-                     const GemmInputs& inputs, std::span<const double> activations, Isa isa)
-    : packed_(packed), source_(source), inputs_(inputs), isa_(isa) {
+                     const GemmInputs& inputs, std::span<const double> activations)
+    : packed_(packed), source_(source), inputs_(inputs) {
   const uint64_t k = inputs.k();
   const std::span<const uint64_t> order = inputs.order();
   kernel_dense_.resize(inputs.dense_rows() * k);
@@ -107,7 +111,7 @@ GemmTruth::GemmTruth(const PackedModule& packed, const SecondDecoder& source,
 }
 
 Status GemmTruth::AddBias() {
-  // A packed module that has lost its bias misses it in y.
+  // If a packed module has lost its bias, y lacks it.
   const PartSpec* part = FindPart(packed_.parts(), PartRole::kBias);
   const DType dtype = part == nullptr ? DType::kF32 : part->dtype;
   Status status = ReadSourceBias(source_, packed_, exact_bias_);
@@ -127,7 +131,7 @@ Status GemmTruth::Decode(uint64_t n0, uint64_t channels, TruthPanel& panel) cons
   return DecodeSourceRows(source_, packed_, n0, channels, panel.decoded, inputs_.slab());
 }
 
-// In activation order the input channels of a slab lie anywhere: all are decoded, of few output
+// With act-order, the input channels of a slab lie anywhere, so all are decoded, for a few output
 // channels at a time.
 Status GemmTruth::Gather(uint64_t n0, uint64_t channels, TruthPanel& panel) const {
   const std::span<const uint64_t> inputs = inputs_.channels();
@@ -172,7 +176,7 @@ void GemmTruth::Multiply(const TruthRows& rows, std::span<const double> weights,
                          std::span<double> y) const {
   const uint64_t k = inputs_.k();
   const uint64_t dense = inputs_.dense_rows();
-  ReferenceGemm(isa_, dense, channels, k, rows.dense, weights, y.first(dense * channels));
+  ReferenceGemm(dense, channels, k, rows.dense, weights, y.first(dense * channels));
   for (uint64_t row = 0; row < rows.hot.size(); ++row) {
     for (uint64_t n = 0; n < channels; ++n) {
       double sum = 0;

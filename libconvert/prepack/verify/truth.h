@@ -1,15 +1,14 @@
 #ifndef PREPACK_VERIFY_TRUTH_H_
 #define PREPACK_VERIFY_TRUTH_H_
 
-// What the second decoder says of a packed module, which may be made of several modules of the
-// source.
+// The weights of a packed module as the second decoder reads them from the source, where it may be
+// several modules.
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/packed/folder.h"
 #include "prepack/verify/gemm_inputs.h"
@@ -52,7 +51,7 @@ class GemmTruth {
   // The arguments must outlive the truth. `activations`: the inputs as the kernel multiplies them,
   // in packed order, [rows, columns of the inputs].
   GemmTruth(const PackedModule& packed, const SecondDecoder& source, const GemmInputs& inputs,
-            std::span<const double> activations, Isa isa);
+            std::span<const double> activations);
 
   // Adds the bias that the source gives the module, if any; without it, y has none.
   Status AddBias();
@@ -70,7 +69,6 @@ class GemmTruth {
   const PackedModule& packed_;
   const SecondDecoder& source_;
   const GemmInputs& inputs_;
-  Isa isa_;
   std::vector<double> kernel_dense_;  // [dense rows, K], in the order of inputs_.exact()
   std::vector<std::vector<HotInput>> kernel_hot_;
   std::vector<double> exact_bias_;   // [N], or none

@@ -1,3 +1,7 @@
+// Runs the levels in their order, and decides what a level that cannot run says instead. Everything
+// that can fail because of the command line is checked before any level reads data, so that a long
+// run does not end with a usage error.
+
 #include "prepack/verify/verify.h"
 
 #include <fmt/format.h>
@@ -47,10 +51,10 @@ ModuleFigures EmptyFigures(const Manifest& manifest) {
 
 // What one thread needs for reading and hashing files and tensors piece by piece.
 constexpr uint64_t kReadingMemory = uint64_t{1} << 20;
-// What oneDNN takes when it starts, and what it and the allocator take beside the operands.
+// What oneDNN takes when it starts, and what it and the allocator take besides the operands.
 constexpr uint64_t kEngineMemory = uint64_t{40} << 20;
 constexpr uint64_t kProductOverhead = uint64_t{8} << 20;
-// What is known of the modules in the end, and was not in the beginning.
+// What is known about the modules at the end, but not at the start.
 constexpr uint64_t kReportMemory = uint64_t{8} << 20;
 
 LevelResult NotRun(std::string reason) {
@@ -60,9 +64,8 @@ LevelResult NotRun(std::string reason) {
 // A run of all levels over one folder.
 class Verification {
  public:
-  Verification(const VerifyOptions& options, const PackedFolder& folder, Isa isa,
-               Progress& progress)
-      : options_(options), folder_(folder), isa_(isa), progress_(progress) {}
+  Verification(const VerifyOptions& options, const PackedFolder& folder, Progress& progress)
+      : options_(options), folder_(folder), progress_(progress) {}
 
   Status Run();
   VerifyReport TakeReport();
@@ -75,8 +78,8 @@ class Verification {
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
   Status RunProducts(const Checkpoint& source);
-  // The figures of the packed module that a module of the source is, or is a piece of; null if
-  // there is none.
+  // The figures of the packed module that is, or contains, a module of the source; null if there is
+  // none.
   const ModuleVerification* FigureFor(const std::string& module) const;
   void NoteUnusedActivations();
   bool StartsEngine() const;
@@ -84,7 +87,7 @@ class Verification {
   void ForModules(const FunctionRef<void(const PackedModule&)>& visit) const;
   std::unique_ptr<GemmEngine> TakeEngine();
   bool Runs(Level level) const { return std::ranges::count(options_.skip, level) == 0; }
-  // Threads for a level, by what has been taken until then.
+  // Threads for a level, considering the memory that is in use by then.
   Result<unsigned> Threads(const MemoryNeed& need) const;
   MemoryNeed NeedOfExactness(const QuantizedModel& model) const;
   MemoryNeed NeedOfProducts(const ProductOptions& options) const;
@@ -97,7 +100,6 @@ class Verification {
 
   const VerifyOptions& options_;
   const PackedFolder& folder_;
-  Isa isa_;
   Progress& progress_;
   VerifyReport report_;
   ModuleFigures figures_;
@@ -165,12 +167,12 @@ void Verification::ForModules(const FunctionRef<void(const PackedModule&)>& visi
   if (options_.memory_limit == 0) return;
   for (const auto& [name, record] : folder_.manifest().modules) {
     if (!InSample(sample(), name)) continue;
-    const Result<PackedModule> packed = PackedModule::Open(folder_, name, record, isa_);
+    const Result<PackedModule> packed = PackedModule::Open(folder_, name, record);
     if (packed.ok()) visit(*packed);
   }
 }
 
-// What needs most is found out before anything is read.
+// The largest need is computed before anything is read.
 Status Verification::CheckLimit() const {
   if (options_.memory_limit == 0 || !source_) return {};
   MemoryNeed need;
@@ -189,12 +191,12 @@ Status Verification::CheckLimit() const {
 Status Verification::RunIntegrity() {
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads({.shared = 0, .per_thread = kReadingMemory}));
   PREPACK_TRY_ASSIGN(LevelResult integrity,
-                     CheckIntegrity(folder_, sample(), isa_, threads, progress_, figures_));
+                     CheckIntegrity(folder_, sample(), threads, progress_, figures_));
   level(Level::kIntegrity) = std::move(integrity);
   return {};
 }
 
-// Whatever the sample is, and whichever levels run.
+// This does not depend on the sample or on the levels that run.
 Status Verification::ReadBars() {
   std::vector<std::string> names;
   for (const auto& [name, figure] : figures_) names.push_back(name);
@@ -203,7 +205,7 @@ Status Verification::ReadBars() {
   return {};
 }
 
-// What the user names must be there, whatever becomes of the levels.
+// Whatever the user names must exist, even if a level that needs it does not run.
 Status Verification::OpenOthers() {
   source_ = options_.source;
   if (!source_) {
@@ -236,10 +238,10 @@ Status Verification::RunExactness(const Checkpoint& source) {
   const AcceptedFindings& accepted = folder_.manifest().accepted;
   PREPACK_TRY_ASSIGN(QuantizedModel model, ReadQuantizedModel(source, accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
-  // Then what it takes is known.
+  // By then its memory is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));
-  PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(), isa_,
+  PREPACK_TRY_ASSIGN(LevelResult exactness, CheckExactness(folder_, source, model, sample(),
                                                            threads, progress_, figures_));
   LevelResult& result = level(Level::kExactness);
   result = std::move(exactness);
@@ -275,8 +277,8 @@ void Verification::NoteUnusedActivations() {
                                     unused, recorded_->tensors().size())});
 }
 
-// oneDNN takes as long to start as the levels before it take for a large module: it starts beside
-// them.
+// oneDNN takes as long to start as the preceding levels take for a large module, so it starts while
+// they run.
 bool Verification::StartsEngine() const {
   return source_ && Runs(Level::kGemm) && options_.engine != EngineChoice::kReference;
 }
@@ -286,8 +288,8 @@ void Verification::StartEngine() {
   engine_ = std::async(std::launch::async, [] { return MakeOneDnnEngine(); });
 }
 
-// Null when models alone multiply: because that was asked for, or because the GEMM level does not
-// run, whose reason it then sets.
+// Null if only models multiply, either on request or because the GEMM level does not run; in that
+// case this sets the level's reason.
 std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   if (!engine_.valid()) return nullptr;
   Result<std::unique_ptr<GemmEngine>> engine = engine_.get();
@@ -296,13 +298,12 @@ std::unique_ptr<GemmEngine> Verification::TakeEngine() {
   return nullptr;
 }
 
-// But for the engine and the threads.
+// Everything but the engine and the threads.
 ProductOptions Verification::ProductChoice() const {
   return {.engine = nullptr,
           .repack = options_.repack,
           .recorded = recorded_ ? &*recorded_ : nullptr,
-          .baseline = JudgesQuality() ? &*baseline_ : nullptr,
-          .isa = isa_};
+          .baseline = JudgesQuality() ? &*baseline_ : nullptr};
 }
 
 Status Verification::RunProducts(const Checkpoint& source) {
@@ -363,8 +364,8 @@ Status Verification::Run() {
   if (!status.ok() || !source_) return status;
   status = RunSourceLevels();
   if (status.ok()) return {};
-  // A folder that is damaged so badly that it cannot be unpacked has failed already. Nor need a
-  // checkpoint that nobody named be one that can be read.
+  // A folder that is too damaged to unpack has already failed. And a checkpoint that nobody named
+  // need not be readable.
   const bool of_the_folder =
       status.kind() == ErrorKind::kMalformed || status.kind() == ErrorKind::kUnsupported;
   const bool damaged = level(Level::kIntegrity).state == LevelState::kFailed;
@@ -389,9 +390,9 @@ VerifyReport Verification::TakeReport() {
 }  // namespace
 
 Result<VerifyReport> Verify(const VerifyOptions& options, Progress& progress) {
-  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
+  PREPACK_TRY(ChooseIsa().status());
   PREPACK_TRY_ASSIGN(const PackedFolder folder, PackedFolder::Open(options.folder));
-  Verification verification(options, folder, isa, progress);
+  Verification verification(options, folder, progress);
   PREPACK_TRY(verification.Run());
   return verification.TakeReport();
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/awq/linear.h"
@@ -122,7 +121,7 @@ class AwqGemvFastLinear final : public Linear {
   AwqGemvFastLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
       : Linear(checkpoint, parts),
         padded_groups_(parts.tensors.scales->shape[0]),
-        unpack_(UnpackGemvFastFor(ProcessIsa())) {}
+        unpack_(UnpackGemvFastFor()) {}
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;

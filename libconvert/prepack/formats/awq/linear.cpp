@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/formats/finding.h"
 #include "prepack/kernels/awq_gemm.h"
@@ -102,7 +101,7 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
 class AwqGemmLinear final : public Linear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
-      : Linear(checkpoint, parts), isa_(ProcessIsa()) {
+      : Linear(checkpoint, parts) {
     wide_rows_ = kWideRows;
   }
 
@@ -125,8 +124,6 @@ class AwqGemmLinear final : public Linear {
   void Join(const uint8_t* columns, uint64_t cols, uint64_t channels, uint32_t* wide) const;
   void Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
                std::byte* out, size_t row_bytes) const;
-
-  Isa isa_;
 };
 
 // Calls `work` with the panel's part of the input channels' rows, from the word with its first
@@ -186,7 +183,7 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
 // Columns as words by output channel; the last word is filled up with zeros.
 void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channels,
                          uint32_t* wide) const {
-  const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa_);
+  const NibbleColumnKernels& kernels = NibbleColumnKernelsFor();
   const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
   const uint64_t whole = cols / kCodesPerWideWord;
   kernels.join_awq(columns, row_bytes, whole, channels, wide, channels);
@@ -206,8 +203,8 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
 void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
                             std::byte* out, size_t row_bytes) const {
   const uint64_t whole = cols / kCodesPerWideWord;
-  TransposeUnitsFor(isa_, kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
-                                          channels * kWideWordBytes, whole, rows, out, row_bytes);
+  TransposeUnitsFor(kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
+                                    channels * kWideWordBytes, whole, rows, out, row_bytes);
   const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
   if (rest_bytes == 0) return;
   for (uint64_t row = 0; row < rows; ++row) {
@@ -243,9 +240,9 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
       if (!status.ok()) return status;
       SpreadWords(U8(stored.data()), words, &codes[g * width]);
     }
-    TransposeUnitsFor(isa_, 1)(
-        std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(), width, count, rows,
-        std::as_writable_bytes(out).subspan(g0).data(), groups());
+    TransposeUnitsFor(1)(std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(),
+                         width, count, rows, std::as_writable_bytes(out).subspan(g0).data(),
+                         groups());
   }
   return CheckSymmetric(n0, out);
 }

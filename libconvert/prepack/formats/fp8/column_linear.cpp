@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
@@ -75,8 +74,7 @@ Status Fp8ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> 
                                      .stride = n_,
                                      .runs = range.cols},
                                     stored));
-  TransposeUnitsFor(ProcessIsa(), 1)(stored.data(), range.rows, range.cols, range.rows, out.data(),
-                                     range.cols);
+  TransposeUnitsFor(1)(stored.data(), range.rows, range.cols, range.rows, out.data(), range.cols);
   return CheckFp8Codes(checkpoint(), *parts_.codes, range, out);
 }
 

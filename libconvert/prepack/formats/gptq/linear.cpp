@@ -36,15 +36,14 @@ std::span<std::byte> AsBytes(uint32_t* words, uint64_t count) {
 }  // namespace
 
 Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shape& shape,
-               const Settings& settings, bool reordered, uint32_t symmetric_field, Isa isa)
+               const Settings& settings, bool reordered, uint32_t symmetric_field)
     : StoredLinear(checkpoint),
       shape_(shape),
       zero_rules_(settings),
       symmetric_field_(symmetric_field),
       unit_(UnitOf(shape.packing)),
-      isa_(isa),
-      widen_(WidenCodesFor(isa)),
-      transpose_(TransposeUnitsFor(isa, kWideWordBytes)) {
+      widen_(WidenCodesFor()),
+      transpose_(TransposeUnitsFor(kWideWordBytes)) {
   module_ = module;
   n_ = shape.n;
   k_ = shape.k;
@@ -149,7 +148,7 @@ Status Linear::ReadOrdered(const PanelRange& range, std::span<std::byte> out) co
   PREPACK_TRY_ASSIGN(const SharedOrder read, KOrder());
   const std::span<const uint32_t> order = std::span(*read).subspan(range.k0, range.cols);
   const uint64_t units = CeilDiv(k_, unit_.codes);
-  NibbleReorder reorder(isa_, units * unit_.wide_words, range.rows);
+  NibbleReorder reorder(units * unit_.wide_words, range.rows);
   PREPACK_TRY(VisitUnits(
       range, 0, units, [&](const std::byte* wide, size_t stride, uint64_t unit, uint64_t count) {
         reorder.Put(unit * unit_.wide_words, count * unit_.wide_words, wide, stride);

@@ -32,9 +32,9 @@ namespace prepack::gptq {
 class Linear final : public StoredLinear {
  public:
   // Of tensors that CheckShape has accepted. `symmetric_field` is what a symmetric module
-  // stores for every zero point. `reordered`: g_idx holds an order. `isa` must be supported here.
+  // stores for every zero point. `reordered`: g_idx holds an order.
   Linear(const Checkpoint& checkpoint, std::string_view module, const Shape& shape,
-         const Settings& settings, bool reordered, uint32_t symmetric_field, Isa isa);
+         const Settings& settings, bool reordered, uint32_t symmetric_field);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -71,7 +71,6 @@ class Linear final : public StoredLinear {
   ZeroRules zero_rules_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
-  Isa isa_;
   WidenCodesFn widen_;
   TransposeUnitsFn transpose_;
 };

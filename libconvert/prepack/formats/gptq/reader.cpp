@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
@@ -91,7 +90,6 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
 
 Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
                               const Settings& settings, FindingTally& findings) {
-  PREPACK_TRY_ASSIGN(const Isa isa, ChooseIsa());
   if (ClassOfModule(module.name) == ModuleClass::kEmbedding) {
     return Unsupported(module.name, "quantized embeddings are not supported")
         .Hint("Leave the embedding out when quantizing")
@@ -123,7 +121,7 @@ Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors&
   }
   const bool reordered = order.kind == GroupOrder::Kind::kScattered;
   return Module{.linear = std::make_unique<Linear>(checkpoint, module.name, shape, settings,
-                                                   reordered, symmetric_field, isa),
+                                                   reordered, symmetric_field),
                 .shape = shape,
                 .order = std::move(order)};
 }

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "prepack/base/isa.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/shape.h"
@@ -99,8 +98,6 @@ struct CodeSample {
 
 // The first rows of words, in one piece; of a very wide module, part of the first unit.
 Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const Shape& shape) {
-  const Result<Isa> isa = ChooseIsa();
-  if (!isa.ok()) return isa.status();
   const CodeUnit unit = UnitOf(shape.packing);
   constexpr uint64_t kSampleWords = kSampleBytes / sizeof(uint32_t);
   CodeSample sample;
@@ -122,7 +119,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const Shape& shape) {
     return sample;
   }
   sample.words.resize(units * unit.wide_words * sample.channels);
-  WidenCodesFor (*isa)(shape.packing, stored.data(), units, sample.channels, sample.words.data());
+  WidenCodesFor()(shape.packing, stored.data(), units, sample.channels, sample.words.data());
   return sample;
 }
 

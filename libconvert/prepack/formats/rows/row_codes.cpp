@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "prepack/base/checked.h"
-#include "prepack/base/isa.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
@@ -187,9 +186,9 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
 void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
                         std::span<const uint32_t> order, std::byte* out) const {
   constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
-  const TransposeUnitsFn transpose = TransposeUnitsFor(ProcessIsa(), kWideWordBytes);
+  const TransposeUnitsFn transpose = TransposeUnitsFor(kWideWordBytes);
   const uint64_t words = stride / kWideWordBytes;
-  NibbleReorder reorder(ProcessIsa(), words, rows);
+  NibbleReorder reorder(words, rows);
   Scratch<std::byte> piece(kPieceWords * rows * kWideWordBytes);
   for (uint64_t word = 0; word < words; word += kPieceWords) {
     const uint64_t count = std::min(kPieceWords, words - word);

@@ -57,7 +57,7 @@ std::string ProblemsHtml(const std::vector<ShownLevel>& levels,
   return HtmlList(sentences);
 }
 
-// The number that the last word of a cell is.
+// The number in the last word of a cell.
 std::optional<double> NumberAtEnd(std::string_view text) {
   const std::string_view word = text.substr(text.rfind(' ') + 1);
   double number = 0;
@@ -97,7 +97,7 @@ std::string ModulesHtml(const std::vector<const ModuleVerification*>& modules, b
   return SortableTable(columns, rows);
 }
 
-// What failed, then what is closest to the bars of its kernel.
+// Failed modules first, then those whose kernel figures are closest to the bars.
 std::vector<const ModuleVerification*> ShownModules(const VerifyReport& report) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   const std::set<std::string_view> problems = ModulesWithProblems(report);
@@ -106,7 +106,7 @@ std::vector<const ModuleVerification*> ShownModules(const VerifyReport& report) 
   });
 }
 
-// None if there are few modules: the table of all is as short.
+// Empty if there are few modules, because the table of all modules is then as short.
 std::vector<const ModuleVerification*> Worst(const VerifyReport& report) {
   if (report.modules.size() <= kShownWorst) return {};
   return WorstModules(report, kShownWorst);

@@ -278,7 +278,7 @@ void ReadLevels(JsonFields& members, VerifyReport& report) {
   report.against = regression.TextOrNull("against");
 }
 
-// Kind and version, before anything else is asked of the document.
+// Kind and version, before anything else in the document is read.
 Status CheckIsReport(const Json& json, std::string_view where) {
   constexpr std::string_view kHint = "Give a file that `prepack verify --json` printed";
   Status status;

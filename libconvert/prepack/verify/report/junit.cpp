@@ -66,7 +66,7 @@ class SuiteBuilder {
   }
 
  private:
-  // Regression has no state by module: what it found of one is a problem.
+  // Regression has no state by module; its findings about a module are problems.
   LevelState StateOf(const ModuleVerification& module) const {
     if (level_.level) return module.state(*level_.level);
     if (!Of(problems_, module.module).empty()) return LevelState::kFailed;
@@ -129,7 +129,7 @@ class SuiteBuilder {
     const LevelState state = level_.result->state;
     if (state == LevelState::kFailed && !problems.empty()) {
       test.failure = Failure(problems);
-    } else if (state == LevelState::kFailed && !any_failed_) {  // it must show somewhere
+    } else if (state == LevelState::kFailed && !any_failed_) {  // the failure must show somewhere
       test.failure = Failure(Pointers(level_.result->problems));
     } else if (state == LevelState::kNotRun) {
       test.skipped = level_.result->reason.empty() ? "not run" : level_.result->reason;

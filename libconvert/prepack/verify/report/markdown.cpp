@@ -13,8 +13,8 @@ namespace {
 constexpr size_t kWorst = 10;
 constexpr size_t kMaxProblems = 50;  // per level
 constexpr size_t kMaxMessageBytes = 1000;
-// Ends of the table of all modules, and of each list of problems or notes: together with what
-// stands around them, and with every character escaped, they stay below kMaxMarkdownBytes.
+// Limits of the table of all modules and of each list of problems or notes. Even with every
+// character escaped, the whole document stays below kMaxMarkdownBytes.
 constexpr size_t kTableBytes = 450'000;
 constexpr size_t kListBytes = 30'000;
 

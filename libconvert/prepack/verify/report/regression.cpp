@@ -14,7 +14,7 @@
 namespace prepack {
 namespace {
 
-// "bf16" of "f32 (bf16 values)": which unit multiplied is the machine's choice, the values are not.
+// "bf16" in "f32 (bf16 values)": the machine decides which unit multiplies, but not the values.
 std::string_view ValuesOf(std::string_view activations) {
   constexpr std::string_view kPrefix = "f32 (";
   constexpr std::string_view kSuffix = " values)";
@@ -59,7 +59,7 @@ void FigureComparison::Levels(const ModuleVerification& then, const ModuleVerifi
     if (then.state(level) != LevelState::kPassed || now.state(level) == LevelState::kPassed) {
       continue;
     }
-    // Then it is said once, and not of every module.
+    // Reported once, not for every module.
     if (report.level(level).state == LevelState::kNotRun) continue;
     Fail(fmt::format("{} passed then and is {} now", LevelName(level),
                      LevelStateName(now.state(level))));
@@ -69,7 +69,7 @@ void FigureComparison::Levels(const ModuleVerification& then, const ModuleVerifi
 void FigureComparison::One(std::string_view what, double then, double now) {
   if (std::isnan(then)) return;  // nothing was proved then
   ++compared_;
-  // Infinity minus itself is no number: equal is equal.
+  // Infinity minus infinity is NaN, so compare for equality first.
   if (now == then || now >= then - tolerance_db_) return;
   Fail(std::isnan(now)
            ? fmt::format("the {} was {} dB and now proves nothing", what, DecibelText(then))
@@ -151,7 +151,7 @@ size_t CompareModule(const ModuleVerification& then, const ModuleVerification& n
   NoteDifferences(then, now, comparison);
   comparison.Levels(then, now, report);
   if (then.gemm && now.gemm) comparison.Gemm(*then.gemm, *now.gemm);
-  // Without figures now they are all gone.
+  // If there are no figures now, all of them are gone.
   if (then.quality && now.looked_at) {
     comparison.Quality(*then.quality, now.quality.value_or(QualityFigures()));
   }

@@ -70,7 +70,7 @@ std::vector<std::string> QualityLines(const QualityFigures& quality) {
   return lines;
 }
 
-// The figure of any module that is closest to its bar.
+// Of the figures of all modules, the one that is closest to its bar.
 struct Closest {
   double sqnr_db = 0;
   double bar_db = 0;
@@ -107,7 +107,7 @@ std::string GemmSentence(const VerifyReport& report) {
   return text;
 }
 
-// What was looked at.
+// What the level checked.
 std::string LookedAt(const VerifyReport& report, Level level) {
   switch (level) {
     case Level::kIntegrity:
@@ -176,7 +176,7 @@ std::vector<std::string> ModuleCells(const ModuleVerification& module, bool with
       module.max_scale_difference ? fmt::format("{:.1e}", *module.max_scale_difference) : "-"};
   const InputFigures* lowest = module.gemm ? LowestKernel(*module.gemm) : nullptr;
   const InputFigures* gaussian = module.gemm ? Gaussian(*module.gemm) : nullptr;
-  // In few rows the worst channel is one with a small output by chance.
+  // In a few rows, the worst channel is one whose output is small by chance.
   const InputFigures* worst = module.gemm ? Gaussian(*module.gemm) : nullptr;
   cells.push_back(lowest != nullptr ? DecibelText(lowest->kernel.sqnr_db) : "-");
   cells.push_back(gaussian != nullptr ? DecibelText(gaussian->end_to_end.sqnr_db) : "-");

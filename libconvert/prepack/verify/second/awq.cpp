@@ -1,3 +1,6 @@
+// The second path for AWQ's three layouts. Written from the kernels' descriptions of the layouts,
+// word by word, and not from the reader in formats/awq.
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -28,7 +31,7 @@ Status WrongShapes(const Checkpoint& source, const Tensors& tensors) {
                    "shapes of codes, scales and zero points disagree");
 }
 
-// Groups follow each other: all of them, or from the first to the last that are wanted.
+// Consecutive groups: all of them, or the wanted ones.
 SecondGroupRange Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows& out) {
   out.steps.resize(wanted.rows * wanted.inputs);
   out.group_of.resize(wanted.inputs);
@@ -39,7 +42,7 @@ SecondGroupRange Prepare(const SecondRows& wanted, uint64_t groups, DecodedRows&
   return CountFromFirstGroup(out.group_of);
 }
 
-// Input channels that are unpacked of every row before the next ones are, so that what is read and
+// So many input channels of every row are unpacked before the next ones, so that what is read and
 // written stays in the cache.
 constexpr uint64_t kAwqInputsAtOnce = 16;
 
@@ -83,7 +86,7 @@ Status DecodeGemm(const Checkpoint& source, const Tensors& tensors, const Second
   return {};
 }
 
-// G of the layouts whose tensors pad it.
+// G in layouts whose tensors pad it.
 std::optional<uint64_t> ConfiguredGroups(const Checkpoint& source, uint64_t k) {
   for (const char* key : {"group_size", "q_group_size"}) {
     const Json* size = SecondConfigField(source, key);

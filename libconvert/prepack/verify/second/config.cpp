@@ -1,3 +1,6 @@
+// What the second path must know from config.json, and the comparison of the packed config.json
+// with the source's, both without the JSON and config code that convert uses.
+
 #include "prepack/verify/second/config.h"
 
 #include <fmt/format.h>
@@ -19,8 +22,8 @@
 namespace prepack {
 namespace {
 
-// Walks over the values of a document and notes those that are no containers, each with the keys
-// that lead to it. An object that held nothing but a declaration is empty without it.
+// Walks over the values of a document and notes those that are not containers, each with the keys
+// that lead to it. An object that held only a declaration is empty without it.
 class ValueWalk {
  public:
   explicit ValueWalk(std::string_view text) : left_(text) {}
@@ -100,7 +103,7 @@ bool IsDeclaration(const std::string& key) {
   return key == "quantization_config" || key == "compression_config";
 }
 
-// Some writers wrapped the declaration once more.
+// Some writers nested the declaration once more.
 const Json* Unwrapped(const Json* declaration) {
   const auto inner = declaration->find("quantization_config");
   return inner != declaration->end() && inner->is_object() ? &*inner : declaration;
@@ -211,8 +214,8 @@ struct Mean {
   }
 };
 
-// Adds the codes of one module's first group; those of a module that does not lend itself to it, or
-// that cannot be read, are left out.
+// Adds the codes of one module's first group. Modules that are unsuitable or cannot be read are
+// left out.
 void AddModule(const Checkpoint& source, const std::string& name, Mean& mean) {
   const StoredTensor* codes = source.Find(name + ".qweight");
   const StoredTensor* zeros = source.Find(name + ".qzeros");
@@ -239,7 +242,7 @@ void AddModule(const Checkpoint& source, const std::string& name, Mean& mean) {
   bool varies = false;
   for (uint64_t n = 1; n < columns; ++n) varies |= numbers.At(fields, n) != first;
   if (!varies) return;
-  // As many at either end, whichever of the two is stored.
+  // Leave out as many at either end, whichever of the two is stored.
   const uint32_t low = bits == 4 ? 2 : 0;
   const uint32_t high = (1U << width) - 2 - low;
   for (uint64_t n = 0; n < columns; ++n) {
@@ -253,7 +256,7 @@ void AddModule(const Checkpoint& source, const std::string& name, Mean& mean) {
   }
 }
 
-// "0.15.1" and everything below 0.16; not a text that begins otherwise.
+// "0.15.1" and everything below 0.16; false for any text that does not begin with a version.
 bool IsBefore16(const std::string& version) {
   if (!version.starts_with("0.")) return false;
   const std::string minor = version.substr(2, version.find_first_not_of("0123456789", 2) - 2);

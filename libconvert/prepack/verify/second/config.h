@@ -1,8 +1,8 @@
 #ifndef PREPACK_VERIFY_SECOND_CONFIG_H_
 #define PREPACK_VERIFY_SECOND_CONFIG_H_
 
-// config.json of the source against that of the packed folder, without a parser that convert uses:
-// a mistake in that would change both alike.
+// Compares config.json of the source with that of the packed folder, without a parser that convert
+// uses: a mistake in that parser would change both in the same way.
 
 #include <cstdint>
 #include <string>

@@ -1,3 +1,6 @@
+// Chooses the second decoder by the format's name. Every format has its own; those whose tensors
+// are rows of codes share rows.cpp.
+
 #include "prepack/verify/second/decoder.h"
 
 #include <array>
@@ -83,7 +86,7 @@ Status SecondDecoder::ReadBias(const std::string& module, std::vector<double>& b
 
 Result<DecodedInput> SecondDecoder::ReadInput(const std::string& module) const {
   DecodedInput input;
-  // The name of transformers' FP8, else that of everybody.
+  // The name in transformers' FP8, otherwise the usual one.
   const bool of_transformers = source_->Find(module + ".activation_scale") != nullptr;
   PREPACK_TRY_ASSIGN(
       const StoredTensor* scale,

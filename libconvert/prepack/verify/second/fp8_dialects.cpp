@@ -66,7 +66,7 @@ Status NotKnown(const Checkpoint& source, const StoredTensor& tensor) {
   return Unsupported(source.Where(tensor), "the second decoder does not know this kind of scales");
 }
 
-// A number of a tensor of floats, wherever it lies.
+// One number of a tensor of floats.
 Status ReadNumber(const Checkpoint& source, const StoredTensor& tensor, uint64_t index,
                   double& number) {
   const size_t bytes = DTypeBits(tensor.dtype) / 8;
@@ -112,7 +112,8 @@ Status Decode(const Checkpoint& source, const SecondRows& wanted, const ByteMatr
   }
   out.scales.resize(wanted.rows * groups);
   out.steps.resize(wanted.rows * wanted.inputs);
-  // A line is what lies side by side in the file: inputs of an output, or the other way round.
+  // A line is a run of weights that lie side by side in the file: the inputs of an output channel,
+  // or the outputs of an input channel.
   const bool by_output = matrix.input_step == 1;
   const uint64_t lines = by_output ? wanted.rows : wanted.inputs;
   const uint64_t length = by_output ? wanted.inputs : wanted.rows;
@@ -178,7 +179,7 @@ void PlaceBlocks(uint64_t k, uint64_t outputs_each, uint64_t inputs_each, ByteMa
 
 // Experts.
 
-// The block that the config says, or nothing.
+// The block size in the config, if there is one.
 Result<std::array<uint64_t, 2>> BlockOfConfig(const Checkpoint& source) {
   const Json* value = SecondConfigField(source, "weight_block_size");
   std::array<uint64_t, 2> block{};
@@ -208,8 +209,8 @@ const StoredTensor* ScaleOfStack(const Checkpoint& source, const std::string& te
   return scale != nullptr ? scale : source.Find(tensor + "_scale");
 }
 
-// One expert of a tensor [E, N, K] or [E, K, N]: which of the two, the shape of the other tensor of
-// the experts tells, or else the size of the model.
+// One expert of a tensor [E, N, K] or [E, K, N]. The shape of the experts' other tensor decides
+// which one it is, or failing that the size of the model.
 Status DecodeStacked(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
   const auto [name, number] = CutLast(wanted.module);
   const StoredTensor* codes = IsNumber(number) ? source.Find(name) : nullptr;
@@ -225,7 +226,7 @@ Status DecodeStacked(const Checkpoint& source, const SecondRows& wanted, Decoded
   const StoredTensor* gate_up = source.Find(experts + ".gate_up_proj");
   const StoredTensor* down = source.Find(experts + ".down_proj");
   bool transposed = across != wanted.k;
-  // Of a square one, K says nothing.
+  // If the matrix is square, K does not tell.
   if (above == across && gate_up != nullptr && down != nullptr && gate_up->shape.size() == 3 &&
       down->shape.size() == 3) {
     transposed = leaf == "down_proj" ? gate_up->shape[2] == 2 * above : down->shape[1] * 2 == above;
@@ -272,7 +273,7 @@ Status DecodeStacked(const Checkpoint& source, const SecondRows& wanted, Decoded
 Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
   PREPACK_TRY_ASSIGN(ByteMatrix matrix, FindMatrix(source, wanted));
   const TensorShape& shape = matrix.scale->shape;
-  // One block is one number whatever its dimensions.
+  // A single block has one number, whatever the number of dimensions.
   if (Product(shape) == 1 || shape.size() == 1) {
     if (!PlaceByOutputs(wanted, matrix)) return NotKnown(source, *matrix.scale);
     return Decode(source, wanted, matrix, out);
@@ -321,7 +322,7 @@ Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, Deco
   }
   PREPACK_TRY_ASSIGN(const auto block, BlockOfConfig(source));
   PlaceBlocks(wanted.k, block[0], block[1], matrix);
-  // Scales of one expert; the second half of those that two share is up's.
+  // Scales of one expert; if gate and up share a tensor, the second half belongs to up.
   const uint64_t each = Product(scale->shape) / scale->shape[0];
   matrix.first_scale = which * each + (shared && leaf == "up_proj" ? each / 2 : 0);
   return Decode(source, wanted, matrix, out);

@@ -1,3 +1,6 @@
+// The second path for GPTQ tensors (GPTQModel and AutoRound): words hold the codes of several input
+// channels, zero points the fields of several output channels, and v1 stores z - 1.
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -26,8 +29,8 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
   if (line_words < fields.Words(wanted.n0 + wanted.rows)) {
     return Malformed(source.Where(*stored), "shapes of codes, scales and zero points disagree");
   }
-  // Adding 1 to every field of a word undoes a borrow that went from field to field. Fields of 3
-  // bits cross words; they were wrapped one by one.
+  // Adding 1 to every field of a word undoes a borrow from field to field. 3-bit fields cross words
+  // and were wrapped one by one.
   const bool crosses = 32 % width != 0;
   uint32_t ones = 0;
   for (uint32_t shift = 0; shift < 32; shift += width) ones |= 1U << shift;
@@ -54,8 +57,7 @@ Status ReadZeros(const Checkpoint& source, const SecondRows& wanted, bool minus_
   return {};
 }
 
-// Input channels that are stored: those of the module, or what padding to whole groups makes of
-// them.
+// Number of stored input channels: those of the module, perhaps padded to whole groups.
 uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uint64_t words) {
   if (words * 32 % k == 0) return k;
   for (const uint64_t size : SecondConfigNumbers(source, "group_size", KeyCase::kAny)) {
@@ -65,8 +67,8 @@ uint64_t StoredInputs(const Checkpoint& source, uint64_t k, uint64_t groups, uin
   return k;
 }
 
-// Input channels that are unpacked of every row before the next ones are: whole words, whatever the
-// width, and whole planes, and few enough for what is read and written to stay in the cache.
+// So many input channels of every row are unpacked before the next ones: whole words for every
+// width, whole planes, and few enough for what is read and written to stay in the cache.
 constexpr uint64_t kGptqInputsAtOnce = 32;
 
 // Steps [rows, inputs] of codes from input channel k0 on, which lie as words [words, rows], with

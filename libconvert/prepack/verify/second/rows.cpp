@@ -6,11 +6,11 @@
 //     MODULE.weight_zero_point               I8 like the scales, or packed down the rows
 //     MODULE.weight_g_idx                    the group of each input channel
 //
-// Experts may be stacked: then MODULE.weight_packed and so on have one dimension more, in front,
+// Experts may be stacked: MODULE.weight_packed and the others then have one more dimension in front
 // and hold the modules MODULE.0, MODULE.1 ….
 //
-// Scales multiply. Only where the config says `weight_scale_semantics: inverse` does
-// weight_scale_inv divide, as its name has it.
+// Scales multiply. weight_scale_inv divides, as its name suggests, only if the config says
+// `weight_scale_semantics: inverse`.
 
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ struct ScaleGrid {
 
 class RowTensors {
  public:
-  // `may_divide`: does the config say whether scales do?
+  // `may_divide`: whether the config can say that scales divide.
   RowTensors(const Checkpoint& source, const SecondRows& wanted, bool may_divide)
       : source_(source), wanted_(wanted), may_divide_(may_divide), stored_as_(wanted.module) {
     if (!FindCodes()) FindStack();
@@ -140,7 +140,7 @@ Status RowTensors::Read(const StoredTensor& tensor, SecondRange range, std::vect
   }
 }
 
-// The width that some layer of the config has and that gives as many words; and whether codes cross
+// The width of some layer in the config that gives this number of words, and whether codes cross
 // words, as they do since 0.18.0.
 Status RowTensors::FindFields(const StoredTensor& packed) {
   PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOf(packed));
@@ -194,8 +194,8 @@ Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& ste
   return {};
 }
 
-// Rows and columns of a block, as one of the config's groups of layers says, of which `scale` has
-// one number per block.
+// Rows and columns of a block in one of the config's groups of layers, such that `scale` has one
+// number per block.
 std::optional<std::array<uint64_t, 2>> BlockOf(const Checkpoint& source, const SecondShape& scale,
                                                uint64_t n, uint64_t k) {
   for (const char* key : {"block_structure", "weight_block_size"}) {
@@ -337,7 +337,7 @@ Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wante
 }
 
 Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
-  // What has no scale under its own name is an expert.
+  // A module without a scale under its own name is an expert.
   const auto has = [&](const char* suffix) {
     return source.Find(wanted.module + suffix) != nullptr;
   };

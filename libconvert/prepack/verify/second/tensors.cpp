@@ -1,3 +1,6 @@
+// Tensors for the second decoders: bytes become floats or integers one by one, slowly and plainly,
+// because this code is the reference for the fast one.
+
 #include "prepack/verify/second/tensors.h"
 
 #include <fmt/format.h>
@@ -45,8 +48,8 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
     return status;
   }
   if (tensor.dtype == DType::kF8E8M0 || tensor.dtype == DType::kU8) {
-    // A power of two, of which the byte is the exponent of an f32 of no mantissa; 0 is half of the
-    // smallest of those. Other bytes than scales are never read as numbers here.
+    // A power of two: the byte is the exponent of an f32 without mantissa, and 0 is half of the
+    // smallest one. Only scales are ever read as numbers from bytes here.
     std::vector<uint8_t> exponents;
     Status status = ReadSecond(source, tensor, range, exponents);
     for (const uint8_t exponent : exponents) {
@@ -70,8 +73,8 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
 
 namespace {
 
-// Input channels per group where groups follow each other. The last may be short, so that the
-// config decides where it names a size that gives as many groups.
+// Input channels per group if groups are consecutive. The last group may be short, so if the config
+// names a size that gives this number of groups, it decides.
 Result<uint64_t> GroupSize(const Checkpoint& source, uint64_t k, uint64_t groups) {
   if (groups == 1) return k;
   for (const uint64_t size : SecondConfigNumbers(source, "group_size")) {
@@ -97,7 +100,7 @@ Status ReadIndex(const Checkpoint& source, const StoredTensor& tensor, const Inp
 // Input channels whose groups are looked at together.
 constexpr uint64_t kIndexPiece = uint64_t{1} << 16;
 
-// Looks no further than to the first entry that does.
+// Stops at the first entry that does.
 Result<bool> SaysNothing(const Checkpoint& source, const StoredTensor& tensor, uint64_t k) {
   std::vector<int64_t> index;
   int64_t first = 0;

@@ -1,7 +1,7 @@
 #ifndef PREPACK_VERIFY_SECOND_TENSORS_H_
 #define PREPACK_VERIFY_SECOND_TENSORS_H_
 
-// How the second decoders get at tensors: by name, element by element, sharing nothing with the
+// How the second decoders read tensors: by name, element by element, sharing nothing with the
 // readers in formats/.
 
 #include <algorithm>

@@ -10,15 +10,17 @@ target_compile_options(prepack_options INTERFACE -ffp-contract=off)
 # going on, and the program lies at a random address, with tables that nobody can overwrite.
 option(PREPACK_HARDENING "Checks and protections for a program that reads hostile files" ON)
 if(PREPACK_HARDENING AND NOT PREPACK_SANITIZE)
-  include(CheckPIESupported)
-  check_pie_supported(LANGUAGES CXX)
-  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
   target_compile_definitions(prepack_options INTERFACE _GLIBCXX_ASSERTIONS)
   # Needs optimisation, and distributions may have set another level.
   target_compile_options(prepack_options INTERFACE -fstack-protector-strong
     $<$<CONFIG:Release,RelWithDebInfo>:-U_FORTIFY_SOURCE>
     $<$<CONFIG:Release,RelWithDebInfo>:-D_FORTIFY_SOURCE=2>)
-  target_link_options(prepack_options INTERFACE -Wl,-z,relro,-z,now)
+  # By hand, not by CMake: it would compile static libraries with -fPIC and programs with -fPIE, which
+  # then could not share their precompiled headers.
+  set(is_pic $<OR:$<BOOL:$<TARGET_PROPERTY:POSITION_INDEPENDENT_CODE>>,$<STREQUAL:$<TARGET_PROPERTY:TYPE>,MODULE_LIBRARY>>)
+  target_compile_options(prepack_options INTERFACE $<$<NOT:${is_pic}>:-fPIE>)
+  target_link_options(prepack_options INTERFACE
+    $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:-pie> -Wl,-z,relro,-z,now)
 endif()
 if(PREPACK_WERROR)
   target_compile_options(prepack_options INTERFACE -Werror)

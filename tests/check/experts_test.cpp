@@ -1,4 +1,4 @@
-#include "prepack/check/config_shapes.h"
+#include "prepack/check/model_checks.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

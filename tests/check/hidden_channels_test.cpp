@@ -1,6 +1,6 @@
 // Modules whose input channels are told by all else in a layer, though by nothing alone.
 
-#include "prepack/check/hidden_channels.h"
+#include "prepack/check/model_checks.h"
 
 #include <algorithm>
 #include <cmath>

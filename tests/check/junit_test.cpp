@@ -1,7 +1,6 @@
-#include "prepack/check/report.h"
+#include "prepack/check/check.h"
 
 #include "catch.h"
-#include "prepack/check/check.h"
 #include "text.h"
 
 namespace prepack::testing {

@@ -1,4 +1,4 @@
-#include "prepack/check/missing_modules.h"
+#include "prepack/check/model_checks.h"
 
 #include <fmt/format.h>
 

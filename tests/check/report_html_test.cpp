@@ -1,9 +1,8 @@
-#include "prepack/check/report.h"
+#include "prepack/check/check.h"
 
 #include <fmt/format.h>
 
 #include "catch.h"
-#include "prepack/check/check.h"
 #include "text.h"
 
 namespace prepack::testing {

@@ -1,6 +1,6 @@
 #include "catch.h"
 #include "check/check_run.h"
-#include "prepack/check/missing_modules.h"
+#include "prepack/check/model_checks.h"
 #include "prepack/formats/model_parts.h"
 
 namespace prepack::testing {

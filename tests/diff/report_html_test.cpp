@@ -1,4 +1,4 @@
-#include "prepack/diff/report_html.h"
+#include "prepack/diff/diff.h"
 
 #include <fmt/format.h>
 

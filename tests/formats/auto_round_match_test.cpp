@@ -8,7 +8,7 @@
 #include "catch.h"
 #include "formats/auto_round_example.h"
 #include "formats/defects.h"
-#include "prepack/formats/auto_round/match.h"
+#include "prepack/formats/auto_round/config.h"
 
 namespace prepack::testing {
 namespace {

@@ -1,6 +1,6 @@
 // FP8 experts in stacked tensors, and with stacked scales.
 
-#include "prepack/formats/fp8/experts.h"
+#include "prepack/formats/fp8/module.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

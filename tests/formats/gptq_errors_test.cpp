@@ -9,7 +9,7 @@
 #include "formats/defects.h"
 #include "formats/gptq_example.h"
 #include "formats/read_helpers.h"
-#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/module.h"
 #include "prepack/formats/stored_linear.h"
 #include "status_matchers.h"
 #include "temp_folder.h"

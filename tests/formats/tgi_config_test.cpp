@@ -1,4 +1,4 @@
-#include "prepack/formats/gptq/declaration.h"
+#include "prepack/formats/gptq/config.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,11 +1,10 @@
-#include "prepack/inspect/byte_contents.h"
+#include "prepack/inspect/places.h"
 
 #include <algorithm>
 
 #include "formats/ct_example.h"
 #include "formats/gptq_example.h"
 #include "prepack/base/random.h"
-#include "prepack/inspect/find_weight.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
 

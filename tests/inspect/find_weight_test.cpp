@@ -1,7 +1,7 @@
 // A pair of checkpoints in which one weight or one scale differs is packed, and the bits that
 // differ are those that are named for it.
 
-#include "prepack/inspect/find_weight.h"
+#include "prepack/inspect/places.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,6 @@
 #include "inspect/flipped_bits.h"
 #include "prepack/base/checked.h"
 #include "prepack/base/random.h"
-#include "prepack/inspect/byte_contents.h"
 #include "temp_folder.h"
 #include "verify/folder_damage.h"
 #include "verify/packed_example.h"

@@ -1,4 +1,4 @@
-#include "prepack/inspect/module_numbers.h"
+#include "prepack/inspect/summary.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "prepack/inspect/report_html.h"
+#include "prepack/inspect/inspect.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "prepack/verify/report/json.h"
 #include "prepack/verify/report/writers.h"
 #include "status_matchers.h"
 #include "temp_folder.h"

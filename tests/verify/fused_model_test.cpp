@@ -1,4 +1,4 @@
-#include "prepack/packed/fused_model.h"
+#include "prepack/packed/manifest.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // Manifests that lie, with config.json and all hashes to match, and files that do not belong.
 
-#include "prepack/verify/provenance.h"
+#include "prepack/verify/exactness.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "prepack/verify/report/regression.h"
+#include "prepack/verify/report/summary.h"
 
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "prepack/verify/report/json.h"
+#include "prepack/verify/report/writers.h"
 
 #include <filesystem>
 #include <functional>

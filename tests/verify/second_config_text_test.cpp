@@ -1,6 +1,6 @@
 // The values of two config.json, compared by what stands in the files.
 
-#include "prepack/verify/second/config.h"
+#include "prepack/verify/second/tensors.h"
 
 #include "catch.h"
 

@@ -1,6 +1,6 @@
 // Which calibration-free exports of AutoRound the second path takes for old ones.
 
-#include "prepack/verify/second/config.h"
+#include "prepack/verify/second/tensors.h"
 
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,4 +1,4 @@
-#include "prepack/verify/provenance.h"
+#include "prepack/verify/exactness.h"
 
 #include <cstring>
 #include <string>

@@ -14,7 +14,6 @@
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/check/check.h"
-#include "prepack/check/report.h"
 #include "prepack/io/file.h"
 #include "table.h"
 #include "terminal.h"

@@ -12,7 +12,6 @@
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/diff/diff.h"
-#include "prepack/diff/report_html.h"
 #include "prepack/io/file.h"
 #include "table.h"
 #include "terminal.h"

@@ -16,7 +16,6 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/inspect/inspect.h"
-#include "prepack/inspect/report_html.h"
 #include "prepack/io/file.h"
 #include "table.h"
 

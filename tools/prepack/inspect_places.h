@@ -13,9 +13,8 @@
 
 #include "prepack/base/status.h"
 #include "prepack/container/json.h"
-#include "prepack/inspect/byte_contents.h"
-#include "prepack/inspect/find_weight.h"
 #include "prepack/inspect/opened_folder.h"
+#include "prepack/inspect/places.h"
 #include "prepack/inspect/weight_values.h"
 
 namespace prepack::cli {

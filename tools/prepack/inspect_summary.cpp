@@ -11,7 +11,7 @@
 
 #include "json_reports.h"
 #include "prepack/inspect/summary.h"
-#include "prepack/inspect/weight_row.h"
+#include "prepack/inspect/weight_values.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/report/charts.h"
 #include "table.h"

@@ -9,7 +9,7 @@
 #include "inspect_places.h"
 #include "prepack/container/json.h"
 #include "prepack/inspect/inspect.h"
-#include "prepack/inspect/module_numbers.h"
+#include "prepack/inspect/summary.h"
 
 namespace prepack::cli {
 

@@ -14,7 +14,6 @@
 #include "prepack/base/status.h"
 #include "prepack/io/file.h"
 #include "prepack/packed/folder.h"
-#include "prepack/verify/report/json.h"
 #include "prepack/verify/report/summary.h"
 #include "prepack/verify/report/writers.h"
 #include "table.h"

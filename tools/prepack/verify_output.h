@@ -5,8 +5,8 @@
 #include <string>
 
 #include "command.h"
-#include "prepack/verify/report/regression.h"
 #include "prepack/verify/report/report.h"
+#include "prepack/verify/report/summary.h"
 #include "prepack/verify/verify.h"
 
 namespace prepack::cli {

@@ -108,6 +108,16 @@ Finding FindingOf(const Status& status);
 // Errors first, then warnings, then the rest; otherwise in the order they have.
 void SortBySeverity(std::vector<Finding>& findings);
 
+// The report of a check as JUnit XML, which CI systems show: one test case for the checkpoint as a
+// whole and one per quantized module. Errors are failures, and so are warnings if `strict`; a
+// module whose data was not read is skipped, not passed.
+
+std::string CheckJUnit(const CheckReport& report, bool strict);
+
+// The report as one self-contained page (report/page.h): verdict, findings, histograms of codes and
+// scales for each scheme, and every module by what was measured of it.
+std::string CheckHtml(const CheckReport& report);
+
 }  // namespace prepack
 
 #endif  // PREPACK_CHECK_CHECK_H_

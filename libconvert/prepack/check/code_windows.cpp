@@ -13,7 +13,6 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/hash.h"
 #include "prepack/check/module_statistics.h"
-#include "prepack/check/moments.h"
 #include "prepack/model/panel.h"
 
 namespace prepack {

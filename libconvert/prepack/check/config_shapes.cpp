@@ -1,6 +1,6 @@
 // Compares modules with the sizes in config.json, and experts with each other.
 
-#include "prepack/check/config_shapes.h"
+#include "prepack/check/model_checks.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,6 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/text.h"
 #include "prepack/check/check.h"
-#include "prepack/check/missing_modules.h"
 #include "prepack/check/plain_statistics.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"

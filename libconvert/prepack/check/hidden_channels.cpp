@@ -1,7 +1,7 @@
 // A regression on ranks, because strengths of channels span orders of magnitude and single outliers
 // would decide an ordinary one.
 
-#include "prepack/check/hidden_channels.h"
+#include "prepack/check/model_checks.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,6 @@
 #include "prepack/base/status.h"
 #include "prepack/check/channel_orders.h"
 #include "prepack/check/check.h"
-#include "prepack/check/missing_modules.h"
 #include "prepack/formats/stored_linear.h"
 
 namespace prepack {

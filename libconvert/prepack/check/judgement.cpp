@@ -16,8 +16,8 @@
 
 #include "prepack/check/check.h"
 #include "prepack/check/code_windows.h"
-#include "prepack/check/missing_modules.h"
-#include "prepack/check/moments.h"
+#include "prepack/check/model_checks.h"
+#include "prepack/check/module_statistics.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 

@@ -1,7 +1,7 @@
 // Finds modules of which nothing is stored. There is no list of what an architecture must have, so
 // a layer is measured by the other layers: a block is incomplete if more layers have more of it.
 
-#include "prepack/check/missing_modules.h"
+#include "prepack/check/model_checks.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,7 +22,6 @@
 
 #include "prepack/base/text.h"
 #include "prepack/check/check.h"
-#include "prepack/check/config_shapes.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"

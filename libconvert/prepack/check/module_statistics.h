@@ -1,10 +1,9 @@
 #ifndef PREPACK_CHECK_MODULE_STATISTICS_H_
 #define PREPACK_CHECK_MODULE_STATISTICS_H_
 
-// Statistics of the numbers of one quantized module, measured in one pass over codes, scales and
-// zero points.
-
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -15,6 +14,45 @@
 #include "prepack/model/quantized_linear.h"
 
 namespace prepack {
+
+// The median of at least one value: the mean of the middle two if their number is even.
+inline double Median(std::vector<double> values) {
+  const size_t half = values.size() / 2;
+  std::ranges::sort(values);
+  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// Numbers that are counted while they pass: how many, their sum and that of their squares.
+
+template <typename Count>
+struct Moments {
+  Count count = 0;
+  Count sum = 0;
+  Count squares = 0;
+
+  void Add(Count value) {
+    ++count;
+    sum += value;
+    squares += value * value;
+  }
+  void Add(const Moments& other) {
+    count += other.count;
+    sum += other.sum;
+    squares += other.squares;
+  }
+  double Mean() const {
+    return count == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(count);
+  }
+  double Variance() const {
+    if (count == 0) return 0;
+    return std::max(0.0,
+                    static_cast<double>(squares) / static_cast<double>(count) - Mean() * Mean());
+  }
+  double Deviation() const { return std::sqrt(Variance()); }
+};
+
+// Statistics of the numbers of one quantized module, measured in one pass over codes, scales and
+// zero points.
 
 // How scales go with the spread of the codes that they multiply, group by group. A quantizer takes
 // the scale from the largest weight of a group, so where that is large beside the others, the scale

@@ -13,7 +13,7 @@
 
 #include "prepack/base/dtype.h"
 #include "prepack/base/progress.h"
-#include "prepack/check/moments.h"
+#include "prepack/check/module_statistics.h"
 #include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"

@@ -1,6 +1,6 @@
 // The result of a check as JUnit XML and as a page.
 
-#include "prepack/check/report.h"
+#include "prepack/check/check.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // The page of `diff --html`.
 
-#include "prepack/diff/report_html.h"
+#include "prepack/diff/diff.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -12,7 +12,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/declaration.h"
+#include "prepack/formats/gptq/config.h"
 
 namespace prepack {
 

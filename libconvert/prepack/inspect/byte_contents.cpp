@@ -1,7 +1,7 @@
 // From a byte to the numbers in it: header, tensor, part of a module, then the weight, scale or sum
 // by the closed forms of the format or layout.
 
-#include "prepack/inspect/byte_contents.h"
+#include "prepack/inspect/places.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
-#include "prepack/inspect/packed_places.h"
-#include "prepack/inspect/weight_row.h"
+#include "prepack/inspect/weight_values.h"
 
 namespace prepack {
 namespace {

@@ -1,7 +1,7 @@
 // From weight (n, k) to its bits, in the source and in the packed folder, by the closed forms that
 // also pack and read.
 
-#include "prepack/inspect/find_weight.h"
+#include "prepack/inspect/places.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,6 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
-#include "prepack/inspect/packed_places.h"
 #include "prepack/inspect/weight_values.h"
 
 namespace prepack {

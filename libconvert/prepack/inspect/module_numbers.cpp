@@ -1,6 +1,6 @@
 // Histograms and ranges of the numbers of one module.
 
-#include "prepack/inspect/module_numbers.h"
+#include "prepack/inspect/summary.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,7 +1,7 @@
 // Scales and zero points have no closed form in a Layout, so their places are found by experiment:
 // a strip is packed twice with different values, and the bytes that changed are the place.
 
-#include "prepack/inspect/packed_places.h"
+#include "prepack/inspect/places.h"
 
 #include <algorithm>
 #include <bit>

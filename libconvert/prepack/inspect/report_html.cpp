@@ -1,6 +1,6 @@
 // The page of `inspect --html`.
 
-#include "prepack/inspect/report_html.h"
+#include "prepack/inspect/inspect.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

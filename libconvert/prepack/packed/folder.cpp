@@ -12,7 +12,7 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
 #include "prepack/layouts/table.h"
-#include "prepack/packed/fused_model.h"
+#include "prepack/packed/manifest.h"
 
 namespace prepack {
 

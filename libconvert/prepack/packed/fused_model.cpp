@@ -1,7 +1,7 @@
 // The members of a fused module follow from its name, as they do for vLLM, and not from the
 // manifest: a folder that lists q, v, k would be served as q, k, v.
 
-#include "prepack/packed/fused_model.h"
+#include "prepack/packed/manifest.h"
 
 #include <fmt/format.h>
 

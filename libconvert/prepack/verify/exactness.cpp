@@ -28,7 +28,6 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/small_parts.h"
 #include "prepack/packed/source_identity.h"
-#include "prepack/verify/provenance.h"
 
 namespace prepack {
 namespace {

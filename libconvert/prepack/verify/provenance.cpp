@@ -2,7 +2,7 @@
 // numbers of a packed module: fingerprints and hashes of the source, config.json, side files, and
 // which modules were packed, kept or dequantized.
 
-#include "prepack/verify/provenance.h"
+#include "prepack/verify/exactness.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@
 #include "prepack/packed/output_config.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
-#include "prepack/verify/second/config.h"
+#include "prepack/verify/second/tensors.h"
 
 namespace prepack {
 namespace {

@@ -25,12 +25,11 @@
 #include "prepack/io/memory_limit.h"
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
-#include "prepack/packed/fused_model.h"
+#include "prepack/packed/manifest.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/integrity.h"
 #include "prepack/verify/judgement.h"
-#include "prepack/verify/provenance.h"
 #include "prepack/verify/report/report.h"
 #include "prepack/verify/second/decoder.h"
 

@@ -1,4 +1,4 @@
-#include "prepack/formats/auto_round/match.h"
+#include "prepack/formats/auto_round/config.h"
 
 #include <fmt/format.h>
 

@@ -16,7 +16,6 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/auto_round/config.h"
-#include "prepack/formats/auto_round/match.h"
 #include "prepack/formats/awq/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"

@@ -20,10 +20,9 @@
 
 #include "prepack/base/status.h"
 #include "prepack/formats/auto_round/config.h"
-#include "prepack/formats/auto_round/match.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/format.h"
-#include "prepack/formats/gptq/reader.h"
+#include "prepack/formats/gptq/module.h"
 #include "prepack/formats/gptq/zeros.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/model/quantized_linear.h"

@@ -1,4 +1,4 @@
-#include "prepack/formats/awq/reader.h"
+#include "prepack/formats/awq/module.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,6 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/container/json_fields.h"
-#include "prepack/formats/awq/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/module_tensors.h"

@@ -1,4 +1,4 @@
-#include "prepack/formats/compressed_tensors/args.h"
+#include "prepack/formats/compressed_tensors/config.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "prepack/formats/compressed_tensors/describe.h"
+#include "prepack/formats/compressed_tensors/module.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
-#include "prepack/formats/compressed_tensors/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/group_order.h"
 #include "prepack/formats/module_tensors.h"

@@ -9,7 +9,6 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/compressed_tensors/config.h"
-#include "prepack/formats/compressed_tensors/describe.h"
 #include "prepack/formats/compressed_tensors/module.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"

@@ -11,7 +11,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/fp8/experts.h"
+#include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/kernels/unit_transpose.h"

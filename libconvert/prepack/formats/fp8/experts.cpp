@@ -1,4 +1,4 @@
-#include "prepack/formats/fp8/experts.h"
+#include "prepack/formats/fp8/module.h"
 
 #include <fmt/format.h>
 

@@ -9,10 +9,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
+#include "prepack/formats/format.h"
+#include "prepack/formats/module_tensors.h"
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/rows/row_linear.h"
 #include "prepack/model/quantized_linear.h"
@@ -50,6 +54,59 @@ Scheme SchemeOf(const Meaning& meaning, uint64_t scales, const MatrixShape& shap
 Result<std::unique_ptr<QuantizedLinear>> DescribeModule(
     const Checkpoint& checkpoint, std::string_view module, const StoredTensor& weight,
     const StoredTensor& scale, const StoredTensor* input, const Meaning& meaning);
+
+// FP8 experts that are not all one by one (mirrors transformers 5.23,
+// integrations/finegrained_fp8.py and core_model_loading.py). Two forms:
+//
+// Stacked, as the model computes with them; B × C are the blocks of the config:
+//
+//     EXPERTS.gate_up_proj            F8_E4M3 [E, 2I, H]         or transposed [E, H, 2I]
+//     EXPERTS.gate_up_proj_scale_inv  [E, ⌈2I/B⌉, ⌈H/C⌉]         [E, ⌈H/B⌉, ⌈2I/C⌉]
+//     EXPERTS.down_proj               F8_E4M3 [E, H, I]          [E, I, H]
+//     EXPERTS.down_proj_scale_inv     [E, ⌈H/B⌉, ⌈I/C⌉]          [E, ⌈I/B⌉, ⌈H/C⌉]
+//
+// Expert e is the module EXPERTS.gate_up_proj.e. A Qwen3 stores the first way and a Qwen3-VL the
+// second, and nothing in the files says so. But whatever the sizes are, the shapes of gate_up_proj
+// and down_proj fit each other in one of the two ways only: the first has 2I = 2 · I and H = H
+// across, the second the other way round, and both would need 2I = I. Where down_proj is missing,
+// hidden_size of config.json decides.
+//
+// Split, as transformers saves them: one weight for each expert, and the scales still stacked.
+//
+//     EXPERTS.e.gate_proj.weight      F8_E4M3 [I, H]   scale: the first half of the rows of
+//     EXPERTS.e.up_proj.weight        F8_E4M3 [I, H]   the second half of
+//     EXPERTS.gate_up_proj_scale_inv  [E, 2I/B, ⌈H/C⌉]
+
+// The scale of the tensor of this suffix, if that is FP8 weights of stacked experts; else nullptr.
+const StoredTensor* FindStackScale(const ModuleTensors& module, std::string_view suffix,
+                                   const StoredTensor& tensor);
+
+// Adds the modules of such a tensor, one for each expert; or the error that all of them have.
+Status DescribeStack(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                     std::string_view suffix, const Meaning& meaning, QuantizedModel& model);
+
+// The scale of a module that is an expert with a weight of its own, where it lies in a stack;
+// nullptr when there is none. `modules` are all of the checkpoint's, ascending by name.
+struct StackedScale {
+  const StoredTensor* tensor = nullptr;
+  uint64_t expert = 0;
+  uint64_t part = 0;   // of `parts`, into which the rows of the stacked matrix are cut
+  uint64_t parts = 1;  // 2 of gate_up_proj
+};
+StackedScale FindStackedScale(std::span<const ModuleTensors> modules, std::string_view module);
+
+// A module with a weight of its own, and its scale in such a stack.
+Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& checkpoint,
+                                                             std::string_view module,
+                                                             const StoredTensor& weight,
+                                                             const StackedScale& scale,
+                                                             const Meaning& meaning);
+
+// One expert of a stack whose matrices are stored [K, N] (column_linear.cpp). `expert` counts from
+// the front; the scales are one per block [scheme.group_size, scheme.scale_rows] of the stored
+// matrix, or one for each expert. Shapes have been checked.
+std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
+                                                  const RowModule& parts);
 
 }  // namespace prepack::fp8
 

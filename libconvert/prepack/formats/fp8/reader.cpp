@@ -10,7 +10,6 @@
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/fp8/config.h"
-#include "prepack/formats/fp8/experts.h"
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"

@@ -9,7 +9,6 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/declaration.h"
 #include "prepack/formats/module_match.h"
 
 namespace prepack::gptq {

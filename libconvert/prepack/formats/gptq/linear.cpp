@@ -11,7 +11,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/module.h"
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_reorder.h"
 #include "prepack/kernels/prefetch.h"

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "prepack/base/function_ref.h"
-#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/module.h"
 #include "prepack/formats/gptq/zeros.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/kernels/unit_transpose.h"

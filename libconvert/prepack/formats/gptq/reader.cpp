@@ -1,4 +1,4 @@
-#include "prepack/formats/gptq/reader.h"
+#include "prepack/formats/gptq/module.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,7 +15,6 @@
 #include "prepack/formats/foreign.h"
 #include "prepack/formats/gptq/config.h"
 #include "prepack/formats/gptq/linear.h"
-#include "prepack/formats/gptq/shape.h"
 #include "prepack/formats/gptq/zeros.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"

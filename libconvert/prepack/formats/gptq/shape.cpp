@@ -1,4 +1,4 @@
-#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/module.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

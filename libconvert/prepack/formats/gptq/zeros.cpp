@@ -11,7 +11,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/shape.h"
+#include "prepack/formats/gptq/module.h"
 #include "prepack/kernels/code_rows.h"
 
 namespace prepack::gptq {

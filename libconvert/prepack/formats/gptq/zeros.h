@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "prepack/formats/finding.h"
-#include "prepack/formats/gptq/reader.h"
+#include "prepack/formats/gptq/module.h"
 #include "prepack/kernels/code_rows.h"
 
 namespace prepack::gptq {

@@ -1,4 +1,4 @@
-#include "prepack/verify/report/regression.h"
+#include "prepack/verify/report/summary.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-
-#include "prepack/verify/report/summary.h"
 
 namespace prepack {
 namespace {

@@ -1,14 +1,44 @@
 #ifndef PREPACK_VERIFY_REPORT_WRITERS_H_
 #define PREPACK_VERIFY_REPORT_WRITERS_H_
 
-// A verify report as one self-contained page: no script, nothing loaded from anywhere, light or
-// dark as the reader's system is.
+// A verify report as JSON: what --json prints, schemas/verify.schema.json describes, and --against
+// reads back (verify/report/json.h).
 
+#include <filesystem>
 #include <string>
+#include <string_view>
 
+#include "prepack/base/status.h"
+#include "prepack/container/json.h"
 #include "prepack/verify/report/report.h"
 
 namespace prepack {
+
+inline constexpr std::string_view kVerifyReportKind = "prepack-verify";
+// 2: levels have notes, figures stand by input, regression and quality are there.
+inline constexpr uint64_t kVerifyReportVersion = 2;
+
+// JSON has no infinity and no NaN, and null says "not measured": so a figure that is no number is
+// one of these words.
+inline constexpr std::string_view kInfinite = "infinite";  // dB: no error at all
+inline constexpr std::string_view kMinusInfinite = "-infinite";
+inline constexpr std::string_view kNothingToCompare = "nothing to compare";  // NaN
+
+Json VerifyReportJson(const VerifyReport& report);
+
+// Reads a verify report back. The file may come from anywhere: every field is checked.
+
+// A module takes 2 to 5 kB: enough for 60,000 of them.
+inline constexpr uint64_t kMaxReportBytes = 1ULL << 28;
+
+// kMalformed when it is no report as schemas/verify.schema.json says, kUnsupported when it is one
+// of another version.
+Result<VerifyReport> ReadVerifyReport(const std::filesystem::path& path);
+// The same for a text; `where` names it.
+Result<VerifyReport> ParseVerifyReport(std::string_view text, std::string_view where);
+
+// A verify report as one self-contained page: no script, nothing loaded from anywhere, light or
+// dark as the reader's system is.
 
 std::string VerifyHtml(const VerifyReport& report);
 

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "prepack/base/status.h"
-#include "prepack/verify/second/config.h"
-#include "prepack/verify/second/decoders.h"
+#include "prepack/verify/second/decoder.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {

@@ -1,7 +1,7 @@
 // What the second path must know from config.json, and the comparison of the packed config.json
 // with the source's, both without the JSON and config code that convert uses.
 
-#include "prepack/verify/second/config.h"
+#include "prepack/verify/second/tensors.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,6 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
-#include "prepack/verify/second/tensors.h"
 
 namespace prepack {
 namespace {

@@ -7,8 +7,6 @@
 #include <string_view>
 
 #include "prepack/base/status.h"
-#include "prepack/verify/second/config.h"
-#include "prepack/verify/second/decoders.h"
 #include "prepack/verify/second/tensors.h"
 
 namespace prepack {

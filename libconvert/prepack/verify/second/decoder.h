@@ -76,6 +76,69 @@ class SecondDecoder {
   bool old_model_free_;  // verify/second/config.h
 };
 
+// One second decoder per format; verify/second/decoder.h has the contract, and the choice between
+// them.
+
+// What is to be decoded: output channels [n0, n0 + rows) and input channels [k0, k0 + inputs) of a
+// module with k input channels. k0 is a multiple of kSecondInputsUnit; inputs is, too, unless they
+// reach to the end.
+struct SecondRows {
+  std::string module;
+  uint64_t k = 0;
+  uint64_t n0 = 0;
+  uint64_t rows = 0;
+  uint64_t k0 = 0;
+  uint64_t inputs = 0;
+
+  bool whole() const { return inputs == k; }
+  bool old_model_free = false;  // of the checkpoint, see verify/second/config.h
+};
+
+// compressed-tensors and `quant_method: fp8`, which name the same tensors: packed codes of 2 to 8
+// bits, signed bytes, or FP8; scales per tensor, channel, group or block; any order of groups.
+// Only fp8 has a setting that turns its scales into divisors.
+Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
+                               DecodedRows& out);
+Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// The same FP8 in other shapes (second/fp8_dialects.cpp): of ModelOpt; of Quark and FBGEMM; and
+// experts of `quant_method: fp8` that are stacked, or whose scales are, which DecodeFp8 hands on.
+Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
+Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// GPTQ, with or without an index of groups.
+Status DecodeGptq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// AutoRound, in the tensors of GPTQ or AWQ.
+Status DecodeAutoRound(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+
+// The second path for GPTQ's tensors, which AutoRound stores, too: bit by bit, straight from the
+// formula
+//
+//     code[n, k] = bits [b·k, b·k + b) of the words qweight[…, n],  b = 32 · rows of qweight / K
+//     z[g, n]    = bits [b·n, b·n + b) of the words qzeros[g, …], + 1 where z − 1 is stored;
+//                  2^(b − 1) where the scheme is symmetric
+//
+// Where some modules are symmetric and others are not, qzeros says z of both: writers store 2^(b −
+// 1) there, too. Fields that are 2^(b − 1) − 1 throughout, where z is stored, are those of a
+// symmetric module whose writer stored z − 1.
+//
+// g is that of g_idx, or k / group size. A stored −1 borrows from the fields above it in its word;
+// fields of 3 bits cross words and wrap one by one.
+//
+// Fields of 5, 6 and 7 bits lie in planes (verify/second/tensors.h), and so do those of 3 bits in
+// the format gptq_p; z is stored as it is there.
+
+// What the config says of zero points, and of how fields lie.
+struct SecondGptqMeaning {
+  bool symmetric = true;  // every module is
+  bool minus_one = true;
+  bool planes = false;  // fields of 3 bits lie in planes
+};
+
+Status DecodeGptqTensors(const Checkpoint& source, const SecondRows& wanted,
+                         const SecondGptqMeaning& meaning, DecodedRows& out);
+
 }  // namespace prepack
 
 #endif  // PREPACK_VERIFY_SECOND_DECODER_H_

@@ -12,7 +12,6 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
-#include "prepack/verify/second/config.h"
 
 namespace prepack {
 

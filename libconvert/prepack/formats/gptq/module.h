@@ -1,12 +1,15 @@
-#ifndef PREPACK_FORMATS_GPTQ_SHAPE_H_
-#define PREPACK_FORMATS_GPTQ_SHAPE_H_
+#ifndef PREPACK_FORMATS_GPTQ_MODULE_H_
+#define PREPACK_FORMATS_GPTQ_MODULE_H_
 
 // The tensors of a GPTQ module and what their shapes say, checked against each other.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "prepack/container/checkpoint.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
 #include "prepack/formats/gptq/config.h"
 #include "prepack/formats/group_order.h"
 #include "prepack/formats/module_tensors.h"
@@ -41,6 +44,24 @@ Result<Shape> CheckShape(const Checkpoint& checkpoint, const ModuleTensors& modu
 void ReportOrder(const GroupOrder& order, const ModuleTensors& module, const Shape& shape,
                  bool act_order, FindingTally& findings);
 
+// Describes one module that is stored in the tensors of GPTQ (drawn in formats/gptq/linear.h):
+// checks that every tensor agrees with the others and with what the config says, from headers,
+// g_idx and the first zero point alone. AutoRound stores the same tensors under a config of its
+// own.
+
+// A module, and what was read to describe it.
+struct Module {
+  std::unique_ptr<QuantizedLinear> linear;
+  Shape shape;
+  GroupOrder order;
+};
+
+// `module` has a tensor qweight. The result refers to the checkpoint. Sound but unsupported input
+// is kUnsupported, contradictory or incomplete input is kMalformed. Whether asymmetric zero points
+// follow the declared convention is asked of the whole checkpoint, see formats/gptq/zeros.h.
+Result<Module> DescribeModule(const Checkpoint& checkpoint, const ModuleTensors& module,
+                              const Settings& settings, FindingTally& findings);
+
 }  // namespace prepack::gptq
 
-#endif  // PREPACK_FORMATS_GPTQ_SHAPE_H_
+#endif  // PREPACK_FORMATS_GPTQ_MODULE_H_

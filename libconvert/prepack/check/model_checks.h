@@ -1,0 +1,125 @@
+#ifndef PREPACK_CHECK_MODEL_CHECKS_H_
+#define PREPACK_CHECK_MODEL_CHECKS_H_
+
+// The shapes of modules against config.json: hidden_size, the *intermediate_size fields,
+// num_attention_heads, num_key_value_heads, head_dim and vocab_size, there or in text_config or
+// llm_config. It checks only modules with the usual names (q_proj … down_proj, embed_tokens,
+// lm_head) below the usual decoder prefixes. A field that is absent, or is a list with one value
+// per layer, checks nothing. Attention with other dimensions than these fields say (latent
+// attention, wider global layers) is left alone.
+//
+// Differences are warnings: config.json does not decide what the quantized bytes mean, and new
+// architectures use old field names in new ways. A bias of the wrong length is an error.
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/check/check.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/container/json.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/format.h"
+
+namespace prepack {
+
+// What a dimension may exceed the config by and still be called padding.
+inline constexpr uint64_t kMaxPadding = 255;
+
+// Appends to `findings`.
+void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model,
+                       std::vector<Finding>& findings);
+
+// The experts of each layer: are they all there, with the same modules each, and quantized alike?
+// Two ways to store them:
+//
+//     model.layers.3.mlp.experts.7.up_proj.weight    one set of tensors per expert
+//     model.layers.3.mlp.experts.gate_up_proj        one tensor, whose first dimension counts them
+
+// Appends to `findings`.
+void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
+                  std::vector<Finding>& findings);
+
+// The parts of module names, and whether decoder layers 0 … num_hidden_layers − 1 all exist.
+
+// Layers beyond num_hidden_layers are legal: they predict further tokens. Appends to `findings`.
+void CheckLayers(const Checkpoint& checkpoint, std::vector<Finding>& findings);
+
+// Counts of config.json against the numbers in names.
+
+// A field that is a count; nullopt when it is absent or something else.
+std::optional<uint64_t> CountOf(const Json& config, std::string_view key);
+
+// Numbers below a count that are not there: how many, and the first of them.
+struct MissingNumbers {
+  uint64_t count = 0;
+  std::vector<uint64_t> first;
+};
+
+// `count` comes from a file and may be anything: it is never counted up to.
+MissingNumbers MissingBelow(uint64_t count, const std::set<uint64_t>& present);
+
+// "3, 4, …"
+std::string ShowMissing(const MissingNumbers& missing);
+
+// Modules of which no tensor is stored. No index and no config names them; what tells is that other
+// layers have them. From names alone.
+//
+// Layers of one model need not be alike: attention alternates with state spaces, the first layers
+// of a mixture of experts are dense, cross-attention comes every fifth layer. But such layers have
+// something *else*: another block, or a block with other modules. So a block is suspect when what
+// it holds is a part of what the same block of other layers holds, and when fewer layers are like
+// it than like those. A few such layers are an error ("module-missing"), many a warning
+// ("module-irregular"); what all layers of one kind lack, by the `layer_types` of config.json, is
+// neither. Keys and values that config.json says are shared, between layers or with each other, are
+// no more than a note ("module-shared").
+//
+// Where no other layer is there to compare with, a block is suspect in itself when it has a
+// projection without those that it works with: gate without up, q without k ("module-partner-
+// missing").
+
+// Appends to `findings`.
+void CheckMissingModules(const Checkpoint& checkpoint, std::vector<Finding>& findings);
+
+// The hidden channels of a model, by everything that a layer stores about them. Modules that read
+// the hidden state (q, k, v, gate, up), the norms before and after them, and the embedding have
+// strong and weak channels. Two of them may have little in common, so channel_orders.h, which
+// compares pairs, can miss a module. But all others together predict which channels of a module are
+// strong: a linear regression on their ranks predicts the ranks of the module with a multiple
+// correlation of 0.2 to 0.93 in trained models. If it does so only after the channels of the module
+// are put into another order, the module was packed in that order.
+//
+// Norms and embedding are not packed, so this works even if all modules are wrong in the same way.
+
+// Multiple correlation with a wrong order: at most 0.29 in 240 modules of trained models, which are
+// as stored told by 0.2 to 0.93. To be reported, an order has to reach this, after what as many
+// unrelated columns would explain was taken off, and to gain so much on the stored one.
+inline constexpr double kHiddenCorrelation = 0.36;
+inline constexpr double kHiddenGain = 0.12;
+// Unrelated columns explain a share of their number in that of the channels, more or less: so many
+// of its standard deviations above it is no chance.
+inline constexpr double kHiddenDeviations = 5.5;
+inline constexpr size_t kMinHiddenChannels = 128;
+inline constexpr size_t kMostHiddenChannels = 65536;
+// How many bytes of the embedding are looked at.
+inline constexpr uint64_t kEmbeddingBytes = uint64_t{1} << 20;
+
+// `energies`: in the order of `modules`; empty where not measured (ColumnEnergies). Findings are
+// appended to those of the modules. Errors are those of reading.
+//
+// A layer at a time, which takes no more than MemoryOfHiddenChannels for `k` input channels.
+Status JudgeHiddenChannels(const Checkpoint& checkpoint,
+                           const std::vector<std::vector<float>>& energies,
+                           std::vector<ModuleCheck>& modules);
+
+constexpr uint64_t MemoryOfHiddenChannels(uint64_t k) {
+  return kEmbeddingBytes + 24 * k * sizeof(double);
+}
+
+}  // namespace prepack
+
+#endif  // PREPACK_CHECK_MODEL_CHECKS_H_

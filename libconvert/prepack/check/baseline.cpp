@@ -1,6 +1,7 @@
 // Compares the checkpoint with its unquantized model. Whether a module is an outlier can only be
 // told after all its peers were measured, so the findings come at the end.
 
+#include "prepack/base/decibel.h"
 #include "prepack/check/baseline.h"
 
 #include <fmt/format.h>
@@ -38,9 +39,7 @@ bool IsReadableFloat(DType dtype) {
 }  // namespace
 
 std::optional<double> BaselineSums::SqnrDb() const {
-  if (signal == 0) return std::nullopt;
-  if (noise == 0) return std::numeric_limits<double>::infinity();
-  return 10 * std::log10(signal / noise);
+  return Decibel(signal, noise);
 }
 
 Status BaselineWeight::Read(const Checkpoint& baseline, uint64_t n0, uint64_t rows,

@@ -1,6 +1,7 @@
 // Compares two modules row by row as steps (code - zero point) and scales. Comparing dequantized
 // floats alone would call modules different that only hold the same numbers in another container.
 
+#include "prepack/base/decibel.h"
 #include "prepack/diff/module_diff.h"
 
 #include <algorithm>
@@ -157,9 +158,7 @@ DiffVerdict WeightDifferences::Verdict() const {
 }
 
 std::optional<double> WeightDifferences::SqnrDb() const {
-  if (signal == 0) return std::nullopt;
-  if (noise == 0) return std::numeric_limits<double>::infinity();
-  return 10 * std::log10(signal / noise);
+  return Decibel(signal, noise);
 }
 
 ModuleComparison::ModuleComparison(Weights a, Weights b)

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "prepack/base/decibel.h"
 #include "prepack/base/status.h"
 #include "prepack/check/baseline.h"
 #include "prepack/formats/stored_linear.h"
@@ -16,11 +17,8 @@
 
 namespace prepack {
 
-double Decibel(double signal, double noise) {
-  if (!std::isfinite(signal) || signal == 0 || std::isnan(noise)) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  return 10 * std::log10(signal / noise);
+double DecibelOrNaN(double signal, double noise) {
+  return Decibel(signal, noise).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
@@ -49,7 +47,7 @@ void FigureSums::Add(const OutputBlock& block, std::span<const double> signal,
 void FigureSums::AddChannel(uint64_t n, double signal, double noise) {
   if (signal == 0 && noise == 0) return;
   const double decibel =
-      signal == 0 ? -std::numeric_limits<double>::infinity() : Decibel(signal, noise);
+      signal == 0 ? -std::numeric_limits<double>::infinity() : DecibelOrNaN(signal, noise);
   if (!(decibel < worst_db_ || (decibel == worst_db_ && n < worst_channel_))) return;
   worst_db_ = decibel;
   worst_channel_ = n;
@@ -69,7 +67,7 @@ void FigureSums::Merge(const FigureSums& other) {
 
 Figure FigureSums::Result() const {
   const double lengths = std::sqrt(signal_.Value() * value_.Value());
-  return {.sqnr_db = Decibel(signal_.Value(), noise_.Value()),
+  return {.sqnr_db = DecibelOrNaN(signal_.Value(), noise_.Value()),
           .cosine = dot_.Value() / lengths,
           .max_abs_error = max_error_,
           .worst_channel = worst_channel_,
@@ -83,7 +81,7 @@ void BaselineProductSums::Merge(const BaselineProductSums& other) {
 }
 
 QualityFigures BaselineProductSums::Figures() const {
-  return {.weight_sqnr_db = Decibel(weight_signal.Value(), weight_noise.Value()),
+  return {.weight_sqnr_db = DecibelOrNaN(weight_signal.Value(), weight_noise.Value()),
           .output_sqnr_db = output.Result().sqnr_db,
           .below_peers_db = {}};
 }

@@ -41,9 +41,8 @@ class CompensatedSum {
   double error_ = 0;
 };
 
-// 10 · log10(signal / noise) dB: infinite without noise, -infinite when the noise is; NaN when the
-// signal is zero or not finite, which proves nothing.
-double Decibel(double signal, double noise);
+// Decibel() of base/decibel.h; NaN where the sums prove nothing.
+double DecibelOrNaN(double signal, double noise);
 
 // Outputs of a block of output channels, [rows, channels] row-major.
 struct OutputBlock {

@@ -24,8 +24,8 @@ namespace prepack {
 // unrelated columns would explain was taken off, and to gain so much on the stored one.
 inline constexpr double kHiddenCorrelation = 0.36;
 inline constexpr double kHiddenGain = 0.12;
-// Unrelated columns explain a share of their number in that of the channels, more or less: so many
-// of its standard deviations above it is no chance.
+// Unrelated columns explain a share of their number in that of the channels, more or less: this
+// many of its standard deviations above it is not chance.
 inline constexpr double kHiddenDeviations = 5.5;
 inline constexpr size_t kMinHiddenChannels = 128;
 inline constexpr size_t kMostHiddenChannels = 65536;

@@ -36,8 +36,8 @@ MissingNumbers MissingBelow(uint64_t count, const std::set<uint64_t>& present);
 // "3, 4, …"
 std::string ShowMissing(const MissingNumbers& missing);
 
-// Modules of which no tensor is stored. No index and no config names them; what tells is that other
-// layers have them. From names alone.
+// Modules without any stored tensor. Neither index nor config names them; the only evidence is that
+// other layers have them. From names alone.
 //
 // Layers of one model need not be alike: attention alternates with state spaces, the first layers
 // of a mixture of experts are dense, cross-attention comes every fifth layer. But such layers have

@@ -66,7 +66,7 @@ struct WeightValues {
   std::vector<double> values;  // [range.rows, range.cols]
 };
 
-// At most so many at a time: what people look at.
+// At most this many at a time, because people look at them.
 inline constexpr uint64_t kMostValues = 1ULL << 20;
 
 // Rows and columns that reach beyond the module are cut; kUsage when nothing is left, or too much.

@@ -29,7 +29,7 @@ std::vector<const Json*> SecondDeclarations(const Checkpoint& source);
 // GPTQModel takes the keys of its config in any case; nobody else does.
 enum class KeyCase : uint8_t { kExact, kAny };
 
-// The field in the first declaration that has it, or nullptr. Keys that are asked for are in lower
+// The field in the first declaration that has it, or nullptr. Pass keys in lower
 // case.
 const Json* SecondConfigField(const Checkpoint& source, const std::string& key,
                               KeyCase key_case = KeyCase::kExact);

@@ -16,7 +16,7 @@
 
 namespace prepack {
 
-// The tensor of that name. That there is none is kUnsupported: the reader found the module, so that
+// The tensor of that name. A missing tensor is kUnsupported: the reader found the module, so
 // it is stored in a way that the second path does not know.
 Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name);
 

@@ -94,7 +94,7 @@ void MarkOutliers(std::vector<PeerFigure>& figures);
 // rounding of the coarser dtype: relative differences up to 2^-7 are taken for that.
 inline constexpr double kTensorTolerance = 0x1p-7;
 
-// Compares every floating-point tensor that is no part of a quantized module, and every tensor that
+// Compares every floating-point tensor outside quantized modules, and every tensor that
 // the baseline has besides: what is in one only is "baseline-missing", other shapes are
 // "baseline-shape", other values "baseline-tensor-differs". Reads a piece at a time. Errors are
 // those of reading.

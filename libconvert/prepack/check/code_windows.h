@@ -64,7 +64,7 @@ inline constexpr double kWindowMeanAsymmetric = 0.5;
 // of 32 0.2; smaller groups come too near.
 inline constexpr double kWindowVariance = 0.30;
 inline constexpr uint64_t kMinVarianceGroup = 32;
-// FP8: deviation of the exponents of what is not zero, 1.6 in a bell curve of any width and 4.6 in
+// FP8: deviation of the exponents of nonzero codes, 1.6 in a bell curve of any width and 4.6 in
 // noise; and share of negative codes, a half, less half of what is zero.
 inline constexpr double kWindowExponents = 3.3;
 inline constexpr double kWindowSigns = 0.2;
@@ -152,7 +152,7 @@ class ColumnWindows {
 };
 
 // Stored bytes that are there twice, whatever order of input channels the reader puts them in: a
-// page that was written over another one. Codes of trained weights never repeat so many bytes.
+// page that was written over another one. Codes of trained weights never repeat this many bytes.
 class StoredBlocks {
  public:
   static constexpr uint64_t kBytes = 256;      // per block

@@ -57,7 +57,7 @@ inline constexpr double kMaxSlopeErrorLoose = 0.06;
 inline constexpr uint64_t kMinSpreadGroups = 128;
 
 // Scales of groups whose weights are all zero are written as some constant. One that lies among the
-// others was taken from weights that are gone: within so many powers of two of their median.
+// others was taken from weights that are gone: within this many powers of two of their median.
 inline constexpr unsigned kOrdinaryScaleBelow = 3;
 inline constexpr unsigned kOrdinaryScaleAbove = 1;
 
@@ -65,9 +65,9 @@ inline constexpr unsigned kOrdinaryScaleAbove = 1;
 void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings);
 
-// Modules judged by each other and by what weights of any model are like. None of it looks at the
-// quantization config, so it notices where that is misread as a whole, such as a divisor taken for
-// a factor:
+// Judges modules by each other and by properties of the weights of any model. None of it looks at
+// the quantization config, so it notices where that is misread as a whole, such as a divisor taken
+// for a factor:
 //   size        rms(W) · √K, by which a module multiplies what comes in. Working models have it
 //               near 1, whatever their width: training keeps activations in range. A module is
 //               also compared with its peers in other layers

@@ -66,8 +66,8 @@ MissingNumbers MissingBelow(uint64_t count, const std::set<uint64_t>& present);
 // "3, 4, …"
 std::string ShowMissing(const MissingNumbers& missing);
 
-// Modules of which no tensor is stored. No index and no config names them; what tells is that other
-// layers have them. From names alone.
+// Modules without any stored tensor. Neither index nor config names them; the only evidence is that
+// other layers have them. From names alone.
 //
 // Layers of one model need not be alike: attention alternates with state spaces, the first layers
 // of a mixture of experts are dense, cross-attention comes every fifth layer. But such layers have
@@ -100,8 +100,8 @@ void CheckMissingModules(const Checkpoint& checkpoint, std::vector<Finding>& fin
 // unrelated columns would explain was taken off, and to gain so much on the stored one.
 inline constexpr double kHiddenCorrelation = 0.36;
 inline constexpr double kHiddenGain = 0.12;
-// Unrelated columns explain a share of their number in that of the channels, more or less: so many
-// of its standard deviations above it is no chance.
+// Unrelated columns explain a share of their number in that of the channels, more or less: this
+// many of its standard deviations above it is not chance.
 inline constexpr double kHiddenDeviations = 5.5;
 inline constexpr size_t kMinHiddenChannels = 128;
 inline constexpr size_t kMostHiddenChannels = 65536;

@@ -93,7 +93,7 @@ struct ModuleStatistics {
   // By the 8 bits of their exponent in f32, magnitudes: those of e ≥ 1 lie in [2^(e-127),
   // 2^(e-126)).
   std::array<uint64_t, 256> scale_exponents{};
-  uint64_t fine_scales = 0;                                  // that are no powers of two
+  uint64_t fine_scales = 0;                                  // that are not powers of two
   uint64_t scales_hash = 0;                                  // of all scales, and of where they are
   float min_scale = std::numeric_limits<float>::infinity();  // magnitudes
   float max_scale = 0;

@@ -26,7 +26,7 @@ bool IsPlainFloat(DType dtype);
 // How many of the values are NaN or infinite. `bytes` holds whole values of such a dtype.
 uint64_t CountNotFinite(DType dtype, std::span<const std::byte> bytes);
 
-// Reads every floating-point tensor that is no part of a quantized module, a piece at a time, and
+// Reads every floating-point tensor outside quantized modules, a piece at a time, and
 // appends one finding for each that has such values. Masks are left out: infinity is what they are
 // made of. Errors are those of reading.
 Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& model, unsigned threads,
@@ -36,7 +36,7 @@ Status CheckPlainValues(const Checkpoint& checkpoint, const QuantizedModel& mode
 // of the dtype that the header names? An embedding or a norm of zeros, or of the bytes of another
 // dtype, makes a model that talks nonsense, and no loader looks.
 
-// Zeros are counted in blocks of so many bytes: weights that were pruned one by one are not empty.
+// Zeros are counted in blocks of this many bytes: weights pruned one by one are not empty.
 inline constexpr uint64_t kZeroBlockBytes = 256;
 // More of an embedding or head than rows of padding.
 inline constexpr double kZeroShare = 0.25;

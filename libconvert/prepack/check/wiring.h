@@ -51,7 +51,7 @@ inline constexpr double kWellWired = 2.5;  // of the two others, so that the thi
 // only have to come near to it.
 inline constexpr double kWiredOrder = 4.8;
 inline constexpr double kMaybeWiredOrder = 1.25;
-// Where an order leaves some of the wiring, the right one has so many times as much of it, and for
+// If an order leaves some of the wiring, the right one has this many times as much of it, and for
 // no other module less. Of sound modules, wrong orders take away half and more.
 inline constexpr double kBetterOrder = 1.5;
 inline constexpr double kNoWorseOrder = 0.9;

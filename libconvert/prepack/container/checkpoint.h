@@ -64,9 +64,9 @@ class Checkpoint {
   static Result<Checkpoint> Open(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  // The parsed config.json, or an empty object when there is none.
+  // The parsed config.json, or an empty object if there is none.
   const Json& config() const;
-  // Its text, "{}" when there is none.
+  // Its text, "{}" if there is none.
   const std::string& config_text() const;
   // The other JSON files of a quantizer, parsed, by file name: copies of the quantization config
   // (quantize_config.json, quant_config.json, quantization_config.json, hf_quant_config.json) and
@@ -81,7 +81,7 @@ class Checkpoint {
   std::string Where(const StoredTensor& tensor) const;
   // Plain names of the regular files that are neither weights, nor index, nor config.json.
   const std::vector<std::string>& side_files() const { return side_files_; }
-  // What else is in the folder and is no side file, ascending: second copies of the weights,
+  // What else is in the folder but is not a side file, ascending: second copies of the weights,
   // weights in other formats and their indexes, and subfolders, whose names end in '/'. Hidden ones
   // are left out.
   const std::vector<std::string>& left_out() const { return left_out_; }

@@ -78,7 +78,7 @@ struct IndexedShard {
 };
 
 // Can the tokenizer and so on be copied? How many bytes they have. To be asked before hours of
-// work. A name that is no readable UTF-8 is kMalformed: the manifest could not say it.
+// work. A name that is not readable UTF-8 is kMalformed: the manifest could not hold it.
 Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint);
 // Copies them; returns the names.
 Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,

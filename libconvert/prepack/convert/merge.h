@@ -38,7 +38,7 @@ struct PartRecord {
 
 Status WritePartRecord(const std::filesystem::path& folder, const PartRecord& record,
                        const Manifest& manifest, const ManifestRecords& records);
-// kUsage when the folder is no part; kMalformed when the record is damaged.
+// kUsage if the folder is not a part; kMalformed if the record is damaged.
 Result<PartRecord> ReadPartRecord(const std::filesystem::path& folder);
 Result<Manifest> ReadPartManifest(const std::filesystem::path& folder);
 
@@ -64,7 +64,7 @@ struct MergeReport {
   std::string source_fingerprint;
 };
 
-// kUsage when there are no parts, when some are missing, or when they are not of one conversion.
+// kUsage if there are no parts, if some are missing, or if they belong to different conversions.
 // Fails with nothing visible at the output path and with all parts in place.
 Result<MergeReport> Merge(const MergeOptions& options, Progress& progress);
 

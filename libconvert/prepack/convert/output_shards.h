@@ -27,8 +27,8 @@ struct FusedModules {
   std::map<std::string, std::string> apart;
 };
 
-// All that go together by what the checkpoint says of them. Experts are left alone: runtimes put
-// them together in ways of their own. An error is one of reading the source.
+// All sets that belong together according to the checkpoint. Experts stay separate: every runtime
+// combines them in its own way. Errors come from reading the source.
 Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model);
 
 // Which tensors the output has and which file each goes to: decided from the plan alone, so that
@@ -72,7 +72,7 @@ inline constexpr uint64_t kDefaultShardBytes = 4'000'000'000;
 // that collides with a tensor that passes through is kMalformed; a module that is kept although
 // others in its tensor are packed is kUnsupported.
 //
-// A part gets only its share, in shards of its own, of which there may be none.
+// A part gets only its share, in its own shards, and may have none.
 Result<OutputShards> PlanOutputShards(const Checkpoint& checkpoint, const Plan& plan,
                                       uint64_t shard_bytes = kDefaultShardBytes,
                                       const Part& part = {});

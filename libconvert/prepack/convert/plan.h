@@ -40,7 +40,7 @@ struct ChosenForm {
   std::string Note() const;
 };
 
-// For a module that onednn/w8a8 takes. The errors are those of AskOneDnn.
+// For a module that onednn/w8a8 takes. Returns the errors of AskOneDnn.
 Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request);
 
 // For every quantized module: the layout it gets, or why each candidate was rejected. Made from

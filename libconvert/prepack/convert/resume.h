@@ -93,7 +93,7 @@ class Journal {
   std::unique_ptr<std::mutex> mutex_;
 };
 
-// Nothing where there is no journal, or one that does not even say what it is for.
+// Nothing if there is no journal, or if it does not even say what it is for.
 Result<std::optional<JournalContents>> ReadJournal(const std::filesystem::path& path);
 
 // Has an earlier run of the same conversion made the output already? Then --resume has nothing to

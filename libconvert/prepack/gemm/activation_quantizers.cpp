@@ -14,14 +14,14 @@ float LargestMagnitude(std::span<const float> row) {
   return largest;
 }
 
-// To the nearest integer, ties to even, in the range of s8. What is no number becomes 0: the
-// instruction yields -2^31, of which the store keeps the low byte.
+// To the nearest integer, ties to even, in the range of s8. NaN becomes 0: the instruction yields
+// -2^31, and the store keeps its low byte.
 int16_t ToS8(float value) {
   if (std::isnan(value)) return 0;
   return static_cast<int16_t>(std::nearbyint(std::clamp(value, -128.0F, 127.0F)));
 }
 
-// As CVTPS2DQ: -2^31 for what is no number or out of range.
+// Like CVTPS2DQ: -2^31 for NaN and for numbers that are out of range.
 int32_t ToS32(float value) {
   if (!(std::abs(value) < 0x1p31F)) return std::numeric_limits<int32_t>::min();
   return static_cast<int32_t>(value);

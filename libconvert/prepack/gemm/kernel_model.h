@@ -26,7 +26,7 @@
 
 namespace prepack {
 
-// Who chooses scale and zero point of 8-bit activations, where the consumer offers a choice.
+// What chooses scale and zero point of 8-bit activations, if the consumer offers a choice.
 enum class ActivationQuantizer : uint8_t {
   kDynamicSymmetric,   // per token, no zero point
   kDynamicAsymmetric,  // per token
@@ -55,7 +55,7 @@ struct PackedOperands {
   int32_t input_zero_point = 0;
 };
 
-// Input channels [k0, k0 + inputs), of which alone the activations are given: all others are zero.
+// Input channels [k0, k0 + inputs). Only their activations are given; all others are zero.
 struct InputSlab {
   uint64_t k0 = 0;
   uint64_t inputs = 0;
@@ -90,7 +90,7 @@ class KernelModel {
   virtual ~KernelModel() = default;
 
   // Output channels [n0, n0 + rows) of what the op stores, widened to f32: y is [M, rows]. kUsage
-  // when n0 is no multiple of kModelBlock, or when y is empty, not M rows, or goes beyond N. The
+  // if n0 is not a multiple of kModelBlock, or when y is empty, not M rows, or goes beyond N. The
   // result does not depend on how the channels are divided. Works on the calling thread; several
   // threads may call it at once.
   virtual Status Run(uint64_t n0, std::span<float> y) const = 0;

@@ -34,7 +34,7 @@ Status CheckSlab(const PackedOperands& packed, const ModelInput& input) {
 
 }  // namespace
 
-// Models go through K in runs that begin at every group, and at every so many input channels of it.
+// Models go through K in runs that begin at every group and after a fixed number of input channels.
 uint64_t SlabUnit(uint64_t k, uint64_t group_size) {
   const bool whole = group_size >= k || group_size % kRunInputs == 0;
   return whole ? kRunInputs : std::lcm(kRunInputs, group_size);

@@ -49,7 +49,7 @@ class Bf16VnniModel final : public FloatModel {
 };
 
 // The kernel's decoder. It is not e4m3: it treats every code as a normal number, so that zero is
-// 2^-7, subnormals are wrong, and what is no number is 480.
+// 2^-7, subnormals are wrong, and NaN is 480.
 float DecodeLikeKernel(uint8_t code) {
   const float magnitude =
       std::ldexp(1.0F + static_cast<float>(code & 7) / 8.0F, (code >> 3 & 15) - 7);

@@ -207,7 +207,7 @@ Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
       const uint64_t end = run.k0 + run.inputs;
       if (end % segment_ != 0 && end < packed_.k) continue;
       const uint64_t begin = run.k0 / segment_ * segment_;
-      // Folds of zeros change nothing, but for the first and the last, which add the bias.
+      // Folds of zeros change nothing, except the first and the last, which add the bias.
       const bool counts = !zeros_outside_ || Touches(begin, end) || begin == 0 || end == packed_.k;
       if (!counts) continue;
       Fold({.n0 = run.n0, .rows = run.rows, .k0 = begin, .inputs = end - begin},
@@ -268,7 +268,7 @@ void FloatModel::Fold(const ModelPiece& segment, const float* sums, float* resul
 
 namespace {
 
-// What zero became in each row. Any number would do; this is the one that makes rows sparse.
+// The value that zero became in each row. Any base would do; this one makes rows sparse.
 std::vector<int16_t> BaseOf(const QuantizedRows& x) {
   constexpr int64_t kLimit = 512;
   std::vector<int16_t> base(x.zero_points.size());

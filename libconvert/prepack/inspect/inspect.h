@@ -106,7 +106,7 @@ struct InspectReport {
   // stands.
   std::optional<Status> unreadable;
 
-  // By its name, or that of a module that was fused into it. Nothing: there is no such.
+  // By its name, or by that of a module fused into it. Nothing if there is no such module.
   std::optional<FoundModule> FindModule(std::string_view name) const;
 };
 

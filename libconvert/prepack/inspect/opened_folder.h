@@ -27,15 +27,15 @@ struct OpenedFolder {
   static Result<OpenedFolder> Open(const std::filesystem::path& path);
 };
 
-// A module of a packed folder, and its output channels that are those of the one asked for: all,
-// but for a module of the checkpoint that was fused with others.
+// A module of a packed folder, and the output channels in it that were asked for: all, unless the
+// module of the checkpoint was fused with others.
 struct PackedModuleName {
   const std::string* name = nullptr;
   const ModuleRecord* record = nullptr;
   ChannelRange channels = {};
 };
 
-// kUsage with the name that is nearest when there is no such module; the error of the folder when
+// kUsage, with the closest name, if there is no such module; the error of the folder if
 // none could be read.
 Result<PackedModuleName> FindPackedModule(const OpenedFolder& folder, std::string_view module);
 Result<const QuantizedLinear*> FindSourceModule(const OpenedFolder& folder,

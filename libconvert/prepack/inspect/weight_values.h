@@ -29,7 +29,7 @@ Status ReadPackedZeroPoints(const PackedModule& packed, uint64_t n0, uint64_t ro
                             std::vector<uint8_t>& zero_points);
 
 // One output channel of a module, in the order of the checkpoint's input channels: as the source
-// has it, or out of a packed folder. For people who look at single numbers.
+// has it, or out of a packed folder. For looking at single numbers.
 
 struct WeightRow {
   CodeType code = CodeType::kU4;
@@ -46,7 +46,7 @@ struct WeightRow {
 Result<WeightRow> ReadWeightRow(const QuantizedLinear& linear, uint64_t n);
 Result<WeightRow> ReadWeightRow(const PackedModule& packed, uint64_t n);
 
-// k_order of a packed module; empty where it has none. kMalformed when it is no permutation.
+// k_order of a packed module; empty if it has none. kMalformed if it is not a permutation.
 Result<std::vector<uint32_t>> ReadInputOrder(const PackedModule& packed);
 
 // A code as people count it: signed codes below 0, FP8 and BF16 as their bits.
@@ -105,7 +105,7 @@ struct WeightValues {
   std::vector<double> values;  // [range.rows, range.cols]
 };
 
-// At most so many at a time: what people look at.
+// At most this many at a time, because people look at them.
 inline constexpr uint64_t kMostValues = 1ULL << 20;
 
 // Rows and columns that reach beyond the module are cut; kUsage when nothing is left, or too much.

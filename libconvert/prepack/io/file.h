@@ -110,8 +110,8 @@ Result<std::vector<std::string>> NamesIn(const std::filesystem::path& folder);
 // A small file that appears whole or not at all: what a user asked to have a report written to.
 
 // Writes a file and replaces an existing one: through a sibling `.NAME.prepack-partial` and a
-// rename. A symbolic link is followed. What exists and is no regular file (/dev/stdout, a FIFO) is
-// written to and never replaced.
+// rename. A symbolic link is followed. If it exists and is not a regular file (/dev/stdout, a
+// FIFO), it is written to and never replaced.
 Status WriteFileAtomically(const std::filesystem::path& path, std::string_view text);
 
 // A new file that is written piece by piece. The first error stays and is what Finish returns, so

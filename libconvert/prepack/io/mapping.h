@@ -4,10 +4,10 @@
 // A file mapped into memory, to read short runs of it without a system call for each, and without
 // a copy.
 //
-// A file that shrinks while it is mapped makes the kernel send SIGBUS to whoever touches the lost
-// pages. A visit survives that: the first Mapping installs a handler which, for a fault inside a
-// visit that is under way, puts a page of zeros in place and remembers that the file is broken; the
-// visit is then an error like a short read. Any other SIGBUS goes where it went before.
+// A file that shrinks while it is mapped makes the kernel send SIGBUS to the thread that touches
+// the lost pages. A visit survives that: the first Mapping installs a handler which, for a fault
+// inside a visit that is under way, puts a page of zeros in place and remembers that the file is
+// broken; the visit is then an error like a short read. Any other SIGBUS goes where it went before.
 
 #include <atomic>
 #include <cstddef>

@@ -62,7 +62,7 @@ class OutputFolder {
 
   // Where to write; inside the hidden folder.
   const std::filesystem::path& path() const { return partial_path_; }
-  // The writer's notes: a file to be made by whoever wants it.
+  // Path of the writer's notes, a file that the writer may create.
   std::filesystem::path journal_path() const;
 
   // Makes the folder appear under its final name. Every file must have been flushed. To be called

@@ -43,7 +43,7 @@ Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
 Scheme DequantizedScheme(uint64_t n, uint64_t k);
 
 // Codes are the weights, (code − zero point) · scale, rounded to f32 and then to bf16, nearest
-// even, in the order of the checkpoint's input channels: there is no k_order any more. Scales read
+// even, in the order of the checkpoint's input channels: there is no k_order. Scales read
 // as 1, zero points as 0. Whole rows are dequantized for every panel, so it asks for narrow strips
 // (wide_rows is 1) whatever the source does. A weight that bf16 cannot hold (it would be infinite)
 // is kUnsupported. `source` must outlive the result.

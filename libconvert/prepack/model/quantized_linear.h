@@ -78,7 +78,7 @@ class SourcePlaces {
 // One quantized linear layer in the canonical layout: y = x · Wᵀ + bias with
 //
 //     W[n, k] = (code[n, j] − zero_point[n, j / group_size]) · scale[n, j / group_size]
-//     k = k_order[j], or j where there is no k_order
+//     k = k_order[j], or j if there is no k_order
 //
 // codes [N, K], scales f32 [N, G] (exact, but for reciprocals of stored divisors), zero points u8
 // [N, G] in the domain of the codes. G = ⌈K / group_size⌉: a last group may be short. Scales that
@@ -114,7 +114,7 @@ class QuantizedLinear {
   uint64_t groups() const { return CeilDiv(k_, scheme_.group_size); }
   // Is there a k_order?
   bool reordered() const { return k_order_ != nullptr; }
-  // The permutation of [0, K), see above; never null, and empty where there is none. It comes from
+  // The permutation of [0, K), see above; never null, and empty if there is none. It comes from
   // the source: an error is one of reading it, or of a file that has changed.
   Result<SharedOrder> KOrder() const {
     return reordered() ? k_order_->Get() : std::make_shared<const InputOrder>();
@@ -173,7 +173,7 @@ class QuantizedLinear {
   // or in the unused part of a word. They mean nothing, and sound writers leave them zero: others
   // hint at a wrong width or K. May read all of the module.
   virtual Result<uint64_t> CountStrayBits() const { return uint64_t{0}; }
-  // Where its numbers lie in the source; null where they are those of other modules.
+  // Where its numbers lie in the source; null if they belong to other modules.
   virtual const SourcePlaces* places() const { return nullptr; }
 
  protected:

@@ -24,7 +24,7 @@ std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
 // Has every member that has a bias one float of it per output channel?
 Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear);
 
-// The tensors of the source that a packed module stands for; its bias, too, where that is a part.
+// The source tensors that a packed module replaces, including its bias if that is a part.
 std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool with_bias);
 
 bool IsSmallPart(PartRole role);

@@ -57,7 +57,7 @@ Status HashTensors(const std::set<std::string>& names, unsigned threads, Progres
                    TensorHashes& hashes);
 Status HashTensors(std::vector<const StoredTensor*> tensors, unsigned threads, Progress& progress,
                    TensorHashes& hashes);
-// The same, as a stage of its own for those who watch.
+// The same, as a separate stage of the progress display.
 Status HashTensorsAsStage(std::vector<const StoredTensor*> tensors, unsigned threads,
                           Progress& progress, TensorHashes& hashes);
 

@@ -35,7 +35,7 @@ bool IsWord(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-// There, an underscore is no emphasis.
+// There, an underscore does not mean emphasis.
 bool IsInsideWord(std::string_view text, size_t index) {
   return index != 0 && index + 1 < text.size() && IsWord(text[index - 1]) &&
          IsWord(text[index + 1]);
@@ -74,7 +74,7 @@ std::string EscapeMarkdown(std::string_view text, size_t max_bytes) {
     } else if (c == '|') {
       escaped += "&#124;";  // a backslash before it would depend on what stands around the cell
     } else if (view.substr(i).starts_with("://")) {
-      escaped += "&#58;";  // else it is a link
+      escaped += "&#58;";  // otherwise it is a link
     } else if (c == '.' && view.substr(0, i).ends_with("www")) {
       escaped += "&#46;";
     } else {

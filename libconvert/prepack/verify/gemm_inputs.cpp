@@ -27,7 +27,7 @@ constexpr double kOutlierFactor = 20;
 constexpr uint64_t kMinHotRows = 16;
 
 uint64_t SeedOf(std::string_view module) {
-  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets activations of its own
+  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets its own activations
   for (const char c : module) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
   return hash;
 }

@@ -362,7 +362,7 @@ void CheckModules(const PackedFolder& folder, const std::set<std::string>& unkno
   }
 }
 
-// What is hashed, and what is not.
+// How much is hashed and how much is not.
 struct Coverage {
   uint64_t hashed_bytes = 0;
   uint64_t skipped_bytes = 0;

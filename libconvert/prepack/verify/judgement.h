@@ -48,7 +48,7 @@ double DefaultEndToEndBar(const ActivationScheme& activations);
 // The --min-sqnr options together: the last one that speaks of a module decides.
 class SqnrBars {
  public:
-  // For the modules of these names. kUsage when a pattern is no regular expression, or is found in
+  // For the modules of these names. kUsage if a pattern is not a regular expression or matches
   // none of them.
   static Result<SqnrBars> Make(std::span<const SqnrBar> bars, std::span<const std::string> modules);
 
@@ -87,9 +87,9 @@ void JudgeQuality(const std::string& missing, ModuleVerification& module, LevelR
 // by weights or by outputs, and sets below_peers_db.
 void NoteOutliers(const Manifest& manifest, ModuleFigures& modules, LevelResult& result);
 
-// What whoever converted a folder decided otherwise than its source says: other activations,
-// weights that were dequantized. The folder is right by itself, and its bars are those of what it
-// was made to be; so what it was made to be must be seen.
+// How the conversion overruled the source: with other activations, or dequantized weights. The
+// folder is right by itself, and its bars are those of what it was made to be; so what it was made
+// to be must be seen.
 
 // Adds a note for each such decision; with `strict` a failure. The model is fused as the folder is.
 void JudgeDecisions(const Manifest& manifest, const Checkpoint& source, const QuantizedModel& model,

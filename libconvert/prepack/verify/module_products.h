@@ -36,7 +36,7 @@ struct ModuleProducts {
   // here, kUnavailable when there is none for them.
   Status form;
   std::optional<QualityFigures> quality;
-  std::string no_quality;  // why there is none, when there is a baseline
+  std::string no_quality;  // why there are no figures although there is a baseline
 };
 
 // Panels of output channels are multiplied on all threads. Memory: some 100 bytes per input channel

@@ -40,7 +40,7 @@ struct TruthPanel {
   std::vector<double> weights;  // [channels, K of the inputs]; after Compute those of `exact`
 };
 
-// y[M, N] = x · Wᵀ for dense rows of x, then for rows that are zero but for a few channels.
+// y[M, N] = x · Wᵀ for dense rows of x, then for rows that are zero except for a few channels.
 struct TruthRows {
   std::span<const double> dense;  // [dense rows, K]
   std::span<const std::vector<HotInput>> hot;

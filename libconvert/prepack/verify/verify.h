@@ -48,7 +48,7 @@ struct VerifyOptions {
   uint64_t memory_limit = 0;           // of anonymous memory, in bytes; 0: none
 };
 
-// "40" or "PATTERN=40"; kUsage when it is no number of dB from 0 to 200.
+// "40" or "PATTERN=40"; kUsage if it is not a number of dB from 0 to 200.
 Result<SqnrBar> ParseSqnrBar(std::string_view text);
 
 // Verifies a packed folder on the levels of report.h. What is wrong with the folder is in the

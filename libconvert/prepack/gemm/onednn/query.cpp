@@ -10,7 +10,7 @@
 namespace prepack {
 namespace {
 
-// The driver that lies beside the oneDNN that this process has loaded; empty when there is none,
+// The driver that lies beside the oneDNN that this process has loaded; empty if there is none,
 // as with a oneDNN of the system, which needs none.
 std::filesystem::path DriverBesideOneDnn() {
   Dl_info info{};

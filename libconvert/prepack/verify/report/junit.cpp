@@ -47,7 +47,7 @@ void Append(std::vector<std::string> lines, std::vector<std::string>& all) {
   std::ranges::move(lines, std::back_inserter(all));
 }
 
-// A level on its way to a suite.
+// A level that becomes a suite.
 class SuiteBuilder {
  public:
   SuiteBuilder(const VerifyReport& report, const ShownLevel& level)

@@ -44,7 +44,7 @@ struct LevelResult {
   bool asked = true;        // false: nobody asked for it, so the verdict does not need it
   std::string reason = {};  // why it did not run
   std::vector<Problem> problems = {};  // what failed, or could not be checked
-  std::vector<Problem> notes = {};     // what is no failure, but should be known
+  std::vector<Problem> notes = {};     // what is not a failure but worth knowing
 
   // Adds a problem and marks the level as failed.
   void Fail(std::string where, std::string message);

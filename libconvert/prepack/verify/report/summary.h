@@ -2,7 +2,7 @@
 #define PREPACK_VERIFY_REPORT_SUMMARY_H_
 
 // What the terminal, HTML, Markdown and JUnit say of a report, as plain text: so that they cannot
-// disagree. Names in it come from files: whoever writes it out escapes it.
+// disagree. Names in it come from files: the code that prints it escapes it.
 
 #include <optional>
 #include <set>

@@ -18,7 +18,7 @@ inline constexpr std::string_view kVerifyReportKind = "prepack-verify";
 // 2: levels have notes, figures stand by input, regression and quality are there.
 inline constexpr uint64_t kVerifyReportVersion = 2;
 
-// JSON has no infinity and no NaN, and null says "not measured": so a figure that is no number is
+// JSON has no infinity and no NaN, and null says "not measured": so a figure that is NaN is
 // one of these words.
 inline constexpr std::string_view kInfinite = "infinite";  // dB: no error at all
 inline constexpr std::string_view kMinusInfinite = "-infinite";
@@ -31,7 +31,7 @@ Json VerifyReportJson(const VerifyReport& report);
 // A module takes 2 to 5 kB: enough for 60,000 of them.
 inline constexpr uint64_t kMaxReportBytes = 1ULL << 28;
 
-// kMalformed when it is no report as schemas/verify.schema.json says, kUnsupported when it is one
+// kMalformed if it is not a report as in schemas/verify.schema.json, kUnsupported if it is one
 // of another version.
 Result<VerifyReport> ReadVerifyReport(const std::filesystem::path& path);
 // The same for a text; `where` names it.

@@ -46,7 +46,7 @@ struct SecondRows;
 
 class SecondDecoder {
  public:
-  // For modules of the given format; kUnsupported when there is no second decoder for it.
+  // For modules of the given format; kUnsupported if it has no second decoder.
   static Result<SecondDecoder> Make(const Checkpoint& source, const std::string& format);
 
   // `k` is the number of input channels of the module. Out-of-range rows are an error; that the

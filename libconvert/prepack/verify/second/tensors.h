@@ -33,7 +33,7 @@ std::vector<const Json*> SecondDeclarations(const Checkpoint& source);
 // GPTQModel takes the keys of its config in any case; nobody else does.
 enum class KeyCase : uint8_t { kExact, kAny };
 
-// The field in the first declaration that has it, or nullptr. Keys that are asked for are in lower
+// The field in the first declaration that has it, or nullptr. Pass keys in lower
 // case.
 const Json* SecondConfigField(const Checkpoint& source, const std::string& key,
                               KeyCase key_case = KeyCase::kExact);
@@ -64,7 +64,7 @@ bool IsOldModelFree(const Checkpoint& source);
 // How the second decoders read tensors: by name, element by element, sharing nothing with the
 // readers in formats/.
 
-// The tensor of that name. That there is none is kUnsupported: the reader found the module, so that
+// The tensor of that name. A missing tensor is kUnsupported: the reader found the module, so
 // it is stored in a way that the second path does not know.
 Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name);
 

@@ -15,7 +15,7 @@ namespace prepack::testing {
 namespace {
 
 // Where a part of the module lies.
-TensorRecord PartOf(const std::filesystem::path& folder, const std::string& part) {
+TensorRecord PartOfQProj(const std::filesystem::path& folder, const std::string& part) {
   return PartOf(folder, kQProj, part);
 }
 
@@ -27,7 +27,7 @@ struct Damage {
 };
 
 void Apply(const std::filesystem::path& folder, const Damage& damage) {
-  const TensorRecord part = PartOf(folder, damage.part);
+  const TensorRecord part = PartOfQProj(folder, damage.part);
   const int64_t end = damage.offset < 0 ? static_cast<int64_t>(part.bytes()) : 0;
   const auto offset = static_cast<uint64_t>(end + damage.offset);
   FlipBits(folder, part, offset, damage.mask);
@@ -108,7 +108,7 @@ TEST_CASE("two input channels that change places show") {
   TempFolder temp;
   const std::filesystem::path source = Fixture("checkpoints/gptqmodel-w4-actorder-g128");
   Pack(source, {.target = "vllm-cpu"}, temp / "out");
-  const TensorRecord part = PartOf(temp / "out", "input_order");
+  const TensorRecord part = PartOfQProj(temp / "out", "input_order");
   const std::vector<char> first = ReadBytes(temp / "out", part, 0, 4);
   const std::vector<char> other = ReadBytes(temp / "out", part, 800, 4);
   WriteBytes(temp / "out", part, 0, other);
@@ -122,7 +122,7 @@ TEST_CASE("an order of inputs that is none fails") {
     TempFolder temp;
     const std::filesystem::path source = Fixture("checkpoints/gptqmodel-w4-actorder-g128");
     Pack(source, {.target = "vllm-cpu"}, temp / "out");
-    const TensorRecord part = PartOf(temp / "out", "input_order");
+    const TensorRecord part = PartOfQProj(temp / "out", "input_order");
     WriteBytes(temp / "out", part, 0, entry);
     WriteBytes(temp / "out", part, 4, {5, 0, 0, 0});
     WriteBytes(temp / "out", part, 8, entry);
@@ -149,7 +149,7 @@ TEST_CASE("what a model does not take is not multiplied, and does not pass") {
   TempFolder temp;
   const std::filesystem::path source = Fixture("checkpoints/ct-w8a8-static");
   Pack(source, {.target = "onednn"}, temp / "out");
-  WriteBytes(temp / "out", PartOf(temp / "out", "input_scale"), 0, {0, 0, 0, 0});
+  WriteBytes(temp / "out", PartOfQProj(temp / "out", "input_scale"), 0, {0, 0, 0, 0});
   const GemmResult result = RunModels(temp / "out", source);
   CHECK(result.level.state == LevelState::kNotRun);
   REQUIRE(result.level.problems.size() == 1);

@@ -104,7 +104,7 @@ TEST_CASE("one scale may be for the whole module") {
 }
 
 // GPTQ, 4 bits, K = 8, N = 8 with the codes k in every column but for those of column 1, 7 - k.
-TestCheckpoint GptqExample(const Json& quantization, const std::string& g_idx) {
+TestCheckpoint SmallGptqCheckpoint(const Json& quantization, const std::string& g_idx) {
   std::vector<TestTensor> tensors = {
       {"qweight",
        "I32",
@@ -123,16 +123,16 @@ TEST_CASE("groups of GPTQ follow the index where it says something") {
   const Json symmetric = {{"sym", true}, {"group_size", 4}};
   const std::string zeros(64, '0');
   const Floats natural = {-8, -7, -6, -5, -8, -6, -4, -2};
-  CHECK(Decode(GptqExample(symmetric, ""), "gptq", 8, 0, 1) == natural);
-  CHECK(Decode(GptqExample(symmetric, zeros), "gptq", 8, 0, 1) == natural);
-  CHECK(Decode(GptqExample(symmetric, std::string(64, 'f')), "gptq", 8, 0, 1) == natural);
+  CHECK(Decode(SmallGptqCheckpoint(symmetric, ""), "gptq", 8, 0, 1) == natural);
+  CHECK(Decode(SmallGptqCheckpoint(symmetric, zeros), "gptq", 8, 0, 1) == natural);
+  CHECK(Decode(SmallGptqCheckpoint(symmetric, std::string(64, 'f')), "gptq", 8, 0, 1) == natural);
   // Groups 1 0 1 0 1 0 1 0, some counted from the end.
   const std::string scattered =
       "01000000 00000000 ffffffff feffffff 01000000 00000000 01000000 00000000";
-  CHECK(Decode(GptqExample(symmetric, scattered), "gptq", 8, 0, 1) ==
+  CHECK(Decode(SmallGptqCheckpoint(symmetric, scattered), "gptq", 8, 0, 1) ==
         Floats{-16, -7, -12, -5, -8, -3, -4, -1});
   for (const char* bad : {"02000000", "fdffffff"}) {
-    CheckError(StatusOf(GptqExample(symmetric, scattered.substr(0, 63) + bad), "gptq", 8),
+    CheckError(StatusOf(SmallGptqCheckpoint(symmetric, scattered.substr(0, 63) + bad), "gptq", 8),
                ErrorKind::kMalformed, "a group index is out of range");
   }
 }
@@ -140,9 +140,10 @@ TEST_CASE("groups of GPTQ follow the index where it says something") {
 TEST_CASE("keys of a GPTQ config are taken in any case, as GPTQModel takes them") {
   const Json lower = {{"sym", false}, {"group_size", 4}, {"checkpoint_format", "gptq_v2"}};
   const Json upper = {{"SYM", false}, {"Group_Size", 4}, {"CHECKPOINT_FORMAT", "gptq_v2"}};
-  const Floats weights = Decode(GptqExample(lower, ""), "gptq", 8, 1, 1);
-  CHECK(Decode(GptqExample(upper, ""), "gptq", 8, 1, 1) == weights);
-  CHECK(Decode(GptqExample({{"sym", true}, {"group_size", 4}}, ""), "gptq", 8, 1, 1) != weights);
+  const Floats weights = Decode(SmallGptqCheckpoint(lower, ""), "gptq", 8, 1, 1);
+  CHECK(Decode(SmallGptqCheckpoint(upper, ""), "gptq", 8, 1, 1) == weights);
+  CHECK(Decode(SmallGptqCheckpoint({{"sym", true}, {"group_size", 4}}, ""), "gptq", 8, 1, 1) !=
+        weights);
 }
 
 TEST_CASE("only scales of FP8 may divide") {
@@ -157,14 +158,14 @@ TEST_CASE("zero points that are stored one less borrow from each other") {
   // Row 1 of qzeros holds 1 + 0x…ffff10, so that columns 0 and 1 have z = 1 and 2, and 2 to 7 have
   // 0, the first of which borrowed through all of them.
   const Json asymmetric = {{"sym", false}, {"group_size", 4}};
-  CHECK(Decode(GptqExample(asymmetric, ""), "gptq", 8, 0, 1) ==
+  CHECK(Decode(SmallGptqCheckpoint(asymmetric, ""), "gptq", 8, 0, 1) ==
         Floats{-8, -7, -6, -5, 6, 8, 10, 12});
-  CHECK(Decode(GptqExample(asymmetric, ""), "gptq", 8, 1, 1) ==
+  CHECK(Decode(SmallGptqCheckpoint(asymmetric, ""), "gptq", 8, 1, 1) ==
         Floats{-1, -2, -3, -4, 2, 0, -2, -4});
 }
 
 TEST_CASE("input channels that pad the last group of GPTQ are left out") {
-  CHECK(Decode(GptqExample({{"sym", true}, {"group_size", 4}}, ""), "gptq", 6, 7, 1) ==
+  CHECK(Decode(SmallGptqCheckpoint({{"sym", true}, {"group_size", 4}}, ""), "gptq", 6, 7, 1) ==
         Floats{-8, -7, -6, -5, -8, -6});
 }
 
@@ -173,10 +174,12 @@ TEST_CASE(
   // 7 in every field of group 0, stored as z - 1, is what symmetric modules have.
   const Json mixed = {
       {"sym", true}, {"group_size", 4}, {"dynamic", {{"lm_head", {{"bits", 8}, {"sym", false}}}}}};
-  CHECK(Decode(GptqExample(mixed, ""), "gptq", 8, 0, 1) == Floats{-8, -7, -6, -5, 6, 8, 10, 12});
+  CHECK(Decode(SmallGptqCheckpoint(mixed, ""), "gptq", 8, 0, 1) ==
+        Floats{-8, -7, -6, -5, 6, 8, 10, 12});
   Json all = mixed;
   all["dynamic"]["lm_head"]["sym"] = true;
-  CHECK(Decode(GptqExample(all, ""), "gptq", 8, 0, 1) == Floats{-8, -7, -6, -5, -8, -6, -4, -2});
+  CHECK(Decode(SmallGptqCheckpoint(all, ""), "gptq", 8, 0, 1) ==
+        Floats{-8, -7, -6, -5, -8, -6, -4, -2});
 }
 
 // Two experts of [2, 2] in tensors of three dimensions, with scales of the given shape.
@@ -287,19 +290,19 @@ TEST_CASE("what the second decoder of GPTQ cannot decode is an error") {
   CheckError(decoder.Decode(name, 385, 0, 1, decoded), ErrorKind::kMalformed, "disagree");
   CheckError(decoder.Decode(name, 384, 1536, 1, decoded), ErrorKind::kMalformed,
              "not a matrix of the expected size");
-  TestCheckpoint no_matrix = GptqExample({{"sym", false}}, "");
+  TestCheckpoint no_matrix = SmallGptqCheckpoint({{"sym", false}}, "");
   no_matrix.At(kExampleModule + ".qzeros").shape = {2};
   CheckError(StatusOf(no_matrix, "gptq", 8), ErrorKind::kMalformed,
              "qzeros: shapes of codes, scales and zero points disagree");
 }
 
 TEST_CASE("codes of gemv_fast that do not come in whole turns of 64 inputs are refused") {
-  using Bytes = std::vector<std::byte>;
   const auto with = [](uint64_t k) {
-    return CtStored({{"group_size", 32}},
-                    {{"qweight", "I16", {1, k}, Bytes(2 * k)},
-                     {"scales", "F16", {k / 32, 4}, Bytes(k / 32 * 8, std::byte{0x3C})},
-                     {"qzeros", "F16", {k / 32, 4}, Bytes(k / 32 * 8)}});
+    return CtStored(
+        {{"group_size", 32}},
+        {{"qweight", "I16", {1, k}, std::vector<std::byte>(2 * k)},
+         {"scales", "F16", {k / 32, 4}, std::vector<std::byte>(k / 32 * 8, std::byte{0x3C})},
+         {"qzeros", "F16", {k / 32, 4}, std::vector<std::byte>(k / 32 * 8)}});
   };
   CHECK(StatusOf(with(64), "awq", 64).ok());
   CheckError(StatusOf(with(32), "awq", 32), ErrorKind::kMalformed, "disagree");

@@ -234,7 +234,7 @@ TEST_CASE("one module whose zero points follow the other version is refused by n
   CHECK(model.errors[0].where() == wrong);
   CHECK(model.errors[0].id() == "gptq-zeros-contradict");
   CheckError(model.errors[0], ErrorKind::kMalformed,
-             "declared as z - 1 (v1), but the weights say z (v2)");
+             "declares zero points as z - 1 (v1), but the weights say z (v2)");
 }
 
 TEST_CASE("modules that are too small to be judged are judged together") {

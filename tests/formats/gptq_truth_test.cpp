@@ -90,8 +90,8 @@ TEST_CASE("the weights of real asymmetric checkpoints tell how zero points are s
     const gptq::Zeros other = minus_one ? gptq::Zeros::kStored : gptq::Zeros::kMinusOne;
     CheckError(gptq::CheckZeros(pooled, other, "config.json", "Set the other one", findings),
                ErrorKind::kMalformed,
-               minus_one ? "declared as z (v2), but the weights say z - 1 (v1)"
-                         : "declared as z - 1 (v1), but the weights say z (v2)");
+               minus_one ? "declares zero points as z (v2), but the weights say z - 1 (v1)"
+                         : "declares zero points as z - 1 (v1), but the weights say z (v2)");
     CHECK(findings.Take().empty());
     // Between the two, but nearer to the other: worth a warning.
     gptq::ZeroSample between{.weights = 10'000, .sum = minus_one ? 4'000 : 6'000};

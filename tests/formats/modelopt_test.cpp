@@ -240,7 +240,7 @@ TEST_CASE("what is wrong with a checkpoint of ModelOpt is said") {
        "FP8 weights of this type are not supported (found F8_E5M2"},
       {"a scale for the activations", ModelOptFp8,
        [](T t) { AddZeros(t, kFp8Module + ".pre_quant_scale", "BF16", {5}, 10); }, unsupported,
-       "storage-unsupported", "pre_quant_scale: the runtime would have to compute"},
+       "storage-unsupported", "pre_quant_scale: the runtime would have to do more than multiply"},
       {"no scale", ModelOptFp8, [](T t) { t.Remove(kFp8Module + ".weight_scale"); }, malformed,
        "tensor-missing", "the scale of the FP8 weight is missing"},
       {"two scales", ModelOptFp8,

@@ -1,8 +1,8 @@
 // Compares the checkpoint with its unquantized model. Whether a module is an outlier can only be
 // told after all its peers were measured, so the findings come at the end.
 
-#include "prepack/base/decibel.h"
 #include "prepack/check/baseline.h"
+#include "prepack/base/decibel.h"
 
 #include <fmt/format.h>
 

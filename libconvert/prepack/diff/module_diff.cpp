@@ -1,8 +1,8 @@
 // Compares two modules row by row as steps (code - zero point) and scales. Comparing dequantized
 // floats alone would call modules different that only hold the same numbers in another container.
 
-#include "prepack/base/decibel.h"
 #include "prepack/diff/module_diff.h"
+#include "prepack/base/decibel.h"
 
 #include <algorithm>
 #include <bit>

@@ -224,7 +224,7 @@ std::string ReadSourcePath(JsonFields& source) {
   return path;
 }
 
-// There when the user has accepted something.
+// Present if the user has accepted findings.
 void ReadAccepted(JsonFields& fields, Manifest& manifest) {
   if (!fields.Has("accepted")) return;
   Result<AcceptedFindings> accepted =

@@ -70,7 +70,7 @@ std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRe
 void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, LevelResult& result) {
   const std::string found = SourceFingerprint(hashes);
   if (found == manifest.source_fingerprint) return;
-  result.Fail("source", fmt::format("not the source that the folder was made from (fingerprint  "
+  result.Fail("source", fmt::format("not the source that the folder was made from (fingerprint "
                                     "found {}, expected {})",
                                     found, manifest.source_fingerprint));
 }
@@ -91,8 +91,8 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
     for (std::string& name : TensorsOf(*linear, record->second)) names.insert(std::move(name));
   }
   result.notes.push_back({"", "sample",
-                          fmt::format("the fingerprint of the source was not computed: {} tensors, "
-                                      "only the {} of the sample hashed",
+                          fmt::format("the fingerprint of the source was not computed: of {} "
+                                      "tensors, only the {} in the sample were hashed",
                                       source.tensors().size(), names.size())});
   return HashTensors(names, threads, progress, hashes);
 }

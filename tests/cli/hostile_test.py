@@ -61,7 +61,7 @@ class NotCopied(Folder):
             path = os.fsencode(self.source) + b"/" + name
             with open(path, "w"):
                 pass
-            self.assert_fails(3, ["its name is not valid UTF-8", "Rename it"], *self.convert_args)
+            self.assert_fails(3, ["its name is not valid UTF-8", "Rename the file"], *self.convert_args)
             os.unlink(path)
         self.run_ok(*self.convert_args)
 

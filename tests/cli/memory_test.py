@@ -189,7 +189,7 @@ class Slabs(Wide):
         result = self.run_tool("verify", out, "--source", source)
         self.assertEqual(result.returncode, 6, result.stdout)
         self.assertIn("not multiplied", result.stdout)
-        self.assertIn("groups that cannot be cut into slabs", result.stdout)
+        self.assertIn("its groups cannot be cut into slabs", result.stdout)
         self.assertIn("65792 input channels in groups of 2056", result.stdout)
 
     def test_a_wrong_weight_of_any_slab_fails(self):

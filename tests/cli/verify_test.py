@@ -237,7 +237,7 @@ class Reports(PackedTest):
             ({}, "holds no recorded activations"),
             ({"lm_head": ("F32", [1, 384], nan)}, "no module of this name"),
             ({MODULE: ("F32", [1, 384], nan)}, "not a finite number"),
-            ({MODULE: ("F32", [3, 128], nan)}, "do not fit the module"),
+            ({MODULE: ("F32", [3, 128], nan)}, "do not match the module"),
         ):
             with self.subTest(text=text):
                 self.assert_fails(

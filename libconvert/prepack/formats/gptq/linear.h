@@ -25,7 +25,6 @@
 #include "prepack/formats/gptq/shape.h"
 #include "prepack/formats/gptq/zeros.h"
 #include "prepack/formats/stored_linear.h"
-#include "prepack/kernels/unit_transpose.h"
 
 namespace prepack {
 
@@ -71,8 +70,6 @@ class GptqLinear final : public StoredLinear {
   GptqZeroRules zero_rules_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
-  WidenCodesFn widen_;
-  TransposeUnitsFn transpose_;
 };
 
 }  // namespace prepack

@@ -13,6 +13,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/shape.h"
 #include "prepack/kernels/code_rows.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 
@@ -119,7 +120,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const GptqShape& shap
     return sample;
   }
   sample.words.resize(units * unit.wide_words * sample.channels);
-  WidenCodesFor()(shape.packing, stored.data(), units, sample.channels, sample.words.data());
+  Kernels().widen_codes(shape.packing, stored.data(), units, sample.channels, sample.words.data());
   return sample;
 }
 

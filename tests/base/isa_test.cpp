@@ -104,15 +104,5 @@ TEST_CASE("a scope sets the instruction set of the process, in other threads, to
   CHECK(ProcessIsa() == before);
 }
 
-TEST_CASE("a level without a version of its own gets that of the best level below") {
-  const int scalar = 1;
-  const int avx512 = 2;
-  const IsaVersion<const int*> versions[] = {{Isa::kScalar, &scalar}, {Isa::kAvx512, &avx512}};
-  CHECK(BestVersion(versions, Isa::kScalar) == &scalar);
-  CHECK(BestVersion(versions, Isa::kAvx2) == &scalar);
-  CHECK(BestVersion(versions, Isa::kAvx512) == &avx512);
-  CHECK(BestVersion(versions, Isa::kAvx512Vbmi) == &avx512);
-}
-
 }  // namespace
 }  // namespace prepack::testing

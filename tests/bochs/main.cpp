@@ -5,16 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <span>
 
 #include "prepack/base/isa.h"
 #include "prepack/base/random.h"
-#include "prepack/kernels/awq_gemv_fast.h"
-#include "prepack/kernels/code_rows.h"
-#include "prepack/kernels/nibble_columns.h"
-#include "prepack/kernels/nibble_transpose.h"
-#include "prepack/kernels/row_sums.h"
-#include "prepack/kernels/unit_transpose.h"
+#include "prepack/kernels/kernels.h"
 
 // What the compiler calls. The pointers are volatile so that it does not call it from here.
 extern "C" {
@@ -36,6 +30,11 @@ void* memset(void* to, int value, size_t count) {
   auto* bytes = static_cast<volatile uint8_t*>(to);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>(value);
   return to;
+}
+
+// Of a kernel that is not tested here.
+float fmaf(float a, float b, float c) {
+  return a * b + c;
 }
 
 }  // extern "C"
@@ -132,48 +131,50 @@ void Check(const char* what, Isa isa, size_t a, size_t b = 0, size_t c = 0) {
 
 void CheckNibbles(Isa isa, size_t cols, size_t stride) {
   const size_t row_bytes = cols / 2 + 3;
-  NibbleTransposeFor(isa).rows_to_columns(input.bytes, row_bytes, cols, found.bytes, stride);
-  kNibbleTransposeScalar.rows_to_columns(input.bytes, row_bytes, cols, expected.bytes, stride);
+  KernelsFor(isa).rows_to_words(input.bytes, row_bytes, cols, found.bytes, stride);
+  KernelsFor(Isa::kScalar).rows_to_words(input.bytes, row_bytes, cols, expected.bytes, stride);
   Check("nibbles to columns", isa, cols, stride);
-  NibbleTransposeFor(isa).columns_to_rows(input.bytes, stride, cols, row_bytes, found.bytes);
-  kNibbleTransposeScalar.columns_to_rows(input.bytes, stride, cols, row_bytes, expected.bytes);
+  KernelsFor(isa).words_to_rows(input.bytes, stride, cols, row_bytes, found.bytes);
+  KernelsFor(Isa::kScalar).words_to_rows(input.bytes, stride, cols, row_bytes, expected.bytes);
   Check("nibbles to rows", isa, cols, stride);
 }
 
 void CheckUnits(Isa isa, size_t unit, size_t rows, size_t cols, size_t gap) {
   const size_t in_stride = cols * unit + gap;
   const size_t out_stride = rows * unit + 1;
-  TransposeUnitsFor(unit, isa)(input.data(), in_stride, rows, cols, found.data(), out_stride);
-  TransposeUnitsFor(unit, Isa::kScalar)(input.data(), in_stride, rows, cols, expected.data(),
+  TransposeUnits(KernelsFor(isa), unit)(input.data(), in_stride, rows, cols, found.data(),
                                         out_stride);
+  TransposeUnits(KernelsFor(Isa::kScalar), unit)(input.data(), in_stride, rows, cols,
+                                                 expected.data(), out_stride);
   Check("units", isa, unit, rows, cols);
 }
 
 void CheckSums(Isa isa, size_t rows, size_t cols) {
   constexpr size_t kStride = 500;
-  SumRowsFor(isa)(input.codes(), kStride, rows, cols, found.sums());
-  SumRowsScalar(input.codes(), kStride, rows, cols, expected.sums());
+  KernelsFor(isa).sum_rows(input.codes(), kStride, rows, cols, found.sums());
+  KernelsFor(Isa::kScalar).sum_rows(input.codes(), kStride, rows, cols, expected.sums());
   Check("sums", isa, rows, cols);
 }
 
 void CheckWiden(Isa isa, const CodePacking& packing) {
   constexpr size_t kUnits = 2;
   constexpr size_t kChannels = 77;
-  WidenCodesFor(isa)(packing, input.words(), kUnits, kChannels, found.words());
-  WidenCodesScalar(packing, input.words(), kUnits, kChannels, expected.words());
+  KernelsFor(isa).widen_codes(packing, input.words(), kUnits, kChannels, found.words());
+  KernelsFor(Isa::kScalar).widen_codes(packing, input.words(), kUnits, kChannels, expected.words());
   Check("widen", isa, packing.bits, packing.planar ? 1 : 0);
 }
 
 void CheckColumns(Isa isa, size_t channels) {
   constexpr uint32_t kPicks[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 15, 8, 9, 7, 13, 2};
-  const std::span<const uint32_t> picks(kPicks, std::size(kPicks));
   const size_t stride = ColumnBytes(channels) + 1;
   for (const Isa of : {isa, Isa::kScalar}) {
-    const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(of);
+    const KernelTable& kernels = KernelsFor(of);
     Buffer& out = of == isa ? found : expected;
-    kernels.split(input.data(), 4 * channels, 2, channels, columns.bytes, stride);
-    kernels.join(columns.bytes, stride, picks, channels, out.words(), channels + 1);
-    kernels.join_awq(input.bytes, stride, 2, channels, out.words() + 3 * channels, channels + 1);
+    kernels.split_columns(input.data(), 4 * channels, 2, channels, columns.bytes, stride);
+    kernels.join_columns(columns.bytes, stride, kPicks, std::size(kPicks) / 8, channels,
+                         out.words(), channels + 1);
+    kernels.join_awq_columns(input.bytes, stride, 2, channels, out.words() + 3 * channels,
+                             channels + 1);
   }
   Check("columns", isa, channels);
 }
@@ -193,8 +194,8 @@ void CheckAll(Isa isa) {
     for (const size_t cols : {2, 128, 450}) CheckSums(isa, rows, cols);
   }
   for (const size_t chunks : {1, 2, 5}) {
-    UnpackGemvFastFor(isa)(input.bytes, chunks, found.bytes);
-    UnpackGemvFastScalar(input.bytes, chunks, expected.bytes);
+    KernelsFor(isa).unpack_gemv_fast(input.bytes, chunks, found.bytes);
+    KernelsFor(Isa::kScalar).unpack_gemv_fast(input.bytes, chunks, expected.bytes);
     Check("gemv_fast", isa, chunks);
   }
   for (const uint32_t bits : {2, 3, 4, 8}) CheckWiden(isa, {.bits = bits, .planar = false});

@@ -16,7 +16,7 @@ set_target_properties(emulated_avx512 PROPERTIES
   UNITY_BUILD OFF)             # kernels have names in common
 target_compile_definitions(emulated_avx512 PRIVATE PREPACK_EMULATE_AVX512)
 target_compile_options(emulated_avx512 PRIVATE -Wno-psabi)
-target_include_directories(emulated_avx512 SYSTEM PRIVATE ${PREPACK_SIMDE})
+target_include_directories(emulated_avx512 SYSTEM BEFORE PRIVATE emulated_avx512/stand_in ${PREPACK_SIMDE})
 target_link_libraries(emulated_avx512 PRIVATE libprepack prepack_options)
 
 # prepack_test_emulated(FOLDER [NAME...]): test_FOLDER again, of FOLDER/NAME_test.cpp (default: of all). A

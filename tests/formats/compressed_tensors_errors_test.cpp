@@ -314,7 +314,8 @@ TEST_CASE("damaged and contradictory checkpoints are malformed") {
          AddCtPart(t, "weight_g_idx", "I32", {16}, 64);
          CtPart(t, "weight_g_idx").bytes[60] = std::byte{2};
        },
-       ".weight_g_idx: a group index is out of range (found 2 at [15], expected 0 to 1: there are 2 groups)",
+       ".weight_g_idx: a group index is out of range (found 2 at [15], expected 0 to 1: there are "
+       "2 groups)",
        "order-out-of-range"},
       {"a group index that is half set", SymmetricExample,
        [](T t) {

@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/random.h"
-#include "prepack/kernels/awq_gemv_fast.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -25,7 +25,8 @@ TEST_CASE("every instruction set unpacks gemv_fast chunks as the positions say")
       for (size_t row = 0; row < kGemvFastRows; ++row) {
         // One byte more than is to be written, to see that it is left alone.
         std::vector<uint8_t> found(chunks * kGemvFastRowBytes + 1, 0xA5);
-        UnpackGemvFastFor(isa)(stored.data() + row * kGemvFastRowBytes, chunks, found.data());
+        KernelsFor(isa).unpack_gemv_fast(stored.data() + row * kGemvFastRowBytes, chunks,
+                                         found.data());
         std::vector<uint8_t> expected(found.size());
         expected.back() = 0xA5;
         for (size_t k = 0; k < chunks * kGemvFastCols; ++k) {

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 #include "prepack/base/isa.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -17,7 +18,8 @@ void CheckWiden(Isa isa, const CodePacking& packing, size_t units, size_t channe
   const EdgeBuffer wide(units * unit.wide_words * channels * sizeof(uint32_t));
   const auto* words = reinterpret_cast<const uint32_t*>(stored.data());
   const auto* found = reinterpret_cast<const uint32_t*>(wide.data());
-  WidenCodesFor(isa)(packing, words, units, channels, reinterpret_cast<uint32_t*>(wide.data()));
+  KernelsFor(isa).widen_codes(packing, words, units, channels,
+                              reinterpret_cast<uint32_t*>(wide.data()));
   const size_t per_word = WideCodesPerWord(packing.bits);
   const size_t width = 32 / per_word;
   for (size_t n = 0; n < channels; ++n) {

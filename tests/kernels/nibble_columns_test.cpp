@@ -8,7 +8,7 @@
 #include "catch.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/random.h"
-#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_reorder.h"
 
 namespace prepack::testing {
@@ -40,7 +40,7 @@ unsigned WordCode(const std::vector<uint32_t>& words, size_t stride, size_t n, s
 TEST_CASE("joining split columns picks input channels, on every instruction set") {
   SplitMix64 random(21);
   for (const Isa isa : SupportedIsas()) {
-    const NibbleColumnKernels& kernels = NibbleColumnKernelsFor(isa);
+    const KernelTable& kernels = KernelsFor(isa);
     for (const size_t channels : {size_t{8}, size_t{64}, size_t{72}, size_t{200}}) {
       for (const size_t rows : {size_t{1}, size_t{5}}) {
         CAPTURE(IsaName(isa), channels, rows);
@@ -48,13 +48,15 @@ TEST_CASE("joining split columns picks input channels, on every instruction set"
         const std::vector<uint32_t> words = RandomWords(rows * stride, random);
         const size_t column_stride = ColumnBytes(channels) + 5;
         std::vector<uint8_t> columns(8 * rows * column_stride, 0xA5);
-        kernels.split(Bytes(words), 4 * stride, rows, channels, columns.data(), column_stride);
+        kernels.split_columns(Bytes(words), 4 * stride, rows, channels, columns.data(),
+                              column_stride);
         for (size_t k = 0; k < 8 * rows; ++k) {
           CHECK(columns[(k + 1) * column_stride - 1] == 0xA5);  // behind a column
         }
         const std::vector<uint32_t> picks = RandomPicks(24, 8 * rows, random);
         std::vector<uint32_t> joined(3 * stride, kPoison);
-        kernels.join(columns.data(), column_stride, picks, channels, joined.data(), stride);
+        kernels.join_columns(columns.data(), column_stride, picks.data(), picks.size() / 8,
+                             channels, joined.data(), stride);
         for (size_t j = 0; j < picks.size(); ++j) {
           for (size_t n = 0; n < channels; ++n) {
             REQUIRE(WordCode(joined, stride, n, j) == WordCode(words, stride, n, picks[j]));
@@ -76,8 +78,8 @@ TEST_CASE("every instruction set joins columns of AWQ as its order of nibbles sa
       const size_t stride = channels / 8 + 1;  // words from column to column
       const std::vector<uint32_t> columns = RandomWords(8 * kRows * stride, random);
       std::vector<uint32_t> words(kRows * (channels + 1), kPoison);
-      NibbleColumnKernelsFor(isa).join_awq(reinterpret_cast<const uint8_t*>(columns.data()),
-                                           4 * stride, kRows, channels, words.data(), channels + 1);
+      KernelsFor(isa).join_awq_columns(reinterpret_cast<const uint8_t*>(columns.data()), 4 * stride,
+                                       kRows, channels, words.data(), channels + 1);
       for (size_t k = 0; k < 8 * kRows; ++k) {
         for (size_t n = 0; n < channels; ++n) {
           const uint32_t word = columns[k * stride + n / 8];

@@ -6,6 +6,7 @@
 #include "golden_file.h"
 #include "kernels/edge_buffer.h"
 #include "prepack/base/isa.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -17,7 +18,7 @@ void CheckHalves(Isa isa, size_t cols, size_t gap, SplitMix64& random) {
   const size_t out_bytes = HalvesBytes(cols);
   const EdgeBuffer rows(in_bytes, random);
   const EdgeBuffer halves(out_bytes);
-  NibbleHalvesFor(isa).rows_to_halves(rows.data(), row_bytes, cols, halves.data());
+  KernelsFor(isa).rows_to_halves(rows.data(), row_bytes, cols, halves.data());
   std::vector<uint8_t> expected(out_bytes);
   std::vector<uint8_t> natural = Poisoned(in_bytes);
   for (size_t n = 0; n < kHalvesRows; ++n) {
@@ -30,7 +31,7 @@ void CheckHalves(Isa isa, size_t cols, size_t gap, SplitMix64& random) {
   REQUIRE(halves.Holds(expected));
 
   const EdgeBuffer back(in_bytes);
-  NibbleHalvesFor(isa).halves_to_rows(halves.data(), cols, row_bytes, back.data());
+  KernelsFor(isa).halves_to_rows(halves.data(), cols, row_bytes, back.data());
   REQUIRE(back.Holds(natural));
 }
 
@@ -62,7 +63,7 @@ void CheckExperts(const GoldenFile& golden, const std::string& matrix, Isa isa) 
   std::vector<uint8_t> packed(codes.size());
   std::vector<uint8_t> back(codes.size());
   for (size_t at = 0; at < codes.size(); at += kHalvesRows * row_bytes) {
-    const NibbleHalves& kernels = NibbleHalvesFor(isa);
+    const KernelTable& kernels = KernelsFor(isa);
     kernels.rows_to_halves(&codes[at], row_bytes, 2 * row_bytes, &packed[at]);
     kernels.halves_to_rows(&packed[at], 2 * row_bytes, row_bytes, &back[at]);
   }

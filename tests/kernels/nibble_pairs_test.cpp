@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 #include "prepack/base/isa.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -26,7 +27,7 @@ void CheckPairs(Isa isa, const Shape& shape, SplitMix64& random) {
   const size_t out_bytes = shape.blocks * PairBlockBytes(shape.cols);
   const EdgeBuffer rows(in_bytes, random);
   const EdgeBuffer pairs(out_bytes);
-  NibblePairsFor(isa).rows_to_pairs(rows.data(), row_bytes, shape.cols, shape.blocks, pairs.data());
+  KernelsFor(isa).rows_to_pairs(rows.data(), row_bytes, shape.cols, shape.blocks, pairs.data());
   std::vector<uint8_t> expected(out_bytes);
   std::vector<uint8_t> natural = Poisoned(in_bytes);
   for (size_t n = 0; n < kPairRows; ++n) {
@@ -47,7 +48,7 @@ void CheckPairs(Isa isa, const Shape& shape, SplitMix64& random) {
   REQUIRE(pairs.Holds(expected));
 
   const EdgeBuffer back(in_bytes);
-  NibblePairsFor(isa).pairs_to_rows(pairs.data(), shape.cols, shape.blocks, row_bytes, back.data());
+  KernelsFor(isa).pairs_to_rows(pairs.data(), shape.cols, shape.blocks, row_bytes, back.data());
   REQUIRE(back.Holds(natural));
 }
 
@@ -77,8 +78,7 @@ TEST_CASE("sums of the largest codes fit") {
   for (const Isa isa : SupportedIsas()) {
     INFO(IsaName(isa));
     std::vector<uint8_t> pairs(PairBlockBytes(kMostPairCols));
-    NibblePairsFor(isa).rows_to_pairs(rows.data(), kMostPairCols / 2, kMostPairCols, 1,
-                                      pairs.data());
+    KernelsFor(isa).rows_to_pairs(rows.data(), kMostPairCols / 2, kMostPairCols, 1, pairs.data());
     std::array<int32_t, kPairRows> sums;
     std::memcpy(sums.data(), &pairs[PairCodeBytes(kMostPairCols)], sizeof sums);
     for (const int32_t sum : sums) CHECK(sum == 15 * 512);

@@ -5,8 +5,8 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 #include "prepack/base/isa.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_matrix.h"
-#include "prepack/kernels/nibble_transpose_wide.h"
 
 namespace prepack::testing {
 namespace {
@@ -50,12 +50,12 @@ void CheckBlock(Isa isa, const Panel& panel, SplitMix64& random) {
   CAPTURE(IsaName(isa), panel.cols, panel.row_bytes, panel.column_bytes);
   const EdgeBuffer rows(panel.RowsSize(), random);
   const EdgeBuffer columns(panel.ColumnsSize());
-  NibbleTransposeFor(isa).rows_to_columns(rows.data(), panel.row_bytes, panel.cols, columns.data(),
-                                          panel.column_bytes);
+  KernelsFor(isa).rows_to_words(rows.data(), panel.row_bytes, panel.cols, columns.data(),
+                                panel.column_bytes);
   REQUIRE(columns.Holds(ExpectedColumns(panel, rows.data())));
   const EdgeBuffer back(panel.RowsSize());
-  NibbleTransposeFor(isa).columns_to_rows(columns.data(), panel.column_bytes, panel.cols,
-                                          panel.row_bytes, back.data());
+  KernelsFor(isa).words_to_rows(columns.data(), panel.column_bytes, panel.cols, panel.row_bytes,
+                                back.data());
   REQUIRE(back.Holds(ExpectedRows(panel, rows.data())));
 }
 
@@ -63,7 +63,7 @@ void CheckWideBlock(Isa isa, const Panel& panel, SplitMix64& random) {
   CAPTURE(IsaName(isa), panel.cols, panel.row_bytes, panel.column_bytes, int{panel.mask});
   const EdgeBuffer rows(panel.RowsSize(), random);
   const EdgeBuffer columns(panel.ColumnsSize());
-  const WideNibbleTranspose& kernels = WideNibbleTransposeFor(isa);
+  const KernelTable& kernels = KernelsFor(isa);
   kernels.rows_to_columns(rows.data(), panel.row_bytes, panel.cols, panel.mask, columns.data(),
                           panel.column_bytes);
   REQUIRE(columns.Holds(ExpectedColumns(panel, rows.data())));

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 #include "prepack/base/isa.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -30,7 +31,7 @@ TEST_CASE("rows of bytes are summed on every instruction set") {
         const EdgeBuffer buffer(StridedBytes(rows, cols, stride), random);
         const auto* codes = reinterpret_cast<const int8_t*>(buffer.data());
         std::vector<int32_t> sums = SumsBefore(rows);
-        SumRowsFor(isa)(codes, stride, rows, cols, sums.data());
+        KernelsFor(isa).sum_rows(codes, stride, rows, cols, sums.data());
         std::vector<int32_t> expected = SumsBefore(rows);
         for (size_t r = 0; r < rows; ++r) {
           for (size_t k = 0; k < cols; ++k) expected[r] += codes[r * stride + k];
@@ -46,7 +47,7 @@ TEST_CASE("the longest rows of the largest codes have sums that fit") {
   const std::vector<int8_t> greatest(kMaxSumCols, 127);
   for (const Isa isa : SupportedIsas()) {
     INFO(IsaName(isa));
-    const SumRowsFn sum_rows = SumRowsFor(isa);
+    SumRowsFn* const sum_rows = KernelsFor(isa).sum_rows;
     std::vector<int32_t> sums(2);
     sum_rows(least.data(), 0, 1, kMaxSumCols, &sums[0]);
     sum_rows(greatest.data(), 0, 1, kMaxSumCols, &sums[1]);

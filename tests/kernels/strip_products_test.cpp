@@ -10,6 +10,7 @@
 #include "catch.h"
 #include "prepack/base/isa.h"
 #include "prepack/base/random.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -54,7 +55,7 @@ TEST_CASE("floats are multiplied, rounded and added, k ascending") {
         for (size_t r = 0; r < rows; ++r) {
           strip.push_back({.x = x.data() + r * count, .sums = sums.data() + r * kStripChannels});
         }
-        StripProductsFor(isa).floats(strip, w.data(), count);
+        KernelsFor(isa).add_float_products(strip.data(), strip.size(), w.data(), count);
         REQUIRE(sums == expected);
       }
     }
@@ -82,7 +83,7 @@ TEST_CASE("pairs of integers are multiplied and added exactly") {
           strip.push_back(
               {.x = x.data() + r * 2 * count, .sums = sums.data() + r * kStripChannels});
         }
-        StripProductsFor(isa).pairs(strip, w.data(), count);
+        KernelsFor(isa).add_pair_products(strip.data(), strip.size(), w.data(), count);
         REQUIRE(sums == expected);
       }
     }
@@ -96,7 +97,7 @@ TEST_CASE("sums of pairs wrap around") {
     CAPTURE(IsaName(isa));
     std::vector<int32_t> sums(kStripChannels, std::numeric_limits<int32_t>::max());
     const PairStripRow row{.x = x.data(), .sums = sums.data()};
-    StripProductsFor(isa).pairs({&row, 1}, w.data(), 1);
+    KernelsFor(isa).add_pair_products(&row, 1, w.data(), 1);
     const std::vector<int32_t> expected(kStripChannels, std::numeric_limits<int32_t>::min() + 511);
     CHECK(sums == expected);
   }
@@ -111,7 +112,7 @@ TEST_CASE("fused products are rounded once") {
     for (const Isa isa : SupportedIsas()) {
       CAPTURE(IsaName(isa), count);
       std::vector<float> sums = before;
-      StripProductsFor(isa).fuse(a.data(), b.data(), count, sums.data());
+      KernelsFor(isa).fuse_products(a.data(), b.data(), count, sums.data());
       for (size_t i = 0; i < count; ++i) REQUIRE(sums[i] == std::fma(a[i], b[i], before[i]));
     }
   }

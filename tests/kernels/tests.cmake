@@ -1,7 +1,6 @@
 prepack_add_tests(kernels
   awq_kernels_test.cpp
-  bit_unpack_test.cpp
-  byte_codes_test.cpp
+  codes_test.cpp
   code_rows_test.cpp
   nibble_columns_test.cpp
   nibble_halves_test.cpp
@@ -9,4 +8,23 @@ prepack_add_tests(kernels
   nibble_transpose_test.cpp
   row_sums_test.cpp
   strip_products_test.cpp
+  twins_test.cpp
   unit_transpose_test.cpp)
+
+# What the files for AVX2 and AVX-512 share with the rest of the program if nothing is inlined.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  get_target_property(avx2 libprepack AVX2_KERNELS)
+  get_target_property(avx512 libprepack AVX512_KERNELS)
+  add_library(kernels_unoptimised OBJECT ${avx2} ${avx512}
+    ${PROJECT_SOURCE_DIR}/libconvert/prepack/gemm/reference_avx2.cpp)
+  set_target_properties(kernels_unoptimised PROPERTIES
+    EXPORT_COMPILE_COMMANDS OFF  # clang-tidy sees the real ones
+    UNITY_BUILD OFF)
+  target_compile_options(kernels_unoptimised PRIVATE -O0)
+  target_link_libraries(kernels_unoptimised PRIVATE libprepack prepack_options Eigen3::Eigen xsimd_headers)
+  add_test(NAME "kernels: symbols"
+    COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/kernels/symbols_test.py
+      $<TARGET_OBJECTS:kernels_unoptimised>
+    COMMAND_EXPAND_LISTS)
+  set_tests_properties("kernels: symbols" PROPERTIES TIMEOUT ${PREPACK_TEST_TIMEOUT})
+endif()

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "kernels/edge_buffer.h"
 #include "prepack/base/isa.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::testing {
 namespace {
@@ -51,7 +52,7 @@ void CheckTranspose(Isa isa, size_t unit, const UnitShape& shape, SplitMix64& ra
   const size_t out_bytes =
       shape.rows == 0 ? 0 : StridedBytes(shape.cols, shape.rows * unit, out_stride);
   const EdgeBuffer out(out_bytes);
-  const TransposeUnitsFn transpose = TransposeUnitsFor(unit, isa);
+  TransposeUnitsFn* const transpose = TransposeUnits(KernelsFor(isa), unit);
   transpose(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(), out_stride);
   std::vector<uint8_t> expected = Poisoned(out_bytes);
   for (size_t r = 0; r < shape.rows; ++r) {
@@ -83,12 +84,12 @@ void CheckSums(Isa isa, const UnitShape& shape, SplitMix64& random) {
   const size_t out_bytes =
       shape.rows == 0 ? 0 : StridedBytes(shape.cols, 4 * shape.rows, out_stride);
   const EdgeBuffer plain(out_bytes);
-  UnitTransposeFor(isa).words(in.bytes(), in_stride, shape.rows, shape.cols, plain.bytes(),
-                              out_stride);
+  KernelsFor(isa).transpose_words(in.bytes(), in_stride, shape.rows, shape.cols, plain.bytes(),
+                                  out_stride);
   const EdgeBuffer out(out_bytes);
   std::vector<int32_t> sums = UnitSumsBefore(shape.rows);
-  UnitTransposeFor(isa).summed_words(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(),
-                                     out_stride, sums.data());
+  KernelsFor(isa).transpose_summed_words(in.bytes(), in_stride, shape.rows, shape.cols, out.bytes(),
+                                         out_stride, sums.data());
   REQUIRE(out.Holds(std::vector<uint8_t>(plain.data(), plain.data() + out_bytes)));
   std::vector<int32_t> expected = UnitSumsBefore(shape.rows);
   for (size_t r = 0; r < shape.rows; ++r) {
@@ -124,8 +125,8 @@ TEST_CASE("sums of many rows of the largest codes do not overflow on the way") {
     for (const Isa isa : SupportedIsas()) {
       CAPTURE(IsaName(isa), value);
       std::vector<int32_t> sums(kRows);
-      UnitTransposeFor(isa).summed_words(in.data(), 4 * kCols, kRows, kCols, out.data(), 4 * kRows,
-                                         sums.data());
+      KernelsFor(isa).transpose_summed_words(in.data(), 4 * kCols, kRows, kCols, out.data(),
+                                             4 * kRows, sums.data());
       CHECK(sums == std::vector<int32_t>(kRows, value * 4 * static_cast<int>(kCols)));
     }
   }

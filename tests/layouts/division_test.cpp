@@ -6,7 +6,7 @@
 
 #include "catch.h"
 #include "layouts/requests.h"
-#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/layouts/placement.h"
 
 namespace prepack::testing {
@@ -77,7 +77,8 @@ Module PieceOf(const Module& whole, const PanelRange& range) {
 std::vector<std::byte> SumsOf(const Module& module) {
   const auto [n, k] = std::pair(module.request.n, module.request.k);
   std::vector<int32_t> sums(n);
-  SumRowsScalar(reinterpret_cast<const int8_t*>(module.probe.codes.data()), k, n, k, sums.data());
+  KernelsFor(Isa::kScalar)
+      .sum_rows(reinterpret_cast<const int8_t*>(module.probe.codes.data()), k, n, k, sums.data());
   std::vector<std::byte> packed(n * sizeof(float));
   PackScaledSums(DType::kF32, sums, module.probe.scales, packed);
   return packed;

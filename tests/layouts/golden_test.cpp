@@ -4,7 +4,7 @@
 
 #include "golden_file.h"
 #include "prepack/base/isa.h"
-#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/table.h"
@@ -78,7 +78,8 @@ void CheckOtherParts(const Layout& layout, const GoldenFile& golden) {
   if (sum == nullptr) return;
   std::vector<int32_t> sums(request.n);
   const std::vector<std::byte> codes = golden.Panel();
-  SumRowsScalar(reinterpret_cast<const int8_t*>(codes.data()), request.k, request.n, request.k,
+  KernelsFor(Isa::kScalar)
+      .sum_rows(reinterpret_cast<const int8_t*>(codes.data()), request.k, request.n, request.k,
                 sums.data());
   std::vector<std::byte> packed(request.n * sizeof(float));
   PackScaledSums(DType::kF32, sums, golden.Scales(), packed);

@@ -4,7 +4,6 @@
 // Which instruction set our own packing kernels use. It changes speed only: every level writes the
 // same bytes. (What a consumer's kernel needs is a property of its layout, see layouts/layout.h.)
 
-#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -49,23 +48,6 @@ class ScopedIsa {
  private:
   int before_;  // what it was
 };
-
-// The choice between the versions of something for several instruction sets. A level that has no
-// version of its own gets that of the best level below.
-
-template <typename T>
-struct IsaVersion {
-  Isa isa;
-  T version;  // a pointer
-};
-
-// `versions` are in the order of Isa, and begin with kScalar.
-template <typename T, size_t kCount>
-T BestVersion(const IsaVersion<T> (&versions)[kCount], Isa isa) {
-  size_t best = 0;
-  while (best + 1 < kCount && versions[best + 1].isa <= isa) ++best;
-  return versions[best].version;
-}
 
 }  // namespace prepack
 

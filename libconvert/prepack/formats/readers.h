@@ -9,7 +9,7 @@
 //     gemm, N = 8, K = 2, codes (k + n) mod 16: qweight is 75316420 86427531, file bytes
 //         20 64 31 75  31 75 42 86         (channels 0|2 4|6 1|3 5|7 of one input, low|high nibble)
 //
-// The other drawings are in formats/awq/module.h and kernels/awq_gemv_fast.h. The tensors decide
+// The other drawings are in formats/awq/module.h and kernels/awq.h. The tensors decide
 // which layout it is; a `version` that says otherwise is a finding. A module is quantized if and
 // only if it has a qweight: `modules_to_not_convert`, which its readers understand in three ways,
 // explains and decides nothing.

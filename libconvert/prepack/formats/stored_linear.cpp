@@ -18,7 +18,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
-#include "prepack/kernels/unit_transpose.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/model/module_name.h"
 
 namespace prepack {
@@ -144,7 +144,7 @@ Status ReadFloatColumns(const Checkpoint& checkpoint, const StoredTensor& tensor
       PREPACK_TRY(ReadFloats(checkpoint, tensor, (g0 + g) * n + n0,
                              std::span(columns).subspan(g * rows, rows)));
     }
-    TransposeUnitsFor(sizeof(float))(
+    TransposeUnits(sizeof(float))(
         std::as_bytes(std::span(columns)).data(), rows * sizeof(float), count, rows,
         std::as_writable_bytes(out).subspan(g0 * sizeof(float)).data(), groups * sizeof(float));
   }

@@ -81,7 +81,7 @@ class Int4W4A8Model final : public IntegerModel {
         const int32_t sum = WrappingAdd(sums[row * kModelBlock + i], shift[i]);
         scaled[i] = static_cast<float>(sum) * token_scales()[row];
       }
-      products().fuse(scaled.data(), scale.data(), segment.rows, to);
+      kernels().fuse_products(scaled.data(), scale.data(), segment.rows, to);
     }
   }
 

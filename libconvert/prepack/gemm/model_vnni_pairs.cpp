@@ -101,7 +101,7 @@ class Fp8VnniModel final : public FloatModel {
       if (segment.k0 == 0) {
         for (uint64_t i = 0; i < segment.rows; ++i) to[i] = Bias(segment.n0 + i);
       }
-      products().fuse(sums + row * kModelBlock, scale.data(), segment.rows, to);
+      kernels().fuse_products(sums + row * kModelBlock, scale.data(), segment.rows, to);
     }
   }
 

@@ -1,7 +1,11 @@
-// Compiled for AVX2 and FMA, which is why Eigen has another name here; see reference_product.h.
-#define Eigen EigenAvx2
+// The reference for AVX2 and FMA, for which Eigen has another name; see reference_product.h.
 
 #include "prepack/gemm/reference.h"
+
+#define PREPACK_AVX2
+#include "prepack/kernels/instructions.h"
+
+#define Eigen EigenAvx2
 #include "prepack/gemm/reference_product.h"
 
 namespace prepack {

@@ -4,10 +4,10 @@
 // The product of reference.h by Eigen, for the files that compile it, one per instruction set.
 //
 // Eigen is made of templates, which every file that uses them compiles for itself, and of which the
-// linker keeps any one. A file that is compiled for more than the oldest CPU must therefore give
-// Eigen another name before it includes this header: `#define Eigen EigenAvx2`. Then what it
-// compiles is of no use to other files. What is here lies in an unnamed namespace for the same
-// reason.
+// linker keeps any one. A file that is compiled for more than the oldest CPU must therefore include
+// kernels/instructions.h and give Eigen another name, `#define Eigen EigenAvx2`, before it includes
+// this header. Then what it compiles is of no use to other files. What is here lies in an unnamed
+// namespace for the same reason.
 
 #include <Eigen/Core>
 #include <cstdint>

@@ -14,28 +14,28 @@ namespace {
 constexpr uint64_t kStripSize = kRunInputs * kStripChannels;
 
 // Products with a strip of floats, and with one of pairs.
-void Multiply(const StripProducts& products, std::span<const FloatStripRow> rows, const float* w,
+void Multiply(const KernelTable& kernels, std::span<const FloatStripRow> rows, const float* w,
               uint64_t inputs) {
-  products.floats(rows, w, inputs);
+  kernels.add_float_products(rows.data(), rows.size(), w, inputs);
 }
 
-void Multiply(const StripProducts& products, std::span<const PairStripRow> rows, const int16_t* w,
+void Multiply(const KernelTable& kernels, std::span<const PairStripRow> rows, const int16_t* w,
               uint64_t inputs) {
-  products.pairs(rows, w, CeilDiv(inputs, 2));
+  kernels.add_pair_products(rows.data(), rows.size(), w, CeilDiv(inputs, 2));
 }
 
 // The same for a single number, at input channel j of the strip.
-void MultiplyOne(const StripProducts& products, float x, uint64_t j, const float* w, float* sums) {
+void MultiplyOne(const KernelTable& kernels, float x, uint64_t j, const float* w, float* sums) {
   const FloatStripRow row{.x = &x, .sums = sums};
-  products.floats({&row, 1}, w + j * kStripChannels, 1);
+  kernels.add_float_products(&row, 1, w + j * kStripChannels, 1);
 }
 
-void MultiplyOne(const StripProducts& products, int16_t x, uint64_t j, const int16_t* w,
+void MultiplyOne(const KernelTable& kernels, int16_t x, uint64_t j, const int16_t* w,
                  int32_t* sums) {
   std::array<int16_t, 2> pair{};
   pair[j % 2] = x;
   const PairStripRow row{.x = pair.data(), .sums = sums};
-  products.pairs({&row, 1}, w + j / 2 * 2 * kStripChannels, 1);
+  kernels.add_pair_products(&row, 1, w + j / 2 * 2 * kStripChannels, 1);
 }
 
 // Weight (j, i) of a strip.
@@ -70,14 +70,14 @@ void AddBase(int16_t base, std::span<const int32_t> columns, int32_t* sums) {
 
 // Sums of the weights of each channel, where AddBase asks for them.
 template <typename X, typename Sum>
-std::array<Sum, kStripChannels> SumColumns(const StripProducts& products, const X* w,
+std::array<Sum, kStripChannels> SumColumns(const KernelTable& kernels, const X* w,
                                            uint64_t inputs) {
   std::array<Sum, kStripChannels> columns{};
   if constexpr (std::is_integral_v<X>) {
     std::array<X, kRunInputs> ones;
     ones.fill(1);
     const StripRow<X, Sum> row{.x = ones.data(), .sums = columns.data()};
-    Multiply(products, {&row, 1}, w, inputs);
+    Multiply(kernels, {&row, 1}, w, inputs);
   }
   return columns;
 }
@@ -96,7 +96,7 @@ StripModel<X, Sum>::StripModel(const PackedOperands& packed, const ModelInput& i
     : packed_(packed),
       m_(input.m),
       dtype_(input.dtype),
-      products_(StripProductsFor()),
+      kernels_(Kernels()),
       slab_(input.slab.value_or(InputSlab{.k0 = 0, .inputs = packed.k})),
       columns_(InputColumns(packed, input)),
       x_(std::move(x)),
@@ -136,21 +136,21 @@ void StripModel<X, Sum>::MultiplyDense(const ModelPiece& strip, uint64_t column,
     scratch.dense[j] = {.x = &x_[m * columns_ + strip.k0 - slab_.k0],
                         .sums = &scratch.sums[m * kModelBlock + column]};
   }
-  Multiply(products_, scratch.dense, scratch.w.data(), strip.inputs);
+  Multiply(kernels_, scratch.dense, scratch.w.data(), strip.inputs);
 }
 
 template <typename X, typename Sum>
 void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column,
                                         Scratch& scratch) const {
   if (rows_.sparse.empty()) return;
-  const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
+  const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
   for (const SparseModelRow<X>& row : rows_.sparse) {
     Sum* sums = &scratch.sums[row.m * kModelBlock + column];
     AddBase(row.base, columns, sums);
     const uint64_t first = strip.k0 - slab_.k0;  // column of x
     for (const ModelEntry<X>& entry : row.Between(first, first + strip.inputs)) {
       const auto x = static_cast<X>(entry.x - row.base);
-      MultiplyOne(products_, x, entry.k - first, scratch.w.data(), sums);
+      MultiplyOne(kernels_, x, entry.k - first, scratch.w.data(), sums);
     }
   }
 }
@@ -159,7 +159,7 @@ void StripModel<X, Sum>::MultiplySparse(const ModelPiece& strip, uint64_t column
 template <typename X, typename Sum>
 void StripModel<X, Sum>::MultiplyOutside(const ModelPiece& strip, uint64_t column,
                                          Scratch& scratch) const {
-  const auto columns = SumColumns<X, Sum>(products_, scratch.w.data(), strip.inputs);
+  const auto columns = SumColumns<X, Sum>(kernels_, scratch.w.data(), strip.inputs);
   for (uint64_t m = 0; m < m_; ++m) {
     AddBase(x_[(m + 1) * columns_ - 1], columns, &scratch.sums[m * kModelBlock + column]);
   }

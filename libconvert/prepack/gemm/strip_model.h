@@ -14,7 +14,7 @@
 #include "prepack/gemm/activation_quantizers.h"
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"
-#include "prepack/kernels/strip_products.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 
@@ -65,7 +65,7 @@ class StripModel : public KernelModel {
   uint64_t columns() const { return columns_; }  // of x
   const PackedOperands& packed() const { return packed_; }
   DType dtype() const { return dtype_; }
-  const StripProducts& products() const { return products_; }
+  const KernelTable& kernels() const { return kernels_; }
   std::span<const X> values() const { return std::span(x_).first(m_ * columns_); }
   const std::vector<float>& scales() const { return scales_; }  // in stored order
   bool has_bias() const { return !bias_.empty(); }
@@ -85,7 +85,7 @@ class StripModel : public KernelModel {
   PackedOperands packed_;
   uint64_t m_;
   DType dtype_;
-  const StripProducts& products_;
+  const KernelTable& kernels_;
   InputSlab slab_;      // what x is given for
   uint64_t columns_;    // of x
   std::vector<X> x_;    // and one more, behind an odd number of columns

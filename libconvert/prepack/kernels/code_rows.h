@@ -20,8 +20,6 @@
 #include <cstdint>
 #include <span>
 
-#include "prepack/base/isa.h"
-
 namespace prepack {
 
 struct CodePacking {
@@ -50,22 +48,34 @@ constexpr uint32_t WideCodesPerWord(uint32_t bits) {
 }
 
 // `stored` [units · stored_words, channels] → `wide` [units · wide_words, channels].
-using WidenCodesFn = void (*)(const CodePacking& packing, const uint32_t* stored, size_t units,
-                              size_t channels, uint32_t* wide);
+using WidenCodesFn = void(const CodePacking& packing, const uint32_t* stored, size_t units,
+                          size_t channels, uint32_t* wide);
 
-// The version for one instruction set, which must be supported here. All write the same bytes.
-WidenCodesFn WidenCodesFor(Isa isa = ProcessIsa());
-
-void WidenCodesScalar(const CodePacking& packing, const uint32_t* stored, size_t units,
-                      size_t channels, uint32_t* wide);
-void WidenCodesAvx2(const CodePacking& packing, const uint32_t* stored, size_t units,
-                    size_t channels, uint32_t* wide);
-void WidenCodesAvx512(const CodePacking& packing, const uint32_t* stored, size_t units,
-                      size_t channels, uint32_t* wide);
+// `width` bits from bit `at` on; a code lies in one word or in two neighbours.
+inline uint32_t BitsAt(std::span<const uint32_t> words, uint64_t at, uint32_t width) {
+  const uint64_t word = at / 32;
+  uint64_t pair = words[word];
+  if (at % 32 + width > 32) pair |= uint64_t{words[word + 1]} << 32;
+  return static_cast<uint32_t>(pair >> at % 32) & ((1U << width) - 1);
+}
 
 // Code `i` of one packed bit string, by its closed form: for few codes, and to test the above. All
 // words of the unit that holds the code must be there.
-uint32_t PackedCode(const CodePacking& packing, std::span<const uint32_t> words, uint64_t i);
+inline uint32_t PackedCode(const CodePacking& packing, std::span<const uint32_t> words,
+                           uint64_t i) {
+  const uint32_t bits = packing.bits;
+  const bool in_planes = packing.planar && bits != 2 && bits != 4 && bits != 8;
+  if (!in_planes) return BitsAt(words, i * bits, bits);
+  const std::span<const uint32_t> unit = words.subspan(i / 32 * bits, bits);
+  uint32_t code = 0;
+  uint64_t below = 0;  // bits in the planes before this one; a plane of w bits takes w words
+  for (const uint32_t width : {4U, 2U, 1U}) {
+    if ((bits & width) == 0) continue;
+    code |= BitsAt(unit, below * 32 + i % 32 * width, width) << below;
+    below += width;
+  }
+  return code;
+}
 
 }  // namespace prepack
 

@@ -7,15 +7,12 @@
 //     columns   column k: the codes of all output channels at input channel k, a nibble each
 //
 // As columns, codes move along K by copying whole columns: that is how activation order is applied
-// without touching single codes. Where a channel lies in a column is known to `split` and `join` of
-// one instruction set only, called with the same number of channels. AWQ's GEMM layout is columns
-// in an order of its own (awq_gemm.h).
+// without touching single codes. Where a channel lies in a column is known to SplitColumns and
+// JoinColumns of one instruction set only, called with the same number of channels. AWQ's GEMM
+// layout is columns in an order of its own (awq.h).
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-
-#include "prepack/base/isa.h"
 
 namespace prepack {
 
@@ -28,28 +25,17 @@ constexpr size_t ColumnBytes(size_t channels) {
   return channels / 2;
 }
 
-struct NibbleColumnKernels {
-  // Word [r, n] is at byte r · row_stride + 4 · n of `words`, which may have any alignment; column
-  // k is at columns + k · column_stride, and has ColumnBytes(channels) bytes.
-  void (*split)(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
-                uint8_t* columns, size_t column_stride);
-  // The inverse; word [r, n] is words[r · words_stride + n]. With input channel k of the words
-  // taken from column picks[k]; picks.size() is a multiple of eight.
-  void (*join)(const uint8_t* columns, size_t column_stride, std::span<const uint32_t> picks,
-               size_t channels, uint32_t* words, size_t words_stride);
-  // The same for 8 · rows columns of AWQ's GEMM layout, in their order.
-  void (*join_awq)(const uint8_t* columns, size_t column_stride, size_t rows, size_t channels,
-                   uint32_t* words, size_t words_stride);
-};
-
-// The versions for one instruction set; `isa` must be supported here.
-const NibbleColumnKernels& NibbleColumnKernelsFor(Isa isa = ProcessIsa());
-
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const NibbleColumnKernels kNibbleColumnsScalar;
-extern const NibbleColumnKernels kNibbleColumnsAvx2;
-extern const NibbleColumnKernels kNibbleColumnsAvx512;
-extern const NibbleColumnKernels kNibbleColumnsAvx512Vbmi;
+// Word [r, n] is at byte r · row_stride + 4 · n of `words`, which may have any alignment; column k
+// is at columns + k · column_stride, and has ColumnBytes(channels) bytes.
+using SplitColumnsFn = void(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                            uint8_t* columns, size_t column_stride);
+// The inverse; word [r, n], of `rows` rows, is words[r · words_stride + n]. With input channel k of
+// the words taken from column picks[k].
+using JoinColumnsFn = void(const uint8_t* columns, size_t column_stride, const uint32_t* picks,
+                           size_t rows, size_t channels, uint32_t* words, size_t words_stride);
+// The same for 8 · rows columns of AWQ's GEMM layout, in their order.
+using JoinAwqColumnsFn = void(const uint8_t* columns, size_t column_stride, size_t rows,
+                              size_t channels, uint32_t* words, size_t words_stride);
 
 }  // namespace prepack
 

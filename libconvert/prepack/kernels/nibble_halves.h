@@ -8,12 +8,10 @@
 //     halves   byte (k/2)·32 + (n mod 16)·2 + k mod 2, low half when n < 16
 //
 // `cols` is even. Rows are `row_bytes` apart; both sides have any alignment, and they must not
-// overlap. All versions write the same bytes.
+// overlap.
 
 #include <cstddef>
 #include <cstdint>
-
-#include "prepack/base/isa.h"
 
 namespace prepack {
 
@@ -24,19 +22,9 @@ constexpr size_t HalvesBytes(size_t cols) {
   return cols / 2 * kHalvesRows;
 }
 
-struct NibbleHalves {
-  // Reads cols / 2 bytes of each row.
-  void (*rows_to_halves)(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves);
-  void (*halves_to_rows)(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows);
-};
-
-// The versions for one instruction set; `isa` must be supported here.
-const NibbleHalves& NibbleHalvesFor(Isa isa = ProcessIsa());
-
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const NibbleHalves kNibbleHalvesScalar;
-extern const NibbleHalves kNibbleHalvesAvx2;
-extern const NibbleHalves kNibbleHalvesAvx512;
+// Reads cols / 2 bytes of each row.
+using RowsToHalvesFn = void(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves);
+using HalvesToRowsFn = void(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows);
 
 }  // namespace prepack
 

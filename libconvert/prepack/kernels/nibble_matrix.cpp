@@ -1,14 +1,14 @@
-// Blocks of 64 rows go through nibble_transpose_wide.h, those of 16 that are left through
-// nibble_transpose.h, and the rest is done nibble by nibble.
+// Blocks of 64 rows and those of 16 that are left go through nibble_transpose.h, and the rest is
+// done nibble by nibble.
 
 #include "prepack/kernels/nibble_matrix.h"
 
 #include <algorithm>
 #include <cstring>
 
+#include "prepack/kernels/kernels.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_transpose.h"
-#include "prepack/kernels/nibble_transpose_wide.h"
-#include "prepack/kernels/prefetch.h"
 
 namespace prepack {
 namespace {
@@ -20,7 +20,6 @@ constexpr size_t kTileColumnBytes = 256;
 constexpr size_t kTileRows = 2 * kTileColumnBytes;
 constexpr size_t kTileCols = 64;
 constexpr size_t kTileBytes = kTileCols * kTileColumnBytes;
-constexpr size_t kLineBytes = 64;
 
 // A pair of rows at one column.
 unsigned RowPair(const uint8_t* rows, size_t row_bytes, size_t r, size_t k) {
@@ -88,16 +87,15 @@ void CopyColumns(const uint8_t* from, size_t from_stride, size_t cols, size_t by
 // A block of 64 rows of a piece, which begins at row r, and an even number of columns.
 void WideToColumns(const Panel& panel, const Piece& piece, size_t r, const uint8_t* rows,
                    uint8_t* columns, size_t column_bytes) {
-  WideNibbleTransposeFor().rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2,
-                                           panel.row_bytes, piece.k1 - piece.k0, panel.mask,
-                                           columns + (r - piece.r0) / 2, column_bytes);
+  Kernels().rows_to_columns(rows + r * panel.row_bytes + piece.k0 / 2, panel.row_bytes,
+                            piece.k1 - piece.k0, panel.mask, columns + (r - piece.r0) / 2,
+                            column_bytes);
 }
 
 void WideToRows(const Panel& panel, const Piece& piece, size_t r, const uint8_t* columns,
                 size_t column_bytes, uint8_t* rows) {
-  WideNibbleTransposeFor().columns_to_rows(columns + (r - piece.r0) / 2, column_bytes,
-                                           piece.k1 - piece.k0, panel.mask, panel.row_bytes,
-                                           rows + r * panel.row_bytes + piece.k0 / 2);
+  Kernels().columns_to_rows(columns + (r - piece.r0) / 2, column_bytes, piece.k1 - piece.k0,
+                            panel.mask, panel.row_bytes, rows + r * panel.row_bytes + piece.k0 / 2);
 }
 
 // Asks for a part of the columns of `wanted`, while block r of `piece` is at work: all of them at
@@ -181,8 +179,8 @@ void XorWord(const uint8_t* from, uint8_t mask, uint8_t* to) {
 void BlockToColumns(const Panel& panel, const Piece& block, const uint8_t* rows, uint8_t* columns) {
   uint8_t words[kTileCols * kTransposeWordBytes];
   const size_t cols = block.k1 - block.k0;
-  NibbleTransposeFor().rows_to_columns(rows + block.RowByte(panel), panel.row_bytes, cols, words,
-                                       kTransposeWordBytes);
+  Kernels().rows_to_words(rows + block.RowByte(panel), panel.row_bytes, cols, words,
+                          kTransposeWordBytes);
   for (size_t k = 0; k < cols; ++k) {
     XorWord(words + k * kTransposeWordBytes, panel.mask,
             columns + block.ColumnByte(panel) + k * panel.column_bytes);
@@ -196,8 +194,8 @@ void BlockToRows(const Panel& panel, const Piece& block, const uint8_t* columns,
     XorWord(columns + block.ColumnByte(panel) + k * panel.column_bytes, panel.mask,
             words + k * kTransposeWordBytes);
   }
-  NibbleTransposeFor().columns_to_rows(words, kTransposeWordBytes, cols, panel.row_bytes,
-                                       rows + block.RowByte(panel));
+  Kernels().words_to_rows(words, kTransposeWordBytes, cols, panel.row_bytes,
+                          rows + block.RowByte(panel));
 }
 
 // Calls visit(k0, k1) for up to `step` columns at a time, and leaves an odd last one. What is less

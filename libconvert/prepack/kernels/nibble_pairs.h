@@ -9,12 +9,10 @@
 //              for k counted from its first column; then, for each row, i32 Σ of its codes
 //
 // A block has `cols` columns, a multiple of four and at most kMostPairCols; blocks lie one after
-// the other, at any alignment. Rows are `row_bytes` apart. All versions write the same bytes.
+// the other, at any alignment. Rows are `row_bytes` apart.
 
 #include <cstddef>
 #include <cstdint>
-
-#include "prepack/base/isa.h"
 
 namespace prepack {
 
@@ -32,22 +30,12 @@ constexpr size_t PairBlockBytes(size_t cols) {
   return PairCodeBytes(cols) + kPairRows * sizeof(int32_t);
 }
 
-struct NibblePairs {
-  // Reads blocks · cols / 2 bytes of each row, writes so many blocks.
-  void (*rows_to_pairs)(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
-                        uint8_t* pairs);
-  // The inverse, which does not look at the sums.
-  void (*pairs_to_rows)(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
-                        uint8_t* rows);
-};
-
-// The versions for one instruction set; `isa` must be supported here.
-const NibblePairs& NibblePairsFor(Isa isa = ProcessIsa());
-
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const NibblePairs kNibblePairsScalar;
-extern const NibblePairs kNibblePairsAvx2;
-extern const NibblePairs kNibblePairsAvx512;
+// Reads blocks · cols / 2 bytes of each row, writes so many blocks.
+using RowsToPairsFn = void(const uint8_t* rows, size_t row_bytes, size_t cols, size_t blocks,
+                           uint8_t* pairs);
+// The inverse, which does not look at the sums.
+using PairsToRowsFn = void(const uint8_t* pairs, size_t cols, size_t blocks, size_t row_bytes,
+                           uint8_t* rows);
 
 }  // namespace prepack
 

@@ -24,8 +24,7 @@ void NibblesOfBytes(std::span<const uint32_t> order, std::span<uint32_t> nibbles
 }
 
 NibbleReorder::NibbleReorder(uint64_t word_rows, uint64_t channels)
-    : kernels_(NibbleColumnKernelsFor()),
-      transpose_(TransposeUnitsFor(sizeof(uint32_t))),
+    : kernels_(Kernels()),
       channels_(channels),
       padded_channels_(CeilDiv(channels, kColumnChannels) * kColumnChannels),
       columns_(word_rows * kCodesPerWideWord * ColumnBytes(padded_channels_)) {}
@@ -34,14 +33,14 @@ void NibbleReorder::Put(uint64_t first, uint64_t count, const std::byte* words, 
   const size_t column_bytes = ColumnBytes(padded_channels_);
   uint8_t* columns = columns_.data() + first * kCodesPerWideWord * column_bytes;
   if (padded_channels_ == channels_) {
-    return kernels_.split(words, row_stride, count, channels_, columns, column_bytes);
+    return kernels_.split_columns(words, row_stride, count, channels_, columns, column_bytes);
   }
   // Split like they will be joined, which is with the channels that fill up the last eight.
   Scratch<uint32_t> row(padded_channels_, 0);
   for (uint64_t r = 0; r < count; ++r) {
     std::memcpy(row.data(), words + r * row_stride, channels_ * sizeof(uint32_t));
-    kernels_.split(reinterpret_cast<const std::byte*>(row.data()), 0, 1, padded_channels_,
-                   columns + r * kCodesPerWideWord * column_bytes, column_bytes);
+    kernels_.split_columns(reinterpret_cast<const std::byte*>(row.data()), 0, 1, padded_channels_,
+                           columns + r * kCodesPerWideWord * column_bytes, column_bytes);
   }
 }
 
@@ -57,15 +56,16 @@ void NibbleReorder::TakePiece(std::span<const uint32_t> order, uint32_t* words, 
                               size_t row_bytes) const {
   const size_t column_bytes = ColumnBytes(padded_channels_);
   const size_t whole = order.size() / kCodesPerWideWord;
-  kernels_.join(columns_.data(), column_bytes, order.first(whole * kCodesPerWideWord),
-                padded_channels_, words, padded_channels_);
-  transpose_(reinterpret_cast<const std::byte*>(words), padded_channels_ * sizeof(uint32_t), whole,
-             channels_, out, row_bytes);
+  kernels_.join_columns(columns_.data(), column_bytes, order.data(), whole, padded_channels_, words,
+                        padded_channels_);
+  kernels_.transpose_words(reinterpret_cast<const std::byte*>(words),
+                           padded_channels_ * sizeof(uint32_t), whole, channels_, out, row_bytes);
   const std::span<const uint32_t> rest = order.subspan(whole * kCodesPerWideWord);
   if (rest.empty()) return;
   std::array<uint32_t, kCodesPerWideWord> filled;
   std::fill(std::ranges::copy(rest, filled.begin()).out, filled.end(), rest.back());
-  kernels_.join(columns_.data(), column_bytes, filled, padded_channels_, words, padded_channels_);
+  kernels_.join_columns(columns_.data(), column_bytes, filled.data(), 1, padded_channels_, words,
+                        padded_channels_);
   const size_t bytes = (rest.size() + 1) / 2;
   for (uint64_t n = 0; n < channels_; ++n) {
     std::memcpy(out + n * row_bytes + whole * sizeof(uint32_t), &words[n], bytes);

@@ -9,8 +9,8 @@
 #include <span>
 
 #include "prepack/base/memory.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_columns.h"
-#include "prepack/kernels/unit_transpose.h"
 
 namespace prepack {
 
@@ -33,8 +33,8 @@ class NibbleReorder {
   void TakePiece(std::span<const uint32_t> order, uint32_t* words, std::byte* out,
                  size_t row_bytes) const;
 
-  const NibbleColumnKernels& kernels_;
-  TransposeUnitsFn transpose_;
+  // Of one instruction set, which alone knows where channels lie in its columns.
+  const KernelTable& kernels_;
   uint64_t channels_;
   uint64_t padded_channels_;  // to a multiple of eight
   Scratch<uint8_t> columns_;

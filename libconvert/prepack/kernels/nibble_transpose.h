@@ -13,12 +13,10 @@
 //     …
 //
 // `cols` is even; rows are `row_bytes` apart, and words `column_stride`: kTransposeWordBytes when
-// they lie back to back. All versions write the same bytes.
+// they lie back to back.
 
 #include <cstddef>
 #include <cstdint>
-
-#include "prepack/base/isa.h"
 
 namespace prepack {
 
@@ -26,24 +24,29 @@ inline constexpr size_t kTransposeRows = 16;
 inline constexpr size_t kTransposeWordBytes = kTransposeRows / 2;
 
 // Rows to columns: reads cols/2 bytes of each of 16 rows, writes `cols` words.
-using RowsToColumnsFn = void (*)(const uint8_t* rows, size_t row_bytes, size_t cols,
-                                 uint8_t* columns, size_t column_stride);
+using RowsToWordsFn = void(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* columns,
+                           size_t column_stride);
 // The inverse.
-using ColumnsToRowsFn = void (*)(const uint8_t* columns, size_t column_stride, size_t cols,
-                                 size_t row_bytes, uint8_t* rows);
+using WordsToRowsFn = void(const uint8_t* columns, size_t column_stride, size_t cols,
+                           size_t row_bytes, uint8_t* rows);
 
-struct NibbleTranspose {
-  RowsToColumnsFn rows_to_columns;
-  ColumnsToRowsFn columns_to_rows;
-};
+// The same with blocks of 64 rows, so that what is written of a column is half a cache line and not
+// an eighth of one:
+//
+//     rows     row r, byte k/2, low half when k is even           (64 rows of `cols` nibbles)
+//     columns  column k, byte r/2 (of 32), low half when r is even
+//
+// Every byte is XORed with `mask` on the way, which costs next to nothing here and a pass
+// elsewhere.
 
-// The versions for one instruction set; `isa` must be supported here.
-const NibbleTranspose& NibbleTransposeFor(Isa isa = ProcessIsa());
+inline constexpr size_t kWideTransposeRows = 64;
 
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const NibbleTranspose kNibbleTransposeScalar;
-extern const NibbleTranspose kNibbleTransposeAvx2;
-extern const NibbleTranspose kNibbleTransposeAvx512;
+// Reads cols/2 bytes of each row, writes 32 bytes of each column.
+using RowsToColumnsFn = void(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t mask,
+                             uint8_t* columns, size_t column_stride);
+// The inverse.
+using ColumnsToRowsFn = void(const uint8_t* columns, size_t column_stride, size_t cols,
+                             uint8_t mask, size_t row_bytes, uint8_t* rows);
 
 }  // namespace prepack
 

@@ -10,26 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "prepack/base/isa.h"
-
 namespace prepack {
 
 inline constexpr size_t kMaxSumCols = size_t{1} << 24;
 
 // Row r is the `cols` bytes at rows + r · row_stride.
-using SumRowsFn = void (*)(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
-                           int32_t* sums);
-
-// The version for one instruction set; `isa` must be supported here.
-SumRowsFn SumRowsFor(Isa isa = ProcessIsa());
-
-// One function per instruction set, each in a file of its own that is compiled for it.
-void SumRowsScalar(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
-                   int32_t* sums);
-void SumRowsAvx2(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
-                 int32_t* sums);
-void SumRowsAvx512(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
-                   int32_t* sums);
+using SumRowsFn = void(const int8_t* rows, size_t row_stride, size_t row_count, size_t cols,
+                       int32_t* sums);
 
 }  // namespace prepack
 

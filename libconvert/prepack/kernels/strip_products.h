@@ -9,9 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-
-#include "prepack/base/isa.h"
 
 namespace prepack {
 
@@ -26,22 +23,15 @@ struct StripRow {
 using FloatStripRow = StripRow<float, float>;
 using PairStripRow = StripRow<int16_t, int32_t>;
 
-struct StripProducts {
-  // A product is rounded to f32 before it is added.
-  void (*floats)(std::span<const FloatStripRow> rows, const float* w, size_t count);
-  // Two input channels at a time: x holds 2 · count numbers, w is [count, kStripChannels, 2]. Sums
-  // wrap around. No two neighbours in x may be −2^15.
-  void (*pairs)(std::span<const PairStripRow> rows, const int16_t* w, size_t count);
-  // sums[i] = a[i] · b[i] + sums[i], rounded once.
-  void (*fuse)(const float* a, const float* b, size_t count, float* sums);
-};
-
-// The versions for one instruction set; `isa` must be supported here.
-const StripProducts& StripProductsFor(Isa isa = ProcessIsa());
-
-// One object per instruction set, each in a file of its own that is compiled for it.
-extern const StripProducts kStripProductsScalar;
-extern const StripProducts kStripProductsAvx2;
+// A product is rounded to f32 before it is added.
+using AddFloatProductsFn = void(const FloatStripRow* rows, size_t row_count, const float* w,
+                                size_t count);
+// Two input channels at a time: x holds 2 · count numbers, w is [count, kStripChannels, 2]. Sums
+// wrap around. No two neighbours in x may be −2^15.
+using AddPairProductsFn = void(const PairStripRow* rows, size_t row_count, const int16_t* w,
+                               size_t count);
+// sums[i] = a[i] · b[i] + sums[i], rounded once.
+using FuseProductsFn = void(const float* a, const float* b, size_t count, float* sums);
 
 }  // namespace prepack
 

@@ -15,8 +15,8 @@
 // the activations.
 
 #include "prepack/base/checked.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_matrix.h"
-#include "prepack/kernels/xor_copy.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/rules.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "prepack/base/memory.h"
-#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/rules.h"
@@ -160,8 +160,8 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
     PackUnits(job, UnitBlocksOf(part), codes, packed, row_sums);
   } else {
     PackElements(job, part, codes, packed);
-    SumRowsFor()(reinterpret_cast<const int8_t*>(codes.data()), job.panel.cols, row_sums.size(),
-                 job.panel.cols, row_sums.data());
+    Kernels().sum_rows(reinterpret_cast<const int8_t*>(codes.data()), job.panel.cols,
+                       row_sums.size(), job.panel.cols, row_sums.data());
   }
   std::span<std::byte> sums = packed.subspan(part.Elements());
   const size_t sum_bytes = part.padded_dims[1] * sizeof(int32_t);

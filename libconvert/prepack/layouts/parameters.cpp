@@ -9,7 +9,7 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/memory.h"
-#include "prepack/kernels/unit_transpose.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack {
 namespace {
@@ -60,13 +60,13 @@ uint64_t TileParameters(const ParameterStrip& strip) {
 // Parameters [rows, G] of a tile, of `unit` bytes each, to their places in the strip, and back.
 void TurnTile(const ParameterStrip& strip, const ParameterTile& tile, size_t unit,
               const std::byte* rows, std::byte* packed) {
-  TransposeUnitsFor(unit)(rows, strip.groups * unit, tile.rows, strip.groups,
-                          packed + tile.packed * unit, strip.width * unit);
+  TransposeUnits(unit)(rows, strip.groups * unit, tile.rows, strip.groups,
+                       packed + tile.packed * unit, strip.width * unit);
 }
 void TurnTileBack(const ParameterStrip& strip, const ParameterTile& tile, size_t unit,
                   const std::byte* packed, std::byte* rows) {
-  TransposeUnitsFor(unit)(packed + tile.packed * unit, strip.width * unit, strip.groups, tile.rows,
-                          rows, strip.groups * unit);
+  TransposeUnits(unit)(packed + tile.packed * unit, strip.width * unit, strip.groups, tile.rows,
+                       rows, strip.groups * unit);
 }
 
 bool Changes(DType dtype, float scale) {

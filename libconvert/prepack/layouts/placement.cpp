@@ -6,9 +6,9 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
-#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/kernels.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/kernels/unit_transpose.h"
-#include "prepack/kernels/xor_copy.h"
 #include "prepack/model/panel_shape.h"
 
 namespace prepack {
@@ -78,8 +78,8 @@ Status SumSignedCodes(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
   return ForPanels(all, shape, [&](const PanelRange& range) -> Status {
     panel.resize(PanelBytes(CodeType::kS8, range));
     PREPACK_TRY(linear.ReadCodes(range, panel));
-    SumRowsFor()(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows, range.cols,
-                 &sums[range.n0 - n0]);
+    Kernels().sum_rows(reinterpret_cast<const int8_t*>(panel.data()), range.cols, range.rows,
+                       range.cols, &sums[range.n0 - n0]);
     return {};
   });
 }
@@ -123,11 +123,11 @@ void PackWholeUnits(const BlockPanel& block, const UnitBlocks& blocks, const std
   const uint64_t whole = block.row_bytes / blocks.unit;
   const uint64_t step = blocks.width * blocks.unit;  // bytes of a unit of all channels
   if (row_sums.empty()) {
-    return TransposeUnitsFor(blocks.unit)(codes, block.row_bytes, block.rows, whole, to, step);
+    return TransposeUnits(blocks.unit)(codes, block.row_bytes, block.rows, whole, to, step);
   }
   assert(blocks.unit == 4);
-  UnitTransposeFor().summed_words(codes, block.row_bytes, block.rows, whole, to, step,
-                                  &row_sums[block.row]);
+  Kernels().transpose_summed_words(codes, block.row_bytes, block.rows, whole, to, step,
+                                   &row_sums[block.row]);
 }
 
 // The unit that K ends in, where it is not whole.
@@ -178,7 +178,7 @@ void PackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std
 
 void UnpackUnits(const PackJob& job, const UnitBlocks& blocks, std::span<const std::byte> packed,
                  std::span<std::byte> codes) {
-  const TransposeUnitsFn transpose = TransposeUnitsFor(blocks.unit);
+  TransposeUnitsFn* const transpose = TransposeUnits(blocks.unit);
   const uint64_t step = blocks.width * blocks.unit;
   ForBlocks(job, blocks, [&](const BlockPanel& block) {
     const uint64_t whole = block.row_bytes / blocks.unit;

@@ -6,7 +6,7 @@
 //     plain/bf16-conv1d   weight, BF16 [K, N], row-major: transformers' Conv1D multiplies x · W
 //                         (GPT-2), so this is what a loader of such a model expects
 
-#include "prepack/kernels/unit_transpose.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/rules.h"
@@ -79,16 +79,16 @@ size_t PanelBegin(const PackJob& job) {
 }
 
 void PackConv1d(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  TransposeUnitsFor(kElementBytes)(codes.data(), job.panel.cols * kElementBytes, job.panel.rows,
-                                   job.panel.cols, packed.subspan(PanelBegin(job)).data(),
-                                   job.tile.rows * kElementBytes);
+  TransposeUnits(kElementBytes)(codes.data(), job.panel.cols * kElementBytes, job.panel.rows,
+                                job.panel.cols, packed.subspan(PanelBegin(job)).data(),
+                                job.tile.rows * kElementBytes);
 }
 
 void UnpackConv1d(const PackJob& job, std::span<const std::byte> packed,
                   std::span<std::byte> codes) {
-  TransposeUnitsFor(kElementBytes)(packed.subspan(PanelBegin(job)).data(),
-                                   job.tile.rows * kElementBytes, job.panel.cols, job.panel.rows,
-                                   codes.data(), job.panel.cols * kElementBytes);
+  TransposeUnits(kElementBytes)(packed.subspan(PanelBegin(job)).data(),
+                                job.tile.rows * kElementBytes, job.panel.cols, job.panel.rows,
+                                codes.data(), job.panel.cols * kElementBytes);
 }
 
 }  // namespace

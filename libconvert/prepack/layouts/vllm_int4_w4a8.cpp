@@ -22,8 +22,8 @@
 #include <numeric>
 
 #include "prepack/base/checked.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_pairs.h"
-#include "prepack/kernels/unit_transpose.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/rules.h"
@@ -146,7 +146,7 @@ class ZeroPointRows {
   ZeroPointRows(const PackJob& job, uint64_t n)
       : groups_(job.request.groups()),
         from_(std::as_bytes(job.zero_points).subspan((n - job.tile.n0) * groups_)),
-        transpose_(TransposeUnitsFor(1)) {}
+        transpose_(TransposeUnits(1)) {}
 
   const uint8_t* Of(uint64_t group) {
     if (group >= end_) {
@@ -162,7 +162,7 @@ class ZeroPointRows {
   static constexpr uint64_t kGroups = 64;
   uint64_t groups_;
   std::span<const std::byte> from_;
-  TransposeUnitsFn transpose_;
+  TransposeUnitsFn* transpose_;
   uint64_t begin_ = 0;
   uint64_t end_ = 0;
   std::array<std::byte, kGroups * kW4A8Width> rows_;
@@ -186,7 +186,7 @@ constexpr uint64_t kBlocksAtATime = 8;
 void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
   const uint64_t b = BlockInputs(job.request);
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
-  const NibblePairs& kernels = NibblePairsFor();
+  const KernelTable& kernels = Kernels();
   for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
     const uint64_t n = job.panel.n0 + row;
     ZeroPointRows zero_points(job, n);
@@ -211,7 +211,7 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   for (uint64_t row = 0; row < job.panel.rows; row += kW4A8Width) {
     const uint64_t n = job.panel.n0 + row;
-    NibblePairsFor().pairs_to_rows(
+    Kernels().pairs_to_rows(
         U8(packed.subspan(BlockBegin(job.request, n - job.tile.n0, job.panel.k0)).data()), b,
         job.panel.cols / b, row_bytes, U8(codes.subspan(row * row_bytes).data()));
   }

@@ -15,8 +15,8 @@
 #include <cstdint>
 
 #include "prepack/base/checked.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_transpose.h"
-#include "prepack/kernels/unit_transpose.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/rules.h"
@@ -111,9 +111,9 @@ void PackCodes(const PackJob& job, std::span<const std::byte> codes, std::span<s
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   for (uint64_t n = 0; n < job.panel.rows; n += kWna16Block) {
     const uint64_t block = (job.panel.n0 - job.tile.n0 + n) * job.request.k / 2;
-    NibbleTransposeFor().rows_to_columns(
-        U8(codes.subspan(n * row_bytes).data()), row_bytes, job.panel.cols,
-        U8(packed.subspan(block + job.panel.k0 * kWordBytes).data()), kWordBytes);
+    Kernels().rows_to_words(U8(codes.subspan(n * row_bytes).data()), row_bytes, job.panel.cols,
+                            U8(packed.subspan(block + job.panel.k0 * kWordBytes).data()),
+                            kWordBytes);
   }
 }
 
@@ -122,7 +122,7 @@ void PackColumns(const PackJob& job, std::span<const std::byte> columns,
                  std::span<std::byte> packed) {
   const uint64_t first_block = (job.panel.n0 - job.tile.n0) / kWna16Block;
   const uint64_t block_bytes = job.request.k * kWordBytes;
-  TransposeUnitsFor(kWordBytes)(
+  TransposeUnits(kWordBytes)(
       columns.data(), job.panel.rows / 2, job.panel.cols, job.panel.rows / kWna16Block,
       packed.subspan(first_block * block_bytes + job.panel.k0 * kWordBytes).data(), block_bytes);
 }
@@ -132,9 +132,9 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   const size_t row_bytes = PanelRowBytes(CodeType::kU4, job.panel.cols);
   for (uint64_t n = 0; n < job.panel.rows; n += kWna16Block) {
     const uint64_t block = (job.panel.n0 - job.tile.n0 + n) * job.request.k / 2;
-    NibbleTransposeFor().columns_to_rows(
-        U8(packed.subspan(block + job.panel.k0 * kWordBytes).data()), kWordBytes, job.panel.cols,
-        row_bytes, U8(codes.subspan(n * row_bytes).data()));
+    Kernels().words_to_rows(U8(packed.subspan(block + job.panel.k0 * kWordBytes).data()),
+                            kWordBytes, job.panel.cols, row_bytes,
+                            U8(codes.subspan(n * row_bytes).data()));
   }
 }
 

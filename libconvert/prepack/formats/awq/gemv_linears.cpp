@@ -11,8 +11,8 @@
 #include "prepack/base/status.h"
 #include "prepack/formats/awq/linear.h"
 #include "prepack/formats/finding.h"
-#include "prepack/kernels/awq_gemm.h"
-#include "prepack/kernels/awq_gemv_fast.h"
+#include "prepack/kernels/awq.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::awq {
 namespace {
@@ -114,14 +114,12 @@ namespace {
 // not rounded itself: z is met within 15 · 2^-10. Twice that is still far from the next integer.
 constexpr float kZeroPointTolerance = 1.0F / 32;
 
-// qweight I16 [N/4, K], scales and qzeros [P, N]. How codes lie is in kernels/awq_gemv_fast.h.
+// qweight I16 [N/4, K], scales and qzeros [P, N]. How codes lie is in kernels/awq.h.
 // Groups from G on are padding and must be zero.
 class AwqGemvFastLinear final : public Linear {
  public:
   AwqGemvFastLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
-      : Linear(checkpoint, parts),
-        padded_groups_(parts.tensors.scales->shape[0]),
-        unpack_(UnpackGemvFastFor()) {}
+      : Linear(checkpoint, parts), padded_groups_(parts.tensors.scales->shape[0]) {}
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
@@ -141,7 +139,6 @@ class AwqGemvFastLinear final : public Linear {
   Result<uint8_t> ZeroPoint(float scale, float product, uint64_t n, uint64_t group) const;
 
   uint64_t padded_groups_;
-  UnpackGemvFastFn unpack_;
 };
 
 Status AwqGemvFastLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
@@ -170,7 +167,7 @@ void AwqGemvFastLinear::Unpack(const uint8_t* stored, const PanelRange& range,
     const uint8_t* from = stored + row / kGemvFastRows * FourBytes() +
                           first_chunk * kGemvFastChunkBytes +
                           row % kGemvFastRows * kGemvFastRowBytes;
-    unpack_(from, chunks, whole ? to : cut.data());
+    Kernels().unpack_gemv_fast(from, chunks, whole ? to : cut.data());
     if (!whole) std::memcpy(to, cut.data() + skipped, row_bytes);
     to += row_bytes;
   }

@@ -11,11 +11,10 @@
 #include "prepack/base/checked.h"
 #include "prepack/base/memory.h"
 #include "prepack/formats/finding.h"
-#include "prepack/kernels/awq_gemm.h"
-#include "prepack/kernels/awq_order.h"
+#include "prepack/kernels/awq.h"
+#include "prepack/kernels/kernels.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_columns.h"
-#include "prepack/kernels/prefetch.h"
-#include "prepack/kernels/unit_transpose.h"
 
 namespace prepack::awq {
 
@@ -97,7 +96,7 @@ void SpreadWords(const uint8_t* words, uint64_t count, uint8_t* codes) {
 }
 
 // qweight I32 [K, N/8], qzeros I32 [G, N/8], scales [G, N]. The order of nibbles is in
-// kernels/awq_gemm.h.
+// kernels/awq.h.
 class AwqGemmLinear final : public Linear {
  public:
   AwqGemmLinear(const Checkpoint& checkpoint, const ModuleParts& parts)
@@ -183,10 +182,10 @@ void AwqGemmLinear::Unpack(const uint8_t* columns, const PanelRange& range,
 // Columns as words by output channel; the last word is filled up with zeros.
 void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channels,
                          uint32_t* wide) const {
-  const NibbleColumnKernels& kernels = NibbleColumnKernelsFor();
+  const KernelTable& kernels = Kernels();
   const uint64_t row_bytes = WordsPerRow() * kWideWordBytes;
   const uint64_t whole = cols / kCodesPerWideWord;
-  kernels.join_awq(columns, row_bytes, whole, channels, wide, channels);
+  kernels.join_awq_columns(columns, row_bytes, whole, channels, wide, channels);
   const uint64_t rest = cols % kCodesPerWideWord;
   if (rest == 0) return;
   const size_t used = ColumnBytes(channels);
@@ -195,7 +194,7 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
     std::copy_n(columns + (whole * kCodesPerWideWord + i) * row_bytes, used,
                 filled.data() + i * used);
   }
-  kernels.join_awq(filled.data(), used, 1, channels, wide + whole * channels, channels);
+  kernels.join_awq_columns(filled.data(), used, 1, channels, wide + whole * channels, channels);
 }
 
 // Puts the codes of `cols` input channels into rows; `channels` words lie from one input channel's
@@ -203,8 +202,8 @@ void AwqGemmLinear::Join(const uint8_t* columns, uint64_t cols, uint64_t channel
 void AwqGemmLinear::Deliver(const uint32_t* wide, uint64_t channels, uint64_t rows, uint64_t cols,
                             std::byte* out, size_t row_bytes) const {
   const uint64_t whole = cols / kCodesPerWideWord;
-  TransposeUnitsFor(kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
-                                    channels * kWideWordBytes, whole, rows, out, row_bytes);
+  TransposeUnits(kWideWordBytes)(reinterpret_cast<const std::byte*>(wide),
+                                 channels * kWideWordBytes, whole, rows, out, row_bytes);
   const size_t rest_bytes = PanelRowBytes(scheme_.code, cols % kCodesPerWideWord);
   if (rest_bytes == 0) return;
   for (uint64_t row = 0; row < rows; ++row) {
@@ -240,9 +239,8 @@ Status AwqGemmLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8
       if (!status.ok()) return status;
       SpreadWords(U8(stored.data()), words, &codes[g * width]);
     }
-    TransposeUnitsFor(1)(std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(),
-                         width, count, rows, std::as_writable_bytes(out).subspan(g0).data(),
-                         groups());
+    TransposeUnits(1)(std::as_bytes(std::span(codes)).subspan(n0 % kAwqCodesPerWord).data(), width,
+                      count, rows, std::as_writable_bytes(out).subspan(g0).data(), groups());
   }
   return CheckSymmetric(n0, out);
 }

@@ -16,8 +16,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
-#include "prepack/kernels/awq_gemm.h"
-#include "prepack/kernels/awq_gemv_fast.h"
+#include "prepack/kernels/awq.h"
 
 namespace prepack::awq {
 namespace {

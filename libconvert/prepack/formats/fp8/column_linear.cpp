@@ -14,7 +14,7 @@
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/rows/row_checks.h"
-#include "prepack/kernels/unit_transpose.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::fp8 {
 namespace {
@@ -74,7 +74,7 @@ Status Fp8ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> 
                                      .stride = n_,
                                      .runs = range.cols},
                                     stored));
-  TransposeUnitsFor(1)(stored.data(), range.rows, range.cols, range.rows, out.data(), range.cols);
+  TransposeUnits(1)(stored.data(), range.rows, range.cols, range.rows, out.data(), range.cols);
   return CheckFp8Codes(checkpoint(), *parts_.codes, range, out);
 }
 

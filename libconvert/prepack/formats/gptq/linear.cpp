@@ -12,9 +12,10 @@
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/module.h"
+#include "prepack/kernels/kernels.h"
+#include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_reorder.h"
-#include "prepack/kernels/prefetch.h"
 
 namespace prepack::gptq {
 
@@ -41,9 +42,7 @@ Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shap
       shape_(shape),
       zero_rules_(settings),
       symmetric_field_(symmetric_field),
-      unit_(UnitOf(shape.packing)),
-      widen_(WidenCodesFor()),
-      transpose_(TransposeUnitsFor(kWideWordBytes)) {
+      unit_(UnitOf(shape.packing)) {
   module_ = module;
   n_ = shape.n;
   k_ = shape.k;
@@ -101,7 +100,7 @@ Status Linear::ReadUnits(const PanelRange& range, uint64_t unit, uint64_t count,
   }
   Scratch<uint32_t> stored(rows * range.rows);
   Status status = ReadWordRows(range, row, rows, stored.data());
-  if (status.ok()) widen_(shape_.packing, stored.data(), count, range.rows, wide);
+  if (status.ok()) Kernels().widen_codes(shape_.packing, stored.data(), count, range.rows, wide);
   return status;
 }
 
@@ -171,7 +170,7 @@ void Linear::Deliver(const PanelRange& range, const std::byte* wide, size_t stri
   const uint64_t end = k0 + words * per_word;
   if (k0 >= range.k0 && end <= range.k0 + range.cols) {
     std::byte* to = out.data() + PanelRowBytes(scheme_.code, k0 - range.k0);
-    transpose_(wide, stride, words, range.rows, to, row_bytes);
+    Kernels().transpose_words(wide, stride, words, range.rows, to, row_bytes);
     return;
   }
   const uint64_t begin = std::max(k0, range.k0);
@@ -179,7 +178,7 @@ void Linear::Deliver(const PanelRange& range, const std::byte* wide, size_t stri
   const size_t skip = PanelRowBytes(scheme_.code, begin - k0);
   const size_t bytes = PanelRowBytes(scheme_.code, count);
   Scratch<std::byte> rows(range.rows * words * kWideWordBytes);
-  transpose_(wide, stride, words, range.rows, rows.data(), words * kWideWordBytes);
+  Kernels().transpose_words(wide, stride, words, range.rows, rows.data(), words * kWideWordBytes);
   for (uint64_t row = 0; row < range.rows; ++row) {
     std::memcpy(out.data() + row * row_bytes + PanelRowBytes(scheme_.code, begin - range.k0),
                 rows.data() + row * words * kWideWordBytes + skip, bytes);

@@ -25,7 +25,6 @@
 #include "prepack/formats/gptq/module.h"
 #include "prepack/formats/gptq/zeros.h"
 #include "prepack/formats/stored_linear.h"
-#include "prepack/kernels/unit_transpose.h"
 
 namespace prepack::gptq {
 
@@ -71,8 +70,6 @@ class Linear final : public StoredLinear {
   ZeroRules zero_rules_;
   uint32_t symmetric_field_;
   CodeUnit unit_;
-  WidenCodesFn widen_;
-  TransposeUnitsFn transpose_;
 };
 
 }  // namespace prepack::gptq

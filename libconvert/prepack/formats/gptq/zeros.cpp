@@ -13,6 +13,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/gptq/module.h"
 #include "prepack/kernels/code_rows.h"
+#include "prepack/kernels/kernels.h"
 
 namespace prepack::gptq {
 
@@ -119,7 +120,7 @@ Result<CodeSample> ReadCodes(const Checkpoint& checkpoint, const Shape& shape) {
     return sample;
   }
   sample.words.resize(units * unit.wide_words * sample.channels);
-  WidenCodesFor()(shape.packing, stored.data(), units, sample.channels, sample.words.data());
+  Kernels().widen_codes(shape.packing, stored.data(), units, sample.channels, sample.words.data());
   return sample;
 }
 

@@ -12,7 +12,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
-#include "prepack/kernels/byte_codes.h"
+#include "prepack/kernels/codes.h"
 
 namespace prepack {
 

@@ -11,8 +11,8 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/rows/row_checks.h"
 #include "prepack/formats/rows/row_linear.h"
-#include "prepack/kernels/bit_unpack.h"
-#include "prepack/kernels/byte_codes.h"
+#include "prepack/kernels/codes.h"
+#include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_columns.h"
 #include "prepack/kernels/nibble_reorder.h"
 
@@ -186,7 +186,7 @@ Status RowLinear::ReadOrdered(const PanelRange& range, std::span<std::byte> out)
 void RowLinear::Reorder(const std::byte* natural, size_t stride, uint64_t rows,
                         std::span<const uint32_t> order, std::byte* out) const {
   constexpr uint64_t kPieceWords = 64;  // of every row at a time: with 64 rows, half an L1 cache
-  const TransposeUnitsFn transpose = TransposeUnitsFor(kWideWordBytes);
+  TransposeUnitsFn* const transpose = TransposeUnits(kWideWordBytes);
   const uint64_t words = stride / kWideWordBytes;
   NibbleReorder reorder(words, rows);
   Scratch<std::byte> piece(kPieceWords * rows * kWideWordBytes);

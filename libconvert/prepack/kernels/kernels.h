@@ -1,0 +1,66 @@
+#ifndef PREPACK_KERNELS_KERNELS_H_
+#define PREPACK_KERNELS_KERNELS_H_
+
+// The kernels, and the choice between their versions. A kernel X has
+//
+//     X.h        what it does to bytes, for those who call it
+//     X_body.h   its code: the scalar twin, and one body for the vectors of every instruction set
+//
+// and a row in kernels.inc. kernels_LEVEL.cpp compiles all bodies for a level; vectors.h has the
+// registers that they are written for.
+
+#include <cstddef>
+
+#include "prepack/base/isa.h"
+#include "prepack/kernels/awq.h"
+#include "prepack/kernels/code_rows.h"
+#include "prepack/kernels/nibble_columns.h"
+#include "prepack/kernels/nibble_halves.h"
+#include "prepack/kernels/nibble_pairs.h"
+#include "prepack/kernels/nibble_transpose.h"
+#include "prepack/kernels/row_sums.h"
+#include "prepack/kernels/strip_products.h"
+#include "prepack/kernels/unit_transpose.h"
+
+namespace prepack {
+
+// The versions for one instruction set. All write the same bytes.
+struct KernelTable {
+#define PREPACK_KERNEL(type, function, member, avx2, avx512, avx512vbmi) type* member = nullptr;
+#include "prepack/kernels/kernels.inc"
+#undef PREPACK_KERNEL
+};
+
+// `isa` must be supported here.
+const KernelTable& KernelsFor(Isa isa);
+
+inline const KernelTable& Kernels() {
+  return KernelsFor(ProcessIsa());
+}
+
+// The kernel for units of `unit_bytes` = 1, 2, 4 or 8.
+TransposeUnitsFn* TransposeUnits(const KernelTable& kernels, size_t unit_bytes);
+
+inline TransposeUnitsFn* TransposeUnits(size_t unit_bytes) {
+  return TransposeUnits(Kernels(), unit_bytes);
+}
+
+// The functions of each level, for kernels.cpp alone. Those that a level lacks are only declared.
+#define PREPACK_KERNEL(type, function, member, avx2, avx512, avx512vbmi) type function;
+namespace scalar {
+#include "prepack/kernels/kernels.inc"
+}
+namespace avx2 {
+#include "prepack/kernels/kernels.inc"
+}
+namespace avx512 {
+#include "prepack/kernels/kernels.inc"
+}
+namespace avx512vbmi {
+#include "prepack/kernels/kernels.inc"
+}
+#undef PREPACK_KERNEL
+
+}  // namespace prepack
+
+#endif  // PREPACK_KERNELS_KERNELS_H_

@@ -1,0 +1,15 @@
+// Every kernel for AVX2 and FMA.
+
+#define PREPACK_LEVEL avx2
+#define PREPACK_AVX2
+#include "prepack/kernels/vectors.h"
+
+#include "prepack/kernels/awq_body.h"
+#include "prepack/kernels/code_rows_body.h"
+#include "prepack/kernels/nibble_columns_body.h"
+#include "prepack/kernels/nibble_halves_body.h"
+#include "prepack/kernels/nibble_pairs_body.h"
+#include "prepack/kernels/nibble_transpose_body.h"
+#include "prepack/kernels/row_sums_body.h"
+#include "prepack/kernels/strip_products_body.h"
+#include "prepack/kernels/unit_transpose_body.h"

@@ -1,0 +1,14 @@
+// The kernels for AVX-512.
+
+#define PREPACK_LEVEL avx512
+#define PREPACK_AVX512
+#include "prepack/kernels/vectors.h"
+
+#include "prepack/kernels/awq_body.h"
+#include "prepack/kernels/code_rows_body.h"
+#include "prepack/kernels/nibble_columns_body.h"
+#include "prepack/kernels/nibble_halves_body.h"
+#include "prepack/kernels/nibble_pairs_body.h"
+#include "prepack/kernels/nibble_transpose_body.h"
+#include "prepack/kernels/row_sums_body.h"
+#include "prepack/kernels/unit_transpose_body.h"

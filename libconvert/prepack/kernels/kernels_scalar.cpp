@@ -1,0 +1,22 @@
+// Every kernel for any CPU: the twins that the others are compared with.
+
+#define PREPACK_LEVEL scalar
+#define PREPACK_SCALAR
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "prepack/kernels/kernels.h"
+
+#include "prepack/kernels/awq_body.h"
+#include "prepack/kernels/code_rows_body.h"
+#include "prepack/kernels/nibble_columns_body.h"
+#include "prepack/kernels/nibble_halves_body.h"
+#include "prepack/kernels/nibble_pairs_body.h"
+#include "prepack/kernels/nibble_transpose_body.h"
+#include "prepack/kernels/row_sums_body.h"
+#include "prepack/kernels/strip_products_body.h"
+#include "prepack/kernels/unit_transpose_body.h"

@@ -1,0 +1,334 @@
+#ifndef PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_
+#define PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_
+
+// The bodies of nibble_columns.h: a register of words of each of eight input channels at a time,
+// which makes eight registers. The steps are those of the level: with AVX-512 a masked shuffle
+// exchanges bytes of two registers, and with VBMI one permutes those of a register.
+//
+// Comments give the place of a nibble as the bits of its index: c6 … c0 are those of the channel in
+// the block (c5 … c0 with AVX2), k2 … k0 those of the input channel. A place is (register; lane;
+// byte in the lane; half).
+
+namespace prepack::PREPACK_LEVEL {
+
+#ifdef PREPACK_SCALAR
+
+// Eight channels at a time, in the order of the channels.
+namespace {
+
+constexpr size_t kSide = 8;
+
+// Exchanges blocks of kWidth × kWidth nibbles across the diagonal of 8 × 8.
+template <size_t kWidth>
+void SwapBlocks(uint32_t (&words)[kSide], uint32_t mask) {
+  for (size_t i = 0; i < kSide; ++i) {
+    if ((i & kWidth) != 0) continue;
+    const uint32_t moved = ((words[i] >> 4 * kWidth) ^ words[i + kWidth]) & mask;
+    words[i + kWidth] ^= moved;
+    words[i] ^= moved << 4 * kWidth;
+  }
+}
+
+// Nibble a of word b becomes nibble b of word a.
+void TransposeNibbles(uint32_t (&words)[kSide]) {
+  SwapBlocks<4>(words, 0x0000FFFF);
+  SwapBlocks<2>(words, 0x00FF00FF);
+  SwapBlocks<1>(words, 0x0F0F0F0F);
+}
+
+}  // namespace
+
+void SplitColumns(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                  uint8_t* columns, size_t column_stride) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < channels; n += kSide) {
+      uint32_t block[kSide];
+      std::memcpy(block, words + r * row_stride + n * sizeof(uint32_t), sizeof(block));
+      TransposeNibbles(block);
+      uint8_t* to = columns + r * kSide * column_stride + ColumnBytes(n);
+      for (size_t k = 0; k < kSide; ++k) std::memcpy(to + k * column_stride, &block[k], 4);
+    }
+  }
+}
+
+void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* picks, size_t rows,
+                 size_t channels, uint32_t* words, size_t words_stride) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < channels; n += kSide) {
+      uint32_t block[kSide];
+      for (size_t k = 0; k < kSide; ++k) {
+        std::memcpy(&block[k], columns + picks[r * kSide + k] * column_stride + ColumnBytes(n), 4);
+      }
+      TransposeNibbles(block);
+      std::memcpy(words + r * words_stride + n, block, sizeof(block));
+    }
+  }
+}
+
+void JoinAwqColumns(const uint8_t* columns, size_t column_stride, size_t rows, size_t channels,
+                    uint32_t* words, size_t words_stride) {
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < channels; n += kSide) {
+      uint32_t block[kSide];
+      for (size_t k = 0; k < kSide; ++k) {
+        std::memcpy(&block[k], columns + (r * kSide + k) * column_stride + ColumnBytes(n), 4);
+      }
+      TransposeNibbles(block);
+      for (unsigned i = 0; i < kSide; ++i) words[r * words_stride + n + AwqChannel(i)] = block[i];
+    }
+  }
+}
+
+#else
+
+namespace {
+
+constexpr size_t kInputs = kCodesPerWideWord;        // of a block
+constexpr size_t kBlockChannels = 2 * kVectorBytes;  // a byte of a column holds two
+constexpr size_t kVectorWords = kVectorBytes / kWideWordBytes;
+// How far ahead of the work memory is asked for: what is in flight at a time.
+constexpr size_t kRowsAhead = 8;
+constexpr size_t kBlocksAhead = 2;
+
+struct ColumnsBlock {
+  Vector reg[kInputs];
+};
+
+[[gnu::always_inline]] inline ColumnsBlock LoadBlock(const uint8_t* columns, size_t column_stride) {
+  ColumnsBlock block;
+  for (size_t k = 0; k < kInputs; ++k) block.reg[k] = Load(columns + k * column_stride);
+  return block;
+}
+
+// Exchanges the bit kRegisterBit of the register with the one that tells the halves of a byte
+// apart.
+template <size_t kRegisterBit>
+[[gnu::always_inline]] inline void SwapHalves(ColumnsBlock& block) {
+  for (size_t i = 0; i < kInputs; ++i) {
+    if ((i & kRegisterBit) == 0) SwapNibbles(block.reg[i], block.reg[i + kRegisterBit]);
+  }
+}
+
+#if defined(PREPACK_VBMI)
+
+// (k2 k1; c1 c3 c0 c2) → (c3 c2; c1 c0 k2 k1), bytes of a register
+[[gnu::always_inline]] inline Vector ByChannel(Vector bytes) {
+  alignas(kVectorBytes) static constexpr uint8_t kFrom[kVectorBytes] = {
+      0, 16, 32, 48, 2, 18, 34, 50, 8,  24, 40, 56, 10, 26, 42, 58,   // c3 c2 = 0
+      1, 17, 33, 49, 3, 19, 35, 51, 9,  25, 41, 57, 11, 27, 43, 59,   // 1
+      4, 20, 36, 52, 6, 22, 38, 54, 12, 28, 44, 60, 14, 30, 46, 62,   // 2
+      5, 21, 37, 53, 7, 23, 39, 55, 13, 29, 45, 61, 15, 31, 47, 63};  // 3
+  return _mm512_permutexvar_epi8(Load(kFrom), bytes);
+}
+
+// Words of a lane are put together where they are loaded.
+[[gnu::always_inline]] inline void JoinAwqBlock(const uint8_t* columns, size_t column_stride,
+                                                uint32_t* words) {
+  for (size_t lane = 0; lane < kLanes; ++lane) {  // c6 c5
+    const uint8_t* from = columns + lane * kLaneBytes;
+    Vector a = LoadLanes(from, 2 * column_stride);
+    Vector b = LoadLanes(from + column_stride, 2 * column_stride);  // (k0; k2 k1; c4 c3 c0 c2; c1)
+    SwapNibbles(a, b);                                              // (c1; …; k0)
+    uint32_t* to = words + 2 * lane * kVectorWords;
+    Store(to, ByChannel(UnpackLow<8>(a, b)));  // (c4; k2 k1; c1 c3 c0 c2; k0)
+    Store(to + kVectorWords, ByChannel(UnpackHigh<8>(a, b)));
+  }
+}
+
+#elif defined(PREPACK_AVX512)
+
+// The same with the lowest bit of the byte (kBytes = 1) or the second one (2): one shuffle each.
+template <size_t kRegisterBit, size_t kBytes>
+[[gnu::always_inline]] inline void SwapBytes(ColumnsBlock& block) {
+  // Each byte from `kBytes` before it, or behind it, in the lane.
+  const Vector up =
+      Repeat(kBytes == 1 ? _mm_setr_epi8(0, 0, 2, 2, 4, 4, 6, 6, 8, 8, 10, 10, 12, 12, 14, 14)
+                         : _mm_setr_epi8(0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13));
+  const Vector down =
+      Repeat(kBytes == 1 ? _mm_setr_epi8(1, 1, 3, 3, 5, 5, 7, 7, 9, 9, 11, 11, 13, 13, 15, 15)
+                         : _mm_setr_epi8(2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15));
+  constexpr uint64_t kUpper = kBytes == 1 ? 0xAAAAAAAAAAAAAAAA : 0xCCCCCCCCCCCCCCCC;
+  for (size_t i = 0; i < kInputs; ++i) {
+    if ((i & kRegisterBit) != 0) continue;
+    Vector& a = block.reg[i];
+    Vector& b = block.reg[i + kRegisterBit];
+    const Vector first = _mm512_mask_shuffle_epi8(a, kUpper, b, up);
+    b = _mm512_mask_shuffle_epi8(b, ~kUpper, a, down);
+    a = first;
+  }
+}
+
+// (c6 c5 c4; c3 c2; c1 c0 k2 k1; k0) ⇄ (k2 k1 k0; c3 c2; c1 c0 c6 c5; c4)
+[[gnu::always_inline]] inline void ExchangeInputs(ColumnsBlock& block) {
+  SwapHalves<1>(block);
+  SwapBytes<2, 1>(block);
+  SwapBytes<4, 2>(block);
+}
+
+[[gnu::always_inline]] inline void SplitBlock(const std::byte* words, uint8_t* columns,
+                                              size_t column_stride) {
+  ColumnsBlock block;
+  for (size_t i = 0; i < kInputs; ++i) block.reg[i] = Load(words + i * kVectorBytes);
+  ExchangeInputs(block);
+  for (size_t k = 0; k < kInputs; ++k) Store(columns + k * column_stride, block.reg[k]);
+}
+
+[[gnu::always_inline]] inline void JoinBlock(ColumnsBlock& block) {
+  ExchangeInputs(block);
+}
+
+// Exchanges the bit kRegisterBit of the register with the highest bit of a word's index, and moves
+// it on to `gather`'s place: see below.
+template <size_t kRegisterBit>
+[[gnu::always_inline]] inline void SwapWords(ColumnsBlock& block, Vector gather) {
+  const Vector gather_high = _mm512_add_epi32(gather, _mm512_set1_epi32(8));
+  for (size_t i = 0; i < kInputs; ++i) {
+    if ((i & kRegisterBit) != 0) continue;
+    const Vector a = block.reg[i];
+    const Vector b = block.reg[i + kRegisterBit];
+    block.reg[i] = _mm512_permutex2var_epi32(a, gather, b);
+    block.reg[i + kRegisterBit] = _mm512_permutex2var_epi32(a, gather_high, b);
+  }
+}
+
+// (k2 k1 k0; c6 c5; c4 c3 c0 c2; c1) → (c6 c4 c5; c3 c2; c1 c0 k2 k1; k0)
+[[gnu::always_inline]] inline void JoinAwqBlock(const uint8_t* columns, size_t column_stride,
+                                                uint32_t* words) {
+  constexpr size_t kOrder[kInputs] = {0, 2, 1, 3, 4, 6, 5, 7};  // c6 c4 c5 → c6 c5 c4
+  ColumnsBlock block = LoadBlock(columns, column_stride);
+  SwapHalves<1>(block);
+  SwapBytes<2, 1>(block);
+  SwapBytes<4, 2>(block);  // (c0 c2 c1; c6 c5; c4 c3 k2 k1; k0)
+  // Words whose index is (c6 c5 c4 c3): c6 leaves, and c0 gets in at the low end. And so on.
+  SwapWords<4>(block, _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23));
+  SwapWords<1>(block, _mm512_setr_epi32(0, 1, 16, 17, 2, 3, 18, 19, 4, 5, 20, 21, 6, 7, 22, 23));
+  SwapWords<2>(block, _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23));
+  for (size_t i = 0; i < kInputs; ++i) Store(words + kVectorWords * kOrder[i], block.reg[i]);
+}
+
+#else
+
+// (c5 c4 c3; c2; c1 c0 k2 k1; k0) → (k2 k1 k0; c2; c5 c4 c1 c0; c3)
+[[gnu::always_inline]] inline void SplitBlock(const std::byte* words, uint8_t* columns,
+                                              size_t column_stride) {
+  // c1 c0 k2 k1 → k2 k1 c1 c0
+  const Vector by_input =
+      Repeat(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  ColumnsBlock block;
+  for (size_t i = 0; i < kInputs; ++i) block.reg[i] = Load(words + i * kVectorBytes);
+  SwapHalves<1>(block);  // (c5 c4 k0; …; c3)
+  for (Vector& reg : block.reg) reg = ShuffleBytes(reg, by_input);
+  ColumnsBlock next;
+  for (size_t i = 0; i < 4; ++i) {  // (c4 k0 k2; c2; k1 c5 c1 c0; c3)
+    next.reg[2 * i] = UnpackLow<4>(block.reg[i], block.reg[i + 4]);
+    next.reg[2 * i + 1] = UnpackHigh<4>(block.reg[i], block.reg[i + 4]);
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t k = i / 2 + 4 * (i % 2);  // i is k0 k2
+    Store(columns + k * column_stride, UnpackLow<4>(next.reg[i], next.reg[i + 4]));
+    Store(columns + (k + 2) * column_stride, UnpackHigh<4>(next.reg[i], next.reg[i + 4]));
+  }
+}
+
+// (k2 k1 k0; lane; b3 b2 b1 b0; half) → (b3 b2 half; lane; b1 b0 k2 k1; k0): words of one channel.
+[[gnu::always_inline]] inline void JoinBlock(ColumnsBlock& block) {
+  SwapHalves<1>(block);
+  ColumnsBlock next;  // (k1 half b3; lane; b2 b1 b0 k2; k0)
+  for (size_t i = 0; i < 4; ++i) {
+    next.reg[2 * i] = UnpackLow<1>(block.reg[i], block.reg[i + 4]);
+    next.reg[2 * i + 1] = UnpackHigh<1>(block.reg[i], block.reg[i + 4]);
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    const size_t to = i / 2 + 4 * (i % 2);  // i is half b3
+    block.reg[to] = UnpackLow<1>(next.reg[i], next.reg[i + 4]);
+    block.reg[to + 2] = UnpackHigh<1>(next.reg[i], next.reg[i + 4]);
+  }
+}
+
+// Joins columns in AWQ's order, which makes (c4 c3 c1; c5; c0 c2 k2 k1; k0), and writes the words
+// in the order of the channels.
+[[gnu::always_inline]] inline void JoinAwqBlock(const uint8_t* columns, size_t column_stride,
+                                                uint32_t* words) {
+  ColumnsBlock block = LoadBlock(columns, column_stride);
+  JoinBlock(block);
+  for (size_t i = 0; i < kInputs; i += 2) {
+    const __m256 a = _mm256_castsi256_ps(block.reg[i]);
+    const __m256 b = _mm256_castsi256_ps(block.reg[i + 1]);
+    // c1 c0 in a lane, for c2 = 0 and for c2 = 1
+    const __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+    const __m256i high = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));
+    // The lanes were c5, and are now c2.
+    Store(words + 4 * i, _mm256_permute2x128_si256(low, high, 0x20));
+    Store(words + 4 * i + kBlockChannels / 2, _mm256_permute2x128_si256(low, high, 0x31));
+  }
+}
+
+#endif
+
+size_t WholeBlocks(size_t channels) {
+  return channels / kBlockChannels * kBlockChannels;
+}
+
+}  // namespace
+
+#ifndef PREPACK_VBMI
+
+void SplitColumns(const std::byte* words, size_t row_stride, size_t rows, size_t channels,
+                  uint8_t* columns, size_t column_stride) {
+  const size_t whole = WholeBlocks(channels);
+  for (size_t r = 0; r < rows; ++r) {
+    const size_t ahead = r + kRowsAhead < rows ? r + kRowsAhead : rows - 1;
+    for (size_t n = 0; n < whole; n += kBlockChannels) {
+      const size_t at = n * kWideWordBytes;
+      PrefetchRows(words + ahead * row_stride + at, 0, 1, kInputs * kVectorBytes);
+      SplitBlock(words + r * row_stride + at, columns + r * kInputs * column_stride + n / 2,
+                 column_stride);
+    }
+  }
+  Below().split_columns(words + whole * kWideWordBytes, row_stride, rows, channels - whole,
+                        columns + whole / 2, column_stride);
+}
+
+void JoinColumns(const uint8_t* columns, size_t column_stride, const uint32_t* picks, size_t rows,
+                 size_t channels, uint32_t* words, size_t words_stride) {
+  const size_t whole = WholeBlocks(channels);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < whole; n += kBlockChannels) {
+      ColumnsBlock block;
+      for (size_t k = 0; k < kInputs; ++k) {
+        block.reg[k] = Load(columns + picks[r * kInputs + k] * column_stride + n / 2);
+      }
+      JoinBlock(block);
+      for (size_t i = 0; i < kInputs; ++i) {
+        Store(words + r * words_stride + n + kVectorWords * i, block.reg[i]);
+      }
+    }
+  }
+  Below().join_columns(columns + whole / 2, column_stride, picks, rows, channels - whole,
+                       words + whole, words_stride);
+}
+
+#endif
+
+void JoinAwqColumns(const uint8_t* columns, size_t column_stride, size_t rows, size_t channels,
+                    uint32_t* words, size_t words_stride) {
+  const size_t whole = WholeBlocks(channels);
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t n = 0; n < whole; n += kBlockChannels) {
+      const uint8_t* from = columns + r * kInputs * column_stride + n / 2;
+      for (size_t k = 0; k < kInputs; ++k) {
+        // Behind the last column this is somebody else's memory, or none: a hint does no harm.
+        __builtin_prefetch(from + (kBlocksAhead * kInputs + k) * column_stride);
+      }
+      JoinAwqBlock(from, column_stride, words + r * words_stride + n);
+    }
+  }
+  Below().join_awq_columns(columns + whole / 2, column_stride, rows, channels - whole,
+                           words + whole, words_stride);
+}
+
+#endif
+
+}  // namespace prepack::PREPACK_LEVEL
+
+#endif  // PREPACK_KERNELS_NIBBLE_COLUMNS_BODY_H_

@@ -1,0 +1,264 @@
+#ifndef PREPACK_KERNELS_NIBBLE_HALVES_BODY_H_
+#define PREPACK_KERNELS_NIBBLE_HALVES_BODY_H_
+
+// The bodies of nibble_halves.h.
+//
+// AVX2: 32 columns at a time; the two lanes of a register hold rows n and n + 8. Where rows lie two
+// KiB or a multiple of that apart, 16 or all 32 of them share a set of the L1 cache: they go
+// through a tile (CopyRuns), which at other distances would cost more than it saves.
+//
+// AVX-512: 128 columns at a time, so that each cache line of a row is read, or written, once and
+// whole, and needs no tile.
+
+namespace prepack::PREPACK_LEVEL {
+
+namespace {
+
+constexpr size_t kHalvesApart = 16;  // between the rows of a byte
+
+}  // namespace
+
+#ifdef PREPACK_SCALAR
+
+void RowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
+  for (size_t i = 0; i < cols / 2; ++i) {
+    for (size_t n = 0; n < kHalvesApart; ++n) {
+      const unsigned low = rows[n * row_bytes + i];
+      const unsigned high = rows[(n + kHalvesApart) * row_bytes + i];
+      uint8_t* to = halves + i * kHalvesRows + 2 * n;
+      to[0] = static_cast<uint8_t>((low & 0x0FU) | (high & 0x0FU) << 4);
+      to[1] = static_cast<uint8_t>(low >> 4 | (high & 0xF0U));
+    }
+  }
+}
+
+void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
+  for (size_t i = 0; i < cols / 2; ++i) {
+    for (size_t n = 0; n < kHalvesApart; ++n) {
+      const uint8_t* from = halves + i * kHalvesRows + 2 * n;
+      const unsigned even = from[0];
+      const unsigned odd = from[1];
+      rows[n * row_bytes + i] = static_cast<uint8_t>((even & 0x0FU) | (odd & 0x0FU) << 4);
+      rows[(n + kHalvesApart) * row_bytes + i] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0U));
+    }
+  }
+}
+
+#else
+
+namespace {
+
+constexpr size_t kTurnRows = 8;  // those that are transposed together
+
+// Eight registers of 16-bit units, lane by lane: unit a of register b becomes unit b of register a.
+[[gnu::always_inline]] inline void TurnRows(Vector (&reg)[kTurnRows]) {
+#pragma GCC unroll 3
+  for (size_t i = 0; i < 3; ++i) RotateIndex<2>(reg);
+}
+
+#ifdef PREPACK_AVX512
+
+// Comments give the place of a byte as the bits of its index: n4 … n0 are those of the row, k6 … k0
+// those of the column. A place is (register; lane; byte in the lane). n4 tells the halves of a byte
+// apart.
+
+constexpr bool kNeedsTile = false;
+constexpr size_t kHalvesCols = 128;
+constexpr size_t kLaneStride = kLaneBytes * kHalvesRows;  // between the lanes: k6 k5
+
+struct HalvesRows {
+  Vector reg[kTurnRows];
+};
+
+// Bytes of even columns and of odd ones to pairs of them: for k1 = 0 and for k1 = 1. Shifts leave
+// the units that shuffle to what follows.
+[[gnu::always_inline]] inline void PairColumns(Vector& even, Vector& odd) {
+  const Vector low_bytes = Numbers(0x00FF);
+  const Vector first = Select(low_bytes, even, ShiftLeft<8>(odd));
+  odd = Select(low_bytes, ShiftRight<8>(even), odd);
+  even = first;
+}
+
+// Rows n2 n1 n0 of n3 = 0 and of n3 = 1, (n2 n1 n0; k6 k5; k4 k3 k2 k0), to columns.
+[[gnu::always_inline]] inline void StoreColumns(HalvesRows& upper, HalvesRows& lower,
+                                                uint8_t* halves) {
+  TurnRows(upper.reg);  // (k4 k3 k2; k6 k5; n2 n1 n0 k0)
+  TurnRows(lower.reg);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTurnRows; ++i) {
+    Vector a = upper.reg[i];
+    Vector b = lower.reg[i];
+    ExchangeLanes(a, b);  // (k5 k4 k3 k2; k6 n3; n2 n1 n0 k0)
+    uint8_t* to = halves + 2 * i * kHalvesRows;
+    StoreHalves(to, to + 2 * kLaneStride, a);
+    StoreHalves(to + kLaneStride, to + 3 * kLaneStride, b);
+  }
+}
+
+[[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
+                                                uint8_t* halves) {
+  HalvesRows first[2];   // k1 = 0
+  HalvesRows second[2];  // k1 = 1
+#pragma GCC unroll 16
+  for (size_t n = 0; n < 2 * kTurnRows; ++n) {
+    Vector even = Load(rows + n * row_bytes);
+    Vector odd = Load(rows + (n + kHalvesApart) * row_bytes);
+    SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
+    PairColumns(even, odd);
+    first[n / kTurnRows].reg[n % kTurnRows] = even;
+    second[n / kTurnRows].reg[n % kTurnRows] = odd;
+  }
+  StoreColumns(first[0], first[1], halves);
+  StoreColumns(second[0], second[1], halves + kHalvesRows);
+}
+
+// The inverse of StoreColumns.
+[[gnu::always_inline]] inline void LoadColumns(const uint8_t* halves, HalvesRows& upper,
+                                               HalvesRows& lower) {
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTurnRows; ++i) {
+    const uint8_t* from = halves + 2 * i * kHalvesRows;
+    upper.reg[i] = LoadHalves(from, from + 2 * kLaneStride);
+    lower.reg[i] = LoadHalves(from + kLaneStride, from + 3 * kLaneStride);
+    ExchangeLanes(upper.reg[i], lower.reg[i]);
+  }
+  TurnRows(upper.reg);
+  TurnRows(lower.reg);
+}
+
+[[gnu::always_inline]] inline void HalvesToTile(const uint8_t* halves, size_t row_bytes,
+                                                uint8_t* rows) {
+  HalvesRows first[2];
+  HalvesRows second[2];
+  LoadColumns(halves, first[0], first[1]);
+  LoadColumns(halves + kHalvesRows, second[0], second[1]);
+#pragma GCC unroll 16
+  for (size_t n = 0; n < 2 * kTurnRows; ++n) {
+    Vector even = first[n / kTurnRows].reg[n % kTurnRows];
+    Vector odd = second[n / kTurnRows].reg[n % kTurnRows];
+    PairColumns(even, odd);
+    SwapNibbles(even, odd);
+    uint8_t* row = rows + n * row_bytes;
+    Store(row, even);
+    Store(row + kHalvesApart * row_bytes, odd);
+  }
+}
+
+#else
+
+constexpr bool kNeedsTile = true;
+constexpr size_t kHalvesCols = 32;
+constexpr size_t kColumnsOfHalf = kHalvesCols / 4;
+
+[[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
+                                                uint8_t* halves) {
+  Vector first[kTurnRows];
+  Vector second[kTurnRows];
+#pragma GCC unroll 8
+  for (size_t n = 0; n < kTurnRows; ++n) {
+    const uint8_t* row = rows + n * row_bytes;
+    Vector even = LoadTwoLanes(row, row + kTurnRows * row_bytes);
+    Vector odd =
+        LoadTwoLanes(row + kHalvesApart * row_bytes, row + (kHalvesApart + kTurnRows) * row_bytes);
+    SwapNibbles(even, odd);
+    first[n] = UnpackLow<1>(even, odd);
+    second[n] = UnpackHigh<1>(even, odd);
+  }
+  TurnRows(first);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kColumnsOfHalf; ++i) Store(halves + i * kHalvesRows, first[i]);
+  TurnRows(second);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kColumnsOfHalf; ++i) {
+    Store(halves + (kColumnsOfHalf + i) * kHalvesRows, second[i]);
+  }
+}
+
+[[gnu::always_inline]] inline void HalvesToTile(const uint8_t* halves, size_t row_bytes,
+                                                uint8_t* rows) {
+  const Vector by_parity =
+      Repeat(_mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15));
+  Vector first[kTurnRows];
+  Vector second[kTurnRows];
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kColumnsOfHalf; ++i) first[i] = Load(halves + i * kHalvesRows);
+  TurnRows(first);
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kColumnsOfHalf; ++i) {
+    second[i] = Load(halves + (kColumnsOfHalf + i) * kHalvesRows);
+  }
+  TurnRows(second);
+#pragma GCC unroll 8
+  for (size_t n = 0; n < kTurnRows; ++n) {
+    const Vector a = ShuffleBytes(first[n], by_parity);
+    const Vector b = ShuffleBytes(second[n], by_parity);
+    Vector even = UnpackLow<8>(a, b);
+    Vector odd = UnpackHigh<8>(a, b);
+    SwapNibbles(even, odd);
+    uint8_t* row = rows + n * row_bytes;
+    StoreTwoLanes(row, row + kTurnRows * row_bytes, even);
+    StoreTwoLanes(row + kHalvesApart * row_bytes, row + (kHalvesApart + kTurnRows) * row_bytes,
+                  odd);
+  }
+}
+
+#endif
+
+constexpr size_t kHalvesRunBytes = 256;  // of a row
+constexpr size_t kHalvesRunCols = 2 * kHalvesRunBytes;
+
+bool AreCrowded(size_t row_bytes, size_t cols) {
+  constexpr size_t kCrowdedStride = 2048;
+  return kNeedsTile && row_bytes % kCrowdedStride == 0 && cols >= kHalvesRunCols;
+}
+
+// Calls work(first column of a run) for each run. One that would stick out at the end is moved back
+// over its neighbour, and does some columns twice.
+template <typename Work>
+[[gnu::always_inline]] inline void ForHalvesRuns(size_t cols, const Work& work) {
+  for (size_t next = 0; next < cols; next += kHalvesRunCols) {
+    work(next < cols - kHalvesRunCols ? next : cols - kHalvesRunCols);
+  }
+}
+
+void NearRowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
+  size_t k = 0;
+  for (; k + kHalvesCols <= cols; k += kHalvesCols) {
+    TileToHalves(rows + k / 2, row_bytes, halves + HalvesBytes(k));
+  }
+  Below().rows_to_halves(rows + k / 2, row_bytes, cols - k, halves + HalvesBytes(k));
+}
+
+void HalvesToNearRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
+  size_t k = 0;
+  for (; k + kHalvesCols <= cols; k += kHalvesCols) {
+    HalvesToTile(halves + HalvesBytes(k), row_bytes, rows + k / 2);
+  }
+  Below().halves_to_rows(halves + HalvesBytes(k), cols - k, row_bytes, rows + k / 2);
+}
+
+}  // namespace
+
+void RowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
+  if (!AreCrowded(row_bytes, cols)) return NearRowsToHalves(rows, row_bytes, cols, halves);
+  alignas(kLineBytes) uint8_t tile[kHalvesRows * kHalvesRunBytes];
+  ForHalvesRuns(cols, [&](size_t k) {
+    CopyRuns<kHalvesRunBytes>(rows + k / 2, row_bytes, kHalvesRows, tile, kHalvesRunBytes);
+    NearRowsToHalves(tile, kHalvesRunBytes, kHalvesRunCols, halves + HalvesBytes(k));
+  });
+}
+
+void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
+  if (!AreCrowded(row_bytes, cols)) return HalvesToNearRows(halves, cols, row_bytes, rows);
+  alignas(kLineBytes) uint8_t tile[kHalvesRows * kHalvesRunBytes];
+  ForHalvesRuns(cols, [&](size_t k) {
+    HalvesToNearRows(halves + HalvesBytes(k), kHalvesRunCols, kHalvesRunBytes, tile);
+    CopyRuns<kHalvesRunBytes>(tile, kHalvesRunBytes, kHalvesRows, rows + k / 2, row_bytes);
+  });
+}
+
+#endif
+
+}  // namespace prepack::PREPACK_LEVEL
+
+#endif  // PREPACK_KERNELS_NIBBLE_HALVES_BODY_H_

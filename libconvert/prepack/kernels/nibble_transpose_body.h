@@ -1,0 +1,534 @@
+#ifndef PREPACK_KERNELS_NIBBLE_TRANSPOSE_BODY_H_
+#define PREPACK_KERNELS_NIBBLE_TRANSPOSE_BODY_H_
+
+// The bodies of nibble_transpose.h.
+
+namespace prepack::PREPACK_LEVEL {
+
+#ifdef PREPACK_SCALAR
+
+namespace {
+
+// Bytes of two rows at columns k and k + 1, or of two columns at rows r and r + 1.
+void SwapNibblePair(unsigned& a, unsigned& b) {
+  const unsigned first = (a & 0x0FU) | (b & 0x0FU) << 4;
+  b = a >> 4 | (b & 0xF0U);
+  a = first;
+}
+
+}  // namespace
+
+void RowsToWords(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* columns,
+                 size_t column_stride) {
+  for (size_t k = 0; k < cols; k += 2) {
+    for (size_t r = 0; r < kTransposeRows; r += 2) {
+      const unsigned upper = rows[r * row_bytes + k / 2];
+      const unsigned lower = rows[(r + 1) * row_bytes + k / 2];
+      columns[k * column_stride + r / 2] =
+          static_cast<uint8_t>((upper & 0x0FU) | (lower & 0x0FU) << 4);
+      columns[(k + 1) * column_stride + r / 2] = static_cast<uint8_t>(upper >> 4 | (lower & 0xF0U));
+    }
+  }
+}
+
+void WordsToRows(const uint8_t* columns, size_t column_stride, size_t cols, size_t row_bytes,
+                 uint8_t* rows) {
+  for (size_t k = 0; k < cols; k += 2) {
+    for (size_t r = 0; r < kTransposeRows; r += 2) {
+      const unsigned even = columns[k * column_stride + r / 2];
+      const unsigned odd = columns[(k + 1) * column_stride + r / 2];
+      rows[r * row_bytes + k / 2] = static_cast<uint8_t>((even & 0x0FU) | (odd & 0x0FU) << 4);
+      rows[(r + 1) * row_bytes + k / 2] = static_cast<uint8_t>(even >> 4 | (odd & 0xF0U));
+    }
+  }
+}
+
+void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t mask,
+                   uint8_t* columns, size_t column_stride) {
+  for (size_t k = 0; k < cols; k += 2) {
+    for (size_t r = 0; r < kWideTransposeRows; r += 2) {
+      unsigned a = rows[r * row_bytes + k / 2];
+      unsigned b = rows[(r + 1) * row_bytes + k / 2];
+      SwapNibblePair(a, b);
+      columns[k * column_stride + r / 2] = static_cast<uint8_t>(a ^ mask);
+      columns[(k + 1) * column_stride + r / 2] = static_cast<uint8_t>(b ^ mask);
+    }
+  }
+}
+
+void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, uint8_t mask,
+                   size_t row_bytes, uint8_t* rows) {
+  for (size_t k = 0; k < cols; k += 2) {
+    for (size_t r = 0; r < kWideTransposeRows; r += 2) {
+      unsigned a = columns[k * column_stride + r / 2];
+      unsigned b = columns[(k + 1) * column_stride + r / 2];
+      SwapNibblePair(a, b);
+      rows[r * row_bytes + k / 2] = static_cast<uint8_t>(a ^ mask);
+      rows[(r + 1) * row_bytes + k / 2] = static_cast<uint8_t>(b ^ mask);
+    }
+  }
+}
+
+#else
+
+// Blocks of 16 rows, the bytes of a register of each: 64 columns at a time with AVX2, 128 with
+// AVX-512, which has as many registers of twice the size, and permutes bytes of two.
+
+namespace {
+
+constexpr size_t kWordCols = 2 * kVectorBytes;
+constexpr size_t kRowPairs = kTransposeRows / 2;
+constexpr size_t kWordBytes = kTransposeWordBytes;
+
+// The words of two neighbouring columns.
+[[gnu::always_inline]] inline void StoreTwo(uint8_t* to, size_t stride, __m128i words) {
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), words);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to + stride), _mm_unpackhi_epi64(words, words));
+}
+
+[[gnu::always_inline]] inline __m128i LoadTwo(const uint8_t* from, size_t stride) {
+  return _mm_unpacklo_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)),
+                            _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + stride)));
+}
+
+#ifdef PREPACK_AVX512
+
+// Comments give the place of a byte as the bits of its index: c6 … c0 are those of the column, p2
+// p1 p0 those of the pair of rows. A place is (register; lane; byte in the lane).
+
+// Half of what a step takes: of its columns, or of the pairs of rows.
+struct Half {
+  Vector reg[kRowPairs];
+};
+
+// The words of eight columns.
+template <bool kDense>
+[[gnu::always_inline]] inline void StoreWords(uint8_t* to, size_t stride, Vector words) {
+  if constexpr (kDense) {
+    Store(to, words);
+  } else {
+    StoreTwo(to, stride, _mm512_castsi512_si128(words));
+    StoreTwo(to + 2 * stride, stride, _mm512_extracti32x4_epi32(words, 1));
+    StoreTwo(to + 4 * stride, stride, _mm512_extracti32x4_epi32(words, 2));
+    StoreTwo(to + 6 * stride, stride, _mm512_extracti32x4_epi32(words, 3));
+  }
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline Vector LoadWords(const uint8_t* from, size_t stride) {
+  if constexpr (kDense) return Load(from);
+  return JoinLanes(LoadTwo(from, stride), LoadTwo(from + 2 * stride, stride),
+                   LoadTwo(from + 4 * stride, stride), LoadTwo(from + 6 * stride, stride));
+}
+
+// (c0 p1 p0; p2 c5; c4 c3 c2 c1) for c6 = 0 and for c6 = 1. Both come from the same cache lines.
+[[gnu::always_inline]] inline void LoadRows(const uint8_t* rows, size_t row_bytes, Half& first,
+                                            Half& second) {
+  for (size_t pair = 0; pair < kRowPairs / 2; ++pair) {
+    const uint8_t* row = rows + 2 * pair * row_bytes;
+    const uint8_t* far = row + kRowPairs * row_bytes;
+    for (size_t c6 = 0; c6 < 2; ++c6) {
+      const size_t at = c6 * kVectorBytes / 2;
+      Vector even = LoadHalves(row + at, far + at);
+      Vector odd = LoadHalves(row + row_bytes + at, far + row_bytes + at);
+      SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
+      Half& half = c6 == 0 ? first : second;
+      half.reg[pair] = even;
+      half.reg[pair + kRowPairs / 2] = odd;
+    }
+  }
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline void StoreColumns(Half& half, uint8_t* columns, size_t stride) {
+  for (size_t i = 0; i < 3; ++i) RotateIndex<1>(half.reg);  // (c4 c3 c2; p2 c5; c1 c0 p1 p0)
+  // 32-bit numbers of two registers to (c2 c1; c0 p2), for c5 = 0
+  const Vector gather = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 16, 24, 17, 25, 18, 26, 19, 27);
+  const Vector gather_next = _mm512_add_epi32(gather, _mm512_set1_epi32(4));  // for c5 = 1
+  for (size_t i = 0; i < kRowPairs; i += 2) {
+    const Vector a = half.reg[i];
+    const Vector b = half.reg[i + 1];
+    uint8_t* to = columns + 4 * i * stride;
+    StoreWords<kDense>(to, stride, _mm512_permutex2var_epi32(a, gather, b));
+    StoreWords<kDense>(to + kWordCols / 4 * stride, stride,
+                       _mm512_permutex2var_epi32(a, gather_next, b));
+  }
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline void StepToWords(const uint8_t* rows, size_t row_bytes,
+                                               uint8_t* columns, size_t stride) {
+  Half first;
+  Half second;
+  LoadRows(rows, row_bytes, first, second);
+  StoreColumns<kDense>(first, columns, stride);
+  StoreColumns<kDense>(second, columns + kWordCols / 2 * stride, stride);
+}
+
+// For each 16-bit number of (c6 c5; c4 c3 c2) its place in two registers of (c3; c6 c2; p0 c5 c4),
+// of which the one for p0 = 0 is meant.
+struct WordPlaces {
+  alignas(kVectorBytes) uint16_t place[kVectorBytes / 2];
+  constexpr WordPlaces() : place() {
+    for (size_t i = 0; i < kVectorBytes / 2; ++i) {
+      const size_t c6 = i >> 4;
+      const size_t c5 = i >> 3 & 1;
+      const size_t c4 = i >> 2 & 1;
+      const size_t c3 = i >> 1 & 1;
+      const size_t c2 = i & 1;
+      place[i] = static_cast<uint16_t>(c3 << 5 | c6 << 4 | c2 << 3 | c5 << 1 | c4);
+    }
+  }
+};
+constexpr WordPlaces kWordPlaces;
+
+// Sixteen rows are too many for the CPU to foresee where the next cache lines are written.
+template <bool kDense>
+[[gnu::always_inline]] inline void StepToRows(const uint8_t* columns, size_t stride,
+                                              size_t row_bytes, uint8_t* rows) {
+  const Vector gather = Load(kWordPlaces.place);
+  const Vector gather_next = _mm512_add_epi16(gather, _mm512_set1_epi16(4));  // for p0 = 1
+  Vector reg[2 * kRowPairs];
+  for (size_t i = 0; i < kRowPairs; ++i) {  // (c6 c5 c4 c3; c2 c1; c0 p2 p1 p0)
+    const uint8_t* from = columns + 8 * i * stride;
+    const Vector a = LoadWords<kDense>(from, stride);
+    const Vector b = LoadWords<kDense>(from + kWordCols / 2 * stride, stride);
+    reg[i] = _mm512_shuffle_i32x4(a, b, 0x88);
+    reg[i + kRowPairs] = _mm512_shuffle_i32x4(a, b, 0xDD);
+  }                     // (c1 c5 c4 c3; c6 c2; c0 p2 p1 p0)
+  RotateIndex<1>(reg);  // (c5 c4 c3 c0; c6 c2; p2 p1 p0 c1)
+  RotateIndex<2>(reg);  // (c4 c3 c0 p2; c6 c2; p1 p0 c5 c1)
+  RotateIndex<2>(reg);  // (c3 c0 p2 p1; c6 c2; p0 c5 c4 c1)
+  for (size_t i = 0; i < kRowPairs / 2; ++i) {
+    for (size_t p0 = 0; p0 < 2; ++p0) {  // (c0 p2 p1 p0; c6 c5; c4 c3 c2 c1)
+      const Vector places = p0 == 0 ? gather : gather_next;
+      Vector even = _mm512_permutex2var_epi16(reg[i], places, reg[i + kRowPairs]);
+      Vector odd = _mm512_permutex2var_epi16(reg[i + kRowPairs / 2], places,
+                                             reg[i + kRowPairs + kRowPairs / 2]);
+      SwapNibbles(even, odd);
+      uint8_t* row = rows + (4 * i + 2 * p0) * row_bytes;
+      Store(row, even);
+      Store(row + row_bytes, odd);
+      PrefetchRows(row + kVectorBytes, row_bytes, 2, kVectorBytes);
+    }
+  }
+}
+
+#else
+
+struct WordBlock {
+  Vector reg[kTransposeRows];
+};
+
+// In a lane of the registers 2i and 2i + 1 lie the words of four columns: 4i … 4i + 3 in the low
+// lanes, 32 columns more in the high lanes.
+constexpr size_t kHighLaneCols = kWordCols / 2;
+
+[[gnu::always_inline]] inline void StoreColumns(const WordBlock& block, uint8_t* columns) {
+  for (size_t i = 0; i < 16; i += 2) {
+    Store(columns + 2 * i * kWordBytes,
+          _mm256_permute2x128_si256(block.reg[i], block.reg[i + 1], 0x20));
+    Store(columns + (2 * i + kHighLaneCols) * kWordBytes,
+          _mm256_permute2x128_si256(block.reg[i], block.reg[i + 1], 0x31));
+  }
+}
+
+[[gnu::always_inline]] inline WordBlock LoadColumns(const uint8_t* columns) {
+  WordBlock block;
+  for (size_t i = 0; i < 16; i += 2) {
+    const Vector low = Load(columns + 2 * i * kWordBytes);
+    const Vector high = Load(columns + (2 * i + kHighLaneCols) * kWordBytes);
+    block.reg[i] = _mm256_permute2x128_si256(low, high, 0x20);
+    block.reg[i + 1] = _mm256_permute2x128_si256(low, high, 0x31);
+  }
+  return block;
+}
+
+// The same for words that are `column_stride` bytes apart.
+[[gnu::always_inline]] inline void StoreColumnsApart(const WordBlock& block, uint8_t* columns,
+                                                     size_t column_stride) {
+  for (size_t i = 0; i < 16; ++i) {
+    const __m256i words = block.reg[i];
+    StoreTwo(columns + 2 * i * column_stride, column_stride, _mm256_castsi256_si128(words));
+    StoreTwo(columns + (2 * i + kHighLaneCols) * column_stride, column_stride,
+             _mm256_extracti128_si256(words, 1));
+  }
+}
+
+[[gnu::always_inline]] inline WordBlock LoadColumnsApart(const uint8_t* columns,
+                                                         size_t column_stride) {
+  WordBlock block;
+  for (size_t i = 0; i < 16; ++i) {
+    const __m128i low = LoadTwo(columns + 2 * i * column_stride, column_stride);
+    const __m128i high = LoadTwo(columns + (2 * i + kHighLaneCols) * column_stride, column_stride);
+    block.reg[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+  }
+  return block;
+}
+
+// The nibbles of rows 2p and 2p + 1 at column k share byte p of word k, see the header.
+[[gnu::always_inline]] inline WordBlock LoadRows(const uint8_t* rows, size_t row_bytes) {
+  // Registers 2p and 2p + 1 get bytes 0 … 15 and 16 … 31 (per lane: 8 columns each) of the merged
+  // row pair p. In a lane, byte index = (pair, 3 bits; column, 5 bits).
+  WordBlock block;
+  for (size_t pair = 0; pair < kRowPairs; ++pair) {
+    Vector even = Load(rows + 2 * pair * row_bytes);
+    Vector odd = Load(rows + (2 * pair + 1) * row_bytes);
+    SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
+    block.reg[2 * pair] = UnpackLow<1>(even, odd);
+    block.reg[2 * pair + 1] = UnpackHigh<1>(even, odd);
+  }
+  // Three rotations: (pair, column) becomes (column, pair), which is the order of the output.
+  for (size_t i = 0; i < 3; ++i) RotateIndex<1>(block.reg);
+  return block;
+}
+
+[[gnu::always_inline]] inline void StoreRows(WordBlock block, uint8_t* rows, size_t row_bytes) {
+  // In a lane, byte index = (column, 5 bits; pair, 3 bits). Five rotations put the pair first,
+  // but leave even and odd columns interleaved; four stop one short of that, with the bit that
+  // tells them apart still in front: (column bit 0, pair, column bits 4 … 1).
+  for (size_t i = 0; i < 4; ++i) RotateIndex<1>(block.reg);
+  for (size_t pair = 0; pair < kRowPairs; ++pair) {
+    Vector even = block.reg[pair];
+    Vector odd = block.reg[kRowPairs + pair];
+    SwapNibbles(even, odd);
+    Store(rows + 2 * pair * row_bytes, even);
+    Store(rows + (2 * pair + 1) * row_bytes, odd);
+  }
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline void StepToWords(const uint8_t* rows, size_t row_bytes,
+                                               uint8_t* columns, size_t stride) {
+  const WordBlock block = LoadRows(rows, row_bytes);
+  if constexpr (kDense) StoreColumns(block, columns);
+  if constexpr (!kDense) StoreColumnsApart(block, columns, stride);
+}
+
+template <bool kDense>
+[[gnu::always_inline]] inline void StepToRows(const uint8_t* columns, size_t stride,
+                                              size_t row_bytes, uint8_t* rows) {
+  StoreRows(kDense ? LoadColumns(columns) : LoadColumnsApart(columns, stride), rows, row_bytes);
+}
+
+#endif
+
+template <bool kDense>
+void StepsToWords(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* columns,
+                  size_t stride) {
+  for (size_t k = 0; k < cols; k += kWordCols) {
+    StepToWords<kDense>(rows + k / 2, row_bytes, columns + k * stride, stride);
+  }
+}
+
+template <bool kDense>
+void StepsToRows(const uint8_t* columns, size_t stride, size_t cols, size_t row_bytes,
+                 uint8_t* rows) {
+  for (size_t k = 0; k < cols; k += kWordCols) {
+    StepToRows<kDense>(columns + k * stride, stride, row_bytes, rows + k / 2);
+  }
+}
+
+}  // namespace
+
+void RowsToWords(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* columns,
+                 size_t column_stride) {
+  const size_t whole = cols / kWordCols * kWordCols;
+  const auto steps = column_stride == kWordBytes ? StepsToWords<true> : StepsToWords<false>;
+  steps(rows, row_bytes, whole, columns, column_stride);
+  Below().rows_to_words(rows + whole / 2, row_bytes, cols - whole, columns + whole * column_stride,
+                        column_stride);
+}
+
+void WordsToRows(const uint8_t* columns, size_t column_stride, size_t cols, size_t row_bytes,
+                 uint8_t* rows) {
+  const size_t whole = cols / kWordCols * kWordCols;
+  const auto steps = column_stride == kWordBytes ? StepsToRows<true> : StepsToRows<false>;
+  steps(columns, column_stride, whole, row_bytes, rows);
+  Below().words_to_rows(columns + whole * column_stride, column_stride, cols - whole, row_bytes,
+                        rows + whole / 2);
+}
+
+// Blocks of 64 rows. AVX-512 gives registers of 32 bytes what they lack with AVX2: there are as
+// many as a block fills, and they have bitwise operations of three operands. In registers of 64
+// bytes lanes have to be put together by shuffles, which is what the CPU has the least time for: on
+// Zen 4 that was slower.
+//
+// Blocks of 1 KiB, of which the two lanes of a register hold what lies half a block apart: 64 rows
+// by 32 columns on the way to columns, and 32 rows by 64 columns on the way back, so that what is
+// written of a column or of a row is always a whole register. A block that would stick out at the
+// end is moved back over its neighbour, and writes some columns twice; only fewer columns than a
+// block has are left to the scalar twin.
+//
+// Loops over registers are unrolled by name: the compiler leaves some of them rolled, and then does
+// more arithmetic on addresses than on nibbles.
+
+namespace {
+
+constexpr size_t kToColumnsCols = 32;
+constexpr size_t kToRowsCols = 64;
+constexpr size_t kToRowsRows = 32;
+
+[[gnu::always_inline]] inline void StoreYmm(void* to, __m256i value) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), value);
+}
+
+// Four of sixteen registers: few enough to stay registers.
+constexpr size_t kQuad = 4;
+
+struct Quad {
+  __m256i reg[kQuad];
+};
+
+// Bytes of every second column, between the two steps of a transpose.
+struct QuadBlock {
+  Quad quads[kQuad];
+};
+
+// Bytes have an index in their lane, and registers one among the four. Takes the two bits in front
+// of the index of a byte to the registers, and those of the registers to its end.
+[[gnu::always_inline]] inline Quad Rotate(const Quad& in) {
+  const __m256i a = _mm256_unpacklo_epi8(in.reg[0], in.reg[2]);
+  const __m256i b = _mm256_unpackhi_epi8(in.reg[0], in.reg[2]);
+  const __m256i c = _mm256_unpacklo_epi8(in.reg[1], in.reg[3]);
+  const __m256i d = _mm256_unpackhi_epi8(in.reg[1], in.reg[3]);
+  return {{_mm256_unpacklo_epi8(a, c), _mm256_unpackhi_epi8(a, c), _mm256_unpacklo_epi8(b, d),
+           _mm256_unpackhi_epi8(b, d)}};
+}
+
+// Sixteen registers are transposed, byte a of register b becoming byte b of register a, by two
+// rotations: first of registers i, i + 4, i + 8, i + 12, whose results go to four quads,
+[[gnu::always_inline]] inline void Spread(const Quad& in, size_t i, QuadBlock& block) {
+  const Quad out = Rotate(in);
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kQuad; ++j) block.quads[j].reg[i] = out.reg[j];
+}
+// then of each of these, which makes registers 4j … 4j + 3.
+
+// Exchanges the high nibbles of `a` with the low nibbles of `b`, byte by byte, and XORs both with
+// `masks`: two rows become their even and their odd columns, or the other way round.
+[[gnu::always_inline]] inline void SwapAndMask(__m256i& a, __m256i& b, __m256i masks) {
+  const __m256i low_halves = _mm256_set1_epi8(0x0F);
+#ifdef PREPACK_AVX512
+  constexpr int kDifferenceAtOnes = 0x28;  // (a ^ b) & mask
+  constexpr int kXor = 0x96;
+  const __m256i moved =
+      _mm256_ternarylogic_epi32(_mm256_srli_epi16(a, 4), b, low_halves, kDifferenceAtOnes);
+  b = _mm256_ternarylogic_epi32(b, moved, masks, kXor);
+  a = _mm256_ternarylogic_epi32(a, _mm256_slli_epi16(moved, 4), masks, kXor);
+#else
+  const __m256i moved = _mm256_and_si256(_mm256_xor_si256(_mm256_srli_epi16(a, 4), b), low_halves);
+  b = _mm256_xor_si256(_mm256_xor_si256(b, moved), masks);
+  a = _mm256_xor_si256(_mm256_xor_si256(a, _mm256_slli_epi16(moved, 4)), masks);
+#endif
+}
+
+// Rows that become columns are nibbles of two columns at first; columns that become rows are so in
+// the end.
+enum class Swap { kFirst, kLast };
+
+// What lies `apart` behind each of the 32 lines that are read is the other lane of its register.
+template <Swap kSwap>
+[[gnu::always_inline]] inline void TransposeBlock(const uint8_t* in, size_t in_stride, size_t apart,
+                                                  uint8_t* out, size_t out_stride, __m256i masks) {
+  QuadBlock evens;
+  QuadBlock odds;
+#pragma GCC unroll 4
+  for (size_t i = 0; i < kQuad; ++i) {
+    Quad even;
+    Quad odd;
+#pragma GCC unroll 4
+    for (size_t j = 0; j < kQuad; ++j) {
+      const uint8_t* line = in + 2 * (kQuad * j + i) * in_stride;
+      even.reg[j] = LoadTwoLanes(line, line + apart);
+      odd.reg[j] = LoadTwoLanes(line + in_stride, line + in_stride + apart);
+      if (kSwap == Swap::kFirst) SwapAndMask(even.reg[j], odd.reg[j], masks);
+    }
+    Spread(even, i, evens);
+    Spread(odd, i, odds);
+  }
+#pragma GCC unroll 4
+  for (size_t j = 0; j < kQuad; ++j) {
+    Quad even = Rotate(evens.quads[j]);
+    Quad odd = Rotate(odds.quads[j]);
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kQuad; ++i) {
+      if (kSwap == Swap::kLast) SwapAndMask(even.reg[i], odd.reg[i], masks);
+      uint8_t* line = out + 2 * (kQuad * j + i) * out_stride;
+      StoreYmm(line, even.reg[i]);
+      StoreYmm(line + out_stride, odd.reg[i]);
+    }
+  }
+}
+
+inline void ColumnsToBlock(const uint8_t* columns, size_t column_stride, size_t row_bytes,
+                           uint8_t* rows, __m256i masks) {
+  TransposeBlock<Swap::kLast>(columns, column_stride, kToRowsCols / 2 * column_stride, rows,
+                              row_bytes, masks);
+}
+
+// Where the next block begins.
+inline size_t BlockStart(size_t next, size_t cols, size_t block_cols) {
+  return next < cols - block_cols ? next : cols - block_cols;
+}
+
+// What the next blocks read is asked for some lines per block: all at once, they would wait for
+// each other. While blocks go through a cache line of each row, those are of the next 64 rows.
+[[gnu::always_inline]] inline void PrefetchRowsBehind(const uint8_t* row, size_t row_bytes) {
+  constexpr size_t kBlocks = kLineBytes / kLaneBytes;
+  constexpr size_t kRows = kWideTransposeRows / kBlocks;
+  const size_t block = reinterpret_cast<uintptr_t>(row) / kLaneBytes % kBlocks;
+  PrefetchRows(row + (kWideTransposeRows + block * kRows) * row_bytes, row_bytes, kRows, 1);
+}
+
+// Columns that are not back to back come from a tile in L1.
+[[gnu::always_inline]] inline void PrefetchColumnsBehind(const uint8_t* columns,
+                                                         size_t column_stride, size_t half) {
+  constexpr size_t kColumnBytes = kWideTransposeRows / 2;
+  constexpr size_t kLines = kToRowsCols * kColumnBytes / 2 / kLineBytes;
+  if (column_stride != kColumnBytes) return;
+  PrefetchRows(columns + kToRowsCols * column_stride + half * kLines * kLineBytes, kLineBytes,
+               kLines, 1);
+}
+
+}  // namespace
+
+void RowsToColumns(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t mask,
+                   uint8_t* columns, size_t column_stride) {
+  if (cols < kToColumnsCols) {
+    return KernelsFor(Isa::kScalar)
+        .rows_to_columns(rows, row_bytes, cols, mask, columns, column_stride);
+  }
+  const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+  for (size_t next = 0; next < cols; next += kToColumnsCols) {
+    const size_t k = BlockStart(next, cols, kToColumnsCols);
+    PrefetchRowsBehind(rows + k / 2, row_bytes);
+    TransposeBlock<Swap::kFirst>(rows + k / 2, row_bytes, kWideTransposeRows / 2 * row_bytes,
+                                 columns + k * column_stride, column_stride, masks);
+  }
+}
+
+void ColumnsToRows(const uint8_t* columns, size_t column_stride, size_t cols, uint8_t mask,
+                   size_t row_bytes, uint8_t* rows) {
+  if (cols < kToRowsCols) {
+    return KernelsFor(Isa::kScalar)
+        .columns_to_rows(columns, column_stride, cols, mask, row_bytes, rows);
+  }
+  const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+  for (size_t next = 0; next < cols; next += kToRowsCols) {
+    const size_t k = BlockStart(next, cols, kToRowsCols);
+    const uint8_t* from = columns + k * column_stride;
+    uint8_t* to = rows + k / 2;
+    PrefetchColumnsBehind(from, column_stride, 0);
+    ColumnsToBlock(from, column_stride, row_bytes, to, masks);
+    PrefetchColumnsBehind(from, column_stride, 1);
+    ColumnsToBlock(from + kLaneBytes, column_stride, row_bytes, to + kToRowsRows * row_bytes,
+                   masks);
+  }
+}
+
+#endif
+
+}  // namespace prepack::PREPACK_LEVEL
+
+#endif  // PREPACK_KERNELS_NIBBLE_TRANSPOSE_BODY_H_

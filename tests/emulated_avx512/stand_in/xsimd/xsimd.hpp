@@ -1,0 +1,68 @@
+#ifndef PREPACK_TESTS_EMULATED_AVX512_STAND_IN_XSIMD_XSIMD_HPP_
+#define PREPACK_TESTS_EMULATED_AVX512_STAND_IN_XSIMD_XSIMD_HPP_
+
+// Stands in for xsimd, and for the compiler's intrinsics, where the kernels for AVX-512 are
+// compiled in portable code: SIMDe under the names of the intrinsics, and as much of a batch of
+// xsimd over it as prepack/kernels/vectors.h uses.
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+
+// SIMDe 0.7.4 gives this name four parameters, which are those of the masked one.
+#undef _mm512_madd_epi16
+#define _mm512_madd_epi16 simde_mm512_madd_epi16
+// It has this one, but not under the name of the compiler.
+#define _mm512_mask_shuffle_i64x2 simde_mm512_mask_shuffle_i64x2
+
+namespace xsimd {
+
+struct avx512bw {};
+
+template <typename T, typename Arch>
+class batch {
+ public:
+  batch() = default;
+  batch(__m512i reg) : reg_(reg) {}
+  operator __m512i() const { return reg_; }
+
+  static batch load_unaligned(const T* from) { return _mm512_loadu_si512(from); }
+  void store_unaligned(T* to) const { _mm512_storeu_si512(to, reg_); }
+
+ private:
+  __m512i reg_;
+};
+
+namespace kernel {
+
+template <typename Arch, typename T>
+batch<T, Arch> bitwise_and(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
+  return _mm512_and_si512(a, b);
+}
+
+template <typename Arch, typename T>
+batch<T, Arch> bitwise_or(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
+  return _mm512_or_si512(a, b);
+}
+
+template <typename Arch, typename T>
+batch<T, Arch> bitwise_xor(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
+  return _mm512_xor_si512(a, b);
+}
+
+// Of 16 bits: the only batches here.
+template <typename Arch, typename T>
+batch<T, Arch> add(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
+  static_assert(sizeof(T) == 2);
+  return _mm512_add_epi16(a, b);
+}
+
+template <typename Arch, typename T>
+batch<T, Arch> sub(const batch<T, Arch>& a, const batch<T, Arch>& b, Arch /*arch*/) {
+  static_assert(sizeof(T) == 2);
+  return _mm512_sub_epi16(a, b);
+}
+
+}  // namespace kernel
+}  // namespace xsimd
+
+#endif  // PREPACK_TESTS_EMULATED_AVX512_STAND_IN_XSIMD_XSIMD_HPP_

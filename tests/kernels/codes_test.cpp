@@ -91,7 +91,7 @@ TEST_CASE("the packings of compressed-tensors hold these bytes") {
   CHECK(Unpack(3, joined, codes.size()) == codes);
 }
 
-TEST_CASE("Signed bytes become unsigned codes, and those that do not fit are noticed") {
+TEST_CASE("signed bytes become unsigned codes, and those that do not fit are noticed") {
   const std::vector<uint8_t> bytes = {0xF8, 0xFF, 0x00, 0x07, 0x01};  // −8 −1 0 7 1
   std::vector<uint8_t> codes(5);
   CHECK(OffsetBytes(bytes.data(), 5, 8, 15, codes.data()));

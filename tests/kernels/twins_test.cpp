@@ -8,7 +8,7 @@
 #include "kernels/trials.h"
 #include "prepack/base/isa.h"
 
-namespace prepack {
+namespace prepack::testing {
 namespace {
 
 TrialShape RandomShape(SplitMix64& random) {
@@ -21,7 +21,7 @@ TrialShape RandomShape(SplitMix64& random) {
           .option = random.Below(256)};
 }
 
-TEST_CASE("Every version of every kernel writes what the scalar one writes") {
+TEST_CASE("every version of every kernel writes what the scalar one writes") {
   SplitMix64 random(51);
   for (const KernelTrials& kernel : kKernelTrials) {
     for (int run = 0; run < 60; ++run) {
@@ -53,4 +53,4 @@ TEST_CASE("A level without a version of its own has that of the level below") {
 }
 
 }  // namespace
-}  // namespace prepack
+}  // namespace prepack::testing

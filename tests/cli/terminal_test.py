@@ -139,8 +139,8 @@ class TerminalTest(unittest.TestCase):
             (("check", CHECKPOINT, "--headrs=1"), "Did you mean --headers?"),
             (("covnert",), "Did you mean convert?"),
             (("plan", CHECKPOINT, "-t", "vlm-cpu"), "Did you mean vllm-cpu?"),
-            (("check", CHECKPOINT, "--zzzzzzzzzz"), "`prepack check --help` shows what there is"),
-            ((), "`prepack --help` shows what there is"),
+            (("check", CHECKPOINT, "--zzzzzzzzzz"), "`prepack check --help` lists what is valid"),
+            ((), "`prepack --help` lists what is valid"),
         ):
             failed = in_pipe(*arguments)
             self.assertEqual(failed.returncode, 2)

@@ -173,7 +173,7 @@ class Reports(PackedTest):
         self.assertTrue(all(c.find("skipped").get("message") for c in skipped))
         self.assertIn("| gemm | ⚠️ not run | the source checkpoint is needed", markdown.read_text())
         self.assertIn(
-            "not all of the verification could run", self.run_tool("verify", self.out, "-q").stderr
+            "some of the verification could not run", self.run_tool("verify", self.out, "-q").stderr
         )
 
     def test_reports_never_replace_what_is_verified(self):

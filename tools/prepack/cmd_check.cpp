@@ -179,22 +179,23 @@ void AddCheck(CLI::App& app, ExitCodeValue& exit_code) {
                    "  prepack check Llama-3-8B-W4A16 --headers\n"
                    "  prepack check Llama-3-8B-W4A16 --baseline Llama-3-8B --strict "
                    "--junit check.xml --html check.html",
-       .notes = "Exit codes: 0 sound, notes and warnings allowed; 1 values are bad, or, with\n"
+       .notes = "Exit codes: 0 sound, perhaps with notes and warnings; 1 values are bad or, with\n"
                 "--strict, there are warnings; 3 the checkpoint is malformed; 5 it is not\n"
-                "supported. With several kinds of errors: 3 before 5 before 1."});
+                "supported. If several apply, 3 takes precedence over 5, and 5 over 1."});
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
-  CLI::Option* headers =
-      command->add_flag("--headers", options->headers, "Do not read the data: milliseconds");
+  CLI::Option* headers = command->add_flag(
+      "--headers", options->headers, "Check headers and configuration only; takes milliseconds");
   command
       ->add_option("--baseline", options->baseline,
-                   "The unquantized checkpoint: report the SQNR of every module against it")
+                   "The unquantized checkpoint: compare every tensor with it and report the SQNR "
+                   "of every module")
       ->type_name("FLOAT")
       ->excludes(headers);
   command->add_option("--junit", options->junit, "Write the result as JUnit XML")
       ->type_name("FILE");
   command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE");
-  command->add_flag("--strict", options->strict, "Warnings are failures");
+  command->add_flag("--strict", options->strict, "Treat warnings as failures");
   command->add_option("-j,--jobs", options->jobs, "Threads (default: one per CPU)")
       ->check(CLI::Range(1U, 1024U))
       ->type_name("N");

@@ -141,9 +141,9 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
       {.examples = "  prepack convert Llama-3-8B-W4A16 -o packed/ --target vllm-cpu\n"
                    "  prepack convert Llama-3-8B-W4A16 -o packed/ -t zentorch --verify --force\n"
                    "  prepack convert Llama-405B-W4A16 -o packed/ -t vllm-cpu --resume --part 3/16",
-       .notes = "The source is never changed; the output appears whole or not at all."});
+       .notes = "prepack never changes the source. The output appears whole or not at all."});
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
-  command->add_option("-o,--output", options->output, "Folder to make")
+  command->add_option("-o,--output", options->output, "Output folder")
       ->required()
       ->type_name("OUT");
   options->flags.AddTo(*command);
@@ -153,21 +153,21 @@ void AddConvert(CLI::App& app, ExitCodeValue& exit_code) {
   AddMemoryLimit(*command, options->memory_limit);
   command
       ->add_option("--part", options->part,
-                   "Convert only share I of N, into OUT.part-0000I-of-0000N; `prepack merge` puts "
-                   "the parts together")
+                   "Convert only part I of N, into the folder OUT.part-0000I-of-0000N; `prepack "
+                   "merge` joins the parts")
       ->type_name("I/N");
   command->add_flag("--trust-source", options->trust_source,
-                    "With --part, read only what the part is made of: for a source that cannot "
-                    "change until all parts are made. Otherwise each part reads more of it, so "
-                    "that `prepack merge` can tell one model from two");
+                    "With --part: read only what the part is made from. Use it if the source "
+                    "cannot change before all parts are made. Without it each part reads more of "
+                    "the source, so that `prepack merge` can refuse parts of two models");
   command->add_flag("--resume", options->resume,
-                    "Keep what is finished when interrupted, and go on with what an interrupted "
-                    "run of the same conversion has finished; nothing is done when all of it is");
+                    "Keep finished work if interrupted, and continue what an interrupted run of "
+                    "the same conversion has left; does nothing if the output is complete");
   command->add_flag("--no-flush", options->no_flush,
-                    "Do not wait until the weights are on the disk, as cp does not: faster, but "
-                    "damaged if the power fails within the next minute");
+                    "Like cp, do not wait until the weights are on the disk: faster, but a power "
+                    "failure within the next minute can damage the output");
   command->add_flag("--force", options->force, "Replace an existing packed folder");
-  command->add_flag("--verify", options->verify, "Verify the result against the source");
+  command->add_flag("--verify", options->verify, "Verify the output against the source afterwards");
   AddProgressOptions(*command, options->common);
   command->callback([options, &exit_code] { exit_code = RunConvert(*options); });
 }

@@ -28,7 +28,7 @@ void AddHelp(CLI::App& app, ExitCodeValue& exit_code) {
   auto name = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("help", "Show examples and options of a command");
   SetHelpText(*command, {.examples = "  prepack help convert", .notes = ""});
-  command->add_option("COMMAND", *name, "Command to explain (default: all, in short)")
+  command->add_option("COMMAND", *name, "Command to explain (default: a summary of all)")
       ->check(Offers(CommandNames(app)));
   command->callback([name, &app, &exit_code] { exit_code = RunHelp(app, *name); });
 }
@@ -64,7 +64,7 @@ std::string TargetsText() {
 void AddTargets(CLI::App& app, ExitCodeValue& exit_code) {
   auto common = std::make_shared<CommonOptions>();
   CLI::App* command = AddCommand(
-      app, "targets", "List every layout: what it takes, who reads it", *common,
+      app, "targets", "List every layout: what it takes and which kernel reads it", *common,
       {.examples = "  prepack targets --json | jq '.targets[].layouts[].layout'", .notes = ""});
   command->callback([common, &exit_code] {
     if (common->json) {

@@ -233,18 +233,23 @@ ExitCodeValue RunInspect(const InspectCommand& options) {
 }
 
 void AddValues(CLI::App& command, InspectCommand& options) {
-  auto* values = command.add_option("--values", options.values, "Show weights of a module");
+  auto* values =
+      command.add_option("--values", options.values, "Show the weights of a module as numbers");
   values->type_name("MODULE")->excludes("--module", "--modules", "--tensors", "--html", "--find",
                                         "--at", "--layout");
-  command.add_option("--rows", options.rows, "With --values: output channels (0:4)")
+  command
+      .add_option("--rows", options.rows, "With --values: output channels to show (default: 0:4)")
       ->type_name("FIRST:END")
       ->needs(values);
-  command.add_option("--cols", options.cols, "With --values: input channels (0:16)")
+  command
+      .add_option("--cols", options.cols, "With --values: input channels to show (default: 0:16)")
       ->type_name("FIRST:END")
       ->needs(values);
-  auto* codes = command.add_flag("--codes", options.codes, "With --values: codes, not decoded");
+  auto* codes = command.add_flag("--codes", options.codes,
+                                 "With --values: show codes instead of decoded weights");
   codes->needs(values);
-  command.add_flag("--bytes", options.bytes, "With --values: the byte that each code begins in")
+  command
+      .add_flag("--bytes", options.bytes, "With --values: show the byte that each code begins in")
       ->needs(values)
       ->excludes(codes);
 }
@@ -270,19 +275,19 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
   command->add_option("PATH", options->path, "Folder or .safetensors file")->required();
   command
       ->add_option("--module", options->module,
-                   "Show one quantized module, its tensors, and what its codes, scales and zero "
-                   "points are")
+                   "Show one quantized module: its tensors, and a summary of its codes, scales and "
+                   "zero points")
       ->type_name("NAME");
   command->add_flag("--modules", options->modules,
-                    "List every module, not one line for those that differ in numbers only");
+                    "List every module by itself, even if names differ only in numbers");
   command->add_flag("--tensors", options->tensors, "List every file and every tensor");
   command->add_option("--html", options->html, "Write the report as one self-contained page")
       ->type_name("FILE")
       ->excludes("--module");
   CLI::Option* find =
       command->add_option("--find", options->find,
-                          "Show which bytes hold weight (n, k) of a module, its scale and "
-                          "zero point; of a packed folder, in its source, too");
+                          "Show which bytes hold weight (n, k) of a module, its scale and its zero "
+                          "point; for a packed folder, also in its source");
   find->type_name("MODULE N K")
       ->expected(3)
       ->excludes("--module", "--modules", "--tensors", "--html");
@@ -291,14 +296,14 @@ void AddInspect(CLI::App& app, ExitCodeValue& exit_code) {
       ->excludes("--module", "--modules", "--tensors", "--html", "--find");
   command
       ->add_option("--layout", options->layout,
-                   "Draw which weight each of a module's first nibbles or bytes is; of a packed "
-                   "folder, in its source, too")
+                   "Draw which weight each of a module's first nibbles or bytes holds; for a "
+                   "packed folder, also in its source")
       ->type_name("MODULE")
       ->excludes("--module", "--modules", "--tensors", "--html", "--find", "--at");
   command
       ->add_option("--source", options->source,
-                   "With --find and --layout: the checkpoint that a packed folder was made from, "
-                   "where the manifest does not say")
+                   "With --find and --layout: the checkpoint that a packed folder was made from "
+                   "(default: the path in the manifest)")
       ->type_name("FOLDER")
       ->excludes("--module", "--modules", "--tensors", "--html", "--at");
   AddValues(*command, *options);

@@ -49,14 +49,14 @@ ExitCodeValue RunMerge(const MergeCommand& options) {
 void AddMerge(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<MergeCommand>();
   CLI::App* command = AddCommand(
-      app, "merge", "Put the parts of a conversion together", options->common,
+      app, "merge", "Join the parts of a conversion into one packed folder", options->common,
       {.examples = "  prepack convert big/ -o packed/ -t vllm-cpu --part 1/2    # one machine\n"
                    "  prepack convert big/ -o packed/ -t vllm-cpu --part 2/2    # another one\n"
                    "  prepack merge packed/",
-       .notes = "The parts are those that `prepack convert -o OUT --part I/N` made: the folders\n"
-                "OUT.part-00001-of-0000N and so on beside OUT. Nothing is copied where the file\n"
-                "system has hard links; the source is not needed."});
-  command->add_option("OUT", options->merge.output, "Folder to make")->required();
+       .notes = "The parts are the folders OUT.part-00001-of-0000N and so on that\n"
+                "`prepack convert -o OUT --part I/N` made beside OUT. If the file system has hard\n"
+                "links, merge copies no weights. It does not need the source."});
+  command->add_option("OUT", options->merge.output, "Output folder")->required();
   command->add_flag("--force", options->merge.replace, "Replace an existing packed folder");
   command->add_flag("--keep-parts", options->merge.keep_parts, "Leave the parts where they are");
   AddProgressOptions(*command, options->common);

@@ -170,12 +170,12 @@ ExitCodeValue RunPlan(const PlanCommand& options) {
 void AddPlan(CLI::App& app, ExitCodeValue& exit_code) {
   auto options = std::make_shared<PlanCommand>();
   CLI::App* command = AddCommand(
-      app, "plan", "Show what convert would do, and why, from headers only", options->common,
+      app, "plan", "Show what convert would do and why, from headers only", options->common,
       {.examples = "  prepack plan Llama-3-8B-W4A16 --target vllm-cpu\n"
                    "  prepack plan Llama-3-8B-W4A16 -t vllm-cpu --scheme mlp=w4a8\n"
                    "  prepack plan Llama-3-8B-W4A16 -t zentorch --json | jq '.modules[] | "
                    "select(.layout == null)'",
-       .notes = "Exits with 5 when convert would refuse the checkpoint."});
+       .notes = "Ends with 5 if convert would refuse the checkpoint."});
   command->add_option("SRC", options->source, "Checkpoint folder")->required();
   options->flags.AddTo(*command);
   command->callback([options, &exit_code] { exit_code = RunPlan(*options); });

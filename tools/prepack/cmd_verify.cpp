@@ -21,30 +21,29 @@ namespace {
 
 constexpr char kExamples[] =
     "  prepack verify packed/ --source Llama-3-8B-W4A16\n"
-    "      everything, against the checkpoint that the folder was made from\n"
+    "            verifies everything against the checkpoint that the folder was made from\n"
     "  prepack verify packed/ --skip exactness,gemm\n"
-    "      are the bytes intact? No source needed; 6 when they are\n"
+    "            checks that the bytes are intact, without the source; ends with 6 if they are\n"
     "  prepack verify packed/ --source SRC --sample 0.1 --junit verify.xml --markdown summary.md\n"
-    "      a tenth of the modules, for CI\n"
+    "            verifies a tenth of the modules, for CI\n"
     "  prepack verify packed/ --source SRC --json > verify.json\n"
     "  prepack verify packed/ --source SRC --against verify.json --tolerance 0.2\n"
-    "      fails when a figure is more than 0.2 dB below the earlier one\n"
+    "            fails if a figure is more than 0.2 dB below the earlier one\n"
     "  prepack verify packed/ --source SRC --min-sqnr 35 --min-sqnr 'mlp\\.down_proj=30'\n"
-    "      lower bars, the lowest for what is known to be hard";
+    "            lowers the bar for all modules, and more for those that are known to be hard";
 
 constexpr char kNotes[] =
     "Levels\n"
     "  integrity  every file and tensor has the bytes that were written\n"
     "  exactness  every code, zero point, scale and other tensor equals the source's\n"
     "  gemm       products of the packed weights agree with those of the source\n"
-    "  quality    weights and products against the unquantized model, with --baseline\n"
-    "A level that cannot run, or proves nothing, is \"not run\", never \"passed\".\n"
+    "    quality    weights and products compared with the unquantized model (--baseline)\n"
+    "A level that cannot run or proves nothing is \"not run\", never \"passed\".\n"
     "\n"
-    "Exit codes: 0 all that was asked for passed; 1 something failed; 6 nothing failed, but a\n"
-    "level could not run, or was skipped; 2 usage; 3 a manifest or report is malformed; 4 the "
-    "system\n"
-    "failed; 5 not supported. The files of --junit, --html and --markdown are written with 0, 1\n"
-    "and 6, each whole or not at all.";
+    "Exit codes: 0 everything you asked for passed; 1 something failed; 6 nothing failed, but a\n"
+    "level could not run or was skipped; 2 usage; 3 a manifest or report is malformed; 4 the\n"
+    "system failed; 5 not supported. prepack writes the files of --junit, --html and --markdown\n"
+    "with 0, 1 and 6, each whole or not at all.";
 
 struct VerifyCommand {
   CommonOptions common;
@@ -174,55 +173,57 @@ void AddInputs(CLI::App& command, VerifyCommand& options) {
   command.add_option("OUT", options.folder, "Packed folder")->required();
   command
       .add_option("--source", options.source,
-                  "The checkpoint that the folder was made from (default: where the manifest says, "
-                  "if it is there)")
+                  "The checkpoint that the folder was made from (default: the path in the "
+                  "manifest, if it exists)")
       ->type_name("SRC");
   command
       .add_option("--baseline", options.baseline,
-                  "The unquantized checkpoint: asks for the level quality")
+                  "The unquantized checkpoint; enables the level quality")
       ->type_name("FLOAT");
   command
       .add_option("--activations", options.activations,
-                  "Also multiply with recorded activations: a .safetensors file of x [M, K] "
-                  "by name of module")
+                  "Also multiply with recorded activations: a .safetensors file with one tensor x "
+                  "[M, K] per module, under the module's name")
       ->type_name("FILE");
 }
 
 void AddLevels(CLI::App& command, VerifyCommand& options) {
   command
       .add_option("--skip", options.skip,
-                  "Levels to leave out: integrity, exactness, gemm, quality. Without one of the "
-                  "first three the verdict is \"not run\" (6)")
+                  "Levels to skip: integrity, exactness, gemm, quality. Skipping one of the first "
+                  "three makes the verdict \"not run\" (6)")
       ->type_name("LEVEL[,LEVEL...]")
       ->check(Offers(LevelNames()))
       ->allow_extra_args(false);
   command
       .add_option("--engine", options.engine,
-                  "Who multiplies: onednn, with a model of the consumer's kernel for what oneDNN "
-                  "has no primitive for; or reference, the models alone")
+                  "What multiplies: onednn, together with models of the consumers' kernels; or "
+                  "reference, the models alone")
       ->check(CLI::IsMember({"onednn", "reference"}))
       ->capture_default_str()
       ->type_name("ENGINE");
   command.add_flag("--repack", options.repack,
-                   "Let oneDNN reorder weights whose form its primitive does not want on this CPU");
+                   "Let oneDNN reorder weights if its primitive wants another form on this CPU");
   command
       .add_option("--min-sqnr", options.min_sqnr,
-                  "Bar of the end-to-end signal-to-quantization-noise ratio in dB, of all modules "
-                  "or those that the regular expression is found in; may be repeated, the last one "
-                  "that fits decides (default: 40, with 8-bit integer activations 35, with FP8 "
-                  "activations 28)")
+                  "Lowest end-to-end signal-to-quantization-noise ratio that passes, in dB, for "
+                  "all modules or for those whose name matches the regular expression. May be "
+                  "repeated; the last match decides (default: 40, with 8-bit integer activations "
+                  "35, with FP8 activations 28)")
       ->type_name("[PATTERN=]DB")
       ->allow_extra_args(false);
-  command.add_flag("--strict", options.strict,
-                   "What was decided otherwise than the checkpoint says is a failure: other "
-                   "activations, dequantized weights");
+  command.add_flag(
+      "--strict", options.strict,
+      "Fail if the conversion overruled the checkpoint: other activations, dequantized weights");
   CLI::Option* sample =
       command
-          .add_option("--sample", options.sample,
-                      "Look at this fraction of the modules only, some of every kind; the report "
-                      "says so")
+          .add_option(
+              "--sample", options.sample,
+              "Verify only this fraction of the modules, some of every kind; the report says so")
           ->type_name("FRACTION");
-  command.add_option("--seed", options.seed, "Which modules --sample takes (default: 0)")
+  command
+      .add_option("--seed", options.seed,
+                  "Seed that decides which modules --sample takes (default: 0)")
       ->needs(sample)
       ->type_name("N");
 }
@@ -235,15 +236,14 @@ void AddReports(CLI::App& command, VerifyOutputs& outputs, std::string& toleranc
       .add_option("--markdown", outputs.markdown,
                   "Write a summary as GitHub-flavoured Markdown, at most 1 MiB")
       ->type_name("FILE");
-  CLI::Option* against =
-      command
-          .add_option("--against", outputs.against,
-                      "An earlier report of --json: fail when a figure fell, or something that "
-                      "passed then does not now")
-          ->type_name("REPORT.json");
+  CLI::Option* against = command
+                             .add_option("--against", outputs.against,
+                                         "An earlier report of --json: fail if a figure fell, or "
+                                         "if something that passed then does not pass now")
+                             ->type_name("REPORT.json");
   command
       .add_option("--tolerance", tolerance,
-                  "How far a figure may fall below that of --against, in dB (default: 0.5)")
+                  "How far a figure may fall below the one in --against, in dB (default: 0.5)")
       ->needs(against)
       ->type_name("DB");
 }

@@ -65,8 +65,8 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name, const std::string& 
 void AddMemoryLimit(CLI::App& command, uint64_t& memory_limit) {
   command
       .add_option("--memory-limit", memory_limit,
-                  "Use so few threads that the process stays below SIZE, such as 200MB or 1GiB; "
-                  "the page cache is not counted")
+                  "Use few enough threads to stay below SIZE, such as 200MB or 1GiB. The page "
+                  "cache does not count")
       ->transform(CLI::AsSizeValue(true))
       ->type_name("SIZE");
 }
@@ -80,7 +80,7 @@ void AddProgressOptions(CLI::App& command, CommonOptions& common) {
       ->type_name("HOW");
   command
       .add_flag("-v,--verbose", common.verbose,
-                "Say on stderr what is worked on, and how long each stage took")
+                "Report on stderr what prepack is working on and how long each stage took")
       ->excludes("--quiet");
 }
 
@@ -147,8 +147,8 @@ namespace {
 
 constexpr char kExitCodes[] =
     "Exit codes: 0 done and good; 1 checked and found bad; 2 usage; 3 malformed input; 4 the "
-    "system failed;\n5 sound but not supported; 6 a check could not run here; 130 interrupted, 143 "
-    "by SIGTERM.\n"
+    "system failed;\n5 sound but not supported; 6 a check could not run; 130 interrupted, 143 by "
+    "SIGTERM.\n"
     "`prepack help COMMAND` shows examples and options.";
 
 // Every long name of an option of the command.
@@ -204,7 +204,7 @@ Status ParseFailure(const CLI::App& app, const CLI::ParseError& error,
   const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
   std::string hint = NearOption(command, arguments);
   if (hint.empty()) {
-    hint = fmt::format("`prepack {}--help` shows what there is",
+    hint = fmt::format("`prepack {}--help` lists what is valid",
                        &command == &app ? "" : command.get_name() + " ");
   }
   return Usage("command line", error.what()).Hint(hint);

@@ -75,58 +75,58 @@ std::vector<std::string> TargetNames() {
 }  // namespace
 
 void PlanFlags::AddTo(CLI::App& command) {
-  command.add_option("-t,--target", target, "Runtime to pack for; `prepack targets` lists them")
+  command
+      .add_option("-t,--target", target, "Runtime to pack for (`prepack targets` lists them all)")
       ->required()
       ->check(Offers(TargetNames()))
       ->type_name("TARGET");
   command
-      .add_option(
-          "--dtype", dtype,
-          "Dtype of activations at run time: bf16, f16 or f32 (default: what config.json says)")
+      .add_option("--dtype", dtype,
+                  "Dtype of the activations at run time: bf16, f16 or f32 (default: the dtype in "
+                  "config.json)")
       ->check(CLI::IsMember({"bf16", "f16", "f32"}))
       ->type_name("DTYPE");
   command
       .add_option("--scheme", schemes,
-                  "What to compute with: auto, w4a16, w4a8, w8a8 or w8a16; PATTERN=SCHEME for the "
-                  "modules that the regular expression is found in; may be repeated, the last one "
-                  "that fits decides (default: auto, what the checkpoint says)")
+                  "Arithmetic of the kernel: auto (the default: what the checkpoint says), w4a16, "
+                  "w4a8, w8a8 or w8a16. With PATTERN=, applies only to modules whose name matches "
+                  "the regular expression. May be repeated; the last match decides")
       ->check(Offers({"auto", "w4a16", "w4a8", "w8a8", "w8a16"}))
       ->type_name("[PATTERN=]SCHEME")
       ->allow_extra_args(false);
   command
       .add_option("--fallback", fallback,
-                  "What becomes of a module that no layout takes: keep it as stored, dequantize it "
-                  "to bf16, or error")
+                  "What to do with a module that no layout takes: keep it as stored, dequantize it "
+                  "to bf16, or stop with an error")
       ->check(CLI::IsMember({"keep", "dequantize", "error"}))
       ->capture_default_str()
       ->type_name("WHAT");
   command
       .add_option("--scales", scales,
-                  "Scales as the runtime itself would hold them, or exact where a part can hold "
-                  "f32: runtime or exact")
+                  "How to store scales: runtime rounds them as the runtime itself would; exact "
+                  "keeps them in f32 where the layout can hold that")
       ->check(CLI::IsMember({"runtime", "exact"}))
       ->capture_default_str()
       ->type_name("HOW");
   command
       .add_option("--onednn-form", onednn_form,
-                  "Form of 8-bit weights for oneDNN: blocked, as CPUs with AVX-512 VNNI want them, "
-                  "plain, as those without do, or native, as oneDNN asks for them on this machine")
+                  "Form of 8-bit weights for oneDNN: blocked for CPUs with AVX-512 VNNI, plain for "
+                  "CPUs without it, or native, the form that oneDNN asks for on this machine")
       ->check(CLI::IsMember({"blocked", "plain", "native"}))
       ->capture_default_str()
       ->type_name("FORM");
   command
-      .add_option(
-          "--accept", accepted,
-          "Findings, separated by commas, that you accept: scale-zero, groups whose "
-          "scale is zero though they have codes; they are packed as the zeros that runtimes "
-          "compute")
+      .add_option("--accept", accepted,
+                  "Findings to accept, separated by commas. scale-zero: groups that have codes but "
+                  "a scale of zero; prepack packs them as the zeros that runtimes compute")
       ->delimiter(',')
       ->check(Offers({AcceptableFindings().begin(), AcceptableFindings().end()}))
       ->type_name("FINDING[,FINDING]")
       ->allow_extra_args(false);
-  command.add_flag("--fuse", fuse,
-                   "Pack q, k and v as one module (qkv_proj), and gate and up (gate_up_proj), as "
-                   "vLLM holds them: it then uses the mapped file itself, without a copy");
+  command.add_flag(
+      "--fuse", fuse,
+      "Pack q, k and v as one module (qkv_proj) and gate and up as another (gate_up_proj), as vLLM "
+      "holds them: it can then use the mapped file without a copy");
 }
 
 Result<PlanOptions> PlanFlags::ToOptions() const {

@@ -156,7 +156,7 @@ void PrintVerdict(const VerifyReport& report) {
       Fail(CheckFailed(report.folder, "the verification failed"));
       break;
     case LevelState::kNotRun:
-      Fail(Unavailable(report.folder, "not all of the verification could run")
+      Fail(Unavailable(report.folder, "some of the verification could not run")
                .Hint("Run `prepack verify` without -q to see why"));
       break;
   }

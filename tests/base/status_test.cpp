@@ -90,18 +90,18 @@ TEST_CASE("a failed system call says why, and what to do") {
   CHECK(SystemError("f", "open", EACCES).ToString() ==
         "f: open: Permission denied. Check the permissions of the folder or choose another one");
   CHECK(SystemError("f", "open", EMFILE).ToString() ==
-        "f: open: Too many open files. Raise the limit of open files (ulimit -n)");
+        "f: open: Too many open files. Raise the limit on open files (ulimit -n)");
   CHECK(SystemError("f", "read", EIO).ToString() ==
-        "f: read: Input/output error. The disk, or the connection to it, failed; the kernel's log "
+        "f: read: Input/output error. The disk or the connection to it failed; the kernel's log "
         "(dmesg) says more");
   CHECK(SystemError("f", "write", EDQUOT).ToString() ==
         "f: write: Disk quota exceeded. Your disk quota is used up: free some space, or choose "
         "another output folder");
   CHECK(SystemError("f", "write", EFBIG).ToString() ==
-        "f: write: File too large. Raise the limit of the size of files (ulimit -f), or choose a "
-        "file system that holds such files");
+        "f: write: File too large. Raise the file size limit (ulimit -f), or choose a file system "
+        "that supports such large files");
   CHECK(SystemError("f", "write", ESTALE).hint() ==
-        "The file was replaced or removed on the server meanwhile; try again");
+        "The file was replaced or removed on the server in the meantime; try again");
   CHECK(SystemError("f", "lock", ENOLCK).hint() ==
         "The file system cannot lock files; choose an output folder on another one");
   CHECK(SystemError("f", "open", ENAMETOOLONG).hint() == "Choose a shorter name");

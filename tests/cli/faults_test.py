@@ -178,7 +178,7 @@ class TwoAtOnce(Conversion):
             ends = sorted((one.communicate()[1], one.returncode) for one in both)
             self.assertEqual(sorted(code for _, code in ends), [0, 2], ends)
             refusal = next(text for text, code in ends if code == 2)
-            self.assertRegex(refusal, "another prepack is writing this output|exists already")
+            self.assertRegex(refusal, "another prepack is writing this output|already exists")
             self.assertEqual(harness.contents(self.made), self.expected)
             self.assertEqual(self.unknown(), set())
             shutil.rmtree(self.made)

@@ -398,7 +398,7 @@ class Complete(Folder):
         self.assertEqual(report | differing, json.loads(fresh.stdout) | differing)
         self.assertEqual(harness.snapshot(self.out), before)
         self.run_ok(*self.convert_args, "--resume", "--verify")
-        self.assert_fails(2, ["exists already", "--force"], *self.convert_args)
+        self.assert_fails(2, ["already exists", "--force"], *self.convert_args)
 
     def test_what_differs_is_named(self):
         self.run_ok(*self.convert_args)

@@ -97,7 +97,7 @@ class Wide(harness.ToolTest):
         """The bytes that a command asks for, at the least."""
         failed = self.assert_fails(
             2, ["--memory-limit", "in so little memory (found 1000000 bytes", "at least",
-                "The page cache is not counted"], *args, "--memory-limit", "1MB")
+                "The page cache does not count"], *args, "--memory-limit", "1MB")
         return int(re.search(r"at least (\d+)", failed.stderr)[1])
 
 

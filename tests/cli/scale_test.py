@@ -173,7 +173,7 @@ class Parts(harness.ToolTest):
     def test_an_existing_output_needs_force(self):
         out = self.convert(SOURCE, "vllm-cpu", name="out")
         self.make_parts(out, 2)
-        self.assert_fails(2, ["exists already", "--force"], "merge", out)
+        self.assert_fails(2, ["already exists", "--force"], "merge", out)
         self.assertTrue(part_name(out, 2, 2).is_dir())
         self.run_ok("merge", out, "--force")
         self.run_ok("verify", out, "--source", SOURCE)
@@ -182,7 +182,7 @@ class Parts(harness.ToolTest):
         out = self.scratch / "out"
         self.make_parts(out, 2)
         args = ("convert", SOURCE, "-o", out, "-t", "vllm-cpu", "--part", "1/2")
-        self.assert_fails(2, ["exists already"], *args)
+        self.assert_fails(2, ["already exists"], *args)
         before = harness.snapshot(part_name(out, 1, 2))
         result = self.run_ok(*args, "--resume")
         self.assertIn("is complete already", result.stdout)

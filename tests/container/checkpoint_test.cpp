@@ -266,7 +266,7 @@ TEST_CASE("shards may be links, as in the cache of the hub") {
   SECTION("to nothing") {
     fs::create_symlink("blobs/60", sample.path() / "1.safetensors");
     sample.CheckMalformed(
-        "/1.safetensors: a symbolic link to a file that does not exist. Is the "
+        "/1.safetensors: the symbolic link points to a file that does not exist. Is the "
         "download complete?");
   }
   SECTION("to nothing, opened by name") {
@@ -295,7 +295,7 @@ TEST_CASE("a checkpoint that is a snapshot of a hub cache has its files in the b
   RequireOk(WriteTextFile(cache / "models--c--d" / "blobs" / "x", "x"));
   fs::create_symlink("../../../models--c--d/blobs/x", snapshot / "merges.txt");
   CheckError(Checkpoint::Open(snapshot).status(), ErrorKind::kMalformed,
-             "/merges.txt: a symbolic link that leads out of the checkpoint");
+             "/merges.txt: the symbolic link leads out of the checkpoint");
 }
 
 TEST_CASE("links that lead out of a checkpoint are not followed, whatever their name") {
@@ -308,14 +308,14 @@ TEST_CASE("links that lead out of a checkpoint are not followed, whatever their 
     fs::remove(sample.path() / name);
     fs::create_symlink(outside / "secret", sample.path() / name);
     sample.CheckMalformed(std::string("/") + name +
-                          ": a symbolic link that leads out of the checkpoint (found " +
+                          ": the symbolic link leads out of the checkpoint (found " +
                           fs::canonical(outside / "secret").string() +
-                          ", expected a file in the folder, or in the blobs of a hub cache)");
+                          ", expected a file in this folder or in the blobs of a hub cache)");
   }
   Sample sample;
   fs::create_symlink("a.txt", sample.path() / "b.txt");
   fs::create_symlink("b.txt", sample.path() / "a.txt");
-  sample.CheckMalformed("a symbolic link that leads to itself");
+  sample.CheckMalformed("the symbolic link leads to itself");
 }
 
 TEST_CASE("paths that are no checkpoint") {
@@ -327,7 +327,7 @@ TEST_CASE("paths that are no checkpoint") {
              "no .safetensors file in the folder. Only checkpoints in the safetensors format");
   RequireOk(WriteTextFile(folder / "config.json", "{}"));
   CheckError(Checkpoint::Open(folder / "config.json").status(), ErrorKind::kUsage,
-             "neither a folder nor a .safetensors file. Name the folder of the checkpoint");
+             "neither a folder nor a .safetensors file. Give the folder of the checkpoint");
   REQUIRE(::mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CheckError(Checkpoint::Open(folder / "pipe").status(), ErrorKind::kMalformed, "found a FIFO");
   REQUIRE(::mkfifo((folder / "m.safetensors").c_str(), 0600) == 0);
@@ -340,7 +340,7 @@ TEST_CASE("one shard of several, without an index, is an incomplete download") {
   const auto shard = sample.path() / "1.safetensors";
   fs::copy_file(shard, folder / "model-00001-of-00002.safetensors");
   CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kMalformed,
-             "one of several shards, and no index (found model-00001-of-00002.safetensors");
+             "only one of several shards, and no index (found model-00001-of-00002.safetensors");
   fs::rename(folder / "model-00001-of-00002.safetensors",
              folder / "model-00001-of-00001.safetensors");
   RequireOk(Checkpoint::Open(folder.path()).status());
@@ -374,7 +374,7 @@ TEST_CASE("index and shards must agree") {
   SECTION("a shard that the index does not know") {
     sample.Put("old.safetensors", Shard({"z"}));
     sample.CheckMalformed(
-        "/old.safetensors: the index does not know this shard. Move it out of "
+        "/old.safetensors: the index does not list this shard. Move it out of "
         "the folder, or repair model.safetensors.index.json");
   }
   SECTION("a tensor that the index does not know") {
@@ -386,7 +386,7 @@ TEST_CASE("index and shards must agree") {
   SECTION("a tensor that no shard holds") {
     sample.Put("1.safetensors", Shard({"a"}));
     sample.CheckMalformed(
-        "model.safetensors.index.json: tensor b: no shard holds the tensor "
+        "model.safetensors.index.json: tensor b: no shard contains the tensor "
         "(expected it in 1.safetensors). The index is stale");
   }
   SECTION("a tensor that is in another shard than the index says") {
@@ -399,7 +399,7 @@ TEST_CASE("index and shards must agree") {
   SECTION("a tensor in two shards") {
     sample.Put("2.safetensors", Shard({"c", "a"}));
     sample.CheckMalformed(
-        "tensor a is in two shards (found it in 1.safetensors and "
+        "tensor a is in two shards (found the tensor in 1.safetensors and "
         "2.safetensors). Loaders disagree");
   }
   SECTION("several files, but no index") {
@@ -500,7 +500,7 @@ TEST_CASE("defects of the configuration") {
     sample.Put("config.json", "{}");
     fs::resize_file(sample.path() / "config.json", (16 << 20) + 1);
     sample.CheckMalformed(
-        "config.json: the file is larger than any of its kind should be (found "
+        "config.json: the file is too large (found "
         "16777217 bytes, expected at most 16777216)");
   }
   SECTION("a folder") {

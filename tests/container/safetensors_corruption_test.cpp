@@ -112,11 +112,12 @@ const HeaderDefect kDefects[] = {
     {R"("note":"x")", R"("note":{"n":1,"n":2})", "tensor s: duplicate field (found n)"},
 
     // Names
-    {R"("b":)", R"("a":)", "m.safetensors: tensor a: the name is in the header twice"},
-    {R"("b":)", R"("\u0061":)", "m.safetensors: tensor a: the name is in the header twice"},
-    {R"("b":)", R"("b\u0000":)", "m.safetensors: tensor b\\x00: control character in the name"},
-    {R"("b":)", R"("b\n":)", "tensor b\\x0a: control character in the name"},
-    {R"("b":)", R"("b\u007f":)", "tensor b\\x7f: control character in the name"},
+    {R"("b":)", R"("a":)", "m.safetensors: tensor a: the header has this name twice"},
+    {R"("b":)", R"("\u0061":)", "m.safetensors: tensor a: the header has this name twice"},
+    {R"("b":)", R"("b\u0000":)",
+     "m.safetensors: tensor b\\x00: the name contains a control character"},
+    {R"("b":)", R"("b\n":)", "tensor b\\x0a: the name contains a control character"},
+    {R"("b":)", R"("b\u007f":)", "tensor b\\x7f: the name contains a control character"},
     {R"("b":)",
      '"' + kLongName + "\":", "the name is too long (found 4097 bytes, expected at most 4096)"},
 
@@ -141,13 +142,13 @@ const HeaderDefect kDefects[] = {
     {"[3]", "[null]", "tensor b: shape: wrong type of value (found null"},
     {"[3]", "[true]", "tensor b: shape: wrong type of value (found true"},
     {"[3]", "[-3]",
-     "m.safetensors: tensor b: shape: not a number that a size can be (found -3, expected an "
+     "m.safetensors: tensor b: shape: not a valid size (found -3, expected an "
      "integer from 0 to 18446744073709551615)"},
-    {"[3]", "[-0]", "tensor b: shape: not a number that a size can be (found -0"},
-    {"[3]", "[3.0]", "tensor b: shape: not a number that a size can be (found 3.0"},
-    {"[3]", "[3e0]", "tensor b: shape: not a number that a size can be (found 3e0"},
+    {"[3]", "[-0]", "tensor b: shape: not a valid size (found -0"},
+    {"[3]", "[3.0]", "tensor b: shape: not a valid size (found 3.0"},
+    {"[3]", "[3e0]", "tensor b: shape: not a valid size (found 3e0"},
     {"[3]", "[18446744073709551616]",
-     "tensor b: shape: not a number that a size can be (found 18446744073709551616"},
+     "tensor b: shape: not a valid size (found 18446744073709551616"},
     {"[3]", "[1,1,1,1,1,1,1,1,3]",
      "m.safetensors: tensor b: shape: too many dimensions (expected at most 8)"},
     {"[3]", "[4294967296,4294967296]",
@@ -170,47 +171,48 @@ const HeaderDefect kDefects[] = {
      "tensor b: data_offsets: fewer than two numbers (found 0, expected begin and end)"},
     {"[16,19]", "[16]", "tensor b: data_offsets: fewer than two numbers (found 1"},
     {"[16,19]", "[16,19,19]", "tensor b: data_offsets: more than two numbers"},
-    {"[16,19]", "[-16,19]", "tensor b: data_offsets: not a number that a size can be (found -16"},
-    {"[16,19]", "[16.0,19]", "tensor b: data_offsets: not a number that a size can be (found 16.0"},
-    {"[16,19]", "[16,1e300]", "data_offsets: not a number that a size can be (found 1e300"},
+    {"[16,19]", "[-16,19]", "tensor b: data_offsets: not a valid size (found -16"},
+    {"[16,19]", "[16.0,19]", "tensor b: data_offsets: not a valid size (found 16.0"},
+    {"[16,19]", "[16,1e300]", "data_offsets: not a valid size (found 1e300"},
     {"[16,19]", "[16,1e999]", "number overflow parsing '1e999'"},
     {"[16,19]", "[16,\"19\"]", "tensor b: data_offsets: wrong type of value (found a string"},
     {"[16,19]", "[19,16]",
-     "m.safetensors: tensor b: data_offsets: the end lies before the begin (found [19, 16])"},
+     "m.safetensors: tensor b: data_offsets: the end is before the start (found [19, 16])"},
     {"[19,21]", "[19,22]",
      "m.safetensors: 1 byte missing at the end of the file (found 21 bytes of data, expected 22). "
      "Is the download complete?"},
     {"[16,19]", "[16,18446744073709551615]",
      "m.safetensors: 18446744073709551594 bytes missing at the end of the file"},
     {"[16,19]", "[16,20]",
-     "m.safetensors: tensor b: data_offsets: the size does not fit dtype and shape (found 4 bytes "
+     "m.safetensors: tensor b: data_offsets: the size does not match dtype and shape (found 4 "
+     "bytes "
      "in [16, 20], expected 3 bytes for I8 [3])"},
     {"[16,19]", "[16,16]",
-     "tensor b: data_offsets: the size does not fit dtype and shape (found 0 bytes in [16, 16], "
+     "tensor b: data_offsets: the size does not match dtype and shape (found 0 bytes in [16, 16], "
      "expected 3 bytes"},
     {"[19,19]", "[18,19]",
-     "tensor e: data_offsets: the size does not fit dtype and shape (found 1 byte in [18, 19], "
+     "tensor e: data_offsets: the size does not match dtype and shape (found 1 byte in [18, 19], "
      "expected 0 bytes for F16 [0, 4])"},
     {"[2,2]", "[2,3]",
-     "tensor a: data_offsets: the size does not fit dtype and shape (found 16 bytes in [0, 16], "
+     "tensor a: data_offsets: the size does not match dtype and shape (found 16 bytes in [0, 16], "
      "expected 24 bytes"},
 
     // Ranges
     {"[16,19]", "[17,20]",
-     "m.safetensors: tensor b: data_offsets: 1 byte before it in no tensor (found [17, 20], "
-     "expected a begin of 16)"},
+     "m.safetensors: tensor b: data_offsets: a gap of 1 byte before it (found [17, 20], expected a "
+     "start at 16)"},
     {"[16,19]", "[15,18]",
-     "m.safetensors: tensor b: data_offsets: it overlaps tensor a (found [15, 18], expected a "
-     "begin of 16)"},
+     "m.safetensors: tensor b: data_offsets: overlaps tensor a (found [15, 18], expected a start "
+     "at 16)"},
     {"[16,19]", "[0,3]",
-     "m.safetensors: tensor a: data_offsets: it overlaps tensor b (found [0, 16], expected a begin "
-     "of 3)"},
-    {"[19,19]", "[8,8]", "tensor e: data_offsets: it overlaps tensor a"},
+     "m.safetensors: tensor a: data_offsets: overlaps tensor b (found [0, 16], expected a start at "
+     "3)"},
+    {"[19,19]", "[8,8]", "tensor e: data_offsets: overlaps tensor a"},
     {R"("b":{"dtype":"I8","shape":[3],"data_offsets":[16,19]},)", "",
-     "m.safetensors: tensor e: data_offsets: 3 bytes before it in no tensor (found [19, 19], "
-     "expected a begin of 16)"},
+     "m.safetensors: tensor e: data_offsets: a gap of 3 bytes before it (found [19, 19], expected "
+     "a start at 16)"},
     {R"("a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)", "",
-     "tensor b: data_offsets: 16 bytes before it in no tensor (found [16, 19], expected a begin of "
+     "tensor b: data_offsets: a gap of 16 bytes before it (found [16, 19], expected a start at "
      "0)"},
     {R"(,"s":{"dtype":"BF16","shape":[],"data_offsets":[19,21],"note":"x"})", "",
      "m.safetensors: 2 bytes after the last tensor (found 21 bytes of data, expected 19). The file "

@@ -258,7 +258,7 @@ TEST_CASE("a header of many tensors needs no more than its tensors") {
                  json + R"(,"t7":{"dtype":"U8","shape":[1],"data_offsets":[200000,200001]}})",
                  kTensors + 1, "f")
                  .status(),
-             ErrorKind::kMalformed, "f: tensor t7: the name is in the header twice");
+             ErrorKind::kMalformed, "f: tensor t7: the header has this name twice");
 }
 
 TEST_CASE("files of the ecosystem are read") {

@@ -189,9 +189,9 @@ TEST_CASE("what could not be read again is not planned") {
   };
   CheckError(error({Tensor("a", DType::kU8, {1}), Tensor("b", DType::kU8, {1}),
                     Tensor("a", DType::kF32, {1})}),
-             ErrorKind::kMalformed, "output file: tensor a: the name is in the header twice");
+             ErrorKind::kMalformed, "output file: tensor a: the header has this name twice");
   CheckError(error({Tensor("a\n", DType::kU8, {1})}), ErrorKind::kMalformed,
-             "control character in the name");
+             "the name contains a control character");
   CheckError(error({Tensor(std::string(kMaxTensorNameBytes + 1, 'n'), DType::kU8, {1})}),
              ErrorKind::kMalformed, "the name is too long");
   CheckError(error({Tensor("__metadata__", DType::kU8, {1})}), ErrorKind::kMalformed,
@@ -200,8 +200,9 @@ TEST_CASE("what could not be read again is not planned") {
              "__metadata__");
   CheckError(error({Tensor("\xFF", DType::kU8, {1})}), ErrorKind::kMalformed, "not valid UTF-8");
   CheckError(error({}, {{"k", "\xC3"}}), ErrorKind::kMalformed, "not valid UTF-8");
-  CheckError(error({Tensor("a", DType::kF4, {3})}), ErrorKind::kMalformed,
-             "output file: tensor a: the size overflows, or does not end on a byte (found F4 [3])");
+  CheckError(
+      error({Tensor("a", DType::kF4, {3})}), ErrorKind::kMalformed,
+      "output file: tensor a: the size overflows or is not a whole number of bytes (found F4 [3])");
   CheckError(error({Tensor("a", DType::kF32, {uint64_t{1} << 62})}), ErrorKind::kMalformed,
              "the size overflows");
   CheckError(error(Huge(16)), ErrorKind::kUnsupported, "the size of all tensors overflows");
@@ -294,7 +295,7 @@ TEST_CASE("writes stay inside their tensor") {
   CheckError(writer.Write(1, 64, all.first(1)), ErrorKind::kUsage, "outside the tensor");
   CheckError(writer.Write(1, UINT64_MAX, all.first(2)), ErrorKind::kUsage, "outside the tensor");
   CheckError(writer.Write(2, 0, all.first(1)), ErrorKind::kUsage,
-             "there is no such tensor to write (found number 2, expected below 2)");
+             "no such tensor to write (found number 2, expected below 2)");
   RequireOk(writer.Write(1, 64, all.first(0)));
   CHECK(WholeFile(folder / "f") == before);
 }

@@ -20,11 +20,11 @@ PROGRAM = os.environ["PREPACK_HEADER_VERDICTS"]
 
 # What we refuse and the library takes: a pattern of our message → why, as docs/security.md has it.
 STRICTER = verdicts.Table({
-    r"^the name is in the header twice": "a tensor twice, whether the fields are the same or not",
+    r"^the header has this name twice": "a tensor twice, whether the fields are the same or not",
     r"^duplicate (key|field)": "a key twice in the metadata, or in an unknown field",
     r"^wrong type of value \| an array": "a tensor as an array of its fields, without their names",
     r"^wrong type of value \| null": "`null` in place of the metadata",
-    r"^control character in the name": "a control character in the name of a tensor",
+    r"^the name contains a control character": "a control character in the name of a tensor",
     r"^the name is too long": "a name of more than 4096 bytes",
     r"^too many dimensions": "more than 8 dimensions",
     r"^the size overflows 64 bits": "a shape with a zero dimension whose other dimensions overflow",

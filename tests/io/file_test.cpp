@@ -66,7 +66,7 @@ TEST_CASE("a read past the end says how much there was") {
   std::vector<std::byte> out(8);
   CheckError(file.ReadAt(4, out), ErrorKind::kMalformed,
              "a: the file ended early (found 6 bytes at offset 4, expected 8 bytes). It is "
-             "truncated, or was changed while it was read");
+             "truncated, or it changed while prepack read it");
   CheckError(file.ReadAt(UINT64_MAX - 3, out), ErrorKind::kMalformed,
              "found 0 bytes at offset 18446744073709551612");
   CheckError(file.ReadAt(INT64_MAX, out), ErrorKind::kMalformed, "found 0 bytes");

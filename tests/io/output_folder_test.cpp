@@ -133,7 +133,7 @@ TEST_CASE("an existing output is replaced only when asked to") {
   const TempFolder folder;
   MakePacked(folder / "out", "old");
   CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kUsage,
-             "/out: exists already. --force replaces it");
+             "/out: already exists. --force replaces it");
   CHECK(Manifest(folder / "out") == "old");
   CHECK(Names(folder.path()) == Strings{"out"});
 
@@ -145,7 +145,7 @@ TEST_CASE("an existing output is replaced only when asked to") {
 TEST_CASE("an empty folder is an existing output too") {
   const TempFolder folder;
   fs::create_directory(folder / "out");
-  CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kUsage, "exists already");
+  CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kUsage, "already exists");
   RequireOk(WriteOutput(folder / "out", true, "new"));
   CHECK(Manifest(folder / "out") == "new");
 }
@@ -158,21 +158,21 @@ TEST_CASE("what is not a packed folder is never replaced") {
     RequireOk(WriteTextFile(folder / "out" / "thesis.tex", "x"));
     CheckError(
         WriteOutput(folder / "out", replace, "new"), ErrorKind::kUsage,
-        "/out: exists, holds files and is not a packed folder (found no prepack.json in it). "
+        "/out: it exists, is not empty and is not a packed folder (found no prepack.json in it). "
         "Choose another output folder");
     CHECK(Names(folder / "out") == Strings{"thesis.tex"});
   }
   SECTION("a file") {
     RequireOk(WriteTextFile(folder / "out", "x"));
     CheckError(WriteOutput(folder / "out", replace, "new"), ErrorKind::kUsage,
-               "/out: exists and is not a folder");
+               "/out: it exists and is not a folder");
     CHECK(Value(ReadTextFile(folder / "out", 1)) == "x");
   }
   SECTION("a link to a packed folder") {
     MakePacked(folder / "real", "old");
     fs::create_symlink("real", folder / "out");
     CheckError(WriteOutput(folder / "out", replace, "new"), ErrorKind::kUsage,
-               "/out: exists and is a symbolic link");
+               "/out: it exists and is a symbolic link");
     CHECK(Manifest(folder / "real") == "old");
   }
   SECTION("a link to nothing") {
@@ -186,7 +186,7 @@ TEST_CASE("what appears under the name meanwhile is treated like what was there 
   SECTION("another output") {
     OutputFolder output = Value(OutputFolder::Create(folder / "out", false));
     MakePacked(folder / "out", "theirs");
-    CheckError(output.Commit(), ErrorKind::kUsage, "exists already");
+    CheckError(output.Commit(), ErrorKind::kUsage, "already exists");
     CHECK(Manifest(folder / "out") == "theirs");
   }
   SECTION("another output, and replacing is allowed") {
@@ -224,12 +224,12 @@ TEST_CASE("paths are understood in every spelling") {
     for (const char* path : {"", ".", "..", "/", "./", "out/..", "//"}) {
       INFO(path);
       CheckError(OutputFolder::Create(path, true).status(), ErrorKind::kUsage,
-                 "names no folder to create. Give the output a name of its own");
+                 "does not name a folder to create. Give the output folder a name");
     }
   }
   SECTION("the parent is missing") {
     CheckError(OutputFolder::Create(folder / "no" / "out", false).status(), ErrorKind::kSystem,
-               "/no: the folder that the output should go into is missing: No such file or "
+               "/no: the parent folder of the output does not exist: No such file or "
                "directory. Create it first: mkdir -p '" +
                    (folder / "no").string() + "'");
     CHECK(Names(folder.path()).empty());
@@ -303,7 +303,7 @@ TEST_CASE("a part of an output is replaced like an output") {
   const fs::path path = folder / "part";
   REQUIRE(fs::create_directory(path));
   RequireOk(WriteTextFile(path / kPartName, "{}"));
-  CheckError(OutputFolder::Create(path, false).status(), ErrorKind::kUsage, "exists already");
+  CheckError(OutputFolder::Create(path, false).status(), ErrorKind::kUsage, "already exists");
   RequireOk(WriteOutput(path, true, "new"));
   CHECK(Names(path) == Strings{std::string(kManifestName)});
 }
@@ -389,7 +389,7 @@ TEST_CASE("file systems without the newer renames") {
   }
   SECTION("power was lost at that moment: the old output comes back") {
     MakePacked(folder / ".out.prepack-old", "old");
-    CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kUsage, "exists already");
+    CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kUsage, "already exists");
     CHECK(Manifest(folder / "out") == "old");
     CHECK(Names(folder.path()) == Strings{"out"});
   }
@@ -399,7 +399,8 @@ TEST_CASE("file systems without the newer renames") {
     Faults::failing_kind = posix::Call::kRename;
     Faults::kind_errnum = EIO;
     CheckError(WriteOutput(folder / "out", false, "new"), ErrorKind::kSystem,
-               ".out.prepack-old: cannot put the output of an interrupted run back");
+               ".out.prepack-old: cannot restore the old output, which an interrupted run had "
+               "moved aside");
     CHECK(Manifest(folder / ".out.prepack-old") == "old");
   }
   SECTION("power was lost at that moment, and nobody can tell whether the old output is there") {

@@ -47,7 +47,7 @@ Result<Isa> ChooseIsa() {
     if (row.name != wanted) continue;
     if (CpuSupports(row.isa)) return row.isa;
     return Unavailable("PREPACK_ISA", fmt::format("this CPU has no {}", row.name))
-        .Hint("Unset the variable to use the best instruction set that is here");
+        .Hint("Unset the variable to use the best instruction set of this CPU");
   }
   return Usage("PREPACK_ISA", "unknown instruction set")
       .Found(wanted)

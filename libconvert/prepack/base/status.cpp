@@ -124,14 +124,14 @@ Status SystemError(std::string_view where, std::string_view what, int errnum) {
       break;
     case EFBIG:
       status.Hint(
-          "Raise the limit of the size of files (ulimit -f), or choose a file system that holds "
-          "such files");
+          "Raise the file size limit (ulimit -f), or choose a file system that supports such large "
+          "files");
       break;
     case EIO:
-      status.Hint("The disk, or the connection to it, failed; the kernel's log (dmesg) says more");
+      status.Hint("The disk or the connection to it failed; the kernel's log (dmesg) says more");
       break;
     case ESTALE:
-      status.Hint("The file was replaced or removed on the server meanwhile; try again");
+      status.Hint("The file was replaced or removed on the server in the meantime; try again");
       break;
     case ENOLCK:
       status.Hint("The file system cannot lock files; choose an output folder on another one");
@@ -146,7 +146,7 @@ Status SystemError(std::string_view where, std::string_view what, int errnum) {
       break;
     case EMFILE:
     case ENFILE:
-      status.Hint("Raise the limit of open files (ulimit -n)");
+      status.Hint("Raise the limit on open files (ulimit -n)");
       break;
     default:
       break;

@@ -41,10 +41,10 @@ Status CheckLink(const fs::path& link, const AllowedPlaces& allowed) {
   PREPACK_TRY_ASSIGN(const fs::path target, ResolveLinks(link));
   if (IsInside(target, allowed.folder)) return {};
   if (!allowed.blobs.empty() && IsInside(target, allowed.blobs)) return {};
-  return Malformed(link.string(), "a symbolic link that leads out of the checkpoint")
+  return Malformed(link.string(), "the symbolic link leads out of the checkpoint")
       .Found(target.string())
-      .Expected("a file in the folder, or in the blobs of a hub cache")
-      .Hint("If you trust it, put the file itself in the folder (cp -L)");
+      .Expected("a file in this folder or in the blobs of a hub cache")
+      .Hint("If you trust the file, copy it into the folder (cp -L)");
 }
 
 }  // namespace
@@ -154,11 +154,11 @@ Result<Entry> LookAtEntry(const fs::path& path) {
   if (is_link) result = posix::Look(path, info);
   if (result >= 0) return Entry{.mode = info.st_mode, .is_link = is_link};
   if (result == -ENOENT) {
-    return Malformed(path.string(), "a symbolic link to a file that does not exist")
+    return Malformed(path.string(), "the symbolic link points to a file that does not exist")
         .Hint("Is the download complete?");
   }
-  if (result == -ELOOP) return Malformed(path.string(), "a symbolic link that leads to itself");
-  return SystemError(path.string(), "cannot look at it", -result);
+  if (result == -ELOOP) return Malformed(path.string(), "the symbolic link leads to itself");
+  return SystemError(path.string(), "cannot examine it", -result);
 }
 
 Result<Listing> ListFolder(const fs::path& folder) {
@@ -285,7 +285,7 @@ Status CheckShards(const fs::path& index_path, const WeightMap& weight_map,
   for (const std::string& shard : present) {
     if (named.contains(shard)) continue;
     return Malformed((index_path.parent_path() / shard).string(),
-                     "the index does not know this shard")
+                     "the index does not list this shard")
         .Hint(
             fmt::format("Move it out of the folder, or repair {}", index_path.filename().string()));
   }
@@ -296,13 +296,13 @@ constexpr std::string_view kStaleIndex = "The index is stale: it belongs to othe
 
 Status NotInIndex(const std::string& where, const std::string& shard) {
   return Malformed(where, "the tensor is not in the index")
-      .Found(fmt::format("it in {}", shard))
+      .Found(fmt::format("the tensor in {}", shard))
       .Hint(kStaleIndex);
 }
 
 Status NotInAnyShard(const std::string& where, const std::string& shard) {
-  return Malformed(where, "no shard holds the tensor")
-      .Expected(fmt::format("it in {}", shard))
+  return Malformed(where, "no shard contains the tensor")
+      .Expected(fmt::format("the tensor in {}", shard))
       .Hint(kStaleIndex);
 }
 
@@ -348,24 +348,24 @@ Status CheckNumberOfFiles(const fs::path& folder, const Listing& listing) {
   }
   if (listing.shards.empty()) {
     return Malformed(folder.string(), "no .safetensors file in the folder")
-        .Hint("Only checkpoints in the safetensors format can be read");
+        .Hint("prepack reads only checkpoints in the safetensors format");
   }
   if (listing.indexes.size() > 1) {
     return Malformed(folder.string(), "more than one index in the folder")
         .Found(fmt::format("{}", fmt::join(listing.indexes, ", ")))
-        .Hint("Move all but one out of the folder");
+        .Hint("Keep one and move the others out of the folder");
   }
   if (listing.indexes.empty() && listing.shards.size() == 1 && IsOneOfSeveral(listing.shards[0])) {
-    return Malformed(folder.string(), "one of several shards, and no index")
+    return Malformed(folder.string(), "only one of several shards, and no index")
         .Found(listing.shards[0])
         .Expected(fmt::format("all shards, and an index *{}", kIndexSuffix))
-        .Hint("Is the download complete? A single file can be named itself");
+        .Hint("Is the download complete? To read a single file, give its path");
   }
   if (listing.indexes.empty() && listing.shards.size() > 1) {
     return Malformed(folder.string(), "several .safetensors files, but no index")
         .Found(fmt::format("{} and {}", listing.shards[0], listing.shards[1]))
         .Expected(fmt::format("one file, or an index *{}", kIndexSuffix))
-        .Hint("Is the download complete? A single file can be named itself");
+        .Hint("Is the download complete? To read a single file, give its path");
   }
   return {};
 }
@@ -403,7 +403,7 @@ Result<Checkpoint> Checkpoint::Open(const fs::path& path) {
   } else if (fs::is_regular_file(path, error) && path.extension() != kShardSuffix) {
     status = FormatOfFile(path.native()).empty()
                  ? Usage(path.string(), "neither a folder nor a .safetensors file")
-                       .Hint("Name the folder of the checkpoint")
+                       .Hint("Give the folder of the checkpoint")
                  : RefuseFile(path.string(), path.filename().native());
   } else {
     // Opening the path reports whether it is missing or cannot be opened.
@@ -484,7 +484,7 @@ Status Checkpoint::SortTensors() {
   const auto twin = std::ranges::adjacent_find(tensors_, {}, &StoredTensor::name);
   if (twin == tensors_.end()) return {};
   return Malformed(path_.string(), fmt::format("tensor {} is in two shards", twin->name))
-      .Found(fmt::format("it in {} and {}", files_[twin->file].name,
+      .Found(fmt::format("the tensor in {} and {}", files_[twin->file].name,
                          files_[std::next(twin)->file].name))
       .Hint("Loaders disagree about which one counts; remove the stale shard");
 }

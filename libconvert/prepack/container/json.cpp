@@ -70,7 +70,7 @@ Status JsonSax::Run(std::string_view text, std::string_view where) {
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     return Malformed(fmt::format("{}: byte {}", where, nul), "NUL in JSON text");
   if (text.starts_with("\xEF\xBB\xBF"))
-    return Malformed(fmt::format("{}: byte 0", where), "byte order mark in front of JSON text");
+    return Malformed(fmt::format("{}: byte 0", where), "a byte order mark precedes the JSON text");
 
   nlohmann::json_sax<Json>* const handler = this;
   const bool parsed = Json::sax_parse(TrackingIterator(begin_, &position_),

@@ -58,7 +58,7 @@ Status CheckSize(const TensorInfo& tensor, std::string_view where) {
         .Expected("a multiple of 8 bits");
   }
   if (tensor.bytes() != *bits / 8) {
-    return TensorError(where, tensor, "data_offsets", "the size does not fit dtype and shape")
+    return TensorError(where, tensor, "data_offsets", "the size does not match dtype and shape")
         .Found(fmt::format("{} in {}", Bytes(tensor.bytes()), RangeText(tensor)))
         .Expected(fmt::format("{} for {}", Bytes(*bits / 8), ShapeText(tensor)));
   }
@@ -73,15 +73,15 @@ Status CheckRanges(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
     const TensorInfo& tensor = sorted[i];
     if (tensor.begin > next) {
       return TensorError(where, tensor, "data_offsets",
-                         fmt::format("{} before it in no tensor", Bytes(tensor.begin - next)))
+                         fmt::format("a gap of {} before it", Bytes(tensor.begin - next)))
           .Found(RangeText(tensor))
-          .Expected(fmt::format("a begin of {}", next));
+          .Expected(fmt::format("a start at {}", next));
     }
     if (tensor.begin < next) {
       return TensorError(where, tensor, "data_offsets",
-                         fmt::format("it overlaps tensor {}", sorted[i - 1].name))
+                         fmt::format("overlaps tensor {}", sorted[i - 1].name))
           .Found(RangeText(tensor))
-          .Expected(fmt::format("a begin of {}", next));
+          .Expected(fmt::format("a start at {}", next));
     }
     next = tensor.end;
   }
@@ -100,7 +100,7 @@ Status CheckTensors(const std::vector<TensorInfo>& sorted, uint64_t data_bytes,
   uint64_t end = 0;
   for (const TensorInfo& tensor : sorted) {
     if (tensor.begin > tensor.end) {
-      return TensorError(where, tensor, "data_offsets", "the end lies before the begin")
+      return TensorError(where, tensor, "data_offsets", "the end is before the start")
           .Found(RangeText(tensor));
     }
     end = std::max(end, tensor.end);
@@ -182,7 +182,7 @@ Status CheckNamesDiffer(std::span<const TensorInfo> tensors, std::string_view wh
   std::sort(names.begin(), names.end());
   const auto twin = std::adjacent_find(names.begin(), names.end());
   if (twin == names.end()) return {};
-  return Malformed(fmt::format("{}: tensor {}", where, *twin), "the name is in the header twice");
+  return Malformed(fmt::format("{}: tensor {}", where, *twin), "the header has this name twice");
 }
 
 namespace {
@@ -254,7 +254,7 @@ bool SafetensorsSax::Scalar(std::string_view found) {
 
 bool SafetensorsSax::BadInteger(std::string_view found) {
   if (place_ != Place::kDim && place_ != Place::kOffset) return Scalar(found);
-  return Fail(Malformed(WhereNow(), "not a number that a size can be")
+  return Fail(Malformed(WhereNow(), "not a valid size")
                   .Found(found)
                   .Expected("an integer from 0 to 18446744073709551615"));
 }
@@ -279,7 +279,7 @@ bool SafetensorsSax::number_unsigned(number_unsigned_t value) {
   }
   if (place_ == Place::kOffset) {
     if (offsets_.size() == 2)
-      return Fail(Malformed(WhereNow(), "more than two numbers").Expected("begin and end"));
+      return Fail(Malformed(WhereNow(), "more than two numbers").Expected("start and end"));
     offsets_.push_back(value);
     return true;
   }
@@ -340,7 +340,7 @@ bool SafetensorsSax::end_array() {
   if (place_ == Place::kOffset && offsets_.size() != 2) {
     return Fail(Malformed(WhereNow(), "fewer than two numbers")
                     .Found(fmt::format("{}", offsets_.size()))
-                    .Expected("begin and end"));
+                    .Expected("start and end"));
   }
   Leave();
   return true;
@@ -379,7 +379,7 @@ bool SafetensorsSax::BeginTensor(const std::string& name) {
                     .Expected(fmt::format("at most {}", kMaxTensorNameBytes)));
   }
   if (std::any_of(tensor_.name.begin(), tensor_.name.end(), IsControl))
-    return Fail(Malformed(WhereNow(), "control character in the name"));
+    return Fail(Malformed(WhereNow(), "the name contains a control character"));
   return true;
 }
 

@@ -39,7 +39,7 @@ Status AssignOffsets(std::vector<TensorInfo>& tensors) {
     const std::optional<uint64_t> bytes = TensorBytes(tensor.dtype, tensor.shape);
     if (!bytes) {
       return Malformed(fmt::format("{}: tensor {}", kWhere, tensor.name),
-                       "the size overflows, or does not end on a byte")
+                       "the size overflows or is not a whole number of bytes")
           .Found(fmt::format("{} [{}]", DTypeName(tensor.dtype), fmt::join(tensor.shape, ", ")));
     }
     // For now, its index among the given tensors: a stable sort would need memory for half of them.
@@ -155,7 +155,7 @@ Result<SafetensorsPlan> PlanSafetensors(std::vector<TensorInfo> tensors,
     plan.header.data_start =
         *CheckedAlignUp(kHeaderLengthBytes + JsonBytes(plan.header), kDataAlignment);
   } catch (const Json::type_error&) {
-    return Malformed(kWhere, "the name of a tensor or a metadata text is not valid UTF-8");
+    return Malformed(kWhere, "a tensor name or a metadata text is not valid UTF-8");
   }
   PREPACK_TRY(CheckNamesDiffer(plan.header.tensors, kWhere));
   const uint64_t json_bytes = plan.header.data_start - kHeaderLengthBytes;
@@ -221,7 +221,7 @@ Result<std::optional<SafetensorsWriter>> SafetensorsWriter::Reopen(
 
 Status SafetensorsWriter::Write(size_t index, uint64_t offset, std::span<const std::byte> bytes) {
   if (index >= plan_.header.tensors.size()) {
-    return Usage(file_.path().string(), "there is no such tensor to write")
+    return Usage(file_.path().string(), "no such tensor to write")
         .Found(fmt::format("number {}", index))
         .Expected(fmt::format("below {}", plan_.header.tensors.size()));
   }

@@ -119,7 +119,7 @@ Status File::ReadAt(uint64_t offset, std::span<std::byte> out) const {
       return Malformed(path_.string(), "the file ended early")
           .Found(fmt::format("{} bytes at offset {}", done, offset))
           .Expected(fmt::format("{} bytes", out.size()))
-          .Hint("It is truncated, or was changed while it was read");
+          .Hint("It is truncated, or it changed while prepack read it");
     }
     done += static_cast<size_t>(count);
   }
@@ -154,7 +154,7 @@ Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
   if (offset > size_ || bytes > size_ - offset) {
     return Malformed(path_.string(), "the file ended early")
         .Found(fmt::format("{} bytes", size_))
-        .Hint("It is truncated, or was changed while it was read");
+        .Hint("It is truncated, or it changed while prepack read it");
   }
   if (bytes == 0) return {};
   int error = 0;
@@ -162,7 +162,7 @@ Status File::VisitAt(uint64_t offset, uint64_t bytes, ByteVisitor work,
       MappedWindows::OfProcess().Find(number_, fd_, size_, offset, bytes, error);
   if (mapping == nullptr) return SystemError(path_.string(), "cannot map it", error);
   if (mapping->Visit(offset, work, threads)) return {};
-  return Malformed(path_.string(), "the file lost bytes while it was read")
+  return Malformed(path_.string(), "the file shrank while prepack read it")
       .Hint("It was truncated or replaced, or the disk failed");
 }
 
@@ -182,7 +182,7 @@ Status File::WriteAt(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 Status File::Allocate(uint64_t bytes) {
-  if (bytes > kMaxOffset) return SystemError(path_.string(), "cannot reserve its space", EFBIG);
+  if (bytes > kMaxOffset) return SystemError(path_.string(), "cannot reserve space for it", EFBIG);
   // fallocate takes no length of zero.
   int result = bytes == 0 ? -EOPNOTSUPP : posix::Reserve(fd_, bytes);
   if (result == -EOPNOTSUPP || result == -ENOSYS || result == -EINVAL)
@@ -225,7 +225,7 @@ Status CheckRegularFile(const std::filesystem::path& path, mode_t mode) {
 Result<std::string> ReadTextFile(const std::filesystem::path& path, uint64_t max_bytes) {
   PREPACK_TRY_ASSIGN(File file, File::OpenForRead(path));
   if (file.size() > max_bytes) {
-    return Malformed(path.string(), "the file is larger than any of its kind should be")
+    return Malformed(path.string(), "the file is too large")
         .Found(fmt::format("{} bytes", file.size()))
         .Expected(fmt::format("at most {}", max_bytes));
   }
@@ -270,7 +270,7 @@ Status SyncFolder(const std::filesystem::path& folder) {
 namespace {
 
 Status CannotLook(const std::filesystem::path& path, int result) {
-  return SystemError(path.string(), "cannot look at it", -result);
+  return SystemError(path.string(), "cannot examine it", -result);
 }
 
 using Look = int (*)(const std::filesystem::path& path, struct stat& info);

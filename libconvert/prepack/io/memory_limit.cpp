@@ -33,11 +33,12 @@ Result<unsigned> ThreadsWithin(const MemoryNeed& need, unsigned jobs, uint64_t m
   const uint64_t per_thread = need.per_thread + kThreadOverhead;
   const uint64_t left = memory_limit > before ? memory_limit - before : 0;
   if (left < per_thread) {
-    return Usage("--memory-limit", fmt::format("this model cannot be {} in so little memory", done))
+    return Usage("--memory-limit",
+                 fmt::format("this model cannot be {} with so little memory", done))
         .Found(fmt::format("{} bytes", memory_limit))
         .Expected(
             fmt::format("at least {}", CeilDiv(before + per_thread + kVariation, kMiB) * kMiB))
-        .Hint("The page cache is not counted");
+        .Hint("The page cache does not count");
   }
   return static_cast<unsigned>(std::min<uint64_t>(wanted, left / per_thread));
 }
@@ -52,7 +53,7 @@ Result<uint64_t> AnonymousMemory() {
   while (status >> field) {
     if (field == "RssAnon:" && status >> value) return value * kBytesPerUnit;
   }
-  return SystemError(kPath, "cannot find out how much memory is in use", ENOENT);
+  return SystemError(kPath, "cannot tell how much memory is in use", ENOENT);
 }
 
 }  // namespace prepack

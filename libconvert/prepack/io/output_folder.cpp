@@ -45,15 +45,15 @@ Result<fs::path> ResolveFinalPath(const fs::path& given) {
   const fs::path path = WithoutTrailingSlashes(fs::absolute(given, error));
   const fs::path name = path.filename();
   if (error || name.empty() || name == "." || name == "..") {
-    return Usage(given.empty() ? "output folder" : given.string(), "names no folder to create")
-        .Hint("Give the output a name of its own");
+    return Usage(given.empty() ? "output folder" : given.string(),
+                 "does not name a folder to create")
+        .Hint("Give the output folder a name");
   }
 
   const fs::path parent = path.parent_path();
   PREPACK_TRY_ASSIGN(const std::optional<struct stat> info, LookAt(parent));
   if (!info) {
-    return SystemError(parent.string(), "the folder that the output should go into is missing",
-                       ENOENT)
+    return SystemError(parent.string(), "the parent folder of the output does not exist", ENOENT)
         .Hint(fmt::format("Create it first: mkdir -p '{}'", parent.string()));
   }
   if (!S_ISDIR(info->st_mode))
@@ -66,22 +66,23 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
   const Result<std::optional<struct stat>> info = LookAtLink(path);
   if (!info.ok() || !*info) return info.status();
   if (S_ISLNK((*info)->st_mode)) {
-    return Usage(path.string(), "exists and is a symbolic link")
-        .Hint("Name the folder that it points to, or another one");
+    return Usage(path.string(), "it exists and is a symbolic link")
+        .Hint("Give the folder that it points to, or choose another one");
   }
   if (!S_ISDIR((*info)->st_mode)) {
-    return Usage(path.string(), "exists and is not a folder").Hint("Choose another output folder");
+    return Usage(path.string(), "it exists and is not a folder")
+        .Hint("Choose another output folder");
   }
   PREPACK_TRY_ASSIGN(const bool is_packed, IsPackedFolder(path));
   if (!is_packed) {
     PREPACK_TRY_ASSIGN(const std::vector<std::string> names, NamesIn(path));
     if (!names.empty()) {
-      return Usage(path.string(), "exists, holds files and is not a packed folder")
+      return Usage(path.string(), "it exists, is not empty and is not a packed folder")
           .Found(fmt::format("no {} in it", kManifestName))
           .Hint("Choose another output folder");
     }
   }
-  if (!replace) return Usage(path.string(), "exists already").Hint("--force replaces it");
+  if (!replace) return Usage(path.string(), "already exists").Hint("--force replaces it");
   return {};
 }
 
@@ -89,7 +90,7 @@ Status CheckFinalPath(const fs::path& path, bool replace) {
 Result<bool> IsSameFile(int fd, const fs::path& path) {
   struct stat open {};
   if (const int result = posix::LookAtOpen(fd, open); result < 0) {
-    return SystemError(path.string(), "cannot look at it", -result);
+    return SystemError(path.string(), "cannot examine it", -result);
   }
   PREPACK_TRY_ASSIGN(const std::optional<struct stat> named, LookAtLink(path));
   return named && open.st_dev == named->st_dev && open.st_ino == named->st_ino;
@@ -189,7 +190,8 @@ Status OutputFolder::PutOldBack() {
   if (!has_new.ok() || *has_new) return has_new.status();
   const int result = posix::Rename(old_path, final_path_);
   if (result >= 0) return {};
-  return SystemError(old_path.string(), "cannot put the output of an interrupted run back",
+  return SystemError(old_path.string(),
+                     "cannot restore the old output, which an interrupted run had moved aside",
                      -result);
 }
 
@@ -204,7 +206,8 @@ Status OutputFolder::RemoveLeftovers() {
   for (const fs::path& path : unwanted) {
     const int result = posix::RemoveTree(path);
     if (result < 0)
-      return SystemError(path.string(), "cannot remove what an interrupted run left", -result);
+      return SystemError(path.string(), "cannot remove what an interrupted run left behind",
+                         -result);
   }
   return {};
 }
@@ -246,7 +249,8 @@ Status OutputFolder::MoveIntoPlace() {
     if (IsUnsupported(result)) return ReplaceInTwoSteps();
   }
   if (result < 0)
-    return SystemError(final_path_.string(), "cannot rename the finished output to it", -result);
+    return SystemError(final_path_.string(), "cannot rename the finished output to this name",
+                       -result);
   return {};
 }
 
@@ -257,7 +261,7 @@ Status OutputFolder::ReplaceInTwoSteps() {
   result = posix::Rename(partial_path_, final_path_);
   if (result >= 0) return {};
   Status status =
-      SystemError(final_path_.string(), "cannot rename the finished output to it", -result);
+      SystemError(final_path_.string(), "cannot rename the finished output to this name", -result);
   // Should this fail as well, the next Create tries again.
   if (posix::Rename(old_path, final_path_) < 0)
     status.Hint(fmt::format("The old output is now '{}'", old_path.string()));

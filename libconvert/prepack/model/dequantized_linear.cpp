@@ -167,7 +167,7 @@ Status DequantizedLinear::ReadCodes(const PanelRange& range, std::span<std::byte
       if (!std::isfinite(BF16ToF32(bits))) {
         return Unsupported(fmt::format("module {}: weight [{}, {}]", module_, range.n0 + row,
                                        range.k0 + col),
-                           "BF16 cannot hold it: it would become infinite")
+                           "too large for BF16: it would become infinite")
             .Found(fmt::format("{}", weight));
       }
       std::memcpy(to, &bits, sizeof bits);

@@ -150,7 +150,7 @@ class QuantizedLinear {
   // Where they may: fills `out` [cols, rows / 2] with two output channels per byte, the even one in
   // the low half. n0 and rows are even.
   virtual Status ReadColumns(const PanelRange& /*range*/, std::span<std::byte> /*out*/) const {
-    return Usage(module_, "the source does not hold its codes by input channel");
+    return Usage(module_, "the source does not store its codes by input channel");
   }
   // Where the source holds the codes of the panel back to back, byte for byte as ReadCodes would
   // deliver them, with nothing to be checked about them: they can be used where they lie. The same

@@ -46,7 +46,7 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
       {"unknown packing", ArGptq,
        [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:new"; }, kUnsupported,
        "autoround-packing-unknown",
-       "packing_format: the packing_format is not known (found \"auto_round:new\", expected "
+       "packing_format: unknown packing_format (found \"auto_round:new\", expected "
        "auto_round, auto_round:auto_gptq, auto_round:gptqmodel or auto_round:auto_awq)"},
       {"llm_compressor", ArGptq,
        [](Stored t) { ArConfig(t)["packing_format"] = "auto_round:llm_compressor"; }, kUnsupported,
@@ -84,7 +84,7 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
        kUnsupported, "autoround-scheme",
        "extra_config[\"model.layers.0.mlp.up_proj\"].data_type: MXFP weights are not supported"},
       {"an unknown type", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "posit"; },
-       kUnsupported, "autoround-scheme", "the data type is not known (found \"posit\""},
+       kUnsupported, "autoround-scheme", "unknown data type (found \"posit\""},
       {"quantized activations", ArGptq, [](Stored t) { ArConfig(t)["act_bits"] = 8; }, kUnsupported,
        "autoround-activations", "exports with quantized activations are not supported (found 8)"},
       {"quantized activations by tensor", ArGptq,
@@ -114,10 +114,10 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
        "double-quantized scales (GGUF schemes) are not supported (found \"int_asym_dq\""},
       {"weights of another kind", ArGptq,
        [](Stored t) { AddZeros(t, "model.layers.0.mlp.gate_proj.weight_packed", "U8", {1}, 1); },
-       kUnsupported, "autoround-scheme", "weight_packed: weights that are not plain integers"},
+       kUnsupported, "autoround-scheme", "weight_packed: the weights are not plain integers"},
       {"MLX tensors", ArGptq,
        [](Stored t) { AddZeros(t, "model.layers.0.mlp.gate_proj.biases", "F16", {1}, 2); },
-       kUnsupported, "autoround-scheme", "biases: weights that are not plain integers"},
+       kUnsupported, "autoround-scheme", "biases: the weights are not plain integers"},
   });
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
       {"NaN", ArAwq, [](Stored t) { t.At(kArModule + ".scales").bytes[3] = std::byte{0x7E}; },
        kMalformed, "scale-not-finite", "the scale of channel 1, group 0 is not a finite number"},
       {"bits out of range", ArGptq, [](Stored t) { ArConfig(t)["bits"] = 12; }, kMalformed,
-       "config-field-invalid", "bits: the value is of the wrong type or out of range (found 12"},
+       "config-field-invalid", "bits: the value has the wrong type or is out of range (found 12"},
       {"bits of a layer", ArGptq,
        [](Stored t) {
          ArConfig(t)["extra_config"][kArModule] = {{"bits", 1}};
@@ -170,7 +170,7 @@ TEST_CASE("AutoRound configs and tensors that contradict each other are malforme
        kMalformed, "config-field-invalid", "extra_config[\"model.layers.0.mlp.up_proj\"].bits"},
       {"group size", ArGptq, [](Stored t) { ArConfig(t)["group_size"] = 0; }, kMalformed,
        "config-field-invalid",
-       "group_size: the value is of the wrong type or out of range (found 0"},
+       "group_size: the value has the wrong type or is out of range (found 0"},
       {"blocks", ArGptq, [](Stored t) { ArConfig(t)["block_name_to_quantize"] = {1}; }, kMalformed,
        "config-field-invalid", "block_name_to_quantize"},
       {"extra_config as a list", ArGptq, [](Stored t) { ArConfig(t)["extra_config"] = {1}; },

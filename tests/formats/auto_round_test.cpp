@@ -208,7 +208,7 @@ TEST_CASE("Where the weights do not tell, the version of a calibration-free expo
   CHECK(FindingsOf(stored).empty());
   ArConfig(stored)["autoround_version"] = "0.15.1";
   CHECK(ReadArModule(stored).zero_point == 7);
-  CHECK(HasFinding(FindingsOf(stored), kModelFree, "(AutoRound 0.15 stored them so); z - 1"));
+  CHECK(HasFinding(FindingsOf(stored), kModelFree, "(AutoRound 0.15 stored them that way); z - 1"));
   for (const char* version : {"0.16.0", "0.16.1", "1.0", "new"}) {
     ArConfig(stored)["autoround_version"] = version;
     CHECK(ReadArModule(stored).zero_point == 6);
@@ -275,9 +275,10 @@ TEST_CASE("Padding that holds weights is an error") {
   // Word 12 holds inputs 96 … 103; channel 2.
   stored.At(kArModule + ".qweight").bytes[size_t{12 * 32 + 2} * 4] = std::byte{0x18};
   const Status status = testing::ReadEverything(stored);
-  testing::CheckError(status, ErrorKind::kMalformed,
-                      "an input channel that the model does not have has a weight (found code 1 at "
-                      "[2, 97], zero point 8");
+  testing::CheckError(
+      status, ErrorKind::kMalformed,
+      "an input channel that the model does not have holds a weight (found code 1 at "
+      "[2, 97], zero point 8");
   CHECK(status.id() == "autoround-padding");
 }
 

@@ -82,7 +82,7 @@ TEST_CASE("AWQ configs that cannot be believed or read are refused") {
       {"sym against zero_point", Gemm, [](Stored t) { AwqConfigOf(t)["sym"] = true; }, kMalformed,
        "config-conflict", "sym and zero_point contradict each other (found both are true"},
       {"words of 16 bits", Gemm, [](Stored t) { AwqConfigOf(t)["pack_dtype"] = "int16"; },
-       kUnsupported, "pack-dtype", "only words of 32 bits are read (found \"int16\""},
+       kUnsupported, "pack-dtype", "prepack reads only words of 32 bits (found \"int16\""},
       {"a rotation", Gemm, [](Stored t) { AwqConfigOf(t)["rotation"] = "hadamard"; }, kUnsupported,
        "rotation", "rotated weights need the same rotation"},
       {"the tensors of an adapter", Gemm,
@@ -123,12 +123,13 @@ TEST_CASE("AWQ tensors that are missing, doubled or of another kind are refused"
        kUnsupported, "awq-scaled-activation", "model.layers.0.mlp.act.scales: activation scaling"},
       {"an index of groups", Gemm,
        [](Stored t) { AddZeros(t, kAwqModule + ".g_idx", "I32", {128}, 512); }, kMalformed,
-       "awq-layout", "an AWQ module has no index of groups"},
+       "awq-layout", "AWQ modules have no group index"},
       {"stacked experts", Gemm,
        [](Stored t) {
          AwqPart(t, "qweight").shape = {1, 128, 2};
        },
-       kUnsupported, "awq-rank", "only matrices are read, not stacked experts (found [1, 128, 2]"},
+       kUnsupported, "awq-rank",
+       "prepack reads only matrices here, not stacked experts (found [1, 128, 2]"},
       {"an embedding", Gemm,
        [](Stored t) {
          for (TestTensor& tensor : t.tensors) {
@@ -185,7 +186,7 @@ TEST_CASE("AWQ shapes that contradict each other, the config or the format are r
          Reshape(t, "qweight", {16, 16}, 1024);
        },
        kMalformed, "awq-gptq-packing",
-       "qweight is [K/8, N]: this is GPTQ packing, although AWQ is declared"},
+       "qweight is [K/8, N]: this is GPTQ packing, but the config declares AWQ"},
       {"another group size", Gemm, [](Stored t) { AwqConfigOf(t)["group_size"] = 32; }, kMalformed,
        "group-size-mismatch",
        "(found 2 scale groups, which for K = 128 mean group_size 64, expected group_size 32, as "
@@ -228,11 +229,11 @@ TEST_CASE("AWQ numbers that are broken are refused") {
        "group 0; 3 to 8 in these rows"},
       {"padding scales of gemv", Gemv, [](Stored t) { PutHalf(t, "scales", 16 * 2 + 7, 0x3C00); },
        kMalformed, "awq-padding",
-       "there is data in the padding behind the last group (found channel 2, group 7"},
+       "the padding after the last group holds data (found channel 2, group 7"},
       {"padding zero points of gemv", Gemv,
        [](Stored t) { AwqPart(t, "qzeros").bytes[8 * 4 + 1] = std::byte{0x10}; }, kMalformed,
        "awq-padding",
-       "qzeros: there is data in the padding behind the last group (found channel 4, group 3"},
+       "qzeros: the padding after the last group holds data (found channel 4, group 3"},
       {"padding scales of gemv_fast", GemvFast,
        [](Stored t) { PutHalf(t, "scales", 16 * 2 + 9, 0x3C00); }, kMalformed, "awq-padding",
        "(found channel 9, group 2"},

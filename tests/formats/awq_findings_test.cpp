@@ -59,7 +59,7 @@ TEST_CASE("A version that names another layout is reported, and the tensors are 
   CHECK(findings[0].where == "model.layers.0.mlp.gate_proj");
   CHECK(findings[0].more == 1);
   CHECK(findings[0].message ==
-        "the tensors are in layout gemm, config.json: quantization_config says version \"gemv\"");
+        "the tensors have layout gemm, but config.json: quantization_config says version \"gemv\"");
 
   QuantizationOf(stored).erase("version");
   CHECK(FindingsOf(stored).empty());  // gemm is the default

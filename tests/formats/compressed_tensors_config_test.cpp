@@ -264,7 +264,7 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
        "contradicts the group size"},
       {"block without a size",
        [](J, J, J w) { w["strategy"] = "block", w["group_size"] = nullptr; }, malformed,
-       "strategy block needs the size of a block"},
+       "strategy block needs a block size"},
       {"a block of a group",
        [](J, J, J w) {
          w["block_structure"] = {128, 128};

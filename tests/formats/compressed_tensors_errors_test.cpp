@@ -168,7 +168,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        [](T t) {
          t.tensors.push_back({"a.b.weight", "I8", {1, 1}, Hex("00")});
        },
-       "tensor a.b.weight: a quantized weight without weight_scale (found I8)", "tensor-missing"},
+       "tensor a.b.weight: the quantized weight has no weight_scale (found I8)", "tensor-missing"},
       {"the scale is I32", SymmetricExample,
        [](T t) {
          CtPart(t, "weight_scale") = {
@@ -241,8 +241,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
          ExampleWeights(t)["strategy"] = "channel";
          RemoveCtPart(t, "weight_shape");
        },
-       "weight_shape is missing, and K does not follow from the other tensors",
-       "weight-shape-missing"},
+       "weight_shape is missing, and the other tensors do not determine K", "weight-shape-missing"},
       {"no weight_shape and a wrong group size", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = 64;
@@ -312,7 +311,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
                    CtPart(t, "weight_scale").bytes[7] = std::byte{0};
        },
        ".weight_scale: the scale of channel 1, group 1 is zero, but the group has weights (found "
-       "code 7 at [1, 8], expected the zero point 8 throughout)",
+       "code 7 at [1, 8], expected the zero point 8 in the whole group)",
        "scale-zero"},
       {"a scale of minus zero", SymmetricExample,
        [](T t) {
@@ -383,7 +382,7 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
          Group(t)["input_activations"] = {{"strategy", "tensor"}};
          AddCtPart(t, "input_scale", "F32", {16}, 64);
        },
-       ".input_scale: activations have one static scale (found [16], expected [1])",
+       ".input_scale: activations need exactly one static scale (found [16], expected [1])",
        "tensor-shape"},
       {"asymmetric static activations without a zero point", SymmetricExample,
        [](T t) {
@@ -445,14 +444,13 @@ TEST_CASE("Sound checkpoints that are not supported yet are unsupported, by name
        [](T t) {
          AddCtPart(t, "gate_up_proj_packed", "I32", {4, 2}, 32);
        },
-       ".gate_up_proj_packed: packed weights under a name that is not known",
-       "storage-unsupported"},
+       ".gate_up_proj_packed: packed weights under an unknown name", "storage-unsupported"},
       {"activation order of stacked experts", SymmetricExample,
        [](T t) {
          StackCtExperts(t);
          AddCtPart(t, "weight_g_idx", "I32", {16}, 64);
        },
-       ".weight_g_idx: activation order of stacked experts is not supported", "scheme-unsupported"},
+       ".weight_g_idx: act-order of stacked experts is not supported", "scheme-unsupported"},
       {"static activations of stacked experts", SymmetricExample,
        [](T t) {
          StackCtExperts(t);
@@ -501,7 +499,7 @@ TEST_CASE("Sound checkpoints that are not supported yet are unsupported, by name
              {"transformer.h.0.mlp.c_fc.bias", "BF16", {16}, std::vector<std::byte>(32)});
        },
        "c_fc.weight_packed: the weight of a Conv1D is quantized as the model stores it, [K, N]: "
-       "its the scales belong to input channels, which prepack does not support (found [4, 16] "
+       "its scales belong to input channels, which prepack does not support (found [4, 16] "
        "beside a bias of 16, "
        "expected [N, K] = [16, 4])",
        "storage-unsupported"},
@@ -547,12 +545,12 @@ TEST_CASE("Sound checkpoints that are not supported yet are unsupported, by name
        [](T t) {
          CtConfigOf(t)["transform_config"] = {{"config_groups", {{"R1", Json::object()}}}};
        },
-       "transform_config.config_groups.R1: it does not say where the model is rotated", "rotation"},
+       "transform_config.config_groups.R1: it does not say where to rotate the model", "rotation"},
       {"transforms of another kind", SymmetricExample,
        [](T t) {
          CtConfigOf(t)["transform_config"] = {{"groups", Json::object()}};
        },
-       "transform_config: it does not say where the model is rotated", "rotation"},
+       "transform_config: it does not say where to rotate the model", "rotation"},
   };
   CheckTable(defects, ErrorKind::kUnsupported);
 }

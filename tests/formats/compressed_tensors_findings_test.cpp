@@ -51,8 +51,7 @@ const std::vector<CtFinding>& Cases() {
          t.tensors.push_back({kExampleModule + ".input_scale", "BF16", {1}, Hex("80 3f")});
        },
        kExampleModule + ".input_scale",
-       "the config says that activations are quantized at run time; this is not used",
-       "input-unneeded"},
+       "not used: the config says that activations are quantized at run time", "input-unneeded"},
       {"the ignore list names the module", SymmetricExample,
        [](T t) { QuantizationConfigOf(t)["ignore"].push_back("re:.*up_proj"); }, kExampleModule,
        "the ignore list names the module, but it is quantized", "module-ignored-but-quantized"},
@@ -90,7 +89,7 @@ const std::vector<CtFinding>& Cases() {
          QuantizationConfigOf(t)["transform_config"]["config_groups"]["R2"]["apply"] = apply;
        },
        "config.json: quantization_config.transform_config",
-       "all rotations are of weights, and were made before these were stored", "rotation-folded"},
+       "all rotations are of weights, and the stored weights contain them", "rotation-folded"},
       {"a float layer that is ignored", SymmetricExample,
        [](T t) {
          QuantizationConfigOf(t)["ignore"] = {"model.q_proj"};
@@ -99,13 +98,15 @@ const std::vector<CtFinding>& Cases() {
        "", ""},
       {"weight_shape is missing", SymmetricExample,
        [](T t) { t.Remove(kExampleModule + ".weight_shape"); }, kExampleModule,
-       "weight_shape is missing; K follows from groups and group size", "shape-recovered"},
+       "weight_shape is missing; prepack derived K from the groups and the group size",
+       "shape-recovered"},
       {"weight_shape is empty", SymmetricExample,
        [](T t) {
          t.At(kExampleModule + ".weight_shape").shape = {0};
          t.At(kExampleModule + ".weight_shape").bytes.clear();
        },
-       kExampleModule, "weight_shape is missing; K follows from groups and group size",
+       kExampleModule,
+       "weight_shape is missing; prepack derived K from the groups and the group size",
        "shape-recovered"},
       {"weight_shape is I32", SymmetricExample,
        [](T t) {
@@ -140,7 +141,7 @@ const std::vector<CtFinding>& Cases() {
                               {16},
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
        },
-       kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
+       kExampleModule, "the group index keeps the natural order", "order-unneeded"},
       {"a group index in natural order, two by two", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -149,7 +150,7 @@ const std::vector<CtFinding>& Cases() {
                               Int64s({0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1})});
          QuantizationConfigOf(t)["config_groups"]["group_0"]["weights"]["actorder"] = "group";
        },
-       kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
+       kExampleModule, "the group index keeps the natural order", "order-unneeded"},
       {"a group index that was never set", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -157,16 +158,16 @@ const std::vector<CtFinding>& Cases() {
                               {16},
                               std::vector<std::byte>(64, std::byte{0xFF})});
        },
-       kExampleModule, "the index of groups keeps the natural order", "order-unneeded"},
+       kExampleModule, "the group index keeps the natural order", "order-unneeded"},
       {"activation order without a group index", SymmetricExample,
        [](T t) { ExampleWeights(t)["actorder"] = "group"; }, kExampleModule,
-       "the config says activation order, but weight_g_idx is missing: natural order",
+       "the config declares act-order, but weight_g_idx is missing; prepack uses the natural order",
        "order-missing"},
       {"an unknown tensor", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".smooth", "F32", {1}, Hex("00 00 00 00")});
        },
-       kExampleModule + ".smooth", "unknown tensor of a quantized module; passed through",
+       kExampleModule + ".smooth", "unknown tensor of a quantized module; prepack copies it",
        "tensor-unknown"},
       {"a status that is wrong", SymmetricExample,
        [](T t) { QuantizationConfigOf(t)["quantization_status"] = "frozen"; },
@@ -213,7 +214,7 @@ const std::vector<CtFinding>& Cases() {
          groups["z"]["weights"]["group_size"] = 4;
        },
        kExampleModule,
-       "several config groups name the module: \"a\" is used, as the quantizer did; vLLM takes "
+       "several config groups name the module: prepack uses \"a\", as the quantizer did; vLLM uses "
        "\"z\"",
        "module-ambiguous-group"},
   };
@@ -295,7 +296,8 @@ TEST_CASE("A declared order that goes away while its module is in use is an erro
   stored.Write(folder.path());
   std::vector<std::byte> codes(linear.k() / 2);
   CheckError(linear.ReadCodes({.n0 = 0, .rows = 1, .k0 = 0, .cols = linear.k()}, codes),
-             ErrorKind::kMalformed, "the order of the input channels changed while it was in use");
+             ErrorKind::kMalformed,
+             "the order of the input channels changed while prepack used it");
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST_CASE("The number of words tells the packing, or the version does") {
 TEST_CASE("A packing that nothing tells is refused, and so is a version that is wrong") {
   Status status = testing::ReadEverything(ThreeBits(100, 10, ""));
   CheckError(status, ErrorKind::kMalformed,
-             "which of the two packings the codes are in cannot be told (found 10 words for 100 "
+             "it is not clear which of the two packings the codes have (found 10 words for 100 "
              "codes of 3 bits, no version, expected 10 words since compressed-tensors 0.18.0, 10 "
              "before)");
   CHECK(status.id() == "packing-undecidable");

@@ -78,16 +78,16 @@ TEST_CASE("Quantized weights under names that are not supported are refused by n
   };
   const std::string experts = "model.layers.0.mlp.experts";
   const std::vector<Case> cases = {
-      {"quantized weights of experts stacked in one tensor are not supported yet",
+      {"quantized experts stacked in one tensor are not supported yet",
        {{experts + ".gate_up_proj", "F8_E4M3", {2, 1, 2}, Hex("38383838")},
         {experts + ".gate_up_proj_scale_inv", "F32", {2, 1, 1}, Hex("0000803f0000803f")}}},
-      {"quantized weights of experts stacked in one tensor are not supported yet",
+      {"quantized experts stacked in one tensor are not supported yet",
        {{experts + ".down_proj", "I8", {2, 1, 2}, Hex("01020304")},
         {experts + ".down_proj_scale", "BF16", {2, 1, 1}, Hex("803f803f")}}},
       {"MXFP4 weights in blocks are not supported yet",
        {{experts + ".down_proj_blocks", "U8", {1, 1, 1, 4}, Hex("01020304")},
         {experts + ".down_proj_scales", "U8", {1, 1, 1}, Hex("7f")}}},
-      {"a quantized weight is stored in a way that prepack does not support yet",
+      {"prepack does not yet support the way in which this quantized weight is stored",
        {{experts + ".0.w1", "F8_E4M3", {1, 2}, Hex("3838")},
         {experts + ".0.w1_scale", "F32", {1}, Hex("0000803f")}}},
       {"MXFP4 weights, two in a byte, are not supported yet",

@@ -109,8 +109,8 @@ TEST_CASE("What is wrong with FP8 experts is said") {
          t.Remove(kExperts + "down_proj_scale_inv");
        },
        unsupported, "storage-unsupported",
-       "experts.gate_up_proj: which dimension of stacked FP8 experts is that of the outputs is "
-       "not clear (found [2, 4, 3]"},
+       "experts.gate_up_proj: it is not clear which dimension of the stacked FP8 experts is the "
+       "outputs (found [2, 4, 3]"},
       {"a square one alone", Fp8Experts,
        [](T t) {
          t.Remove(kExperts + "down_proj");
@@ -160,7 +160,7 @@ TEST_CASE("What is wrong with FP8 experts is said") {
          t.At(kExperts + "down_proj_scale_inv").bytes = Floats32({1, 1, 1, 1, 1, 1});
        },
        unsupported, "storage-unsupported",
-       "transposed FP8 experts with a scale per channel are not supported (found [2, 1, 3]"},
+       "transposed FP8 experts with one scale per channel are not supported (found [2, 1, 3]"},
       {"NaN in the codes of a transposed expert", Fp8ExpertsTransposed,
        [](T t) { t.At(kExperts + "down_proj").bytes[8] = std::byte{0xFF}; }, malformed, "code-nan",
        "an FP8 weight is NaN (found 0xFF at [2, 0]"},
@@ -183,7 +183,7 @@ TEST_CASE("What is wrong with FP8 experts is said") {
          t.At(kExperts + "down_proj_scale_inv").bytes = Floats32({1, 1});
        },
        unsupported, "storage-unsupported",
-       "gate and up share a block of scales that lies across both (found 2 output channels in "
+       "a block of scales lies across gate and up (found 2 output channels in "
        "blocks of 3"},
       {"stacked scales of another shape", Fp8SplitExperts,
        [](T t) {

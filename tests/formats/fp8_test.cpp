@@ -221,7 +221,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        unsupported, "FP8 weights of this type are not supported (found F8_E5M2",
        "storage-unsupported"},
       {"E5M2 by name", Fp8Blocks, [](T t) { t.config["quantization_config"]["fmt"] = "e5m2"; },
-       unsupported, "fmt: only E4M3 weights are read", "scheme-unsupported"},
+       unsupported, "fmt: prepack reads only E4M3 weights", "scheme-unsupported"},
       {"an unknown activation scheme", Fp8Blocks,
        [](T t) { t.config["quantization_config"]["activation_scheme"] = "magic"; }, unsupported,
        "activation_scheme: unknown keyword (found \"magic\"", "config-keyword-unknown"},
@@ -255,7 +255,7 @@ TEST_CASE("What is wrong with an FP8 checkpoint is said") {
        [](T t) {
          t.config["quantization_config"]["dynamic"] = {{".*", {{"format", "float8_e5m2"}}}};
        },
-       unsupported, "only E4M3 weights are read", "scheme-unsupported"},
+       unsupported, "prepack reads only E4M3 weights", "scheme-unsupported"},
       {"a rule that does not compile", Fp8Divided,
        [](T t) {
          t.config["quantization_config"]["dynamic"] = {{"(", Json::object()}};

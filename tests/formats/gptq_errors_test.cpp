@@ -121,7 +121,7 @@ TEST_CASE("Broken GPTQ checkpoints are refused by name") {
          Json& rules = GptqConfigOf(c)["dynamic"];
          for (int i = 0; i < 4097; ++i) rules["-:m" + std::to_string(i)] = Json::object();
        },
-       unsupported, "config-too-large", "there are too many rules (found 4097"},
+       unsupported, "config-too-large", "too many rules (found 4097"},
       {"group size", [](auto& c) { GptqConfigOf(c)["group_size"] = 8; }, malformed, "tensor-shape",
        "Group size 16 would fit"},
       {"group size 0", [](auto& c) { GptqConfigOf(c)["group_size"] = 0; }, malformed,

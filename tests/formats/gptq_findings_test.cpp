@@ -64,13 +64,13 @@ TEST_CASE("What a GPTQ config leaves out is taken as its quantizer does, and rep
   Finding finding = OnlyFinding(bits);
   CHECK(finding.id == "config-missing-default");
   CHECK(finding.where == "config.json: quantization_config.bits");
-  CHECK_THAT(finding.message, Catch::StartsWith("bits is missing; 4 was taken"));
+  CHECK_THAT(finding.message, Catch::StartsWith("bits is missing; prepack used 4"));
   TestCheckpoint symmetric = SmallGptq();
   GptqConfigOf(symmetric).erase("sym");
   finding = OnlyFinding(symmetric);
   CHECK(finding.id == "config-missing-default");
   CHECK(finding.where == "config.json: quantization_config.sym");
-  CHECK_THAT(finding.message, Catch::StartsWith("sym is missing; true was taken"));
+  CHECK_THAT(finding.message, Catch::StartsWith("sym is missing; prepack used true"));
 }
 
 TEST_CASE("A tensor of a quantized module that nobody knows is reported") {
@@ -89,7 +89,7 @@ TEST_CASE("Zero points that are padded to 32 channels read, and are reported") {
   const Finding finding = OnlyFinding(stored);
   CHECK(finding.id == "zero-point-padded");
   CHECK(finding.where == kGptqModule);
-  CHECK(finding.message == "qzeros has 4 words per group for N = 8; 3 are ignored");
+  CHECK(finding.message == "qzeros has 4 words per group for N = 8; prepack ignores 3");
   testing::RequireOk(testing::ReadEverything(stored));
 }
 
@@ -135,7 +135,8 @@ TEST_CASE("An order that goes away while its module is in use is an error") {
   stored.Write(folder.path());
   std::vector<std::byte> codes(linear.k() / 2);
   CheckError(linear.ReadCodes({.n0 = 0, .rows = 1, .k0 = 0, .cols = linear.k()}, codes),
-             ErrorKind::kMalformed, "the order of the input channels changed while it was in use");
+             ErrorKind::kMalformed,
+             "the order of the input channels changed while prepack used it");
 }
 
 TEST_CASE("What desc_act says of the order is compared with the tensor") {
@@ -386,7 +387,8 @@ TEST_CASE("AutoRound's widths are those of the tensors") {
   GptqConfigOf(stored)["provider"] = "auto-round";
   const Finding finding = OnlyFinding(stored);
   CHECK(finding.id == "module-scheme-mismatch");
-  CHECK(finding.message == "the config says 8 bits, but the tensors hold 4; the tensors win");
+  CHECK(finding.message ==
+        "the config says 8 bits, but the tensors hold 4; prepack trusts the tensors");
 }
 
 // What is said of a module where the rules of quantize_config.json stand in another order.
@@ -432,8 +434,8 @@ TEST_CASE("Activations that are quantized at run time are reported, and the weig
     CHECK(finding.id == "gptq-activations");
     CHECK(finding.where == "config.json: quantization_config.activation");
     CHECK(finding.message ==
-          "\"w4afp8\" quantizes activations at run time; the weights are read, and activations "
-          "stay in 16 bits");
+          "\"w4afp8\" quantizes activations at run time; prepack reads the weights and leaves "
+          "activations in 16 bits");
   }
   for (const Json& none : {Json(nullptr), Json(false)}) {
     TestCheckpoint stored = SmallGptq();

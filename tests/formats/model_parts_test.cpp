@@ -66,7 +66,8 @@ TEST_CASE("A part that no model can do without is missed") {
       {"lm_head",
        "the output head: the model has no output head, and config.json does not tie it to the "
        "embedding\n"},
-      {"model.norm", "model.layers: the layers have norms, but none comes behind them\n"},
+      {"model.norm",
+       "model.layers: the layers have norms, but there is no norm after the last one\n"},
       {"model.layers.0.input_layernorm", "model.layers: no layer has the norm input_layernorm\n"},
       {"model.layers.0.mlp.down_proj",
        "model.layers.0.mlp: the block has up_proj, but no down_proj\n"},

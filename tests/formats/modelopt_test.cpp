@@ -193,7 +193,7 @@ TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
        "ignore: the field has the wrong type"},
       {"blocks of another size", ModelOptBlocks,
        [](T t) { ModelOptConfigOf(t)["group_size"] = 64; }, unsupported, "scheme-unsupported",
-       "group_size: FP8 in blocks of another size is not supported (found 64, expected 128"},
+       "group_size: FP8 blocks of another size are not supported (found 64, expected 128"},
       {"a size that is no number", ModelOptBlocks,
        [](T t) { ModelOptConfigOf(t)["group_size"] = "all"; }, malformed, "config-field-invalid",
        "group_size: the field has the wrong type"},
@@ -221,8 +221,7 @@ TEST_CASE("What is wrong with a checkpoint of ModelOpt is said") {
          ModelOptConfigOf(t)["quantized_layers"][kFp8Module] = {{"quant_algo", "FP8_BLOCK_SCALES"},
                                                                 {"group_size", 32}};
        },
-       unsupported, "scheme-unsupported",
-       "FP8 in blocks of another size is not supported (found 32"},
+       unsupported, "scheme-unsupported", "FP8 blocks of another size are not supported (found 32"},
       {"an entry of another module", ModelOptMixed,
        [](T t) {
          ModelOptConfigOf(t)["quantized_layers"] = {{"model.layers.1", {{"quant_algo", "FP8"}}}};

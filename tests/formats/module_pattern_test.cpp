@@ -16,7 +16,7 @@ TEST_CASE("an option is for all modules, or for those of a pattern") {
   CHECK(option.pattern == "a=b|c");
   CHECK(option.value == "40");
   CheckError(SplitPatternOption("--bar", "=40").status(), ErrorKind::kUsage,
-             "--bar: the pattern in front of \"=\" is missing (found =40)");
+             "--bar: the pattern before \"=\" is missing (found =40)");
 }
 
 TEST_CASE("a pattern is for the modules that it is found in") {

@@ -151,8 +151,8 @@ TEST_CASE("All patterns of a model together have a budget") {
   CHECK(spent.kind() == ErrorKind::kUnsupported);
   CHECK(spent.id() == "config-pattern-slow");
   CHECK(spent.ToString() ==
-        "ignore[7]: the patterns take too long to match, all together. Use fewer or simpler ones: "
-        "each is tried on every module");
+        "ignore[7]: all patterns together take too long to match. Use fewer or simpler patterns: "
+        "prepack tries each of them on every module");
   CHECK_FALSE(second.MatchesStart("aaa").ok());
   CHECK(free.MatchesStart("aaa").ok());
   CHECK(later.MatchesStart("aaa").ok());
@@ -166,8 +166,7 @@ TEST_CASE("A slow match costs as much as many") {
   text.back() = '!';
   CHECK(slow->MatchesStart(text).status().what() == "the pattern takes too long to match");
   CHECK(slow->MatchesStart(text).status().what() == "the pattern takes too long to match");
-  CHECK(slow->MatchesStart(text).status().what() ==
-        "the patterns take too long to match, all together");
+  CHECK(slow->MatchesStart(text).status().what() == "all patterns together take too long to match");
 }
 
 TEST_CASE("Patterns that Python would not compile are malformed") {

@@ -170,7 +170,7 @@ TEST_CASE("What is wrong with a checkpoint of Quark or FBGEMM is said") {
        unsupported, "scheme-unsupported", "Quark's fp8_e4m3 per_channel weights are not supported"},
       {"activations that are not read", QuarkFp8, [](T t) { QuarkInputOf(t)["dtype"] = "int8"; },
        unsupported, "scheme-unsupported",
-       "input_tensors: activations of this kind are not supported beside FP8 weights (found int8 "
+       "input_tensors: activations of this kind are not supported with FP8 weights (found int8 "
        "per_tensor, static"},
       {"static activations per token", QuarkChannels,
        [](T t) { QuarkInputOf(t)["is_dynamic"] = false; }, unsupported, "scheme-unsupported",
@@ -192,7 +192,7 @@ TEST_CASE("What is wrong with a checkpoint of Quark or FBGEMM is said") {
            QuarkConfigOf(t)["layer_quant_config"]["a" + std::to_string(i)] = Json::object();
          }
        },
-       unsupported, "config-too-large", "layer_quant_config: there are too many rules (found 4097"},
+       unsupported, "config-too-large", "layer_quant_config: too many rules (found 4097"},
       {"a class whose rule is none", QuarkFp8,
        [](T t) {
          QuarkConfigOf(t)["layer_type_quant_config"] = {{"Linear", 1}};

@@ -45,7 +45,7 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
   CHECK(none.kind() == ErrorKind::kUnsupported);
   CHECK(none.ToString() ==
         "config.json: the checkpoint is not quantized: no quantization_config. Quantize it first, "
-        "or name the folder that holds the config.json of the quantized model");
+        "or give the folder that holds the config.json of the quantized  model");
 
   const Status hqq = ReadStatus({{"quantization_config", {{"quant_method", "HQQ"}}}});
   CHECK(hqq.kind() == ErrorKind::kUnsupported);
@@ -202,7 +202,7 @@ TEST_CASE("Checkpoints that declare in another way, or not at all, are refused b
   for (const char* tensor : {"a.qweight", "a.weight_packed", "a.experts.gate_scale_inv"}) {
     CHECK_THAT(Undeclared(none, tensor, ""),
                Catch::StartsWith("config-missing: config.json: the checkpoint is quantized, but "
-                                 "nothing in it declares how: the quantization_config is missing "
+                                 "its quantization_config is missing "
                                  "(found tensor " +
                                  std::string(tensor)));
   }

@@ -50,23 +50,22 @@ Status RefuseUndeclared(const Checkpoint& checkpoint) {
   if (std::ranges::find(checkpoint.side_files(), kModelOpt) != checkpoint.side_files().end()) {
     return Malformed(std::string(kModelOpt), "the file does not say how the model is quantized")
         .Expected("an object \"quantization\" with \"quant_algo\"")
-        .Hint("Take the file from the folder that ModelOpt wrote")
+        .Hint("Copy the file from the folder that ModelOpt wrote")
         .Id(FindingId("config-missing"));
   }
   if (IsMlx(checkpoint)) return RefuseMlx("config.json: quantization");
   if (const StoredTensor* tensor = FindQuantized(checkpoint)) {
     return Unsupported("config.json",
-                       "the checkpoint is quantized, but nothing in it declares how: the "
-                       "quantization_config is missing")
+                       "the checkpoint is quantized, but its quantization_config is missing")
         .Found(fmt::format("tensor {}", Printable(tensor->name)))
         .Hint(
-            "Take config.json from the folder that the quantizer wrote; saving the config of a "
-            "loaded model anew may have lost the declaration")
+            "Copy config.json from the folder that the quantizer wrote; saving the config of a "
+            "loaded model again may have lost the declaration")
         .Id(FindingId("config-missing"));
   }
   return Unsupported("config.json", "the checkpoint is not quantized: no quantization_config")
       .Hint(
-          "Quantize it first, or name the folder that holds the config.json of the quantized "
+          "Quantize it first, or give the folder that holds the config.json of the quantized  "
           "model")
       .Id(FindingId("config-missing"));
 }
@@ -188,10 +187,11 @@ class Foreigners {
 
   void Report(const ModuleTensors& module) {
     if (IsLeftAsFloat(module)) {
-      findings_.Add("scale-leftover", module.name,
-                    "the weight is in floating point, and weight_scale_inv is not used; "
-                    "transformers stores one also where it leaves a layer as it is, and multiplies "
-                    "the weight by it where it dequantizes the model to load it, as without a GPU");
+      findings_.Add(
+          "scale-leftover", module.name,
+          "the weight is in floating point, so weight_scale_inv is not used; transformers stores "
+          "one even for layers that it leaves as they are, and multiplies the weight by it if it "
+          "dequantizes the model while loading it, as it does without a GPU");
       return;
     }
     const StoredTensor* foreign = Evidence(module);
@@ -268,9 +268,10 @@ class Foreigners {
     }
     // A "bias" of bytes is a causal mask, which old models store.
     if (suffix != "weight" && suffix != "bias" && !IsScaleOfOthers(module, tensor)) {
-      findings_.Add("tensor-stays-quantized", tensor.name,
-                    fmt::format("{} of {} dimensions, which {} does not store; it stays as it is",
-                                DTypeName(tensor.dtype), tensor.shape.size(), model_.format));
+      findings_.Add(
+          "tensor-stays-quantized", tensor.name,
+          fmt::format("{} of {} dimensions, which {} does not store; prepack leaves it as stored",
+                      DTypeName(tensor.dtype), tensor.shape.size(), model_.format));
     }
     return false;
   }
@@ -279,13 +280,13 @@ class Foreigners {
                       const StoredTensor& scale) {
     const bool stacked = tensor.shape.size() > 2;
     std::string_view what =
-        "a quantized weight is stored in a way that prepack does not support yet";
+        "prepack does not yet support the way in which this quantized weight is stored";
     // DeepSeek V4's experts.
     const bool is_bytes = tensor.dtype == DType::kI8 || tensor.dtype == DType::kU8;
     if (is_bytes && scale.dtype == DType::kF8E8M0) {
       what = "MXFP4 weights, two in a byte, are not supported yet";
     }
-    if (stacked) what = "quantized weights of experts stacked in one tensor are not supported yet";
+    if (stacked) what = "quantized experts stacked in one tensor are not supported yet";
     if (suffix.ends_with("_blocks")) what = "MXFP4 weights in blocks are not supported yet";
     model_.errors.push_back(
         Unsupported(checkpoint_.Where(tensor), what)
@@ -293,7 +294,7 @@ class Foreigners {
             .Expected(
                 fmt::format("weights as {} stores them, one matrix per module", model_.format))
             .Hint(stacked ? "Save the model again with one linear layer per expert"
-                          : "Quantize the float model in a format that is read")
+                          : "Quantize the float model to a format that prepack reads")
             .Id(FindingId("storage-unsupported")));
   }
 
@@ -302,7 +303,7 @@ class Foreigners {
         Malformed(checkpoint_.Where(tensor),
                   fmt::format("the module is quantized, but not as {} stores it", model_.format))
             .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
-            .Hint("Is the folder a mix of two checkpoints, or half converted?")
+            .Hint("Is the folder a mixture of two checkpoints, or half converted?")
             .Id(FindingId("module-foreign")));
   }
 

@@ -170,7 +170,7 @@ class Parts {
     // A tied matrix may be stored under the name of either.
     if (!embedding && (untied || !head)) {
       Report("the embedding", "the model has no embedding",
-             "a matrix with a row per token outside of the layers, such as model.embed_tokens");
+             "a matrix outside the layers with one row per token, such as model.embed_tokens");
     }
     if (untied && !head) {
       Report("the output head",
@@ -189,14 +189,14 @@ class Parts {
     }
     const bool behind_blocks = Says(text_, "do_layer_norm_before", false) || family == "openai-gpt";
     if (!final_norm_ && !behind_blocks) {
-      Report(decoder_, "the layers have norms, but none comes behind them",
+      Report(decoder_, "the layers have norms, but there is no norm after the last one",
              "a norm such as model.norm beside the layers");
     }
     if (!IsOneOf(kTwoNorms, family)) return;
     for (const std::string_view norm : {"input_layernorm", "post_attention_layernorm"}) {
       if (norms_.contains(std::string(norm))) continue;
       Report(decoder_, fmt::format("no layer has the norm {}", norm),
-             fmt::format("one in every layer of the family {}", family));
+             fmt::format("one in every layer, as in all models of the family {}", family));
     }
   }
 
@@ -236,7 +236,7 @@ std::vector<Status> FindMissingParts(const Checkpoint& checkpoint, const Quantiz
     if (checkpoint.side_configs().empty()) return {};
     std::vector<Status> missing;
     missing.push_back(Malformed("config.json", "the folder has no config.json")
-                          .Expected("the file that says what the model is")
+                          .Expected("the file that describes the model")
                           .Hint("Copy it from the model that was quantized")
                           .Id(FindingId("model-part-missing")));
     return missing;

@@ -198,7 +198,7 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
       return Unsupported(first.where, "Mistral's own form of a checkpoint is not supported")
           .Found("qformat_weight")
           .Expected("config.json, and tensors named as transformers names them")
-          .Hint("Most releases hold the same model in that form, too: download all of the files")
+          .Hint("Most releases also have the model in that form: download all of the files")
           .Id(FindingId("method-unsupported"));
     }
     return Unsupported(first.where, "quant_method is missing, so the format is unknown")
@@ -210,7 +210,7 @@ Result<std::vector<QuantizationConfig>> FindQuantizationConfigs(const Checkpoint
     return Malformed(config.where, "two declarations name different quantization methods")
         .Found(fmt::format("\"{}\"", Printable(config.method)))
         .Expected(fmt::format("\"{}\", as {} says", Printable(first.method), first.where))
-        .Hint("Remove the one that does not belong to these weights")
+        .Hint("Remove the declaration that does not belong to these weights")
         .Id(FindingId("config-conflict"));
   }
   return configs;
@@ -311,7 +311,7 @@ constexpr auto kFp8Meant = std::to_array<MeantKey>({
     {"spinquant_config", "rotated weights need the same rotation of the activations at run time",
      "rotation"},
     {"adapter", "low-rank adapters are not supported", "adapter-unsupported"},
-    {"store_dtype", "weights that are stored in another type than FP8 are not supported",
+    {"store_dtype", "weights stored in another type than FP8 are not supported",
      "config-key-unsupported"},
 });
 

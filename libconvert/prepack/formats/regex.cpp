@@ -104,7 +104,7 @@ class Translator {
   }
 
   Status NotRead(std::string_view what) const {
-    return Unsupported(where_, "the pattern has a construct that prepack does not support")
+    return Unsupported(where_, "the pattern uses a construct that prepack does not support")
         .Found(Printable(what))
         .Hint("Put the names of the modules into the config instead");
   }
@@ -413,7 +413,7 @@ Result<ModuleRegex> ModuleRegex::Compile(std::string_view pattern, std::string_v
   if (!translated.ok()) return Status(translated.status()).Id(FindingId("config-pattern-invalid"));
 
   const regex::CompileContext context(pcre2_compile_context_create(nullptr));
-  if (context == nullptr) return Unsupported(where, "no memory for the pattern");
+  if (context == nullptr) return Unsupported(where, "not enough memory for the pattern");
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   pcre2_set_parens_nest_limit(context.get(), kMaxPatternDepth);
   int error = 0;
@@ -442,8 +442,8 @@ Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
   int found = PCRE2_ERROR_MATCHLIMIT;
   for (size_t i = 0; i < kEfforts.size() && found == PCRE2_ERROR_MATCHLIMIT; ++i) {
     if (!Pay(kEfforts[i].attempts)) {
-      return Unsupported(where_, "the patterns take too long to match, all together")
-          .Hint("Use fewer or simpler ones: each is tried on every module")
+      return Unsupported(where_, "all patterns together take too long to match")
+          .Hint("Use fewer or simpler patterns: prepack tries each of them on every module")
           .Id(FindingId("config-pattern-slow"));
     }
     found = pcre2_match(code_->code.get(), Units(text), text.size(), 0, options, match.get(),
@@ -452,11 +452,12 @@ Result<bool> ModuleRegex::Match(std::string_view text, uint32_t options) const {
   if (found >= 0) return true;
   if (found == PCRE2_ERROR_NOMATCH) return false;
   if (found <= PCRE2_ERROR_UTF8_ERR1 && found >= PCRE2_ERROR_UTF8_ERR21) {
-    return Malformed(where_, "a name that is not UTF-8 cannot be matched").Found(Printable(text));
+    return Malformed(where_, "the name is not UTF-8, so patterns cannot match it")
+        .Found(Printable(text));
   }
   return Unsupported(where_, "the pattern takes too long to match")
       .Found(fmt::format("{} on \"{}\"", ErrorText(found), Printable(text)))
-      .Hint("Write a simpler pattern: nested repetitions are what makes it slow")
+      .Hint("Write a simpler pattern: nested repetitions make it slow")
       .Id(FindingId("config-pattern-slow"));
 }
 
@@ -473,7 +474,7 @@ Result<PatternOption> SplitPatternOption(std::string_view option, std::string_vi
   if (equals == std::string_view::npos)
     return PatternOption{.pattern = "", .value = std::string(text)};
   if (equals == 0) {
-    return Usage(std::string(option), "the pattern in front of \"=\" is missing").Found(text);
+    return Usage(std::string(option), "the pattern before \"=\" is missing").Found(text);
   }
   return PatternOption{.pattern = std::string(text.substr(0, equals)),
                        .value = std::string(text.substr(equals + 1))};

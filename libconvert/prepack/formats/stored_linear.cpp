@@ -48,8 +48,8 @@ void StoredLinear::AddSource(const StoredTensor& tensor, uint64_t sharers) {
 }
 
 Status OrderHasChanged(std::string_view where) {
-  return Malformed(where, "the order of the input channels changed while it was in use")
-      .Hint("Leave the source alone until prepack has ended");
+  return Malformed(where, "the order of the input channels changed while prepack used it")
+      .Hint("Do not change the source while prepack runs");
 }
 
 namespace {
@@ -106,8 +106,8 @@ Status StoredLinear::CheckZeroScale(const StoredTensor& tensor, uint64_t n, uint
                                  "weights",
                                  n, group))
         .Found(fmt::format("code {} at [{}, {}]", code, n, k))
-        .Expected(fmt::format("the zero point {} throughout", zero_point))
-        .Hint("Runtimes compute zeros with them; --accept scale-zero packs them so")
+        .Expected(fmt::format("the zero point {} in the whole group", zero_point))
+        .Hint("Runtimes compute zeros with such groups; --accept scale-zero packs them as zeros")
         .Id(FindingId("scale-zero"));
   }
   return {};
@@ -173,11 +173,11 @@ Status RefuseInputsFirst(const Checkpoint& checkpoint, std::string_view module,
   if (bias == nullptr || bias->shape != TensorShape{columns}) return {};
   return Unsupported(checkpoint.Where(weight),
                      "the weight of a Conv1D is quantized as the model stores it, [K, N]: its "
-                     "the scales belong to input channels, which prepack does not support")
+                     "scales belong to input channels, which prepack does not support")
       .Found(fmt::format("[{}, {}] beside a bias of {}", rows, columns, columns))
       .Expected(fmt::format("[N, K] = [{}, {}]", columns, rows))
       .Hint(
-          "Quantize the float model with a tool that stores a Conv1D as any other linear layer, "
+          "Quantize the float model with a tool that stores a Conv1D like any other linear layer, "
           "such as GPTQModel or AutoRound")
       .Id(FindingId("storage-unsupported"));
 }
@@ -228,7 +228,7 @@ class TrimmedLinear final : public QuantizedLinear {
       for (uint64_t col = 0; col < tail.cols; ++col) {
         const uint8_t code = PanelCode(scheme_.code, codes, tail.cols, row, col);
         if (code == zero_point) continue;
-        return Malformed(module_, "an input channel that the model does not have has a weight")
+        return Malformed(module_, "an input channel that the model does not have holds a weight")
             .Found(fmt::format("code {} at [{}, {}], zero point {}", code, range.n0 + row, k_ + col,
                                zero_point))
             .Expected(fmt::format("zeros from input channel {} on", k_))

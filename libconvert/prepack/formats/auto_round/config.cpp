@@ -62,7 +62,7 @@ Result<AutoRoundPackingChoice> ChoosePacking(const std::string& name, const std:
         .Hint(foreign.hint)
         .Id(FindingId("autoround-scheme"));
   }
-  return Unsupported(where, "the packing_format is not known")
+  return Unsupported(where, "unknown packing_format")
       .Found(fmt::format("\"{}\"", Printable(name)))
       .Expected("auto_round, auto_round:auto_gptq, auto_round:gptqmodel or auto_round:auto_awq")
       .Id(FindingId("autoround-packing-unknown"));
@@ -95,8 +95,8 @@ Result<AutoRoundPackingChoice> ParseAutoRoundPacking(const QuantizationConfig& c
       ChoosePacking(LowerCase(*format), FieldPath(config.where, "packing_format"));
   if (chosen.ok() && legacy && legacy->packing != chosen->packing) {
     findings.Add("autoround-backend-differs", FieldPath(config.where, "backend"),
-                 fmt::format("backend \"{}\" means other tensors than packing_format \"{}\", which "
-                             "is believed",
+                 fmt::format("backend \"{}\" means other tensors than packing_format \"{}\"; "
+                             "prepack trusts packing_format",
                              Printable(legacy->name), chosen->name));
   }
   return chosen;
@@ -120,7 +120,7 @@ Status CheckAutoRoundDataType(std::string_view data_type, std::string_view where
   if (name.starts_with("fp") || name.starts_with("float")) {
     return refuse("FP8 weights of AutoRound are not supported");
   }
-  return refuse("the data type is not known");
+  return refuse("unknown data type");
 }
 
 namespace {
@@ -129,7 +129,7 @@ constexpr int64_t kNotQuantizedBits = 16;
 
 Status WrongValue(std::string_view where, std::string_view key, const Json& value,
                   std::string_view expected) {
-  return Malformed(FieldPath(where, key), "the value is of the wrong type or out of range")
+  return Malformed(FieldPath(where, key), "the value has the wrong type or is out of range")
       .Found(ShowJson(value))
       .Expected(expected)
       .Id(FindingId("config-field-invalid"));

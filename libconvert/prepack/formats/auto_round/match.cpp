@@ -28,7 +28,7 @@ struct SearchedKey {
 void WarnWithoutBits(const AutoRoundEntry& entry, FindingTally& findings) {
   if (entry.bits) return;
   findings.Add("autoround-entry-without-bits", entry.where,
-               "the entry names one layer and says no bits: they are inherited here, but vLLM 0.32 "
+               "the entry names one layer but has no bits: prepack inherits them, but vLLM 0.32 "
                "loads the layer as unquantized");
 }
 
@@ -84,8 +84,8 @@ Result<AutoRoundMatcher> AutoRoundMatcher::Make(const AutoRoundConfig& config,
         has_prefix && bare != bare_names.end() && !matcher.entries_.contains(bare->second)) {
       matcher.entries_[bare->second] = &entry;
       findings.Add("autoround-name-prefix", entry.where,
-                   "entries of extra_config have another prefix than the tensors; taken for the "
-                   "same layers");
+                   "entries of extra_config have another prefix than the tensors; prepack applies "
+                   "them to the same layers");
       WarnWithoutBits(entry, findings);
       continue;
     }

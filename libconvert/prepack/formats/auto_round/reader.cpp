@@ -69,7 +69,8 @@ AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
     if (*told == GptqZeros::kStored) return chosen;
     chosen.contradicts = DescribeGptqZeroSample(sample);
   } else if (config.version && config.version->IsBefore(kHonestSince)) {
-    chosen.contradicts = fmt::format("AutoRound {} stored them so", ShowVersion(*config.version));
+    chosen.contradicts =
+        fmt::format("AutoRound {} stored them that way", ShowVersion(*config.version));
   } else {
     return chosen;
   }
@@ -184,8 +185,8 @@ std::unique_ptr<QuantizedLinear> Trim(const Checkpoint& checkpoint,
     return linear;
   }
   findings.Add("autoround-padded", linear->module(),
-               fmt::format("the module holds {} input channels, the model has {}: padded export; "
-                           "the extra ones are dropped",
+               fmt::format("the module stores {} input channels, but the model has {}: the export "
+                           "is padded, and prepack drops the extra ones",
                            linear->k(), *k));
   return TrimInputs(std::move(linear), *k);
 }
@@ -266,7 +267,7 @@ Status CheckAutoRoundPlain(const Checkpoint& checkpoint, const ModuleTensors& mo
   for (const std::string_view suffix :
        {"weight_packed", "weight_scale", "weight_scale_inv", "biases"}) {
     if (const StoredTensor* tensor = module.Find(suffix)) {
-      return Unsupported(checkpoint.Where(*tensor), "weights that are not plain integers")
+      return Unsupported(checkpoint.Where(*tensor), "the weights are not plain integers")
           .Hint("Quantize the model to integers (for example scheme W4A16)")
           .Id(FindingId("autoround-scheme"));
     }
@@ -291,7 +292,7 @@ AutoRoundScheme SchemeOf(const AutoRoundConfig& config, const AutoRoundMatcher& 
                  "the output head is quantized, but extra_config does not name it");
   } else if (entry == nullptr && !matcher.InBlocks(module.name)) {
     findings.Add("module-ignored-but-quantized", module.name,
-                 "the module lies outside the blocks that the config names, but it is quantized");
+                 "the module is outside the blocks that the config names, but it is quantized");
   }
   return scheme;
 }
@@ -349,10 +350,10 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
   if (!zeros.contradicts.empty()) {
     findings.Add(
         "autoround-model-free-zeros", FieldPath(config.where, "packing_format"),
-        fmt::format("the calibration-free export stores z - 1 although packing_format says "
-                    "that z is stored ({}); z - 1 is used (if z is right, set "
-                    "packing_format to \"auto_round:gptqmodel\")",
-                    zeros.contradicts));
+        fmt::format(
+            "the calibration-free export stores z - 1, although packing_format says z ({}); "
+            "prepack uses z - 1 (if z is right, set packing_format to \"auto_round:gptqmodel\")",
+            zeros.contradicts));
   }
   GptqZeroSample sample;
   PlainModules plain;
@@ -368,10 +369,9 @@ Result<QuantizedModel> ReadAutoRound(const Checkpoint& checkpoint) {
     }
     if (IsCopyOfEmbedding(module, modules)) {
       model.kept.emplace_back(module.name);
-      findings.Add(
-          "embedding-copy-quantized", module.name,
-          "a quantized copy of the embedding, beside the one that the model uses; it is left "
-          "as it is stored");
+      findings.Add("embedding-copy-quantized", module.name,
+                   "a quantized copy of the embedding, which the model does not use; prepack "
+                   "leaves it as stored");
       continue;
     }
     const AutoRoundScheme scheme = SchemeOf(config, matcher, module, findings);

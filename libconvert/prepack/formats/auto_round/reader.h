@@ -40,9 +40,10 @@ AutoRoundZeros ChooseAutoRoundZeros(const Checkpoint& checkpoint,
 
 // How a user declares the other convention of zero points.
 inline constexpr std::string_view kAutoRoundZerosHint =
-    "If the weights are right, set packing_format to the other of \"auto_round\" (z) and "
-    "\"auto_round:auto_gptq\" (z - 1) in every copy of the quantization config; for model_free "
-    "exports, which up to 0.15 stored z - 1 under \"auto_round\", too, to "
+    "If the weights are right, change packing_format from \"auto_round\" (z) to "
+    "\"auto_round:auto_gptq\" (z - 1), or the other way round, in every copy of the quantization "
+    "config. For model_free exports, which up to 0.15 stored z - 1 under \"auto_round\" as well, "
+    "set it to "
     "\"auto_round:gptqmodel\" (z)";
 
 // How a module in the tensors of GPTQ is to be read; `scheme` is what the config says of it. An

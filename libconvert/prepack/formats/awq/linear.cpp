@@ -49,9 +49,9 @@ Status AwqLinear::CheckSymmetric(uint64_t n0, std::span<const uint8_t> zero_poin
 }
 
 Status AwqLinear::NotPadding(const StoredTensor& tensor, uint64_t n, uint64_t group) const {
-  return Malformed(checkpoint().Where(tensor), "there is data in the padding behind the last group")
+  return Malformed(checkpoint().Where(tensor), "the padding after the last group holds data")
       .Found(fmt::format("channel {}, group {}", n, group))
-      .Expected(fmt::format("zeros from group {} on: K = {}, groups of {}", groups(), k_,
+      .Expected(fmt::format("zeros from group {} on, with K = {} and groups of {}", groups(), k_,
                             scheme_.group_size))
       .Hint("The group size of the config may be wrong")
       .Id(FindingId("awq-padding"));

@@ -139,11 +139,11 @@ Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors
     return Malformed(module.name, "the module has both a weight and a qweight")
         .Found(
             fmt::format("{} and {}", checkpoint.Where(*weight), checkpoint.Where(*tensors.qweight)))
-        .Hint("Loaders disagree about which of them counts; remove one")
+        .Hint("Loaders disagree about which one counts; remove the other")
         .Id(FindingId("weight-twice"));
   }
   if (const StoredTensor* g_idx = module.Find("g_idx")) {
-    return Malformed(checkpoint.Where(*g_idx), "an AWQ module has no index of groups")
+    return Malformed(checkpoint.Where(*g_idx), "AWQ modules have no group index")
         .Hint("The quant_method may be wrong: GPTQ modules have one")
         .Id(FindingId("awq-layout"));
   }
@@ -154,7 +154,8 @@ Result<AwqTensors> FindTensors(const Checkpoint& checkpoint, const ModuleTensors
   }
   for (const StoredTensor* tensor : {tensors.qweight, tensors.qzeros, tensors.scales}) {
     if (tensor == nullptr || tensor->shape.size() == 2) continue;
-    return Unsupported(checkpoint.Where(*tensor), "only matrices are read, not stacked experts")
+    return Unsupported(checkpoint.Where(*tensor),
+                       "prepack reads only matrices here, not stacked experts")
         .Found(ShowShape(tensor->shape))
         .Expected("two dimensions")
         .Id(FindingId("awq-rank"));
@@ -185,7 +186,7 @@ Status CheckLayout(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqL
   }
   if (layout == AwqLayout::kGptq) {
     return Malformed(checkpoint.Where(*tensors.qweight),
-                     "qweight is [K/8, N]: this is GPTQ packing, although AWQ is declared")
+                     "qweight is [K/8, N]: this is GPTQ packing, but the config declares AWQ")
         .Found(fmt::format("qweight {}, scales {}", ShowShape(tensors.qweight->shape),
                            ShowShape(tensors.scales->shape)))
         .Expected(fmt::format("[K, N/8] and [K/gs, N], as {} says", settings.where))
@@ -207,7 +208,7 @@ void CompareVersion(const ModuleTensors& module, AwqLayout layout, const AwqSett
   if (version.empty() || version == AwqLayoutName(layout)) return;
   if (layout == AwqLayout::kGemvFast && version == "llm-awq") return;
   findings.Add("awq-version-wrong", module.name,
-               fmt::format("the tensors are in layout {}, {} says version \"{}\"",
+               fmt::format("the tensors have layout {}, but {} says version \"{}\"",
                            AwqLayoutName(layout), settings.where, Printable(version)));
 }
 
@@ -262,7 +263,7 @@ Status CheckGroups(const Checkpoint& checkpoint, const AwqTensors& tensors, AwqL
       padded ? PaddedAwqGroups(size.k, group_size) : CeilDiv(size.k, group_size);
   if (expected != stored) {
     return Malformed(checkpoint.Where(*tensors.scales),
-                     "the number of scales contradicts the group size of the config")
+                     "the number of scales contradicts the config's group size")
         .Found(fmt::format("{}{} scale groups, which for K = {} mean {}", stored,
                            padded ? " (padded)" : "", size.k,
                            FittingGroupSize(layout, size.k, stored)))
@@ -287,12 +288,12 @@ Status CheckOthers(const Checkpoint& checkpoint, const ModuleTensors& module,
       return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not supported")
           .Found(ShowShape(tensor->shape))
           .Hint(
-              "Without the adapter the module computes something else; remove it, or merge it "
-              "before quantizing")
+              "Without the adapter the module computes something else; merge it before quantizing, "
+              "or remove it if that is what you want")
           .Id(FindingId("adapter-unsupported"));
     }
     findings.Add("tensor-unknown", tensor->name,
-                 "unknown tensor of a quantized module; passed through");
+                 "unknown tensor of a quantized module; prepack copies it");
   }
   return {};
 }

@@ -59,7 +59,7 @@ Result<std::optional<bool>> ParseZeroPoint(const QuantizationConfig& config) {
   if (!sym) return zero_point;
   if (zero_point && *zero_point == *sym) {
     return Conflict(config.where, "sym and zero_point contradict each other",
-                    fmt::format("both are {}", *sym), "one to be the opposite of the other");
+                    fmt::format("both are {}", *sym), "opposite values");
   }
   return std::optional<bool>(!*sym);
 }
@@ -125,7 +125,7 @@ Status CheckSpecialKeys(const QuantizationConfig& config) {
   PREPACK_TRY_ASSIGN(const std::optional<std::string> pack,
                      OptionalString(*config.fields, "pack_dtype", config.where));
   if (pack && LowerCase(*pack) != "int32" && LowerCase(*pack) != "torch.int32") {
-    return Unsupported(FieldPath(config.where, "pack_dtype"), "only words of 32 bits are read")
+    return Unsupported(FieldPath(config.where, "pack_dtype"), "prepack reads only words of 32 bits")
         .Found(fmt::format("\"{}\"", Printable(*pack)))
         .Expected("\"int32\"")
         .Id(FindingId("pack-dtype"));
@@ -140,7 +140,7 @@ Status CheckSpecialKeys(const QuantizationConfig& config) {
   }
   if (JsonMember(*config.fields, "adapter") != nullptr) {
     return Unsupported(FieldPath(config.where, "adapter"), "low-rank adapters are not supported")
-        .Hint("Without the adapter the model computes something else; merge it before quantizing")
+        .Hint("Without the adapter the model computes something else; merge it before you quantize")
         .Id(FindingId("adapter-unsupported"));
   }
   return {};
@@ -211,7 +211,7 @@ Status CheckPlain(const Checkpoint& checkpoint, const ModuleTensors& module) {
     return Unsupported(checkpoint.Where(*scales),
                        "activation scaling of AutoAWQ (falcon, mpt, starcoder2 …) is not supported")
         .Found("scales without qweight")
-        .Hint("The activation would have to be divided by them at run time")
+        .Hint("The runtime would have to divide the activations by these scales")
         .Id(FindingId("awq-scaled-activation"));
   }
   return {};
@@ -229,8 +229,8 @@ void CompareNotConverted(const AwqConfig& config, const std::vector<ModuleTensor
     });
     if (hit == modules.end()) continue;
     findings.Add("module-ignored-but-quantized", hit->name,
-                 fmt::format("\"{}\" of modules_to_not_convert would also match this quantized "
-                             "module in vLLM, which compares parts of names",
+                 fmt::format("in vLLM, which compares parts of names, \"{}\" of "
+                             "modules_to_not_convert also matches this quantized module",
                              Printable(entry)));
   }
 }
@@ -248,7 +248,7 @@ void ReportPlain(const AwqConfig& config, const std::vector<ModuleTensors>& modu
     });
     if (listed) continue;
     plain.Add(module.name,
-              "the module is not quantized, and modules_to_not_convert does not say so");
+              "the module is not quantized, but modules_to_not_convert does not name it");
   }
   plain.Report(model, findings);
 }

@@ -152,9 +152,9 @@ Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, C
         .Expected("null, or strategy channel");
   }
   if ((args.strategy == CtStrategy::kBlock) != (args.block[0] > 0)) {
-    return Invalid(where, "block_structure",
-                   args.block[0] > 0 ? strategy + " has no blocks"
-                                     : "strategy block needs the size of a block");
+    return Invalid(
+        where, "block_structure",
+        args.block[0] > 0 ? strategy + " has no blocks" : "strategy block needs a block size");
   }
   if (args.actorder == CtActOrder::kGroup && !HasGroups(args.strategy)) {
     return Invalid(where, "actorder", strategy + " has no groups to order");
@@ -169,7 +169,7 @@ Status CheckConsistency(const CtArgs& args, std::optional<int64_t> group_size, C
     return Invalid(where, "dynamic", "weights cannot be quantized at run time");
   }
   if (args.strategy == CtStrategy::kToken || args.strategy == CtStrategy::kAttentionHead) {
-    return Invalid(where, "strategy", "the strategy is one of activations")
+    return Invalid(where, "strategy", "this strategy is for activations only")
         .Found(CtStrategyName(args.strategy));
   }
   if (args.type == CtType::kFloat && !args.symmetric) {

@@ -37,7 +37,7 @@ bool Contains(const std::array<std::string_view, Count>& names, std::string_view
 }
 
 Status RefuseSparsity(std::string_view where, std::string_view format) {
-  return Unsupported(where, "the weights are stored sparse")
+  return Unsupported(where, "sparse weights are not supported")
       .Found(fmt::format("\"{}\"", Printable(format)))
       .Hint("Save the model again without sparsity compression")
       .Id(FindingId("storage-unsupported"));
@@ -49,7 +49,7 @@ Status CheckFormat(std::string_view format, std::string_view where) {
   if (Contains(kGroupFormats, format)) return {};
   return Unsupported(where, "unknown storage format")
       .Found(fmt::format("\"{}\"", Printable(format)))
-      .Hint("The checkpoint was written by a newer or different tool than this reader knows")
+      .Hint("A newer or different tool than prepack knows wrote this checkpoint")
       .Id(FindingId("storage-unsupported"));
 }
 
@@ -238,13 +238,13 @@ Result<bool> ParseTransforms(const Json& fields, const std::string& where) {
   if (transforms->empty()) return false;
   const Json* schemes = JsonMember(*transforms, "config_groups");
   if (schemes == nullptr || !schemes->is_object() || transforms->size() != 1) {
-    return RefuseTransform(field, *transforms, "it does not say where the model is rotated");
+    return RefuseTransform(field, *transforms, "it does not say where to rotate the model");
   }
   for (const auto& [name, scheme] : schemes->items()) {
     const std::string at = FieldPath(FieldPath(field, "config_groups"), name);
     const Json* apply = JsonMember(scheme, "apply");
     if (apply == nullptr || !apply->is_array() || apply->empty()) {
-      return RefuseTransform(at, scheme, "it does not say where the model is rotated");
+      return RefuseTransform(at, scheme, "it does not say where to rotate the model");
     }
     for (size_t i = 0; i < apply->size(); ++i) {
       PREPACK_TRY(RequireFolded((*apply)[i], fmt::format("{}.apply[{}]", at, i)));

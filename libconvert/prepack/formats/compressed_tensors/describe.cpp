@@ -194,8 +194,8 @@ Status Description::CheckGroup() {
   }
   if (module_.scale_inv != nullptr) {
     findings_.Add("scale-foreign-name", module_.name,
-                  "the scale is called weight_scale_inv, as in quant_method fp8; it multiplies all "
-                  "the same");
+                  "the scale is called weight_scale_inv, as in quant_method fp8, but it is a "
+                  "factor all the same");
   }
   const std::string& format = group_.format;
   const bool naive = format == kCtNaiveQuantized && storage_ != CtStorage::kPackQuantized;
@@ -250,7 +250,7 @@ Status Description::MissingZeroPoints() {
         .Id(FindingId("tensor-missing"));
   }
   findings_.Add("zero-point-recovered", module_.name,
-                "weight_zero_point is missing in an asymmetric module; read as all zero, as "
+                "an asymmetric module has no weight_zero_point; prepack reads it as all zeros, as "
                 "compressed-tensors before 0.9.3 stored it");
   return {};
 }
@@ -275,8 +275,8 @@ Status Description::FindPackedZeroPoints() {
   if (HasPaddedColumns(expected)) {
     parts_.zero_point_columns = zero_point.shape.back();
     findings_.Add("zero-point-padded", module_.name,
-                  "the packed zero points have columns behind the last group, as "
-                  "compressed-tensors 0.9.4 to 0.10.2 wrote them; they are ignored");
+                  "the packed zero points have columns after the last group, as compressed-tensors "
+                  "0.9.4 to 0.10.2 wrote them; prepack ignores them");
     return {};
   }
   return RequireShape(checkpoint_, zero_point, expected, "packed down the rows, one per group");
@@ -291,8 +291,9 @@ Status Description::FindZeroPoints() {
         .Id(FindingId("module-scheme-contradiction"));
   }
   if (parts_.scheme.symmetric) {
-    findings_.Add("zero-point-leftover", module_.name,
-                  "weight_zero_point is present in a symmetric module; accepted if all are zero");
+    findings_.Add(
+        "zero-point-leftover", module_.name,
+        "a symmetric module has weight_zero_point; prepack accepts it if all zero points are zero");
   }
   const bool packed = zero_point.dtype == DType::kI32 && storage_ == CtStorage::kPackQuantized &&
                       parts_.scheme.granularity != Granularity::kTensor;
@@ -311,27 +312,29 @@ Status Description::FindOrder() {
   if (module_.g_idx == nullptr) {
     if (group_.weights->actorder == CtActOrder::kGroup) {
       findings_.Add("order-missing", module_.name,
-                    "the config says activation order, but weight_g_idx is missing: natural order");
+                    "the config declares act-order, but weight_g_idx is missing; prepack uses the "
+                    "natural order");
     }
     return {};
   }
   if (shape_.experts) {
     return Unsupported(checkpoint_.Where(*module_.g_idx),
-                       "activation order of stacked experts is not supported")
+                       "act-order of stacked experts is not supported")
         .Id(FindingId("scheme-unsupported"));
   }
   PREPACK_TRY_ASSIGN(const InputOrder order, ReadGroupOrder(checkpoint_, *module_.g_idx, shape_.k,
                                                             parts_.scheme.group_size));
   if (order.empty()) {
-    findings_.Add("order-unneeded", module_.name, "the index of groups keeps the natural order");
+    findings_.Add("order-unneeded", module_.name, "the group index keeps the natural order");
   } else {
     parts_.order = module_.g_idx;
     findings_.Add("order-present", module_.name,
-                  "the groups lie over reordered input channels: x must be reordered too");
+                  "the groups contain reordered input channels, so x must be reordered too");
   }
   if (parts_.order != nullptr && group_.weights->actorder != CtActOrder::kGroup) {
-    findings_.Add("order-undeclared", module_.name,
-                  "weight_g_idx scatters the groups, but the config does not say actorder group");
+    findings_.Add(
+        "order-undeclared", module_.name,
+        "weight_g_idx scatters the groups, but the config does not declare actorder group");
   }
   parts_.side_tensors.push_back(module_.g_idx);
   return {};
@@ -350,14 +353,14 @@ Status Description::FindInput() {
   for (const StoredTensor* tensor : stored) {
     if (tensor == nullptr) continue;
     if (activations.type == ActivationType::kNone) {
-      return Malformed(checkpoint_.Where(*tensor),
-                       "the config does not mention quantized activations, but this tensor belongs "
-                       "to them")
+      return Malformed(
+                 checkpoint_.Where(*tensor),
+                 "this tensor belongs to quantized activations, which the config does not mention")
           .Id(FindingId("module-scheme-contradiction"));
     }
     if (activations.dynamic) {
       findings_.Add("input-unneeded", tensor->name,
-                    "the config says that activations are quantized at run time; this is not used");
+                    "not used: the config says that activations are quantized at run time");
     }
     parts_.side_tensors.push_back(tensor);
   }
@@ -384,7 +387,7 @@ Status Description::CheckOthers() {
       continue;
     }
     findings_.Add("tensor-unknown", tensor->name,
-                  "unknown tensor of a quantized module; passed through");
+                  "unknown tensor of a quantized module; prepack copies it");
   }
   return {};
 }

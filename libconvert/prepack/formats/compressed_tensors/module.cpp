@@ -69,7 +69,7 @@ Status RefuseForeignTensors(const Checkpoint& checkpoint, const CtModule& module
     // Fused experts of some writers: "gate_up_proj_packed". Passing them through as if they were
     // not quantized would hand on bytes that nobody can read.
     if (suffix.ends_with("_packed")) {
-      return Unsupported(checkpoint.Where(*tensor), "packed weights under a name that is not known")
+      return Unsupported(checkpoint.Where(*tensor), "packed weights under an unknown name")
           .Found(fmt::format("{} {}", DTypeName(tensor->dtype), ShowShape(tensor->shape)))
           .Expected("weight_packed, one matrix per expert")
           .Hint("Save the model again with one linear layer per expert")
@@ -121,7 +121,7 @@ Result<CtStorage> ClassifyUnpacked(const Checkpoint& checkpoint, const CtModule&
   const bool is_float8 = weight.dtype == DType::kF8E4M3;
   if (module.scale == nullptr) {
     if (weight.dtype == DType::kI8 || is_float8) {
-      return Malformed(checkpoint.Where(weight), "a quantized weight without weight_scale")
+      return Malformed(checkpoint.Where(weight), "the quantized weight has no weight_scale")
           .Found(DTypeName(weight.dtype))
           .Id(FindingId("tensor-missing"));
     }
@@ -269,13 +269,13 @@ Result<uint64_t> RecoverK(const Checkpoint& checkpoint, const CtModule& module,
   }
   if (!k || *k == 0 || HasTwoPackings(weights.num_bits) || !FitsEither(weights, *k, words)) {
     return Malformed(checkpoint.Where(*module.packed),
-                     "weight_shape is missing, and K does not follow from the other tensors")
+                     "weight_shape is missing, and the other tensors do not determine K")
         .Found(fmt::format("{} words per row, weight_scale {}", words, ShowShape(scale)))
         .Hint("Save the model again; a channel-wise scale does not tell how many codes are padding")
         .Id(FindingId("weight-shape-missing"));
   }
   findings.Add("shape-recovered", module.name,
-               "weight_shape is missing; K follows from groups and group size");
+               "weight_shape is missing; prepack derived K from the groups and the group size");
   return *k;
 }
 
@@ -298,7 +298,7 @@ Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const CtModule& modul
   };
   if (!version) {
     if (dense != aligned) return dense ? RowCodes::kDense : RowCodes::kWordAligned;
-    return refuse("which of the two packings the codes are in cannot be told",
+    return refuse("it is not clear which of the two packings the codes have",
                   "Put the compressed-tensors version that wrote the model into the config");
   }
   const bool dense_by_version = !(*version < kCtDenseSince);
@@ -306,7 +306,7 @@ Result<RowCodes> FindPacking(const Checkpoint& checkpoint, const CtModule& modul
     return dense_by_version ? RowCodes::kDense : RowCodes::kWordAligned;
   }
   return refuse("the version contradicts the number of words",
-                "A tool may have changed the version; set the one that wrote the model");
+                "A tool may have changed the version; set it to the version that wrote the model");
 }
 
 }  // namespace

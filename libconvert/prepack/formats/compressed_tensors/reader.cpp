@@ -51,8 +51,8 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
             .Found(fmt::format("target \"{}\" ({})", Printable(target.text()), candidate.where))
             .Expected("names, re: expressions, or the class Linear")
             .Hint(
-                "The target may be the class of the module, which the files do not tell; put "
-                "names into the targets instead")
+                "The target may be the class of the module, which is not in the files; put names "
+                "into the targets instead")
             .Id(FindingId("module-without-group"));
       }
     }
@@ -69,8 +69,8 @@ Result<const CtGroup*> GroupOfQuantized(const CtConfig& config, const CtMatcher&
   const CtGroup* other = vllm;
   if (other != group && other->weights != group->weights) {
     findings.Add("module-ambiguous-group", module.name,
-                 fmt::format("several config groups name the module: \"{}\" is used, as the "
-                             "quantizer did; vLLM takes \"{}\"",
+                 fmt::format("several config groups name the module: prepack uses \"{}\", as the "
+                             "quantizer did; vLLM uses \"{}\"",
                              Printable(group->name), Printable(other->name)));
   }
   return group;
@@ -230,7 +230,7 @@ Result<QuantizedModel> ReadCompressedTensors(const Checkpoint& checkpoint) {
   }
   if (config.rotated) {
     findings.Add("rotation-folded", FieldPath(config.where, "transform_config"),
-                 "all rotations are of weights, and were made before these were stored");
+                 "all rotations are of weights, and the stored weights contain them");
   }
   // Experts of stacked tensors count up, which is not the order of their names.
   std::ranges::sort(model.modules, {}, &QuantizedLinear::module);

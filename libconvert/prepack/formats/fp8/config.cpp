@@ -68,7 +68,7 @@ Status CheckFp8Format(const Json& fields, std::string_view where) {
     PREPACK_TRY_ASSIGN(const std::optional<std::string> format, Keyword(fields, key, where));
     const std::string name = format.value_or("e4m3");
     if (std::ranges::find(kE4M3, name) != kE4M3.end()) continue;
-    return Unsupported(FieldPath(where, key), "only E4M3 weights are read")
+    return Unsupported(FieldPath(where, key), "prepack reads only E4M3 weights")
         .Found(fmt::format("\"{}\"", Printable(name)))
         .Expected("e4m3 or float8_e4m3fn")
         .Id(FindingId("scheme-unsupported"));
@@ -137,7 +137,7 @@ Result<std::vector<Fp8Rule>> ParseFp8Rules(const Json& fields, std::string_view 
   const std::string place = FieldPath(where, "dynamic");
   PREPACK_TRY(RequireObject(*dynamic, place));
   if (dynamic->size() > kMaxRules) {
-    return Unsupported(place, "there are too many rules")
+    return Unsupported(place, "too many rules")
         .Found(std::to_string(dynamic->size()))
         .Expected(fmt::format("at most {}", kMaxRules))
         .Id(FindingId("config-too-large"));

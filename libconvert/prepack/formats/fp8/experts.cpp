@@ -69,7 +69,7 @@ Result<bool> IsTransposed(const Checkpoint& checkpoint, const ModuleTensors& exp
   if (!transposed) transposed = TransposedByConfig(checkpoint.config(), suffix, tensor);
   if (transposed) return *transposed;
   return Unsupported(checkpoint.Where(tensor),
-                     "which dimension of stacked FP8 experts is that of the outputs is not clear")
+                     "it is not clear which dimension of the stacked FP8 experts is the outputs")
       .Found(ShowShape(tensor.shape))
       .Expected("gate_up_proj and down_proj that fit each other, or hidden_size in config.json")
       .Hint("Save the model again with one linear layer per expert")
@@ -86,7 +86,7 @@ Status CheckStackScales(const Checkpoint& checkpoint, const StoredTensor& scale,
   }
   if (scheme.granularity != Granularity::kBlock) {
     return Unsupported(checkpoint.Where(scale),
-                       "transposed FP8 experts with a scale per channel are not supported")
+                       "transposed FP8 experts with one scale per channel are not supported")
         .Found(ShowShape(scale.shape))
         .Expected("scales per block, or one for each expert")
         .Hint("Save the model again with one linear layer per expert")
@@ -222,8 +222,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
   PREPACK_TRY(CheckScaleTensor(checkpoint, tensor, whole, parts.scheme, meaning.form));
   const bool per_tensor = parts.scheme.granularity == Granularity::kTensor;
   if (!per_tensor && scale.parts > 1 && parts.n % parts.scheme.scale_rows != 0) {
-    return Unsupported(checkpoint.Where(weight),
-                       "gate and up share a block of scales that lies across both")
+    return Unsupported(checkpoint.Where(weight), "a block of scales lies across gate and up")
         .Found(fmt::format("{} output channels in blocks of {}", parts.n, parts.scheme.scale_rows))
         .Hint("Store a slice of the scales beside each weight, as MODULE.weight_scale_inv")
         .Id(FindingId("storage-unsupported"));

@@ -114,8 +114,8 @@ Status ApplyFormat(const std::string& format, const std::string& where, GptqSett
                      fmt::format("weights in the format {} are not supported", Printable(format)))
       .Expected("gptq, gptq_v2 or gptq_p")
       .Hint(
-          "Formats that are tiled for a GPU kernel cannot be repacked for CPUs; use the "
-          "checkpoint that they were made from")
+          "prepack cannot repack formats that are tiled for a GPU kernel; use the checkpoint that "
+          "this one was made from")
       .Id(FindingId("gptq-format"));
 }
 
@@ -156,7 +156,7 @@ Status ParseRules(const Json& dynamic, const std::string& where, std::vector<Gpt
   if (dynamic.is_boolean() && !dynamic.get<bool>()) return {};
   PREPACK_TRY(RequireObject(dynamic, where));
   if (dynamic.size() > kMaxRules) {
-    return Unsupported(where, "there are too many rules")
+    return Unsupported(where, "too many rules")
         .Found(std::to_string(dynamic.size()))
         .Expected(fmt::format("at most {}", kMaxRules))
         .Id(FindingId("config-too-large"));
@@ -271,11 +271,10 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
     PREPACK_TRY_ASSIGN(GptqDeclaration one, ParseGptqDeclaration(copy));
     producers.insert(producers.end(), one.producers.begin(), one.producers.end());
     if (!one.activation.empty()) {
-      findings.Add(
-          "gptq-activations", FieldPath(one.where, "activation"),
-          fmt::format("\"{}\" quantizes activations at run time; the weights are read, and "
-                      "activations stay in 16 bits",
-                      Printable(one.activation)));
+      findings.Add("gptq-activations", FieldPath(one.where, "activation"),
+                   fmt::format("\"{}\" quantizes activations at run time; prepack reads the "
+                               "weights and leaves activations in 16 bits",
+                               Printable(one.activation)));
     }
     declared.push_back(std::move(one));
   }
@@ -301,7 +300,7 @@ Result<GptqConfig> ParseGptqConfigs(std::span<const QuantizationConfig> copies,
                                             {"sym", !symmetric, "true"}}) {
     if (!missing) continue;
     findings.Add("config-missing-default", FieldPath(where, key),
-                 fmt::format("{} is missing; {} was taken", key, value));
+                 fmt::format("{} is missing; prepack used {}", key, value));
   }
   config.settings.group_size = group_size.value_or(128);
   config.settings.act_order = act_order.value_or(false);

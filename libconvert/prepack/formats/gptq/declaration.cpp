@@ -99,8 +99,8 @@ Status RefuseGptqFeatures(const Json& object, std::string_view where) {
     return Unsupported(FieldPath(where, "adapter"), "low-rank adapters are not supported")
         .Found(ShowJson(*adapter))
         .Hint(
-            "Without the adapter the model computes something else; remove it from the config "
-            "if that is meant")
+            "Without the adapter the model computes something else; remove it from the config if "
+            "that is what you want")
         .Id(FindingId("adapter-unsupported"));
   }
   return {};
@@ -231,9 +231,9 @@ Status RefuseTgiConfig(const Checkpoint& checkpoint) {
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> bits, ReadScalar(checkpoint, "gptq_bits"));
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, ReadScalar(checkpoint, "gptq_groupsize"));
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> symmetric, ReadScalar(checkpoint, "gptq_sym"));
-  return Unsupported(checkpoint.Where(*tensor),
-                     "the settings of the quantizer stand only in tensors, as "
-                     "text-generation-inference wrote them")
+  return Unsupported(
+             checkpoint.Where(*tensor),
+             "only tensors hold the quantizer's settings, as text-generation-inference wrote them")
       .Expected("a quantization_config in config.json")
       .Hint(fmt::format("Add it: \"quantization_config\": {{\"quant_method\": \"gptq\", \"bits\": "
                         "{}, \"group_size\": {}, \"sym\": {}, \"desc_act\": false}}",

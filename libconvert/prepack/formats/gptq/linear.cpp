@@ -259,14 +259,14 @@ Status GptqLinear::ReadZeroFields(uint64_t group, uint64_t n0, std::span<uint8_t
     for (uint64_t i = 0; i < fields; ++i) {
       if (PackedCode(shape_.packing, words, i) != all_ones) continue;
       return Malformed(checkpoint().Where(*shape_.qzeros),
-                       "a zero point of 0 was stored as -1, and may have spoilt its neighbours")
+                       "a zero point of 0 was stored as -1, which may have damaged its neighbours")
           .Found(fmt::format("field {} at channel {}, group {}", all_ones, first_n + i, group))
           .Expected(
-              "a producer that is known to have subtracted whole words (gptqmodel 0.9 or "
-              "later, auto-round), or the format gptq_v2")
+              "a producer that is known to subtract whole words (gptqmodel 0.9 or later, "
+              "auto-round), or the format gptq_v2")
           .Hint(
-              "Export the model again as gptq_v2; or, if the producer is one of those, name it "
-              "in meta.quantizer of the config")
+              "Export the model again as gptq_v2 or, if one of those producers wrote it, name the "
+              "producer in meta.quantizer of the config")
           .Id(FindingId("gptq-zero-lost"));
     }
   }
@@ -291,7 +291,7 @@ Status GptqLinear::CheckSymmetric(uint64_t n0, uint64_t rows,
       .Found(fmt::format("{} at channel {}, group {}; {} to {} in channels {} to {}", *odd,
                          n0 + index / groups(), index % groups(), low, high, n0, n0 + rows - 1))
       .Expected(fmt::format("{} throughout", symmetric_field_))
-      .Hint("Set sym to false if it is not symmetric, or export it again")
+      .Hint("Set sym to false if the module is not symmetric, or export it again")
       .Id(FindingId("zero-point-not-symmetric"));
 }
 

@@ -32,23 +32,24 @@ Status CheckOtherTensors(const Checkpoint& checkpoint, const ModuleTensors& modu
                                                              "bias"};
   for (const auto& [suffix, tensor] : module.tensors) {
     if (suffix == "weight") {
-      return Malformed(module.name, "the module is stored twice: quantized and not")
+      return Malformed(module.name, "the module is stored twice, quantized and unquantized")
           .Found(fmt::format("{} and {}", checkpoint.Where(*module.Find("qweight")),
                              checkpoint.Where(*tensor)))
           .Hint(
-              "Remove the one that is not of this checkpoint; a stale shard may lie in the folder")
+              "Remove the one that does not belong to this checkpoint; the folder may contain a "
+              "stale shard")
           .Id(FindingId("weight-twice"));
     }
     if (suffix == "lora_A" || suffix == "lora_B") {
       return Unsupported(checkpoint.Where(*tensor), "low-rank adapters are not supported")
           .Hint(
-              "Without the adapter the module computes something else; remove it, or merge it "
-              "before quantizing")
+              "Without the adapter the module computes something else; merge it before quantizing, "
+              "or remove it if that is what you want")
           .Id(FindingId("adapter-unsupported"));
     }
     if (std::ranges::find(kKnown, suffix) == kKnown.end()) {
       findings.Add("tensor-unknown", tensor->name,
-                   "unknown tensor of a quantized module; passed through");
+                   "unknown tensor of a quantized module; prepack copies it");
     }
   }
   return {};
@@ -69,7 +70,7 @@ Result<uint32_t> FindSymmetricField(const Checkpoint& checkpoint, const ModuleTe
   const GptqZeros other = minus_one ? GptqZeros::kStored : GptqZeros::kMinusOne;
   if (field == SymmetricField(bits, other)) {
     findings.Add("gptq-zeros-other-version", module.name,
-                 fmt::format("declared {}, but {} is stored, as {} does; the value is not needed, "
+                 fmt::format("declared {}, but {} is stored, as in {}; this does not matter, "
                              "because the module is symmetric",
                              minus_one ? "z - 1 (v1)" : "z (v2)", field,
                              minus_one ? "z (v2)" : "z - 1 (v1)"));
@@ -98,14 +99,15 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeGptqModule(const Checkpoint& ch
   PREPACK_TRY(CheckOtherTensors(checkpoint, module, findings));
   PREPACK_TRY_ASSIGN(const GptqShape shape, CheckGptqShape(checkpoint, module, settings));
   if (shape.packing.bits != settings.bits) {
-    findings.Add("module-scheme-mismatch", module.name,
-                 fmt::format("the config says {} bits, but the tensors hold {}; the tensors win",
-                             settings.bits, shape.packing.bits));
+    findings.Add(
+        "module-scheme-mismatch", module.name,
+        fmt::format("the config says {} bits, but the tensors hold {}; prepack trusts the tensors",
+                    settings.bits, shape.packing.bits));
   }
   const uint64_t needed = ZeroWordsFor(shape.packing, shape.n);
   if (shape.zero_words > needed) {
     findings.Add("zero-point-padded", module.name,
-                 fmt::format("qzeros has {} words per group for N = {}; {} are ignored",
+                 fmt::format("qzeros has {} words per group for N = {}; prepack ignores {}",
                              shape.zero_words, shape.n, shape.zero_words - needed));
   }
   PREPACK_TRY_ASSIGN(const GptqOrder order, ReadGptqOrder(checkpoint, shape));

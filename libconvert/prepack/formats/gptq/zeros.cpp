@@ -240,7 +240,7 @@ Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::str
   const bool minus_one = declared == GptqZeros::kMinusOne;
   const auto contradict = [&](const std::string& found, const std::string& expected) {
     return Malformed(where,
-                     fmt::format("the zero points are declared as {}, but the weights say {}",
+                     fmt::format("the config declares zero points as {}, but the weights say {}",
                                  minus_one ? "z - 1 (v1)" : "z (v2)",
                                  minus_one ? "z (v2)" : "z - 1 (v1)"))
         .Found(found)
@@ -249,8 +249,9 @@ Status CheckGptqZeros(const GptqZeroSample& sample, GptqZeros declared, std::str
         .Id(FindingId("gptq-zeros-contradict"));
   };
   if (sample.constant_of_other) {
-    return contradict("one zero point throughout, that of a symmetric module of the other version",
-                      "zero points that differ, in an asymmetric module");
+    return contradict(
+        "one zero point throughout, which is that of a symmetric module in the other version",
+        "zero points that differ, in an asymmetric module");
   }
   if (sample.weights < kMinWeights) return {};
   const double own = minus_one ? 1.0 : 0.0;

@@ -70,8 +70,7 @@ Status CheckGroupSize(const ModelOptEntry& entry, const Json& fields, std::strin
   if (!IsBlocks(entry.algo)) return {};
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, OptionalInt(fields, "group_size", where));
   if (size.value_or(kBlock) == kBlock) return {};
-  return Unsupported(FieldPath(where, "group_size"),
-                     "FP8 in blocks of another size is not supported")
+  return Unsupported(FieldPath(where, "group_size"), "FP8 blocks of another size are not supported")
       .Found(std::to_string(*size))
       .Expected(std::to_string(kBlock))
       .Id(FindingId("scheme-unsupported"));
@@ -95,13 +94,13 @@ Status ParseLayers(const Json& fields, ModelOptConfig& config) {
   const Json* layers = JsonMember(fields, "quantized_layers");
   const std::string where = FieldPath(config.where, "quantized_layers");
   if (layers == nullptr) {
-    return Malformed(where, "nothing says which modules are quantized, and how")
+    return Malformed(where, "nothing says which modules are quantized or how")
         .Expected("an object with an entry for each")
         .Id(FindingId("config-field-invalid"));
   }
   PREPACK_TRY(RequireObject(*layers, where));
   if (layers->size() > kMaxLayers) {
-    return Unsupported(where, "there are too many entries")
+    return Unsupported(where, "too many entries")
         .Found(std::to_string(layers->size()))
         .Expected(fmt::format("at most {}", kMaxLayers))
         .Id(FindingId("config-too-large"));

@@ -43,8 +43,9 @@ Status RefuseCorrections(const Checkpoint& checkpoint, const ModuleTensors& modu
   for (const std::string_view name : {"pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b"}) {
     const StoredTensor* tensor = module.Find(name);
     if (tensor == nullptr) continue;
-    return Unsupported(checkpoint.Where(*tensor),
-                       "the runtime would have to compute more than the weights of this module")
+    return Unsupported(
+               checkpoint.Where(*tensor),
+               "the runtime would have to do more than multiply with the weights of this module")
         .Hint("Quantize the model with an algorithm that stores weights and scales only")
         .Id(FindingId("storage-unsupported"));
   }
@@ -88,7 +89,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModelOpt(const Checkpoint& chec
   if (entry->algo == ModelOptAlgo::kUnquantized) {
     return Malformed(module.name, "the config says that the module is not quantized, but it is")
         .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
-        .Hint("Is quant_algo the one of this module?")
+        .Hint("Check quant_algo of this module")
         .Id(FindingId("module-scheme-contradiction"));
   }
   PREPACK_TRY(CheckFp8Weight(checkpoint, module.name, weight));

@@ -76,7 +76,7 @@ Status ParseInput(const Json& spec, const std::string& where, ActivationScheme& 
   const std::optional<Granularity> granularity = GranularityOf(qscheme, axis.value_or(1), 1);
   const bool is_static = !dynamic.value_or(false);
   if (dtype != kFp8 || !granularity || (is_static && *granularity != Granularity::kTensor)) {
-    return Unsupported(where, "activations of this kind are not supported beside FP8 weights")
+    return Unsupported(where, "activations of this kind are not supported with FP8 weights")
         .Found(fmt::format("{} {}, {}", Printable(dtype), Printable(qscheme),
                            is_static ? "static" : "dynamic"))
         .Expected("fp8_e4m3 per_tensor, or dynamic per_channel with ch_axis 1")
@@ -109,7 +109,7 @@ Result<const Json*> Rules(const Json& fields, std::string_view key, std::string_
   if (rules == nullptr) return &kNone;
   PREPACK_TRY(RequireObject(*rules, FieldPath(where, key)));
   if (rules->size() <= kMaxRules) return rules;
-  return Unsupported(FieldPath(where, key), "there are too many rules")
+  return Unsupported(FieldPath(where, key), "too many rules")
       .Found(std::to_string(rules->size()))
       .Expected(fmt::format("at most {}", kMaxRules))
       .Id(FindingId("config-too-large"));

@@ -35,7 +35,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
         .Id(FindingId("scheme-unsupported"));
   }
   if (!spec.fp8) {
-    return Malformed(module.name, "the module is quantized, but the config says nothing of it")
+    return Malformed(module.name, "the module is quantized, but the config does not mention it")
         .Expected(
             fmt::format("a weight in {}.global_quant_config or layer_quant_config", config.where))
         .Id(FindingId("module-without-group"));

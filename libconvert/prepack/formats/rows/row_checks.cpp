@@ -72,7 +72,7 @@ Result<float> ReadSingleFloat(const Checkpoint& checkpoint, const StoredTensor& 
   PREPACK_TRY(RequireDType(checkpoint, tensor, "the scales of activations",
                            {DType::kBF16, DType::kF16, DType::kF32}));
   if (ElementCount(tensor) != 1) {
-    return Malformed(checkpoint.Where(tensor), "activations have one static scale")
+    return Malformed(checkpoint.Where(tensor), "activations need exactly one static scale")
         .Found(ShowShape(tensor.shape))
         .Expected("[1]")
         .Id(FindingId("tensor-shape"));

@@ -34,7 +34,7 @@ from tool import run, snapshot
 TARGETS = ("vllm-cpu", "zentorch", "onednn")
 OPTIONS = ([], ["--fuse"], ["--fallback", "dequantize"], ["--scheme", "w4a8"], ["--scales", "exact"], ["--jobs", "1"])
 # What is a matter of the options that were drawn, or of a manifest that was taken away.
-USAGE = ("it matches no module of the checkpoint", "this is not a packed folder")
+USAGE = ("matches no module of the checkpoint", "this is not a packed folder")
 
 
 class Pool:

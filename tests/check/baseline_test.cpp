@@ -46,7 +46,7 @@ TEST_CASE("Another model, another shape and a missing weight are reported") {
   INFO(Lines(report));
   CHECK(report.AllFindings().size() == 2);
   CHECK(Lines(report).find("baseline-missing: " + WideModule(0) +
-                           ": the baseline has no weight of this module") != std::string::npos);
+                           ": the baseline has no weight for this module") != std::string::npos);
   CHECK(Lines(report).find("baseline-missing: other.weight: the baseline has this tensor") !=
         std::string::npos);
 }

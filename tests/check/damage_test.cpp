@@ -90,7 +90,7 @@ TEST_CASE("Rows that are there twice are found") {
   std::copy_n(codes.begin(), 16384, codes.begin() + 32768);
   std::vector<std::byte>& scales = Scales(checkpoint);
   std::copy_n(scales.begin(), 16384 / 64 * 8, scales.begin() + 32768 / 64 * 8);
-  RequireOnly(RunCheck(checkpoint), "codes-damaged", "output channels that are there twice",
+  RequireOnly(RunCheck(checkpoint), "codes-damaged", "output channels that occur twice",
               CheckVerdict::kWarnings);
 }
 

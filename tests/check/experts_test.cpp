@@ -49,7 +49,8 @@ TEST_CASE("An expert that lacks a module is an error") {
   AddWideModule(checkpoint, Expert(0, "extra_proj"), 8);
   AddWideModule(checkpoint, Expert(2, "extra_proj"), 9);
   RequireOnly(RunHeaderCheck(checkpoint), "expert-missing",
-              kParent + ".1: lacks extra_proj, which other experts have", CheckVerdict::kMalformed);
+              kParent + ".1: extra_proj is missing, which other experts have",
+              CheckVerdict::kMalformed);
 }
 
 TEST_CASE("Several experts that lack the same are one finding") {
@@ -73,7 +74,7 @@ TEST_CASE("Experts have one scheme") {
   scale.bytes.resize(kWideN * 2 * 2);
   RequireOnly(RunHeaderCheck(checkpoint), "expert-schemes-differ",
               Expert(2) +
-                  ": w4a16 group 64 symmetric, but that of an expert before is w4a16 group "
+                  ": w4a16 group 64 symmetric, but an earlier expert has w4a16 group "
                   "32 symmetric",
               CheckVerdict::kWarnings);
 }
@@ -89,7 +90,7 @@ TEST_CASE("An expert that is not quantized is named") {
                                 std::vector<std::byte>(kWideN * kWideK * 2)});
   checkpoint.config["quantization_config"]["ignore"] = {Expert(1)};
   RequireOnly(RunHeaderCheck(checkpoint), "expert-schemes-differ",
-              Expert(1) + ": not quantized, but that of an expert before is w4a16",
+              Expert(1) + ": not quantized, but an earlier expert has w4a16",
               CheckVerdict::kWarnings);
 }
 

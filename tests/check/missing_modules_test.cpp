@@ -214,7 +214,7 @@ TEST_CASE("Shared keys and values are a note") {
         0);
   CHECK(FindingLines(Findings(modules, {{"num_kv_shared_layers", 2}})) ==
         "module-shared model.layers.6.self_attn: lacks k_proj, v_proj, which 6 of 8 layers have; "
-        "config.json says that it is shared (and 1 more)");
+        "config.json says that they are shared (and 1 more)");
   // Also where more layers share than have their own.
   for (const char* layer : {"1", "2", "3", "4", "5"}) {
     for (const char* name : {"k_proj", "v_proj"}) {

@@ -43,14 +43,13 @@ TEST_CASE("Tensors of zeros are found") {
     CAPTURE(name);
     TestCheckpoint checkpoint = WithPlainTensors();
     std::ranges::fill(checkpoint.At(name).bytes, std::byte{0});
-    RequireOnly(RunCheck(checkpoint), "value-zero", "100 % of the tensor are zeros",
+    RequireOnly(RunCheck(checkpoint), "value-zero", "100 % of the tensor is zero",
                 CheckVerdict::kWarnings);
   }
   TestCheckpoint half = WithPlainTensors();
   std::vector<std::byte>& bytes = half.At("model.embed_tokens.weight").bytes;
   std::fill_n(bytes.begin(), bytes.size() / 2, std::byte{0});
-  RequireOnly(RunCheck(half), "value-zero", "50 % of the tensor are zeros",
-              CheckVerdict::kWarnings);
+  RequireOnly(RunCheck(half), "value-zero", "50 % of the tensor is zero", CheckVerdict::kWarnings);
   // Rows of padding are ordinary, and so are zeros of what is added to 1.
   TestCheckpoint padded = WithPlainTensors();
   std::fill_n(padded.At("lm_head.weight").bytes.begin(), 4 * kWideK * 2, std::byte{0});

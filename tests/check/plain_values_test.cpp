@@ -44,8 +44,8 @@ TEST_CASE("NaN and infinity are counted in every dtype") {
 TEST_CASE("A norm or a bias with NaN is bad, though its structure is sound") {
   const TestCheckpoint norm = WithTensor("model.norm.weight", "BF16", "80 3f c0 7f 80 ff 80 3f", 4);
   RequireOnly(RunCheck(norm), "value-not-finite",
-              "model.safetensors: tensor model.norm.weight: 2 of 4 values are NaN or infinite, the "
-              "first is number 1",
+              "model.safetensors: tensor model.norm.weight: 2 of 4 values are NaN or infinite, "
+              "first number 1",
               CheckVerdict::kBadValues);
   CHECK(CheckExitCode(RunCheck(norm).verdict, false) == 1);
   // Values are data.
@@ -75,7 +75,7 @@ TEST_CASE("A tensor of several pieces is one finding, by any number of threads")
   for (const unsigned jobs : {1U, 4U}) {
     const CheckReport report = RunCheck(checkpoint, nullptr, false, jobs);
     RequireOnly(report, "value-not-finite",
-                "3 of 1500000 values are NaN or infinite, the first is number 700001",
+                "3 of 1500000 values are NaN or infinite, first number 700001",
                 CheckVerdict::kBadValues);
   }
 }

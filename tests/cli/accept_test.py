@@ -48,7 +48,7 @@ class Accept(harness.ToolTest):
                     self.assertEqual(manifest(out)["accepted"], ["scale-zero"])
                     self.checked_json((out / "prepack.json").read_text(), "manifest")
                     result = self.run_ok("verify", out, "--source", source)
-                    self.assertIn("the source was accepted with scale-zero", result.stdout)
+                    self.assertIn("the user accepted these findings in the source: scale-zero", result.stdout)
 
     def test_what_needs_no_acceptance_is_the_same_with_it(self):
         source = CHECKPOINTS / "ct-w4a16-g32-asym"

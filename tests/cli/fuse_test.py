@@ -170,9 +170,9 @@ class Fuse(harness.ToolTest):
             tensors[f"{QKV[1]}.weight_scale"] = ("F16", shape, halves.tobytes())
 
         for change, why in (
-            (some_bias, "only some of them have a bias"),
-            (other_bias, "their biases are of different dtypes"),
-            (taken, "the checkpoint has tensors of that name"),
+            (some_bias, "only some of the layers have a bias"),
+            (other_bias, "their biases have different dtypes"),
+            (taken, "the checkpoint already has tensors with this name"),
             (other_scales, "q_proj has BF16 scales, k_proj F16"),
         ):
             with self.subTest(why=why):
@@ -207,7 +207,7 @@ class Fuse(harness.ToolTest):
         result = self.run_ok("plan", source, "-t", "vllm-cpu", "--fuse", "--json")
         plan = self.checked_json(result.stdout, "plan")
         self.assertEqual(
-            plan["apart"], {f"{LAYER}.mlp.gate_up_proj": "up_proj is not there, or not quantized"}
+            plan["apart"], {f"{LAYER}.mlp.gate_up_proj": "up_proj is missing or not quantized"}
         )
         made_of = {module["module"]: module["made_of"] for module in plan["modules"]}
         self.assertEqual(made_of[f"{LAYER}.self_attn.qkv_proj"], QKV)

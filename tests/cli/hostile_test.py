@@ -351,7 +351,7 @@ class DamagedParts(Folder):
         record = json.loads(self.sound)
         record["part"] = "2/2"
         (second / "prepack-part.json").write_text(json.dumps(record))
-        self.assert_refused(["another part has it, too"])
+        self.assert_refused(["another part has it as well"])
         shutil.rmtree(second)
         (self.scratch / "aside").rename(second)
 

@@ -228,7 +228,7 @@ class Reports(PackedTest):
                 notes,
                 []
                 if MODULE in looked_at
-                else ["1 of its 1 tensors are for modules that are not in the sample"],
+                else ["1 of its 1 tensors belong to modules outside the sample"],
             )
 
     def test_recorded_activations_that_are_of_no_use(self):
@@ -277,7 +277,7 @@ class Reports(PackedTest):
         looked_at = [m["module"] for m in report["modules"] if m["looked_at"]]
         self.assertEqual(report["sample"], {"fraction": 0.3, "seed": 5, "modules": len(looked_at)})
         self.assertTrue(0 < len(looked_at) < 7)
-        sentence = f"looked at {len(looked_at)} of 7 modules (--sample 0.3, seed 5)"
+        sentence = f"checked {len(looked_at)} of 7 modules (--sample 0.3, seed 5)"
         text = self.verify(0, *sample).stdout
         self.assertIn(sentence + "\n", text)
         self.assertEqual(text.count("vllm-cpu/wna16  "), len(looked_at))

@@ -38,7 +38,7 @@ TEST_CASE("problems, notes, the sample and the comparison are told") {
   CHECK(Contains(text, "\n  config.json: it is missing\n"));
   CHECK(Contains(text, "quality     not run  no such model\n"));
   CHECK(Contains(text, "regression  passed   against earlier.json\n  note: module b: it is new\n"));
-  CHECK(Contains(text, "\nlooked at 2 of 3 modules (--sample 0.5, seed 7)\n"));
+  CHECK(Contains(text, "\nchecked 2 of 3 modules (--sample 0.5, seed 7)\n"));
   CHECK(text.ends_with("\n\nfailed: integrity, gemm\n"));
 }
 

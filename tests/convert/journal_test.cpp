@@ -155,7 +155,7 @@ TEST_CASE("an earlier run of something else is refused by name") {
   check(Changed(&RunIdentity::options, "--target y"), {2, 3},
         "other options (found --target \"x\", expected --target y)");
   check(Changed(&RunIdentity::plan, "q"), {2, 3}, "a plan that packs other bytes");
-  check(kIdentity, {1, 3}, "it is of another part (found 2/3, expected 1/3)");
+  check(kIdentity, {1, 3}, "it belongs to another part (found 2/3, expected 1/3)");
 }
 
 }  // namespace

@@ -239,15 +239,15 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          module(json)["fused"] = members({30, 1});
        }},
-      {"the outputs do not add up to the module's", ErrorKind::kMalformed,
+      {"the outputs do not add up to those of the module", ErrorKind::kMalformed,
        [&](Json& json) {
          module(json)["fused"] = members({30, 3});
        }},
-      {"the outputs do not add up to the module's", ErrorKind::kMalformed,
+      {"the outputs do not add up to those of the module", ErrorKind::kMalformed,
        [&](Json& json) {
          module(json)["fused"] = members({32, 0});
        }},
-      {"the outputs do not add up to the module's", ErrorKind::kMalformed,
+      {"the outputs do not add up to those of the module", ErrorKind::kMalformed,
        [&](Json& json) {
          module(json)["fused"] = members({2, UINT64_MAX});
        }},
@@ -271,7 +271,7 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) { numbers(json)["group_size"] = 0; }},
       {"field \"group_size\" is out of range", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["group_size"] = 1ULL << 32; }},
-      {"the name of the scheme does not fit its numbers (found w8a16", ErrorKind::kMalformed,
+      {"the name of the scheme contradicts its numbers (found w8a16", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["name"] = "w8a16"; }},
       {"field \"name\" is missing", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json).erase("name"); }},
@@ -283,13 +283,13 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) { numbers(json)["scale_rows"] = 0; }},
       {"field \"bits\" is out of range", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["bits"] = 17; }},
-      {"the numbers do not fit each other", ErrorKind::kMalformed,
+      {"the numbers contradict each other", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["bits"] = 5; }},
-      {"the numbers do not fit each other", ErrorKind::kMalformed,
+      {"the numbers contradict each other", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["granularity"] = "tensor"; }},
-      {"the numbers do not fit each other", ErrorKind::kMalformed,
+      {"the numbers contradict each other", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["scale_rows"] = 2; }},
-      {"the numbers do not fit each other", ErrorKind::kMalformed,
+      {"the numbers contradict each other", ErrorKind::kMalformed,
        [&](Json& json) { numbers(json)["code"] = "bf16"; }},
       {"does not know the code of the scheme", ErrorKind::kUnsupported,
        [&](Json& json) { numbers(json)["code"] = "u5"; }},
@@ -301,7 +301,7 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          numbers(json)["activations"] = {{"type", "posit"}};
        }},
-      {"field \"accepted\" names what cannot be accepted", ErrorKind::kMalformed,
+      {"field \"accepted\" names a finding that cannot be accepted", ErrorKind::kMalformed,
        [](Json& json) { json["accepted"] = {"scale-not-finite"}; }},
       {"field \"accepted\" has the wrong type", ErrorKind::kMalformed,
        [](Json& json) { json["accepted"] = "scale-zero"; }},
@@ -317,7 +317,7 @@ TEST_CASE("manifests that lie are refused with the reason") {
        }},
       {"field \"inner_blocks\" is not pairs of numbers", ErrorKind::kMalformed,
        [&](Json& json) { descriptor(json)["inner_blocks"] = {4}; }},
-      {"field \"inner_blocks\" has too many of them (found 9, expected at most 8)",
+      {"field \"inner_blocks\" has too many blocks (found 9, expected at most 8)",
        ErrorKind::kMalformed,
        [&](Json& json) {
          descriptor(json)["inner_blocks"] = Json(9, Json::array({0, 1}));

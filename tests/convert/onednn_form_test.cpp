@@ -82,7 +82,7 @@ TEST_CASE("a form for another target is a usage error") {
   for (const OneDnnForm form : {OneDnnForm::kPlain, OneDnnForm::kNative}) {
     const PlannedForOneDnn planned("ct-w8a8-dynamic", {.target = "vllm-cpu", .onednn_form = form});
     CheckError(planned.plan().status(), ErrorKind::kUsage,
-               "--onednn-form: this option is for another target (found --target vllm-cpu, "
+               "--onednn-form: this option is only for another target (found --target vllm-cpu, "
                "expected --target "
                "onednn)");
   }

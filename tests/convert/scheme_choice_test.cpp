@@ -88,8 +88,8 @@ TEST_CASE("the last option that fits decides") {
   const Status unused = chooser->CheckAllWereUsed();
   CHECK(unused.kind() == ErrorKind::kUsage);
   CHECK(unused.ToString() ==
-        "--scheme k_proj=w8a8: it matches no module of the checkpoint (expected a pattern that is "
-        "found in modules with weights of 8 bits). `prepack inspect` lists the modules and their "
+        "--scheme k_proj=w8a8: matches no module of the checkpoint (expected a pattern that "
+        "matches  modules with weights of 8 bits). `prepack inspect` lists the modules and their "
         "schemes");
 }
 

@@ -52,7 +52,7 @@ TEST_CASE("the message names both sizes") {
   Example example;
   example.w.pop_back();
   CHECK(example.Check().ToString() ==
-        "GEMM: w: the size does not fit the problem (found 39 elements, expected 40)");
+        "GEMM: w: the size does not match the problem (found 39 elements, expected 40)");
 }
 
 TEST_CASE("sizes of zero are refused") {

@@ -126,9 +126,9 @@ TEST_CASE("slabs that models cannot be given are refused") {
   };
   CHECK(SlabUnit(packed.k, packed.group_size) == 384);
   fails({.k0 = 128, .inputs = 160}, 161, "(found 160 from 128 on, expected multiples of 384");
-  fails({.k0 = 0, .inputs = 128}, 129, "models cannot be given such a slab of input channels");
-  fails({.k0 = 384, .inputs = 1}, 2, "models cannot be given such a slab of input channels");
-  fails({.k0 = 0, .inputs = 0}, 1, "models cannot be given such a slab of input channels");
+  fails({.k0 = 0, .inputs = 128}, 129, "a model cannot take this slab of input channels");
+  fails({.k0 = 384, .inputs = 1}, 2, "a model cannot take this slab of input channels");
+  fails({.k0 = 0, .inputs = 0}, 1, "a model cannot take this slab of input channels");
   packed.group_size = 288;
   CHECK(SlabUnit(packed.k, packed.group_size) == 128);
   fails({.k0 = 128, .inputs = 288}, 289, "(found 288 from 128 on, expected multiples of 128");

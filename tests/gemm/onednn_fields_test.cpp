@@ -81,7 +81,7 @@ TEST_CASE("one row of sums that another form does not explain is refused") {
   OneDnnFields without = Blocked(1);
   without.implementation = "brg_matmul:avx10_1_512_amx";
   CheckError(Explain(Blocked(1), without).status(), ErrorKind::kUnsupported,
-             "it has one row of sums, and they may be for signed activations or for zero points");
+             "it has one row of sums, which may be for signed activations or for zero points");
   without = Blocked(1);
   without.strides = {8192, 4096};
   CheckError(Explain(Blocked(1), without).status(), ErrorKind::kUnsupported, "one row of sums");

@@ -11,7 +11,7 @@ TEST_CASE("a build without oneDNN says so, and what to do") {
   REQUIRE_FALSE(engine.ok());
   CHECK(engine.status().kind() == ErrorKind::kUnavailable);
   CHECK(engine.status().ToString() ==
-        "oneDNN: prepack was built without it, so only the reference engine is here. Run "
+        "oneDNN: prepack was built without it and has only the reference engine. Run "
         "tools/setup and build again, or choose --engine reference");
 }
 
@@ -20,7 +20,7 @@ TEST_CASE("a build without oneDNN cannot ask it for its form") {
   REQUIRE_FALSE(answer.ok());
   CHECK(answer.status().kind() == ErrorKind::kUnavailable);
   CHECK(answer.status().ToString() ==
-        "oneDNN: prepack was built without it, so it cannot be asked for its form. Run tools/setup "
+        "oneDNN: prepack was built without it and cannot ask it for its form. Run tools/setup "
         "and build again, or choose --onednn-form blocked or plain");
 }
 

@@ -185,7 +185,7 @@ TEST_CASE("weights of a damaged folder are an error that leads to verify") {
   });
   CheckError(FindWeight(Value(OpenedFolder::Open(temp / "packed")), "renamed", 0, 0).status(),
              ErrorKind::kMalformed,
-             "renamed: part weight is not in the files. Run `prepack verify`");
+             "renamed: the files do not contain part weight. Run `prepack verify`");
 
   testing::Pack(Fixture("checkpoints/gptqmodel-w4-actorder-g128"), {.target = "vllm-cpu"},
                 temp / "ordered");

@@ -130,7 +130,7 @@ std::vector<Case> OtherCodes(CodeType taken, std::string_view reads) {
 }
 
 std::vector<Case> QuantizedActivations() {
-  const std::string end = ": the kernel takes them in 16 bits (--scheme chooses)";
+  const std::string end = ": the kernel takes them in 16 bits (--scheme changes that)";
   return {{"activations are 8-bit int per token dynamic" + end,
            [](PackRequest& r) { r.scheme.activations = EightBits(); }},
           {"activations are 8-bit float per token dynamic" + end,
@@ -140,7 +140,8 @@ std::vector<Case> QuantizedActivations() {
 // Of kernels that quantize activations per token, symmetric.
 std::vector<Case> NotDynamicInt8() {
   const std::string end =
-      ": the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme chooses)";
+      ": the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme changes "
+      "that)";
   return {
       {"activations are not quantized" + end, [](PackRequest& r) { r.scheme.activations = {}; }},
       {"activations are 8-bit float per token dynamic" + end,
@@ -165,7 +166,8 @@ std::vector<Case> NotDynamicInt8() {
 // Of kernels that take static activations, too.
 std::vector<Case> SomeInt8() {
   const std::string end =
-      ": the kernel takes 8-bit int per token dynamic, or per tensor static (--scheme chooses)";
+      ": the kernel takes 8-bit int per token dynamic, or per tensor static (--scheme changes "
+      "that)";
   return {
       {"", [](PackRequest& r) { r.scheme.activations.symmetric = false; }},
       {"",
@@ -224,17 +226,17 @@ const std::vector<Case> kAsymmetricToo = {{"", [](PackRequest& r) { r.scheme.sym
 
 const std::vector<Case> kGroupsDivideK = {
     {"", [](PackRequest& r) { r.k = 192, r.scheme.group_size = 48; }},
-    {"groups of 48 do not divide K = 128: the kernel takes K / G as the group size, so that the "
+    {"groups of 48 do not divide K = 128: the kernel takes K / G as the group size, so the "
      "consumer would load it and multiply with the wrong scales",
      [](PackRequest& r) { r.scheme.group_size = 48; }}};
 
 const std::vector<Case> kGroupsOfFours = {
     {"", [](PackRequest& r) { r.scheme.group_size = 4; }},
     {"the group size = 2 is not a multiple of 4: the kernel multiplies four input channels at a "
-     "time, so that the consumer would load it and compute garbage",
+     "time, so the consumer would load it and compute garbage",
      [](PackRequest& r) { r.scheme.group_size = 2; }},
     {"the group size = 6 is not a multiple of 4: the kernel multiplies four input channels at a "
-     "time, so that the consumer would load it and compute garbage",
+     "time, so the consumer would load it and compute garbage",
      [](PackRequest& r) { r.k = 96, r.scheme.group_size = 6; }}};
 
 const std::vector<Case> kAnyN = {{"", [](PackRequest& r) { r.n = 1; }},
@@ -243,23 +245,23 @@ const std::vector<Case> kAnyK = {{"", [](PackRequest& r) { r.k = 1, r.scheme.gro
                                  {"", [](PackRequest& r) { r.k = 48, r.scheme.group_size = 48; }}};
 
 const std::vector<Case> kBf16Only = {
-    {"activations are F16: the kernel takes BF16 only (--dtype chooses)",
+    {"activations are F16: the kernel takes BF16 only (--dtype changes that)",
      [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
-    {"activations are F32: the kernel takes BF16 only (--dtype chooses)",
+    {"activations are F32: the kernel takes BF16 only (--dtype changes that)",
      [](PackRequest& r) { r.activation_dtype = DType::kF32; }}};
 const std::vector<Case> kBf16OrAbort = {
     {"activations are F16: the kernel takes BF16 only, and without AMX the consumer would load it "
-     "and end the process (--dtype chooses)",
+     "and end the process (--dtype changes that)",
      [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
-    {"activations are F32: the kernel takes BF16 only (--dtype chooses)",
+    {"activations are F32: the kernel takes BF16 only (--dtype changes that)",
      [](PackRequest& r) { r.activation_dtype = DType::kF32; }}};
 const std::vector<Case> kBf16OrF16 = {
     {"", [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
-    {"activations are F32: the kernel takes BF16 or F16 only (--dtype chooses)",
+    {"activations are F32: the kernel takes BF16 or F16 only (--dtype changes that)",
      [](PackRequest& r) { r.activation_dtype = DType::kF32; }}};
 const std::vector<Case> kBf16OrF32 = {
     {"", [](PackRequest& r) { r.activation_dtype = DType::kF32; }},
-    {"activations are F16: the kernel takes BF16 or F32 only (--dtype chooses)",
+    {"activations are F16: the kernel takes BF16 or F32 only (--dtype changes that)",
      [](PackRequest& r) { r.activation_dtype = DType::kF16; }}};
 const std::vector<Case> kAnyActivations = {
     {"", [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
@@ -448,25 +450,26 @@ TEST_CASE("vllm-cpu/fp8-w8a8 says what it takes and why not") {
 }
 
 TEST_CASE("vllm-cpu/bf16-vnni says what it takes and why not") {
-  CheckAll(
-      "vllm-cpu/bf16-vnni", BF16(),
-      {OtherCodes(CodeType::kBF16,
-                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)"),
-       kBf16Only,
-       // The plug-in undoes what vLLM does to the weights of a Conv1D.
-       {{"", [](PackRequest& r) { r.inputs_first = true; }},
-        {"", [](PackRequest& r) { r.n = 32, r.k = 32; }},
-        {"N = 48 is not a multiple of 32: packed in blocks of 32 output channels",
-         [](PackRequest& r) { r.n = 48; }},
-        {"K = 48 is not a multiple of 32: packed 32 input channels at a time",
-         [](PackRequest& r) { r.k = 48; }}}});
+  CheckAll("vllm-cpu/bf16-vnni", BF16(),
+           {OtherCodes(CodeType::kBF16,
+                       "bf16 weights (--fallback dequantize makes them for modules that no other "
+                       "layout takes)"),
+            kBf16Only,
+            // The plug-in undoes what vLLM does to the weights of a Conv1D.
+            {{"", [](PackRequest& r) { r.inputs_first = true; }},
+             {"", [](PackRequest& r) { r.n = 32, r.k = 32; }},
+             {"N = 48 is not a multiple of 32: packed in blocks of 32 output channels",
+              [](PackRequest& r) { r.n = 48; }},
+             {"K = 48 is not a multiple of 32: packed 32 input channels at a time",
+              [](PackRequest& r) { r.k = 48; }}}});
 }
 
 TEST_CASE("plain/bf16 says what it takes and why not") {
   CheckAll(
       "plain/bf16", BF16(),
       {OtherCodes(CodeType::kBF16,
-                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)"),
+                  "bf16 weights (--fallback dequantize makes them for modules that no other layout "
+                  "takes)"),
        kAnyActivations,
        kAnyN,
        kAnyK,
@@ -478,15 +481,15 @@ TEST_CASE("plain/bf16 says what it takes and why not") {
 TEST_CASE("plain/bf16-conv1d says what it takes and why not") {
   PackRequest conv1d = BF16();
   conv1d.inputs_first = true;
-  CheckAll(
-      "plain/bf16-conv1d", conv1d,
-      {OtherCodes(CodeType::kBF16,
-                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)"),
-       kAnyActivations,
-       kAnyN,
-       kAnyK,
-       {{"the layer is not a Conv1D: its plain weight is stored [N, K]",
-         [](PackRequest& r) { r.inputs_first = false; }}}});
+  CheckAll("plain/bf16-conv1d", conv1d,
+           {OtherCodes(CodeType::kBF16,
+                       "bf16 weights (--fallback dequantize makes them for modules that no other "
+                       "layout takes)"),
+            kAnyActivations,
+            kAnyN,
+            kAnyK,
+            {{"the layer is not a Conv1D: its plain weight is stored [N, K]",
+              [](PackRequest& r) { r.inputs_first = false; }}}});
 }
 
 TEST_CASE("zentorch/woq says what it takes and why not") {

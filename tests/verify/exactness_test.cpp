@@ -113,7 +113,7 @@ TEST_CASE("a tensor that passed through is compared to its last byte") {
   CHECK(checked.level.problems[0].module.empty());
   CHECK(checked.level.problems[0].where == "tensor " + name);
   CHECK(checked.level.problems[0].message ==
-        "it differs from the source at byte " + std::to_string(last));
+        "differs from the source at byte " + std::to_string(last));
 }
 
 // Copies the checkpoint as one of another model.
@@ -142,12 +142,12 @@ TEST_CASE("whether a plain weight lies [K, N] is what the model says, not the fo
   CHECK(transposed.failed().size() == 8);
   REQUIRE_FALSE(transposed.level.problems.empty());
   CHECK(transposed.level.problems[0].message.starts_with(
-      "layout plain/bf16 takes no such module: the layer is a Conv1D"));
+      "layout plain/bf16 does not take this module: the layer is a Conv1D"));
   const CheckedLevel as_others = CheckExact(temp / "inputs_first", temp / "other");
   CHECK(as_others.failed().size() == 8);
   REQUIRE_FALSE(as_others.level.problems.empty());
   CHECK(as_others.level.problems[0].message.starts_with(
-      "layout plain/bf16-conv1d takes no such module: the layer is not a Conv1D"));
+      "layout plain/bf16-conv1d does not take this module: the layer is not a Conv1D"));
 }
 
 TEST_CASE("with a sample only its modules are compared") {
@@ -168,7 +168,7 @@ TEST_CASE("with a sample only its modules are compared") {
   }
   REQUIRE(checked.level.notes.size() == 3);
   CHECK(checked.level.notes[0].message ==
-        "6 of 7 modules were compared by shape, scheme and rounding only");
+        "compared by shape, scheme and rounding only: 6 of 7 modules");
   uint64_t bytes = 0;
   for (const TensorRecord& tensor : manifest.tensors) bytes += tensor.bytes();
   CHECK(checked.level.notes[1].message ==

@@ -146,7 +146,7 @@ TEST_CASE("what a fused module is made of follows from its name, whatever the ma
   }
   const VerifyReport report = VerifyChanged(example);
   CHECK(Says(report.level(Level::kIntegrity), changed,
-             "it is not made of the layers that runtimes look for under its name"));
+             "its members are not the layers that runtimes expect under this name"));
   CHECK(ModuleOf(report, changed).state(Level::kExactness) == LevelState::kFailed);
   CHECK(report.Verdict() == LevelState::kFailed);
 }

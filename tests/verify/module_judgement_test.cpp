@@ -174,10 +174,10 @@ TEST_CASE("distance from the unquantized model is noted, and nothing is no dista
   module.quality = Quality(kNothing);
   JudgeQuality("", module, result);
   module.quality.reset();
-  JudgeQuality("the baseline has no weight of this module", module, result);
+  JudgeQuality("the baseline has no weight for this module", module, result);
   CHECK(module.state(Level::kQuality) == LevelState::kNotRun);
   REQUIRE(result.problems.size() == 2);
-  CHECK(result.problems[1].message == "the baseline has no weight of this module");
+  CHECK(result.problems[1].message == "the baseline has no weight for this module");
 }
 
 TEST_CASE("a module far below its peers is noted") {

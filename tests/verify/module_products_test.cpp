@@ -108,7 +108,7 @@ TEST_CASE("recorded activations that do not fit are refused") {
   const auto fails = [&](const char* dtype, const char* shape, size_t bytes) {
     const Checkpoint recorded = Value(Checkpoint::Open(Record(example.temp, dtype, shape, bytes)));
     testing::CheckError(example.Multiply({.recorded = &recorded}).status(), ErrorKind::kUsage,
-                        "recorded activations do not fit the module");
+                        "the recorded activations do not match the module");
   };
   fails("F32", "[5,383]", 7660);
   fails("I32", "[5,384]", 7680);
@@ -132,7 +132,8 @@ TEST_CASE("a module that the unquantized model lacks has no quality, with the re
       Value(Checkpoint::Open(Fixture("checkpoints/ct-w4a16-g128-sym")));  // has packed ones only
   const ModuleProducts products = Value(example.Multiply({.baseline = &baseline}));
   CHECK_FALSE(products.quality);
-  CHECK(products.no_quality.find("the baseline has no weight of this module") != std::string::npos);
+  CHECK(products.no_quality.find("the baseline has no weight for this module") !=
+        std::string::npos);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST_CASE("modules whose record does not fit their layout are refused") {
        "part weight is not what vllm-cpu/wna16 makes (found I32 [24, 3072], "
        "expected I32 [26, 3072])",
        [](ModuleRecord& m) { m.n = 416; }},
-      {ErrorKind::kMalformed, "it does not have the number of parts that vllm-cpu/wna16 has",
+      {ErrorKind::kMalformed, "its number of parts is not that of vllm-cpu/wna16",
        [](ModuleRecord& m) { m.scheme.symmetric = true; }},
       {ErrorKind::kMalformed, "part weight_scale is missing",
        [](ModuleRecord& m) {

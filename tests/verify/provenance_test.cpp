@@ -71,25 +71,26 @@ TEST_CASE("a manifest that lies about the model fails exactness, however well it
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
        [](Manifest& m) { m.kept[kDownProj] = "too large"; },
-       "down_proj: it is packed, but the manifest says it was kept"},
+       "down_proj: the module is packed, but the manifest says that it was kept"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
        [](Manifest& m) { m.kept["lm_head"] = "too large"; },
-       "module lm_head: it is said to be kept, but the source has no such quantized module"},
+       "module lm_head: the manifest says that the module was kept, but the source has no such "
+       "quantized module"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
        [](Manifest& m) {
          m.source_quantization_config = {{"quant_method", "awq"}};
        },
-       "prepack.json: it holds another quantization config than the source"},
+       "prepack.json: has another quantization config than the source"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
        [](Manifest& m) { m.modules.erase(kDownProj); },
-       "down_proj: it is not packed, nor said to be kept"},
+       "down_proj: the module is not packed, and the manifest does not say that it was kept"},
       {"ct-w4a16-g128-sym",
        {"vllm-cpu"},
        [](Manifest& m) { m.dequantized[kDownProj] = "none"; },
-       "down_proj: the manifest is wrong about whether it was dequantized"},
+       "down_proj: the manifest is wrong about whether the module was dequantized"},
       {"ct-w8a8-asym-act",
        {"vllm-cpu"},
        [](Manifest& m) {
@@ -132,7 +133,8 @@ TEST_CASE("a bias that lies beside its packed module fails exactness, in every k
   const VerifyReport report = WithoutGemm(temp / "out", temp / "source");
   CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
   const LevelResult& level = report.level(Level::kExactness);
-  CHECK(Says(level, "module a: the source gives it a bias, which is not one of its parts"));
+  CHECK(Says(level,
+             "module a: the source has a bias for this module, but the module has no such part"));
   CHECK(Says(level, "tensor a.bias: it lies beside the packed module that it belongs to"));
 }
 
@@ -143,8 +145,8 @@ TEST_CASE("a side file that the source has otherwise fails exactness") {
   Overwrite(temp / "source" / "tokenizer.json", "{}");
   const VerifyReport report = WithoutGemm(temp / "out", temp / "source");
   CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
-  CHECK(Says(report.level(Level::kExactness),
-             "tokenizer.json: it differs from the file of the source"));
+  CHECK(
+      Says(report.level(Level::kExactness), "tokenizer.json: differs from the file in the source"));
 }
 
 TEST_CASE("a file that the source does not have fails exactness, also when the manifest lists it") {
@@ -175,8 +177,7 @@ TEST_CASE(
     CAPTURE(name);
     Overwrite(temp / "out" / name, "{}");
     const VerifyReport report = WithoutGemm(temp / "out", source);
-    CHECK(Says(report.level(Level::kIntegrity),
-               name + ": the folder holds a file that the manifest does not know"));
+    CHECK(Says(report.level(Level::kIntegrity), name + ": the manifest does not list this file"));
     std::filesystem::remove(temp / "out" / name);
   }
 }
@@ -187,7 +188,7 @@ TEST_CASE("a file that the source got later is named as missing") {
   Pack(temp / "source", {.target = "vllm-cpu"}, temp / "out");
   Overwrite(temp / "source" / "chat_template.jinja", "x");
   CHECK(Says(WithoutGemm(temp / "out", temp / "source").level(Level::kExactness),
-             "chat_template.jinja: the source has this file, the packed folder does not"));
+             "chat_template.jinja: the source has this file, but the packed folder does not"));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_CASE("no error at all is above every number, and what proves nothing is bel
                  "the kernel SQNR on one-hot activations (M = 16) fell from inf dB to 200.0 dB"));
   CHECK(OnlyProblem(AfterChange(
             [](ModuleVerification& module) { module.gemm->inputs[0].kernel.sqnr_db = kNan; })) ==
-        "the kernel SQNR on gaussian activations (M = 16) was 55.5 dB and proves nothing now");
+        "the kernel SQNR on gaussian activations (M = 16) was 55.5 dB and now proves nothing");
   // What proved nothing then may be anything now.
   CHECK(AfterChange([](ModuleVerification& module) {
           module.gemm->inputs[2].kernel.sqnr_db = -kInfinity;
@@ -100,13 +100,13 @@ TEST_CASE("what was measured then and is not now is a regression") {
   CHECK(Contains(OnlyProblem(AfterChange([](ModuleVerification& module) {
                    module.gemm->inputs.erase(module.gemm->inputs.begin());
                  })),
-                 "it was multiplied with gaussian activations then and is not now"));
+                 "was multiplied with gaussian activations then, but not now"));
   CHECK(Contains(OnlyProblem(AfterChange(
                      [](ModuleVerification& module) { module.quality->weight_sqnr_db.reset(); })),
-                 "the weight SQNR was measured then and is not now"));
+                 "the weight SQNR was measured then, but not now"));
   VerifyReport earlier = ExampleReport(2);
   VerifyReport now = ExampleReport(1);
-  CHECK(OnlyProblem(Compare(earlier, now)) == "it was in the folder then and is not now");
+  CHECK(OnlyProblem(Compare(earlier, now)) == "was in the folder then, but is not now");
   CHECK(now.regression.problems[0].module == "b");
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("a level that passed then must pass now") {
     module.gemm.reset();
   }
   const LevelResult& skipped = Compare(earlier, now);
-  CHECK(OnlyProblem(skipped) == "passed then, not run now: no oneDNN");
+  CHECK(OnlyProblem(skipped) == "passed then and is not run now: no oneDNN");
   CHECK(skipped.problems[0].where == "level gemm");
 
   now = earlier;
@@ -127,8 +127,8 @@ TEST_CASE("a level that passed then must pass now") {
   now.modules[1].state(Level::kExactness) = LevelState::kFailed;
   const LevelResult& failed = Compare(earlier, now);
   REQUIRE(failed.problems.size() == 2);
-  CHECK(failed.problems[0].message == "passed then, failed now");
-  CHECK(failed.problems[1].message == "exactness passed then, failed now");
+  CHECK(failed.problems[0].message == "passed then and is failed now");
+  CHECK(failed.problems[1].message == "exactness passed then and is failed now");
   CHECK(failed.problems[1].module == "b");
 }
 
@@ -146,8 +146,8 @@ TEST_CASE("what is new or different is noted") {
   CHECK(result.notes[1].message == "its layout was vllm-cpu/wna16, now zentorch/woq");
   CHECK(result.notes[2].message == "its shape was [128, 384], now [64, 384]");
   CHECK(result.notes[3].message ==
-        "it was multiplied by brg_matmul:avx2, now by model of zentorch/woq");
-  CHECK(result.notes[4].message == "it is new: nothing to compare it with");
+        "was multiplied by brg_matmul:avx2, now by model of zentorch/woq");
+  CHECK(result.notes[4].message == "new: there is nothing to compare it with");
   CHECK(result.notes[4].module == "b");
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("figures of other activations or rows are not compared") {
   now.modules[0].gemm->activations = "int8";
   const LevelResult& other = Compare(earlier, now);
   CHECK(other.state == LevelState::kNotRun);
-  CHECK(other.reason == "the earlier report has no figure that this one could be compared with");
+  CHECK(other.reason == "the earlier report has no figures to compare with");
   CHECK(now.Verdict() == LevelState::kNotRun);
   REQUIRE(other.notes.size() == 1);
   CHECK(other.notes[0].message ==
@@ -204,7 +204,7 @@ TEST_CASE("a module that is not in both samples is not compared") {
   const LevelResult& result = Compare(earlier, now);
   CHECK(result.state == LevelState::kPassed);
   REQUIRE(result.notes.size() == 1);
-  CHECK(result.notes[0].message == "modules that are not in both samples, and so not compared: 1");
+  CHECK(result.notes[0].message == "modules that are not in both samples and were not compared: 1");
 }
 
 TEST_CASE("reports that share no figure prove nothing") {
@@ -226,9 +226,9 @@ TEST_CASE("figures of quality that are gone fail, a second implementation that i
   const LevelResult& result = Compare(earlier, now);
   CHECK(result.state == LevelState::kFailed);
   REQUIRE(result.problems.size() == 2);
-  CHECK(result.problems[0].message == "the weight SQNR was measured then and is not now");
+  CHECK(result.problems[0].message == "the weight SQNR was measured then, but not now");
   REQUIRE(result.notes.size() == 1);
-  CHECK(result.notes[0].message == "a second implementation agreed then, and there is none now");
+  CHECK(result.notes[0].message == "a second implementation agreed then, but there is none now");
 }
 
 }  // namespace

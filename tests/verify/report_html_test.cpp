@@ -15,7 +15,7 @@ TEST_CASE("a page has the verdict, the levels, the problems and every module") {
   CHECK(Contains(page, "<title>prepack verify: packed: failed</title>"));
   CHECK(Contains(page, "<span class=\"bad\">failed: integrity, gemm</span>"));
   CHECK(Contains(page, "<dt>Source</dt><dd>model</dd>"));
-  CHECK(Contains(page, "<dt>Sample</dt><dd>looked at 2 of 3 modules (--sample 0.5, seed 7)</dd>"));
+  CHECK(Contains(page, "<dt>Sample</dt><dd>checked 2 of 3 modules (--sample 0.5, seed 7)</dd>"));
   CHECK(Contains(page,
                  "<tr><td>quality</td><td class=\"unsure\">not run</td>"
                  "<td>no such model</td></tr>"));

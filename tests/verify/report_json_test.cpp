@@ -64,7 +64,7 @@ TEST_CASE("a file that is no report, or one of another version, is refused") {
   CheckError(ParseVerifyReport("{", "r.json").status(), ErrorKind::kMalformed, "r.json");
   CheckError(ParseVerifyReport("[]", "r.json").status(), ErrorKind::kMalformed, "not an object");
   CheckError(ParseVerifyReport("{}", "r.json").status(), ErrorKind::kMalformed,
-             "Give what `prepack verify --json` printed");
+             "Give a file that `prepack verify --json` printed");
   CheckRefused([](Json& json) { json["kind"] = "prepack-check"; },
                "found prepack-check, expected prepack-verify");
   CheckRefused([](Json& json) { json["version"] = 1; }, "found 1, expected 2",
@@ -94,7 +94,7 @@ TEST_CASE("a field that is missing or wrong is named") {
                "modules[1]: field \"shape\" is not [N, K]");
   CheckRefused([](Json& json) { json["modules"][1]["shape"] = 1; }, "modules[1]: field \"shape\"");
   CheckRefused([](Json& json) { json["modules"][1]["module"] = "a"; },
-               "modules[1]: the module is there twice (found a)");
+               "modules[1]: the report has this module twice (found a)");
   CheckRefused([](Json& json) { json["modules"][0]["levels"]["gemm"] = nullptr; },
                "modules[0]: levels: field \"gemm\"");
   CheckRefused([](Json& json) { json["modules"][0]["exact"] = "yes"; }, "field \"exact\"");

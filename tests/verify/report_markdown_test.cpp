@@ -19,9 +19,9 @@ TEST_CASE("a summary has the verdict, levels, problems and modules") {
   const std::string text = VerifyMarkdown(FullReport());
   CHECK(
       text.starts_with("## ❌ failed prepack verify packed\n\n"
-                       "failed: integrity, gemm; modules: 3, for vllm-cpu, looked at 2 of 3 "
-                       "modules (--sample 0.5, seed 7)\n\n"
-                       "| level | state | what was looked at, or why not |\n"
+                       "failed: integrity, gemm; modules: 3, for vllm-cpu, checked 2 of 3 modules "
+                       "(--sample 0.5, seed 7)\n\n"
+                       "| level | state | what was checked, or why not |\n"
                        "| --- | --- | --- |\n| integrity | ❌ failed | sizes,"));
   CHECK(Contains(text, "| quality | ⚠️ not run | no such model |\n"));
   CHECK(Contains(text, "### Problems: gemm\n\n- module a: the kernel SQNR is too low\n"));

@@ -92,7 +92,7 @@ TEST_CASE("the verdict names the levels that decided") {
 
 TEST_CASE("a sample says what it is a sample of") {
   CHECK(SampleSentence(ExampleReport()).empty());
-  CHECK(SampleSentence(FullReport()) == "looked at 2 of 3 modules (--sample 0.5, seed 7)");
+  CHECK(SampleSentence(FullReport()) == "checked 2 of 3 modules (--sample 0.5, seed 7)");
 }
 
 TEST_CASE("modules are ranked by how far their kernel is above its bar") {

@@ -277,7 +277,7 @@ TEST_CASE("codes, scales and zero points that the second decoder does not know a
   packed_zeros.tensors.push_back(
       {kExampleModule + ".weight_zero_point", "I32", {1, 1}, Hex("00000000")});
   CheckError(StatusOf(packed_zeros, "fp8", 2), ErrorKind::kUnsupported,
-             "packed zero points of codes that are not packed");
+             "packed zero points for codes that are not packed");
   CheckError(StatusOf(CtStored({}, {{"weight", "I8", {1, 6}, Hex("000000000000")},
                                     {"weight_scale", "BF16", {1, 4}, Hex("803f803f803f803f")}}),
                       "compressed-tensors", 6),

@@ -46,8 +46,7 @@ TEST_CASE("the last bar that speaks of a module decides") {
 
 TEST_CASE("a pattern that is for no module, or is none, is an error") {
   CheckError(SqnrBars::Make(std::vector<SqnrBar>{{"experts", 38}}, kModules).status(),
-             ErrorKind::kUsage,
-             "--min-sqnr 'experts=38': its pattern is found in no packed module");
+             ErrorKind::kUsage, "--min-sqnr 'experts=38': the pattern matches no packed module");
   CheckError(SqnrBars::Make(std::vector<SqnrBar>{{"(", 38}}, kModules).status(), ErrorKind::kUsage,
              "'(=38'");
 }

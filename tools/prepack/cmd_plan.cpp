@@ -1,6 +1,7 @@
 // prepack plan: what convert would do, per module, from headers only.
 
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <map>
 #include <memory>
@@ -61,22 +62,57 @@ class Sentences {
   std::map<std::string, Alike> modules_;
 };
 
-// Why candidates were rejected, but for those that are for other weights, and where the kernels
-// compute something else than is stored.
+// What the user can try with modules that no layout takes. Reasons name the options that matter.
+std::string OptionsThatMatter(const ModulePlan& module) {
+  std::string options;
+  for (const std::string_view option : {"--dtype", "--scheme"}) {
+    const bool matters = std::ranges::any_of(module.candidates, [&](const Candidate& candidate) {
+      return candidate.verdict.reason.find(option) != std::string::npos;
+    });
+    if (matters) options += fmt::format("{}, ", option);
+  }
+  return options + "--fallback dequantize";
+}
+
+// "not A, B: the reason that both give". Layouts for other weights count only if all others are for
+// other weights, too: they say nothing new.
+void AddRejections(const Alike& group, Sentences& rejections) {
+  const std::vector<Candidate>& candidates = group.first->candidates;
+  const bool all_other = std::ranges::all_of(
+      candidates, [](const Candidate& candidate) { return candidate.verdict.other_weights; });
+  std::vector<std::string_view> reasons;
+  for (const Candidate& candidate : candidates) {
+    const Eligibility& verdict = candidate.verdict;
+    if (verdict.ok || (verdict.other_weights && !all_other)) continue;
+    if (std::ranges::find(reasons, verdict.reason) == reasons.end()) {
+      reasons.push_back(verdict.reason);
+    }
+  }
+  for (const std::string_view reason : reasons) {
+    std::string layouts;
+    for (const Candidate& candidate : candidates) {
+      if (candidate.verdict.ok || candidate.verdict.reason != reason) continue;
+      layouts += fmt::format("{}{}", layouts.empty() ? "" : ", ", candidate.layout->id);
+    }
+    rejections.Add(fmt::format("not {}: {}", layouts, reason), group);
+  }
+}
+
+// First what the user can do about modules that no layout takes, then why candidates were rejected,
+// then where the kernels compute something else than is stored.
 std::string ReasonsText(const std::vector<Alike>& groups) {
+  Sentences kept;
   Sentences rejections;
   Sentences notes;
   for (const Alike& group : groups) {
     const ModulePlan& module = *group.first;
-    for (const Candidate& candidate : module.candidates) {
-      if (candidate.verdict.ok) continue;
-      if (module.chosen != nullptr && candidate.verdict.other_weights) continue;
-      rejections.Add(fmt::format("not {}: {}", candidate.layout->id, candidate.verdict.reason),
-                     group);
+    if (module.chosen == nullptr) {
+      kept.Add("kept as stored; options that can change this: " + OptionsThatMatter(module), group);
     }
+    AddRejections(group, rejections);
     if (!module.note.empty()) notes.Add("note: " + module.note, group);
   }
-  return rejections.Text() + notes.Text();
+  return kept.Text() + rejections.Text() + notes.Text();
 }
 
 // What the runtime itself would run, CPU by CPU; modules with the same answer share a table.

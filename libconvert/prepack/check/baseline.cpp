@@ -57,7 +57,7 @@ std::optional<BaselineWeight> FindBaselineWeight(const Checkpoint& baseline,
   if (weight == nullptr || !IsReadableFloat(weight->dtype)) {
     findings.push_back(MakeFinding(
         "baseline-missing", module.name,
-        weight == nullptr ? "the baseline has no weight of this module"
+        weight == nullptr ? "the baseline has no weight for this module"
                           : fmt::format("the baseline stores this weight as {}, not as BF16, F16 "
                                         "or F32",
                                         DTypeName(weight->dtype))));

@@ -159,7 +159,7 @@ std::optional<std::string> OtherOrder(const Sibling& a, const Sibling& b) {
         std::max({kOrderCorrelation, kOrderDeviations * deviation, stored + kOrderGain, highest});
     if (moved <= bar) continue;
     highest = moved;
-    found = fmt::format("they go together as stored by {:.2f}, and {} by {:.2f}", by.stored,
+    found = fmt::format("they correlate by {:.2f} as stored, but {} by {:.2f}", by.stored,
                         order.name, by.moved);
   }
   return found;

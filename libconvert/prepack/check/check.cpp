@@ -252,7 +252,7 @@ class DataCheck {
     if (const uint64_t repeated = blocks.Repeated(); repeated >= StoredBlocks::kMinRepeated) {
       check.findings.push_back(MakeFinding(
           "codes-damaged", check.module,
-          fmt::format("{} bytes of the codes are there twice", repeated * StoredBlocks::kBytes)));
+          fmt::format("{} bytes of the codes occur twice", repeated * StoredBlocks::kBytes)));
     }
     if (!readable) return;
     JudgeModule(*model_.modules[module], statistics, check.findings);
@@ -280,7 +280,7 @@ class DataCheck {
       } else if (!(figures[i].sqnr_db >= kUnrelatedDb)) {
         checks[i]->findings.push_back(
             MakeFinding("baseline-unrelated", checks[i]->module,
-                        fmt::format("SQNR {:.1f} dB (at least {} when it is the same weight)",
+                        fmt::format("SQNR {:.1f} dB (at least {} if it is the same weight)",
                                     figures[i].sqnr_db, kUnrelatedDb)));
       }
     }
@@ -307,7 +307,7 @@ void CheckStructure(const Checkpoint& checkpoint, const QuantizedModel& model,
   CheckExperts(checkpoint, model, findings);
   if (model.modules.empty() && model.errors.empty()) {
     findings.push_back(MakeFinding("nothing-quantized", "config.json",
-                                   "no module is quantized, so nothing was checked"));
+                                   "no module is quantized, so there was nothing to check"));
   }
 }
 
@@ -401,7 +401,7 @@ std::vector<Finding> CheckReport::AllFindings() const {
 
 Result<CheckReport> Check(const CheckOptions& options, Progress& progress) {
   if (options.headers_only && options.baseline) {
-    return Usage("--headers", "a baseline is compared by its data");
+    return Usage("--headers", "comparing with a baseline needs the data");
   }
   std::optional<Checkpoint> baseline;
   if (options.baseline) {

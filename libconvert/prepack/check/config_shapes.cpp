@@ -260,7 +260,7 @@ void CheckModules(const std::string& parent, const Experts& experts, FindingTall
     const auto lacking = std::ranges::mismatch(all, modules).in1;
     if (lacking == all.end()) continue;
     findings.Add("expert-missing", fmt::format("{}.{}", parent, expert),
-                 fmt::format("lacks {}, which other experts have", *lacking));
+                 fmt::format("{} is missing, which other experts have", *lacking));
   }
 }
 
@@ -295,7 +295,7 @@ void CompareSchemes(const Checkpoint& checkpoint, const QuantizedModel& model,
       const auto [it, added] = first.try_emplace(below, *state);
       if (added || it->second == *state || !reported.insert(below).second) continue;
       findings.Add("expert-schemes-differ", module,
-                   fmt::format("{}, but that of an expert before is {}", ShowState(*state),
+                   fmt::format("{}, but an earlier expert has {}", ShowState(*state),
                                ShowState(it->second)));
     }
   }

@@ -115,8 +115,8 @@ std::optional<std::string> ToldOrder(std::span<const double> target, const Regre
     const double correlation = Adjusted(explained, channels, columns);
     if (explained < by_chance || correlation < highest) continue;
     highest = correlation;
-    found = fmt::format("they go together as stored by {:.2f}, and {} by {:.2f}", stored,
-                        order.name, correlation);
+    found = fmt::format("they correlate by {:.2f} as stored, but {} by {:.2f}", stored, order.name,
+                        correlation);
   }
   return found;
 }
@@ -208,8 +208,8 @@ class HiddenChannels {
     if (!order) return;
     module.findings.push_back(
         MakeFinding("codes-unlike-weights", module.module,
-                    fmt::format("its input channels lie in another order than those of all else "
-                                "in the layer: {}",
+                    fmt::format("its input channels are in another order than those of everything "
+                                "else in the layer: {}",
                                 *order)));
   }
 

@@ -85,7 +85,7 @@ void JudgeScales(const std::string& where, const Scheme& scheme, const ModuleSta
   add("scale-huge", statistics.huge_scales,
       fmt::format("are above {}; the largest is {:g}", kHugeScale, statistics.max_scale));
   add("scale-imprecise", statistics.imprecise_scales,
-      fmt::format("are subnormal numbers of fewer than 8 bits; the smallest is {:g}",
+      fmt::format("are subnormal numbers with fewer than 8 significant bits; the smallest is {:g}",
                   statistics.min_scale));
   add("scale-outside-f16", statistics.scales_outside_f16, "become infinite or zero in f16");
   add("scale-negative", statistics.negative_scales, "are negative");
@@ -146,13 +146,13 @@ void JudgeWindows(const std::string& where, const Scheme& scheme,
   const auto see = [&](uint64_t count, std::string_view what) {
     if (count != 0) seen.push_back(fmt::format("{} {}", count, what));
   };
-  see(windows.shifted_windows, "windows of codes whose mean no weights have");
+  see(windows.shifted_windows, "windows of codes with a mean that weights do not have");
   see(windows.noisy_windows, "windows of codes that are spread like noise");
-  see(windows.shifted_columns, "runs of input channels whose mean no weights have");
+  see(windows.shifted_columns, "runs of input channels with a mean that weights do not have");
   see(windows.noisy_columns, "runs of input channels that are spread like noise");
   see(windows.constant_columns, "input channels with one code for all output channels");
-  see(windows.repeated_columns, "runs of input channels that are there twice");
-  if (!MayRepeatRows(where)) see(windows.RepeatedRows(), "output channels that are there twice");
+  see(windows.repeated_columns, "runs of input channels that occur twice");
+  if (!MayRepeatRows(where)) see(windows.RepeatedRows(), "output channels that occur twice");
   see(LostGroups(statistics), "groups of zeros under the scale of other weights");
   if (seen.empty()) return;
   findings.push_back(MakeFinding("codes-damaged", where, fmt::format("{}", fmt::join(seen, "; "))));
@@ -166,11 +166,11 @@ void JudgeSpread(const QuantizedLinear& linear, const ModuleStatistics& statisti
   const double bar = by_place ? kUnrelatedSlope : kUnrelatedSlopeLoose;
   const double max_error = by_place ? kMaxSlopeError : kMaxSlopeErrorLoose;
   if (fit.slope < bar || fit.error > max_error) return;
-  findings.push_back(MakeFinding(
-      "scale-unrelated", linear.module(),
-      fmt::format("scales change by 2^{:.2f} where the spread of their codes doubles (2^-1 where "
-                  "they belong together, 2^0 where they do not)",
-                  fit.slope)));
+  findings.push_back(
+      MakeFinding("scale-unrelated", linear.module(),
+                  fmt::format("scales change by 2^{:.2f} when the spread of their codes doubles "
+                              "(2^-1 if they belong together, 2^0 if they do not)",
+                              fit.slope)));
 }
 
 }  // namespace
@@ -193,12 +193,13 @@ void JudgeModule(const QuantizedLinear& linear, const ModuleStatistics& statisti
     findings.push_back(MakeFinding(
         "zero-point-borrowed", where,
         fmt::format("{} zero points of 0 are stored as -1, which borrows from their neighbours; "
-                    "they were read as the whole words that the writer subtracted",
+                    "prepack read them as the whole words that the writer subtracted",
                     statistics.low_zero_points)));
   }
   if (statistics.stray_bits == 0) return;
-  findings.push_back(MakeFinding("padding-not-zero", where,
-                                 fmt::format("{} bits are set in padding", statistics.stray_bits)));
+  findings.push_back(
+      MakeFinding("padding-not-zero", where,
+                  fmt::format("{} bits of the padding are set", statistics.stray_bits)));
 }
 
 namespace {
@@ -276,7 +277,7 @@ void FindCopiedScales(std::vector<ModuleCheck>& modules) {
     }
     module.findings.push_back(
         MakeFinding("scale-copied", module.module,
-                    fmt::format("all {} scales equal those of {}, but the codes differ",
+                    fmt::format("all {} scales are equal to those of {}, but the codes differ",
                                 module.statistics->scales, it->second->module)));
   }
 }

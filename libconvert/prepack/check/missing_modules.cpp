@@ -300,7 +300,7 @@ class Search {
       const std::string block = BlockName(role, layer);
       reported_.insert(block);
       if (shared) {
-        findings_.Add("module-shared", block, message + "; config.json says that it is shared");
+        findings_.Add("module-shared", block, message + "; config.json says that they are shared");
       } else if (few && role.list == decoder_) {
         findings_.Add("module-missing", block, message);
       } else {

@@ -119,7 +119,7 @@ class PlainValues {
       const uint64_t each = DTypeBits(stored.dtype) / 8;
       findings.push_back(
           MakeFinding("value-not-finite", checkpoint_.Where(stored),
-                      fmt::format("{} of {} values are NaN or infinite, the first is number {}",
+                      fmt::format("{} of {} values are NaN or infinite, first number {}",
                                   not_finite, stored.bytes / each, first / each)));
     }
     JudgePlain(checkpoint_, FamilyOf(checkpoint_.config()), judged, findings);
@@ -323,7 +323,7 @@ void JudgePlain(const Checkpoint& checkpoint, std::string_view family,
     if (statistics.exponents.count == 0 || (!norm && statistics.ZeroShare() > kZeroShare)) {
       findings.push_back(MakeFinding(
           "value-zero", where,
-          fmt::format("{:.0f} % of the tensor are zeros",
+          fmt::format("{:.0f} % of the tensor is zero",
                       statistics.exponents.count == 0 ? 100.0 : 100 * statistics.ZeroShare())));
       continue;
     }
@@ -340,7 +340,7 @@ void JudgePlain(const Checkpoint& checkpoint, std::string_view family,
     if (ratio < kNormSize && ratio > 1 / kNormSize) continue;
     findings.push_back(
         MakeFinding("norm-size", where,
-                    fmt::format("its values are {:.3g} times those of the other norms", ratio)));
+                    fmt::format("the values are {:.3g} times those of the other norms", ratio)));
   }
 }
 

@@ -163,8 +163,8 @@ std::optional<std::string> BetterOrder(const NamedVectors& a,
       if (better < OrderBar(all.neurons) || better / stored < gain) continue;
       gain = better / stored;
       message = fmt::format(
-          "its neurons go with those of {} as stored by {:.1f}, and with its hidden channels {} "
-          "by {:.1f}",
+          "its neurons match those of {} by {:.1f} as stored, but with its hidden channels {} by "
+          "{:.1f}",
           other.name, stored, order.name, better);
     }
     if (gain > kBetterOrder && loss > kNoWorseOrder) return message;
@@ -175,7 +175,7 @@ std::optional<std::string> BetterOrder(const NamedVectors& a,
 std::string Describe(std::string_view a, std::string_view b, const Angles& angles,
                      std::string_view order) {
   return fmt::format(
-      "its neurons do not go with those of {} as stored ({:.2f} for {} and {}, 1 for those of "
+      "its neurons do not match those of {} as stored ({:.2f} for {} and {}, 1 for those of "
       "different models), but with its {}",
       b, angles.wiring, a, b, order);
 }
@@ -211,8 +211,8 @@ std::optional<WiringFault> JudgeAlien(const std::array<NamedVectors, 3>& mlp,
   // Only a factor lies between up and down, so a module that matches gate also matches up.
   return WiringFault{.module = i,
                      .message = fmt::format(
-                         "its neurons are not those of {} and {}: these go together by {:.1f}, "
-                         "and it with them by {:.2f} and {:.2f} (1: not at all)",
+                         "its neurons are not those of {} and {}: these match each other by "
+                         "{:.1f}, but the module matches them by {:.2f} and {:.2f} (1: not at all)",
                          mlp[next].name, mlp[last].name, without[i], without[last], without[next]),
                      .needs_peers = i != kUp};
 }
@@ -231,10 +231,10 @@ std::optional<WiringFault> JudgeExchange(const std::array<NamedVectors, 3>& mlp)
   if (!(by_length && !not_by_sign) && !(by_sign && !not_by_length)) return std::nullopt;
   return WiringFault{
       .module = 0,
-      .message = fmt::format(
-          "it is the {1}: the lengths of its neurons go with those of {2} by {3:.2f}, those of the "
-          "{1} by {4:.2f}; mean cosines of {5:.1f} and {6:.1f} standard errors",
-          gate.name, up.name, down.name, of_gate, of_up, gate_sign, up_sign),
+      .message = fmt::format("it is really the {1}: the lengths of its neurons correlate with "
+                             "those of {2} by {3:.2f}, those of the {1} by {4:.2f}; mean cosines "
+                             "of {5:.1f} and {6:.1f} standard errors",
+                             gate.name, up.name, down.name, of_gate, of_up, gate_sign, up_sign),
       .exchanged = true};
 }
 

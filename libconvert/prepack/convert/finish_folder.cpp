@@ -40,7 +40,7 @@ Status CheckOutputPlace(const std::filesystem::path& source, const std::filesyst
   const std::filesystem::path from = Resolve(source);
   const std::filesystem::path to = Resolve(output);
   if (!IsInside(to, from) && !IsInside(from, to)) return {};
-  return Usage(output.string(), "the output may not be the source, lie inside it or contain it")
+  return Usage(output.string(), "the output must not be the source, lie inside it or contain it")
       .Found(fmt::format("source {}", from.string()))
       .Hint("Choose a folder beside the source");
 }
@@ -224,7 +224,7 @@ Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint) {
   for (const std::string& name : checkpoint.side_files()) {
     if (Printable(name, name.size() + 1) != name) {
       return Malformed(fmt::format("file {}", name), "its name is not valid UTF-8")
-          .Hint("Rename it, or move it out of the checkpoint");
+          .Hint("Rename the file or move it out of the checkpoint");
     }
     PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));
     bytes += file.size();

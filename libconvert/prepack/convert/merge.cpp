@@ -151,9 +151,9 @@ Result<uint32_t> CountParts(const fs::path& output) {
         .Hint("`prepack convert -o OUT --part I/N` makes them");
   }
   if (counts.size() > 1) {
-    return Usage(output.string(), "there are parts of different conversions")
+    return Usage(output.string(), "these are parts of different conversions")
         .Found(fmt::format("parts out of {}", fmt::join(counts, ", out of ")))
-        .Hint("Remove those that are not wanted");
+        .Hint("Remove the parts that you do not want");
   }
   std::vector<uint32_t> missing;
   for (uint32_t i = 1; i <= *counts.begin(); ++i) {
@@ -274,7 +274,7 @@ Status Merger::AddSources(const PartRecord& record, const fs::path& folder) {
 Status Merger::AddManifest(Manifest manifest, const fs::path& folder) {
   const auto twice = [&](const std::string& name) {
     return Malformed(fmt::format("{}: {}", folder.string(), Printable(name)),
-                     "another part has it, too");
+                     "another part has it as well");
   };
   const auto place = [&](TensorRecord& tensor) {
     tensor.file = (folder / tensor.file).string();

@@ -55,9 +55,9 @@ std::string WhyBiasesDiffer(const Checkpoint& checkpoint, const Members& members
   const StoredTensor* first = FindBias(checkpoint, members.front()->module());
   for (const QuantizedLinear* member : members) {
     const StoredTensor* bias = FindBias(checkpoint, member->module());
-    if ((bias == nullptr) != (first == nullptr)) return "only some of them have a bias";
+    if ((bias == nullptr) != (first == nullptr)) return "only some of the layers have a bias";
     if (bias != nullptr && bias->dtype != first->dtype) {
-      return "their biases are of different dtypes";
+      return "their biases have different dtypes";
     }
   }
   return "";
@@ -72,12 +72,12 @@ Status Fuse(const Checkpoint& checkpoint, const QuantizedModel& model, const std
   for (const std::string_view sibling : set.Names()) {
     members.push_back(model.Find(fmt::format("{}{}", parent, sibling)));
     if (members.back() != nullptr) continue;
-    why_not = fmt::format("{} is not there, or not quantized", sibling);
+    why_not = fmt::format("{} is missing or not quantized", sibling);
     return {};
   }
   why_not = WhyBiasesDiffer(checkpoint, members);
   if (why_not.empty() && HasTensorsOf(checkpoint, name)) {
-    why_not = "the checkpoint has tensors of that name";
+    why_not = "the checkpoint already has tensors with this name";
   }
   if (!why_not.empty()) return {};
   Result<std::unique_ptr<QuantizedLinear>> whole = Stack(name, std::move(members));
@@ -141,11 +141,12 @@ Status CheckKeptAreWhole(const Checkpoint& checkpoint, const Plan& plan,
       const StoredTensor* tensor = checkpoint.Find(name);
       if (tensor == nullptr || !replaced[NumberOf(checkpoint, *tensor)]) continue;
       return Unsupported(fmt::format("module {}", module.linear->module()),
-                         fmt::format("it cannot stay as stored, because its tensor {} holds "
-                                     "modules that are packed, too",
+                         fmt::format("it cannot stay as stored, because its tensor {} also holds "
+                                     "modules that are packed",
                                      name))
           .Hint(
-              "--fallback dequantize packs it, too; a --scheme that fits all of them does as well");
+              "--fallback dequantize also packs this module, as does a --scheme that suits all of "
+              "them");
     }
   }
   return {};
@@ -232,7 +233,8 @@ Status CheckNames(const std::vector<Unit>& units) {
   }
   return Malformed(fmt::format("tensor {}", name),
                    "the packed module needs this name, but another tensor has it")
-      .Hint("Is the folder a mix of two checkpoints? Remove the tensor, or save the model again");
+      .Hint(
+          "Is the folder a mixture of two checkpoints? Remove the tensor, or save the model again");
 }
 
 std::vector<Unit> UnitsOfPart(const std::vector<Unit>& units, const Part& part) {

@@ -259,9 +259,45 @@ Result<const Target*> TargetOrError(const std::string& id) {
 
 Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
   if (options.onednn_form == OneDnnForm::kBlocked || target.id == kOneDnnW8A8.target) return {};
-  return Usage("--onednn-form", "this option is for another target")
+  return Usage("--onednn-form", "this option is only for another target")
       .Found(fmt::format("--target {}", target.id))
       .Expected(fmt::format("--target {}", kOneDnnW8A8.target));
+}
+
+// Layouts that reject a module for the same reason.
+struct Rejection {
+  std::string reason;
+  std::vector<std::string_view> layouts;
+};
+
+// "A, B: the reason; C: another one".
+std::string WhatTheyLack(const std::vector<Rejection>& rejections) {
+  std::string text;
+  for (const Rejection& rejection : rejections) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", fmt::join(rejection.layouts, ", "),
+                        rejection.reason);
+  }
+  return text;
+}
+
+// "the codes have 3 bits: A and B read 4-bit codes; C reads signed 8-bit codes": what the weights
+// are, which all reasons begin with, is said once.
+std::string WhatTheyRead(const std::vector<Rejection>& rejections) {
+  constexpr std::string_view kReads = ": the kernel reads ";
+  std::string fact;
+  std::string text;
+  for (const Rejection& rejection : rejections) {
+    const size_t end = rejection.reason.find(kReads);
+    if (end == std::string::npos || (!fact.empty() && !rejection.reason.starts_with(fact))) {
+      return WhatTheyLack(rejections);
+    }
+    fact = rejection.reason.substr(0, end);
+    text +=
+        fmt::format("{} {} {} {}", text.empty() ? ":" : ";", fmt::join(rejection.layouts, " and "),
+                    rejection.layouts.size() == 1 ? "reads" : "read",
+                    std::string_view(rejection.reason).substr(end + kReads.size()));
+  }
+  return fact + text;
 }
 
 }  // namespace
@@ -289,23 +325,18 @@ std::string ModulePlan::WhyRejected() const {
   const bool all_other = std::ranges::all_of(candidates, [](const Candidate& candidate) {
     return candidate.verdict.ok || candidate.verdict.other_weights;
   });
-  std::vector<std::pair<std::string, std::string>> reasons;  // reason → layouts
+  std::vector<Rejection> rejections;
   for (const Candidate& candidate : candidates) {
     const Eligibility& verdict = candidate.verdict;
     if (verdict.ok || (verdict.other_weights && !all_other)) continue;
-    const auto same =
-        std::ranges::find(reasons, verdict.reason, &std::pair<std::string, std::string>::first);
-    if (same == reasons.end()) {
-      reasons.emplace_back(verdict.reason, candidate.layout->id);
+    const auto same = std::ranges::find(rejections, verdict.reason, &Rejection::reason);
+    if (same == rejections.end()) {
+      rejections.push_back({verdict.reason, {candidate.layout->id}});
     } else {
-      same->second += fmt::format(", {}", candidate.layout->id);
+      same->layouts.push_back(candidate.layout->id);
     }
   }
-  std::string text;
-  for (const auto& [reason, layouts] : reasons) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", layouts, reason);
-  }
-  return text;
+  return all_other ? WhatTheyRead(rejections) : WhatTheyLack(rejections);
 }
 
 size_t Plan::PackedModules() const {
@@ -362,11 +393,10 @@ Status CheckPlan(const Plan& plan) {
                        fmt::format("no layout of {} takes {}: {}", plan.target->id,
                                    nothing_packed ? "any module of this checkpoint" : "it",
                                    module.WhyRejected()))
-        .Hint(nothing_packed
-                  ? "`prepack targets` lists what each layout takes; --fallback dequantize makes "
-                    "bf16 of what none does"
-                  : "--fallback keep leaves such modules as they are stored, --fallback dequantize "
-                    "makes bf16 of them");
+        .Hint(nothing_packed ? "`prepack targets` lists what each layout takes; --fallback "
+                               "dequantize turns the other modules into bf16"
+                             : "--fallback keep leaves such modules as stored, --fallback "
+                               "dequantize turns them into bf16");
   }
   return {};
 }

@@ -261,7 +261,8 @@ Status CheckFiles(const fs::path& folder, const Manifest& manifest) {
     const bool is_there = file.has_value();
     const uint64_t bytes = is_there ? static_cast<uint64_t>(file->st_size) : 0;
     if (is_there && bytes == record.bytes) continue;
-    return Malformed((folder / name).string(), "the output is damaged: this file is not as written")
+    return Malformed((folder / name).string(),
+                     "the output is damaged: this file is not what was written")
         .Found(is_there ? fmt::format("{} bytes", bytes) : "no such file")
         .Expected(fmt::format("{} bytes", record.bytes))
         .Hint(kReplace);
@@ -414,8 +415,9 @@ Result<std::optional<JournalContents>> FindEarlierRun(const std::filesystem::pat
   const JournalContents& found = **contents;
   Status status = CheckSameRun(found.identity, identity, kEarlierRun);
   if (status.ok() && found.part != part) {
-    status =
-        Usage(kEarlierRun, "it is of another part").Found(found.part.Text()).Expected(part.Text());
+    status = Usage(kEarlierRun, "it belongs to another part")
+                 .Found(found.part.Text())
+                 .Expected(part.Text());
   }
   if (status.ok()) return contents;
   return std::move(status).Hint(kBeginAnew);
@@ -427,8 +429,8 @@ Status RemoveAllBut(const std::filesystem::path& folder, const std::vector<std::
     if (std::ranges::find(kept, name) != kept.end()) continue;
     const int result = posix::RemoveTree(folder / name);
     if (result < 0) {
-      return SystemError((folder / name).string(), "cannot remove what an interrupted run left",
-                         -result);
+      return SystemError((folder / name).string(),
+                         "cannot remove what an interrupted run left behind", -result);
     }
   }
   return {};

@@ -85,9 +85,9 @@ Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
 Status SchemeChooser::CheckAllWereUsed() const {
   for (const Rule& rule : rules_) {
     if (rule.used || rule.choice.scheme == WantedScheme::kAuto) continue;
-    return Usage(rule.choice.Text(), "it matches no module of the checkpoint")
+    return Usage(rule.choice.Text(), "matches no module of the checkpoint")
         .Expected(fmt::format("{}modules with weights of {} bits",
-                              rule.modules.is_for_all() ? "" : "a pattern that is found in ",
+                              rule.modules.is_for_all() ? "" : "a pattern that matches  ",
                               NameOf(rule.choice.scheme).starts_with("w4") ? 4 : 8))
         .Hint("`prepack inspect` lists the modules and their schemes");
   }

@@ -137,7 +137,7 @@ struct Side {
 Result<Side> OpenSide(const std::filesystem::path& path) {
   std::error_code ignored;
   if (std::filesystem::exists(path / kManifestName, ignored)) {
-    return Unsupported(path.string(), "a packed folder cannot be compared")
+    return Unsupported(path.string(), "diff does not compare packed folders")
         .Hint("`prepack verify OUT --source SRC` compares it with the checkpoint it was made from")
         .Id("already-packed");
   }

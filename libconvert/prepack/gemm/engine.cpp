@@ -12,7 +12,7 @@ namespace {
 
 Status CheckSize(std::string_view operand, size_t found, std::optional<uint64_t> expected) {
   if (expected && found == *expected) return {};
-  return Usage(fmt::format("GEMM: {}", operand), "the size does not fit the problem")
+  return Usage(fmt::format("GEMM: {}", operand), "the size does not match the problem")
       .Found(fmt::format("{} elements", found))
       .Expected(expected ? fmt::format("{}", *expected) : "a number below 2^64");
 }

@@ -27,7 +27,7 @@ Status CheckSlab(const PackedOperands& packed, const ModelInput& input) {
   const uint64_t unit = SlabUnit(packed.k, packed.group_size);
   const bool inside = inputs != 0 && k0 < packed.k && inputs <= packed.k - k0;
   if (inside && k0 % unit == 0 && (inputs % unit == 0 || inputs == packed.k - k0)) return {};
-  return Usage("GEMM: x", "models cannot be given such a slab of input channels")
+  return Usage("GEMM: x", "a model cannot take this slab of input channels")
       .Found(fmt::format("{} from {} on", inputs, k0))
       .Expected(fmt::format("multiples of {} within {}", unit, packed.k));
 }

@@ -288,7 +288,7 @@ Result<ByteContents> ReadByteContents(const OpenedFolder& folder, std::string_vi
   PREPACK_TRY_ASSIGN(const CheckpointFile* found, FindFile(*folder.checkpoint, file));
   const CheckpointFile& stored = *found;
   if (offset >= stored.file.size()) {
-    return Usage(file, "the offset is behind the end of the file")
+    return Usage(file, "the offset is beyond the end of the file")
         .Found(fmt::format("{}", offset))
         .Expected(fmt::format("below {}", stored.file.size()));
   }

@@ -155,7 +155,7 @@ Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRol
   const StoredTensor* tensor =
       folder.checkpoint->Find(fmt::format("{}.{}", packed.name(), part->name));
   if (tensor == nullptr || CeilDiv(bits.bit + bits.bits, 8) > tensor->bytes) {
-    return Malformed(packed.name(), fmt::format("part {} is not in the files", part->name))
+    return Malformed(packed.name(), fmt::format("the files do not contain part {}", part->name))
         .Hint("Run `prepack verify` on the folder");
   }
   return Add(*folder.checkpoint, what, {Locate(*folder.checkpoint, *tensor, bits.bit, bits.bits)},

@@ -116,7 +116,7 @@ Result<WeightValues> ReadWeightValues(const OpenedFolder& folder, std::string_vi
                                       const PanelRange& range, ValueKind kind) {
   PREPACK_TRY_ASSIGN(const ShownModule shown, FindShown(folder, module));
   if (range.n0 >= shown.n || range.k0 >= shown.k || range.rows == 0 || range.cols == 0) {
-    return Usage(module, "no weights in these rows and columns")
+    return Usage(module, "there are no weights in these rows and columns")
         .Found(fmt::format("rows from {}, columns from {}", range.n0, range.k0))
         .Expected(fmt::format("within [{}, {}]", shown.n, shown.k));
   }

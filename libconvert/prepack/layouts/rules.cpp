@@ -80,8 +80,9 @@ Eligibility Fp8Codes(const PackRequest& request) {
 }
 
 Eligibility DequantizedWeights(const PackRequest& request) {
-  return CodesAre(request, CodeType::kBF16, 16,
-                  "bf16 weights (--fallback dequantize makes them of what nothing else takes)");
+  return CodesAre(
+      request, CodeType::kBF16, 16,
+      "bf16 weights (--fallback dequantize makes them for modules that no other layout takes)");
 }
 
 Eligibility SymmetricWeights(const PackRequest& request) {
@@ -92,7 +93,7 @@ Eligibility SymmetricWeights(const PackRequest& request) {
 Eligibility WideActivations(const PackRequest& request) {
   const ActivationScheme& activations = request.scheme.activations;
   if (activations.type == ActivationType::kNone) return Eligibility::Yes();
-  return Eligibility::No(fmt::format("{}: the kernel takes them in 16 bits (--scheme chooses)",
+  return Eligibility::No(fmt::format("{}: the kernel takes them in 16 bits (--scheme changes that)",
                                      DescribeWanted(activations)));
 }
 
@@ -101,9 +102,10 @@ Eligibility DynamicInt8Activations(const PackRequest& request) {
   if (IsInt8(activations) && IsPerToken(activations) && activations.symmetric) {
     return Eligibility::Yes();
   }
-  return Eligibility::No(fmt::format(
-      "{}: the kernel quantizes them itself, to 8-bit int per token, symmetric (--scheme chooses)",
-      DescribeWanted(activations)));
+  return Eligibility::No(
+      fmt::format("{}: the kernel quantizes them itself, to 8-bit int per token, symmetric "
+                  "(--scheme changes that)",
+                  DescribeWanted(activations)));
 }
 
 Eligibility Int8Activations(const PackRequest& request) {
@@ -113,7 +115,7 @@ Eligibility Int8Activations(const PackRequest& request) {
   }
   return Eligibility::No(
       fmt::format("{}: the kernel takes 8-bit int per token dynamic, or per tensor static "
-                  "(--scheme chooses)",
+                  "(--scheme changes that)",
                   DescribeWanted(activations)));
 }
 
@@ -144,14 +146,14 @@ Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std
 Eligibility GroupsDivideK(const PackRequest& request) {
   if (request.k % request.scheme.group_size == 0) return Eligibility::Yes();
   return Eligibility::No(fmt::format(
-      "groups of {} do not divide K = {}: the kernel takes K / G as the group size, so that the "
+      "groups of {} do not divide K = {}: the kernel takes K / G as the group size, so the "
       "consumer would load it and multiply with the wrong scales",
       request.scheme.group_size, request.k));
 }
 
 Eligibility GroupsOfFours(const PackRequest& request) {
   return MultipleOf("the group size", request.scheme.group_size, 4,
-                    "the kernel multiplies four input channels at a time, so that the consumer "
+                    "the kernel multiplies four input channels at a time, so the consumer "
                     "would load it and compute garbage");
 }
 
@@ -160,7 +162,7 @@ Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<D
     return Eligibility::Yes();
   }
   return Eligibility::No(
-      fmt::format("activations are {}: the kernel takes {} only (--dtype chooses)",
+      fmt::format("activations are {}: the kernel takes {} only (--dtype changes that)",
                   DTypeName(request.activation_dtype), Names(allowed)));
 }
 
@@ -168,7 +170,7 @@ Eligibility ActivationsBf16OrAbort(const PackRequest& request) {
   if (request.activation_dtype != DType::kF16) return ActivationsOneOf(request, {DType::kBF16});
   return Eligibility::No(
       "activations are F16: the kernel takes BF16 only, and without AMX the consumer would load it "
-      "and end the process (--dtype chooses)");
+      "and end the process (--dtype changes that)");
 }
 
 Eligibility BiasIsFloat(const PackRequest& request) {

@@ -40,7 +40,7 @@ Status PackedFolder::Read(const TensorRecord& tensor, uint64_t offset,
   const std::optional<uint64_t> end = CheckedAdd(offset, out.size());
   if (!end || *end > tensor.bytes()) {
     return Malformed(fmt::format("{}: tensor {}", tensor.file, tensor.tensor),
-                     "the manifest gives it fewer bytes than its layout needs");
+                     "the manifest gives this part fewer bytes than its layout needs");
   }
   const File* file = FindFile(tensor.file);
   if (file == nullptr) return Malformed((path_ / tensor.file).string(), "the file is missing");
@@ -73,7 +73,7 @@ Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
   if (std::ranges::equal(record.fused, expected, {}, &FusedMember::module)) return {};
   std::vector<std::string> found;
   for (const FusedMember& member : record.fused) found.push_back(Printable(member.module));
-  return Malformed(where, "it is not made of the layers that runtimes look for under its name")
+  return Malformed(where, "its members are not the layers that runtimes expect under this name")
       .Found(fmt::format("{}", fmt::join(found, ", ")))
       .Expected(expected.empty() ? "one layer" : fmt::format("{}", fmt::join(expected, ", ")));
 }
@@ -91,7 +91,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
     return Unsupported(where, "this version does not know the layout").Found(record.layout);
   }
   if (module.layout_->target != kAnyTarget && module.layout_->target != folder.manifest().target) {
-    return Malformed(where, fmt::format("layout {} is not one of the target", record.layout))
+    return Malformed(where, fmt::format("layout {} does not belong to the target", record.layout))
         .Found(folder.manifest().target)
         .Expected(module.layout_->target);
   }
@@ -108,14 +108,13 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   if (module.members_.empty()) module.members_.push_back({name, record.n});
   const Eligibility eligible = module.layout_->eligible(module.request_);
   if (!eligible.ok) {
-    return Malformed(
-        where, fmt::format("layout {} takes no such module: {}", record.layout, eligible.reason));
+    return Malformed(where, fmt::format("layout {} does not take this module: {}", record.layout,
+                                        eligible.reason));
   }
   module.specs_ = module.layout_->parts(module.request_);
   const std::vector<PartSpec>& specs = module.specs_;
   if (specs.size() != record.parts.size()) {
-    return Malformed(where,
-                     fmt::format("it does not have the number of parts that {} has", record.layout))
+    return Malformed(where, fmt::format("its number of parts is not that of {}", record.layout))
         .Found(fmt::format("{}", record.parts.size()))
         .Expected(fmt::format("{}", specs.size()));
   }

@@ -28,8 +28,8 @@ namespace {
 Status CheckHash(std::string_view text, std::string_view where) {
   const size_t at = text.rfind(kManifestHashPrefix);
   if (at == std::string_view::npos) {
-    return Malformed(where, "the manifest has no hash of itself")
-        .Hint("It was edited or damaged: run `prepack convert` again");
+    return Malformed(where, "the manifest does not contain its own hash")
+        .Hint("The file was edited or damaged: run `prepack convert` again");
   }
   const std::string_view stored = text.substr(at + kManifestHashPrefix.size());
   const std::string computed = Xxh3Hex(text.substr(0, at));
@@ -37,7 +37,7 @@ Status CheckHash(std::string_view text, std::string_view where) {
   return Malformed(where, "the manifest is not what was written: its hash differs")
       .Found(computed)
       .Expected(stored.substr(0, computed.size()))
-      .Hint("It was edited or damaged: run `prepack convert` again");
+      .Hint("The file was edited or damaged: run `prepack convert` again");
 }
 
 Status CheckFileName(const std::string& name, std::string_view where) {
@@ -101,7 +101,7 @@ Status ReadFused(const Json& json, std::string_view where, ModuleRecord& module)
     PREPACK_TRY_ASSIGN(std::string name, StringField(member, "module", where));
     PREPACK_TRY_ASSIGN(const uint64_t n, UintField(member, "outputs", where));
     if (n == 0 || n > module.n - channels) {
-      return Malformed(where, "field \"fused\": the outputs do not add up to the module's")
+      return Malformed(where, "field \"fused\": the outputs do not add up to those of the module")
           .Expected(fmt::format("{} in all", module.n));
     }
     channels += n;
@@ -195,7 +195,7 @@ Status ReadModules(const Json& json, std::string_view where, Manifest& manifest)
     const std::string place = fmt::format("{}: module {}", where, name);
     PREPACK_TRY_ASSIGN(ModuleRecord record, ReadModule(module, place));
     if (!manifest.layouts.contains(record.layout)) {
-      return Malformed(place, "its layout is not listed under \"layouts\"").Found(record.layout);
+      return Malformed(place, "\"layouts\" does not list its layout").Found(record.layout);
     }
     manifest.modules.emplace(name, std::move(record));
   }
@@ -240,7 +240,7 @@ Status CheckTensors(const Manifest& manifest, std::string_view where) {
       continue;
     }
     return Malformed(fmt::format("{}: tensor {}", where, tensor->tensor),
-                     "its bytes are not inside a file of the manifest")
+                     "its bytes do not lie within a file of the manifest")
         .Found(tensor->file);
   }
   const auto name = [](const TensorRecord* tensor) -> std::string_view { return tensor->tensor; };
@@ -265,7 +265,8 @@ Status ReadAccepted(const Json& json, std::string_view where, Manifest& manifest
   PREPACK_TRY_ASSIGN(const std::vector<std::string> names,
                      StringArrayField(json, "accepted", where));
   Result<AcceptedFindings> accepted = AcceptedFindings::Make(names, where);
-  if (!accepted.ok()) return Malformed(where, "field \"accepted\" names what cannot be accepted");
+  if (!accepted.ok())
+    return Malformed(where, "field \"accepted\" names a finding that cannot be accepted");
   manifest.accepted = *std::move(accepted);
   return {};
 }

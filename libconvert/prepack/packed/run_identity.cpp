@@ -37,7 +37,7 @@ Result<Part> ParsePart(std::string_view text) {
   if (index && count && *index >= 1 && *index <= *count && *count <= kMaxParts) {
     return Part{.index = static_cast<uint32_t>(*index), .count = static_cast<uint32_t>(*count)};
   }
-  return Usage("--part", "this is not a part")
+  return Usage("--part", "not a part")
       .Found(text)
       .Expected(fmt::format("I/N with 1 <= I <= N <= {}, such as 3/8", kMaxParts));
 }

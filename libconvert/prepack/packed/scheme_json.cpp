@@ -145,7 +145,7 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
     scheme.activations = read;
   }
   if (!WidthFits(scheme) || !ScalesFit(scheme, n, k)) {
-    return Malformed(std::string(where), "the numbers do not fit each other")
+    return Malformed(std::string(where), "the numbers contradict each other")
         .Found(fmt::format("{} of {} bits, scales per {} over {} input and {} output channels",
                            CodeTypeName(scheme.code), scheme.bits,
                            GranularityName(scheme.granularity), scheme.group_size,
@@ -153,7 +153,7 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
   }
   PREPACK_TRY_ASSIGN(const std::string name, StringField(json, "name", where));
   if (name != SchemeName(scheme)) {
-    return Malformed(where, "the name of the scheme does not fit its numbers")
+    return Malformed(where, "the name of the scheme contradicts its numbers")
         .Found(Printable(name))
         .Expected(SchemeName(scheme));
   }
@@ -186,7 +186,7 @@ Result<BlockedDesc> ReadBlockedDesc(const Json& json, uint64_t n, uint64_t k,
   }
   PREPACK_TRY_ASSIGN(const Json* inner, ArrayField(json, "inner_blocks", where));
   if (inner->size() > desc.inner.capacity()) {
-    return Malformed(std::string(where), "field \"inner_blocks\" has too many of them")
+    return Malformed(std::string(where), "field \"inner_blocks\" has too many blocks")
         .Found(fmt::format("{}", inner->size()))
         .Expected(fmt::format("at most {}", desc.inner.capacity()));
   }

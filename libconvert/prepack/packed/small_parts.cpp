@@ -54,12 +54,12 @@ Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, c
     if (!std::isfinite(values[n])) {
       return Malformed(checkpoint.Where(*bias), fmt::format("element {} is not finite", n))
           .Found(fmt::format("{}", values[n]))
-          .Hint("The model computes garbage with it; export it again")
+          .Hint("The model computes garbage with it; export the model again")
           .Id(FindingId("value-not-finite"));
     }
     if (AppendNarrow(part.dtype, values[n], out)) continue;
     return Unsupported(checkpoint.Where(*bias),
-                       fmt::format("{} cannot hold element {}: it would become infinite",
+                       fmt::format("{} cannot represent element {}: it would become infinite",
                                    DTypeName(part.dtype), n))
         .Found(fmt::format("{}", values[n]))
         .Hint("Choose activations of another dtype with --dtype");

@@ -245,14 +245,14 @@ std::string ModuleDifferences::Describe() const {
   }
   if (scales != 0) {
     texts.push_back(fmt::format(
-        "{} scales differ from the source by more than the rounding that is named (largest {:.3g})",
+        "{} scales differ from the source by more than the declared rounding (largest {:.3g})",
         scales, max_scale_difference));
   }
   if (weight_sums != 0) {
     texts.push_back(fmt::format("{} sums of weights differ from the source's", weight_sums));
   }
   for (const std::string& part : parts) {
-    texts.push_back(fmt::format("part {} is not what the source makes", part));
+    texts.push_back(fmt::format("part {} is not what the source yields", part));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
 }
@@ -324,7 +324,7 @@ const StoredTensor* FindSame(const Checkpoint& source, const TensorRecord& recor
     return nullptr;
   }
   if (tensor->dtype == record.dtype && tensor->shape == record.shape) return tensor;
-  problem = "the source has it with another dtype or shape";
+  problem = "the source has another dtype or shape for it";
   return nullptr;
 }
 
@@ -348,7 +348,7 @@ Status CompareBytes(const PackedFolder& folder, const TensorRecord& record,
     progress.Add(2 * count);
     if (!comparison.problem.empty() || SameBytes(found, expected)) continue;
     const auto [at, unused] = std::ranges::mismatch(found, expected);
-    comparison.problem = fmt::format("it differs from the source at byte {}",
+    comparison.problem = fmt::format("differs from the source at byte {}",
                                      offset + static_cast<uint64_t>(at - found.begin()));
   }
   comparison.source_hash = hasher.Digest();
@@ -378,10 +378,11 @@ Status CompareTensors(const PackedFolder& folder, const Checkpoint& source,
     }
   }
   if (sample != nullptr) {
-    result.notes.push_back({"", "sample",
-                            fmt::format("{} tensors that pass through, {} bytes in all, were "
-                                        "compared by dtype and shape only",
-                                        records.size(), bytes)});
+    result.notes.push_back(
+        {"", "sample",
+         fmt::format(
+             "compared by dtype and shape only: {} tensors that pass through, {} bytes in all",
+             records.size(), bytes)});
   }
   return {};
 }
@@ -407,7 +408,7 @@ std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
     members.push_back({member->module(), member->n()});
   }
   if (members != record.fused) {
-    return "the manifest lists other layers for it than the source has";
+    return "the manifest lists other layers for this module than the source has";
   }
   return "";
 }
@@ -417,8 +418,8 @@ std::string WhyBiasIsWrong(const Checkpoint& source, const QuantizedLinear& line
                            const ModuleRecord& record) {
   const bool has_bias = !FindBiases(source, linear).empty();
   if (has_bias == record.parts.contains("bias")) return "";
-  return has_bias ? "the source gives it a bias, which is not one of its parts"
-                  : "one of its parts is a bias, but the source gives it none";
+  return has_bias ? "the source has a bias for this module, but the module has no such part"
+                  : "the module has a bias part, but the source has no bias";
 }
 
 // Empty: the layout takes the module as the model has it. Whether its plain weight lies [K, N] is
@@ -429,7 +430,8 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
   request.inputs_first = IsConv1d(source.config(), name);
   const Eligibility eligible = packed.layout().eligible(request);
   if (eligible.ok) return "";
-  return fmt::format("layout {} takes no such module: {}", packed.layout().id, eligible.reason);
+  return fmt::format("layout {} does not take this module: {}", packed.layout().id,
+                     eligible.reason);
 }
 
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
@@ -505,10 +507,10 @@ Result<LevelResult> CheckExactness(const PackedFolder& folder, const Checkpoint&
     skipped += InSample(sample, name) ? 0U : 1U;
   }
   if (sample != nullptr) {
-    result.notes.push_back({"", "sample",
-                            fmt::format("{} of {} modules were compared by shape, scheme and "
-                                        "rounding only",
-                                        skipped, manifest.modules.size())});
+    result.notes.push_back(
+        {"", "sample",
+         fmt::format("compared by shape, scheme and rounding only: {} of {} modules", skipped,
+                     manifest.modules.size())});
   }
   TensorHashes hashes(source);
   Status status = CompareTensors(folder, source, sample, threads, progress, hashes, result);

@@ -75,8 +75,8 @@ Result<ProductCut> CutProducts(const PackedModule& packed) {
   const uint64_t unit = UnitOfSlabs(packed);
   if (unit > kMostWholeInputs) {
     return Unsupported(fmt::format("module {}", packed.name()),
-                       "it has too many input channels to multiply them at once, and groups that "
-                       "cannot be cut into slabs")
+                       "it has too many input channels to multiply at once, and its groups cannot "
+                       "be cut into slabs")
         .Found(
             fmt::format("{} input channels in groups of {}", k, packed.request().scheme.group_size))
         .Expected(fmt::format("at most {}, or groups of a multiple of 128", kMostWholeInputs));
@@ -200,7 +200,7 @@ void ReportFailure(const Status& status, Level level, ModuleVerification& module
                    LevelResult& result) {
   if (status.kind() == ErrorKind::kMalformed) {
     module.state(level) = LevelState::kFailed;
-    result.FailModule(module.module, fmt::format("it cannot be multiplied: {}", status.ToString()));
+    result.FailModule(module.module, fmt::format("cannot be multiplied: {}", status.ToString()));
     return;
   }
   result.problems.push_back({module.module, "module " + module.module,

@@ -155,7 +155,7 @@ Status GemmInputs::AddRecorded(const PackedModule& packed, const Checkpoint& rec
   const bool is_float =
       tensor->dtype == DType::kBF16 || tensor->dtype == DType::kF16 || tensor->dtype == DType::kF32;
   if (!is_float || tensor->shape.empty() || tensor->shape.back() != k || tensor->bytes == 0) {
-    return Usage(recorded.Where(*tensor), "recorded activations do not fit the module")
+    return Usage(recorded.Where(*tensor), "the recorded activations do not match the module")
         .Found(fmt::format("{} with {} channels", DTypeName(tensor->dtype),
                            tensor->shape.empty() ? 0 : tensor->shape.back()))
         .Expected(fmt::format("BF16, F16 or F32 [M, {}]", k));

@@ -177,7 +177,7 @@ size_t FileCheck::CheckTensors() {
       FailTensor(owned, fmt::format("cannot be read: {}", hash.status().ToString()));
       ++damaged;
     } else if (*hash != owned.tensor->xxh3_128) {
-      FailTensor(owned, fmt::format("its bytes in {} are not what was written (xxh3 found {}, "
+      FailTensor(owned, fmt::format("its bytes in {} are not what was written (found xxh3 {},  "
                                     "expected {})",
                                     name_, *hash, owned.tensor->xxh3_128));
       ++damaged;
@@ -237,7 +237,7 @@ Status FileCheck::Run() {
   }
   if (file->size() != record_.bytes) {
     const std::string what =
-        fmt::format("its size is wrong (found {} bytes, expected {})", file->size(), record_.bytes);
+        fmt::format("wrong size (found {} bytes, expected {})", file->size(), record_.bytes);
     Fail(what);
     if (sample_ != nullptr || CheckTensors() == 0) FailModules(what);
     return {};
@@ -252,7 +252,7 @@ Status FileCheck::Run() {
     return {};
   }
   if (!IsShard(name_)) {
-    if (!tensors_.empty()) FailFile("it is not a shard of weights");
+    if (!tensors_.empty()) FailFile("not a shard of weights");
     return {};
   }
   if (header_->ok()) {
@@ -296,14 +296,14 @@ std::set<std::string> CheckFingerprints(const Manifest& manifest, LevelResult& r
   for (const auto& [id, record] : manifest.layouts) {
     const Layout* layout = FindLayout(id);
     if (layout == nullptr) {
-      result.Fail(fmt::format("layout {}", id), "this version of prepack does not know it");
+      result.Fail(fmt::format("layout {}", id), "this version of prepack does not know the layout");
       unknown.insert(id);
       continue;
     }
     const std::string today = PackingFingerprint(*layout);
     if (record.version != layout->version || record.fingerprint != today) {
       result.Fail(fmt::format("layout {}", id),
-                  fmt::format("it was written as version {} with fingerprint {}, today it is "
+                  fmt::format("the folder has version {} with fingerprint {}, this prepack has "
                               "version {} with {}: convert the source again",
                               record.version, record.fingerprint, layout->version, today));
       unknown.insert(id);
@@ -321,7 +321,7 @@ void CheckStrayFiles(const PackedFolder& folder, LevelResult& result) {
     const bool hidden = name.starts_with(".") && !name.ends_with(".safetensors");
     if (hidden || name == kManifestName || name == "README.md") continue;
     if (folder.manifest().files.contains(name)) continue;
-    result.Fail(Printable(name), "the folder holds a file that the manifest does not know");
+    result.Fail(Printable(name), "the manifest does not list this file");
   }
 }
 
@@ -348,9 +348,10 @@ void CheckModules(const PackedFolder& folder, const std::set<std::string>& unkno
     if (!module.ok()) {
       result.FailModule(name, module.status().ToString());
     } else if (unknown_layouts.contains(record.layout)) {
-      result.FailModule(name, fmt::format("its layout {} is not what this version of prepack "
-                                          "makes",
-                                          record.layout));
+      result.FailModule(name,
+                        fmt::format("its layout {} differs from what this version of prepack  "
+                                    "makes",
+                                    record.layout));
     }
   }
   if (result.state == LevelState::kFailed) return;  // the reasons are already known
@@ -394,17 +395,15 @@ void AddNotes(const Manifest& manifest, const Coverage& coverage, const ModuleSa
               LevelResult& result) {
   const auto skipped = std::ranges::count_if(
       manifest.modules, [&](const auto& module) { return !sample.contains(module.first); });
-  result.notes.push_back(
-      {"", "sample",
-       fmt::format("the parts of {} of {} modules and {} tensors that pass through, {} bytes in "
-                   "all, were not hashed",
-                   skipped, manifest.modules.size(), coverage.skipped_tensors,
-                   coverage.skipped_bytes)});
-  result.notes.push_back(
-      {"", "sample",
-       fmt::format("of {} shards the size and what the header says were compared, but no hash of "
-                   "the whole file",
-                   coverage.shards)});
+  result.notes.push_back({"", "sample",
+                          fmt::format("not hashed: the parts of {} of {} modules and {} tensors "
+                                      "that pass through, {} bytes in all",
+                                      skipped, manifest.modules.size(), coverage.skipped_tensors,
+                                      coverage.skipped_bytes)});
+  result.notes.push_back({"", "sample",
+                          fmt::format("of {} shards only the size and the header were compared, "
+                                      "not the hash of the whole file",
+                                      coverage.shards)});
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ Result<SqnrBars> SqnrBars::Make(std::span<const SqnrBar> bars,
       used = true;
     }
     if (!used) {
-      return Usage(TextOf(bar), "its pattern is found in no packed module")
+      return Usage(TextOf(bar), "the pattern matches no packed module")
           .Hint("`prepack inspect` lists the modules");
     }
   }
@@ -299,11 +299,10 @@ void JudgeQuality(const std::string& missing, ModuleVerification& module, LevelR
   // to perfect weights.
   result.notes.push_back(
       {module.module, where,
-       fmt::format(
-           "it is as far from the unquantized model as other weights would be (found {:.1f} "
-           "dB, expected at least {:.1f} dB), unless its quantizer has folded scales into "
-           "the layers before",
-           decibel, kUnrelatedDb)});
+       fmt::format("it is as far from the unquantized model as unrelated weights would be (found "
+                   "{:.1f} dB, expected at least {:.1f} dB), unless its quantizer has folded "
+                   "scales into the preceding layers",
+                   decibel, kUnrelatedDb)});
 }
 
 void NoteOutliers(const Manifest& manifest, ModuleFigures& modules, LevelResult& result) {

@@ -169,7 +169,7 @@ Status ModuleMultiplication::Prepare() {
   modelled_ = IsModelledForm(request);
   if (!rounding || (!modelled_ && options_.engine == nullptr)) {
     return Unsupported(fmt::format("module {}", packed_.name()),
-                       "no model computes what a kernel makes of this form of the weights")
+                       "no kernel model covers this form of the weights")
         .Found(packed_.layout().id);
   }
   rounding_ = *rounding;
@@ -277,11 +277,12 @@ std::string_view ModuleMultiplication::WhyTooMuch(const GemmInfo& described,
                                                   const InputBatch& batch) const {
   const uint64_t products = batch.rows * packed_.request().n * cut_.k * cut_.slabs();
   if (described.is_reference && products > kMaxReferenceProducts) {
-    return "oneDNN multiplies it by a reference implementation alone, which takes too long";
+    return "oneDNN has only a reference implementation for this module, which takes too long";
   }
   uint64_t rows = batch.rows;
   for (const std::vector<float>& y : primitive_y_) rows += y.size() / packed_.request().n;
-  if (rows > kMaxOutputs / packed_.request().n) return "oneDNN would give too many outputs at once";
+  if (rows > kMaxOutputs / packed_.request().n)
+    return "oneDNN would compute too many outputs at once";
   return "";
 }
 

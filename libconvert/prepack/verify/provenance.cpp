@@ -54,7 +54,7 @@ Status NoteWeightSizes(const QuantizedModel& model, LevelResult& result) {
     result.notes.push_back(
         {linear->module(), "module " + linear->module(),
          fmt::format("the rms of the weights times the root of K is {:.3g} ({} to {} in working "
-                     "models): the source, or how its config is understood, is suspect",
+                     "models): the source, or the way prepack reads its config, is suspect",
                      size, kSmallestSize, kLargestSize)});
   }
   return {};
@@ -70,7 +70,7 @@ std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRe
 void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, LevelResult& result) {
   const std::string found = SourceFingerprint(hashes);
   if (found == manifest.source_fingerprint) return;
-  result.Fail("source", fmt::format("it is not the one that the folder was made from (fingerprint "
+  result.Fail("source", fmt::format("not the source that the folder was made from (fingerprint  "
                                     "found {}, expected {})",
                                     found, manifest.source_fingerprint));
 }
@@ -90,11 +90,10 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
     if (record == manifest.modules.end() || !sample->contains(record->first)) continue;
     for (std::string& name : TensorsOf(*linear, record->second)) names.insert(std::move(name));
   }
-  result.notes.push_back(
-      {"", "sample",
-       fmt::format("the fingerprint of the source was not computed: of its {} tensors only the {} "
-                   "of the sample were hashed",
-                   source.tensors().size(), names.size())});
+  result.notes.push_back({"", "sample",
+                          fmt::format("the fingerprint of the source was not computed: {} tensors, "
+                                      "only the {} of the sample hashed",
+                                      source.tensors().size(), names.size())});
   return HashTensors(names, threads, progress, hashes);
 }
 
@@ -125,13 +124,13 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
   const auto config = folder.manifest().files.find("config.json");
   if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
     result.Fail("config.json",
-                "it is not the source's with the quantization_config of this folder");
+                "not the source's config.json with the quantization_config of this folder");
   } else if (const File* file = folder.FindFile("config.json"); file != nullptr) {
     std::string text(std::min<uint64_t>(file->size(), config->second.bytes), ' ');
     PREPACK_TRY(file->ReadAt(0, std::as_writable_bytes(std::span(text))));
     const std::string why = WhyConfigDiffers(source.config_text(), text);
     if (!why.empty()) {
-      result.Fail("config.json", fmt::format("a value of the source's is not kept ({})", why));
+      result.Fail("config.json", fmt::format("a value of the source is not kept ({})", why));
     }
   }
   for (const std::string& name : source.side_files()) {
@@ -139,9 +138,9 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
     PREPACK_TRY_ASSIGN(const FileRecord record, HashFile(file, progress));
     const auto packed = folder.manifest().files.find(name);
     if (packed == folder.manifest().files.end()) {
-      result.Fail(name, "the source has this file, the packed folder does not");
+      result.Fail(name, "the source has this file, but the packed folder does not");
     } else if (packed->second.xxh3_128 != record.xxh3_128) {
-      result.Fail(name, "it differs from the file of the source");
+      result.Fail(name, "differs from the file in the source");
     }
   }
   return {};
@@ -164,25 +163,28 @@ void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, Leve
 // config.json follows from it.
 void CheckFates(const Manifest& manifest, const QuantizedModel& model, LevelResult& result) {
   if (manifest.source_quantization_config != JsonAsWritten(*model.quantization_config)) {
-    result.Fail("prepack.json", "it holds another quantization config than the source");
+    result.Fail("prepack.json", "has another quantization config than the source");
   }
   for (const auto& linear : model.modules) {
     const bool packed = manifest.modules.contains(linear->module());
     if (packed == manifest.kept.contains(linear->module())) {
-      result.FailModule(linear->module(), packed ? "it is packed, but the manifest says it was kept"
-                                                 : "it is not packed, nor said to be kept");
+      result.FailModule(
+          linear->module(),
+          packed ? "the module is packed, but the manifest says that it was kept"
+                 : "the module is not packed, and the manifest does not say that it was kept");
     }
   }
   for (const auto& [name, reason] : manifest.kept) {
     if (model.Find(name) == nullptr) {
       result.Fail(fmt::format("module {}", name),
-                  "it is said to be kept, but the source has no such quantized module");
+                  "the manifest says that the module was kept, but the source has no such "
+                  "quantized module");
     }
   }
   for (const auto& [name, module] : manifest.modules) {
     const bool dequantized = module.scheme.code == CodeType::kBF16;
     if (dequantized != manifest.dequantized.contains(name)) {
-      result.FailModule(name, "the manifest is wrong about whether it was dequantized");
+      result.FailModule(name, "the manifest is wrong about whether the module was dequantized");
     }
   }
 }
@@ -208,12 +210,11 @@ void CheckEachIsThereOnce(const Manifest& manifest, const Checkpoint& source,
     const bool is_plain = plain.contains(tensor.name);
     if (of_module ? !is_plain && packed.contains(tensor.name) : is_plain) continue;
     result.state = LevelState::kFailed;
-    result.problems.push_back(
-        {of_module ? module->second : "", fmt::format("tensor {}", tensor.name),
-         is_plain
-             ? "it lies beside the packed module that it belongs to: runtimes pass over it, or "
-               "compute with it twice"
-             : "the source has it, the packed folder does not"});
+    result.problems.push_back({of_module ? module->second : "",
+                               fmt::format("tensor {}", tensor.name),
+                               is_plain ? "it lies beside the packed module that it belongs to: "
+                                          "runtimes ignore it or use it twice"
+                                        : "the source has it, but the packed folder does not"});
   }
 }
 

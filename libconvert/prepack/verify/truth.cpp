@@ -17,8 +17,9 @@ namespace prepack {
 namespace {
 
 Status MembersDiffer(const PackedModule& packed, std::string_view what) {
-  return Malformed(fmt::format("module {}", packed.name()),
-                   fmt::format("the modules of the source that it is made of differ in {}", what));
+  return Malformed(
+      fmt::format("module {}", packed.name()),
+      fmt::format("the modules of the source that it is made from differ in {}", what));
 }
 
 // Appends rows of another member.
@@ -60,7 +61,8 @@ Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
   const bool wanted = source.HasBias(packed.members().front().module);
   std::vector<double> own;
   for (const FusedMember& member : packed.members()) {
-    if (source.HasBias(member.module) != wanted) return MembersDiffer(packed, "having a bias");
+    if (source.HasBias(member.module) != wanted)
+      return MembersDiffer(packed, "whether they have a bias");
     if (!wanted) continue;
     PREPACK_TRY(source.ReadBias(member.module, own));
     bias.insert(bias.end(), own.begin(), own.end());

@@ -118,7 +118,8 @@ void Verification::Begin() {
   report_.target = folder_.manifest().target;
   for (const Level level : kLevels) {
     report_.level(level) = NotRun(
-        "the source checkpoint is needed, and is not where the manifest says: give it with "
+        "this level needs the source checkpoint, which is not where the manifest says: give it "
+        "with  "
         "--source");
   }
   if (!options_.baseline) {
@@ -222,12 +223,12 @@ Status Verification::OpenOthers() {
     PREPACK_TRY_ASSIGN(Checkpoint recorded, Checkpoint::Open(*options_.activations));
     recorded_ = std::move(recorded);
     if (recorded_->tensors().empty()) {
-      return Usage(report_.activations, "it holds no recorded activations");
+      return Usage(report_.activations, "the file holds no recorded activations");
     }
     for (const StoredTensor& tensor : recorded_->tensors()) {
       if (FigureFor(tensor.name) != nullptr) continue;
       return Usage(recorded_->Where(tensor), "the packed folder has no module of this name")
-          .Hint("Recorded activations have the names of the modules that they are for");
+          .Hint("Name recorded activations after their modules");
     }
   }
   return {};
@@ -246,9 +247,9 @@ Status Verification::RunExactness(const Checkpoint& source) {
   result = std::move(exactness);
   JudgeDecisions(folder_.manifest(), source, model, options_.strict, result);
   if (!accepted.names().empty()) {
-    result.notes.push_back(
-        {"", "prepack.json",
-         fmt::format("the source was accepted with {}", fmt::join(accepted.names(), ", "))});
+    result.notes.push_back({"", "prepack.json",
+                            fmt::format("the user accepted these findings in the source: {}",
+                                        fmt::join(accepted.names(), ", "))});
   }
   SetModuleStates(Level::kExactness, result, sample(), figures_);
   return NoteWeightSizes(model, result);
@@ -271,10 +272,9 @@ void Verification::NoteUnusedActivations() {
   });
   if (unused == 0) return;
   level(Level::kGemm)
-      .notes.push_back(
-          {"", report_.activations,
-           fmt::format("{} of its {} tensors are for modules that are not in the sample", unused,
-                       recorded_->tensors().size())});
+      .notes.push_back({"", report_.activations,
+                        fmt::format("{} of its {} tensors belong to modules outside the sample",
+                                    unused, recorded_->tensors().size())});
 }
 
 // oneDNN takes as long to start as the preceding levels take for a large module, so it starts while

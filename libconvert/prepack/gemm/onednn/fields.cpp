@@ -16,8 +16,9 @@ namespace {
 constexpr size_t kDims = 2;
 
 Status CannotWrite(std::string_view what) {
-  return Unsupported("oneDNN", fmt::format("the form that it asks for cannot be written: {}", what))
-      .Hint("--onednn-form blocked and --onednn-form plain do not ask");
+  return Unsupported("oneDNN",
+                     fmt::format("prepack cannot write the form that oneDNN asks for: {}", what))
+      .Hint("Choose --onednn-form blocked or --onednn-form plain, which do not depend on oneDNN");
 }
 
 // Values that are negative here mean "known at run time only"; none is as large as INT64_MAX.
@@ -110,8 +111,7 @@ Result<BlockedDesc> WeightsDescOf(const OneDnnFields& fields,
   const bool same_kernel = without_zero_points.implementation == fields.implementation;
   if (!same_kernel || (without.s8s8_compensation && same != fields)) {
     return CannotWrite(
-        "it has one row of sums, and they may be for signed activations or for "
-        "zero points");
+        "it has one row of sums, which may be for signed activations or for zero points");
   }
   desc->s8s8_compensation = without.s8s8_compensation;
   desc->zero_point_compensation = !without.s8s8_compensation;

@@ -46,12 +46,11 @@ namespace {
 
 Status CannotLoad(const std::filesystem::path& module, std::string_view otherwise) {
   const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): per thread in glibc
-  return Unavailable(module.string(), "the module with oneDNN cannot be loaded")
+  return Unavailable(module.string(), "the module that calls oneDNN cannot be loaded")
       .Found(reason == nullptr ? "no reason given" : reason)
-      .Hint(
-          fmt::format("Keep it where it was built or installed, put the libraries of oneDNN, or a "
-                      "link to their folder, at {}, or choose {}",
-                      (module.parent_path() / "onednn").string(), otherwise));
+      .Hint(fmt::format("Keep the module where it was built or installed, and put oneDNN's "
+                        "libraries or a link to their folder at {}; or choose {}",
+                        (module.parent_path() / "onednn").string(), otherwise));
 }
 
 // In the program's own folder: there the build puts it. Else where it is installed, which is said

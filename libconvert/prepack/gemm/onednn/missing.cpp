@@ -6,12 +6,12 @@
 namespace prepack {
 
 Result<std::unique_ptr<GemmEngine>> MakeOneDnnEngine() {
-  return Unavailable("oneDNN", "prepack was built without it, so only the reference engine is here")
+  return Unavailable("oneDNN", "prepack was built without it and has only the reference engine")
       .Hint("Run tools/setup and build again, or choose --engine reference");
 }
 
 Result<OneDnnAnswer> AskOneDnn(const PackRequest& /*request*/) {
-  return Unavailable("oneDNN", "prepack was built without it, so it cannot be asked for its form")
+  return Unavailable("oneDNN", "prepack was built without it and cannot ask it for its form")
       .Hint("Run tools/setup and build again, or choose --onednn-form blocked or plain");
 }
 

@@ -102,7 +102,8 @@ Result<PackedPlan> PlanW4(const dnnl::engine& engine, const PackedProblem& probl
     plan.info.activation_type = "f32 (bf16 values)";
   }
   if (!primitive) {
-    return Unavailable("oneDNN", fmt::format("it has no matmul for {} here", problem.layout))
+    return Unavailable("oneDNN",
+                       fmt::format("it has no matmul for {} on this machine", problem.layout))
         .Found(fmt::format("M = {}, N = {}, K = {}, groups of {}", problem.input.m,
                            problem.packed.n, problem.packed.k, problem.packed.group_size));
   }
@@ -150,8 +151,8 @@ Status CheckExactSums(const dnnl::engine& engine) {
   constexpr float kExpected = kProbeSize * 127 * 127;
   if (found == kExpected) return {};
   return Unavailable("oneDNN",
-                     "on this CPU its int8 matmul saturates at 16 bits, so it computes "
-                     "wrong sums of right weights")
+                     "on this CPU its int8 matmul saturates at 16 bits and computes wrong sums "
+                     "from correct weights")
       .Found(fmt::format("{} for {} times 127 * 127", found, kProbeSize))
       .Expected(fmt::format("{}", kExpected))
       .Hint("Serve int8 weights with oneDNN on CPUs with VNNI only");
@@ -167,10 +168,10 @@ Result<PackedPlan> PlanW8A8(const dnnl::engine& engine, const PackedProblem& pro
   if (plan.repacks && !problem.repack) {
     const dnnl_version_t& version = *dnnl_version();
     return Unsupported(fmt::format("oneDNN {}.{}.{}", version.major, version.minor, version.patch),
-                       "on this CPU it wants the weights in another form than they are packed in")
+                       "on this CPU it wants another form of the weights than the packed one")
         .Found(NameOf(packed))
         .Expected(NameOf(wanted))
-        .Hint("Convert again here with --onednn-form native, or verify with --repack");
+        .Hint("Convert again on this machine with --onednn-form native, or verify with --repack");
   }
   W8A8Form form{.m = kOneDnnProbeRows,
                 .weights = AnyW8A8Weights(request),
@@ -338,7 +339,7 @@ Status RunPacked(const dnnl::engine& engine, dnnl::stream& stream, const PackedP
       plan.repacks ? problem.request.weights_desc->Elements() : weights.get_size();
   const uint64_t found = problem.packed.weight.size();
   if (found < bytes || (found > bytes && !plan.repacks)) {
-    return Malformed("weight", "it has another size than oneDNN's descriptor of it")
+    return Malformed("weight", "its size differs from that of oneDNN's descriptor")
         .Found(fmt::format("{} bytes", found))
         .Expected(fmt::format("{}", bytes));
   }

@@ -43,7 +43,7 @@ std::string LevelsHtml(const std::vector<ShownLevel>& levels) {
                     StateCell(level.result->state),
                     {.text = level.sentence}});
   }
-  return PlainTable({{"level"}, {"state"}, {"what was looked at, or why not"}}, rows);
+  return PlainTable({{"level"}, {"state"}, {"what was checked, or why not"}}, rows);
 }
 
 std::string ProblemsHtml(const std::vector<ShownLevel>& levels,

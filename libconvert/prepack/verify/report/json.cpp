@@ -332,7 +332,7 @@ void ReadModules(Members& members, VerifyReport& report) {
     report.modules.push_back(ReadModule((*modules)[i], module));
     const std::string& name = report.modules.back().module;
     if (!names.insert(name).second) {
-      module.Keep(Malformed(module.where(), "the module is there twice").Found(name));
+      module.Keep(Malformed(module.where(), "the report has this module twice").Found(name));
     }
   }
 }
@@ -355,18 +355,18 @@ void ReadLevels(Members& members, VerifyReport& report) {
 
 // Kind and version, before anything else in the document is read.
 Status CheckIsReport(const Json& json, std::string_view where) {
-  constexpr std::string_view kHint = "Give what `prepack verify --json` printed";
+  constexpr std::string_view kHint = "Give a file that `prepack verify --json` printed";
   const Result<std::string> kind = StringField(json, "kind", where);
   if (!kind.ok()) return Status(kind.status()).Hint(kHint);
   if (*kind != kVerifyReportKind) {
-    return Malformed(where, "it is not a report of prepack verify")
+    return Malformed(where, "not a report of prepack verify")
         .Found(*kind)
         .Expected(kVerifyReportKind)
         .Hint(kHint);
   }
   PREPACK_TRY_ASSIGN(const uint64_t version, UintField(json, "version", where));
   if (version == kVerifyReportVersion) return {};
-  return Unsupported(where, "the report has another version than this prepack reads")
+  return Unsupported(where, "the report has another format version than this prepack reads")
       .Found(fmt::format("{}", version))
       .Expected(fmt::format("{}", kVerifyReportVersion))
       .Hint("Verify the earlier folder again, with this version of prepack");
@@ -404,8 +404,8 @@ Result<VerifyReport> ReadVerifyReport(const std::filesystem::path& path) {
     std::error_code error;
     const bool too_large = std::filesystem::file_size(path, error) > kMaxReportBytes && !error;
     constexpr std::string_view kHint =
-        "Compare samples: `prepack verify --sample 0.1` looks at the same modules each time, and "
-        "its report is smaller";
+        "Compare samples: `prepack verify --sample 0.1` takes the same modules each time, and its "
+        "report is smaller";
     return too_large ? Status(text.status()).Hint(kHint) : text.status();
   }
   return ParseVerifyReport(*text, path.string());

@@ -57,7 +57,7 @@ std::string HeadText(const VerifyReport& report) {
 }
 
 std::string LevelsText(const std::vector<ShownLevel>& levels) {
-  std::string text = TableHead({{"level"}, {"state"}, {"what was looked at, or why not"}});
+  std::string text = TableHead({{"level"}, {"state"}, {"what was checked, or why not"}});
   for (const ShownLevel& level : levels) {
     text += fmt::format("| {} | {} | {} |\n", level.name, StateMark(level.result->state),
                         EscapeMarkdown(level.sentence, kMaxMessageBytes));

@@ -61,7 +61,8 @@ void FigureComparison::Levels(const ModuleVerification& then, const ModuleVerifi
     }
     // Reported once, not for every module.
     if (report.level(level).state == LevelState::kNotRun) continue;
-    Fail(fmt::format("{} passed then, {} now", LevelName(level), LevelStateName(now.state(level))));
+    Fail(fmt::format("{} passed then and is {} now", LevelName(level),
+                     LevelStateName(now.state(level))));
   }
 }
 
@@ -71,7 +72,7 @@ void FigureComparison::One(std::string_view what, double then, double now) {
   // Infinity minus infinity is NaN, so compare for equality first.
   if (now == then || now >= then - tolerance_db_) return;
   Fail(std::isnan(now)
-           ? fmt::format("the {} was {} dB and proves nothing now", what, DecibelText(then))
+           ? fmt::format("the {} was {} dB and now proves nothing", what, DecibelText(then))
            : fmt::format("the {} fell from {} dB to {} dB (tolerance {} dB)", what,
                          DecibelText(then), DecibelText(now), tolerance_db_));
 }
@@ -95,8 +96,7 @@ void FigureComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
     return;
   }
   if (then.implementation != now.implementation) {
-    Note(
-        fmt::format("it was multiplied by {}, now by {}", then.implementation, now.implementation));
+    Note(fmt::format("was multiplied by {}, now by {}", then.implementation, now.implementation));
   }
   for (const InputFigures& input : then.inputs) {
     const auto same_rows = std::ranges::find_if(now.inputs, [&](const InputFigures& other) {
@@ -106,7 +106,7 @@ void FigureComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
     if (same_rows != now.inputs.end()) {
       Inputs(input, *same_rows);
     } else if (same_name == now.inputs.end()) {
-      Fail(fmt::format("it was multiplied with {} activations then and is not now", input.input));
+      Fail(fmt::format("was multiplied with {} activations then, but not now", input.input));
     } else {
       Note(fmt::format("the products with {} activations are not comparable: M = {} then, {} now",
                        input.input, input.rows, same_name->rows));
@@ -117,14 +117,14 @@ void FigureComparison::Gemm(const GemmFigures& then, const GemmFigures& now) {
       then.implementation == now.implementation) {
     One("agreement with " + then.second_implementation, *then.agreement_db, *now.agreement_db);
   } else if (then.agreement_db && !now.agreement_db) {
-    Note("a second implementation agreed then, and there is none now");
+    Note("a second implementation agreed then, but there is none now");
   }
 }
 
 void FigureComparison::OneOfQuality(std::string_view what, const std::optional<double>& then,
                                     const std::optional<double>& now) {
   if (!then) return;
-  if (!now) return Fail(fmt::format("the {} was measured then and is not now", what));
+  if (!now) return Fail(fmt::format("the {} was measured then, but not now", what));
   One(what, *then, *now);
 }
 
@@ -165,7 +165,7 @@ void CompareLevels(const VerifyReport& earlier, const VerifyReport& now, LevelRe
       continue;
     }
     result.Fail(fmt::format("level {}", LevelName(level)),
-                fmt::format("passed then, {} now{}", LevelStateName(today.state),
+                fmt::format("passed then and is {} now{}", LevelStateName(today.state),
                             today.reason.empty() ? "" : ": " + today.reason));
   }
 }
@@ -186,7 +186,7 @@ void CompareWithEarlier(const VerifyReport& earlier, double tolerance_db, Verify
   for (const ModuleVerification& then : earlier.modules) {
     const auto today = modules.find(then.module);
     if (today == modules.end()) {
-      result.FailModule(then.module, "it was in the folder then and is not now");
+      result.FailModule(then.module, "was in the folder then, but is not now");
       continue;
     }
     if (!then.looked_at || !today->second->looked_at) {
@@ -199,17 +199,17 @@ void CompareWithEarlier(const VerifyReport& earlier, double tolerance_db, Verify
   for (const ModuleVerification& module : now.modules) {
     if (modules.contains(module.module)) {
       result.notes.push_back(
-          {module.module, "module " + module.module, "it is new: nothing to compare it with"});
+          {module.module, "module " + module.module, "new: there is nothing to compare it with"});
     }
   }
   if (left_out != 0) {
     result.notes.push_back(
         {"", "sample",
-         fmt::format("modules that are not in both samples, and so not compared: {}", left_out)});
+         fmt::format("modules that are not in both samples and were not compared: {}", left_out)});
   }
   if (compared == 0 && result.state == LevelState::kPassed) {
     result.state = LevelState::kNotRun;
-    result.reason = "the earlier report has no figure that this one could be compared with";
+    result.reason = "the earlier report has no figures to compare with";
   }
   now.regression = std::move(result);
 }

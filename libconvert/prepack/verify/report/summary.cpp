@@ -64,7 +64,7 @@ std::vector<std::string> QualityLines(const QualityFigures& quality) {
       fmt::format("weight SQNR {} dB", DecibelText(quality.weight_sqnr_db)),
       fmt::format("output SQNR {} dB", DecibelText(quality.output_sqnr_db))};
   if (quality.below_peers_db) {
-    lines.push_back(fmt::format("{} dB below the median of modules like it",
+    lines.push_back(fmt::format("{} dB below the median of similar modules",
                                 DecibelText(quality.below_peers_db)));
   }
   return lines;
@@ -231,7 +231,7 @@ std::vector<ShownLevel> ShownLevels(const VerifyReport& report) {
 
 std::string SampleSentence(const VerifyReport& report) {
   if (!report.sample) return "";
-  return fmt::format("looked at {} of {} modules (--sample {}, seed {})", report.sample->modules,
+  return fmt::format("checked {} of {} modules (--sample {}, seed {})", report.sample->modules,
                      report.modules.size(), report.sample->fraction, report.sample->seed);
 }
 

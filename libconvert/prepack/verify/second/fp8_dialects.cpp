@@ -63,7 +63,7 @@ uint64_t Product(const TensorShape& shape) {
 }
 
 Status NotKnown(const Checkpoint& source, const StoredTensor& tensor) {
-  return Unsupported(source.Where(tensor), "the second decoder does not know such scales");
+  return Unsupported(source.Where(tensor), "the second decoder does not know this kind of scales");
 }
 
 // One number of a tensor of floats.
@@ -97,7 +97,8 @@ Status ReadNumber(const Checkpoint& source, const StoredTensor& tensor, uint64_t
 Status Decode(const Checkpoint& source, const SecondRows& wanted, const ByteMatrix& matrix,
               DecodedRows& out) {
   if (matrix.codes->dtype != DType::kF8E4M3) {
-    return Unsupported(source.Where(*matrix.codes), "the second decoder does not know such codes");
+    return Unsupported(source.Where(*matrix.codes),
+                       "the second decoder does not know this kind of codes");
   }
   if (wanted.rows == 0 || wanted.inputs == 0 || wanted.n0 > matrix.outputs ||
       wanted.rows > matrix.outputs - wanted.n0) {
@@ -188,7 +189,7 @@ Result<std::array<uint64_t, 2>> BlockOfConfig(const Checkpoint& source) {
     if (sound) block[i] = (*value)[i].get<uint64_t>();
   }
   if (sound) return block;
-  return Unsupported("config.json", "the second decoder does not find the size of blocks");
+  return Unsupported("config.json", "the second decoder does not find the block size");
 }
 
 // "a.b" and "c" of "a.b.c".

@@ -180,7 +180,7 @@ Status RowTensors::ReadPacked(const StoredTensor& packed, std::vector<float>& st
 Status RowTensors::ReadBytes(const StoredTensor& weight, std::vector<float>& steps) {
   const bool fp8 = weight.dtype == DType::kF8E4M3;
   if (!fp8 && weight.dtype != DType::kI8) {
-    return Unsupported(source_.Where(weight), "the second decoder does not know such codes")
+    return Unsupported(source_.Where(weight), "the second decoder does not know this kind of codes")
         .Found(DTypeName(weight.dtype));
   }
   std::vector<uint8_t> bytes;
@@ -250,7 +250,7 @@ Status RowTensors::SubtractZeros(const StoredTensor& zeros, std::vector<float>& 
   const uint64_t columns = grid_.groups.count;
   const bool packed = zeros.dtype == DType::kI32;
   if (packed && packed_ == nullptr) {
-    return Unsupported(source_.Where(zeros), "packed zero points of codes that are not packed");
+    return Unsupported(source_.Where(zeros), "packed zero points for codes that are not packed");
   }
   const uint64_t first = packed ? fields_.FirstWord(wanted_.n0) : grid_.RowOf(wanted_.n0);
   const uint64_t last_row = wanted_.n0 + wanted_.rows - 1;
@@ -288,7 +288,8 @@ Status RowTensors::ReadScales(const StoredTensor& scale, std::vector<double>& sc
       may_divide_ ? SecondConfigField(source_, "weight_scale_semantics") : nullptr;
   if (semantics != nullptr) {
     if (*semantics != "inverse") {
-      return Unsupported(source_.Where(scale), "the second decoder does not know what scales do");
+      return Unsupported(source_.Where(scale),
+                         "the second decoder does not know whether scales multiply or divide");
     }
     for (double& number : stored) number = 1.0 / number;
   }

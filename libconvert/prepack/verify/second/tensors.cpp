@@ -59,7 +59,8 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
   }
   const bool bf16 = tensor.dtype == DType::kBF16;
   if (!bf16 && tensor.dtype != DType::kF16) {
-    return Unsupported(source.Where(tensor), "the second decoder does not read such numbers")
+    return Unsupported(source.Where(tensor),
+                       "the second decoder does not read numbers of this dtype")
         .Found(DTypeName(tensor.dtype));
   }
   std::vector<uint16_t> bits;

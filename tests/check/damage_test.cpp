@@ -65,7 +65,7 @@ TEST_CASE("A page that does not belong into codes is found") {
     std::string_view message;
   };
   const std::vector<Page> pages = {
-      {"zeros", [](size_t) { return 0U; }, 4096, "codes whose mean no weights have"},
+      {"zeros", [](size_t) { return 0U; }, 4096, "codes with a mean that weights do not have"},
       {"text", [&](size_t i) { return static_cast<unsigned>(text[i % text.size()]); }, 4096,
        "of the codes, from byte 81"},
       {"noise", [&](size_t) { return static_cast<unsigned>(random.Next() & 0xFFU); }, 8192,
@@ -204,8 +204,9 @@ TEST_CASE("Scales of another module are found where that is in the model, too") 
   Scales(checkpoint, WideModule(2)) = Scales(checkpoint, WideModule(0));
   const CheckReport report = RunCheck(checkpoint);
   INFO(Lines(report));
-  CHECK(Lines(report).find("scale-copied: " + WideModule(2) + ": all 256 scales equal those of " +
-                           WideModule(0)) != std::string::npos);
+  CHECK(Lines(report).find("scale-copied: " + WideModule(2) +
+                           ": all 256 scales are equal to those of " + WideModule(0)) !=
+        std::string::npos);
   CHECK(report.verdict == CheckVerdict::kWarnings);
 }
 

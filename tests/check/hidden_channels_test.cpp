@@ -94,7 +94,7 @@ TEST_CASE("Input channels in another order than those of all else in a layer are
   CHECK(reversed[1].findings.empty());
   REQUIRE(reversed[2].findings.size() == 1);
   CHECK(reversed[2].findings[0].id == "codes-unlike-weights");
-  CHECK(reversed[2].findings[0].message.find("and reversed by fours by 0.") != std::string::npos);
+  CHECK(reversed[2].findings[0].message.find("but reversed by fours by 0.") != std::string::npos);
 }
 
 TEST_CASE("Input channels that nothing tells are in no wrong order") {

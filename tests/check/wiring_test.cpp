@@ -158,7 +158,7 @@ TEST_CASE("Gate and up that changed places are found by lengths and by signs") {
   const auto fault = Judged(exchanged);
   REQUIRE(fault);
   CHECK(fault->exchanged);
-  CHECK(fault->message.find("it is the up_proj") != std::string::npos);
+  CHECK(fault->message.find("it is really the up_proj") != std::string::npos);
   // As AWQ does: it makes the rows of up small where it makes the columns of down large.
   Mlp smoothed(1);
   SplitMix64 random(4);
@@ -243,7 +243,7 @@ TEST_CASE("Every head of values is looked at") {
   };
   CHECK(example(v).find("module-alien") == std::string::npos);
   CHECK(example(ReversedByEights(v))
-            .find("module-alien: model.layers.0.self_attn.v_proj: its neurons do not go with") !=
+            .find("module-alien: model.layers.0.self_attn.v_proj: its neurons do not match") !=
         std::string::npos);
 }
 
@@ -258,7 +258,7 @@ TEST_CASE("A checkpoint is judged block by block") {
     std::swap(exchanged.At(std::string("model.layers.0.mlp.gate_proj") + part).bytes,
               exchanged.At(std::string("model.layers.0.mlp.up_proj") + part).bytes);
   }
-  RequireOnly(RunCheck(exchanged), "modules-exchanged", "gate_proj: it is the up_proj",
+  RequireOnly(RunCheck(exchanged), "modules-exchanged", "gate_proj: it is really the up_proj",
               CheckVerdict::kWarnings);
 }
 

@@ -158,7 +158,7 @@ class At(harness.ToolTest):
         self.assertEqual(self.at(source, "0x7")["holds"], "header length")
         self.assertEqual(self.at(source, "0xA")["offset"], 10)
         self.assert_fails(2, ["the offset is missing"], "inspect", source, "--at", "model")
-        self.assert_fails(2, ["behind the end"], "inspect", source, "--at", f"model.safetensors:{1 << 60}")
+        self.assert_fails(2, ["beyond the end"], "inspect", source, "--at", f"model.safetensors:{1 << 60}")
 
 
 class Layout(harness.ToolTest):

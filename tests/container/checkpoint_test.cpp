@@ -324,7 +324,8 @@ TEST_CASE("paths that are no checkpoint") {
              "/no: cannot open it: No such file or directory. Check the path");
   CheckError(Checkpoint::Open("").status(), ErrorKind::kSystem, "No such file or directory");
   CheckError(Checkpoint::Open(folder.path()).status(), ErrorKind::kMalformed,
-             "no .safetensors file in the folder. Only checkpoints in the safetensors format");
+             "no .safetensors file in the folder. prepack reads only checkpoints in the "
+             "safetensors format");
   RequireOk(WriteTextFile(folder / "config.json", "{}"));
   CheckError(Checkpoint::Open(folder / "config.json").status(), ErrorKind::kUsage,
              "neither a folder nor a .safetensors file. Give the folder of the checkpoint");
@@ -381,13 +382,13 @@ TEST_CASE("index and shards must agree") {
     sample.Put("2.safetensors", Shard({"c", "z"}));
     sample.CheckMalformed(
         "model.safetensors.index.json: tensor z: the tensor is not in the index "
-        "(found it in 2.safetensors). The index is stale");
+        "(found the tensor in 2.safetensors). The index is stale");
   }
   SECTION("a tensor that no shard holds") {
     sample.Put("1.safetensors", Shard({"a"}));
     sample.CheckMalformed(
         "model.safetensors.index.json: tensor b: no shard contains the tensor "
-        "(expected it in 1.safetensors). The index is stale");
+        "(expected the tensor in 1.safetensors). The index is stale");
   }
   SECTION("a tensor that is in another shard than the index says") {
     sample.Put("1.safetensors", Shard({"a"}));

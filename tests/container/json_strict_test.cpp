@@ -73,7 +73,7 @@ TEST_CASE("defects of JSON are told with file and byte") {
       {R"({"a":"\ud800"})", "surrogate"},
       {R"({"a":"\x41"})", "forbidden character after backslash"},
       {"{\"a\":\"tab\there\"}", "control character"},
-      {"\xEF\xBB\xBF{}", "c.json: byte 0: byte order mark"},
+      {"\xEF\xBB\xBF{}", "c.json: byte 0: a byte order mark"},
       {"/* no */ {}", "syntax error"},
       {"{} // no", "syntax error"},
   }));

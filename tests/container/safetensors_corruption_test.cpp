@@ -168,7 +168,7 @@ const HeaderDefect kDefects[] = {
     {"[16,19]", "16",
      "tensor b: data_offsets: wrong type of value (found a number, expected an array of integers)"},
     {"[16,19]", "[]",
-     "tensor b: data_offsets: fewer than two numbers (found 0, expected begin and end)"},
+     "tensor b: data_offsets: fewer than two numbers (found 0, expected start and end)"},
     {"[16,19]", "[16]", "tensor b: data_offsets: fewer than two numbers (found 1"},
     {"[16,19]", "[16,19,19]", "tensor b: data_offsets: more than two numbers"},
     {"[16,19]", "[-16,19]", "tensor b: data_offsets: not a valid size (found -16"},

@@ -153,7 +153,7 @@ TEST_CASE("whichever call fails when a conversion goes on, the next run goes on"
     RequireOk(run.Resume(run.journal()).status());
   }
   for (const char* what :
-       {"cannot change its size", "cannot remove what an interrupted run left behind behind"}) {
+       {"cannot change its size", "cannot remove what an interrupted run left behind"}) {
     INFO(what);
     CHECK(said.contains(what));
   }

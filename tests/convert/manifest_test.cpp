@@ -220,7 +220,7 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [](Json& json) { json["source"]["path"] = std::string("a\0b", 3); }},
       {"field \"modules\" is missing", ErrorKind::kMalformed,
        [](Json& json) { json.erase("modules"); }},
-      {"not listed under \"layouts\"", ErrorKind::kMalformed,
+      {"\"layouts\" does not list", ErrorKind::kMalformed,
        [&](Json& json) { module(json)["layout"] = "vllm-cpu/other"; }},
       {"field \"fused\" has the wrong type", ErrorKind::kMalformed,
        [&](Json& json) { module(json)["fused"] = "a.q"; }},
@@ -340,11 +340,11 @@ TEST_CASE("manifests that lie are refused with the reason") {
        [&](Json& json) {
          part(json)["shape"] = {1ULL << 62, 1ULL << 62};
        }},
-      {"not inside a file", ErrorKind::kMalformed,
+      {"do not lie within a file", ErrorKind::kMalformed,
        [&](Json& json) { part(json)["offset"] = 4200; }},
       {"the size of the tensor overflows", ErrorKind::kMalformed,
        [&](Json& json) { part(json)["offset"] = UINT64_MAX; }},
-      {"not inside a file", ErrorKind::kMalformed,
+      {"do not lie within a file", ErrorKind::kMalformed,
        [&](Json& json) { part(json)["file"] = "other.safetensors"; }},
       {"not a plain file name", ErrorKind::kMalformed,
        [&](Json& json) { part(json)["file"] = "../model.safetensors"; }},

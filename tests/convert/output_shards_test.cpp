@@ -158,7 +158,7 @@ TEST_CASE("stacked experts are packed together or kept together") {
   CHECK(status.kind() == ErrorKind::kUnsupported);
   CHECK_THAT(status.ToString(),
              Catch::Contains(plan->modules[1].linear->module()) &&
-                 Catch::Contains("weight_packed holds modules that are packed, too"));
+                 Catch::Contains("weight_packed also holds modules that are packed"));
 }
 
 TEST_CASE("a name that two tensors of the output would have is refused") {

@@ -67,7 +67,7 @@ TEST_CASE("a bias that would become infinite is refused with its place") {
   REQUIRE_FALSE(status.ok());
   CHECK(status.kind() == ErrorKind::kUnsupported);
   CHECK_THAT(status.ToString(), Catch::Contains("tensor m.bias") &&
-                                    Catch::Contains("F16 cannot hold element 1") &&
+                                    Catch::Contains("F16 cannot represent element 1") &&
                                     Catch::Contains("found 100000"));
 }
 

@@ -187,7 +187,7 @@ TEST_CASE("A head that the config quantizes and that is plain is reported") {
   CHECK_FALSE(reported());
 }
 
-TEST_CASE("A quantized copy of the embedding is left as it is stored") {
+TEST_CASE("A quantized copy of the embedding is leaves it as stored") {
   TestCheckpoint stored = ThreeModules();
   for (const TestTensor& tensor : ArGptqTensors("mtp.embed_tokens", ArNumbers(), 0x77)) {
     stored.tensors.push_back(tensor);
@@ -204,7 +204,7 @@ TEST_CASE("A quantized copy of the embedding is left as it is stored") {
   const testing::OpenedModel opened = testing::MustOpen(folder.path());
   CHECK(opened.model.modules.size() == 3);
   CHECK(opened.model.kept == std::vector<std::string>{"mtp.embed_tokens"});
-  CHECK(HasFinding(opened.model.findings, "embedding-copy-quantized", "left as it is stored"));
+  CHECK(HasFinding(opened.model.findings, "embedding-copy-quantized", "leaves it as stored"));
 }
 
 TEST_CASE("A legacy backend that contradicts packing_format is reported") {

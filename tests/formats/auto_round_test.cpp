@@ -177,8 +177,8 @@ TEST_CASE("The weights of a calibration-free export tell whether its label is tr
   TestCheckpoint old = ModelFree(256, 0x55);
   CHECK(ReadArModule(old).zero_point == 6);
   CHECK(HasFinding(FindingsOf(old), kModelFree,
-                   "(a mean of code - stored zero point of 1.000 over 8192 weights); z - 1 is used "
-                   "(if z is right, set packing_format to \"auto_round:gptqmodel\")"));
+                   "(a mean of code - stored zero point of 1.000 over 8192 weights); prepack uses "
+                   "z - 1 (if z is right, set packing_format to \"auto_round:gptqmodel\")"));
   // What the user says counts; so does a label that is right.
   ArConfig(old)["packing_format"] = "auto_round:gptqmodel";
   CHECK(testing::ReadEverything(old).id() == "gptq-zeros-contradict");
@@ -208,7 +208,8 @@ TEST_CASE("Where the weights do not tell, the version of a calibration-free expo
   CHECK(FindingsOf(stored).empty());
   ArConfig(stored)["autoround_version"] = "0.15.1";
   CHECK(ReadArModule(stored).zero_point == 7);
-  CHECK(HasFinding(FindingsOf(stored), kModelFree, "(AutoRound 0.15 stored them that way); z - 1"));
+  CHECK(HasFinding(FindingsOf(stored), kModelFree,
+                   "(AutoRound 0.15 stored them that way); prepack uses z - 1"));
   for (const char* version : {"0.16.0", "0.16.1", "1.0", "new"}) {
     ArConfig(stored)["autoround_version"] = version;
     CHECK(ReadArModule(stored).zero_point == 6);
@@ -257,7 +258,7 @@ TEST_CASE("Padding of a calibration-free export is dropped") {
       testing::Codes(linear, {3, 1, 0, 80}) ==
       Hex("1032547698badcfe 1032547698badcfe 1032547698badcfe 1032547698badcfe 1032547698badcfe"));
   CHECK(HasFinding(opened.model.findings, "autoround-padded",
-                   "holds 128 input channels, the model has 80"));
+                   "stores 128 input channels, but the model has 80"));
   std::vector<std::byte> codes(64);
   testing::CheckError(linear.ReadCodes({0, 1, 0, 128}, codes), ErrorKind::kUsage,
                       "the panel does not fit the module");
@@ -288,7 +289,7 @@ TEST_CASE("A packing_format that the weights contradict is refused") {
   CHECK(ReadArModule(ArCheckpoint(large, "auto_round:auto_gptq", false)).zero_point == 6);
   const Status alone = testing::ReadEverything(ArCheckpoint(large, "auto_round", false));
   testing::CheckError(alone, ErrorKind::kMalformed,
-                      "declared as z (v2), but the weights say z - 1 (v1)");
+                      "declares zero points as z (v2), but the weights say z - 1 (v1)");
   CHECK(alone.where() == kArModule);
   CHECK(alone.id() == "gptq-zeros-contradict");
   CHECK_THAT(alone.hint(), Catch::Contains("packing_format"));

@@ -68,7 +68,7 @@ TEST_CASE("A version that names another layout is reported, and the tensors are 
 
   TestCheckpoint gemv = AwqCheckpoint(
       testing::AwqGemvTensors("model.layers.0.mlp.up_proj", GroupedNumbers()), "gemm", 64);
-  CHECK(HasFinding(FindingsOf(gemv), "awq-version-wrong", "the tensors are in layout gemv,"));
+  CHECK(HasFinding(FindingsOf(gemv), "awq-version-wrong", "the tensors have layout gemv,"));
 }
 
 TEST_CASE("Exclusions that would hit quantized modules in vLLM are reported") {
@@ -78,7 +78,8 @@ TEST_CASE("Exclusions that would hit quantized modules in vLLM are reported") {
   REQUIRE(findings.size() == 1);
   CHECK(findings[0].id == "module-ignored-but-quantized");
   CHECK(findings[0].where == "model.layers.0.mlp.gate_proj");
-  CHECK(findings[0].message.starts_with("\"gate\" of modules_to_not_convert would also match"));
+  CHECK(findings[0].message.starts_with(
+      "in vLLM, which compares parts of names, \"gate\" of modules_to_not_convert also matches"));
 }
 
 TEST_CASE("A plain module that the exclusions do not name is reported") {
@@ -87,7 +88,7 @@ TEST_CASE("A plain module that the exclusions do not name is reported") {
   CHECK(FindingsOf(stored).empty());  // without a list, readers look at the tensors
   QuantizationOf(stored)["modules_to_not_convert"] = {"lm_head"};
   CHECK(HasFinding(FindingsOf(stored), "module-targeted-but-plain",
-                   "modules_to_not_convert does not say so"));
+                   "modules_to_not_convert does not name it"));
   QuantizationOf(stored)["modules_to_not_convert"] = {"down_proj"};
   CHECK(FindingsOf(stored).empty());
 }

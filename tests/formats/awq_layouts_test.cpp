@@ -132,7 +132,7 @@ TEST_CASE(
   const PanelRange odd{.n0 = 4, .rows = 8, .k0 = 0, .cols = 2};
   CHECK_FALSE(linear.HasColumns(odd));
   testing::CheckError(linear.ReadColumns(odd, std::span(columns).first(8)), ErrorKind::kUsage,
-                      "does not hold its codes by input channel");
+                      "does not store its codes by input channel");
   CHECK_FALSE(linear.HasColumns({.n0 = 0, .rows = 4, .k0 = 0, .cols = 2}));
   const PanelRange outside{.n0 = 200, .rows = 8, .k0 = 0, .cols = 2};
   testing::CheckError(linear.ReadColumns(outside, std::span(columns).first(8)), ErrorKind::kUsage,

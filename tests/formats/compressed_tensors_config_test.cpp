@@ -216,18 +216,19 @@ TEST_CASE("Configs that contradict themselves or are not known are errors") {
        unsupported, "unknown storage format", "storage-unsupported"},
       {"an unknown format of the file", [](J f, J, J) { f["format"] = "cubic"; }, unsupported,
        "quantization_config.format: unknown storage format", "storage-unsupported"},
-      {"marlin", [](J f, J, J) { f["format"] = "marlin-24"; }, unsupported, "stored sparse",
-       "storage-unsupported"},
+      {"marlin", [](J f, J, J) { f["format"] = "marlin-24"; }, unsupported,
+       "sparse weights are not supported", "storage-unsupported"},
       {"sparse",
        [](J f, J, J) {
          f["sparsity_config"] = {{"format", "sparse-24-bitmask"}};
        },
-       unsupported, "stored sparse (found \"sparse-24-bitmask\")", "storage-unsupported"},
+       unsupported, "sparse weights are not supported (found \"sparse-24-bitmask\")",
+       "storage-unsupported"},
       {"transforms",
        [](J f, J, J) {
          f["transform_config"] = {{"config_groups", {{"R1", 1}}}};
        },
-       unsupported, "where the model is rotated", "rotation"},
+       unsupported, "where to rotate the model", "rotation"},
       {"FP8 of Gaudi", [](J f, J, J) { f["fp8_dtype_flavor"] = "float8_e4m3fnuz"; }, unsupported,
        "float8_e4m3fnuz", "storage-unsupported"},
       {"a version that is a number", [](J f, J, J) { f["version"] = 0.19; }, malformed,

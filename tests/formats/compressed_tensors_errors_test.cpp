@@ -247,13 +247,13 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
          ExampleWeights(t)["group_size"] = 64;
          RemoveCtPart(t, "weight_shape");
        },
-       "weight_shape is missing, and K does not follow", "weight-shape-missing"},
+       "weight_shape is missing, and the other tensors do not determine K", "weight-shape-missing"},
       {"no weight_shape and an absurd group size", SymmetricExample,
        [](T t) {
          ExampleWeights(t)["group_size"] = 9223372036854775807LL;
          RemoveCtPart(t, "weight_shape");
        },
-       "weight_shape is missing, and K does not follow", "weight-shape-missing"},
+       "weight_shape is missing, and the other tensors do not determine K", "weight-shape-missing"},
       {"an empty weight", SymmetricExample,
        [](T t) {
          CtPart(t, "weight_packed") = {kExampleModule + ".weight_packed", "I32", {0, 2}, {}};
@@ -392,7 +392,8 @@ TEST_CASE("Damaged and contradictory checkpoints are malformed") {
        },
        "input_zero_point is missing, but activations are quantized statically", "input-missing"},
       {"an input scale", SymmetricExample, [](T t) { AddCtPart(t, "input_scale", "F32", {1}, 4); },
-       ".input_scale: the config does not mention quantized activations",
+       ".input_scale: this tensor belongs to quantized activations, which the config does not "
+       "mention",
        "module-scheme-contradiction"},
       {"nothing is quantized", SymmetricExample,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3); },

@@ -119,21 +119,19 @@ const std::vector<CtFinding>& Cases() {
          QuantizationConfigOf(t)["version"] = "0.9.2";
          t.Remove(kExampleModule + ".weight_zero_point");
        },
-       kExampleModule, "weight_zero_point is missing in an asymmetric module",
-       "zero-point-recovered"},
+       kExampleModule, "an asymmetric module has no weight_zero_point", "zero-point-recovered"},
       {"zero points are missing in a file without version", AsymmetricExample,
        [](T t) {
          QuantizationConfigOf(t).erase("version");
          t.Remove(kExampleModule + ".weight_zero_point");
        },
-       kExampleModule, "weight_zero_point is missing in an asymmetric module",
-       "zero-point-recovered"},
+       kExampleModule, "an asymmetric module has no weight_zero_point", "zero-point-recovered"},
       {"zero points are left over", AsymmetricExample,
        [](T t) {
          ExampleWeights(t)["symmetric"] = true;
          t.At(kExampleModule + ".weight_zero_point").bytes = Hex("88 88 00 00 88 88 00 00");
        },
-       kExampleModule, "weight_zero_point is present in a symmetric module", "zero-point-leftover"},
+       kExampleModule, "a symmetric module has weight_zero_point", "zero-point-leftover"},
       {"a group index in natural order", SymmetricExample,
        [](T t) {
          t.tensors.push_back({kExampleModule + ".weight_g_idx",
@@ -196,7 +194,7 @@ const std::vector<CtFinding>& Cases() {
          t.At(kExampleModule + ".weight_zero_point").bytes =
              Hex("f8 b7 00 00 90 5a 00 00 ff ff ff ff");
        },
-       kExampleModule, "the packed zero points have columns behind the last group",
+       kExampleModule, "the packed zero points have columns after the last group",
        "zero-point-padded"},
       {"a bias and the scale of a KV cache", SymmetricExample,
        [](T t) {

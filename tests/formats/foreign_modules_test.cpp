@@ -130,7 +130,7 @@ TEST_CASE("A float weight that transformers left as it is may have a scale, whic
   CHECK(opened.model.findings[0].id == "scale-leftover");
   CHECK(opened.model.findings[0].severity == Severity::kInfo);
   CHECK(opened.model.findings[0].where == name);
-  CHECK(opened.model.findings[0].message.find("multiplies the weight by it where it dequantizes") !=
+  CHECK(opened.model.findings[0].message.find("multiplies the weight by it if it dequantizes") !=
         std::string::npos);
   // Not so in other formats, and not where a shard with the weight is missing.
   CHECK(ErrorsWith({{name + ".weight", "BF16", {1, 2}, Hex("803f803f")},

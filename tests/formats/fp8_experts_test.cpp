@@ -119,7 +119,7 @@ TEST_CASE("What is wrong with FP8 experts is said") {
          t.At(kExperts + "gate_up_proj").bytes.resize(18);
          t.config["hidden_size"] = 3;
        },
-       unsupported, "storage-unsupported", "is not clear (found [2, 3, 3]"},
+       unsupported, "storage-unsupported", "is the outputs (found [2, 3, 3]"},
       {"another type", Fp8Experts,
        [](T t) { t.At(kExperts + "gate_up_proj").dtype = "F8_E4M3FNUZ"; }, unsupported,
        "storage-unsupported", "FP8 weights of this type are not supported"},
@@ -202,7 +202,7 @@ TEST_CASE("What is wrong with FP8 experts is said") {
       {"divisors", Fp8Experts,
        [](T t) { t.config["quantization_config"]["weight_scale_semantics"] = "inverse"; },
        unsupported, "storage-unsupported",
-       "quantized weights of experts stacked in one tensor are not supported"},
+       "quantized experts stacked in one tensor are not supported"},
   };
   testing::CheckDefects(defects);
 }

@@ -250,7 +250,7 @@ TEST_CASE("One module whose zero points follow the other version is refused by n
   CHECK(model.errors[0].where() == wrong);
   CHECK(model.errors[0].id() == "gptq-zeros-contradict");
   CheckError(model.errors[0], ErrorKind::kMalformed,
-             "declared as z - 1 (v1), but the weights say z (v2)");
+             "declares zero points as z - 1 (v1), but the weights say z (v2)");
 }
 
 TEST_CASE("Modules that are too small to be judged are judged together") {

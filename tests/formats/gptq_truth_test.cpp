@@ -93,8 +93,8 @@ TEST_CASE("The weights of real asymmetric checkpoints tell how zero points are s
     const GptqZeros other = minus_one ? GptqZeros::kStored : GptqZeros::kMinusOne;
     CheckError(CheckGptqZeros(pooled, other, "config.json", "Set the other one", findings),
                ErrorKind::kMalformed,
-               minus_one ? "declared as z (v2), but the weights say z - 1 (v1)"
-                         : "declared as z - 1 (v1), but the weights say z (v2)");
+               minus_one ? "declares zero points as z (v2), but the weights say z - 1 (v1)"
+                         : "declares zero points as z - 1 (v1), but the weights say z (v2)");
     CHECK(findings.Take().empty());
     // Between the two, but nearer to the other: worth a warning.
     GptqZeroSample between{.weights = 10'000, .sum = minus_one ? 4'000 : 6'000};

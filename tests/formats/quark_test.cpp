@@ -177,7 +177,7 @@ TEST_CASE("What is wrong with a checkpoint of Quark or FBGEMM is said") {
        "(found fp8_e4m3 per_channel, static"},
       {"a config that says nothing", QuarkFp8,
        [](T t) { QuarkConfigOf(t)["global_quant_config"] = nullptr; }, malformed,
-       "module-without-group", "the config says nothing of it"},
+       "module-without-group", "the config does not mention it"},
       {"a config that is none", QuarkFp8, [](T t) { QuarkConfigOf(t)["global_quant_config"] = 7; },
        malformed, "config-field-invalid", "global_quant_config: the field has the wrong type"},
       {"a weight that is none", QuarkFp8, [](T t) { QuarkWeightOf(t) = "fp8"; }, malformed,

@@ -30,8 +30,7 @@ TEST_CASE("Settings that stand in tensors are refused with the config that says 
   Status status = testing::ReadEverything(stored);
   CHECK(status.id() == "config-in-tensors");
   CheckError(status, ErrorKind::kUnsupported,
-             "model.safetensors: tensor gptq_bits: the settings of the quantizer stand only in "
-             "tensors");
+             "model.safetensors: tensor gptq_bits: only tensors hold the quantizer's settings");
   CHECK(status.hint() ==
         "Add it: \"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4, "
         "\"group_size\": 16, \"sym\": false, \"desc_act\": false}");

@@ -45,7 +45,7 @@ TEST_CASE("every operand must have the size that the problem says") {
   }
   if (operand.empty()) return;
   CheckError(example.Check(), ErrorKind::kUsage,
-             "GEMM: " + std::string(operand) + ": the size does not fit");
+             "GEMM: " + std::string(operand) + ": the size does not match");
 }
 
 TEST_CASE("the message names both sizes") {
@@ -74,7 +74,7 @@ TEST_CASE("sizes whose product overflows are refused") {
   Example example;
   example.m = std::numeric_limits<uint64_t>::max() / 8 + 2;  // times K: 8 after wrapping around
   example.x.resize(8);
-  CheckError(example.Check(), ErrorKind::kUsage, "GEMM: x: the size does not fit");
+  CheckError(example.Check(), ErrorKind::kUsage, "GEMM: x: the size does not match");
 }
 
 TEST_CASE("the engine refuses a problem that does not fit") {

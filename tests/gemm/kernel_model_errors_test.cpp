@@ -67,7 +67,7 @@ TEST_CASE("an operand that is a byte too short or too long is refused by every m
         PackedOperands packed = golden.packed;
         packed.*operand.bytes = std::span(room).first(wrong);
         CheckError(Make(golden, packed), ErrorKind::kUsage,
-                   std::string("GEMM: ") + operand.name + ": the size does not fit the shape");
+                   std::string("GEMM: ") + operand.name + ": the size does not match the shape");
         ++refusals;
       }
     }
@@ -79,11 +79,11 @@ TEST_CASE("operands that must be there, and that must not, are named") {
   const KernelModelFile int4(GoldenPath("vllm-cpu_int4-w4a8_min-sym"));
   PackedOperands packed = int4.packed;
   packed.zero_point = {};
-  CheckError(Make(int4, packed), ErrorKind::kUsage, "weight_zero_point: the size does not fit");
+  CheckError(Make(int4, packed), ErrorKind::kUsage, "weight_zero_point: the size does not match");
   const KernelModelFile asymmetric(GoldenPath("onednn_w8a8_dyn-asym-n96-k256"));
   packed = asymmetric.packed;
   packed.weight_sum = {};
-  CheckError(Make(asymmetric, packed), ErrorKind::kUsage, "weight_sum: the size does not fit");
+  CheckError(Make(asymmetric, packed), ErrorKind::kUsage, "weight_sum: the size does not match");
   for (const char* name : {"vllm-cpu_int8-vnni_min", "zentorch_da8w4_min-n1-k8",
                            "zentorch_int8_min-n1-k1", "vllm-cpu_fp8-vnni_min-k32",
                            "vllm-cpu_fp8-w8a8-plain_min-perchannel", "onednn_w8a8_dyn-sym-n7-k9"}) {
@@ -154,7 +154,7 @@ TEST_CASE("the rules of each layout are checked") {
       {"zentorch_int8_n3-k7", [](auto& p, auto&) { p.n = uint64_t{1} << 31; },
        "a size is out of range (found M = 2, N = 2147483648, K = 7, expected 1 to 2^31 - 1)"},
       {"zentorch_int8_n3-k7", [](auto&, auto& x) { x.m = 1; },
-       "x: the size does not fit the shape (found 14 elements, expected 7)"},
+       "x: the size does not match the shape (found 14 elements, expected 7)"},
       {"zentorch_int8_n3-k7", [](auto&, auto& x) { x.dtype = DType::kI8; },
        "x: the kernel does not take this type (found I8, expected BF16 or F16 or F32)"},
   };
@@ -204,11 +204,11 @@ TEST_CASE("the rules of layouts that no file has") {
   CheckError(MakeKernelModel("vllm-cpu/bf16-vnni", packed, input).status(), ErrorKind::kUsage,
              "N must be a multiple of 16 (found 1)");
   CheckError(MakeKernelModel("plain/bf16", packed, input).status(), ErrorKind::kUsage,
-             "weight: the size does not fit the shape (found 0 bytes, expected 128)");
+             "weight: the size does not match the shape (found 0 bytes, expected 128)");
   CheckError(MakeKernelModel("plain/bf16-conv1d", packed, input).status(), ErrorKind::kUsage,
-             "weight: the size does not fit the shape (found 0 bytes, expected 128)");
+             "weight: the size does not match the shape (found 0 bytes, expected 128)");
   CheckError(MakeKernelModel("vllm-cpu/int8-plain", packed, input).status(), ErrorKind::kUsage,
-             "weight: the size does not fit the shape (found 0 bytes, expected 64)");
+             "weight: the size does not match the shape (found 0 bytes, expected 64)");
 }
 
 TEST_CASE("activations that the type cannot hold are refused") {
@@ -230,7 +230,7 @@ TEST_CASE("an output of another size is refused") {
         testing::Value(MakeKernelModel(golden.file.layout(), golden.packed, golden.input));
     for (const size_t size : {golden.y.size() + 1, golden.y.size() + golden.input.m, size_t{0}}) {
       std::vector<float> y(size);
-      CheckError(model->Run(0, y), ErrorKind::kUsage, "GEMM: y: the size does not fit the shape");
+      CheckError(model->Run(0, y), ErrorKind::kUsage, "GEMM: y: the size does not match the shape");
     }
   }
 }

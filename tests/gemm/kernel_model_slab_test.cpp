@@ -132,7 +132,7 @@ TEST_CASE("slabs that models cannot be given are refused") {
   packed.group_size = 288;
   CHECK(SlabUnit(packed.k, packed.group_size) == 128);
   fails({.k0 = 128, .inputs = 288}, 289, "(found 288 from 128 on, expected multiples of 128");
-  fails({.k0 = 128, .inputs = 160}, 160, "x: the size does not fit the shape");
+  fails({.k0 = 128, .inputs = 160}, 160, "x: the size does not match the shape");
   packed.group_size = 256;
   CHECK(SlabUnit(packed.k, packed.group_size) == 128);
 }

@@ -272,7 +272,7 @@ TEST_CASE("weights in a form that oneDNN does not want here are not multiplied")
   PackedProblem problem{
       .layout = "onednn/w8a8", .request = forms.request, .packed = packed, .input = forms.Input()};
   const Status status = engine->MultiplyPacked(problem, y).status();
-  CheckError(status, ErrorKind::kUnsupported, "it wants the weights in another form");
+  CheckError(status, ErrorKind::kUnsupported, "it wants another form of the weights");
   CHECK(status.ToString().find("found " + forms.other.Name()) != std::string::npos);
   CHECK(status.ToString().find("expected " + forms.wanted.Name()) != std::string::npos);
   CHECK_FALSE(engine->DescribePacked(problem).ok());
@@ -294,7 +294,7 @@ TEST_CASE("weights of another size than their descriptor are malformed") {
                                    .input = forms.Input()},
                                   y)
                  .status(),
-             ErrorKind::kMalformed, "another size than oneDNN's descriptor");
+             ErrorKind::kMalformed, "its size differs from that of oneDNN's descriptor");
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ TEST_CASE("a byte that is not there, or in no file, is refused") {
   CheckError(ReadByteContents(folder, "model.safetensor", 0).status(), ErrorKind::kUsage,
              "Did you mean model.safetensors?");
   CheckError(ReadByteContents(folder, "model.safetensors", 1'000'000).status(), ErrorKind::kUsage,
-             "behind the end");
+             "beyond the end");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST_CASE("a file that shrinks while it is mapped is an error, not a signal") {
   std::filesystem::resize_file(path, 3 * 4096);
   std::vector<std::byte> out(all.runs * all.run_bytes);
   for (int i = 0; i < 2; ++i) {  // also when the pages were lost before
-    CheckError(file.ReadRunsAt(all, out), ErrorKind::kMalformed, "lost bytes while it was read");
+    CheckError(file.ReadRunsAt(all, out), ErrorKind::kMalformed, "shrank while prepack read it");
   }
   // Another file is not concerned.
   const TempFolder other;

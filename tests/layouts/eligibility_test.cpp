@@ -437,8 +437,8 @@ TEST_CASE("vllm-cpu/fp8-w8a8 says what it takes and why not") {
           {"K = 48 is not a multiple of 32: the activation quantizer leaves the rest of a row as "
            "it was, and the consumer would compute garbage",
            [](PackRequest& r) { r.k = 48, r.scheme.group_size = 48; }},
-          {"groups of 128 do not divide K = 160: the kernel takes K / G as the group size, so that "
-           "the consumer would load it and multiply with the wrong scales",
+          {"groups of 128 do not divide K = 160: the kernel takes K / G as the group size, so the "
+           "consumer would load it and multiply with the wrong scales",
            [](PackRequest& r) { r.k = 160; }},
           {"the block of input channels = 2 is not a multiple of 4: packed four at a time; the "
            "consumer's packer writes past its buffer otherwise",

@@ -164,7 +164,7 @@ TEST_CASE("members of other sizes, and members that are not named, fail exactnes
   const VerifyReport report = VerifyChanged(example);
   CHECK(report.level(Level::kIntegrity).state == LevelState::kPassed);
   CHECK(Says(report.level(Level::kExactness), kGateUp,
-             "lists other layers for it than the source has"));
+             "lists other layers for this module than the source has"));
 }
 
 TEST_CASE("a fused folder passes all levels, against the unquantized model too") {

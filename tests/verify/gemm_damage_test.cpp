@@ -198,7 +198,7 @@ TEST_CASE("a file that loses its end while a module is multiplied is an error, n
   const Status status = packed.VisitWeight([&](std::span<const std::byte> bytes) {
     for (const std::byte byte : bytes) sum += std::to_integer<size_t>(byte);
   });
-  testing::CheckError(status, ErrorKind::kMalformed, "lost bytes while it was read");
+  testing::CheckError(status, ErrorKind::kMalformed, "shrank while prepack read it");
 
   std::filesystem::remove(temp / "out" / record.parts.at("weight").file);
   const PackedFolder without = Value(PackedFolder::Open(temp / "out"));

@@ -101,7 +101,7 @@ TEST_CASE("damage is told of the module and the part") {
   REQUIRE(checked.level.problems.size() == 1);
   CHECK(checked.level.problems[0].module == kDownProj);
   CHECK(checked.level.problems[0].where == "module " + kDownProj + ": part weight");
-  CHECK(checked.level.problems[0].message.find("are not what was written (xxh3 found ") !=
+  CHECK(checked.level.problems[0].message.find("are not what was written (found xxh3 ") !=
         std::string::npos);
 }
 
@@ -131,8 +131,7 @@ TEST_CASE("a shard that is missing, cut, grown or has another header is told of 
   const auto restore = std::filesystem::copy_options::overwrite_existing;
 
   std::filesystem::resize_file(path, size + 5);
-  CheckWholeFile(CheckIntact(temp / "out"), shard, modules,
-                 "its size is wrong (found " + sizes + ")");
+  CheckWholeFile(CheckIntact(temp / "out"), shard, modules, "wrong size (found " + sizes + ")");
 
   std::filesystem::copy_file(temp / "sound", path, restore);
   TensorRecord header = PartOf(temp / "out", kDownProj, "weight");
@@ -169,7 +168,7 @@ TEST_CASE("of a shard that was cut the lost parts are told") {
   CHECK(checked.failed() == modules);
   REQUIRE(checked.level.problems.size() == tensors + 1);
   CHECK(checked.level.problems[0].where == part.file);
-  CHECK(checked.level.problems[0].message.starts_with("its size is wrong (found "));
+  CHECK(checked.level.problems[0].message.starts_with("wrong size (found "));
   CHECK(checked.level.problems[1].message.starts_with("cannot be read: "));
 }
 
@@ -305,10 +304,9 @@ TEST_CASE("with a sample only the parts of its modules are hashed") {
   for (const TensorRecord& tensor : manifest.tensors) skipped += tensor.bytes();
   REQUIRE(checked.level.notes.size() == 2);
   CHECK(checked.level.notes[0].message ==
-        "the parts of 6 of 7 modules and " + std::to_string(manifest.tensors.size()) +
-            " tensors that pass through, " + std::to_string(skipped) +
-            " bytes in all, were not hashed");
-  CHECK(checked.level.notes[1].message.starts_with("of 3 shards the size and what the header"));
+        "not hashed: the parts of 6 of 7 modules and " + std::to_string(manifest.tensors.size()) +
+            " tensors that pass through, " + std::to_string(skipped) + " bytes in all");
+  CHECK(checked.level.notes[1].message.starts_with("of 3 shards only the size and the header"));
 
   testing::FlipBits(temp / "out", manifest.modules.at(kDownProj).parts.at("weight"), 0, 1);
   CHECK(CheckIntact(temp / "out", &sample).failed() == std::set{kDownProj});

@@ -32,7 +32,8 @@ TEST_CASE("modules whose record does not fit their layout are refused") {
     std::function<void(ModuleRecord&)> edit;
   };
   const std::vector<Case> cases = {
-      {ErrorKind::kMalformed, "takes no such module: N = 380", [](ModuleRecord& m) { m.n = 380; }},
+      {ErrorKind::kMalformed, "does not take this module: N = 380",
+       [](ModuleRecord& m) { m.n = 380; }},
       {ErrorKind::kMalformed,
        "part weight is not what vllm-cpu/wna16 makes (found I32 [24, 3072], "
        "expected I32 [26, 3072])",

@@ -267,9 +267,9 @@ TEST_CASE("codes, scales and zero points that the second decoder does not know a
              {"weight_scale", scale_dtype, scale_shape, Hex("0000803f")}});
   };
   CheckError(StatusOf(with("BF16", "F32", {1}), "fp8", 2), ErrorKind::kUnsupported,
-             "does not know such codes (found BF16)");
+             "does not know this kind of codes (found BF16)");
   CheckError(StatusOf(with("I8", "I32", {1}), "fp8", 2), ErrorKind::kUnsupported,
-             "does not read such numbers (found I32)");
+             "does not read numbers of this dtype (found I32)");
   CheckError(StatusOf(with("I8", "F32", {1, 1, 1}), "fp8", 2), ErrorKind::kUnsupported,
              "takes matrices only");
   CheckError(StatusOf(with("I8", "BF16", {1, 2}), "fp8", 2), ErrorKind::kMalformed, "disagree");

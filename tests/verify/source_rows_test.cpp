@@ -61,7 +61,7 @@ TEST_CASE("that only one of several fused modules has a bias is refused") {
   CHECK(bias.empty());
   AddBias(model, "q_proj");
   CheckError(ReadSourceBias(fused.With(model), fused.packed(), bias), ErrorKind::kMalformed,
-             "made of differ in having a bias");
+             "made from differ in whether they have a bias");
   AddBias(model, "k_proj");
   AddBias(model, "v_proj");
   testing::RequireOk(ReadSourceBias(fused.With(model), fused.packed(), bias));
@@ -77,7 +77,7 @@ TEST_CASE("that several fused modules quantize their inputs differently is refus
   CHECK(Value(ReadSourceInput(fused.With(model), fused.packed())).scale == 1);
   model.At("v_proj.input_scale").bytes = Hex("00 00 00 40");
   CheckError(ReadSourceInput(fused.With(model), fused.packed()).status(), ErrorKind::kMalformed,
-             "made of differ in the scale of their inputs");
+             "made from differ in the scale of their inputs");
 }
 
 // Two groups of 32 input channels.
@@ -108,7 +108,7 @@ TEST_CASE("that several fused modules group their inputs differently is refused"
   model.tensors.push_back({"k_proj.weight_g_idx", "I32", {64}, order});
   testing::RequireOk(DecodeSourceRows(fused.With(model), fused.packed(), 0, 32, rows));
   CheckError(DecodeSourceRows(fused.With(model), fused.packed(), 0, 96, rows),
-             ErrorKind::kMalformed, "made of differ in the groups of their inputs");
+             ErrorKind::kMalformed, "made from differ in the groups of their inputs");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST_CASE("what is no bar is refused") {
     CAPTURE(text);
     CheckError(ParseSqnrBar(text).status(), ErrorKind::kUsage, "--min-sqnr: not a number of dB");
   }
-  CheckError(ParseSqnrBar("=40").status(), ErrorKind::kUsage, "the pattern in front of");
+  CheckError(ParseSqnrBar("=40").status(), ErrorKind::kUsage, "the pattern before");
 }
 
 const std::vector<std::string> kModules = {

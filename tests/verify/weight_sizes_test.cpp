@@ -36,7 +36,8 @@ TEST_CASE("Weights a thousand times too large or small are noted") {
     const std::vector<Problem> notes = Notes(factor);
     REQUIRE(notes.size() == 1);
     CHECK(notes[0].module == WideModule(0));
-    CHECK(notes[0].message.find("how its config is understood, is suspect") != std::string::npos);
+    CHECK(notes[0].message.find("the way prepack reads its config, is suspect") !=
+          std::string::npos);
   }
 }
 

@@ -87,7 +87,7 @@ Status SchemeChooser::CheckAllWereUsed() const {
     if (rule.used || rule.choice.scheme == WantedScheme::kAuto) continue;
     return Usage(rule.choice.Text(), "matches no module of the checkpoint")
         .Expected(fmt::format("{}modules with weights of {} bits",
-                              rule.modules.is_for_all() ? "" : "a pattern that matches  ",
+                              rule.modules.is_for_all() ? "" : "a pattern that matches ",
                               NameOf(rule.choice.scheme).starts_with("w4") ? 4 : 8))
         .Hint("`prepack inspect` lists the modules and their schemes");
   }

@@ -54,7 +54,7 @@ Status CheckModelInput(const PackedOperands& packed, const ModelInput& input) {
   PREPACK_TRY(CheckSlab(packed, input));
   const uint64_t columns = InputColumns(packed, input);
   if (input.x.size() != input.m * columns) {
-    return Usage("GEMM: x", "the size does not fit the shape")
+    return Usage("GEMM: x", "the size does not match the shape")
         .Found(fmt::format("{} elements", input.x.size()))
         .Expected(fmt::format("{}", input.m * columns));
   }
@@ -81,7 +81,7 @@ Status CheckOutput(std::span<const float> y, uint64_t m, uint64_t n0, uint64_t n
         .Expected(fmt::format("a multiple of {} below {}", kModelBlock, n));
   }
   if (!y.empty() && y.size() % m == 0 && y.size() / m <= n - n0) return {};
-  return Usage("GEMM: y", "the size does not fit the shape")
+  return Usage("GEMM: y", "the size does not match the shape")
       .Found(fmt::format("{} elements", y.size()))
       .Expected(fmt::format("a multiple of {}, at most {}", m, m * (n - n0)));
 }
@@ -121,7 +121,7 @@ void OperandCheck::Bytes(std::string_view operand, std::span<const std::byte> by
   const std::optional<uint64_t> expected =
       CheckedProduct(std::span(factors.begin(), factors.size()));
   if (expected && bytes.size() == *expected) return;
-  Fail(Usage(fmt::format("GEMM: {}", operand), "the size does not fit the shape")
+  Fail(Usage(fmt::format("GEMM: {}", operand), "the size does not match the shape")
            .Found(fmt::format("{} bytes", bytes.size()))
            .Expected(expected ? fmt::format("{}", *expected) : "a number below 2^64"));
 }

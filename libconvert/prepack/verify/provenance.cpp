@@ -70,7 +70,7 @@ std::vector<std::string> TensorsOf(const QuantizedLinear& linear, const ModuleRe
 void CheckFingerprint(const Manifest& manifest, const TensorHashes& hashes, LevelResult& result) {
   const std::string found = SourceFingerprint(hashes);
   if (found == manifest.source_fingerprint) return;
-  result.Fail("source", fmt::format("not the source that the folder was made from (fingerprint  "
+  result.Fail("source", fmt::format("not the source that the folder was made from (fingerprint "
                                     "found {}, expected {})",
                                     found, manifest.source_fingerprint));
 }

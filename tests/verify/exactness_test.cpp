@@ -175,7 +175,7 @@ TEST_CASE("with a sample only its modules are compared") {
         "compared by dtype and shape only: " + std::to_string(manifest.tensors.size()) +
             " tensors that pass through, " + std::to_string(bytes) + " bytes in all");
   CHECK(checked.level.notes[2].message.starts_with("the fingerprint of the source was not "));
-  CHECK(checked.level.notes[2].message.ends_with("only the 4 of the sample hashed"));
+  CHECK(checked.level.notes[2].message.ends_with("only the 4 in the sample were hashed"));
 
   FlipSource(temp / "source", kDownProj + ".weight_scale");
   const CheckedLevel stale = CheckExact(temp / "out", temp / "source", &sample);

@@ -65,7 +65,7 @@ Status RefuseUndeclared(const Checkpoint& checkpoint) {
   }
   return Unsupported("config.json", "the checkpoint is not quantized: no quantization_config")
       .Hint(
-          "Quantize it first, or give the folder that holds the config.json of the quantized  "
+          "Quantize it first, or give the folder that holds the config.json of the quantized "
           "model")
       .Id(FindingId("config-missing"));
 }

@@ -177,7 +177,7 @@ size_t FileCheck::CheckTensors() {
       FailTensor(owned, fmt::format("cannot be read: {}", hash.status().ToString()));
       ++damaged;
     } else if (*hash != owned.tensor->xxh3_128) {
-      FailTensor(owned, fmt::format("its bytes in {} are not what was written (found xxh3 {},  "
+      FailTensor(owned, fmt::format("its bytes in {} are not what was written (found xxh3 {}, "
                                     "expected {})",
                                     name_, *hash, owned.tensor->xxh3_128));
       ++damaged;
@@ -348,10 +348,9 @@ void CheckModules(const PackedFolder& folder, const std::set<std::string>& unkno
     if (!module.ok()) {
       result.FailModule(name, module.status().ToString());
     } else if (unknown_layouts.contains(record.layout)) {
-      result.FailModule(name,
-                        fmt::format("its layout {} differs from what this version of prepack  "
-                                    "makes",
-                                    record.layout));
+      result.FailModule(name, fmt::format("its layout {} differs from what this version of prepack "
+                                          "makes",
+                                          record.layout));
     }
   }
   if (result.state == LevelState::kFailed) return;  // the reasons are already known

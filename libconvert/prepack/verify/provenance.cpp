@@ -91,8 +91,8 @@ Status HashSource(const Manifest& manifest, const Checkpoint& source, const Quan
     for (std::string& name : TensorsOf(*linear, record->second)) names.insert(std::move(name));
   }
   result.notes.push_back({"", "sample",
-                          fmt::format("the fingerprint of the source was not computed: {} tensors, "
-                                      "only the {} of the sample hashed",
+                          fmt::format("the fingerprint of the source was not computed: of {} "
+                                      "tensors, only the {} in the sample were hashed",
                                       source.tensors().size(), names.size())});
   return HashTensors(names, threads, progress, hashes);
 }

@@ -119,8 +119,7 @@ void Verification::Begin() {
   for (const Level level : kLevels) {
     report_.level(level) = NotRun(
         "this level needs the source checkpoint, which is not where the manifest says: give it "
-        "with  "
-        "--source");
+        "with --source");
   }
   if (!options_.baseline) {
     level(Level::kQuality) = NotRun("no unquantized model was given (--baseline)");

@@ -96,7 +96,7 @@ class Wide(harness.ToolTest):
     def least(self, *args):
         """The bytes that a command asks for, at the least."""
         failed = self.assert_fails(
-            2, ["--memory-limit", "in so little memory (found 1000000 bytes", "at least",
+            2, ["--memory-limit", "with so little memory (found 1000000 bytes", "at least",
                 "The page cache does not count"], *args, "--memory-limit", "1MB")
         return int(re.search(r"at least (\d+)", failed.stderr)[1])
 
@@ -228,7 +228,7 @@ class Limits(harness.ToolTest):
         source = CHECKPOINTS / "ct-w4a16-g128-sym"
         out = self.scratch / "out"
         args = ("convert", source, "-o", out, "-t", "vllm-cpu", "--verify", "--memory-limit")
-        self.assert_fails(2, ["cannot be verified in so little memory"], *args, "10MB")
+        self.assert_fails(2, ["cannot be verified with so little memory"], *args, "10MB")
         self.run_ok(*args, "200MB", "--force")
 
 

@@ -171,7 +171,7 @@ class Reports(PackedTest):
         levels = {c.get("classname") for c in skipped}
         self.assertLessEqual({"prepack.verify.exactness", "prepack.verify.gemm"}, levels)
         self.assertTrue(all(c.find("skipped").get("message") for c in skipped))
-        self.assertIn("| gemm | ⚠️ not run | the source checkpoint is needed", markdown.read_text())
+        self.assertIn("| gemm | ⚠️ not run | this level needs the source checkpoint", markdown.read_text())
         self.assertIn(
             "some of the verification could not run", self.run_tool("verify", self.out, "-q").stderr
         )

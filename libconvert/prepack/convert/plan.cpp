@@ -394,7 +394,7 @@ Status CheckPlan(const Plan& plan) {
                                    nothing_packed ? "any module of this checkpoint" : "it",
                                    module.WhyRejected()))
         .Hint(nothing_packed ? "`prepack targets` lists what each layout takes; --fallback "
-                               "dequantize turns the other modules into bf16"
+                               "dequantize turns modules that no layout takes into bf16"
                              : "--fallback keep leaves such modules as stored, --fallback "
                                "dequantize turns them into bf16");
   }

@@ -303,7 +303,7 @@ class Summary(harness.ToolTest):
     def test_a_target_that_takes_nothing_says_why(self):
         text = self.run_ok("inspect", CHECKPOINTS / "ct-fp8-block").stdout
         self.assertIn("vllm-cpu      7 of 7  vllm-cpu/fp8-vnni", text)
-        self.assertIn("zentorch would leave 7 modules as stored: zentorch/woq", text)
+        self.assertIn("zentorch would leave 7 modules as stored: the weights are FP8: zentorch/woq", text)
         self.assertIn("not quantized: 4 tensors of BF16, 395.5 kB", text)
 
     def test_a_packed_folder_names_its_origin(self):

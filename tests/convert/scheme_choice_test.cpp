@@ -89,7 +89,7 @@ TEST_CASE("the last option that fits decides") {
   CHECK(unused.kind() == ErrorKind::kUsage);
   CHECK(unused.ToString() ==
         "--scheme k_proj=w8a8: matches no module of the checkpoint (expected a pattern that "
-        "matches  modules with weights of 8 bits). `prepack inspect` lists the modules and their "
+        "matches modules with weights of 8 bits). `prepack inspect` lists the modules and their "
         "schemes");
 }
 

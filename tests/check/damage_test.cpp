@@ -195,8 +195,7 @@ TEST_CASE("Codes of noise, and of another signedness, are no weights") {
 TEST_CASE("Scales of other groups are found") {
   TestCheckpoint checkpoint = TallExample();
   std::ranges::rotate(Scales(checkpoint), Scales(checkpoint).begin() + 8);
-  RequireOnly(RunCheck(checkpoint), "scale-unrelated", "where they do not",
-              CheckVerdict::kWarnings);
+  RequireOnly(RunCheck(checkpoint), "scale-unrelated", "if they do not", CheckVerdict::kWarnings);
 }
 
 TEST_CASE("Scales of another module are found where that is in the model, too") {

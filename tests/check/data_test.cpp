@@ -133,7 +133,7 @@ TEST_CASE("Scales that their dtype holds badly are reported") {
   scale.bytes[6] = std::byte{0x40};  // 2^-18: a subnormal of 7 bits
   scale.bytes[7] = std::byte{0x00};
   RequireOnly(RunCheck(checkpoint), "scale-imprecise",
-              "1 of 256 scales are subnormal numbers of fewer than 8 bits",
+              "1 of 256 scales are subnormal numbers with fewer than 8 significant bits",
               CheckVerdict::kWarnings);
   scale.bytes[6] = std::byte{0x80};  // 2^-17 has 8
   RequireSound(RunCheck(checkpoint));

@@ -45,7 +45,7 @@ TEST_CASE("Checkpoints of no known format are refused with what is known") {
   CHECK(none.kind() == ErrorKind::kUnsupported);
   CHECK(none.ToString() ==
         "config.json: the checkpoint is not quantized: no quantization_config. Quantize it first, "
-        "or give the folder that holds the config.json of the quantized  model");
+        "or give the folder that holds the config.json of the quantized model");
 
   const Status hqq = ReadStatus({{"quantization_config", {{"quant_method", "HQQ"}}}});
   CHECK(hqq.kind() == ErrorKind::kUnsupported);

@@ -183,7 +183,7 @@ TEST_CASE("a layout that is made otherwise today fails with its modules") {
   REQUIRE(checked.level.problems.size() == 8);
   CHECK(checked.level.problems[0].where == "layout vllm-cpu/wna16");
   CHECK(checked.level.problems[1].message ==
-        "its layout vllm-cpu/wna16 differs from what this version of prepack  makes");
+        "its layout vllm-cpu/wna16 differs from what this version of prepack makes");
 }
 
 TEST_CASE("a layout that this version does not know fails with its modules") {

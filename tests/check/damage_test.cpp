@@ -194,7 +194,8 @@ TEST_CASE("codes of noise, and of another signedness, are no weights") {
 
 TEST_CASE("scales of other groups are found") {
   TestCheckpoint checkpoint = TallExample();
-  std::ranges::rotate(Scales(checkpoint), Scales(checkpoint).begin() + 8);
+  std::vector<std::byte>& scales = Scales(checkpoint);
+  std::rotate(scales.begin(), scales.begin() + 8, scales.end());
   RequireOnly(RunCheck(checkpoint), "scale-unrelated", "0 if they do not)",
               CheckVerdict::kWarnings);
 }

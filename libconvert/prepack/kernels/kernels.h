@@ -47,6 +47,7 @@ inline TransposeUnitsFn* TransposeUnits(size_t unit_bytes) {
 
 // The functions of each level, for kernels.cpp alone. Those that a level lacks are only declared.
 #define PREPACK_KERNEL(type, function, member, avx2, avx512, avx512vbmi) type function;
+// NOLINTBEGIN(readability-duplicate-include): each makes other functions of the list
 namespace scalar {
 #include "prepack/kernels/kernels.inc"
 }
@@ -59,6 +60,7 @@ namespace avx512 {
 namespace avx512vbmi {
 #include "prepack/kernels/kernels.inc"
 }
+// NOLINTEND(readability-duplicate-include)
 #undef PREPACK_KERNEL
 
 }  // namespace prepack

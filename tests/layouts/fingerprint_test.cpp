@@ -28,7 +28,7 @@ TEST_CASE("a moved nibble, another scale dtype or another part changes the finge
 
   changed = *FindLayout("zentorch/woq");
   changed.parts = [](const PackRequest& request) {
-    std::vector<PartSpec> parts = FindLayout("zentorch/woq")->parts(request);
+    std::vector<PartSpec> parts = FindLayout("zentorch/woq")->Parts(request);
     parts[1].dtype = DType::kF16;
     return parts;
   };

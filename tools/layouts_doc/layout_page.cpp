@@ -41,7 +41,7 @@ constexpr auto kRecipes = std::to_array<Recipe>({
 });
 
 uint64_t WeightBytes(const Layout& layout, const PackRequest& request) {
-  const std::vector<PartSpec> parts = layout.parts(request);
+  const std::vector<PartSpec> parts = layout.Parts(request);
   const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
   return TensorBytes(weight.dtype, weight.shape).value();
 }
@@ -58,9 +58,11 @@ std::string DrawingBlock(const Layout& layout, const PackRequest& request) {
   return text;
 }
 
-std::string FormText(const ScaleForm& form) {
-  if (form.value == form.part) return std::string(DTypeName(form.part));
-  return fmt::format("{} values in {}", DTypeName(form.value), DTypeName(form.part));
+std::string FormText(const Layout& layout, const PackRequest& request) {
+  const DType value = layout.scales.value.Of(request);
+  const DType stored = layout.scales.stored.Of(request);
+  if (value == stored) return std::string(DTypeName(stored));
+  return fmt::format("{} values in {}", DTypeName(value), DTypeName(stored));
 }
 
 // What scales become, for each dtype of activations that matters.
@@ -69,7 +71,7 @@ std::string FormsText(const Layout& layout, bool exact) {
   std::string first;
   for (PackRequest request : Examples(layout)) {
     request.exact_scales = exact;
-    const std::string form = FormText(layout.scale_form(request));
+    const std::string form = FormText(layout, request);
     if (first.empty()) text = first = form;
     const std::string with =
         fmt::format("; {} with {} activations", form, DTypeName(request.activation_dtype));
@@ -92,7 +94,7 @@ std::string ReadBy(const Layout& layout) {
 }
 
 std::string ScalesText(const Layout& layout) {
-  if (layout.scale_form == nullptr) return "";
+  if (!layout.HasScales()) return "";
   const std::string runtime = FormsText(layout, false);
   const std::string exact = FormsText(layout, true);
   if (runtime == exact) return fmt::format("- Scales: {}\n", exact);

@@ -31,7 +31,7 @@ using Families = std::map<decltype(FamilyKey({}, {})), Family>;
 Families FamiliesOf(const Layout& layout, const std::vector<PackRequest>& examples) {
   Families families;
   for (const PackRequest& request : examples) {
-    for (const PartSpec& part : layout.parts(request)) {
+    for (const PartSpec& part : layout.Parts(request)) {
       Family& family = families[FamilyKey(request, part)];
       family.requests.push_back(request);
       family.parts.push_back(part);
@@ -108,7 +108,7 @@ Result<std::string> PartsTable(const Layout& layout) {
       row = rows.end() - 1;
     }
     for (size_t i = 0; i < examples.size(); ++i) {
-      for (const PartSpec& part : layout.parts(examples[i])) {
+      for (const PartSpec& part : layout.Parts(examples[i])) {
         if (FamilyKey(examples[i], part) == key) row->second.holds[i] = true;
       }
     }

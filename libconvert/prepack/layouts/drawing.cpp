@@ -111,7 +111,7 @@ std::string DrawCells(const std::vector<WeightCell>& cells, uint32_t cell_bits,
 }
 
 std::string DrawWeight(const Layout& layout, const PackRequest& request) {
-  const std::vector<PartSpec> parts = layout.parts(request);
+  const std::vector<PartSpec> parts = layout.Parts(request);
   const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
   const std::vector<WeightCell> cells =
       WeightCells(layout, request, 0, TensorBytes(weight.dtype, weight.shape).value());

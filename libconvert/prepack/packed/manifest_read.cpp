@@ -17,7 +17,7 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/scheme_json.h"
 

@@ -101,8 +101,7 @@ void FillOperands(const DecodedRows& decoded, std::span<const float> scales,
 template <typename T>
 void FillAs(WeightRounding rounding, const Layout& layout, const PackRequest& request,
             const DecodedRows& decoded, std::span<T> operands) {
-  const bool rounds_scale = layout.scale_form != nullptr;
-  const DType scale_dtype = rounds_scale ? layout.scale_form(request).value : DType::kF32;
+  const DType scale_dtype = layout.scales.value.Of(request);
   std::vector<float> scales(decoded.scales.size());
   for (size_t i = 0; i < scales.size(); ++i) {
     scales[i] = RoundTo(scale_dtype, static_cast<float>(decoded.scales[i]));

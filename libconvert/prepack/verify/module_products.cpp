@@ -20,7 +20,7 @@
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"

@@ -75,7 +75,7 @@ std::string NoteOf(const LayoutChoice& choice) {
 
 // Chooses the form if the layout has several.
 Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
-  if (choice.chosen == nullptr || choice.chosen->id != kOneDnnW8A8.id) return {};
+  if (choice.chosen == nullptr || !choice.chosen->FormIsAsked()) return {};
   PREPACK_TRY_ASSIGN(ChosenForm chosen, ChooseOneDnnForm(form, choice.request));
   choice.request.weights_desc = chosen.weights_desc;
   choice.onednn = chosen.origin;

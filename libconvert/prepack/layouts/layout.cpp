@@ -87,9 +87,7 @@ void AppendScales(const ScaleRow& scales, std::vector<PartRow>& parts) {
                     }};
     parts.push_back(squares);
     parts.push_back(ChannelPart(PartRole::kScale, "weight_scale", scales.stored));
-    parts.back().when = {"scales per channel", [](const PackRequest& r) {
-                           return r.scheme.granularity == Granularity::kChannel;
-                         }};
+    parts.back().when = symbol::kScalesPerChannel;
   }
 }
 

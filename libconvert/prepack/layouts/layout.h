@@ -146,6 +146,9 @@ inline constexpr StoredDType kAsActivations{
 inline constexpr Condition kAlways{true};
 inline constexpr Condition kAsymmetricWeights{
     "asymmetric weights", [](const PackRequest& r) { return !r.scheme.symmetric; }};
+inline constexpr Condition kScalesPerChannel{"scales per channel", [](const PackRequest& r) {
+                                               return r.scheme.granularity == Granularity::kChannel;
+                                             }};
 
 }  // namespace symbol
 
@@ -270,6 +273,7 @@ struct Layout {
   bool offered = true;                // false: known, tested and documented, but never chosen
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
+  bool by_primitive = false;     // the consumer is a primitive of oneDNN, which `verify` runs, too
 
   // May this module be packed? Reads nothing but the request.
   Eligibility (*eligible)(const PackRequest& request) = nullptr;
@@ -280,8 +284,14 @@ struct Layout {
   ZeroPointRow zero_points = {};
   WeightSumRow weight_sums = {};
   StoredDType bias = DType::kF32;
-  // For a layout whose form a primitive decides: sets how pieces of the weight go together.
+  // For a layout whose form a primitive decides (PackRequest::weights_desc): sets how pieces of the
+  // weight go together.
   void (*divide_weight)(const PackRequest& request, PartSpec& weight) = nullptr;
+  bool FormIsAsked() const { return divide_weight != nullptr; }
+  // The dtype of x.
+  StoredDType input = symbol::kAsActivations;
+  // The op has no place for the scales: the consumer multiplies its output with them.
+  Condition consumer_scales = false;
 
   // How the weight is cut into tiles, see model/panel_shape.h.
   TileCut (*cut)(const PackRequest& request) = nullptr;

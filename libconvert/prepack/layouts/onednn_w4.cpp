@@ -113,6 +113,7 @@ constexpr Layout MakeLayout() {
       .consumer = "dnnl::matmul",
       .mirrors = "oneDNN 3.13, src/cpu/x64/matmul/brgemm_matmul_utils.cpp",
       .address = "nibble k · N + n",
+      .by_primitive = true,
       .weight = {.dtype = DType::kU8,
                  .shape = {symbol::kK, {"N/2", [](const PackRequest& r) { return r.n / 2; }}},
                  .by_outputs = DivisionRow::Along(1, 2),
@@ -141,6 +142,7 @@ constexpr Layout MakeW4A16() {
       "oneDNN runs a reference implementation";
   layout.fingerprint = "4264d3ea85f153ccba71adaf8d777a36";
   layout.eligible = EligibleW4A16;
+  layout.input = DType::kBF16;  // a kernel for f32 exists as a reference implementation only
   return layout;
 }
 

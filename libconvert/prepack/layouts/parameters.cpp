@@ -137,10 +137,6 @@ bool PackAs(const ScaleDTypes& as, const ParameterStrip& strip, std::span<const 
   }
 }
 
-bool IsPerChannel(const PackRequest& request) {
-  return request.scheme.granularity == Granularity::kChannel;
-}
-
 // Scales for squares of output and input channels. That of square (row, column) stands at canonical
 // [row · scale_rows, column], or, where one is for all inputs, at [row · scale_rows, 0].
 struct Squares {
@@ -180,7 +176,7 @@ void UnpackSquares(const Squares& squares, uint64_t rows, std::span<const std::b
 }
 
 bool AreSquares(const Layout& layout, const PackRequest& request) {
-  return layout.scales.order == ParameterOrder::kSquares && !IsPerChannel(request);
+  return layout.scales.order == ParameterOrder::kSquares && !symbol::kScalesPerChannel.Of(request);
 }
 
 ParameterStrip StripOf(ParameterOrder order, const PackRequest& request, uint64_t rows) {

@@ -112,6 +112,7 @@ constinit const Layout kVllmFp8Vnni = {
                         {"K/2", [](const PackRequest& r) { return r.k / kUnit; }},
                         kWidth* kUnit}},
     .scales = {.order = ParameterOrder::kSquares},
+    .consumer_scales = symbol::kScalesPerChannel,
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceChannels,

@@ -19,14 +19,12 @@ struct RoundingRow {
   WeightRounding rounding;
 };
 
-constexpr std::string_view kFp8Vnni = "vllm-cpu/fp8-vnni";
-
 constexpr std::array kRoundings = {
     RoundingRow{"vllm-cpu/wna16", WeightRounding::kToActivation},
     RoundingRow{"vllm-cpu/int4-w4a8", WeightRounding::kNone},
     RoundingRow{"vllm-cpu/int8-vnni", WeightRounding::kNone},
     RoundingRow{"vllm-cpu/int8-plain", WeightRounding::kNone},
-    RoundingRow{kFp8Vnni, WeightRounding::kFp8ToBF16},
+    RoundingRow{"vllm-cpu/fp8-vnni", WeightRounding::kFp8ToBF16},
     RoundingRow{"vllm-cpu/fp8-w8a8-vnni4", WeightRounding::kNone},
     RoundingRow{"vllm-cpu/fp8-w8a8-plain", WeightRounding::kNone},
     RoundingRow{"vllm-cpu/bf16-vnni", WeightRounding::kDequantized},
@@ -128,12 +126,8 @@ void FillAs(WeightRounding rounding, const Layout& layout, const PackRequest& re
 
 }  // namespace
 
-bool ConsumerScales(const Layout& layout, const PackRequest& request) {
-  return layout.id == kFp8Vnni && request.scheme.granularity == Granularity::kChannel;
-}
-
 std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request) {
-  if (ConsumerScales(layout, request)) return WeightRounding::kFp8;
+  if (layout.consumer_scales.Of(request)) return WeightRounding::kFp8;
   for (const RoundingRow& row : kRoundings) {
     if (row.layout == layout.id) return row.rounding;
   }

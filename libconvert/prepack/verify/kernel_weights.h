@@ -27,8 +27,6 @@ enum class WeightRounding : uint8_t {
 // What the kernel of the layout does with such a module; none for a layout that no kernel is known
 // of.
 std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request);
-// Does the consumer multiply the kernel's output with the scales of the channels?
-bool ConsumerScales(const Layout& layout, const PackRequest& request);
 
 // The operands of decoded weights, and the weights themselves, in f64. The spans have one element
 // per weight.

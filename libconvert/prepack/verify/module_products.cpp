@@ -233,7 +233,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
     // layout, so model that; a blocked weight is never smaller than N·K bytes.
     Result<std::unique_ptr<KernelModel>> model =
         modelled_ ? MakeKernelModel(packed_.layout().id, operands_->With(weight), input)
-                  : MakeKernelModel("vllm-cpu/int8-plain",
+                  : MakeKernelModel(kVllmInt8Plain.id,
                                     operands_->With(weight.first(request.n * request.k)), input);
     if (model.ok()) {
       model_ = *std::move(model);
@@ -248,7 +248,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
 }
 
 Status ModuleMultiplication::RunPrimitive() {
-  if (options_.engine == nullptr || !IsOneDnnLayout(packed_.layout())) return {};
+  if (options_.engine == nullptr || !packed_.layout().by_primitive) return {};
   const PackRequest& request = packed_.request();
   Status ran;
   Status status = packed_.VisitWeight(

@@ -20,8 +20,8 @@
 #include "prepack/gemm/reference.h"
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/table.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/truth.h"
 #include "sample_checkpoint.h"
 #include "scratch_folder.h"
 

@@ -19,9 +19,9 @@
 #include "prepack/model/panel.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/judgement.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/packed_operands.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/truth.h"
 
 namespace prepack {
 namespace {

@@ -24,7 +24,6 @@
 #include "prepack/model/scheme.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/packed_operands.h"
 #include "prepack/verify/products.h"
 #include "prepack/verify/truth.h"

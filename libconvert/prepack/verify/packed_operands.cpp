@@ -14,7 +14,7 @@
 #include "prepack/gemm/model_operands.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/panel.h"
-#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/truth.h"
 
 namespace prepack {
 namespace {

@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "prepack/layouts/fingerprint.h"
+
 namespace prepack {
 namespace {
 
@@ -118,6 +120,24 @@ std::string DrawWeight(const Layout& layout, const PackRequest& request) {
   const uint32_t cell_bits = WeightCellBits(request);
   const uint64_t byte_cells = cell_bits < 8 ? 8 / cell_bits : 1;
   return DrawCells(cells, cell_bits, RowBegins(cells, byte_cells));
+}
+
+PackRequest DrawnExample(const Layout& layout) {
+  constexpr uint64_t kInputs = 256;
+  constexpr uint64_t kGroup = 64;
+  constexpr uint64_t kBlockRows = 64;  // no layout has units of so many
+  PackRequest request;
+  request.k = kInputs;
+  request.inputs_first = layout.inputs_first;
+  for (const uint64_t outputs : {100, 96}) {
+    request.n = outputs;
+    for (const Scheme& scheme : ProbeSchemes(outputs, kInputs, kGroup)) {
+      request.scheme = scheme;
+      if (scheme.granularity == Granularity::kBlock) request.scheme.scale_rows = kBlockRows;
+      if (layout.eligible(request).ok) return request;
+    }
+  }
+  return request;  // not reached: tests draw every layout
 }
 
 }  // namespace prepack

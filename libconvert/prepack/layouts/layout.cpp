@@ -128,9 +128,12 @@ std::vector<PartRow> Layout::PartRows() const {
     parts.back().by_inputs = DivisionRow::Never();  // a sum over all of K
     parts.back().when = weight_sums.when;
   }
-  parts.push_back(InputPart(PartRole::kInputScale, "input_scale", DType::kF32, kStaticActivations));
-  parts.push_back(InputPart(PartRole::kInputZeroPoint, "input_zero_point", DType::kI32,
-                            kStaticAsymmetricActivations));
+  if (static_activations) {
+    parts.push_back(
+        InputPart(PartRole::kInputScale, "input_scale", DType::kF32, kStaticActivations));
+    parts.push_back(InputPart(PartRole::kInputZeroPoint, "input_zero_point", DType::kI32,
+                              kStaticAsymmetricActivations));
+  }
   parts.push_back(ChannelPart(PartRole::kBias, "bias", bias));
   parts.back().when = kHasBias;
   parts.push_back(ChannelPart(PartRole::kInputOrder, "input_order", DType::kI32));

@@ -141,7 +141,7 @@ inline constexpr Extent kK{"K", [](const PackRequest& r) { return r.k; }};
 inline constexpr Extent kG{"G", [](const PackRequest& r) { return r.groups(); }};
 
 inline constexpr StoredDType kAsActivations{
-    "as the activations", [](const PackRequest& r) { return r.activation_dtype; }};
+    "dtype of the activations", [](const PackRequest& r) { return r.activation_dtype; }};
 
 inline constexpr Condition kAlways{true};
 inline constexpr Condition kAsymmetricWeights{
@@ -273,7 +273,8 @@ struct Layout {
   bool offered = true;                // false: known, tested and documented, but never chosen
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
-  bool by_primitive = false;     // the consumer is a primitive of oneDNN, which `verify` runs, too
+  bool static_activations = false;  // takes what the checkpoint says of the scales of activations
+  bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
 
   // May this module be packed? Reads nothing but the request.
   Eligibility (*eligible)(const PackRequest& request) = nullptr;

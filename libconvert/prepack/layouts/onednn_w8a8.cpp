@@ -228,6 +228,7 @@ constinit const Layout kOneDnnW8A8 = {
         "behind the codes i32 −128 · Σ w per channel, then, for static activations with a "
         "zero point, −Σ w; the manifest holds the memory descriptor",
     .fingerprint = "b43d867b8d6b191c2d25040072ebcb6f",
+    .static_activations = true,
     .by_primitive = true,
     .eligible = Eligible,
     .weight = {.dtype = DType::kU8,

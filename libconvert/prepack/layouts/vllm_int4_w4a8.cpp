@@ -228,7 +228,7 @@ constinit const Layout kVllmInt4W4A8 = {
                    1, {"lcm(b, 32)",
                        [](const PackRequest& r) { return std::lcm(BlockInputs(r), kW4A8Width); }})},
     .scales = {.order = ParameterOrder::kBlocks,
-               .value = {"as the activations; F32 with --scales exact",
+               .value = {"dtype of the activations; F32 with --scales exact",
                          [](const PackRequest& r) {
                            return r.exact_scales ? DType::kF32 : r.activation_dtype;
                          }}},

@@ -129,7 +129,7 @@ PackRequest DrawnExample(const Layout& layout) {
   PackRequest request;
   request.k = kInputs;
   request.inputs_first = layout.inputs_first;
-  for (const uint64_t outputs : {100, 96}) {
+  for (const uint64_t outputs : {uint64_t{100}, uint64_t{96}}) {
     request.n = outputs;
     for (const Scheme& scheme : ProbeSchemes(outputs, kInputs, kGroup)) {
       request.scheme = scheme;

@@ -1,6 +1,6 @@
 // Decodes the source of a packed module with the second decoder. A fused module is several modules
 // of the source, decoded one after the other; the parts that a kernel can hold only once
-// (act-order, input scale) must then agree.
+// (act-order, input scale) must then agree. Then rounds the weights as the kernel does.
 
 #include "prepack/verify/truth.h"
 

@@ -20,8 +20,8 @@
 #include "prepack/gemm/reference.h"
 #include "prepack/layouts/fingerprint.h"
 #include "prepack/layouts/table.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/truth.h"
 #include "sample_checkpoint.h"
 #include "scratch_folder.h"
 
@@ -74,7 +74,7 @@ class RandomModule {
     operands_.k = request.k;
     operands_.group_size = request.scheme.group_size;
     operands_.block_rows = request.scheme.scale_rows;
-    for (const PartSpec& part : layout.parts(request)) Add(part);
+    for (const PartSpec& part : layout.Parts(request)) Add(part);
   }
   const PackedOperands& operands() const { return operands_; }
 

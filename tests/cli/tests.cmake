@@ -18,6 +18,11 @@ foreach(test accept check ci convert damage diff docs faults formats fuse hostil
     ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>;PREPACK_SANITIZERS=${PREPACK_SANITIZE}" TIMEOUT 1500)
 endforeach()
 
+# docs/layouts/ is generated.
+add_test(NAME "docs: layouts are what layouts_doc writes"
+  COMMAND ${PREPACK_TEST_PYTHON} ${PROJECT_SOURCE_DIR}/tools/layouts_doc/layouts_doc.py --check
+    --prepack $<TARGET_FILE:prepack>)
+
 # The example that documents run, built from the sources of the library as an installed one would be.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR}/libconvert/prepack ${PROJECT_BINARY_DIR}/include/prepack SYMBOLIC)

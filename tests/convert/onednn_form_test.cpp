@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/scheme_json.h"
 #include "status_matchers.h"

@@ -11,6 +11,7 @@
 #include "layouts/requests.h"
 #include "prepack/base/isa.h"
 #include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/panel_shape.h"
 
@@ -134,7 +135,7 @@ class Packing {
 
 void CheckWeight(const Layout& layout, const PackRequest& request, const Probe& probe,
                  const TileShape& shape) {
-  const std::vector<PartSpec> parts = layout.parts(request);
+  const std::vector<PartSpec> parts = layout.Parts(request);
   const PartSpec* weight = FindPart(parts, PartRole::kWeight);
   const std::optional<uint64_t> part_bytes = TensorBytes(weight->dtype, weight->shape);
   Demand(part_bytes.has_value(), "the weight has a size", layout.id);
@@ -151,28 +152,28 @@ void CheckWeight(const Layout& layout, const PackRequest& request, const Probe& 
 }
 
 void CheckScales(const Layout& layout, const PackRequest& request, const Probe& probe) {
-  if (layout.scale_form == nullptr) return;
-  if (FindPart(layout.parts(request), PartRole::kScale) == nullptr) return;
-  Bytes packed(PlacedBytes(layout.place_rows(request, PartRole::kScale, 0, request.n)));
-  const Status status = layout.pack_scales(request, request.n, probe.scales, packed);
+  if (!layout.HasScales()) return;
+  if (FindPart(layout.Parts(request), PartRole::kScale) == nullptr) return;
+  Bytes packed(PlacedBytes(PlaceParameters(layout, request, PartRole::kScale, 0, request.n)));
+  const Status status = PackScales(layout, request, request.n, probe.scales, packed);
   if (!status.ok()) return DemandGoodError(status);
   std::vector<float> scales(probe.scales.size());
-  layout.unpack_scales(request, request.n, packed, scales);
+  UnpackScales(layout, request, request.n, packed, scales);
   Bytes again(packed.size());
-  Demand(layout.pack_scales(request, request.n, scales, again).ok() && again == packed,
+  Demand(PackScales(layout, request, request.n, scales, again).ok() && again == packed,
          "scales that were packed stay as they are", testing::Name(layout, request));
 }
 
 void CheckZeroPoints(const Layout& layout, const PackRequest& request, const Probe& probe) {
-  if (FindPart(layout.parts(request), PartRole::kZeroPoint) == nullptr) return;
+  if (FindPart(layout.Parts(request), PartRole::kZeroPoint) == nullptr) return;
   const Bytes packed = PackWhole(layout, request, probe, PartRole::kZeroPoint);
   std::vector<uint8_t> zero_points(probe.zero_points.size());
-  layout.unpack_zero_points(request, request.n, packed, zero_points);
+  UnpackZeroPoints(layout, request, request.n, packed, zero_points);
   Demand(zero_points == probe.zero_points, "zero points come back", testing::Name(layout, request));
 }
 
 void Run(Input input) {
-  const std::span<const Layout> layouts = AllLayouts();
+  const LayoutTable layouts = AllLayouts();
   const Layout& layout = layouts[input.Below(layouts.size())];
   const PackRequest request = MakeRequest(input, layout);
   const Eligibility verdict = layout.eligible(request);

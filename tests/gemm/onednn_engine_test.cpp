@@ -10,7 +10,7 @@
 #include "prepack/base/random.h"
 #include "prepack/gemm/engine.h"
 #include "prepack/gemm/onednn/descriptor.h"
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/verify/products.h"
 #include "status_matchers.h"
 

@@ -160,11 +160,11 @@ void CheckPiece(const Layout& layout, const Module& whole, const PanelRange& ran
   const Eligibility verdict = layout.eligible(piece.request);
   INFO(verdict.reason);
   REQUIRE(verdict.ok);
-  for (const PartSpec& part : layout.parts(whole.request)) {
+  for (const PartSpec& part : layout.Parts(whole.request)) {
     const Division& division = part.*by;
     if (division.kind == Division::Kind::kNever) continue;
     INFO(part.name << " " << cut.begin << " to " << cut.end);
-    const std::vector<PartSpec> parts = layout.parts(piece.request);
+    const std::vector<PartSpec> parts = layout.Parts(piece.request);
     const PartSpec* of_piece = FindPart(parts, part.role);
     REQUIRE(of_piece != nullptr);
     CHECK(of_piece->dtype == part.dtype);
@@ -193,7 +193,7 @@ void ForModules(Check check) {
 TEST_CASE("pieces of the output channels go together as the parts say") {
   ForModules([](const Layout& layout, const Module& whole) {
     const auto [n, k] = std::pair(whole.request.n, whole.request.k);
-    const uint64_t unit = UnitOf(layout.parts(whole.request), &PartSpec::by_outputs);
+    const uint64_t unit = UnitOf(layout.Parts(whole.request), &PartSpec::by_outputs);
     if (unit >= n) return false;
     for (const auto& [begin, end] : {std::pair(uint64_t{0}, unit), std::pair(unit, n)}) {
       CheckPiece(layout, whole, {.n0 = begin, .rows = end - begin, .k0 = 0, .cols = k},
@@ -206,7 +206,7 @@ TEST_CASE("pieces of the output channels go together as the parts say") {
 TEST_CASE("pieces of the input channels go together as the parts say") {
   ForModules([](const Layout& layout, const Module& whole) {
     const auto [n, k] = std::pair(whole.request.n, whole.request.k);
-    const uint64_t unit = UnitOf(layout.parts(whole.request), &PartSpec::by_inputs);
+    const uint64_t unit = UnitOf(layout.Parts(whole.request), &PartSpec::by_inputs);
     if (unit >= k) return false;
     for (const auto& [begin, end] : {std::pair(uint64_t{0}, unit), std::pair(unit, k)}) {
       CheckPiece(layout, whole, {.n0 = 0, .rows = n, .k0 = begin, .cols = end - begin},
@@ -221,7 +221,7 @@ std::set<std::string> PartsThatAre(Division::Kind kind, Division PartSpec::*by) 
   std::set<std::string> names;
   for (const Layout& layout : AllLayouts()) {
     for (const PackRequest& request : RequestsFor(layout)) {
-      for (const PartSpec& part : layout.parts(request)) {
+      for (const PartSpec& part : layout.Parts(request)) {
         const bool common = part.role == PartRole::kInputOrder;
         if ((part.*by).kind != kind) continue;
         names.insert(fmt::format("{} {}", common ? "any" : layout.id, part.name));
@@ -243,7 +243,7 @@ TEST_CASE("only these parts cannot be cut") {
 TEST_CASE("of oneDNN's forms exactly those with sums cannot be cut") {
   for (const PackRequest& request : RequestsFor(*FindLayout("onednn/w8a8"))) {
     const bool sums = !request.weights_desc || request.weights_desc->s8s8_compensation;
-    const std::vector<PartSpec> parts = FindLayout("onednn/w8a8")->parts(request);
+    const std::vector<PartSpec> parts = FindLayout("onednn/w8a8")->Parts(request);
     const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
     CHECK((weight.by_outputs.kind == Division::Kind::kNever) == sums);
     CHECK((weight.by_inputs.kind == Division::Kind::kNever) == sums);

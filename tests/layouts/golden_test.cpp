@@ -6,6 +6,7 @@
 #include "prepack/base/isa.h"
 #include "prepack/kernels/kernels.h"
 #include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/table.h"
 
@@ -39,7 +40,7 @@ std::string GoldenName(const PartSpec& part) {
 void CheckParts(const Layout& layout, const GoldenFile& golden) {
   const PackRequest request = golden.Request();
   const Probe probe = Canonical(golden);
-  for (const PartSpec& part : layout.parts(request)) {
+  for (const PartSpec& part : layout.Parts(request)) {
     if (part.role > PartRole::kZeroPoint) continue;
     INFO("part " << part.name);
     const GoldenFile::Tensor& tensor = golden.At(GoldenName(part));
@@ -49,7 +50,7 @@ void CheckParts(const Layout& layout, const GoldenFile& golden) {
     // checkpoint, but the bytes must still be right.
     CHECK(PackWhole(layout, request, probe, part.role) == tensor.bytes);
   }
-  const bool has_zero_points = FindPart(layout.parts(request), PartRole::kZeroPoint) != nullptr;
+  const bool has_zero_points = FindPart(layout.Parts(request), PartRole::kZeroPoint) != nullptr;
   CHECK(golden.Has("packed.weight_zero_point") == has_zero_points);
 }
 
@@ -61,15 +62,15 @@ void CheckUnpack(const Layout& layout, const GoldenFile& golden) {
   CHECK(panel == probe.codes);
   if (!golden.Has("packed.weight_zero_point")) return;
   std::vector<uint8_t> zero_points(probe.zero_points.size());
-  layout.unpack_zero_points(request, request.n, golden.At("packed.weight_zero_point").bytes,
-                            zero_points);
+  UnpackZeroPoints(layout, request, request.n, golden.At("packed.weight_zero_point").bytes,
+                   zero_points);
   CHECK(zero_points == probe.zero_points);
 }
 
 // Bias and sums, which are not the layout's own.
 void CheckOtherParts(const Layout& layout, const GoldenFile& golden) {
   const PackRequest request = golden.Request();
-  const std::vector<PartSpec> parts = layout.parts(request);
+  const std::vector<PartSpec> parts = layout.Parts(request);
   if (const PartSpec* bias = FindPart(parts, PartRole::kBias)) {
     CHECK(golden.At("packed.bias").dtype == bias->dtype);
   }

@@ -12,7 +12,7 @@ namespace {
 std::vector<uint16_t> Pack(DType dtype, uint64_t rows, const std::vector<float>& scales) {
   std::vector<uint16_t> packed(scales.size());
   const Status status =
-      PackScaleStrip({.value = dtype, .part = dtype},
+      PackScaleStrip({.value = dtype, .stored = dtype},
                      {.rows = rows, .groups = scales.size() / rows, .width = rows}, scales,
                      std::as_writable_bytes(std::span(packed)));
   CHECK(status.ToString() == "");
@@ -35,14 +35,14 @@ TEST_CASE("subnormal scales are legal") {
 TEST_CASE("a scale that the dtype cannot hold is refused with its place") {
   const std::vector<float> scales = {1, 1, 1, 1, 70000, 1};
   std::vector<std::byte> packed(12);
-  const Status over = PackScaleStrip({.value = DType::kF16, .part = DType::kF16},
+  const Status over = PackScaleStrip({.value = DType::kF16, .stored = DType::kF16},
                                      {.rows = 3, .groups = 2, .width = 3}, scales, packed);
   REQUIRE_FALSE(over.ok());
   CHECK(over.kind() == ErrorKind::kUnsupported);
   CHECK(over.ToString() ==
         "scale of row 2, group 0: F16 cannot hold it: it would become inf (found 70000). Choose "
         "activations of another dtype with --dtype");
-  const Status under = PackScaleStrip({.value = DType::kF16, .part = DType::kF32},
+  const Status under = PackScaleStrip({.value = DType::kF16, .stored = DType::kF32},
                                       {.rows = 1, .groups = 1, .width = 1},
                                       std::vector<float>{1e-9F}, std::span(packed).first(4));
   REQUIRE_FALSE(under.ok());
@@ -52,7 +52,7 @@ TEST_CASE("a scale that the dtype cannot hold is refused with its place") {
 TEST_CASE("unpacking widens exactly and transposes back") {
   const std::vector<uint16_t> packed = {0x3F80, 0xC000, 0x0001, 0x3F82};  // [G 2, rows 2]
   std::vector<float> scales(4);
-  UnpackScaleStrip({.value = DType::kBF16, .part = DType::kBF16},
+  UnpackScaleStrip({.value = DType::kBF16, .stored = DType::kBF16},
                    {.rows = 2, .groups = 2, .width = 2}, std::as_bytes(std::span(packed)), scales);
   CHECK(scales == std::vector<float>{1.0F, 0x1p-133F, -2.0F, 1.015625F});
 }
@@ -60,7 +60,7 @@ TEST_CASE("unpacking widens exactly and transposes back") {
 TEST_CASE("a scale can be rounded to one dtype and stored in another") {
   std::vector<float> packed(2);
   CHECK(PackScaleStrip(
-            {.value = DType::kBF16, .part = DType::kF32}, {.rows = 1, .groups = 2, .width = 1},
+            {.value = DType::kBF16, .stored = DType::kF32}, {.rows = 1, .groups = 2, .width = 1},
             std::vector<float>{1.00390625F, 1.01171875F}, std::as_writable_bytes(std::span(packed)))
             .ok());
   CHECK(packed == std::vector<float>{1.0F, 1.015625F});
@@ -70,7 +70,7 @@ TEST_CASE("scales can lie in blocks of some output channels") {
   // [rows 4, G 2] in blocks of two rows: [2, G, 2]
   std::vector<float> packed(8);
   CHECK(PackScaleStrip(
-            {.value = DType::kF32, .part = DType::kF32}, {.rows = 4, .groups = 2, .width = 2},
+            {.value = DType::kF32, .stored = DType::kF32}, {.rows = 4, .groups = 2, .width = 2},
             std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, std::as_writable_bytes(std::span(packed)))
             .ok());
   CHECK(packed == std::vector<float>{1, 3, 2, 4, 5, 7, 6, 8});

@@ -1,5 +1,6 @@
 #include "catch.h"
 #include "layouts/requests.h"
+#include "prepack/layouts/parameters.h"
 
 namespace prepack::testing {
 namespace {
@@ -27,7 +28,7 @@ std::vector<unsigned> Cover(const Layout& layout, const PackRequest& request, co
   }
   const uint64_t step = 3 * layout.cut(request).strip_rows;
   for (uint64_t n0 = 0; n0 < request.n; n0 += step) {
-    Count(layout.place_rows(request, part.role, n0, std::min(step, request.n - n0)), count);
+    Count(PlaceParameters(layout, request, part.role, n0, std::min(step, request.n - n0)), count);
   }
   return count;
 }
@@ -36,7 +37,7 @@ TEST_CASE("the tiles and strips of a module cover every byte of every part exact
   for (const Layout& layout : AllLayouts()) {
     for (const PackRequest& request : RequestsFor(layout)) {
       INFO(Name(layout, request));
-      for (const PartSpec& part : layout.parts(request)) {
+      for (const PartSpec& part : layout.Parts(request)) {
         if (part.role > PartRole::kZeroPoint) continue;  // written whole
         INFO(part.name);
         for (const bool strips : {false, true}) {

@@ -79,7 +79,7 @@ std::vector<std::byte> ColumnsOf(const PackRequest& request, const Probe& probe,
 std::vector<std::byte> PackTiles(const Layout& layout, const PackRequest& request,
                                  const Probe& probe, const TileShape& shape, std::byte poison) {
   const TileGrid grid(request.n, request.k, shape);
-  const PartSpec weight = *FindPart(layout.parts(request), PartRole::kWeight);
+  const PartSpec weight = *FindPart(layout.Parts(request), PartRole::kWeight);
   std::vector<std::byte> part(TensorBytes(weight.dtype, weight.shape).value());
   for (size_t i = 0; i < grid.size(); ++i) {
     const PanelRange tile = grid.At(i);
@@ -214,24 +214,26 @@ TEST_CASE("scales and zero points come back") {
     for (const PackRequest& request : RequestsFor(layout)) {
       INFO(Name(layout, request));
       Probe probe = MakeProbe(request, random);
-      if (layout.scale_form != nullptr) {
+      if (layout.HasScales()) {
         // Far from what f16 cannot hold.
         for (float& scale : probe.scales) scale *= 64;
-        Guarded packed(PlacedBytes(layout.place_rows(request, PartRole::kScale, 0, request.n)));
-        REQUIRE(layout.pack_scales(request, request.n, probe.scales, packed.span()).ok());
+        Guarded packed(
+            PlacedBytes(PlaceParameters(layout, request, PartRole::kScale, 0, request.n)));
+        REQUIRE(PackScales(layout, request, request.n, probe.scales, packed.span()).ok());
         CHECK(packed.GuardIsIntact());
         std::vector<float> unpacked(probe.scales.size());
-        layout.unpack_scales(request, request.n, packed.span(), unpacked);
-        const DType dtype = layout.scale_form(request).value;
+        UnpackScales(layout, request, request.n, packed.span(), unpacked);
+        const DType dtype = layout.scales.value.Of(request);
         for (float& scale : probe.scales) scale = RoundTo(dtype, scale);
         CHECK(unpacked == probe.scales);
       }
-      if (FindPart(layout.parts(request), PartRole::kZeroPoint) == nullptr) continue;
-      Guarded zeros(PlacedBytes(layout.place_rows(request, PartRole::kZeroPoint, 0, request.n)));
-      layout.pack_zero_points(request, request.n, probe.zero_points, zeros.span());
+      if (FindPart(layout.Parts(request), PartRole::kZeroPoint) == nullptr) continue;
+      Guarded zeros(
+          PlacedBytes(PlaceParameters(layout, request, PartRole::kZeroPoint, 0, request.n)));
+      PackZeroPoints(layout, request, request.n, probe.zero_points, zeros.span());
       CHECK(zeros.GuardIsIntact());
       std::vector<uint8_t> back(probe.zero_points.size());
-      layout.unpack_zero_points(request, request.n, zeros.span(), back);
+      UnpackZeroPoints(layout, request, request.n, zeros.span(), back);
       CHECK(back == probe.zero_points);
     }
   }

@@ -1,8 +1,10 @@
 #include "prepack/layouts/table.h"
 
+#include <algorithm>
 #include <set>
 
 #include "catch.h"
+#include "prepack/layouts/drawing.h"
 
 namespace prepack::testing {
 namespace {
@@ -29,6 +31,54 @@ TEST_CASE("every row of the table is complete, and ids are unique") {
                    "vllm-cpu/fp8-w8a8-plain", "vllm-cpu/bf16-vnni", "zentorch/woq",
                    "zentorch/da8w4", "zentorch/int8", "zentorch/int8-dlp", "onednn/w4a16",
                    "onednn/w4a8", "onednn/w8a8", "plain/bf16", "plain/bf16-conv1d"});
+}
+
+TEST_CASE("every layout can be drawn, and its rows list every part of a module") {
+  for (const Layout& layout : AllLayouts()) {
+    INFO(layout.id);
+    const PackRequest request = DrawnExample(layout);
+    CHECK(layout.eligible(request).ok);
+    const std::vector<PartSpec> parts = layout.Parts(request);
+    CHECK(parts[0].role == PartRole::kWeight);
+    const std::vector<PartRow> rows = layout.PartRows();
+    for (const PartSpec& part : parts) {
+      CHECK(std::ranges::count(rows, part.name, &PartRow::name) >= 1);
+    }
+  }
+}
+
+TEST_CASE("a symbol is a value, or a text with a function of the module") {
+  PackRequest module;
+  module.n = 7;
+  module.activation_dtype = DType::kF16;
+  const Extent fixed = 32;
+  CHECK(fixed.Of(module) == 32);
+  CHECK(fixed.text().empty());
+  CHECK(symbol::kN.Of(module) == 7);
+  CHECK(symbol::kN.text() == "N");
+  CHECK(kVllmWna16.input.Of(module) == DType::kF16);
+  CHECK(kOneDnnW4A16.input.Of(module) == DType::kBF16);
+}
+
+TEST_CASE("what one layout does otherwise is in its row") {
+  using Ids = std::set<std::string_view>;
+  Ids asked;
+  Ids primitives;
+  Ids statics;
+  Ids scaled_by_consumer;
+  PackRequest per_channel;
+  per_channel.scheme.granularity = Granularity::kChannel;
+  for (const Layout& layout : AllLayouts()) {
+    if (layout.FormIsAsked()) asked.insert(layout.id);
+    if (layout.by_primitive) primitives.insert(layout.id);
+    if (layout.static_activations) statics.insert(layout.id);
+    if (layout.consumer_scales.Of(per_channel)) scaled_by_consumer.insert(layout.id);
+    CHECK_FALSE(layout.consumer_scales.Of({}));
+  }
+  CHECK(asked == Ids{"onednn/w8a8"});
+  CHECK(primitives == Ids{"onednn/w4a16", "onednn/w4a8", "onednn/w8a8"});
+  CHECK(statics == Ids{"onednn/w8a8", "vllm-cpu/int8-plain"});
+  CHECK(scaled_by_consumer == Ids{"vllm-cpu/fp8-vnni"});
 }
 
 TEST_CASE("targets offer their layouts") {

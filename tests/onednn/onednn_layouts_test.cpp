@@ -16,7 +16,6 @@
 #include "prepack/gemm/onednn/descriptor.h"
 #include "prepack/gemm/onednn/query.h"
 #include "prepack/layouts/fingerprint.h"
-#include "prepack/layouts/onednn_w8a8.h"
 #include "prepack/layouts/table.h"
 #include "status_matchers.h"
 

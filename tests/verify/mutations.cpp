@@ -13,6 +13,7 @@
 #include "prepack/container/safetensors_writer.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/formats/format.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/packed/output_hash.h"
 #include "status_matchers.h"
 #include "verify/folder_damage.h"
@@ -108,16 +109,18 @@ std::vector<uint8_t> Mutant::ZeroPoints() const {
 }
 
 bool Mutant::SetScales(const std::vector<float>& scales) {
-  const Placement placement = layout().place_rows(request(), PartRole::kScale, 0, request().n);
+  const Placement placement =
+      PlaceParameters(layout(), request(), PartRole::kScale, 0, request().n);
   Bytes packed(PlacedBytes(placement));
-  RequireOk(layout().pack_scales(request(), request().n, scales, packed));
+  RequireOk(PackScales(layout(), request(), request().n, scales, packed));
   return SetPart(PartRole::kScale, Scattered(placement, packed, Part(PartRole::kScale)));
 }
 
 bool Mutant::SetZeroPoints(const std::vector<uint8_t>& zero_points) {
-  const Placement placement = layout().place_rows(request(), PartRole::kZeroPoint, 0, request().n);
+  const Placement placement =
+      PlaceParameters(layout(), request(), PartRole::kZeroPoint, 0, request().n);
   Bytes packed(PlacedBytes(placement));
-  layout().pack_zero_points(request(), request().n, zero_points, packed);
+  PackZeroPoints(layout(), request(), request().n, zero_points, packed);
   return SetPart(PartRole::kZeroPoint, Scattered(placement, packed, Part(PartRole::kZeroPoint)));
 }
 
@@ -340,7 +343,7 @@ bool TakeScalesOfDoubledGroups(Mutant& mutant) {
 bool TruncateScales(Mutant& mutant) {
   const Layout& layout = mutant.layout();
   const bool rounded = mutant.Has(PartRole::kScale) &&
-                       layout.scale_form(mutant.request()).value == DType::kBF16 &&
+                       layout.scales.value.Of(mutant.request()) == DType::kBF16 &&
                        mutant.request().stored_scale_dtype != DType::kBF16;
   if (!rounded) return false;
   const Checkpoint source = Value(Checkpoint::Open(mutant.source()));
@@ -485,9 +488,9 @@ bool ClaimOneScale(Mutant& mutant) {
   claimed.scheme.scale_rows = claimed.n;
   const Layout& layout = mutant.layout();
   if (!layout.eligible(claimed).ok) return false;
-  const std::vector<PartSpec> parts = layout.parts(mutant.request());
+  const std::vector<PartSpec> parts = layout.Parts(mutant.request());
   const bool same =
-      std::ranges::equal(layout.parts(claimed), parts, {}, &PartSpec::shape, &PartSpec::shape);
+      std::ranges::equal(layout.Parts(claimed), parts, {}, &PartSpec::shape, &PartSpec::shape);
   if (!same) return false;
   mutant.Edit(
       [&](Manifest& manifest) { manifest.modules.at(mutant.module()).scheme = claimed.scheme; });

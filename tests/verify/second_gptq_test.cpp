@@ -26,7 +26,7 @@ PackedGptq RandomPlanes(uint32_t bits, bool symmetric) {
 }
 
 // Rows [n0, n0 + rows), from the numbers that were packed.
-std::vector<float> WeightsOf(const PackedGptq& x, uint64_t n0, uint64_t rows) {
+std::vector<float> PlaneWeightsOf(const PackedGptq& x, uint64_t n0, uint64_t rows) {
   std::vector<float> weights;
   for (uint64_t n = n0; n < n0 + rows; ++n) {
     for (uint64_t k = 0; k < x.k; ++k) {
@@ -52,10 +52,10 @@ TEST_CASE("codes and zero points in planes are decoded, whatever their width") {
     for (const bool symmetric : {true, false}) {
       CAPTURE(bits, symmetric);
       PackedGptq x = RandomPlanes(bits, symmetric);
-      CHECK(Decode(MakeGptq(x), x.k, 0, x.n) == WeightsOf(x, 0, x.n));
-      CHECK(Decode(MakeGptq(x), x.k, 29, 7) == WeightsOf(x, 29, 7));
+      CHECK(Decode(MakeGptq(x), x.k, 0, x.n) == PlaneWeightsOf(x, 0, x.n));
+      CHECK(Decode(MakeGptq(x), x.k, 29, 7) == PlaneWeightsOf(x, 29, 7));
       x.Shuffle(bits);
-      CHECK(Decode(MakeGptq(x), x.k, 29, 7) == WeightsOf(x, 29, 7));
+      CHECK(Decode(MakeGptq(x), x.k, 29, 7) == PlaneWeightsOf(x, 29, 7));
     }
   }
 }
@@ -67,7 +67,7 @@ TEST_CASE("5, 6 and 7 bits lie in planes and store z, whatever the label says") 
       const PackedGptq x = RandomPlanes(bits, false);
       TestCheckpoint checkpoint = MakeGptq(x);
       checkpoint.config["quantization_config"]["checkpoint_format"] = format;
-      CHECK(Decode(checkpoint, x.k, 0, x.n) == WeightsOf(x, 0, x.n));
+      CHECK(Decode(checkpoint, x.k, 0, x.n) == PlaneWeightsOf(x, 0, x.n));
     }
   }
 }
@@ -76,9 +76,9 @@ TEST_CASE("3 bits lie in planes in the format gptq_p alone") {
   PackedGptq x = RandomPlanes(3, false);
   x.planar = false;
   TestCheckpoint checkpoint = MakeGptq(x);
-  CHECK(Decode(checkpoint, x.k, 0, x.n) == WeightsOf(x, 0, x.n));
+  CHECK(Decode(checkpoint, x.k, 0, x.n) == PlaneWeightsOf(x, 0, x.n));
   checkpoint.config["quantization_config"]["checkpoint_format"] = "gptq_p";
-  CHECK(Decode(checkpoint, x.k, 0, x.n) != WeightsOf(x, 0, x.n));
+  CHECK(Decode(checkpoint, x.k, 0, x.n) != PlaneWeightsOf(x, 0, x.n));
 }
 
 TEST_CASE("fewer input channels than planes hold are an error") {

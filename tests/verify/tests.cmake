@@ -9,7 +9,6 @@ prepack_add_tests(verify
   gemm_damage_test.cpp
   gemm_layouts_test.cpp
   integrity_test.cpp
-  kernel_weights_test.cpp
   loaded_files_test.cpp
   lying_manifest_test.cpp
   module_judgement_test.cpp
@@ -34,5 +33,6 @@ prepack_add_tests(verify
   second_truth_test.cpp
   source_rows_test.cpp
   sqnr_bars_test.cpp
+  truth_test.cpp
   weight_sizes_test.cpp
   zero_module_test.cpp)

@@ -1,14 +1,18 @@
 #include "json_reports.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "inspect_summary.h"
 #include "prepack/base/version.h"
+#include "prepack/layouts/drawing.h"
 #include "prepack/layouts/table.h"
 #include "prepack/packed/scheme_json.h"
 
@@ -370,24 +374,89 @@ Json DiffJson(const DiffReport& report) {
   return json;
 }
 
+namespace {
+
+std::string TextOf(const Extent& extent) {
+  return extent.text().empty() ? fmt::format("{}", extent.value()) : std::string(extent.text());
+}
+
+std::string TextOf(const StoredDType& dtype) {
+  return std::string(dtype.text().empty() ? DTypeName(dtype.value()) : dtype.text());
+}
+
+std::string TextOf(const DivisionRow& division) {
+  if (division.kind == Division::Kind::kNever) return "never";
+  if (division.kind == Division::Kind::kWhole) return "whole";
+  return fmt::format("axis {}, by {}", division.axis, TextOf(division.unit));
+}
+
+Json TextsOf(const Extents& extents) {
+  Json texts = Json::array();
+  for (const Extent& extent : extents) texts.push_back(TextOf(extent));
+  return texts;
+}
+
+Json PartRowsJson(const Layout& layout) {
+  Json parts = Json::array();
+  for (const PartRow& part : layout.PartRows()) {
+    // Dequantized weights are in the order of the checkpoint.
+    if (part.role == PartRole::kInputOrder && layout.for_dequantized) continue;
+    parts.push_back({{"part", part.name},
+                     {"dtype", TextOf(part.dtype)},
+                     {"shape", TextsOf(part.shape)},
+                     {"view", TextsOf(part.view)},
+                     {"pieces_of_n", TextOf(part.by_outputs)},
+                     {"pieces_of_k", TextOf(part.by_inputs)},
+                     {"when", part.when.text().empty() ? "always" : part.when.text()}});
+  }
+  return parts;
+}
+
+Json ScalesJson(const Layout& layout) {
+  if (!layout.HasScales()) return nullptr;
+  return {{"dtype", TextOf(layout.scales.stored)}, {"values", TextOf(layout.scales.value)}};
+}
+
+Json ExampleJson(const Layout& layout) {
+  const PackRequest request = DrawnExample(layout);
+  const std::vector<PartSpec> parts = layout.Parts(request);
+  const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
+  Json lines = Json::array();
+  std::istringstream drawing(DrawWeight(layout, request));
+  for (std::string line; std::getline(drawing, line);) lines.push_back(line);
+  return {{"n", request.n},
+          {"k", request.k},
+          {"scheme", DescribeScheme(request.scheme)},
+          {"bytes", TensorBytes(weight.dtype, weight.shape).value_or(0)},
+          {"drawing", std::move(lines)}};
+}
+
+Json LayoutJson(const Layout& layout) {
+  return {{"layout", layout.id},
+          {"version", layout.version},
+          {"consumer", layout.consumer},
+          {"mirrors", layout.mirrors},
+          {"schemes", layout.schemes},
+          {"constraints", layout.constraints},
+          {"isa", layout.isa},
+          {"address", layout.address},
+          {"notes", layout.notes},
+          {"offered", layout.offered},
+          {"for_dequantized", layout.for_dequantized},
+          {"scales", ScalesJson(layout)},
+          {"parts", PartRowsJson(layout)},
+          {"example", ExampleJson(layout)},
+          {"fingerprint", layout.fingerprint}};
+}
+
+}  // namespace
+
 Json TargetsJson() {
   Json json = JsonDocument("prepack-targets");
   Json& targets = json["targets"] = Json::array();
   for (const Target& target : AllTargets()) {
     Json layouts = Json::array();
-    for (const Layout* layout : LayoutsOfTarget(target.id)) {
-      layouts.push_back({{"layout", layout->id},
-                         {"version", layout->version},
-                         {"consumer", layout->consumer},
-                         {"mirrors", layout->mirrors},
-                         {"schemes", layout->schemes},
-                         {"constraints", layout->constraints},
-                         {"isa", layout->isa},
-                         {"address", layout->address},
-                         {"notes", layout->notes},
-                         {"offered", layout->offered},
-                         {"fingerprint", layout->fingerprint}});
-    }
+    for (const Layout* layout : LayoutsOfTarget(target.id)) layouts.push_back(LayoutJson(*layout));
     targets.push_back(
         {{"target", target.id}, {"runtime", target.runtime}, {"layouts", std::move(layouts)}});
   }

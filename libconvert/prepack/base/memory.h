@@ -59,27 +59,27 @@ using PageBuffer = std::vector<std::byte, PageAllocator<std::byte>>;
 template <typename T, std::size_t kMost>
 class FixedVector {
  public:
-  FixedVector() = default;
+  constexpr FixedVector() = default;
   // At most kMost elements, here and in push_back; more throw std::out_of_range.
-  FixedVector(std::initializer_list<T> elements) {
+  constexpr FixedVector(std::initializer_list<T> elements) {
     for (const T& element : elements) push_back(element);
   }
-  void push_back(const T& element) {
+  constexpr void push_back(const T& element) {
     elements_.at(size_) = element;
     ++size_;
   }
 
   static constexpr std::size_t capacity() { return kMost; }
-  std::size_t size() const { return size_; }
-  bool empty() const { return size_ == 0; }
-  T* begin() { return elements_.data(); }
-  T* end() { return elements_.data() + size_; }
-  const T* begin() const { return elements_.data(); }
-  const T* end() const { return elements_.data() + size_; }
+  constexpr std::size_t size() const { return size_; }
+  constexpr bool empty() const { return size_ == 0; }
+  constexpr T* begin() { return elements_.data(); }
+  constexpr T* end() { return elements_.data() + size_; }
+  constexpr const T* begin() const { return elements_.data(); }
+  constexpr const T* end() const { return elements_.data() + size_; }
   // `index` must be below size().
-  T& operator[](std::size_t index) { return elements_[index]; }
-  const T& operator[](std::size_t index) const { return elements_[index]; }
-  const T& front() const { return elements_.front(); }
+  constexpr T& operator[](std::size_t index) { return elements_[index]; }
+  constexpr const T& operator[](std::size_t index) const { return elements_[index]; }
+  constexpr const T& front() const { return elements_.front(); }
 
   friend bool operator==(const FixedVector& a, const FixedVector& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end());

@@ -12,6 +12,7 @@
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/model/stacked_linear.h"
 #include "prepack/packed/small_parts.h"
@@ -178,17 +179,18 @@ Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
 Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   buffers.scales.resize(rows * module_.weights().groups());
   Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
-  if (!status.ok() || module_.chosen->scale_form == nullptr) return status;
+  if (!status.ok() || !module_.chosen->HasScales()) return status;
 
   const Placement placement =
-      module_.chosen->place_rows(module_.request, PartRole::kScale, n0, rows);
+      PlaceParameters(*module_.chosen, module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
-  status = module_.chosen->pack_scales(module_.request, rows, buffers.scales, buffers.packed);
+  status =
+      prepack::PackScales(*module_.chosen, module_.request, rows, buffers.scales, buffers.packed);
   if (!status.ok()) {
     return std::move(status).In(
         fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
   }
-  const DType value = module_.chosen->scale_form(module_.request).value;
+  const DType value = module_.chosen->scales.value.Of(module_.request);
   if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
     *rounded_scales_ += CountRounded(value, buffers.scales);
   }
@@ -203,9 +205,10 @@ Status ModulePacker::PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& bu
   if (!status.ok() || !HasPart(PartRole::kZeroPoint)) return status;
 
   const Placement placement =
-      module_.chosen->place_rows(module_.request, PartRole::kZeroPoint, n0, rows);
+      PlaceParameters(*module_.chosen, module_.request, PartRole::kZeroPoint, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
-  module_.chosen->pack_zero_points(module_.request, rows, buffers.zero_points, buffers.packed);
+  prepack::PackZeroPoints(*module_.chosen, module_.request, rows, buffers.zero_points,
+                          buffers.packed);
   return WritePacked(PartRole::kZeroPoint, placement, buffers);
 }
 
@@ -214,7 +217,7 @@ Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& bu
   buffers.sums.resize(rows);
   PREPACK_TRY(SumSignedCodes(module_.weights(), n0, rows, buffers.panel, buffers.sums));
   buffers.packed.resize(rows * sizeof(float));
-  const DType value = module_.chosen->scale_form(module_.request).value;
+  const DType value = module_.chosen->scales.value.Of(module_.request);
   PackScaledSums(value, buffers.sums, buffers.scales, buffers.packed);
   return WritePacked(PartRole::kWeightSum,
                      {{.offset = n0 * sizeof(float), .bytes = rows * sizeof(float)}}, buffers);

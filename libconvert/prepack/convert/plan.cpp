@@ -16,7 +16,7 @@
 #include "prepack/container/model_config.h"
 #include "prepack/convert/output_shards.h"
 #include "prepack/formats/stored_linear.h"
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/packed/small_parts.h"
 
@@ -75,7 +75,7 @@ std::string NoteOf(const LayoutChoice& choice) {
 
 // Chooses the form if the layout has several.
 Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
-  if (choice.chosen == nullptr || choice.chosen->id != kOneDnnW8A8.id) return {};
+  if (choice.chosen == nullptr || !choice.chosen->FormIsAsked()) return {};
   PREPACK_TRY_ASSIGN(ChosenForm chosen, ChooseOneDnnForm(form, choice.request));
   choice.request.weights_desc = chosen.weights_desc;
   choice.onednn = chosen.origin;
@@ -99,7 +99,7 @@ Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& as
   if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
     return std::move(status).In(fmt::format("module {}", linear.module()));
   }
-  if (choice.chosen != nullptr) choice.parts = choice.chosen->parts(choice.request);
+  if (choice.chosen != nullptr) choice.parts = choice.chosen->Parts(choice.request);
   return choice;
 }
 

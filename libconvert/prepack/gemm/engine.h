@@ -31,7 +31,7 @@ Status CheckProblem(const FloatProblem& problem, std::span<const float> y);
 
 // A packed module of a layout that oneDNN reads, and what it is to be multiplied with.
 struct PackedProblem {
-  std::string_view layout;     // "onednn/w4a16", "onednn/w4a8", "onednn/w8a8"
+  std::string_view layout;     // its id, for messages
   const PackRequest& request;  // the module
   const PackedOperands& packed;
   ModelInput input;

@@ -2,36 +2,39 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "prepack/gemm/model_operands.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {
 
 struct ModelRow {
-  std::string_view layout;
-  MakeModelFn make;
+  const Layout* layout;
+  MakeModel* make;
+  WeightRounding rounding;
 };
 
 constexpr std::array kModels = {
-    ModelRow{"vllm-cpu/wna16", MakeWna16Model},
-    ModelRow{"vllm-cpu/int4-w4a8", MakeInt4W4A8Model},
-    ModelRow{"vllm-cpu/int8-vnni", MakeInt8VnniModel},
-    ModelRow{"vllm-cpu/int8-plain", MakeVllmInt8PlainModel},
-    ModelRow{"vllm-cpu/fp8-vnni", MakeFp8VnniModel},
-    ModelRow{"vllm-cpu/bf16-vnni", MakeBf16VnniModel},
-    ModelRow{"vllm-cpu/fp8-w8a8-vnni4", MakeFp8W8A8Vnni4Model},
-    ModelRow{"vllm-cpu/fp8-w8a8-plain", MakeFp8W8A8PlainModel},
-    ModelRow{"zentorch/woq", MakeZentorchWoqModel},
-    ModelRow{"zentorch/da8w4", MakeZentorchDa8W4Model},
-    ModelRow{"zentorch/int8", MakeZentorchInt8Model},
-    ModelRow{"zentorch/int8-dlp", MakeZentorchInt8DlpModel},
-    ModelRow{"onednn/w4a16", MakeOneDnnW4A16Model},
-    ModelRow{"onednn/w4a8", MakeOneDnnW4A8Model},
-    ModelRow{"onednn/w8a8", MakeOneDnnW8A8Model},
-    ModelRow{"plain/bf16", MakePlainBf16Model},
-    ModelRow{"plain/bf16-conv1d", MakePlainBf16Conv1dModel},
+    ModelRow{&kVllmWna16, MakeWna16Model, WeightRounding::kToActivation},
+    ModelRow{&kVllmInt4W4A8, MakeInt4W4A8Model, WeightRounding::kNone},
+    ModelRow{&kVllmInt8Vnni, MakeInt8VnniModel, WeightRounding::kNone},
+    ModelRow{&kVllmInt8Plain, MakeVllmInt8PlainModel, WeightRounding::kNone},
+    ModelRow{&kVllmFp8Vnni, MakeFp8VnniModel, WeightRounding::kFp8ToBF16},
+    ModelRow{&kVllmBf16Vnni, MakeBf16VnniModel, WeightRounding::kDequantized},
+    ModelRow{&kVllmFp8W8A8Vnni4, MakeFp8W8A8Vnni4Model, WeightRounding::kNone},
+    ModelRow{&kVllmFp8W8A8Plain, MakeFp8W8A8PlainModel, WeightRounding::kNone},
+    ModelRow{&kZentorchWoq, MakeZentorchWoqModel, WeightRounding::kToBF16},
+    ModelRow{&kZentorchDa8w4, MakeZentorchDa8W4Model, WeightRounding::kNone},
+    ModelRow{&kZentorchInt8, MakeZentorchInt8Model, WeightRounding::kNone},
+    ModelRow{&kZentorchInt8Dlp, MakeZentorchInt8DlpModel, WeightRounding::kNone},
+    ModelRow{&kOneDnnW4A16, MakeOneDnnW4A16Model, WeightRounding::kToBF16},
+    ModelRow{&kOneDnnW4A8, MakeOneDnnW4A8Model, WeightRounding::kNone},
+    ModelRow{&kOneDnnW8A8, MakeOneDnnW8A8Model, WeightRounding::kNone},
+    ModelRow{&kPlainBf16, MakePlainBf16Model, WeightRounding::kDequantized},
+    ModelRow{&kPlainBf16Conv1d, MakePlainBf16Conv1dModel, WeightRounding::kDequantized},
 };
 
 }  // namespace
@@ -40,7 +43,7 @@ Result<std::unique_ptr<KernelModel>> MakeKernelModel(std::string_view layout,
                                                      const PackedOperands& packed,
                                                      const ModelInput& input) {
   for (const ModelRow& row : kModels) {
-    if (row.layout != layout) continue;
+    if (row.layout->id != layout) continue;
     Status status = CheckModelInput(packed, input);
     if (!status.ok()) return std::move(status).In(layout);
     Result<std::unique_ptr<KernelModel>> model = row.make(packed, input);
@@ -51,10 +54,16 @@ Result<std::unique_ptr<KernelModel>> MakeKernelModel(std::string_view layout,
       .Found(fmt::format("\"{}\"", Printable(layout)));
 }
 
+std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request) {
+  if (layout.consumer_scales.Of(request)) return WeightRounding::kFp8;
+  const auto* row = std::ranges::find(kModels, &layout, &ModelRow::layout);
+  return row == kModels.end() ? std::nullopt : std::optional(row->rounding);
+}
+
 std::vector<std::string_view> ModelledLayouts() {
   std::vector<std::string_view> layouts;
   layouts.reserve(kModels.size());
-  for (const ModelRow& row : kModels) layouts.push_back(row.layout);
+  for (const ModelRow& row : kModels) layouts.push_back(row.layout->id);
   return layouts;
 }
 

@@ -23,6 +23,7 @@
 
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
+#include "prepack/layouts/layout.h"
 
 namespace prepack {
 
@@ -112,45 +113,41 @@ Result<std::unique_ptr<KernelModel>> MakeKernelModel(std::string_view layout,
 // The ids that MakeKernelModel knows.
 std::vector<std::string_view> ModelledLayouts();
 
+// How a kernel brings step · scale (the scale rounded as the layout stores it) to an operand.
+enum class WeightRounding : uint8_t {
+  kNone,          // sums of steps are multiplied by the scale, never the weights
+  kToF32,         // the product in f32
+  kToBF16,        // and then in bf16; what is below 2^-126 becomes zero
+  kToActivation,  // the same, or in f16 when the activations are f16
+  kFp8,           // as kNone, but every FP8 code is read as a normal number
+  kFp8ToBF16,     // the same, and the product in bf16
+  kDequantized,   // packed as bf16, nearest even
+};
+
+// What the kernel of the layout does to the weights of such a module; none for a layout that no
+// kernel is known of.
+std::optional<WeightRounding> WeightRoundingOf(const Layout& layout, const PackRequest& request);
+
 // The makers of the models, for the table in kernel_model.cpp. The input has been checked.
-
-using MakeModelFn = Result<std::unique_ptr<KernelModel>> (*)(const PackedOperands& packed,
-                                                             const ModelInput& input);
-
-Result<std::unique_ptr<KernelModel>> MakeWna16Model(const PackedOperands& packed,
-                                                    const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeInt4W4A8Model(const PackedOperands& packed,
+using MakeModel = Result<std::unique_ptr<KernelModel>>(const PackedOperands& packed,
                                                        const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeInt8VnniModel(const PackedOperands& packed,
-                                                       const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeFp8VnniModel(const PackedOperands& packed,
-                                                      const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeBf16VnniModel(const PackedOperands& packed,
-                                                       const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeFp8W8A8Vnni4Model(const PackedOperands& packed,
-                                                           const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeFp8W8A8PlainModel(const PackedOperands& packed,
-                                                           const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeZentorchWoqModel(const PackedOperands& packed,
-                                                          const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeZentorchDa8W4Model(const PackedOperands& packed,
-                                                            const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeZentorchInt8Model(const PackedOperands& packed,
-                                                           const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeZentorchInt8DlpModel(const PackedOperands& packed,
-                                                              const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeOneDnnW4A16Model(const PackedOperands& packed,
-                                                          const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeOneDnnW4A8Model(const PackedOperands& packed,
-                                                         const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeOneDnnW8A8Model(const PackedOperands& packed,
-                                                         const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakeVllmInt8PlainModel(const PackedOperands& packed,
-                                                            const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakePlainBf16Conv1dModel(const PackedOperands& packed,
-                                                              const ModelInput& input);
-Result<std::unique_ptr<KernelModel>> MakePlainBf16Model(const PackedOperands& packed,
-                                                        const ModelInput& input);
+MakeModel MakeWna16Model;
+MakeModel MakeInt4W4A8Model;
+MakeModel MakeInt8VnniModel;
+MakeModel MakeFp8VnniModel;
+MakeModel MakeBf16VnniModel;
+MakeModel MakeFp8W8A8Vnni4Model;
+MakeModel MakeFp8W8A8PlainModel;
+MakeModel MakeZentorchWoqModel;
+MakeModel MakeZentorchDa8W4Model;
+MakeModel MakeZentorchInt8Model;
+MakeModel MakeZentorchInt8DlpModel;
+MakeModel MakeOneDnnW4A16Model;
+MakeModel MakeOneDnnW4A8Model;
+MakeModel MakeOneDnnW8A8Model;
+MakeModel MakeVllmInt8PlainModel;
+MakeModel MakePlainBf16Conv1dModel;
+MakeModel MakePlainBf16Model;
 
 }  // namespace prepack
 

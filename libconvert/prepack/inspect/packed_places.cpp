@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "prepack/base/checked.h"
+#include "prepack/layouts/parameters.h"
 
 namespace prepack {
 namespace {
@@ -149,25 +150,25 @@ std::vector<std::byte> PackMarkedValues(const Layout& layout, const PackRequest&
     std::vector<uint8_t> values;
     values.reserve(marked.size());
     for (const bool is_marked : marked) values.push_back(is_marked ? 15 : 0);
-    layout.pack_zero_points(request, strip.rows, values, packed);
+    PackZeroPoints(layout, request, strip.rows, values, packed);
   } else {
     std::vector<float> values;
     values.reserve(marked.size());
     for (const bool is_marked : marked) values.push_back(is_marked ? 2.0F : 1.0F);
     // Every form of scales can hold both numbers.
-    (void)layout.pack_scales(request, strip.rows, values, packed).ok();
+    (void)PackScales(layout, request, strip.rows, values, packed).ok();
   }
   return packed;
 }
 
 uint64_t ElementBytes(const Layout& layout, const PackRequest& request, PartRole role) {
-  const std::vector<PartSpec> parts = layout.parts(request);
+  const std::vector<PartSpec> parts = layout.Parts(request);
   return std::max<uint64_t>(1, DTypeBits(FindPart(parts, role)->dtype) / 8);
 }
 
 PlaceStrip ValueStrips(const Layout& layout, const PackRequest& request, PartRole role) {
   return [&layout, &request, role](uint64_t n0, uint64_t rows) {
-    return layout.place_rows(request, role, n0, rows);
+    return PlaceParameters(layout, request, role, n0, rows);
   };
 }
 
@@ -239,7 +240,7 @@ PartBits WherePackedValue(const Layout& layout, const PackRequest& request, Part
   for (const uint64_t n : {place.n, place.n / sharing * sharing}) {
     const uint64_t n0 = n / multiple * multiple;
     Strip strip{.n0 = n0, .rows = std::min(multiple, request.n - n0), .placement = {}};
-    strip.placement = layout.place_rows(request, role, n0, strip.rows);
+    strip.placement = PlaceParameters(layout, request, role, n0, strip.rows);
     std::vector<bool> marked(strip.rows * groups);
     const std::vector<std::byte> plain = PackMarkedValues(layout, request, role, strip, marked);
     marked[(n - n0) * groups + place.g] = true;
@@ -251,7 +252,7 @@ PartBits WherePackedValue(const Layout& layout, const PackRequest& request, Part
     const bool low = (changed & std::byte{0xF0}) == std::byte{0};
     const bool high = (changed & std::byte{0x0F}) == std::byte{0};
     const uint64_t element = ElementBytes(layout, request, role);
-    const std::vector<PartSpec> parts = layout.parts(request);
+    const std::vector<PartSpec> parts = layout.Parts(request);
     const PartSpec& part = *FindPart(parts, role);
     const uint64_t part_bits = TensorBytes(part.dtype, part.shape).value() * 8;
     if ((low || high) && part_bits < request.n * groups * 8) {

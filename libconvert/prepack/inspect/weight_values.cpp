@@ -57,7 +57,7 @@ Status ReadPackedCodes(const PackedModule& packed, uint64_t n0, uint64_t rows,
 Status ReadPackedScales(const PackedModule& packed, uint64_t n0, uint64_t rows,
                         std::vector<float>& scales) {
   const PackRequest& request = packed.request();
-  if (packed.layout().unpack_scales == nullptr) {
+  if (!packed.layout().HasScales()) {
     scales.assign(rows * request.groups(), 1.0F);
     return {};
   }

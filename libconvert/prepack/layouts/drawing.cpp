@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "prepack/layouts/fingerprint.h"
+
 namespace prepack {
 namespace {
 
@@ -111,13 +113,31 @@ std::string DrawCells(const std::vector<WeightCell>& cells, uint32_t cell_bits,
 }
 
 std::string DrawWeight(const Layout& layout, const PackRequest& request) {
-  const std::vector<PartSpec> parts = layout.parts(request);
+  const std::vector<PartSpec> parts = layout.Parts(request);
   const PartSpec& weight = *FindPart(parts, PartRole::kWeight);
   const std::vector<WeightCell> cells =
       WeightCells(layout, request, 0, TensorBytes(weight.dtype, weight.shape).value());
   const uint32_t cell_bits = WeightCellBits(request);
   const uint64_t byte_cells = cell_bits < 8 ? 8 / cell_bits : 1;
   return DrawCells(cells, cell_bits, RowBegins(cells, byte_cells));
+}
+
+PackRequest DrawnExample(const Layout& layout) {
+  constexpr uint64_t kInputs = 256;
+  constexpr uint64_t kGroup = 64;
+  constexpr uint64_t kBlockRows = 64;  // no layout has units of so many
+  PackRequest request;
+  request.k = kInputs;
+  request.inputs_first = layout.inputs_first;
+  for (const uint64_t outputs : {uint64_t{100}, uint64_t{96}}) {
+    request.n = outputs;
+    for (const Scheme& scheme : ProbeSchemes(outputs, kInputs, kGroup)) {
+      request.scheme = scheme;
+      if (scheme.granularity == Granularity::kBlock) request.scheme.scale_rows = kBlockRows;
+      if (layout.eligible(request).ok) return request;
+    }
+  }
+  return request;  // not reached: tests draw every layout
 }
 
 }  // namespace prepack

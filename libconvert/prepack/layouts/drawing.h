@@ -58,6 +58,10 @@ std::vector<uint64_t> ConsecutiveRows(uint64_t cells);
 // "·" stands for a cell that is no weight. Every line ends with a newline.
 std::string DrawWeight(const Layout& layout, const PackRequest& request);
 
+// A small module for DrawWeight that the layout takes: with N = 100 if it can be, so that padding
+// shows.
+PackRequest DrawnExample(const Layout& layout);
+
 }  // namespace prepack
 
 #endif  // PREPACK_LAYOUTS_DRAWING_H_

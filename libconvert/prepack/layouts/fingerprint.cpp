@@ -1,4 +1,5 @@
 #include "prepack/layouts/fingerprint.h"
+#include "prepack/layouts/parameters.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -142,13 +143,13 @@ std::vector<std::byte> PackWhole(const Layout& layout, const PackRequest& reques
       layout.pack_codes(job, probe.codes, packed);
       break;
     case PartRole::kScale:
-      packed.resize(PlacedBytes(layout.place_rows(request, role, 0, request.n)));
+      packed.resize(PlacedBytes(PlaceParameters(layout, request, role, 0, request.n)));
       // A scale that does not fit is written all the same; the caller's scales say whether it may.
-      static_cast<void>(layout.pack_scales(request, request.n, probe.scales, packed));
+      static_cast<void>(PackScales(layout, request, request.n, probe.scales, packed));
       break;
     case PartRole::kZeroPoint:
-      packed.resize(PlacedBytes(layout.place_rows(request, role, 0, request.n)));
-      layout.pack_zero_points(request, request.n, probe.zero_points, packed);
+      packed.resize(PlacedBytes(PlaceParameters(layout, request, role, 0, request.n)));
+      PackZeroPoints(layout, request, request.n, probe.zero_points, packed);
       break;
     default:
       break;
@@ -169,7 +170,7 @@ constexpr uint64_t kProbeSeed =
 void HashModule(const Layout& layout, const PackRequest& request, Xxh3Hasher& hasher) {
   SplitMix64 random(kProbeSeed);
   const Probe probe = MakeProbe(request, random);
-  for (const PartSpec& part : layout.parts(request)) {
+  for (const PartSpec& part : layout.Parts(request)) {
     hasher.Update(
         fmt::format("{} {} [{}]\n", part.name, DTypeName(part.dtype), fmt::join(part.shape, ",")));
     hasher.Update(PackWhole(layout, request, probe, part.role));

@@ -5,6 +5,153 @@
 #include <algorithm>
 
 namespace prepack {
+namespace {
+
+constexpr Condition kStaticActivations{"static activations", [](const PackRequest& r) {
+                                         const ActivationScheme& activations = r.scheme.activations;
+                                         return activations.type != ActivationType::kNone &&
+                                                !activations.dynamic;
+                                       }};
+constexpr Condition kStaticAsymmetricActivations{
+    "static asymmetric activations", [](const PackRequest& r) {
+      return kStaticActivations.Of(r) && !r.scheme.activations.symmetric;
+    }};
+constexpr Condition kHasBias{"the module has a bias",
+                             [](const PackRequest& r) { return r.bias_dtype.has_value(); }};
+constexpr Condition kHasOrder{"the module has activation order",
+                              [](const PackRequest& r) { return r.reordered; }};
+
+// Of one number per output channel.
+PartRow ChannelPart(PartRole role, std::string_view name, const StoredDType& dtype) {
+  return {.role = role,
+          .name = name,
+          .dtype = dtype,
+          .shape = {symbol::kN},
+          .by_outputs = DivisionRow::Along(0, 1),
+          .by_inputs = DivisionRow::Whole()};
+}
+
+PartRow InputPart(PartRole role, std::string_view name, DType dtype, const Condition& when) {
+  return {.role = role,
+          .name = name,
+          .dtype = dtype,
+          .shape = {1},
+          .by_outputs = DivisionRow::Whole(),
+          .by_inputs = DivisionRow::Whole(),
+          .when = when};
+}
+
+// `bits` of a parameter, several of which may share an element.
+PartRow ParameterPart(ParameterOrder order, PartRole role, const StoredDType& dtype,
+                      uint64_t per_element) {
+  constexpr uint64_t kBlock = kParameterBlock;
+  PartRow part{.role = role,
+               .name = role == PartRole::kScale ? "weight_scale" : "weight_zero_point",
+               .dtype = dtype};
+  if (order == ParameterOrder::kBlocks) {
+    part.shape = {{"N/32", [](const PackRequest& r) { return r.n / kBlock; }}, symbol::kG, kBlock};
+    part.by_outputs = DivisionRow::Along(0, kBlock);
+    part.by_inputs = DivisionRow::AlongGroups(1);
+    return part;
+  }
+  Extent channels = symbol::kN;
+  if (per_element == 2) channels = {"N/2", [](const PackRequest& r) { return r.n / 2; }};
+  if (per_element == 8) channels = {"N/8", [](const PackRequest& r) { return r.n / 8; }};
+  part.shape = {symbol::kG, channels};
+  part.by_outputs = DivisionRow::Along(1, per_element);
+  part.by_inputs = DivisionRow::AlongGroups(0);
+  return part;
+}
+
+void AppendScales(const ScaleRow& scales, std::vector<PartRow>& parts) {
+  if (scales.order == ParameterOrder::kGroups || scales.order == ParameterOrder::kBlocks) {
+    parts.push_back(ParameterPart(scales.order, PartRole::kScale, scales.stored, 1));
+  } else if (scales.order == ParameterOrder::kChannels) {
+    parts.push_back(ChannelPart(PartRole::kScale, "weight_scale", scales.stored));
+  } else if (scales.order == ParameterOrder::kSquares) {
+    PartRow squares{
+        .role = PartRole::kScale,
+        .name = "weight_scale_inv",
+        .dtype = scales.stored,
+        .shape = {{"⌈N/r⌉", [](const PackRequest& r) { return CeilDiv(r.n, r.scheme.scale_rows); }},
+                  {"⌈K/128⌉", [](const PackRequest& r) { return CeilDiv(r.k, kSquareInputs); }}},
+        .by_outputs =
+            DivisionRow::Along(0, {"r", [](const PackRequest& r) { return r.scheme.scale_rows; }}),
+        .by_inputs = DivisionRow::Along(1, kSquareInputs),
+        .when = {"scales per block",
+                 [](const PackRequest& r) { return r.scheme.granularity == Granularity::kBlock; }}};
+    parts.push_back(squares);
+    squares.by_outputs = DivisionRow::Whole();
+    squares.when = {"scales per tensor", [](const PackRequest& r) {
+                      return r.scheme.granularity == Granularity::kTensor;
+                    }};
+    parts.push_back(squares);
+    parts.push_back(ChannelPart(PartRole::kScale, "weight_scale", scales.stored));
+    parts.back().when = symbol::kScalesPerChannel;
+  }
+}
+
+Division DivisionFor(const DivisionRow& row, const PackRequest& request) {
+  if (row.by_groups && request.groups() == 1) return Division::Whole();
+  return {.kind = row.kind, .axis = row.axis, .unit = row.unit.Of(request)};
+}
+
+std::vector<uint64_t> ShapeFor(const Extents& extents, const PackRequest& request) {
+  std::vector<uint64_t> shape;
+  shape.reserve(extents.size());
+  for (const Extent& extent : extents) shape.push_back(extent.Of(request));
+  return shape;
+}
+
+PartSpec SpecFor(const PartRow& row, const PackRequest& request) {
+  return {.role = row.role,
+          .name = row.name,
+          .dtype = row.dtype.Of(request),
+          .shape = ShapeFor(row.shape, request),
+          .by_outputs = DivisionFor(row.by_outputs, request),
+          .by_inputs = DivisionFor(row.by_inputs, request),
+          .view = ShapeFor(row.view, request)};
+}
+
+}  // namespace
+
+std::vector<PartRow> Layout::PartRows() const {
+  std::vector<PartRow> parts = {weight};
+  AppendScales(scales, parts);
+  if (zero_points.order != ParameterOrder::kNone) {
+    parts.push_back(ParameterPart(zero_points.order, PartRole::kZeroPoint, zero_points.dtype,
+                                  DTypeBits(zero_points.dtype) / zero_points.bits));
+    parts.back().when = zero_points.when;
+  }
+  if (!weight_sums.name.empty()) {
+    parts.push_back(ChannelPart(PartRole::kWeightSum, weight_sums.name, DType::kF32));
+    parts.back().by_inputs = DivisionRow::Never();  // a sum over all of K
+    parts.back().when = weight_sums.when;
+  }
+  if (static_activations) {
+    parts.push_back(
+        InputPart(PartRole::kInputScale, "input_scale", DType::kF32, kStaticActivations));
+    parts.push_back(InputPart(PartRole::kInputZeroPoint, "input_zero_point", DType::kI32,
+                              kStaticAsymmetricActivations));
+  }
+  parts.push_back(ChannelPart(PartRole::kBias, "bias", bias));
+  parts.back().when = kHasBias;
+  parts.push_back(ChannelPart(PartRole::kInputOrder, "input_order", DType::kI32));
+  parts.back().shape = {symbol::kK};
+  parts.back().by_outputs = DivisionRow::Whole();
+  parts.back().by_inputs = DivisionRow::Never();
+  parts.back().when = kHasOrder;
+  return parts;
+}
+
+std::vector<PartSpec> Layout::Parts(const PackRequest& request) const {
+  std::vector<PartSpec> parts;
+  for (const PartRow& row : PartRows()) {
+    if (row.when.Of(request)) parts.push_back(SpecFor(row, request));
+  }
+  if (divide_weight != nullptr) divide_weight(request, parts.front());
+  return parts;
+}
 
 uint64_t PlacedBytes(const Placement& placement) {
   uint64_t bytes = 0;
@@ -15,24 +162,6 @@ uint64_t PlacedBytes(const Placement& placement) {
 Placement PlaceChannels(const PackRequest& request, const PanelRange& tile) {
   const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
   return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
-}
-
-void AppendCommonParts(const PackRequest& request, DType bias_dtype, std::vector<PartSpec>& parts) {
-  if (request.bias_dtype) {
-    parts.push_back({.role = PartRole::kBias,
-                     .name = "bias",
-                     .dtype = bias_dtype,
-                     .shape = {request.n},
-                     .by_outputs = Division::Along(0, 1),
-                     .by_inputs = Division::Whole()});
-  }
-  if (request.reordered) {
-    parts.push_back({.role = PartRole::kInputOrder,
-                     .name = "input_order",
-                     .dtype = DType::kI32,
-                     .shape = {request.k},
-                     .by_outputs = Division::Whole()});
-  }
 }
 
 const PartSpec* FindPart(const std::vector<PartSpec>& parts, PartRole role) {
@@ -48,9 +177,9 @@ uint64_t StripRows(const Layout& layout, const PackRequest& request) {
 }
 
 std::string ScaleRounding(const Layout& layout, const PackRequest& request) {
-  if (layout.scale_form == nullptr) return "none";
+  if (!layout.HasScales()) return "none";
   const DType stored = request.stored_scale_dtype;
-  const DType value = layout.scale_form(request).value;
+  const DType value = layout.scales.value.Of(request);
   if (stored == value || value == DType::kF32) return "none";
   return fmt::format("{} to {}, nearest even", DTypeName(stored), DTypeName(value));
 }

@@ -104,6 +104,120 @@ struct PartSpec {
   std::vector<uint64_t> view = {};          // of the divisions; empty: the shape
 };
 
+// What a row of the table says about the modules that a layout takes: a value that is the same for
+// all, or one for each module with a text for people. So what docs and `prepack targets` say about
+// shapes and dtypes is what the code does.
+template <typename T>
+class Symbol {
+ public:
+  using Function = T (*)(const PackRequest& request);
+
+  constexpr Symbol() = default;
+  constexpr Symbol(T value) : value_(value) {}
+  constexpr Symbol(std::string_view text, Function function) : text_(text), function_(function) {}
+
+  T Of(const PackRequest& request) const {
+    return function_ == nullptr ? value_ : function_(request);
+  }
+  // Empty for a value that is the same for all modules.
+  constexpr std::string_view text() const { return text_; }
+  constexpr T value() const { return value_; }
+
+ private:
+  T value_ = {};
+  std::string_view text_ = {};
+  Function function_ = nullptr;
+};
+
+using Extent = Symbol<uint64_t>;  // "N/16"
+using StoredDType = Symbol<DType>;
+using Condition = Symbol<bool>;  // "asymmetric weights"
+
+// Symbols that several layouts use; docs/layouts/README.md explains the letters.
+namespace symbol {
+
+inline constexpr Extent kN{"N", [](const PackRequest& r) { return r.n; }};
+inline constexpr Extent kK{"K", [](const PackRequest& r) { return r.k; }};
+inline constexpr Extent kG{"G", [](const PackRequest& r) { return r.groups(); }};
+
+inline constexpr StoredDType kAsActivations{
+    "dtype of the activations", [](const PackRequest& r) { return r.activation_dtype; }};
+
+inline constexpr Condition kAlways{true};
+inline constexpr Condition kAsymmetricWeights{
+    "asymmetric weights", [](const PackRequest& r) { return !r.scheme.symmetric; }};
+inline constexpr Condition kScalesPerChannel{"scales per channel", [](const PackRequest& r) {
+                                               return r.scheme.granularity == Granularity::kChannel;
+                                             }};
+
+}  // namespace symbol
+
+// Division of a part, in symbols.
+struct DivisionRow {
+  Division::Kind kind = Division::Kind::kNever;
+  size_t axis = 0;
+  Extent unit = uint64_t{1};
+  bool by_groups = false;  // whole where there is one group, which is for all inputs
+
+  static constexpr DivisionRow Along(size_t axis, Extent unit) {
+    return {.kind = Division::Kind::kAlong, .axis = axis, .unit = unit};
+  }
+  // A group at a time.
+  static constexpr DivisionRow AlongGroups(size_t axis) {
+    return {.kind = Division::Kind::kAlong,
+            .axis = axis,
+            .unit = {"gs", [](const PackRequest& r) { return r.scheme.group_size; }},
+            .by_groups = true};
+  }
+  static constexpr DivisionRow Whole() { return {.kind = Division::Kind::kWhole}; }
+  static constexpr DivisionRow Never() { return {}; }
+};
+
+using Extents = FixedVector<Extent, 4>;
+
+// A PartSpec in symbols.
+struct PartRow {
+  PartRole role = PartRole::kWeight;
+  std::string_view name = "weight";
+  StoredDType dtype = DType::kU8;
+  Extents shape = {};
+  DivisionRow by_outputs = DivisionRow::Never();
+  DivisionRow by_inputs = DivisionRow::Never();
+  Extents view = {};
+  Condition when = symbol::kAlways;
+};
+
+inline constexpr uint64_t kParameterBlock = 32;  // output channels, of kBlocks
+inline constexpr uint64_t kSquareInputs = 128;   // of kSquares
+
+// How output channels and groups lie in a part of scales or zero points.
+enum class ParameterOrder : uint8_t {
+  kNone,      // the layout has no such part
+  kChannels,  // [N]: one per output channel
+  kGroups,    // [G, N]
+  kBlocks,    // [N/32, G, 32], for kernels that take 32 output channels at a time
+  kSquares,   // [⌈N/r⌉, ⌈K/128⌉], one per block; [N] where a channel has one
+};
+
+struct ScaleRow {
+  ParameterOrder order = ParameterOrder::kNone;
+  StoredDType value = DType::kF32;   // what scales are rounded to, nearest even
+  StoredDType stored = DType::kF32;  // as what they are stored then
+};
+
+struct ZeroPointRow {
+  ParameterOrder order = ParameterOrder::kNone;
+  DType dtype = DType::kU8;
+  uint32_t bits = 8;  // of a zero point: 4 or 8; that of a lower channel in the lower bits
+  Condition when = symbol::kAsymmetricWeights;
+};
+
+// Sums of weights per channel for activations with zero points, see PackScaledSums.
+struct WeightSumRow {
+  std::string_view name = {};  // empty: the layout has none
+  Condition when = false;
+};
+
 // Packed bytes that lie side by side at regular distances: run i covers bytes
 // [offset + i · stride, + bytes) of a part.
 struct Runs {
@@ -135,12 +249,6 @@ Status ForPieces(const Placement& placement, Visit visit) {
   return {};
 }
 
-// Scales are rounded to nearest even to what `value` holds and stored as `part`.
-struct ScaleForm {
-  DType value = DType::kF32;
-  DType part = DType::kF32;
-};
-
 // One call of pack_codes or unpack_codes.
 struct PackJob {
   const PackRequest& request;
@@ -165,11 +273,27 @@ struct Layout {
   bool offered = true;                // false: known, tested and documented, but never chosen
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
+  bool static_activations = false;  // takes what the checkpoint says of the scales of activations
+  bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
 
   // May this module be packed? Reads nothing but the request.
   Eligibility (*eligible)(const PackRequest& request) = nullptr;
-  // The tensors of the packed module. Like all functions below, requires eligible(request).ok.
-  std::vector<PartSpec> (*parts)(const PackRequest& request) = nullptr;
+
+  // The parts. Like all functions below, their symbols require eligible(request).ok.
+  PartRow weight = {};
+  ScaleRow scales = {};
+  ZeroPointRow zero_points = {};
+  WeightSumRow weight_sums = {};
+  StoredDType bias = DType::kF32;
+  // For a layout whose form a primitive decides (PackRequest::weights_desc): sets how pieces of the
+  // weight go together.
+  void (*divide_weight)(const PackRequest& request, PartSpec& weight) = nullptr;
+  bool FormIsAsked() const { return divide_weight != nullptr; }
+  // The dtype of x.
+  StoredDType input = symbol::kAsActivations;
+  // The op has no place for the scales: the consumer multiplies its output with them.
+  Condition consumer_scales = false;
+
   // How the weight is cut into tiles, see model/panel_shape.h.
   TileCut (*cut)(const PackRequest& request) = nullptr;
   // The closed form: the first bit of weight (n, k) in the weight part.
@@ -177,11 +301,6 @@ struct Layout {
   // Where a tile of the weight goes. Besides the tiles of cut(), every strip of whole output
   // channels (n0 and, but for the last, rows a multiple of cut().rows) is a tile.
   Placement (*place_weight)(const PackRequest& request, const PanelRange& tile) = nullptr;
-  // Where rows [n0, n0 + rows) of scales or zero points go; n0 and, but for the last strip, rows
-  // are multiples of cut().strip_rows.
-  Placement (*place_rows)(const PackRequest& request, PartRole role, uint64_t n0,
-                          uint64_t rows) = nullptr;
-
   bool codes_need_zero_points = false;
   // Does the weight hold more than the codes: sums, padding?
   bool weight_has_extras = false;
@@ -198,23 +317,10 @@ struct Layout {
   void (*pack_columns)(const PackJob& job, std::span<const std::byte> columns,
                        std::span<std::byte> packed) = nullptr;
 
-  // How scales are stored; null, like the next two, when the layout has none.
-  ScaleForm (*scale_form)(const PackRequest& request) = nullptr;
-  // Packs scales [rows, G] f32 of a strip, rounded as scale_form() says, and back. A finite scale
-  // that would become infinite or zero is kUnsupported; the message has its place (counted from the
-  // start of the strip) and its value.
-  Status (*pack_scales)(const PackRequest& request, uint64_t rows, std::span<const float> scales,
-                        std::span<std::byte> packed) = nullptr;
-  void (*unpack_scales)(const PackRequest& request, uint64_t rows,
-                        std::span<const std::byte> packed, std::span<float> scales) = nullptr;
-
-  // Packs zero points [rows, G] u8 and back. Called only when parts() lists a zero point.
-  void (*pack_zero_points)(const PackRequest& request, uint64_t rows,
-                           std::span<const uint8_t> zero_points,
-                           std::span<std::byte> packed) = nullptr;
-  void (*unpack_zero_points)(const PackRequest& request, uint64_t rows,
-                             std::span<const std::byte> packed,
-                             std::span<uint8_t> zero_points) = nullptr;
+  bool HasScales() const { return scales.order != ParameterOrder::kNone; }
+  // Every part that a module may have, and those of this module. Same order.
+  std::vector<PartRow> PartRows() const;
+  std::vector<PartSpec> Parts(const PackRequest& request) const;
 };
 
 inline constexpr std::string_view kAnyTarget = "*";
@@ -222,9 +328,6 @@ inline constexpr std::string_view kAnyTarget = "*";
 // Where a strip of weights goes that are stored channel by channel, or block by block of channels,
 // with nothing between: at the channels before it.
 Placement PlaceChannels(const PackRequest& request, const PanelRange& tile);
-
-// What all layouts add to their own parts: bias (in `bias_dtype`), and the order of inputs.
-void AppendCommonParts(const PackRequest& request, DType bias_dtype, std::vector<PartSpec>& parts);
 
 // The part of that role, or nullptr.
 const PartSpec* FindPart(const std::vector<PartSpec>& parts, PartRole role);

@@ -18,7 +18,6 @@
 #include "prepack/kernels/memory.h"
 #include "prepack/kernels/nibble_matrix.h"
 #include "prepack/layouts/layout.h"
-#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
 
@@ -56,32 +55,6 @@ Eligibility EligibleW4A8(const PackRequest& request) {
   return AllOf({EligibleWeights(request), DynamicInt8Activations(request)});
 }
 
-std::vector<PartSpec> Parts(const PackRequest& request) {
-  const Division by_inputs = GroupsByInputs(request);
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kU8,
-                                  .shape = {request.k, request.n / 2},
-                                  .by_outputs = Division::Along(1, 2),
-                                  .by_inputs = Division::Along(0, 1)},
-                                 {.role = PartRole::kScale,
-                                  .name = "weight_scale",
-                                  .dtype = DType::kF32,
-                                  .shape = {request.groups(), request.n},
-                                  .by_outputs = Division::Along(1, 1),
-                                  .by_inputs = by_inputs}};
-  if (!request.scheme.symmetric) {
-    parts.push_back({.role = PartRole::kZeroPoint,
-                     .name = "weight_zero_point",
-                     .dtype = DType::kU8,
-                     .shape = {request.groups(), request.n / 2},
-                     .by_outputs = Division::Along(1, 2),
-                     .by_inputs = by_inputs});
-  }
-  AppendCommonParts(request, request.activation_dtype, parts);
-  return parts;
-}
-
 TileCut Cut(const PackRequest& /*request*/) {
   return {.by_inputs = true, .rows = kRows, .cols = 1, .strip_rows = 2};
 }
@@ -96,10 +69,6 @@ Placement PlaceWeight(const PackRequest& request, const PanelRange& tile) {
            .bytes = tile.rows / 2,
            .count = tile.cols,
            .stride = stride}};
-}
-
-Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
-  return PlaceTransposed(request, role == PartRole::kScale ? 32 : 4, n0, rows);
 }
 
 // The panel's first byte in the tile [tile.cols, tile.rows / 2].
@@ -138,26 +107,27 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
 
 // What both have in common.
 constexpr Layout MakeLayout() {
-  Layout layout;
-  layout.version = 1;
-  layout.target = "onednn";
-  layout.consumer = "dnnl::matmul";
-  layout.mirrors = "oneDNN 3.13, src/cpu/x64/matmul/brgemm_matmul_utils.cpp";
-  layout.address = "nibble k · N + n";
-  layout.parts = Parts;
-  layout.cut = Cut;
-  layout.weight_bit = WeightBit;
-  layout.place_weight = PlaceWeight;
-  layout.place_rows = PlaceRows;
-  layout.pack_codes = PackCodes;
-  layout.unpack_codes = UnpackCodes;
-  layout.pack_columns = PackColumns;
-  layout.scale_form = F32ScaleForm;
-  layout.pack_scales = PackChannelScales;
-  layout.unpack_scales = UnpackChannelScales;
-  layout.pack_zero_points = PackTransposedZeroNibbles;
-  layout.unpack_zero_points = UnpackTransposedZeroNibbles;
-  return layout;
+  return {
+      .version = 1,
+      .target = "onednn",
+      .consumer = "dnnl::matmul",
+      .mirrors = "oneDNN 3.13, src/cpu/x64/matmul/brgemm_matmul_utils.cpp",
+      .address = "nibble k · N + n",
+      .by_primitive = true,
+      .weight = {.dtype = DType::kU8,
+                 .shape = {symbol::kK, {"N/2", [](const PackRequest& r) { return r.n / 2; }}},
+                 .by_outputs = DivisionRow::Along(1, 2),
+                 .by_inputs = DivisionRow::Along(0, 1)},
+      .scales = {.order = ParameterOrder::kGroups},
+      .zero_points = {.order = ParameterOrder::kGroups, .dtype = DType::kU8, .bits = 4},
+      .bias = symbol::kAsActivations,
+      .cut = Cut,
+      .weight_bit = WeightBit,
+      .place_weight = PlaceWeight,
+      .pack_codes = PackCodes,
+      .unpack_codes = UnpackCodes,
+      .pack_columns = PackColumns,
+  };
 }
 
 constexpr Layout MakeW4A16() {
@@ -172,6 +142,7 @@ constexpr Layout MakeW4A16() {
       "oneDNN runs a reference implementation";
   layout.fingerprint = "4264d3ea85f153ccba71adaf8d777a36";
   layout.eligible = EligibleW4A16;
+  layout.input = DType::kBF16;  // a kernel for f32 exists as a reference implementation only
   return layout;
 }
 

@@ -1,12 +1,32 @@
-#include "prepack/layouts/onednn_w8a8.h"
+// onednn/w8a8: int8 weights for oneDNN's matmul primitive with weights requested as format `any`:
+// the primitive says in which blocked form it wants them (blocked_desc.h), and that is what is
+// written. vLLM's create_onednn_scaled_mm_handler asks with the same attributes. Mirrors
+// oneDNN 3.13: src/cpu/x64/matmul/brgemm_matmul_utils.cpp; vLLM 0.32.0: csrc/cpu/dnnl_helper.cpp.
+//
+// On CPUs with AVX-512 VNNI and without AMX the answer is BA16a64b4a for every shape: N and K
+// padded to 64; per 64 output by 64 input channels, for every four input channels those of the 64
+// output channels side by side:
+//
+//     byte   0           4           …  256                …  4096            …  64·K64
+//            n0 k0…k3    n1 k0…k3    …  n0 k4…k7  …        …  n0 k64…k67  …   …  n64 k0…k3  …
+//
+// then i32 −128 · Σ_k w(k, n) per output channel, because activations are signed and the
+// instruction wants them unsigned; then, for static activations with a zero point, i32 −Σ_k w(k,
+// n). This is the default; other CPUs want other forms. Which one was written stands in the
+// manifest.
+//
+// weight, U8 [bytes]. weight_scale, f32 [N]. weight_sum, f32 [N] = Σ_k w · scale, for activations
+// with zero points. input_scale, f32 [1], and input_zero_point, i32 [1], of static activations.
+// bias in the dtype of the activations.
 
 #include <algorithm>
 
 #include "prepack/base/memory.h"
 #include "prepack/kernels/kernels.h"
-#include "prepack/layouts/parameters.h"
+#include "prepack/layouts/layout.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/rules.h"
+#include "prepack/layouts/table.h"
 
 namespace prepack {
 namespace {
@@ -23,6 +43,9 @@ Eligibility Eligible(const PackRequest& request) {
       BiasIsFloat(request),
   });
 }
+
+constexpr Condition kAsymmetricActivations{
+    "asymmetric activations", [](const PackRequest& r) { return !r.scheme.activations.symmetric; }};
 
 BlockedDesc DescOf(const PackRequest& request) {
   return request.weights_desc.value_or(DefaultW8A8Desc(request));
@@ -50,31 +73,22 @@ BlockedDesc DescOfTile(const BlockedDesc& desc, const PanelRange& tile) {
   return part;
 }
 
-uint64_t WeightBytes(const BlockedDesc& desc) {
+uint64_t WeightBytes(const PackRequest& request) {
+  const BlockedDesc desc = DescOf(request);
   const uint64_t sums = (desc.s8s8_compensation ? 1 : 0) + (desc.zero_point_compensation ? 1 : 0);
   return desc.Elements() + sums * desc.padded_dims[1] * sizeof(int32_t);
 }
 
-std::vector<PartSpec> Parts(const PackRequest& request) {
+// Sums stand together at the end, and are over all of K: only a form without them can be cut.
+void DivideWeight(const PackRequest& request, PartSpec& weight) {
   const BlockedDesc desc = DescOf(request);
-  PartSpec weight{.role = PartRole::kWeight,
-                  .name = "weight",
-                  .dtype = DType::kU8,
-                  .shape = {WeightBytes(desc)}};
-  // Sums stand together at the end, and are over all of K.
-  if (!HasSums(desc)) {
-    const size_t outer = desc.NIsOutside() ? 1 : 0;
-    weight.view = {desc.padded_dims[outer] / desc.Block(static_cast<uint32_t>(outer)),
-                   desc.padded_dims[1 - outer] / desc.Block(static_cast<uint32_t>(1 - outer)),
-                   desc.BlockElements()};
-    weight.by_outputs = Division::Along(1 - outer, desc.Block(1));
-    weight.by_inputs = Division::Along(outer, desc.Block(0));
-  }
-  std::vector<PartSpec> parts = {std::move(weight), ChannelScalePart(request, DType::kF32)};
-  if (!request.scheme.activations.symmetric) parts.push_back(WeightSumPart(request, "weight_sum"));
-  AppendInputParts(request, parts);
-  AppendCommonParts(request, request.activation_dtype, parts);
-  return parts;
+  if (HasSums(desc)) return;
+  const size_t outer = desc.NIsOutside() ? 1 : 0;
+  weight.view = {desc.padded_dims[outer] / desc.Block(static_cast<uint32_t>(outer)),
+                 desc.padded_dims[1 - outer] / desc.Block(static_cast<uint32_t>(1 - outer)),
+                 desc.BlockElements()};
+  weight.by_outputs = Division::Along(1 - outer, desc.Block(1));
+  weight.by_inputs = Division::Along(outer, desc.Block(0));
 }
 
 TileCut Cut(const PackRequest& request) {
@@ -214,18 +228,22 @@ constinit const Layout kOneDnnW8A8 = {
         "behind the codes i32 −128 · Σ w per channel, then, for static activations with a "
         "zero point, −Σ w; the manifest holds the memory descriptor",
     .fingerprint = "b43d867b8d6b191c2d25040072ebcb6f",
+    .static_activations = true,
+    .by_primitive = true,
     .eligible = Eligible,
-    .parts = Parts,
+    .weight = {.dtype = DType::kU8,
+               .shape = {{"N64 · (K64 + 4), with static asymmetric activations N64 · (K64 + 8)",
+                          WeightBytes}}},
+    .scales = {.order = ParameterOrder::kChannels},
+    .weight_sums = {.name = "weight_sum", .when = kAsymmetricActivations},
+    .bias = symbol::kAsActivations,
+    .divide_weight = DivideWeight,
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,
-    .place_rows = PlaceChannelScales,
     .weight_has_extras = true,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
-    .scale_form = F32ScaleForm,
-    .pack_scales = PackChannelScales,
-    .unpack_scales = UnpackChannelScales,
 };
 
 }  // namespace prepack

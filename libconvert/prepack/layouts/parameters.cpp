@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "prepack/base/float_convert.h"
@@ -122,10 +123,10 @@ void Unpack(const ParameterStrip& strip, std::span<const std::byte> packed,
   });
 }
 
-bool PackAs(const ScaleForm& form, const ParameterStrip& strip, std::span<const float> scales,
+bool PackAs(const ScaleDTypes& as, const ParameterStrip& strip, std::span<const float> scales,
             std::span<std::byte> packed) {
-  const bool wide = form.part == DType::kF32;
-  switch (form.value) {
+  const bool wide = as.stored == DType::kF32;
+  switch (as.value) {
     case DType::kBF16:
       return wide ? Pack<BF16, F32>(strip, scales, packed)
                   : Pack<BF16, BF16>(strip, scales, packed);
@@ -136,120 +137,127 @@ bool PackAs(const ScaleForm& form, const ParameterStrip& strip, std::span<const 
   }
 }
 
+// Scales for squares of output and input channels. That of square (row, column) stands at canonical
+// [row · scale_rows, column], or, where one is for all inputs, at [row · scale_rows, 0].
+struct Squares {
+  explicit Squares(const PackRequest& request)
+      : groups(request.groups()),
+        columns(CeilDiv(request.k, kSquareInputs)),
+        height(request.scheme.scale_rows) {}
+
+  uint64_t Bytes(uint64_t rows) const { return CeilDiv(rows, height) * columns * sizeof(float); }
+  uint64_t Canonical(uint64_t row, uint64_t column) const {
+    return row * height * groups + (groups == 1 ? 0 : column);
+  }
+
+  uint64_t groups;   // canonical scales along K
+  uint64_t columns;  // stored ones
+  uint64_t height;   // output channels
+};
+
+void PackSquares(const Squares& squares, uint64_t rows, std::span<const float> scales,
+                 std::span<std::byte> packed) {
+  for (uint64_t row = 0; row < CeilDiv(rows, squares.height); ++row) {
+    for (uint64_t column = 0; column < squares.columns; ++column) {
+      std::memcpy(&packed[(row * squares.columns + column) * sizeof(float)],
+                  &scales[squares.Canonical(row, column)], sizeof(float));
+    }
+  }
+}
+
+void UnpackSquares(const Squares& squares, uint64_t rows, std::span<const std::byte> packed,
+                   std::span<float> scales) {
+  for (uint64_t row = 0; row < rows; ++row) {
+    for (uint64_t g = 0; g < squares.groups; ++g) {
+      const uint64_t at = row / squares.height * squares.columns + g;
+      std::memcpy(&scales[row * squares.groups + g], &packed[at * sizeof(float)], sizeof(float));
+    }
+  }
+}
+
+bool AreSquares(const Layout& layout, const PackRequest& request) {
+  return layout.scales.order == ParameterOrder::kSquares && !symbol::kScalesPerChannel.Of(request);
+}
+
+ParameterStrip StripOf(ParameterOrder order, const PackRequest& request, uint64_t rows) {
+  const uint64_t width = order == ParameterOrder::kBlocks ? kParameterBlock : rows;
+  return {.rows = rows, .groups = request.groups(), .width = width};
+}
+
+ScaleDTypes DTypesOf(const Layout& layout, const PackRequest& request) {
+  return {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)};
+}
+
 }  // namespace
 
-Division GroupsByInputs(const PackRequest& request, size_t axis) {
-  if (request.groups() == 1) return Division::Whole();
-  return Division::Along(axis, request.scheme.group_size);
+Placement PlaceParameters(const Layout& layout, const PackRequest& request, PartRole role,
+                          uint64_t n0, uint64_t rows) {
+  const bool scale = role == PartRole::kScale;
+  if (scale && AreSquares(layout, request)) {
+    const Squares squares(request);
+    return {{.offset = squares.Bytes(n0), .bytes = squares.Bytes(rows)}};
+  }
+  const uint64_t bits =
+      scale ? DTypeBits(layout.scales.stored.Of(request)) : layout.zero_points.bits;
+  const ParameterOrder order = scale ? layout.scales.order : layout.zero_points.order;
+  const uint64_t groups = request.groups();
+  if (order == ParameterOrder::kBlocks) {
+    return {{.offset = n0 * groups * bits / 8, .bytes = rows * groups * bits / 8}};
+  }
+  return {{.offset = n0 * bits / 8,
+           .bytes = rows * bits / 8,
+           .count = groups,
+           .stride = request.n * bits / 8}};
 }
 
-PartSpec BlockedPart(const PackRequest& request, PartRole role, std::string_view name,
-                     DType dtype) {
-  return {.role = role,
-          .name = name,
-          .dtype = dtype,
-          .shape = {request.n / kParameterBlock, request.groups(), kParameterBlock},
-          .by_outputs = Division::Along(0, kParameterBlock),
-          .by_inputs = GroupsByInputs(request, 1)};
+Status PackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
+                  std::span<const float> scales, std::span<std::byte> packed) {
+  if (AreSquares(layout, request)) {
+    PackSquares(Squares(request), rows, scales, packed);
+    return {};
+  }
+  return PackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows),
+                        scales, packed);
 }
 
-Placement PlaceBlocked(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
-  const uint64_t row_bytes = request.groups() * (role == PartRole::kScale ? sizeof(float) : 1);
-  return {{.offset = n0 * row_bytes, .bytes = rows * row_bytes}};
+void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
+                  std::span<const std::byte> packed, std::span<float> scales) {
+  if (AreSquares(layout, request)) return UnpackSquares(Squares(request), rows, packed, scales);
+  UnpackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows), packed,
+                   scales);
 }
 
-ScaleForm ZentorchScaleForm(const PackRequest& request) {
-  const DType dtype = request.exact_scales ? DType::kF32 : DType::kBF16;
-  return {.value = dtype, .part = dtype};
+void PackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,
+                    std::span<const uint8_t> zero_points, std::span<std::byte> packed) {
+  const ParameterStrip strip = StripOf(layout.zero_points.order, request, rows);
+  if (layout.zero_points.bits == 4) return PackZeroNibbles(strip, zero_points, packed);
+  PackZeroBytes(strip, zero_points, packed);
 }
 
-Placement PlaceZentorchScales(const PackRequest& request, PartRole /*role*/, uint64_t n0,
-                              uint64_t rows) {
-  return PlaceTransposed(request, DTypeBits(ZentorchScaleForm(request).part), n0, rows);
+void UnpackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,
+                      std::span<const std::byte> packed, std::span<uint8_t> zero_points) {
+  const ParameterStrip strip = StripOf(layout.zero_points.order, request, rows);
+  if (layout.zero_points.bits == 4) return UnpackZeroNibbles(strip, packed, zero_points);
+  UnpackZeroBytes(strip, packed, zero_points);
 }
 
-Status PackZentorchScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
-                          std::span<std::byte> packed) {
-  return PackScaleStrip(ZentorchScaleForm(request), TransposedStrip(request, rows), scales, packed);
-}
-
-void UnpackZentorchScales(const PackRequest& request, uint64_t rows,
-                          std::span<const std::byte> packed, std::span<float> scales) {
-  UnpackScaleStrip(ZentorchScaleForm(request), TransposedStrip(request, rows), packed, scales);
-}
-
-PartSpec ChannelScalePart(const PackRequest& request, DType dtype) {
-  return {.role = PartRole::kScale,
-          .name = "weight_scale",
-          .dtype = dtype,
-          .shape = {request.n},
-          .by_outputs = Division::Along(0, 1),
-          .by_inputs = Division::Whole()};
-}
-
-ScaleForm F32ScaleForm(const PackRequest& /*request*/) {
-  return {.value = DType::kF32, .part = DType::kF32};
-}
-
-Placement PlaceChannelScales(const PackRequest& request, PartRole /*role*/, uint64_t n0,
-                             uint64_t rows) {
-  return PlaceTransposed(request, DTypeBits(DType::kF32), n0, rows);
-}
-
-Status PackChannelScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
-                         std::span<std::byte> packed) {
-  return PackScaleStrip(F32ScaleForm(request), TransposedStrip(request, rows), scales, packed);
-}
-
-void UnpackChannelScales(const PackRequest& request, uint64_t rows,
-                         std::span<const std::byte> packed, std::span<float> scales) {
-  UnpackScaleStrip(F32ScaleForm(request), TransposedStrip(request, rows), packed, scales);
-}
-
-PartSpec WeightSumPart(const PackRequest& request, std::string_view name) {
-  return {.role = PartRole::kWeightSum,
-          .name = name,
-          .dtype = DType::kF32,
-          .shape = {request.n},
-          .by_outputs = Division::Along(0, 1),
-          .by_inputs = Division::Never()};  // a sum over all of K
-}
-
-void AppendInputParts(const PackRequest& request, std::vector<PartSpec>& parts) {
-  const ActivationScheme& activations = request.scheme.activations;
-  if (activations.type == ActivationType::kNone || activations.dynamic) return;
-  parts.push_back({.role = PartRole::kInputScale,
-                   .name = "input_scale",
-                   .dtype = DType::kF32,
-                   .shape = {1},
-                   .by_outputs = Division::Whole(),
-                   .by_inputs = Division::Whole()});
-  if (activations.symmetric) return;
-  parts.push_back({.role = PartRole::kInputZeroPoint,
-                   .name = "input_zero_point",
-                   .dtype = DType::kI32,
-                   .shape = {1},
-                   .by_outputs = Division::Whole(),
-                   .by_inputs = Division::Whole()});
-}
-
-Status PackScaleStrip(const ScaleForm& form, const ParameterStrip& strip,
+Status PackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
                       std::span<const float> scales, std::span<std::byte> packed) {
-  if (!PackAs(form, strip, scales, packed)) return {};
+  if (!PackAs(as, strip, scales, packed)) return {};
   const auto bad =
-      std::ranges::find_if(scales, [&](float scale) { return Changes(form.value, scale); });
+      std::ranges::find_if(scales, [&](float scale) { return Changes(as.value, scale); });
   const auto index = static_cast<uint64_t>(bad - scales.begin());
   return Unsupported(
              fmt::format("scale of row {}, group {}", index / strip.groups, index % strip.groups),
-             fmt::format("{} cannot hold it: it would become {}", DTypeName(form.value),
-                         RoundTo(form.value, *bad)))
+             fmt::format("{} cannot hold it: it would become {}", DTypeName(as.value),
+                         RoundTo(as.value, *bad)))
       .Found(fmt::format("{}", *bad))
       .Hint("Choose activations of another dtype with --dtype");
 }
 
-void UnpackScaleStrip(const ScaleForm& form, const ParameterStrip& strip,
+void UnpackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
                       std::span<const std::byte> packed, std::span<float> scales) {
-  switch (form.part) {
+  switch (as.stored) {
     case DType::kBF16:
       return Unpack<BF16>(strip, packed, scales);
     case DType::kF16:
@@ -290,24 +298,6 @@ void UnpackZeroNibbles(const ParameterStrip& strip, std::span<const std::byte> p
     bytes[2 * i + 1] = packed[i] >> 4;
   }
   UnpackZeroBytes(strip, bytes, zero_points);
-}
-
-void PackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,
-                               std::span<const uint8_t> zero_points, std::span<std::byte> packed) {
-  PackZeroNibbles(TransposedStrip(request, rows), zero_points, packed);
-}
-
-void UnpackTransposedZeroNibbles(const PackRequest& request, uint64_t rows,
-                                 std::span<const std::byte> packed,
-                                 std::span<uint8_t> zero_points) {
-  UnpackZeroNibbles(TransposedStrip(request, rows), packed, zero_points);
-}
-
-Placement PlaceTransposed(const PackRequest& request, uint64_t bits, uint64_t n0, uint64_t rows) {
-  return {{.offset = n0 * bits / 8,
-           .bytes = rows * bits / 8,
-           .count = request.groups(),
-           .stride = request.n * bits / 8}};
 }
 
 }  // namespace prepack

@@ -48,15 +48,6 @@ void UnpackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byt
   });
 }
 
-PartSpec PlainWeightPart(const PackRequest& request, DType dtype) {
-  return {.role = PartRole::kWeight,
-          .name = "weight",
-          .dtype = dtype,
-          .shape = {request.n, request.k},
-          .by_outputs = Division::Along(0, 1),
-          .by_inputs = Division::Along(1, 1)};
-}
-
 TileCut CutAnywhere(const PackRequest& /*request*/) {
   return {};
 }

@@ -23,7 +23,12 @@ void UnpackRowMajor(const PackJob& job, std::byte mask, std::span<const std::byt
                     std::span<std::byte> codes);
 
 // The whole of a layout whose weight is the codes as they are: `weight` [N, K], cut anywhere.
-PartSpec PlainWeightPart(const PackRequest& request, DType dtype);
+constexpr PartRow PlainWeight(DType dtype) {
+  return {.dtype = dtype,
+          .shape = {symbol::kN, symbol::kK},
+          .by_outputs = DivisionRow::Along(0, 1),
+          .by_inputs = DivisionRow::Along(1, 1)};
+}
 TileCut CutAnywhere(const PackRequest& request);
 void PackPlain(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed);
 void UnpackPlain(const PackJob& job, std::span<const std::byte> packed, std::span<std::byte> codes);

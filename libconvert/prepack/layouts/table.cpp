@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "prepack/layouts/onednn_w8a8.h"
-
 namespace prepack {
 namespace {
 
@@ -15,15 +13,25 @@ constexpr std::array kTargets = {
 };
 
 // One row per layout, in order of preference within a target.
-std::span<const Layout> Layouts() {
-  static const std::array kLayouts = {
-      kVllmWna16,        kVllmInt4W4A8,     kVllmInt8Vnni, kVllmInt8Plain, kVllmFp8Vnni,
-      kVllmFp8W8A8Vnni4, kVllmFp8W8A8Plain, kVllmBf16Vnni, kZentorchWoq,   kZentorchDa8w4,
-      kZentorchInt8,     kZentorchInt8Dlp,  kOneDnnW4A16,  kOneDnnW4A8,    kOneDnnW8A8,
-      kPlainBf16,        kPlainBf16Conv1d,
-  };
-  return kLayouts;
-}
+constexpr auto kLayouts = std::to_array<const Layout*>({
+    &kVllmWna16,
+    &kVllmInt4W4A8,
+    &kVllmInt8Vnni,
+    &kVllmInt8Plain,
+    &kVllmFp8Vnni,
+    &kVllmFp8W8A8Vnni4,
+    &kVllmFp8W8A8Plain,
+    &kVllmBf16Vnni,
+    &kZentorchWoq,
+    &kZentorchDa8w4,
+    &kZentorchInt8,
+    &kZentorchInt8Dlp,
+    &kOneDnnW4A16,
+    &kOneDnnW4A8,
+    &kOneDnnW8A8,
+    &kPlainBf16,
+    &kPlainBf16Conv1d,
+});
 
 }  // namespace
 
@@ -36,19 +44,19 @@ const Target* FindTarget(std::string_view id) {
   return it == kTargets.end() ? nullptr : &*it;
 }
 
-std::span<const Layout> AllLayouts() {
-  return Layouts();
+LayoutTable AllLayouts() {
+  return LayoutTable(kLayouts);
 }
 
 const Layout* FindLayout(std::string_view id) {
-  const auto it = std::ranges::find(Layouts(), id, &Layout::id);
-  return it == Layouts().end() ? nullptr : &*it;
+  const auto it = std::ranges::find(kLayouts, id, &Layout::id);
+  return it == kLayouts.end() ? nullptr : *it;
 }
 
 std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
   std::vector<const Layout*> layouts;
-  for (const Layout& layout : Layouts()) {
-    if (layout.target == target || layout.target == kAnyTarget) layouts.push_back(&layout);
+  for (const Layout* layout : kLayouts) {
+    if (layout->target == target || layout->target == kAnyTarget) layouts.push_back(layout);
   }
   return layouts;
 }

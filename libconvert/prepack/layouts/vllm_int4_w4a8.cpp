@@ -25,7 +25,6 @@
 #include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_pairs.h"
 #include "prepack/layouts/layout.h"
-#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
 
@@ -99,26 +98,6 @@ Eligibility Eligible(const PackRequest& request) {
 
 uint64_t BlockInputs(const PackRequest& request) {
   return W4A8BlockInputs(request.scheme.group_size);
-}
-
-ScaleForm Form(const PackRequest& request) {
-  return {.value = request.exact_scales ? DType::kF32 : request.activation_dtype,
-          .part = DType::kF32};
-}
-
-std::vector<PartSpec> Parts(const PackRequest& request) {
-  const uint64_t b = BlockInputs(request);
-  std::vector<PartSpec> parts = {
-      {.role = PartRole::kWeight,
-       .name = "weight",
-       .dtype = DType::kU8,
-       .shape = {request.n / kW4A8Width, request.k / b, W4A8BlockBytes(b)},
-       .by_outputs = Division::Along(0, kW4A8Width),
-       .by_inputs = Division::Along(1, std::lcm(b, kW4A8Width))},
-      BlockedPart(request, PartRole::kScale, "weight_scale", DType::kF32),
-      BlockedPart(request, PartRole::kZeroPoint, "weight_zero_point", DType::kI8)};
-  AppendCommonParts(request, DType::kF32, parts);
-  return parts;
 }
 
 TileCut Cut(const PackRequest& request) {
@@ -217,26 +196,6 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   }
 }
 
-Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
-                  std::span<std::byte> packed) {
-  return PackScaleStrip(Form(request), BlockedStrip(request, rows), scales, packed);
-}
-
-void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
-                  std::span<float> scales) {
-  UnpackScaleStrip(Form(request), BlockedStrip(request, rows), packed, scales);
-}
-
-void PackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
-                    std::span<std::byte> packed) {
-  PackZeroBytes(BlockedStrip(request, rows), zero_points, packed);
-}
-
-void UnpackZeroPoints(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
-                      std::span<uint8_t> zero_points) {
-  UnpackZeroBytes(BlockedStrip(request, rows), packed, zero_points);
-}
-
 }  // namespace
 
 constinit const Layout kVllmInt4W4A8 = {
@@ -259,20 +218,31 @@ constinit const Layout kVllmInt4W4A8 = {
     .notes = "behind the codes of a block, i32 Σ (code − zero point) for each channel",
     .fingerprint = "6d1a2c81871574e44d2a337775a42d65",
     .eligible = Eligible,
-    .parts = Parts,
+    .weight = {.dtype = DType::kU8,
+               .shape = {{"N/32", [](const PackRequest& r) { return r.n / kW4A8Width; }},
+                         {"K/b", [](const PackRequest& r) { return r.k / BlockInputs(r); }},
+                         {"16b + 128",
+                          [](const PackRequest& r) { return W4A8BlockBytes(BlockInputs(r)); }}},
+               .by_outputs = DivisionRow::Along(0, kW4A8Width),
+               .by_inputs = DivisionRow::Along(
+                   1, {"lcm(b, 32)",
+                       [](const PackRequest& r) { return std::lcm(BlockInputs(r), kW4A8Width); }})},
+    .scales = {.order = ParameterOrder::kBlocks,
+               .value = {"dtype of the activations; F32 with --scales exact",
+                         [](const PackRequest& r) {
+                           return r.exact_scales ? DType::kF32 : r.activation_dtype;
+                         }}},
+    .zero_points = {.order = ParameterOrder::kBlocks,
+                    .dtype = DType::kI8,
+                    .bits = 8,
+                    .when = symbol::kAlways},
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,
-    .place_rows = PlaceBlocked,
     .codes_need_zero_points = true,
     .weight_has_extras = true,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
-    .scale_form = Form,
-    .pack_scales = PackScales,
-    .unpack_scales = UnpackScales,
-    .pack_zero_points = PackZeroPoints,
-    .unpack_zero_points = UnpackZeroPoints,
 };
 
 }  // namespace prepack

@@ -18,7 +18,6 @@
 #include "prepack/kernels/kernels.h"
 #include "prepack/kernels/nibble_transpose.h"
 #include "prepack/layouts/layout.h"
-#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
 
@@ -63,47 +62,12 @@ Eligibility Eligible(const PackRequest& request) {
   });
 }
 
-ScaleForm Form(const PackRequest& request) {
-  return {.value = request.activation_dtype, .part = request.activation_dtype};
-}
-
-std::vector<PartSpec> Parts(const PackRequest& request) {
-  const uint64_t groups = request.groups();
-  const Division by_inputs = GroupsByInputs(request);
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kI32,
-                                  .shape = {request.n / kWna16Block, 2 * request.k},
-                                  .by_outputs = Division::Along(0, kWna16Multiple),
-                                  .by_inputs = Division::Along(1, kWna16Multiple)},
-                                 {.role = PartRole::kScale,
-                                  .name = "weight_scale",
-                                  .dtype = Form(request).part,
-                                  .shape = {groups, request.n},
-                                  .by_outputs = Division::Along(1, 1),
-                                  .by_inputs = by_inputs}};
-  if (!request.scheme.symmetric) {
-    parts.push_back({.role = PartRole::kZeroPoint,
-                     .name = "weight_zero_point",
-                     .dtype = DType::kI32,
-                     .shape = {groups, request.n / 8},
-                     .by_outputs = Division::Along(1, 8),
-                     .by_inputs = by_inputs});
-  }
-  AppendCommonParts(request, request.activation_dtype, parts);
-  return parts;
-}
-
 TileCut Cut(const PackRequest& /*request*/) {
   return {.rows = kWna16Multiple, .cols = 2, .strip_rows = kWna16Multiple};
 }
 
 uint64_t WeightBit(const PackRequest& request, uint64_t n, uint64_t k) {
   return 4 * Wna16WeightNibble(n, k, request.k);
-}
-
-Placement PlaceRows(const PackRequest& request, PartRole role, uint64_t n0, uint64_t rows) {
-  return PlaceTransposed(request, role == PartRole::kScale ? 16 : 4, n0, rows);
 }
 
 // Wna16WeightNibble, block by block: nibble (k, n % 16) of a block is nibble n % 16 of its word k.
@@ -138,16 +102,6 @@ void UnpackCodes(const PackJob& job, std::span<const std::byte> packed,
   }
 }
 
-Status PackScales(const PackRequest& request, uint64_t rows, std::span<const float> scales,
-                  std::span<std::byte> packed) {
-  return PackScaleStrip(Form(request), TransposedStrip(request, rows), scales, packed);
-}
-
-void UnpackScales(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
-                  std::span<float> scales) {
-  UnpackScaleStrip(Form(request), TransposedStrip(request, rows), packed, scales);
-}
-
 }  // namespace
 
 constinit const Layout kVllmWna16 = {
@@ -163,19 +117,22 @@ constinit const Layout kVllmWna16 = {
     .notes = "codes are unsigned also when symmetric: the kernel then subtracts 8",
     .fingerprint = "2a9146febf6fd3afaa0fe04ddd7db52b",
     .eligible = Eligible,
-    .parts = Parts,
+    .weight = {.dtype = DType::kI32,
+               .shape = {{"N/16", [](const PackRequest& r) { return r.n / kWna16Block; }},
+                         {"2K", [](const PackRequest& r) { return 2 * r.k; }}},
+               .by_outputs = DivisionRow::Along(0, kWna16Multiple),
+               .by_inputs = DivisionRow::Along(1, kWna16Multiple)},
+    .scales = {.order = ParameterOrder::kGroups,
+               .value = symbol::kAsActivations,
+               .stored = symbol::kAsActivations},
+    .zero_points = {.order = ParameterOrder::kGroups, .dtype = DType::kI32, .bits = 4},
+    .bias = symbol::kAsActivations,
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceChannels,
-    .place_rows = PlaceRows,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
     .pack_columns = PackColumns,
-    .scale_form = Form,
-    .pack_scales = PackScales,
-    .unpack_scales = UnpackScales,
-    .pack_zero_points = PackTransposedZeroNibbles,
-    .unpack_zero_points = UnpackTransposedZeroNibbles,
 };
 
 }  // namespace prepack

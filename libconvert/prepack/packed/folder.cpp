@@ -11,6 +11,7 @@
 
 #include "prepack/base/checked.h"
 #include "prepack/base/status.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/table.h"
 #include "prepack/packed/manifest.h"
 
@@ -111,7 +112,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
     return Malformed(where, fmt::format("layout {} does not take this module: {}", record.layout,
                                         eligible.reason));
   }
-  module.specs_ = module.layout_->parts(module.request_);
+  module.specs_ = module.layout_->Parts(module.request_);
   const std::vector<PartSpec>& specs = module.specs_;
   if (specs.size() != record.parts.size()) {
     return Malformed(where, fmt::format("its number of parts is not that of {}", record.layout))
@@ -209,9 +210,9 @@ Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
     std::ranges::fill(scales, 1.0F);
     return {};
   }
-  Status status = ReadPlaced(PartRole::kScale,
-                             layout_->place_rows(request_, PartRole::kScale, n0, rows), packed);
-  if (status.ok()) layout_->unpack_scales(request_, rows, packed, scales);
+  Status status = ReadPlaced(
+      PartRole::kScale, PlaceParameters(*layout_, request_, PartRole::kScale, n0, rows), packed);
+  if (status.ok()) UnpackScales(*layout_, request_, rows, packed, scales);
   return status;
 }
 
@@ -221,9 +222,10 @@ Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& pack
     std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme));
     return {};
   }
-  Status status = ReadPlaced(PartRole::kZeroPoint,
-                             layout_->place_rows(request_, PartRole::kZeroPoint, n0, rows), packed);
-  if (status.ok()) layout_->unpack_zero_points(request_, rows, packed, zero_points);
+  Status status =
+      ReadPlaced(PartRole::kZeroPoint,
+                 PlaceParameters(*layout_, request_, PartRole::kZeroPoint, n0, rows), packed);
+  if (status.ok()) UnpackZeroPoints(*layout_, request_, rows, packed, zero_points);
   return status;
 }
 

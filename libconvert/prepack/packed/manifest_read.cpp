@@ -17,7 +17,7 @@
 #include "prepack/container/json_fields.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/scheme_json.h"
 
@@ -131,7 +131,8 @@ ModuleRecord ReadModule(JsonFields fields) {
   module.scale_rounding = fields.Text("scale_rounding");
   module.rounded_scales = fields.Uint("rounded_scales");
   module.source_xxh3_128 = fields.Text("source_xxh3_128");
-  if (fields.Has("memory_descriptor") || module.layout == kOneDnnW8A8.id) {
+  const Layout* layout = FindLayout(module.layout);
+  if (fields.Has("memory_descriptor") || (layout != nullptr && layout->FormIsAsked())) {
     if (const Json* desc = fields.Any("memory_descriptor")) {
       module.weights_desc = fields.Take(ReadBlockedDesc(*desc, module.n, module.k, fields.where()));
     }

@@ -77,8 +77,7 @@ class ModuleComparison {
         shape_(TileShapeFor(weights, layout_.cut(request_))),
         grid_(weights.n(), weights.k(), shape_),
         strip_rows_(StripRows(layout_, request_)),
-        scale_dtype_(layout_.scale_form == nullptr ? DType::kF32
-                                                   : layout_.scale_form(request_).value),
+        scale_dtype_(layout_.scales.value.Of(request_)),
         rounds_scales_(scale_dtype_ != DType::kF32 &&
                        scale_dtype_ != weights.stored_scale_dtype()) {}
 
@@ -172,7 +171,7 @@ Status ModuleComparison::CompareSums(uint64_t n0, uint64_t rows, Buffers& buffer
   buffers.sums.resize(rows);
   PREPACK_TRY(SumSignedCodes(weights_, n0, rows, buffers.expected_codes, buffers.sums));
   buffers.repacked.resize(rows * sizeof(float));
-  PackScaledSums(layout_.scale_form(request_).value, buffers.sums, buffers.expected_scales,
+  PackScaledSums(layout_.scales.value.Of(request_), buffers.sums, buffers.expected_scales,
                  buffers.repacked);
   buffers.packed.resize(buffers.repacked.size());
   PREPACK_TRY(packed_.ReadPart(PartRole::kWeightSum, n0 * sizeof(float), buffers.packed));

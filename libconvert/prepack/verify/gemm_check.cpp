@@ -19,9 +19,9 @@
 #include "prepack/model/panel.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/judgement.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/packed_operands.h"
 #include "prepack/verify/second/decoder.h"
+#include "prepack/verify/truth.h"
 
 namespace prepack {
 namespace {
@@ -52,10 +52,6 @@ uint64_t PanelChannels(const PackedModule& packed, uint64_t inputs) {
 }
 
 }  // namespace
-
-bool IsOneDnnLayout(const Layout& layout) {
-  return layout.id.starts_with("onednn/");
-}
 
 uint64_t ProductCut::slabs() const {
   return CeilDiv(k, slab_inputs);
@@ -178,7 +174,7 @@ MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& op
   const Pass pass = PassOf(packed.request(), *cut, options.recorded != nullptr);
   MemoryNeed need{.shared = MemoryOfInputs(pass) + MemoryOfParts(packed),
                   .per_thread = MemoryOfThread(packed, pass, options)};
-  if (options.engine != nullptr && IsOneDnnLayout(packed.layout())) {
+  if (options.engine != nullptr && packed.layout().by_primitive) {
     need.shared += MemoryOfPrimitive(packed, pass, options.repack);
   }
   // Given back before threads begin.
@@ -282,7 +278,7 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
   if (check_.judge_gemm) {
     const ModuleBars bars{
         .kernel_db = KernelBar(InputDType(packed)),
-        .rounded_twice = ConsumerScales(packed.layout(), packed.request()),
+        .rounded_twice = packed.layout().consumer_scales.Of(packed.request()),
         .cancels = record.scheme.activations.dynamic && !record.scheme.activations.symmetric,
         .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
         .recorded_db = wanted};

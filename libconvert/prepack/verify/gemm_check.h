@@ -33,9 +33,6 @@ inline constexpr uint64_t kPaddedInputs = uint64_t{1} << 22;
 // ones: weights are what it is asked about, and few rows tell.
 inline constexpr uint64_t kSecondRows = 8;
 
-// Does oneDNN multiply the packed memory itself?
-bool IsOneDnnLayout(const Layout& layout);
-
 struct ProductCut {
   uint64_t k = 0;
   uint64_t slab_inputs = 0;  // of a slab; K: all of them at once

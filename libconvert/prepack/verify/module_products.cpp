@@ -20,11 +20,10 @@
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/gemm/model_operands.h"
-#include "prepack/layouts/onednn_w8a8.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/gemm_inputs.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/packed_operands.h"
 #include "prepack/verify/products.h"
 #include "prepack/verify/truth.h"
@@ -233,7 +232,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
     // layout, so model that; a blocked weight is never smaller than N·K bytes.
     Result<std::unique_ptr<KernelModel>> model =
         modelled_ ? MakeKernelModel(packed_.layout().id, operands_->With(weight), input)
-                  : MakeKernelModel("vllm-cpu/int8-plain",
+                  : MakeKernelModel(kVllmInt8Plain.id,
                                     operands_->With(weight.first(request.n * request.k)), input);
     if (model.ok()) {
       model_ = *std::move(model);
@@ -248,7 +247,7 @@ Status ModuleMultiplication::MakeModel(uint64_t rows) {
 }
 
 Status ModuleMultiplication::RunPrimitive() {
-  if (options_.engine == nullptr || !IsOneDnnLayout(packed_.layout())) return {};
+  if (options_.engine == nullptr || !packed_.layout().by_primitive) return {};
   const PackRequest& request = packed_.request();
   Status ran;
   Status status = packed_.VisitWeight(

@@ -14,7 +14,7 @@
 #include "prepack/gemm/model_operands.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/panel.h"
-#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/truth.h"
 
 namespace prepack {
 namespace {
@@ -102,12 +102,11 @@ DType DTypeOfPart(const PackedModule& packed, PartRole role) {
 }  // namespace
 
 DType InputDType(const PackedModule& packed) {
-  const bool always_bf16 = packed.layout().id == "onednn/w4a16";
-  return always_bf16 ? DType::kBF16 : packed.request().activation_dtype;
+  return packed.layout().input.Of(packed.request());
 }
 
 LoadedOperands::LoadedOperands(const PackedModule& packed)
-    : packed_(&packed), consumer_scales_(ConsumerScales(packed.layout(), packed.request())) {}
+    : packed_(&packed), consumer_scales_(packed.layout().consumer_scales.Of(packed.request())) {}
 
 Result<LoadedOperands> LoadedOperands::Load(const PackedModule& packed) {
   LoadedOperands operands(packed);
@@ -129,9 +128,8 @@ Status LoadedOperands::Read() {
   if (status.ok() && FindPart(packed.parts(), PartRole::kInputZeroPoint) != nullptr) {
     status = packed.ReadPart(PartRole::kInputZeroPoint, 0, std::as_writable_bytes(zero_point));
   }
-  constexpr uint64_t kInputsPerScale = 128;  // of the op, to which consumers pass scales of 1
   if (status.ok() && consumer_scales_) {
-    ones_.assign(CeilDiv(packed.request().k, kInputsPerScale), 1.0F);
+    ones_.assign(CeilDiv(packed.request().k, kSquareInputs), 1.0F);
     consumer_scale_ = LoadFloats(DTypeOfPart(packed, PartRole::kScale), scale_);
     consumer_bias_ = Bias();
   }

@@ -14,7 +14,6 @@
 #include "prepack/base/status.h"
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/packed/folder.h"
-#include "prepack/verify/kernel_weights.h"
 
 namespace prepack {
 

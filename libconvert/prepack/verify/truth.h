@@ -10,9 +10,10 @@
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/gemm/kernel_model.h"
+#include "prepack/layouts/layout.h"
 #include "prepack/packed/folder.h"
 #include "prepack/verify/gemm_inputs.h"
-#include "prepack/verify/kernel_weights.h"
 #include "prepack/verify/second/decoder.h"
 
 namespace prepack {
@@ -27,6 +28,18 @@ Status ReadSourceBias(const SecondDecoder& source, const PackedModule& packed,
                       std::vector<double>& bias);
 // Static quantization of its activations. That those of members differ is kMalformed.
 Result<DecodedInput> ReadSourceInput(const SecondDecoder& source, const PackedModule& packed);
+
+// What becomes of decoded weights before a kernel multiplies them, never computed from packed
+// bytes.
+
+// The operands of decoded weights, and the weights themselves, in f64. The spans have one element
+// per weight.
+void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
+                       const DecodedRows& decoded, std::span<double> operands);
+// The same, rounded to f32 in the end.
+void FillKernelWeights(WeightRounding rounding, const Layout& layout, const PackRequest& request,
+                       const DecodedRows& decoded, std::span<float> operands);
+void FillExactWeights(const DecodedRows& decoded, std::span<double> weights);
 
 // What a GEMM on one packed module should give: in f64, from the source, decoded by the second
 // path.

@@ -49,11 +49,11 @@ void* Pointer(const std::vector<T>& values) {
 }
 
 bool IsW8A8(const PackedProblem& problem) {
-  return problem.layout == "onednn/w8a8";
+  return problem.request.scheme.code == CodeType::kS8;
 }
 
 bool IsW4A8(const PackedProblem& problem) {
-  return problem.layout == "onednn/w4a8";
+  return !IsW8A8(problem) && problem.request.scheme.activations.type == ActivationType::kInt;
 }
 
 memory::desc RowMajor(uint64_t rows, uint64_t columns, Type type) {

@@ -13,7 +13,6 @@
 
 #include "prepack/base/memory.h"
 #include "prepack/layouts/layout.h"
-#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/rules.h"
 #include "prepack/layouts/table.h"
@@ -45,18 +44,6 @@ UnitBlocks Blocks(const PackRequest& request) {
           .unit = kUnit,
           .units = request.k / kUnit,
           .block_bytes = kWidth * (request.k + sizeof(int32_t))};
-}
-
-std::vector<PartSpec> Parts(const PackRequest& request) {
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kI8,
-                                  .shape = {request.n, request.k + sizeof(int32_t)},
-                                  .by_outputs = Division::Along(0, kWidth),
-                                  .by_inputs = Division::Never()},  // the sums are over all of K
-                                 ChannelScalePart(request, DType::kF32)};
-  AppendCommonParts(request, DType::kF32, parts);
-  return parts;
 }
 
 TileCut Cut(const PackRequest& /*request*/) {
@@ -105,17 +92,76 @@ constinit const Layout kVllmInt8Vnni = {
     .notes = "behind each 32 channels, i32 128 · Σ w for each of them",
     .fingerprint = "72ce775d7b6248b533a9a4c4fa27bf22",
     .eligible = Eligible,
-    .parts = Parts,
+    .weight = {.dtype = DType::kI8,
+               .shape = {symbol::kN,
+                         {"K + 4", [](const PackRequest& r) { return r.k + sizeof(int32_t); }}},
+               .by_outputs = DivisionRow::Along(0, kWidth),
+               .by_inputs = DivisionRow::Never()},  // the sums are over all of K
+    .scales = {.order = ParameterOrder::kChannels},
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceWeight,
-    .place_rows = PlaceChannelScales,
     .weight_has_extras = true,
     .pack_codes = PackCodes,
     .unpack_codes = UnpackCodes,
-    .scale_form = F32ScaleForm,
-    .pack_scales = PackChannelScales,
-    .unpack_scales = UnpackChannelScales,
+};
+
+// vllm-cpu/int8-plain: W8A8 for vLLM's oneDNN handler (create_onednn_scaled_mm_handler and
+// onednn_scaled_mm), which takes plain weights and reorders them itself. For the activations that
+// vllm-cpu/int8-vnni does not do: static, or with zero points.
+// Mirrors vLLM 0.32.0: vllm/model_executor/kernels/linear/scaled_mm/cpu.py.
+//
+// weight, I8 [N, K], row-major. weight_scale, f32 [N].
+// input_scale, f32 [1], of static activations; input_zero_point, i32 [1], when they have one.
+// azp_adj, f32 [N] = Σ_k w · scale, when activations are dynamic or have zero points.
+// bias in the dtype of the activations.
+
+namespace {
+
+Eligibility EligiblePlain(const PackRequest& request) {
+  return AllOf({
+      SignedByteCodes(request),
+      SymmetricWeights(request),
+      Int8Activations(request),
+      ScalesPerChannelOrTensor(request),
+      BiasIsFloat(request),
+  });
+}
+
+constexpr Condition kDynamicOrAsymmetricActivations{
+    "dynamic or asymmetric activations", [](const PackRequest& r) {
+      return r.scheme.activations.dynamic || !r.scheme.activations.symmetric;
+    }};
+
+}  // namespace
+
+constinit const Layout kVllmInt8Plain = {
+    .id = "vllm-cpu/int8-plain",
+    .version = 1,
+    .target = "vllm-cpu",
+    .consumer = "torch.ops._C.create_onednn_scaled_mm_handler, onednn_scaled_mm",
+    .mirrors = "vLLM 0.32.0, vllm/model_executor/kernels/linear/scaled_mm/cpu.py",
+    .schemes =
+        "w8a8 with dynamic or static, symmetric or asymmetric activations, symmetric "
+        "weights, channel or tensor",
+    .constraints = "any N and K",
+    .isa =
+        "any with VNNI (without, oneDNN's sums saturate); the handler "
+        "reorders the weights for the CPU when it loads them",
+    .address = "byte n · K + k",
+    .notes = "",
+    .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",
+    .static_activations = true,
+    .eligible = EligiblePlain,
+    .weight = PlainWeight(DType::kI8),
+    .scales = {.order = ParameterOrder::kChannels},
+    .weight_sums = {.name = "azp_adj", .when = kDynamicOrAsymmetricActivations},
+    .bias = symbol::kAsActivations,
+    .cut = CutAnywhere,
+    .weight_bit = RowMajorWeightBit,
+    .place_weight = PlaceChannels,
+    .pack_codes = PackPlain,
+    .unpack_codes = UnpackPlain,
 };
 
 }  // namespace prepack

@@ -1,4 +1,4 @@
-#include "prepack/verify/kernel_weights.h"
+#include "prepack/verify/truth.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,23 +19,6 @@ double OperandOf(WeightRounding rounding, DType activation, float step, double s
   std::vector<double> operand(1);
   FillKernelWeights(rounding, Layout{}, request, decoded, operand);
   return operand[0];
-}
-
-TEST_CASE("it is known of every layout what its kernel makes of weights") {
-  for (const Layout& layout : AllLayouts()) {
-    INFO(layout.id);
-    CHECK(WeightRoundingOf(layout, {}).has_value());
-  }
-  CHECK_FALSE(WeightRoundingOf(Layout{.id = "no/such"}, {}).has_value());
-}
-
-TEST_CASE("every layout has a model") {
-  const std::vector<std::string_view> modelled = ModelledLayouts();
-  for (const Layout& layout : AllLayouts()) {
-    INFO(layout.id);
-    CHECK(std::ranges::count(modelled, layout.id) == 1);
-  }
-  CHECK(modelled.size() == AllLayouts().size());
 }
 
 TEST_CASE("weights are rounded as the kernel does it") {

@@ -15,7 +15,7 @@
 namespace prepack {
 namespace {
 
-constexpr size_t kElementBytes = 2;
+constexpr uint64_t kElementBytes = 2;
 
 Eligibility StoredByOutputs(const PackRequest& request) {
   if (!request.inputs_first) return Eligibility::Yes();
@@ -31,29 +31,12 @@ Eligibility StoredByInputs(const PackRequest& request) {
           .other_weights = true};
 }
 
-Eligibility Eligible(const PackRequest& request) {
+Eligibility EligiblePlain(const PackRequest& request) {
   return AllOf({DequantizedWeights(request), StoredByOutputs(request), BiasIsFloat(request)});
-}
-
-std::vector<PartSpec> Parts(const PackRequest& request) {
-  std::vector<PartSpec> parts = {PlainWeightPart(request, DType::kBF16)};
-  AppendCommonParts(request, request.activation_dtype, parts);
-  return parts;
 }
 
 Eligibility EligibleConv1d(const PackRequest& request) {
   return AllOf({DequantizedWeights(request), StoredByInputs(request), BiasIsFloat(request)});
-}
-
-std::vector<PartSpec> PartsConv1d(const PackRequest& request) {
-  std::vector<PartSpec> parts = {{.role = PartRole::kWeight,
-                                  .name = "weight",
-                                  .dtype = DType::kBF16,
-                                  .shape = {request.k, request.n},
-                                  .by_outputs = Division::Along(1, 1),
-                                  .by_inputs = Division::Along(0, 1)}};
-  AppendCommonParts(request, request.activation_dtype, parts);
-  return parts;
 }
 
 TileCut CutByInputs(const PackRequest& /*request*/) {
@@ -106,8 +89,9 @@ constinit const Layout kPlainBf16 = {
     .notes = "chosen only by --fallback dequantize",
     .fingerprint = "ec8dc038fc969fe23d903d3927b29fe2",
     .for_dequantized = true,
-    .eligible = Eligible,
-    .parts = Parts,
+    .eligible = EligiblePlain,
+    .weight = PlainWeight(DType::kBF16),
+    .bias = symbol::kAsActivations,
     .cut = CutAnywhere,
     .weight_bit = RowMajorWeightBit,
     .place_weight = PlaceChannels,
@@ -132,12 +116,98 @@ constinit const Layout kPlainBf16Conv1d = {
     .for_dequantized = true,
     .inputs_first = true,
     .eligible = EligibleConv1d,
-    .parts = PartsConv1d,
+    .weight = {.dtype = DType::kBF16,
+               .shape = {symbol::kK, symbol::kN},
+               .by_outputs = DivisionRow::Along(1, 1),
+               .by_inputs = DivisionRow::Along(0, 1)},
+    .bias = symbol::kAsActivations,
     .cut = CutByInputs,
     .weight_bit = WeightBitConv1d,
     .place_weight = PlaceWeightConv1d,
     .pack_codes = PackConv1d,
     .unpack_codes = UnpackConv1d,
+};
+
+// vllm-cpu/bf16-vnni: bf16 weights for torch.ops._C.weight_packed_linear of vLLM's CPU backend:
+// what modules become that no kernel for quantized weights takes (--fallback dequantize). Mirrors
+// vLLM 0.32.0: csrc/cpu/sgl-kernels/gemm.cpp.
+//
+// weight, BF16 [N, K]: per 32 output channels, for every two input channels those of the 32 side by
+// side (elements of two bytes):
+//
+//     element  0            2            …  64                …  32·K
+//              n0k0 n0k1    n1k0 n1k1    …  n0k2 n0k3  …      …  n32k0 n32k1  …
+//
+// No scales: they are multiplied in. bias, f32.
+
+namespace {
+
+constexpr uint64_t kWidth = 32;
+constexpr uint64_t kUnit = 2 * kElementBytes;
+
+Eligibility EligibleVnni(const PackRequest& request) {
+  return AllOf({
+      DequantizedWeights(request),
+      MultipleOf("N", request.n, kWidth, "packed in blocks of 32 output channels"),
+      MultipleOf("K", request.k, kWidth, "packed 32 input channels at a time"),
+      ActivationsOneOf(request, {DType::kBF16}),
+      BiasIsFloat(request),
+  });
+}
+
+UnitBlocks Blocks(const PackRequest& request) {
+  return {.width = kWidth,
+          .unit = kUnit,
+          .units = request.k * kElementBytes / kUnit,
+          .block_bytes = kWidth * request.k * kElementBytes};
+}
+
+TileCut CutVnni(const PackRequest& /*request*/) {
+  return {.rows = kWidth, .cols = 2, .strip_rows = 1};
+}
+
+uint64_t WeightBitVnni(const PackRequest& request, uint64_t n, uint64_t k) {
+  return 8 * Blocks(request).Byte(n, k * kElementBytes);
+}
+
+void PackCodesVnni(const PackJob& job, std::span<const std::byte> codes,
+                   std::span<std::byte> packed) {
+  PackUnits(job, Blocks(job.request), codes, packed);
+}
+
+void UnpackCodesVnni(const PackJob& job, std::span<const std::byte> packed,
+                     std::span<std::byte> codes) {
+  UnpackUnits(job, Blocks(job.request), packed, codes);
+}
+
+}  // namespace
+
+constinit const Layout kVllmBf16Vnni = {
+    .id = "vllm-cpu/bf16-vnni",
+    .version = 1,
+    .target = "vllm-cpu",
+    .consumer = "torch.ops._C.weight_packed_linear",
+    .mirrors = "vLLM 0.32.0, csrc/cpu/sgl-kernels/gemm.cpp",
+    .schemes = "dequantized weights in bf16, 16-bit activations",
+    .constraints = "N % 32 = 0, K % 32 = 0, bf16 activations",
+    .isa = "AVX-512 with BF16",
+    .address = "element (n / 32) · 32K + (k / 2) · 64 + (n % 32) · 2 + k % 2",
+    .notes = "chosen only by --fallback dequantize",
+    .fingerprint = "6284404cce48c1f3f2edcfb0f4f79d5a",
+    .for_dequantized = true,
+    .eligible = EligibleVnni,
+    .weight = {.dtype = DType::kBF16,
+               .shape = {symbol::kN, symbol::kK},
+               .by_outputs = DivisionRow::Along(0, kWidth),
+               .by_inputs = DivisionRow::Along(1, kWidth),
+               .view = {{"N/32", [](const PackRequest& r) { return r.n / kWidth; }},
+                        {"K/2", [](const PackRequest& r) { return r.k / 2; }},
+                        2 * kWidth}},
+    .cut = CutVnni,
+    .weight_bit = WeightBitVnni,
+    .place_weight = PlaceChannels,
+    .pack_codes = PackCodesVnni,
+    .unpack_codes = UnpackCodesVnni,
 };
 
 }  // namespace prepack

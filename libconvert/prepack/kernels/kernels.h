@@ -46,21 +46,20 @@ inline TransposeUnitsFn* TransposeUnits(size_t unit_bytes) {
 }
 
 // The functions of each level, for kernels.cpp alone. Those that a level lacks are only declared.
-#define PREPACK_KERNEL(type, function, member, avx2, avx512, avx512vbmi) type function;
-// NOLINTBEGIN(readability-duplicate-include): each makes other functions of the list
-namespace scalar {
+#define PREPACK_KERNEL(type, function, member, avx2_version, avx512_version, avx512vbmi_version) \
+  namespace scalar {                                                                             \
+  type function;                                                                                 \
+  }                                                                                              \
+  namespace avx2 {                                                                               \
+  type function;                                                                                 \
+  }                                                                                              \
+  namespace avx512 {                                                                             \
+  type function;                                                                                 \
+  }                                                                                              \
+  namespace avx512vbmi {                                                                         \
+  type function;                                                                                 \
+  }
 #include "prepack/kernels/kernels.inc"
-}
-namespace avx2 {
-#include "prepack/kernels/kernels.inc"
-}
-namespace avx512 {
-#include "prepack/kernels/kernels.inc"
-}
-namespace avx512vbmi {
-#include "prepack/kernels/kernels.inc"
-}
-// NOLINTEND(readability-duplicate-include)
 #undef PREPACK_KERNEL
 
 }  // namespace prepack

@@ -280,8 +280,7 @@ Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, Decode
     return Decode(source, wanted, matrix, out);
   }
   constexpr uint64_t kMxGroup = 32;
-  const bool exponents =
-      matrix.scale->dtype == DType::kU8 || matrix.scale->dtype == DType::kF8E8M0;
+  const bool exponents = matrix.scale->dtype == DType::kU8 || matrix.scale->dtype == DType::kF8E8M0;
   if (exponents && shape == TensorShape{matrix.outputs, RoundedUp(wanted.k, kMxGroup)}) {
     PlaceBlocks(wanted.k, 1, kMxGroup, matrix);
     return Decode(source, wanted, matrix, out);

@@ -272,8 +272,12 @@ TEST_CASE("sound FP4 has no findings, and its statistics are those of its number
 TEST_CASE("FP4: a global scale that is used the wrong way round shows in the weights") {
   TestCheckpoint checkpoint = WideFp4(true);
   checkpoint.At(kModule + ".weight_global_scale").bytes = Floats32({1 / kWideGlobal});
-  RequireOnly(RunCheck(checkpoint), "weights-size", "times the root of K is",
-              CheckVerdict::kWarnings);
+  const CheckReport report = RunCheck(checkpoint);
+  CHECK(report.verdict == CheckVerdict::kWarnings);
+  const std::vector<Finding> findings = report.AllFindings();
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[0].id == "scale-huge");
+  CHECK(findings[1].id == "weights-size");
 }
 
 TEST_CASE("FP4: signs that are lost, and equal codes, are reported") {

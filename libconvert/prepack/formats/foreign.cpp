@@ -159,7 +159,7 @@ const StoredTensor* ScaleOf(const ModuleTensors& module, std::string_view codes)
     const std::string_view stem = codes.substr(0, codes.size() - kBlocks.size());
     return module.Find(fmt::format("{}_scales", stem));
   }
-  for (const std::string_view suffix : {"_scale_inv", "_scale", "_scales"}) {
+  for (const std::string_view suffix : {"_scale_inv", "_scale", "_scales", "_weight_scale"}) {
     if (const StoredTensor* scale = module.Find(fmt::format("{}{}", codes, suffix))) return scale;
   }
   return codes == "weight" ? module.Find("scale") : nullptr;

@@ -110,7 +110,7 @@ Result<Storage> ClassifyPacked(const Checkpoint& checkpoint, const Module& modul
   if (packed.dtype != DType::kI32) {
     return Malformed(checkpoint.Where(packed), "packed weights have the wrong dtype")
         .Found(DTypeName(packed.dtype))
-        .Expected("I32 of integers, U8 of FP4")
+        .Expected("I32")
         .Id(FindingId("tensor-dtype"));
   }
   PREPACK_TRY(RequireMatrix(checkpoint, packed, "[N, words]"));

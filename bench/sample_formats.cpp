@@ -20,6 +20,9 @@ constexpr uint64_t kGroup = kSampleGroup;
 constexpr float kStep4 = 0.005F;
 constexpr float kStep8 = 0.0004F;
 constexpr float kStepFp8 = 0.02F;
+constexpr uint64_t kMxGroup = 32;
+constexpr uint64_t kNvfp4Group = 16;
+constexpr float kNvfp4Global = 8192;  // divides
 
 float Step(uint32_t bits) {
   return bits == 8 ? kStep8 : kStep4;
@@ -146,6 +149,51 @@ Tensors CtFp8(uint64_t n, uint64_t k) {
        .shape = {n, 1},
        .content = Content::kScales,
        .step = kStepFp8}};
+}
+
+Json CtMxfp4Config() {
+  const Json weights = {{"num_bits", 4},
+                        {"type", "float"},
+                        {"strategy", "group"},
+                        {"group_size", kMxGroup},
+                        {"symmetric", true}};
+  return CtConfig("mxfp4-pack-quantized", weights, nullptr);
+}
+
+Tensors CtMxfp4(uint64_t n, uint64_t k) {
+  return {{.suffix = "weight_packed",
+           .dtype = DType::kU8,
+           .shape = {n, k / 2},
+           .content = Content::kCodes},
+          {.suffix = "weight_scale",
+           .dtype = DType::kU8,
+           .shape = {n, k / kMxGroup},
+           .content = Content::kExponents}};
+}
+
+Json CtNvfp4Config() {
+  const Json weights = {{"num_bits", 4},
+                        {"type", "float"},
+                        {"strategy", "tensor_group"},
+                        {"group_size", kNvfp4Group},
+                        {"symmetric", true}};
+  return CtConfig("nvfp4-pack-quantized", weights, nullptr);
+}
+
+Tensors CtNvfp4(uint64_t n, uint64_t k) {
+  return {{.suffix = "weight_packed",
+           .dtype = DType::kU8,
+           .shape = {n, k / 2},
+           .content = Content::kCodes},
+          {.suffix = "weight_scale",
+           .dtype = DType::kF8E4M3,
+           .shape = {n, k / kNvfp4Group},
+           .content = Content::kExponents},
+          {.suffix = "weight_global_scale",
+           .dtype = DType::kF32,
+           .shape = {1},
+           .content = Content::kScales,
+           .step = kNvfp4Global}};
 }
 
 Json Fp8BlockConfig() {
@@ -325,6 +373,8 @@ const std::vector<SampleFormat>& SampleFormats() {
       {"ct-w8a8", "ct int-quantized 8-bit", 8, kGroup, CtInt8Config, CtInt8},
       {"ct-w4a8", "ct int-quantized 4-bit", 8, kGroup, CtW4A8Config, CtW4A8},
       {"ct-fp8", "ct fp8 channels", 8, kGroup, CtFp8Config, CtFp8},
+      {"ct-mxfp4", "ct mxfp4", 4, kMxGroup, CtMxfp4Config, CtMxfp4},
+      {"ct-nvfp4", "ct nvfp4", 4, kNvfp4Group, CtNvfp4Config, CtNvfp4},
       {"fp8-block", "fp8 blocks", 8, kGroup, Fp8BlockConfig, Fp8Block},
       {"gptq", "gptq 4-bit", 4, kGroup, GptqConfig<4, false>, Gptq<4, false>},
       {"gptq-w8", "gptq 8-bit", 8, kGroup, GptqConfig<8, false>, Gptq<8, false>},
@@ -354,6 +404,8 @@ void ContentFiller::Fill(std::span<std::byte> out) {
       return FillRandom(random_, ~uint64_t{0}, 0, out);
     case Content::kNibbles:
       return FillNibbles(random_, out);
+    case Content::kExponents:  // E8M0 from 2^-7 to 2^-4, FP8 from 256 to 352
+      return FillRandom(random_, 0x0303030303030303, 0x7878787878787878, out);
     case Content::kFp8Codes:  // below 2: the exponent's highest bit is off
       return FillRandom(random_, 0xBFBFBFBFBFBFBFBF, 0, out);
     case Content::kWeights:  // either sign, 2^-7 to 2^-5

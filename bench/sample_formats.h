@@ -23,6 +23,7 @@ enum class Content {
   kCodes,           // any bits
   kNibbles,         // four bits in a byte each: -8 ... 7
   kFp8Codes,        // e4m3 without NaN
+  kExponents,       // bytes that are a scale as E8M0 and as e4m3
   kWeights,         // bf16, not quantized
   kNorms,           // bf16, about 1
   kScales,          // positive, about `step`

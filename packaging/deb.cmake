@@ -27,7 +27,7 @@ if(oneDNN_LIBRARY)
 endif()
 set(CPACK_COMPONENT_TOOL_DESCRIPTION "repack quantized LLM checkpoints for CPU kernels
 prepack reads checkpoints of compressed-tensors, GPTQ, AWQ, AutoRound and
-FP8 (also ModelOpt's and Quark's), writes them in the bytes that kernels of vLLM, zentorch and oneDNN
+FP8, MXFP4 and NVFP4 (also ModelOpt's and Quark's), writes them in the bytes that kernels of vLLM, zentorch and oneDNN
 read, and proves that the weights are still those of the model.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libprepack-dev)

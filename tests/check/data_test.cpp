@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "catch.h"
 #include "check/check_run.h"
+#include "formats/fp8_example.h"
 #include "formats/gptq_example.h"
+#include "prepack/model/dequantized_linear.h"
 
 namespace prepack::testing {
 namespace {
@@ -196,6 +199,108 @@ TEST_CASE("the figures do not depend on the number of threads") {
     CHECK(one.modules[i].statistics->sum == seven.modules[i].statistics->sum);
     CHECK(one.modules[i].statistics->sum_squares == seven.modules[i].statistics->sum_squares);
   }
+}
+
+uint8_t NearestCode(CodeType type, unsigned count, double value) {
+  const std::array<float, 256>& values = CodeValues(type);
+  unsigned best = 0;
+  for (unsigned code = 1; code < count; ++code) {
+    const auto off = [&](unsigned i) { return std::abs(static_cast<double>(values[i]) - value); };
+    if (off(code) < off(best)) best = code;
+  }
+  return static_cast<uint8_t>(best);
+}
+
+constexpr float kWideGlobal = 1000;
+
+// The weights of WideExample in FP4: NVFP4, or MXFP4.
+TestCheckpoint WideFp4(bool nvfp4) {
+  const uint64_t group_size = nvfp4 ? 16 : 32;
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.config["quantization_config"]["format"] =
+      nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
+  ExampleWeights(checkpoint) = {{"num_bits", 4},
+                                {"type", "float"},
+                                {"strategy", nvfp4 ? "tensor_group" : "group"},
+                                {"group_size", group_size}};
+  checkpoint.tensors.clear();
+  SplitMix64 random(1);
+  std::vector<double> values(kWideN * kWideK);
+  for (double& value : values) value = 0.03 * random.Gaussian();
+  std::vector<std::byte> codes(values.size() / 2);
+  std::vector<std::byte> scales(values.size() / group_size);
+  for (size_t group = 0; group < scales.size(); ++group) {
+    double largest = 0;
+    for (size_t i = 0; i < group_size; ++i) {
+      largest = std::max(largest, std::abs(values[group * group_size + i]));
+    }
+    const int exponent = std::ilogb(largest) - 2;
+    const uint8_t fp8 =
+        NearestCode(CodeType::kF8E4M3, 127, largest / 6 * static_cast<double>(kWideGlobal));
+    scales[group] = static_cast<std::byte>(nvfp4 ? fp8 : exponent + 127);
+    const double scale =
+        nvfp4 ? static_cast<double>(F8E4M3ToF32(fp8) / kWideGlobal) : std::ldexp(1.0, exponent);
+    for (size_t i = group * group_size; i < (group + 1) * group_size; ++i) {
+      const unsigned code = NearestCode(CodeType::kF4E2M1, 16, values[i] / scale);
+      codes[i / 2] |= static_cast<std::byte>(code << (i % 2 * 4));
+    }
+  }
+  checkpoint.tensors.push_back({kModule + ".weight_packed", "U8", {kWideN, kWideK / 2}, codes});
+  checkpoint.tensors.push_back(
+      {kModule + ".weight_scale", nvfp4 ? "F8_E4M3" : "U8", {kWideN, kWideK / group_size}, scales});
+  if (nvfp4) {
+    checkpoint.tensors.push_back(
+        {kModule + ".weight_global_scale", "F32", {1}, Floats32({kWideGlobal})});
+  }
+  return checkpoint;
+}
+
+TEST_CASE("sound FP4 has no findings, and its statistics are those of its numbers") {
+  for (const bool nvfp4 : {false, true}) {
+    const CheckReport report = RunCheck(WideFp4(nvfp4));
+    RequireSound(report);
+    REQUIRE(report.modules[0].statistics.has_value());
+    const ModuleStatistics& statistics = *report.modules[0].statistics;
+    CHECK(statistics.weights == kWideN * kWideK);
+    CHECK(std::abs(statistics.RootMeanSquare() - 0.03) < 0.001);
+    CHECK(statistics.DistinctCodes() >= 15);
+    CHECK(statistics.MeanShift() < 0.05);
+    CHECK(statistics.windows.windows == kWideN * kWideK / 4096);
+  }
+}
+
+TEST_CASE("FP4: a global scale that is used the wrong way round shows in the weights") {
+  TestCheckpoint checkpoint = WideFp4(true);
+  checkpoint.At(kModule + ".weight_global_scale").bytes = Floats32({1 / kWideGlobal});
+  const CheckReport report = RunCheck(checkpoint);
+  CHECK(report.verdict == CheckVerdict::kWarnings);
+  const std::vector<Finding> findings = report.AllFindings();
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[0].id == "scale-huge");
+  CHECK(findings[1].id == "weights-size");
+}
+
+TEST_CASE("FP4: signs that are lost, and equal codes, are reported") {
+  for (const bool nvfp4 : {false, true}) {
+    TestCheckpoint unsigned_codes = WideFp4(nvfp4);
+    for (std::byte& byte : unsigned_codes.At(kModule + ".weight_packed").bytes) {
+      byte &= std::byte{0x77};
+    }
+    RequireOnly(RunCheck(unsigned_codes), "weights-shifted", "of their rms",
+                CheckVerdict::kWarnings);
+    TestCheckpoint equal = WideFp4(nvfp4);
+    std::ranges::fill(equal.At(kModule + ".weight_packed").bytes, std::byte{0x99});
+    RequireOnly(RunCheck(equal), "codes-constant", "100.00 % of the codes are -0.5",
+                CheckVerdict::kWarnings);
+  }
+}
+
+TEST_CASE("FP4: a page of zeros is damage") {
+  TestCheckpoint checkpoint = WideFp4(false);
+  auto& bytes = checkpoint.At(kModule + ".weight_packed").bytes;
+  std::fill(bytes.begin() + 512, bytes.begin() + 1536, std::byte{0});
+  RequireOnly(RunCheck(checkpoint), "codes-damaged", "64 groups of zeros under the scale of other",
+              CheckVerdict::kWarnings);
 }
 
 }  // namespace

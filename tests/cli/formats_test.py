@@ -64,6 +64,12 @@ PACKED = {
     "modelopt-mixed-blocks": {"vllm-cpu": 4, "zentorch": None, "onednn": None},
     "quark-fp8": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
     "quark-fp8-channel": {"vllm-cpu": 7, "zentorch": None, "onednn": None},
+    "ct-mxfp4": NONE,
+    "ct-nvfp4": NONE,
+    "ct-nvfp4a16": NONE,
+    "ct-mxfp8": NONE,
+    "gpt-oss-mxfp4": NONE,
+    "modelopt-nvfp4": NONE,
 }
 
 

@@ -6,6 +6,7 @@
 
 #include "catch.h"
 #include "check/wide_example.h"
+#include "formats/fp4_example.h"
 #include "formats/fp8_example.h"
 #include "status_matchers.h"
 #include "temp_folder.h"
@@ -230,6 +231,21 @@ TEST_CASE("the same FP8 weights are identical whichever writer stored them") {
       RequireVerdict(report.modules[0], DiffVerdict::kDifferent);
       CHECK(report.modules[0].differences.unequal == 5);
     }
+  }
+}
+
+TEST_CASE("the same FP4 weights are identical whichever writer stored them") {
+  for (const auto& [a, b] : {std::pair{CtMxfp4(), QuarkMxfp4()}, {CtNvfp4(), ModelOptNvfp4()}}) {
+    TestCheckpoint other = b;
+    DiffReport report = RunDiff(a, other);
+    CHECK(report.Same());
+    REQUIRE(report.modules.size() == 1);
+    RequireVerdict(report.modules[0], DiffVerdict::kIdentical);
+    CHECK(report.modules[0].differences.elements == 64);
+    other.At("model.layers.0.mlp.up_proj.weight").bytes[16] = std::byte{0x23};
+    report = RunDiff(a, other);
+    RequireVerdict(report.modules[0], DiffVerdict::kDifferent);
+    CHECK(report.modules[0].differences.unequal == 1);
   }
 }
 

@@ -403,24 +403,6 @@ TEST_CASE("sound checkpoints that are not supported yet are unsupported, by name
          Group(t)["output_activations"] = {{"strategy", "tensor"}};
        },
        "quantized outputs of linear layers are not supported", "scheme-unsupported"},
-      {"mxfp8", SymmetricExample,
-       [](T t) {
-         Replace(t, "weight", "F8_E4M3", {4, 16}, 64);
-         RemoveCtPart(t, "weight_scale");
-         AddCtPart(t, "weight_scale", "U8", {4, 2}, 8);
-       },
-       ".weight: mxfp8-quantized weights are not supported", "storage-unsupported"},
-      {"nvfp4", SymmetricExample,
-       [](T t) {
-         Replace(t, "weight_packed", "U8", {4, 8}, 32);
-         AddCtPart(t, "weight_global_scale", "F32", {1}, 4);
-       },
-       ".weight_packed: nvfp4-pack-quantized weights are not supported", "storage-unsupported"},
-      {"mxfp4", SymmetricExample,
-       [](T t) {
-         Replace(t, "weight_packed", "U8", {4, 8}, 32);
-       },
-       ".weight_packed: mxfp4-pack-quantized weights are not supported", "storage-unsupported"},
       {"packed before 0.4", SymmetricExample,
        [](T t) {
          Replace(t, "weight", "I32", {4, 2}, 32);

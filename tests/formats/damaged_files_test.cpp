@@ -12,6 +12,7 @@
 #include "formats/auto_round_example.h"
 #include "formats/awq_example.h"
 #include "formats/ct_example.h"
+#include "formats/fp4_example.h"
 #include "formats/fp8_example.h"
 #include "formats/gptq_example.h"
 #include "formats/read_helpers.h"
@@ -44,7 +45,13 @@ std::vector<Sound> SoundCheckpoints() {
           {"fp8 stacked experts", Fp8ExpertsTransposed()},
           {"fp8 split experts", Fp8SplitExperts()},
           {"modelopt", ModelOptFp8()},
-          {"quark", QuarkFp8()}};
+          {"quark", QuarkFp8()},
+          {"ct mxfp4", CtMxfp4()},
+          {"ct nvfp4", CtNvfp4()},
+          {"ct mxfp8", CtMxfp8()},
+          {"modelopt nvfp4", ModelOptNvfp4()},
+          {"quark mxfp4", QuarkMxfp4()},
+          {"gpt-oss", GptOssMxfp4()}};
 }
 
 Status ReadModule(const QuantizedLinear& linear) {

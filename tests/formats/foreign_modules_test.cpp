@@ -81,7 +81,7 @@ TEST_CASE("quantized weights under names that are not supported are refused by n
       {"quantized experts stacked in one tensor are not supported yet",
        {{experts + ".down_proj", "I8", {2, 1, 2}, Hex("01020304")},
         {experts + ".down_proj_scale", "BF16", {2, 1, 1}, Hex("803f803f")}}},
-      {"MXFP4 weights in blocks are not supported yet",
+      {"MXFP4 weights in blocks are supported under quant_method mxfp4 only",
        {{experts + ".down_proj_blocks", "U8", {1, 1, 1, 4}, Hex("01020304")},
         {experts + ".down_proj_scales", "U8", {1, 1, 1}, Hex("7f")}}},
       {"prepack does not yet support the way in which this quantized weight is stored",

@@ -172,8 +172,9 @@ TEST_CASE("what is wrong with a checkpoint of ModelOpt is said") {
   const auto malformed = ErrorKind::kMalformed;
   const auto unsupported = ErrorKind::kUnsupported;
   const std::vector<FormatDefect> defects = {
-      {"NVFP4", ModelOptFp8, [](T t) { ModelOptConfigOf(t)["quant_algo"] = "NVFP4"; }, unsupported,
-       "scheme-unsupported", "quant_algo: ModelOpt's NVFP4 weights are not supported"},
+      {"NVFP4 with AWQ", ModelOptFp8, [](T t) { ModelOptConfigOf(t)["quant_algo"] = "NVFP4_AWQ"; },
+       unsupported, "scheme-unsupported",
+       "quant_algo: ModelOpt's NVFP4_AWQ weights are not supported"},
       {"an unknown algorithm", ModelOptFp8, [](T t) { ModelOptConfigOf(t)["quant_algo"] = "FP9"; },
        unsupported, "config-keyword-unknown", "quant_algo: unknown keyword (found \"FP9\""},
       {"no algorithm", ModelOptFp8, [](T t) { ModelOptConfigOf(t).erase("quant_algo"); }, malformed,
@@ -221,11 +222,9 @@ TEST_CASE("what is wrong with a checkpoint of ModelOpt is said") {
        },
        malformed, "module-without-group", "quantized_layers does not name it"},
       {"an entry that is not read", ModelOptMixed,
-       [](T t) {
-         ModelOptConfigOf(t)["quantized_layers"][kFp8Module]["quant_algo"] = "W4A16_NVFP4";
-       },
+       [](T t) { ModelOptConfigOf(t)["quantized_layers"][kFp8Module]["quant_algo"] = "W4A16_AWQ"; },
        unsupported, "scheme-unsupported",
-       "mlp.up_proj: ModelOpt's W4A16_NVFP4 weights are not supported (found weight F8_E4M3 [3, "
+       "mlp.up_proj: ModelOpt's W4A16_AWQ weights are not supported (found weight F8_E4M3 [3, "
        "5]"},
       {"an entry that is not quantized", ModelOptMixed,
        [](T t) {

@@ -20,6 +20,7 @@ prepack_add_tests(formats
   finding_tally_test.cpp
   finding_test.cpp
   foreign_modules_test.cpp
+  fp4_test.cpp
   fp8_experts_test.cpp
   fp8_test.cpp
   fp8_truth_test.cpp

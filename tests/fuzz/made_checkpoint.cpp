@@ -139,6 +139,55 @@ TestCheckpoint Fp8(Input& input, SplitMix64& random) {
   return checkpoint;
 }
 
+// Exponents of scales from 2^-8 to 2^7.
+std::vector<std::byte> RandomExponents(size_t count, SplitMix64& random) {
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(119 + random.Below(16));
+  return bytes;
+}
+
+// MXFP4, or NVFP4 with scales from 2^-2 to 2^2.
+TestCheckpoint CtFp4(Input& input, SplitMix64& random) {
+  const bool nvfp4 = input.Bool();
+  const uint64_t group_size = nvfp4 ? 16 : 32;
+  const uint64_t n = input.Between(1, 12) * (input.Bool() ? 16 : 1);
+  const uint64_t groups = input.Between(1, 6);
+  const uint64_t k = groups * group_size;
+  std::vector<TestTensor> tensors = {
+      {kModule + ".weight_packed", "U8", {n, k / 2}, RandomBytes(n * k / 2, random)}};
+  if (nvfp4) {
+    std::vector<std::byte> scales(n * groups);
+    for (std::byte& scale : scales) scale = static_cast<std::byte>(0x28 + random.Below(32));
+    tensors.push_back({kModule + ".weight_scale", "F8_E4M3", {n, groups}, scales});
+    tensors.push_back({kModule + ".weight_global_scale", "F32", {1}, testing::Hex("00000042")});
+  } else {
+    tensors.push_back(
+        {kModule + ".weight_scale", "U8", {n, groups}, RandomExponents(n * groups, random)});
+  }
+  const Json weights = {{"num_bits", 4},
+                        {"type", "float"},
+                        {"strategy", nvfp4 ? "tensor_group" : "group"},
+                        {"group_size", group_size},
+                        {"symmetric", true}};
+  return CompressedTensors(input, nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized", weights,
+                           std::move(tensors));
+}
+
+// Experts as gpt-oss stores them.
+TestCheckpoint Mxfp4Experts(Input& input, SplitMix64& random) {
+  const uint64_t experts = input.Between(1, 3);
+  const uint64_t n = input.Between(1, 6) * (input.Bool() ? 16 : 1);
+  const uint64_t groups = input.Between(1, 4);
+  const uint64_t scales = experts * n * groups;
+  TestCheckpoint checkpoint;
+  checkpoint.config = {{"quantization_config", {{"quant_method", "mxfp4"}}}};
+  const std::string stem = "model.layers.0.mlp.experts.down_proj";
+  checkpoint.tensors = {
+      {stem + "_blocks", "U8", {experts, n, groups, 16}, RandomBytes(scales * 16, random)},
+      {stem + "_scales", "U8", {experts, n, groups}, RandomExponents(scales, random)}};
+  return checkpoint;
+}
+
 // Codes around their zero points, as quantizers write them: a reader tells from that how zero
 // points are stored.
 void CentreCodes(testing::GptqExample& x, SplitMix64& random) {
@@ -291,7 +340,7 @@ void DamageBytes(Input& input, TestTensor& tensor) {
 
 testing::TestCheckpoint MakeCheckpoint(Input& input) {
   using Maker = TestCheckpoint (*)(Input & input, SplitMix64 & random);
-  constexpr Maker kMakers[] = {CtPacked, CtInt8, Fp8, Gptq, Awq, AutoRound};
+  constexpr Maker kMakers[] = {CtPacked, CtInt8, Fp8, Gptq, Awq, AutoRound, CtFp4, Mxfp4Experts};
   const Maker maker = input.OneOf(kMakers);
   SplitMix64 random(input.Byte());
   const size_t more = input.Below(std::size(kMoreModules) + 1);

@@ -9,6 +9,7 @@
 #include "formats/auto_round_example.h"
 #include "formats/awq_example.h"
 #include "formats/ct_example.h"
+#include "formats/fp4_example.h"
 #include "formats/gptq_example.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/read_module.h"
@@ -75,6 +76,11 @@ std::vector<TestCheckpoint> Checkpoints() {
       WithMoreModules(fp8, testing::kExampleModule),
       WithMoreModules(int8, testing::kExampleModule),
       tgi,
+      WithMoreModules(testing::CtMxfp4(), testing::kFp8Module),
+      WithMoreModules(testing::CtNvfp4(), testing::kFp8Module),
+      WithMoreModules(testing::ModelOptNvfp4(), testing::kFp8Module),
+      WithMoreModules(testing::QuarkMxfp4(), testing::kFp8Module),
+      testing::GptOssMxfp4(),
   };
 }
 

@@ -146,6 +146,17 @@ std::vector<ExpectedGemm> AsStored() {
        {{"vllm-cpu/fp8-vnni", 6}},
        {{"plain/bf16", 6}},
        {{"plain/bf16", 6}}},
+      {{"ct-mxfp4", "ct-mxfp8", "ct-nvfp4a16"}, kAuto, {{"vllm-cpu/bf16-vnni", 7}}, plain, plain},
+      {{"ct-nvfp4", "modelopt-nvfp4"},
+       kAuto,
+       {{"vllm-cpu/bf16-vnni", 3}},
+       {{"plain/bf16", 3}},
+       {{"plain/bf16", 3}}},
+      {{"gpt-oss-mxfp4"},
+       kAuto,
+       {{"vllm-cpu/bf16-vnni", 16}},
+       {{"plain/bf16", 16}},
+       {{"plain/bf16", 16}}},
       {{"ct-mixed"},
        kAuto,
        {{"vllm-cpu/wna16", 2}, {"vllm-cpu/int8-vnni", 4}},
@@ -203,7 +214,7 @@ size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
 }
 
 TEST_CASE("every real checkpoint is the model still, packed for every target") {
-  CHECK(CheckRows(AsStored()) == 59);
+  CHECK(CheckRows(AsStored()) == 65);
 }
 
 TEST_CASE("so it is with activations of eight bits") {

@@ -55,7 +55,7 @@ TEST_CASE("second decoders give the dequantized truth of every real checkpoint")
     const QuantizedModel model = Value(ReadQuantizedModel(source));
     const SecondDecoder decoder = Value(SecondDecoder::Make(source, model.format));
     const GoldenFile truth(Fixture("truth/" + TruthOf(checkpoint) + ".safetensors"));
-    REQUIRE(model.modules.size() >= 4);
+    REQUIRE(model.modules.size() >= 3);
     const bool divides = checkpoint.starts_with("gptqmodel-fp8-");
     for (const auto& module : model.modules) CheckModule(decoder, *module, truth, divides);
     ++checkpoints;

@@ -81,7 +81,7 @@ double BarWidth(const std::vector<std::array<std::string, 3>>& cells, size_t wid
 std::string CodesText(const ModuleNumbers& numbers, const DrawingStyle& style) {
   const std::vector<CodeBin> bins = BinsOf(numbers.scheme, *numbers.codes);
   const uint64_t most = std::max<uint64_t>(1, std::ranges::max(bins, {}, &CodeBin::count).count);
-  const bool is_float = numbers.scheme.code == CodeType::kF8E4M3;
+  const bool is_float = IsFloatCode(numbers.scheme.code);
   std::vector<std::array<std::string, 3>> cells;
   cells.reserve(bins.size());
   for (const CodeBin& bin : bins) {

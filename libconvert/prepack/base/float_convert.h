@@ -70,6 +70,17 @@ constexpr float F8E4M3ToF32(uint8_t bits) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+// FP4 E2M1, in the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6, with the sign in bit 3. There is no
+// infinity and no NaN.
+constexpr float F4E2M1ToF32(uint8_t bits) {
+  const uint32_t exponent = (bits >> 1) & 3U;
+  const uint32_t mantissa = bits & 1U;
+  const float magnitude = exponent == 0
+                              ? static_cast<float>(mantissa) * 0.5F
+                              : static_cast<float>((2U + mantissa) << (exponent - 1U)) * 0.5F;
+  return (bits & 8U) != 0 ? -magnitude : magnitude;
+}
+
 // `value` as dtype (BF16 or F16) holds it, widened again. F32 is left alone.
 constexpr float RoundTo(DType dtype, float value) {
   if (dtype == DType::kBF16) return BF16ToF32(F32ToBF16(value));

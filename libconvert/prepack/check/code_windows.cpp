@@ -25,7 +25,7 @@ static_assert(kColumnBlock * 15 * 15 < 1U << 16);
 
 // Whether all codes stand for zero weights.
 bool IsEmpty(const CodeRange& range, const PieceSums& sums, unsigned zero) {
-  if (range.kind == CodeRange::Kind::kFloats) return sums.zero == sums.count;
+  if (range.IsFloat()) return sums.zero == sums.count;
   return sums.even + sums.odd == sums.count * zero && sums.squares == sums.count * zero * zero;
 }
 
@@ -81,6 +81,8 @@ CodeRange RangeOf(const Scheme& scheme) {
       return {.kind = kBytes, .flip = 0, .middle = half, .half = static_cast<double>(half)};
     case CodeType::kF8E4M3:
       return {.kind = kFloats, .flip = 0, .middle = 0, .half = 1};
+    case CodeType::kF4E2M1:
+      return {.kind = kFloatNibbles, .flip = 0, .middle = 0, .half = 1};
     default:
       return {.kind = kNibbles, .flip = 0, .middle = half, .half = static_cast<double>(half)};
   }
@@ -127,7 +129,7 @@ void RowWindows::Judge() {
                                                            .squares = total_.squares}
                                              .Variance();
   ++counts_.windows;
-  if (range_.kind == CodeRange::Kind::kFloats) {
+  if (range_.IsFloat()) {
     const double negative = static_cast<double>(total_.negative) / count;
     if (std::abs(negative - 0.5) > kWindowSigns) ++counts_.shifted_windows;
     if (variance > kWindowExponents * kWindowExponents) ++counts_.noisy_windows;
@@ -166,7 +168,7 @@ void ColumnWindows::Begin(uint64_t k) {
 void ColumnWindows::Add(const Scheme& scheme, uint64_t k, uint64_t rows,
                         const StatisticsBuffers& numbers, WindowCounts& counts) {
   const CodeRange range = RangeOf(scheme);
-  if (range.kind == CodeRange::Kind::kFloats) return;
+  if (range.IsFloat()) return;
   const size_t row_bytes = numbers.codes.size() / rows;
   for (uint64_t begin = 0; begin < rows;) {
     const uint64_t block = row_ / kColumnBlock;

@@ -81,22 +81,26 @@ inline constexpr uint64_t kCountedBlocks = 4;
 
 // How the bytes of a panel are numbers around `middle`.
 struct CodeRange {
-  enum class Kind : uint8_t { kNibbles, kBytes, kFloats };
+  // kFloats are FP8, kFloatNibbles FP4.
+  enum class Kind : uint8_t { kNibbles, kBytes, kFloats, kFloatNibbles };
   Kind kind = Kind::kNibbles;
   unsigned flip = 0;    // for signed bytes: 0x80 makes them unsigned
   unsigned middle = 8;  // of the numbers
   double half = 8;      // of the range
+
+  bool IsFloat() const { return kind == Kind::kFloats || kind == Kind::kFloatNibbles; }
 };
 CodeRange RangeOf(const Scheme& scheme);
 
-// Sums over consecutive codes, as CodeRange makes them numbers; for FP8, over their exponents.
+// Sums over consecutive codes, as CodeRange makes them numbers; for FP8, over their exponents. FP4
+// has only signs and zeros: in groups of 16 or 32, sound codes are spread nearly like noise.
 struct PieceSums {
   uint64_t count = 0;
   uint64_t even = 0;      // Σ code at even places: the lower nibbles of bytes
   uint64_t odd = 0;       // Σ code at odd places
   uint64_t squares = 0;   // Σ code²
-  uint64_t negative = 0;  // FP8: codes with the sign set
-  uint64_t zero = 0;      // FP8: codes that are zero
+  uint64_t negative = 0;  // FP8, FP4: codes with the sign set
+  uint64_t zero = 0;      // FP8, FP4: codes that are zero
 
   void Add(const PieceSums& other);
 };

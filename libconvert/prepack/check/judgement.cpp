@@ -161,6 +161,9 @@ void JudgeWindows(const std::string& where, const Scheme& scheme,
 void JudgeSpread(const QuantizedLinear& linear, const ModuleStatistics& statistics,
                  std::vector<Finding>& findings) {
   if (statistics.spread.groups < kMinSpreadGroups) return;
+  // Powers of two: what a scale is rounded by goes into its codes, so that these follow the scale
+  // whoever it belongs to, or do not.
+  if (IsFloatCode(linear.scheme().code) && statistics.fine_scales == 0) return;
   const SpreadSums::Slope fit = statistics.spread.Fit();
   const bool by_place = !linear.reordered() && linear.groups() > 1;
   const double bar = by_place ? kUnrelatedSlope : kUnrelatedSlopeLoose;

@@ -98,6 +98,24 @@ PieceSums SumFloats(std::span<const std::byte> row, const std::array<float, 256>
   return sums;
 }
 
+// Codes [first, end) of a row of FP4. Signs and zeros as PieceSums has them; the values go into
+// `sum` and `value_squares`.
+PieceSums SumFloatNibbles(std::span<const std::byte> row, uint64_t first, uint64_t end,
+                          const std::array<float, 256>& values, Histogram& codes, double& sum,
+                          double& value_squares) {
+  PieceSums sums{.count = end - first};
+  for (uint64_t i = first; i < end; ++i) {
+    const unsigned code = std::to_integer<unsigned>(row[i / 2]) >> (i % 2 * 4) & 15U;
+    ++codes[code];
+    const double value = values[code];
+    sum += value;
+    value_squares += value * value;
+    sums.negative += code >> 3;
+    sums.zero += (code & 7U) == 0 ? 1U : 0U;
+  }
+  return sums;
+}
+
 // The smallest magnitude that a float of this dtype still holds with the 8 significant bits of a
 // bf16; smaller ones are subnormals that lose bits.
 float SmallestPrecise(DType dtype) {
@@ -219,7 +237,8 @@ double ModuleStatistics::SaturatedFraction(const Scheme& scheme) const {
     case CodeType::kF8E4M3:
       saturated = histogram[0x7E] + histogram[0xFE];
       break;
-    case CodeType::kBF16:  // has no codes
+    case CodeType::kF4E2M1:  // all groups have some at the ends
+    case CodeType::kBF16:    // has no codes
       break;
   }
   return static_cast<double>(saturated) / static_cast<double>(weights);
@@ -244,7 +263,7 @@ std::vector<uint8_t> CodesOf(const Scheme& scheme) {
   if (scheme.code == CodeType::kBF16) return {};
   const std::array<float, 256>& values = CodeValues(scheme.code);
   const bool is_signed = scheme.code == CodeType::kS8;
-  const unsigned count = scheme.code == CodeType::kF8E4M3 ? 256 : 1U << scheme.bits;
+  const unsigned count = 1U << scheme.bits;
   std::vector<uint8_t> codes;
   for (unsigned i = 0; i < count; ++i) {
     const auto code = static_cast<uint8_t>(is_signed ? i - count / 2 : i);
@@ -284,7 +303,7 @@ class GroupReader {
       whole.Add(piece);
       begin = next;
     }
-    if (range_.kind == CodeRange::Kind::kFloats) return sums;
+    if (range_.IsFloat()) return sums;
     // The numbers are codes + flip.
     const auto sum = static_cast<double>(whole.even + whole.odd);
     const auto count = static_cast<double>(sums.count);
@@ -312,6 +331,8 @@ class GroupReader {
         return SumNibbles(row.data(), first, end, bytes_, codes_);
       case CodeRange::Kind::kBytes:
         return SumBytes(row.subspan(first, end - first), range_.flip, codes_);
+      case CodeRange::Kind::kFloatNibbles:
+        return SumFloatNibbles(row, first, end, values_, codes_, sums.sum, sums.squares);
       case CodeRange::Kind::kFloats:
         break;
     }

@@ -61,7 +61,7 @@ Result<std::optional<StoredWeight>> Weights::At(uint64_t n, uint64_t k) const {
   const uint64_t group = at / scheme.group_size;
   const uint8_t bits = PanelCode(scheme.code, codes, range.cols, 0, at - first);
   StoredWeight weight{.code = bits, .zero_point = zero_points[group], .scale = scales[group]};
-  if (scheme.code != CodeType::kF8E4M3) {
+  if (!IsFloatCode(scheme.code)) {
     weight.code = static_cast<int>(CodeValues(scheme.code)[bits]);
     weight.step = weight.code - weight.zero_point;
   }

@@ -82,8 +82,6 @@ constexpr std::string_view kRequantize =
     "Quantize the float model with llm-compressor, GPTQModel, AutoAWQ or AutoRound";
 constexpr std::string_view kGpuTiles =
     "The weights are tiled for GPUs; use the checkpoint that they were converted from";
-constexpr std::string_view kDequantize =
-    "Save the model in 16 bits and quantize that to integers or FP8";
 
 constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"marlin", "Marlin", kGpuTiles},
@@ -107,8 +105,6 @@ constexpr auto kForeignMethods = std::to_array<ForeignMethod>({
     {"eetq", "EETQ", kRequantize},
     {"torchao", "torchao", kRequantize},
     {"quanto", "Quanto", kRequantize},
-    {"mxfp4", "MXFP4", kDequantize},
-    {"modelopt-fp4", "NVFP4", kDequantize},
 });
 
 }  // namespace
@@ -163,7 +159,7 @@ const StoredTensor* ScaleOf(const ModuleTensors& module, std::string_view codes)
     const std::string_view stem = codes.substr(0, codes.size() - kBlocks.size());
     return module.Find(fmt::format("{}_scales", stem));
   }
-  for (const std::string_view suffix : {"_scale_inv", "_scale", "_scales"}) {
+  for (const std::string_view suffix : {"_scale_inv", "_scale", "_scales", "_weight_scale"}) {
     if (const StoredTensor* scale = module.Find(fmt::format("{}{}", codes, suffix))) return scale;
   }
   return codes == "weight" ? module.Find("scale") : nullptr;
@@ -287,7 +283,9 @@ class Foreigners {
       what = "MXFP4 weights, two in a byte, are not supported yet";
     }
     if (stacked) what = "quantized experts stacked in one tensor are not supported yet";
-    if (suffix.ends_with("_blocks")) what = "MXFP4 weights in blocks are not supported yet";
+    if (suffix.ends_with("_blocks")) {
+      what = "MXFP4 weights in blocks are supported under quant_method mxfp4 only";
+    }
     model_.errors.push_back(
         Unsupported(checkpoint_.Where(tensor), what)
             .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))

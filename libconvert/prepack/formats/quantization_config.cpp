@@ -102,7 +102,9 @@ std::string CanonicalMethod(std::string_view name) {
   std::string method = LowerCase(name);
   std::ranges::replace(method, '_', '-');
   if (method == "intel/auto-round" || method == "inc") return "auto-round";
-  if (method == "modelopt-fp8" || method == "modelopt-mixed") return "modelopt";
+  if (method == "modelopt-fp8" || method == "modelopt-fp4" || method == "modelopt-mixed") {
+    return "modelopt";
+  }
   return method;
 }
 
@@ -273,6 +275,9 @@ constexpr std::string_view kFp8Keys =
 // transformers (FbgemmFp8Config) and the publishers of Llama 3.1.
 constexpr std::string_view kFbgemmKeys = "activation_scale_ub modules_to_not_convert";
 
+// transformers (Mxfp4Config) and the publisher of gpt-oss.
+constexpr std::string_view kMxfp4Keys = "dequantize modules_to_not_convert";
+
 // nvidia-modelopt 0.47 (convert_hf_quant_config_format) in config.json, and in the file of its own.
 constexpr std::string_view kModelOptKeys =
     "config_groups exclude_modules group_size ignore kv_cache_quant_algo kv_cache_scheme producer "
@@ -315,7 +320,7 @@ struct FormatKeys {
   std::span<const MeantKey> meant;
 };
 
-constexpr std::array<FormatKeys, 8> kFormatKeys = {{
+constexpr std::array<FormatKeys, 9> kFormatKeys = {{
     {"compressed-tensors", {kAnyKeys, kCompressedTensorsKeys}, {}},
     {"fp8", {kAnyKeys, kFp8Keys, kGptqModelKeys, kAutoRoundKeys}, kFp8Meant},
     {"fbgemm-fp8", {kAnyKeys, kFbgemmKeys}, {}},
@@ -324,6 +329,7 @@ constexpr std::array<FormatKeys, 8> kFormatKeys = {{
     {"awq", {kAnyKeys, kAwqKeys, kGptqModelKeys, kAutoRoundKeys}, {}},
     {"auto-round", {kAnyKeys, kAutoRoundOwnKeys, kAutoRoundKeys}, {}},
     {"gptq", {kAnyKeys, kGptqKeys, kGptqModelKeys, kAutoRoundKeys}, {}},
+    {"mxfp4", {kAnyKeys, kMxfp4Keys}, {}},
 }};
 
 bool Contains(Keys keys, std::string_view key) {

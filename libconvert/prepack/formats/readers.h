@@ -39,6 +39,14 @@ Status Read(const ReadContext& context, QuantizedModel& model);
 //
 // N = 4, K = 16 with codes 0 … 15 in row 0 begins with the bytes 10 32 54 76 98 ba dc fe.
 //
+// `mxfp4-pack-quantized` and `nvfp4-pack-quantized` store two FP4 codes in a byte:
+//
+//     MODULE.weight_packed        U8 [N, K/2]   the even input channel in the low half
+//     MODULE.weight_scale         U8 [N, K/32], exponents + 127; of nvfp4 F8_E4M3 [N, K/16]
+//     MODULE.weight_global_scale  F32 [1], of nvfp4: divides weight_scale
+//
+// `mxfp8-quantized` stores weight F8_E4M3 [N, K] beside such exponents.
+//
 // Every other format and scheme is recognised and refused by name (kUnsupported). The tensors that
 // exist decide what a module is, and the configuration says what they mean: `ignore` lists are
 // often wrong about names. Where the two contradict each other so that the meaning is open, the
@@ -79,6 +87,23 @@ namespace fp8 {
 Status Read(const ReadContext& context, QuantizedModel& model);
 }
 
+// Checkpoints of `quant_method: mxfp4` (gpt-oss; mirrors transformers 5.23, integrations/mxfp4.py):
+// only experts are quantized, all of a layer in one tensor.
+//
+//     EXPERTS.X_blocks  U8 [E, N, K/32, 16]  32 codes of FP4 in a block, the even input channel in
+//     the
+//                                            low half of its byte
+//     EXPERTS.X_scales  U8 [E, N, K/32]      u means 2^(u − 127), 255 is NaN
+//     EXPERTS.X_bias    BF16 [E, N]          passes through
+//
+// X is gate_up_proj, whose rows are gate and up by turns, or down_proj. Expert e is the module
+// EXPERTS.X.e, rows as they are stored. Codes 0 to 7 are 0, 0.5, 1, 1.5, 2, 3, 4, 6, and bit 3 is
+// the sign; [0, 0.5, …, 6, −0, −0.5, …] begins with the bytes 10 32 54 76 98.
+
+namespace fp4 {
+Status Read(const ReadContext& context, QuantizedModel& model);
+}
+
 // Checkpoints of NVIDIA's ModelOpt in FP8 (mirrors nvidia-modelopt 0.47, torch/export, and vLLM
 // 0.33, layers/quantization/modelopt.py).
 //
@@ -89,6 +114,9 @@ Status Read(const ReadContext& context, QuantizedModel& model);
 //       [⌈N/128⌉, 1, ⌈K/128⌉, 1]  FP8_PB_WO; [] where the matrix is one block
 //     MODULE.weight_scale_inv  F32 [⌈N/128⌉, ⌈K/128⌉], multiplies: FP8_BLOCK_SCALES
 //
+// NVFP4, W4A16_NVFP4 and MXFP4 are two codes in a byte (fp4/module.h), and MXFP8 has scales that
+// are exponents, U8 [N, K/32].
+//
 // MIXED_PRECISION says for each module, or for what it lies in, which of these it is; what is not
 // listed is not quantized. The names of algorithms are in any case: the writer itself spells some
 // of them in lower case. k_scale and v_scale, of the key-value cache, lie beside the weights and
@@ -98,12 +126,14 @@ namespace modelopt {
 Status Read(const ReadContext& context, QuantizedModel& model);
 }
 
-// Checkpoints of AMD's Quark in FP8 (mirrors amd-quark 0.13, torch/export, and vLLM 0.33,
+// Checkpoints of AMD's Quark in FP8 and MXFP4 (mirrors amd-quark 0.13, torch/export, and vLLM 0.33,
 // layers/quantization/quark/).
 //
 //     MODULE.weight        F8_E4M3 [N, K]
 //     MODULE.weight_scale  BF16, F16 or F32, multiplies: [] per_tensor, or [N] per_channel
 //     MODULE.input_scale   [], where activations are static
+//
+// MXFP4 is stored as fp4/module.h says. AMDFP4 has the same tensors and means other numbers.
 //
 // The specification of a module is that of the first pattern of layer_quant_config which matches
 // its name, else that of its class, else the global one. output_scale, of the key-value cache,

@@ -37,7 +37,8 @@ void WidenHalves(std::span<const std::byte> stored, std::span<float> out, Widen 
 }
 
 bool IsZeroWeight(CodeType code, uint8_t bits, uint8_t zero_point) {
-  return code == CodeType::kF8E4M3 ? (bits & 0x7FU) == 0 : bits == zero_point;
+  if (!IsFloatCode(code)) return bits == zero_point;
+  return (bits & (code == CodeType::kF4E2M1 ? 0x7U : 0x7FU)) == 0;  // of either sign
 }
 
 }  // namespace

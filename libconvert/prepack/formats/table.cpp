@@ -21,10 +21,15 @@ namespace prepack {
 namespace {
 
 constexpr std::array kFormats = {
-    Format{"compressed-tensors", ct::Read}, Format{"fp8", fp8::Read},
-    Format{"fbgemm-fp8", fp8::Read},        Format{"modelopt", modelopt::Read},
-    Format{"quark", quark::Read},           Format{"awq", awq::Read},
-    Format{"auto-round", auto_round::Read}, Format{"gptq", gptq::Read},
+    Format{"compressed-tensors", ct::Read},
+    Format{"fp8", fp8::Read},
+    Format{"fbgemm-fp8", fp8::Read},
+    Format{"modelopt", modelopt::Read},
+    Format{"quark", quark::Read},
+    Format{"awq", awq::Read},
+    Format{"auto-round", auto_round::Read},
+    Format{"gptq", gptq::Read},
+    Format{"mxfp4", fp4::Read},
 };
 
 std::string KnownFormats() {

@@ -22,6 +22,8 @@ std::string DescribeCodes(const Scheme& scheme) {
   switch (scheme.code) {
     case CodeType::kF8E4M3:
       return "the weights are FP8";
+    case CodeType::kF4E2M1:
+      return "the weights are FP4";
     case CodeType::kBF16:
       return "the weights are dequantized";
     case CodeType::kS8:
@@ -243,6 +245,9 @@ std::vector<RuntimeChoice> EightBits(const Scheme& source) {
 std::vector<RuntimeChoice> Fp8(const Scheme& source) {
   constexpr std::string_view kWide = "16-bit activations, whatever the checkpoint says";
   const bool blocks = source.granularity == Granularity::kBlock;
+  if (source.granularity == Granularity::kGroup) {
+    return {{"any", kNoKernel, "no CPU kernel exists for FP8 with scales per group"}};
+  }
   if (source.granularity == Granularity::kChannel) {
     return {{"any", "plain torch", "dequantized: no kernel exists for scales per channel"}};
   }
@@ -259,6 +264,9 @@ std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_v
                                           bool reordered) {
   if (target != "vllm-cpu" && target != "zentorch") return {};
   if (source.code == CodeType::kF8E4M3) return Fp8(source);
+  if (source.code == CodeType::kF4E2M1) {
+    return {{"any", kNoKernel, "no CPU kernel exists for FP4 weights of single linear layers"}};
+  }
   if (source.bits == 4) return FourBits(format, source, activation_dtype, reordered);
   if (source.bits == 8) return EightBits(source);
   return {{"any", kNoKernel, "no CPU kernel exists for weights of this width"}};

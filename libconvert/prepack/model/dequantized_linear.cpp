@@ -27,6 +27,9 @@ std::array<float, 256> MakeCodeValues(CodeType code) {
       case CodeType::kF8E4M3:
         values[bits] = F8E4M3ToF32(static_cast<uint8_t>(bits));
         break;
+      case CodeType::kF4E2M1:
+        values[bits] = F4E2M1ToF32(static_cast<uint8_t>(bits & 15U));
+        break;
       case CodeType::kBF16:  // has no codes
         break;
     }
@@ -53,16 +56,17 @@ void DequantizeRun(CodeType code, const std::array<float, 256>& values, const st
   for (uint64_t j = run.first; j < run.end; ++j) {
     const auto byte = std::to_integer<unsigned>(row[j / 2]);
     const unsigned nibble = j % 2 == 0 ? byte & 15U : byte >> 4;
-    out[j] = (static_cast<float>(nibble) - run.zero_point) * run.scale;
+    out[j] = (values[nibble] - run.zero_point) * run.scale;
   }
 }
 
 }  // namespace
 
 const std::array<float, 256>& CodeValues(CodeType code) {
-  static const std::array<std::array<float, 256>, 5> kValues = {
-      MakeCodeValues(CodeType::kU4), MakeCodeValues(CodeType::kU8), MakeCodeValues(CodeType::kS8),
-      MakeCodeValues(CodeType::kF8E4M3), MakeCodeValues(CodeType::kBF16)};
+  static const std::array<std::array<float, 256>, 6> kValues = {
+      MakeCodeValues(CodeType::kU4),     MakeCodeValues(CodeType::kU8),
+      MakeCodeValues(CodeType::kS8),     MakeCodeValues(CodeType::kF8E4M3),
+      MakeCodeValues(CodeType::kF4E2M1), MakeCodeValues(CodeType::kBF16)};
   return kValues[static_cast<size_t>(code)];
 }
 

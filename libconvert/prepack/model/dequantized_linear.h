@@ -14,7 +14,8 @@
 namespace prepack {
 
 // The value of each of the 256 possible code bytes of a type, zero point not subtracted: the number
-// itself for unsigned codes, two's complement for kS8, the FP8 number for kF8E4M3 (NaN included).
+// itself for unsigned codes, two's complement for kS8, the FP8 number for kF8E4M3 (NaN included),
+// the FP4 number in the low half for kF4E2M1.
 const std::array<float, 256>& CodeValues(CodeType code);
 
 // What reading rows needs; reused from call to call.

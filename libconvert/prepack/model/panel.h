@@ -64,8 +64,8 @@ struct PanelRange {
   friend bool operator==(const PanelRange&, const PanelRange&) = default;
 };
 
-// A panel of codes: row-major. Codes of CodeType::kU4 lie two per byte, the even input channel in
-// the low half; k0 and cols of such a panel are even.
+// A panel of codes: row-major. Codes of 4 bits (IsNibble) lie two per byte, the even input channel
+// in the low half; k0 and cols of such a panel are even.
 //
 //     byte   0      1      2
 //     row 0  k1|k0  k3|k2  k5|k4  …      (high half | low half)

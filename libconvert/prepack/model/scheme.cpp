@@ -16,11 +16,12 @@ constexpr std::array<std::pair<Granularity, std::string_view>, 4> kGranularities
     {Granularity::kBlock, "block"},
 }};
 
-constexpr std::array<std::pair<CodeType, std::string_view>, 5> kCodeTypes = {{
+constexpr std::array<std::pair<CodeType, std::string_view>, 6> kCodeTypes = {{
     {CodeType::kU4, "u4"},
     {CodeType::kU8, "u8"},
     {CodeType::kS8, "s8"},
     {CodeType::kF8E4M3, "f8e4m3"},
+    {CodeType::kF4E2M1, "f4e2m1"},
     {CodeType::kBF16, "bf16"},
 }};
 
@@ -61,7 +62,7 @@ constexpr ActivationScheme kDynamicFp8 = {.type = ActivationType::kFloat,
                                           .granularity = ActivationGranularity::kToken};
 
 ActivationScheme EightBitActivations(const Scheme& weights) {
-  if (weights.code == CodeType::kF8E4M3) return kDynamicFp8;
+  if (IsFloatCode(weights.code)) return kDynamicFp8;
   const ActivationScheme& stored = weights.activations;
   const bool says_how = stored.type == ActivationType::kInt && stored.bits == 8;
   return says_how ? stored : kDynamicInt8;
@@ -105,8 +106,7 @@ std::optional<ActivationGranularity> ActivationGranularityFromName(std::string_v
 
 std::string SchemeName(const Scheme& scheme) {
   if (scheme.code == CodeType::kBF16) return "bf16";
-  std::string name =
-      scheme.code == CodeType::kF8E4M3 ? std::string("wfp8") : fmt::format("w{}", scheme.bits);
+  std::string name = fmt::format("{}{}", IsFloatCode(scheme.code) ? "wfp" : "w", scheme.bits);
   switch (scheme.activations.type) {
     case ActivationType::kNone:
       return name + "a16";
@@ -140,7 +140,7 @@ std::string DescribeScheme(const Scheme& scheme) {
     granularity += fmt::format(" {}x{}", scheme.scale_rows, scheme.group_size);
   }
   std::string text = fmt::format("{} {}", SchemeName(scheme), granularity);
-  if (scheme.code != CodeType::kF8E4M3) text += scheme.symmetric ? " symmetric" : " asymmetric";
+  if (!IsFloatCode(scheme.code)) text += scheme.symmetric ? " symmetric" : " asymmetric";
   return text;
 }
 
@@ -149,7 +149,7 @@ std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedSche
   const bool eight = weights.bits == 8;
   switch (wanted) {
     case WantedScheme::kAuto:
-      if (weights.code == CodeType::kF8E4M3) return ActivationScheme{};
+      if (IsFloatCode(weights.code)) return ActivationScheme{};
       return weights.activations;
     case WantedScheme::kW4A16:
       return four ? std::optional(ActivationScheme{}) : std::nullopt;

@@ -16,6 +16,8 @@ enum class CodeType : uint8_t {
   kU8,      // unsigned, 5 to 8 bits, one per byte, always with a zero point
   kS8,      // signed, one per byte, symmetric: the zero point is 0
   kF8E4M3,  // the 8 bits of a finite-only FP8 number ("fn": no infinity, NaN is 0x7F and 0xFF)
+  kF4E2M1,  // the 4 bits of an FP4 number, two per byte: 0, 0.5, 1, 1.5, 2, 3, 4, 6; bit 3 is the
+            // sign
   kBF16,    // no code: the weight itself, dequantized; two bytes, no scale
 };
 
@@ -63,11 +65,16 @@ struct Scheme {
 
 // Bits that a code takes in the canonical layout: 4, 8 or 16.
 constexpr uint32_t CodeBits(CodeType code) {
-  return code == CodeType::kU4 ? 4 : code == CodeType::kBF16 ? 16 : 8;
+  if (code == CodeType::kU4 || code == CodeType::kF4E2M1) return 4;
+  return code == CodeType::kBF16 ? 16 : 8;
 }
 // Codes are held two per byte.
 constexpr bool IsNibble(CodeType code) {
-  return code == CodeType::kU4;
+  return CodeBits(code) == 4;
+}
+// Codes are floating-point numbers: they have a sign and no zero point.
+constexpr bool IsFloatCode(CodeType code) {
+  return code == CodeType::kF8E4M3 || code == CodeType::kF4E2M1;
 }
 // The unsigned type that holds codes of 1 to 8 bits.
 constexpr CodeType UnsignedCodeFor(uint32_t bits) {
@@ -79,7 +86,7 @@ uint8_t ZeroOfSymmetric(const Scheme& scheme);
 // "tensor", "channel", "group" or "block", as in JSON.
 std::string_view GranularityName(Granularity granularity);
 std::optional<Granularity> GranularityFromName(std::string_view name);
-// "u4", "u8", "s8", "f8e4m3" or "bf16", as in JSON.
+// "u4", "u8", "s8", "f8e4m3", "f4e2m1" or "bf16", as in JSON.
 std::string_view CodeTypeName(CodeType code);
 std::optional<CodeType> CodeTypeFromName(std::string_view name);
 // "tensor", "token" or "group", as in JSON.
@@ -89,7 +96,8 @@ std::optional<ActivationGranularity> ActivationGranularityFromName(std::string_v
 // The scheme without what follows from N, in which layers that are run as one may differ.
 Scheme WithoutN(Scheme scheme);
 
-// Short name as users know it: weights, then activations: "w4a16", "w8a8", "wfp8afp8".
+// Short name as users know it: weights, then activations: "w4a16", "w8a8", "wfp8afp8",
+// "wfp4a16".
 std::string SchemeName(const Scheme& scheme);
 // For people: "8-bit int per token dynamic", "none".
 std::string DescribeActivations(const ActivationScheme& activations);
@@ -106,8 +114,8 @@ enum class WantedScheme : uint8_t {
 };
 
 // The activations that a module with such weights is multiplied with; nullopt if the scheme is not
-// for weights of this width. kAuto gives FP8 weights 16-bit activations, which every CPU kernel for
-// them takes, whatever the checkpoint says.
+// for weights of this width. kAuto gives FP8 and FP4 weights 16-bit activations, which every CPU
+// kernel for them takes, whatever the checkpoint says.
 std::optional<ActivationScheme> ActivationsFor(const Scheme& weights, WantedScheme wanted);
 
 }  // namespace prepack

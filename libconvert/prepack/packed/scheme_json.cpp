@@ -67,6 +67,8 @@ bool WidthFits(const Scheme& scheme) {
       return scheme.bits <= 8;
     case CodeType::kF8E4M3:
       return scheme.bits == 8 && scheme.symmetric;
+    case CodeType::kF4E2M1:
+      return scheme.bits == 4 && scheme.symmetric;
     case CodeType::kBF16:
       return scheme.bits == 16 && scheme.symmetric;
   }

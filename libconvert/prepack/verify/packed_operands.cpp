@@ -28,10 +28,11 @@ void FillValues(CodeType code, std::span<const std::byte> row, std::span<float> 
       values[k] = BF16ToF32(bits);
     }
   } else if (IsNibble(code)) {
+    const std::array<float, 256>& table = CodeValues(code);
     for (size_t pair = 0; pair < values.size() / 2; ++pair) {
       const auto byte = std::to_integer<int>(row[pair]);
-      values[2 * pair] = static_cast<float>(byte & 15);
-      values[2 * pair + 1] = static_cast<float>(byte >> 4);
+      values[2 * pair] = table[static_cast<size_t>(byte & 15)];
+      values[2 * pair + 1] = table[static_cast<size_t>(byte >> 4)];
     }
   } else {
     const std::array<float, 256>& table = CodeValues(code);

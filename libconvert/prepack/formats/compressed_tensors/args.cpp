@@ -51,6 +51,13 @@ Result<uint32_t> ParseBits(const Json& args, Type type, std::string_view where) 
   const int64_t value = bits.value_or(8);
   const bool sound = type == Type::kInt ? value >= 1 && value <= 8 : value == 4 || value == 8;
   if (sound) return static_cast<uint32_t>(value);
+  if (type == Type::kFloat && value == 6) {
+    return Unsupported(FieldPath(where, "num_bits"), "MXFP6 weights are not supported")
+        .Found("6-bit float")
+        .Expected("4 or 8 for float")
+        .Hint("Quantize the float model to MXFP4, NVFP4, FP8 or integers")
+        .Id(FindingId("scheme-unsupported"));
+  }
   return Invalid(where, "num_bits", "the number of bits is out of range")
       .Found(std::to_string(value))
       .Expected(type == Type::kInt ? "1 to 8 for int" : "4 or 8 for float");

@@ -21,9 +21,8 @@ namespace {
 
 // Formats that a group can be stored in. All are known by name, whether or not they are read.
 constexpr std::array<std::string_view, 9> kGroupFormats = {
-    kCtDense,          kCtPackQuantized,       kCtIntQuantized,
-    kCtFloatQuantized, kCtNaiveQuantized,      "nvfp4-pack-quantized",
-    "mxfp8-quantized", "mxfp4-pack-quantized", "nvfp4-e5m3-pack-quantized"};
+    kCtDense, kCtPackQuantized, kCtIntQuantized, kCtFloatQuantized, kCtNaiveQuantized,
+    kCtNvfp4, kCtMxfp8,         kCtMxfp4,        kCtNvfp4E5m3};
 constexpr std::array<std::string_view, 3> kSparseFormats = {"sparse-bitmask", "sparse-24-bitmask",
                                                             "marlin-24"};
 
@@ -60,10 +59,10 @@ std::string_view InferFormat(const Group& group) {
   const Args& weights = *group.weights;
   if (weights.type == Type::kFloat) {
     if (weights.num_bits == 4) {
-      return weights.group_size == 32 ? "mxfp4-pack-quantized" : "nvfp4-pack-quantized";
+      return weights.group_size == kMxGroup ? kCtMxfp4 : kCtNvfp4;
     }
-    if (weights.strategy == Strategy::kGroup && weights.group_size == 32) {
-      return "mxfp8-quantized";
+    if (weights.strategy == Strategy::kGroup && weights.group_size == kMxGroup) {
+      return kCtMxfp8;
     }
     return group.input_activations ? kCtFloatQuantized : kCtNaiveQuantized;
   }

@@ -21,6 +21,9 @@
 
 namespace prepack::ct {
 
+inline constexpr uint64_t kMxGroup = 32;     // input channels per scale of MXFP4 and MXFP8
+inline constexpr uint64_t kNvfp4Group = 16;  // of NVFP4
+
 enum class Type : uint8_t { kInt, kFloat };
 enum class Strategy : uint8_t {
   kTensor,
@@ -75,6 +78,10 @@ inline constexpr std::string_view kCtPackQuantized = "pack-quantized";
 inline constexpr std::string_view kCtIntQuantized = "int-quantized";
 inline constexpr std::string_view kCtFloatQuantized = "float-quantized";
 inline constexpr std::string_view kCtNaiveQuantized = "naive-quantized";
+inline constexpr std::string_view kCtMxfp4 = "mxfp4-pack-quantized";
+inline constexpr std::string_view kCtNvfp4 = "nvfp4-pack-quantized";
+inline constexpr std::string_view kCtNvfp4E5m3 = "nvfp4-e5m3-pack-quantized";
+inline constexpr std::string_view kCtMxfp8 = "mxfp8-quantized";
 inline constexpr std::string_view kCtDense = "dense";
 
 // Of the compressed-tensors release that wrote the config.

@@ -31,7 +31,9 @@ Result<ActivationScheme> MakeActivations(const Module& module, const Group& grou
   activations.type = args.type == Type::kInt ? ActivationType::kInt : ActivationType::kFloat;
   activations.bits = args.num_bits;
   activations.symmetric = args.symmetric;
-  activations.dynamic = args.dynamic == Dynamic::kYes;
+  // NVFP4 quantizes its inputs at run time, below a global scale that is stored.
+  const bool is_local = args.dynamic == Dynamic::kLocal && args.strategy == Strategy::kTensorGroup;
+  activations.dynamic = args.dynamic == Dynamic::kYes || is_local;
   switch (args.strategy) {
     case Strategy::kTensor:
       activations.granularity = ActivationGranularity::kTensor;
@@ -40,6 +42,7 @@ Result<ActivationScheme> MakeActivations(const Module& module, const Group& grou
       activations.granularity = ActivationGranularity::kToken;
       return activations;
     case Strategy::kGroup:
+    case Strategy::kTensorGroup:
       activations.granularity = ActivationGranularity::kGroup;
       activations.group_size = args.group_size;
       if (activations.dynamic) return activations;
@@ -54,7 +57,8 @@ Result<ActivationScheme> MakeActivations(const Module& module, const Group& grou
 }
 
 CodeType CodeTypeFor(Storage storage, const Args& weights) {
-  if (storage == Storage::kFloat8) return CodeType::kF8E4M3;
+  if (IsFloat4(storage)) return CodeType::kF4E2M1;
+  if (IsFloat(storage)) return CodeType::kF8E4M3;
   // Bytes of 8 bits without a zero point stay as they are.
   const bool signed_bytes = storage == Storage::kInt8 && weights.num_bits == 8 && weights.symmetric;
   return signed_bytes ? CodeType::kS8 : UnsignedCodeFor(weights.num_bits);
@@ -67,8 +71,8 @@ bool IsChannelOfPreset(const Module& module, const Group& group, const MatrixSha
          module.scale->shape == WithExperts(shape, {shape.n, 1});
 }
 
-Status SetGranularity(const Module& module, const Group& group, const MatrixShape& shape,
-                      Scheme& scheme) {
+Status SetGranularity(const Module& module, const Group& group, Storage storage,
+                      const MatrixShape& shape, Scheme& scheme) {
   const Args& weights = *group.weights;
   scheme.group_size = shape.k;
   switch (weights.strategy) {
@@ -86,6 +90,9 @@ Status SetGranularity(const Module& module, const Group& group, const MatrixShap
       return {};
     case Strategy::kGroup:
       break;
+    case Strategy::kTensorGroup:
+      if (storage == Storage::kNvfp4) break;
+      [[fallthrough]];
     default:
       return Unsupported(module.name, fmt::format("weights with strategy {} are not supported",
                                                   StrategyName(weights.strategy)))
@@ -106,6 +113,25 @@ Status SetGranularity(const Module& module, const Group& group, const MatrixShap
       .Id(FindingId("group-size-mismatch"));
 }
 
+// The formats that are named after their groups have no others. Scales in e5m3 lie in bytes, as
+// exponents do, and mean something else.
+Status CheckGroupOfFormat(const Module& module, const Group& group, Storage storage) {
+  if (group.format == kCtNvfp4E5m3) {
+    return Unsupported(module.name, "NVFP4 with scales in e5m3 is not supported")
+        .Found(fmt::format("format {} ({})", group.format, group.where))
+        .Hint("Quantize the float model to NVFP4, MXFP4, FP8 or integers")
+        .Id(FindingId("storage-unsupported"));
+  }
+  if (!IsFloat4(storage) && storage != Storage::kMxfp8) return {};
+  const uint64_t size = storage == Storage::kNvfp4 ? kNvfp4Group : kMxGroup;
+  if (group.weights->group_size == size) return {};
+  return Unsupported(module.name,
+                     fmt::format("{} with other groups is not supported", StorageName(storage)))
+      .Found(fmt::format("{} ({})", DescribeArgs(*group.weights), group.where))
+      .Expected(fmt::format("one scale per {} input channels", size))
+      .Id(FindingId("scheme-unsupported"));
+}
+
 }  // namespace
 
 Status CheckGroup(const Module& module, const Group& group, Storage storage) {
@@ -117,11 +143,11 @@ Status CheckGroup(const Module& module, const Group& group, Storage storage) {
   };
   if (!group.weights) return contradict("its config group does not quantize weights");
   const bool is_float = group.weights->type == Type::kFloat;
-  const bool stored_float = storage == Storage::kFloat8;
-  if (is_float != stored_float || (is_float && group.weights->num_bits != 8)) {
+  const uint32_t float_bits = IsFloat4(storage) ? 4 : 8;
+  if (is_float != IsFloat(storage) || (is_float && group.weights->num_bits != float_bits)) {
     return contradict(fmt::format("its config group says {}", DescribeArgs(*group.weights)));
   }
-  return {};
+  return CheckGroupOfFormat(module, group, storage);
 }
 
 Result<Scheme> MakeScheme(const Module& module, const Group& group, Storage storage,
@@ -131,7 +157,7 @@ Result<Scheme> MakeScheme(const Module& module, const Group& group, Storage stor
   scheme.code = CodeTypeFor(storage, weights);
   scheme.bits = weights.num_bits;
   scheme.symmetric = weights.symmetric;
-  PREPACK_TRY(SetGranularity(module, group, shape, scheme));
+  PREPACK_TRY(SetGranularity(module, group, storage, shape, scheme));
   PREPACK_TRY_ASSIGN(ActivationScheme activations, MakeActivations(module, group));
   scheme.activations = activations;
   return scheme;
@@ -154,6 +180,7 @@ class Description {
   Status CheckGroup();
   Status FindShape();
   Status FindScheme();
+  Status FindGlobalScale();
   Status FindZeroPoints();
   Status FindOrder();
   Status FindInput();
@@ -165,7 +192,7 @@ class Description {
   Status MissingZeroPoints();
   bool HasPaddedColumns(std::span<const uint64_t> expected) const;
   const StoredTensor& Weight() const {
-    return storage_ == Storage::kPackQuantized ? *module_.packed : *module_.weight;
+    return module_.packed != nullptr ? *module_.packed : *module_.weight;
   }
 
   const Checkpoint& checkpoint_;
@@ -213,10 +240,14 @@ Status Description::FindShape() {
     shape_ = found.shape;
     parts_.stored = found.packing;
   } else {
-    const TensorShape& dims = module_.weight->shape;
+    const TensorShape& dims = Weight().shape;
     shape_ = {.n = dims[dims.size() - 2], .k = dims.back(), .experts = std::nullopt};
     if (dims.size() == 3) shape_.experts = dims[0];
     parts_.stored = RowCodes::kBytes;
+    if (IsFloat4(storage_)) {
+      parts_.stored = RowCodes::kNibbles;
+      shape_.k *= 2;  // the bytes of an open tensor are far from 2^63
+    }
   }
   // Each expert becomes a module of its own; real models have some hundreds.
   constexpr uint64_t kMaxExperts = 8192;
@@ -237,7 +268,37 @@ Status Description::FindShape() {
 Status Description::FindScheme() {
   PREPACK_TRY_ASSIGN(const Scheme scheme, MakeScheme(module_, group_, storage_, shape_));
   parts_.scheme = scheme;
-  return CheckScaleTensor(checkpoint_, *module_.scale, shape_, scheme);
+  if (storage_ == Storage::kMxfp8 || storage_ == Storage::kMxfp4) {
+    parts_.scale_form = ScaleForm::kExponent;
+  } else if (storage_ == Storage::kNvfp4) {
+    parts_.scale_form = ScaleForm::kFloat8;
+  }
+  PREPACK_TRY(CheckScaleTensor(checkpoint_, *module_.scale, shape_, scheme, parts_.scale_form));
+  return FindGlobalScale();
+}
+
+// Only NVFP4 has one, which divides.
+Status Description::FindGlobalScale() {
+  if (storage_ != Storage::kNvfp4) {
+    if (module_.global_scale == nullptr) return {};
+    return Malformed(checkpoint_.Where(*module_.global_scale),
+                     fmt::format("{} weights have no global scale", StorageName(storage_)))
+        .Id(FindingId("module-scheme-contradiction"));
+  }
+  if (module_.global_scale == nullptr) {
+    return Malformed(checkpoint_.Where(Weight()), "weight_global_scale of the module is missing")
+        .Hint("A shard is missing, or the index is wrong")
+        .Id(FindingId("tensor-missing"));
+  }
+  if (shape_.experts) {
+    return Unsupported(checkpoint_.Where(Weight()), "stacked experts in NVFP4 are not supported")
+        .Found(ShowShape(Weight().shape))
+        .Hint("Save the model again with one linear layer per expert")
+        .Id(FindingId("storage-unsupported"));
+  }
+  PREPACK_TRY_ASSIGN(parts_.global_scale,
+                     ReadGlobalScale(checkpoint_, *module_.global_scale, true));
+  return {};
 }
 
 Status Description::MissingZeroPoints() {
@@ -284,8 +345,9 @@ Status Description::FindZeroPoints() {
   parts_.zero_point = module_.zero_point;
   if (module_.zero_point == nullptr) return MissingZeroPoints();
   const StoredTensor& zero_point = *module_.zero_point;
-  if (storage_ == Storage::kFloat8) {
-    return Malformed(checkpoint_.Where(zero_point), "FP8 weights have no zero points")
+  if (IsFloat(storage_)) {
+    return Malformed(checkpoint_.Where(zero_point), fmt::format("{} weights have no zero points",
+                                                                IsFloat4(storage_) ? "FP4" : "FP8"))
         .Id(FindingId("module-scheme-contradiction"));
   }
   if (parts_.scheme.symmetric) {
@@ -315,9 +377,10 @@ Status Description::FindOrder() {
     }
     return {};
   }
-  if (shape_.experts) {
+  if (shape_.experts || IsFloat4(storage_)) {
     return Unsupported(checkpoint_.Where(*module_.g_idx),
-                       "act-order of stacked experts is not supported")
+                       fmt::format("act-order of {} is not supported",
+                                   shape_.experts ? "stacked experts" : "FP4 weights"))
         .Id(FindingId("scheme-unsupported"));
   }
   PREPACK_TRY_ASSIGN(const GroupOrder order,
@@ -357,7 +420,8 @@ Status Description::FindInput() {
                  "this tensor belongs to quantized activations, which the config does not mention")
           .Id(FindingId("module-scheme-contradiction"));
     }
-    if (activations.dynamic) {
+    const bool is_local = group_.input_activations->dynamic == Dynamic::kLocal;
+    if (activations.dynamic && !(is_local && tensor == stored[2])) {
       findings_.Add("input-unneeded", tensor->name,
                     "not used: the config says that activations are quantized at run time");
     }

@@ -51,11 +51,16 @@ bool IsFloat(DType dtype) {
          dtype == DType::kF64;
 }
 
+bool IsExponent(DType dtype) {
+  return dtype == DType::kU8 || dtype == DType::kF8E8M0;
+}
+
 Status RefuseFormat(const Checkpoint& checkpoint, const StoredTensor& tensor,
                     std::string_view format) {
   return Unsupported(checkpoint.Where(tensor), fmt::format("{} weights are not supported", format))
       .Found(fmt::format("{} {}", DTypeName(tensor.dtype), ShowShape(tensor.shape)))
-      .Expected("integers (weight_packed I32, weight I8) or FP8 (weight F8_E4M3)")
+      .Expected(
+          "integers (weight_packed I32, weight I8), FP8 (weight F8_E4M3) or FP4 (weight_packed U8)")
       .Hint("Quantize the float model to such a scheme, for example W4A16, W8A8 or FP8_DYNAMIC")
       .Id(FindingId("storage-unsupported"));
 }
@@ -97,9 +102,10 @@ Result<Storage> ClassifyPacked(const Checkpoint& checkpoint, const Module& modul
         .Id(FindingId("weight-twice"));
   }
   if (packed.dtype == DType::kU8) {
-    return RefuseFormat(
-        checkpoint, packed,
-        module.global_scale != nullptr ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized");
+    PREPACK_TRY(RequireMatrix(checkpoint, packed, "[N, K/2]"));
+    const bool nvfp4 =
+        module.scale != nullptr ? !IsExponent(module.scale->dtype) : module.global_scale != nullptr;
+    return nvfp4 ? Storage::kNvfp4 : Storage::kMxfp4;
   }
   if (packed.dtype != DType::kI32) {
     return Malformed(checkpoint.Where(packed), "packed weights have the wrong dtype")
@@ -131,12 +137,10 @@ Result<Storage> ClassifyUnpacked(const Checkpoint& checkpoint, const Module& mod
         .Found(fmt::format("weight {}", DTypeName(weight.dtype)))
         .Id(FindingId("tensor-orphan"));
   }
-  if (is_float8 && (module.scale->dtype == DType::kU8 || module.scale->dtype == DType::kF8E8M0)) {
-    return RefuseFormat(checkpoint, weight, "mxfp8-quantized");
-  }
   if (weight.dtype == DType::kI8 || is_float8) {
     PREPACK_TRY(RequireMatrix(checkpoint, weight, "[N, K]"));
-    return is_float8 ? Storage::kFloat8 : Storage::kInt8;
+    if (!is_float8) return Storage::kInt8;
+    return IsExponent(module.scale->dtype) ? Storage::kMxfp8 : Storage::kFloat8;
   }
   if (weight.dtype == DType::kI32) {
     return RefuseFormat(checkpoint, weight, "packed (compressed-tensors before 0.4)");
@@ -187,7 +191,13 @@ std::string_view StorageName(Storage storage) {
     case Storage::kInt8:
       return "int-quantized";
     case Storage::kFloat8:
-      return "float-quantized";
+      return kCtFloatQuantized;
+    case Storage::kMxfp8:
+      return kCtMxfp8;
+    case Storage::kMxfp4:
+      return kCtMxfp4;
+    case Storage::kNvfp4:
+      return kCtNvfp4;
   }
   return "";
 }

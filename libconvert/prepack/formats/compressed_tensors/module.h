@@ -46,8 +46,19 @@ enum class Storage : uint8_t {
   kPackQuantized,  // weight_packed I32 [N, words], or [E, N, words]
   kInt8,           // weight I8 [N, K], or [E, N, K]
   kFloat8,         // weight F8_E4M3 of the same shapes
+  kMxfp8,          // the same, and scales that are exponents
+  kMxfp4,          // weight_packed U8 [N, K/2], or [E, N, K/2]; scales are exponents
+  kNvfp4,          // weight_packed U8 [N, K/2], scales F8_E4M3, and a global scale
 };
-// The format that stores so: "pack-quantized", "int-quantized", "float-quantized".
+// Codes are floating-point numbers.
+constexpr bool IsFloat(Storage storage) {
+  return storage != Storage::kPackQuantized && storage != Storage::kInt8;
+}
+// Codes are FP4, two per byte.
+constexpr bool IsFloat4(Storage storage) {
+  return storage == Storage::kMxfp4 || storage == Storage::kNvfp4;
+}
+// The format that stores so: "pack-quantized", "int-quantized", "float-quantized" and so on.
 std::string_view StorageName(Storage storage);
 
 // Decides by the tensors alone. Storage that is known but not read is kUnsupported and named;

@@ -67,6 +67,9 @@ Scheme SchemeOf(const Meaning& meaning, uint64_t scales, const MatrixShape& shap
     scheme.granularity = Granularity::kBlock;
     scheme.group_size = (*meaning.block)[1];
     scheme.scale_rows = (*meaning.block)[0];
+  } else if (meaning.granularity == Granularity::kGroup) {
+    scheme.granularity = Granularity::kGroup;
+    scheme.group_size = meaning.group_size;
   } else if (one) {
     scheme.granularity = Granularity::kTensor;
     scheme.scale_rows = shape.n;

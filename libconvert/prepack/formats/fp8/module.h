@@ -31,8 +31,9 @@ bool IsFloat8(DType dtype);
 // What a dialect says of a module.
 struct Meaning {
   Block block;
-  // Where there is no block: kTensor or kChannel. nullopt: the number of scales tells.
+  // Where there is no block: kTensor, kChannel or kGroup. nullopt: the number of scales tells.
   std::optional<Granularity> granularity;
+  uint64_t group_size = 0;  // of kGroup
   ScaleForm form = ScaleForm::kFactor;
   ActivationScheme activations;
 };

@@ -19,6 +19,7 @@
 #include "prepack/base/text.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/fp4/module.h"
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
@@ -33,6 +34,10 @@ enum class Algo : uint8_t {
   kPerChannel,        // one scale per channel, activations per token
   kBlocksWeightOnly,  // blocks of 128 × 128
   kBlocks,            // the same, and activations in groups of 128
+  kNvfp4,             // FP4 below a global scale, activations of the same kind
+  kNvfp4WeightOnly,
+  kMxfp4,
+  kMxfp8,
   kUnquantized,
   kMixed,   // the whole model: each module says it for itself
   kUnread,  // known, and not read
@@ -42,8 +47,12 @@ struct Entry {
   Algo algo = Algo::kUnquantized;
   std::string name;  // as the config spells it
 
-  // What it says of a module's weights; `algo` is one of FP8's.
+  // What it says of a module's weights; `algo` is one of FP8's, or one of FP4's.
   fp8::Meaning Meaning() const;
+  fp4::Meaning Fp4Meaning() const;
+  bool IsFp4() const {
+    return algo == Algo::kNvfp4 || algo == Algo::kNvfp4WeightOnly || algo == Algo::kMxfp4;
+  }
 };
 
 struct Config {
@@ -79,14 +88,14 @@ constexpr auto kAlgos = std::to_array<KnownAlgo>({
     {"fp8_block_scales", Algo::kBlocks},
     {"unquantized", Algo::kUnquantized},
     {"mixed_precision", Algo::kMixed},
-    {"nvfp4", Algo::kUnread},
-    {"w4a16_nvfp4", Algo::kUnread},
+    {"nvfp4", Algo::kNvfp4},
+    {"w4a16_nvfp4", Algo::kNvfp4WeightOnly},
+    {"mxfp4", Algo::kMxfp4},
+    {"mxfp8", Algo::kMxfp8},
     {"nvfp4_awq", Algo::kUnread},
     {"nvfp4_svd", Algo::kUnread},
     {"w4a8_nvfp4_fp8", Algo::kUnread},
-    {"mxfp4", Algo::kUnread},
     {"w4a8_mxfp4_fp8", Algo::kUnread},
-    {"mxfp8", Algo::kUnread},
     {"fp8_pb_real", Algo::kUnread},
     {"w4a16_awq", Algo::kUnread},
     {"w4a8_awq", Algo::kUnread},
@@ -106,22 +115,33 @@ Result<Entry> ParseAlgo(const Json& fields, std::string_view where) {
   const auto* const known = std::ranges::find(kAlgos, LowerCase(*name), &KnownAlgo::name);
   if (known != kAlgos.end()) return Entry{.algo = known->algo, .name = *name};
   return UnknownKeyword(where, "quant_algo", *name,
-                        "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, FP8_BLOCK_SCALES or "
-                        "MIXED_PRECISION");
+                        "FP8, FP8_PER_CHANNEL_PER_TOKEN, FP8_PB_WO, FP8_BLOCK_SCALES, NVFP4, "
+                        "W4A16_NVFP4, MXFP4, MXFP8 or MIXED_PRECISION");
 }
 
 bool IsBlocks(Algo algo) {
   return algo == Algo::kBlocksWeightOnly || algo == Algo::kBlocks;
 }
 
-// Blocks have one size, which the config need not say.
+// The only size of groups or blocks that an algorithm has; 0 if it has none.
+uint64_t SizeOf(const Entry& entry) {
+  if (IsBlocks(entry.algo)) return kBlock;
+  if (entry.algo == Algo::kMxfp8) return fp4::kMxGroup;
+  return entry.IsFp4() ? entry.Fp4Meaning().group_size() : 0;
+}
+
+// Blocks and groups have one size, which the config need not say.
 Status CheckGroupSize(const Entry& entry, const Json& fields, std::string_view where) {
-  if (!IsBlocks(entry.algo)) return {};
+  const auto only = static_cast<int64_t>(SizeOf(entry));
+  if (only == 0) return {};
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, OptionalInt(fields, "group_size", where));
-  if (size.value_or(kBlock) == kBlock) return {};
-  return Unsupported(FieldPath(where, "group_size"), "FP8 blocks of another size are not supported")
+  if (size.value_or(only) == only) return {};
+  return Unsupported(FieldPath(where, "group_size"),
+                     IsBlocks(entry.algo)
+                         ? "FP8 blocks of another size are not supported"
+                         : fmt::format("{} with other groups is not supported", entry.name))
       .Found(std::to_string(*size))
-      .Expected(std::to_string(kBlock))
+      .Expected(std::to_string(only))
       .Id(FindingId("scheme-unsupported"));
 }
 
@@ -193,7 +213,7 @@ Result<Config> ParseModelOptConfig(const QuantizationConfig& declared) {
   return Unsupported(
              FieldPath(declared.where, "quant_algo"),
              fmt::format("ModelOpt's {} weights are not supported", Printable(config.all.name)))
-      .Expected("FP8 or MIXED_PRECISION")
+      .Expected("FP8, NVFP4, MXFP4, MXFP8 or MIXED_PRECISION")
       .Hint("Save the model in 16 bits and quantize that to integers or FP8")
       .Id(FindingId("scheme-unsupported"));
 }
@@ -225,6 +245,15 @@ Status CompareModelOptCopy(const Config& first, const Config& copy) {
 
 }  // namespace
 
+fp4::Meaning Entry::Fp4Meaning() const {
+  fp4::Meaning meaning;
+  meaning.nvfp4 = algo != Algo::kMxfp4;
+  if (algo != Algo::kNvfp4WeightOnly) {
+    meaning.activations = fp4::FourBitActivations(meaning.group_size());
+  }
+  return meaning;
+}
+
 fp8::Meaning Entry::Meaning() const {
   fp8::Meaning meaning;
   ActivationScheme& activations = meaning.activations;
@@ -239,6 +268,12 @@ fp8::Meaning Entry::Meaning() const {
     activations.granularity = ActivationGranularity::kTensor;
   } else if (algo == Algo::kPerChannel) {
     meaning.granularity = Granularity::kChannel;
+  } else if (algo == Algo::kMxfp8) {
+    meaning.granularity = Granularity::kGroup;
+    meaning.group_size = fp4::kMxGroup;
+    meaning.form = ScaleForm::kExponent;
+    activations.granularity = ActivationGranularity::kGroup;
+    activations.group_size = fp4::kMxGroup;
   } else if (algo == Algo::kBlocks) {
     activations.granularity = ActivationGranularity::kGroup;
     activations.group_size = kBlock;
@@ -348,8 +383,9 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModelOpt(const Checkpoint& chec
         .Hint("Check quant_algo of this module")
         .Id(FindingId("module-scheme-contradiction"));
   }
-  PREPACK_TRY(fp8::CheckWeight(checkpoint, module.name, weight));
   PREPACK_TRY(RefuseCorrections(checkpoint, module));
+  if (entry->IsFp4()) return fp4::DescribeModule(checkpoint, module, entry->Fp4Meaning());
+  PREPACK_TRY(fp8::CheckWeight(checkpoint, module.name, weight));
   PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindModelOptScale(checkpoint, module, weight));
   return fp8::DescribeModule(checkpoint, module.name, weight, *scale, module.Find("input_scale"),
                              entry->Meaning());
@@ -377,7 +413,7 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
     model.Add(DescribeModelOpt(checkpoint, config, module, *weight));
   }
   PREPACK_TRY(
-      RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3", "FP8"));
+      RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3 or U8"));
   plain.Report(model, findings);
   return {};
 }

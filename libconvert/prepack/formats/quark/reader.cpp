@@ -16,6 +16,7 @@
 #include "prepack/base/status.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/fp4/module.h"
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
@@ -27,6 +28,7 @@ namespace prepack::quark {
 // How a module is quantized.
 struct Spec {
   std::optional<fp8::Meaning> fp8;  // where it is FP8 of a kind that is read
+  std::optional<fp4::Meaning> fp4;  // where it is MXFP4
   std::string other;                // else what it is, for people; empty: not quantized
 };
 
@@ -96,6 +98,13 @@ Status ParseWeight(const Json& spec, const std::string& where, Spec& parsed) {
   PREPACK_TRY_ASSIGN(const std::optional<int64_t> axis, OptionalInt(spec, "ch_axis", where));
   PREPACK_TRY_ASSIGN(const std::optional<bool> symmetric, OptionalBool(spec, "symmetric", where));
   const std::optional<Granularity> granularity = GranularityOf(qscheme, axis.value_or(0), 0);
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> group, OptionalInt(spec, "group_size", where));
+  // AMDFP4 has the same tensors; only the format of the scales tells.
+  if (dtype == "fp4" && scale_format == "e8m0" && qscheme == "per_group" &&
+      group == int64_t{fp4::kMxGroup}) {
+    parsed.fp4 = fp4::Meaning();
+    return {};
+  }
   const bool plain_scales = scale_format.empty() || scale_format == "float32";
   if (dtype != kFp8 || !granularity || !plain_scales || !symmetric.value_or(true)) {
     parsed.other = NameOfKind(dtype, scale_format, qscheme);
@@ -129,6 +138,24 @@ Status ParseInput(const Json& spec, const std::string& where, ActivationScheme& 
   return {};
 }
 
+// Activations of MXFP4 are of the same kind, or FP8, and always quantized at run time.
+Status ParseFp4Input(const Json& spec, const std::string& where, fp4::Meaning& meaning) {
+  PREPACK_TRY(RequireObject(spec, where));
+  PREPACK_TRY_ASSIGN(const std::string dtype, Text(spec, "dtype", where));
+  if (dtype != "fp4") return ParseInput(spec, where, meaning.activations);
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> group, OptionalInt(spec, "group_size", where));
+  PREPACK_TRY_ASSIGN(const std::optional<bool> dynamic, OptionalBool(spec, "is_dynamic", where));
+  if (group == int64_t{fp4::kMxGroup} && dynamic.value_or(false)) {
+    meaning.activations = fp4::FourBitActivations(fp4::kMxGroup);
+    return {};
+  }
+  return Unsupported(where, "activations of this kind are not supported with MXFP4 weights")
+      .Found(fmt::format("fp4 in groups of {}, {}", group.value_or(0),
+                         dynamic.value_or(false) ? "dynamic" : "static"))
+      .Expected("fp4 in groups of 32, dynamic")
+      .Id(FindingId("scheme-unsupported"));
+}
+
 Result<Spec> ParseSpec(const Json& fields, const std::string& where) {
   PREPACK_TRY(RequireObject(fields, where));
   Spec parsed;
@@ -136,6 +163,9 @@ Result<Spec> ParseSpec(const Json& fields, const std::string& where) {
   if (weight == nullptr) return parsed;
   PREPACK_TRY(ParseWeight(*weight, FieldPath(where, "weight"), parsed));
   const Json* input = JsonMember(fields, "input_tensors");
+  if (parsed.fp4 && input != nullptr) {
+    PREPACK_TRY(ParseFp4Input(*input, FieldPath(where, "input_tensors"), *parsed.fp4));
+  }
   if (!parsed.fp8 || input == nullptr) return parsed;
   PREPACK_TRY(ParseInput(*input, FieldPath(where, "input_tensors"), parsed.fp8->activations));
   return parsed;
@@ -279,10 +309,11 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
   if (!spec.other.empty()) {
     return Unsupported(module.name, fmt::format("Quark's {} weights are not supported", spec.other))
         .Found(fmt::format("weight {} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
-        .Expected("fp8_e4m3, per_tensor or per_channel")
+        .Expected("fp8_e4m3, per_tensor or per_channel, or MXFP4")
         .Hint("Quantize the float model to FP8 or integers")
         .Id(FindingId("scheme-unsupported"));
   }
+  if (spec.fp4) return fp4::DescribeModule(checkpoint, module, *spec.fp4);
   if (!spec.fp8) {
     return Malformed(module.name, "the module is quantized, but the config does not mention it")
         .Expected(
@@ -303,7 +334,7 @@ Result<bool> IsTargetedPlain(const Config& config, const ModuleTensors& module,
                              const StoredTensor& weight) {
   if (weight.shape.size() != 2 || !module.name.ends_with("_proj")) return false;
   const Spec& spec = config.SpecOf(module.name);
-  if (!spec.fp8 && spec.other.empty()) return false;
+  if (!spec.fp8 && !spec.fp4 && spec.other.empty()) return false;
   PREPACK_TRY_ASSIGN(const bool excluded, config.Excludes(module.name));
   return !excluded;
 }
@@ -340,7 +371,8 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
   for (const ModuleTensors& module : modules) {
     model.AddError(AddQuarkModule(checkpoint, config, module, model, plain, findings));
   }
-  PREPACK_TRY(RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3"));
+  PREPACK_TRY(
+      RequireModules(model, config.where, "tensors named MODULE.weight of dtype F8_E4M3 or U8"));
   plain.Report(model, findings);
   return {};
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "prepack/base/checked.h"
+#include "prepack/base/float_convert.h"
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
@@ -81,6 +82,23 @@ std::vector<std::vector<uint64_t>> ScaleShapes(const MatrixShape& shape, const S
   return {};
 }
 
+namespace {
+
+Status RequireScaleDType(const Checkpoint& checkpoint, const StoredTensor& scale, ScaleForm form) {
+  switch (form) {
+    case ScaleForm::kExponent:
+      return RequireDType(checkpoint, scale, "the scales", {DType::kU8, DType::kF8E8M0});
+    case ScaleForm::kFloat8:
+      return RequireDType(checkpoint, scale, "the scales", {DType::kF8E4M3});
+    case ScaleForm::kFactor:
+    case ScaleForm::kDivisor:
+      break;
+  }
+  return RequireDType(checkpoint, scale, "the scales", {DType::kBF16, DType::kF16, DType::kF32});
+}
+
+}  // namespace
+
 Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
                         const MatrixShape& shape, const Scheme& scheme, ScaleForm form) {
   if (scale.dtype == DType::kF64) {
@@ -89,11 +107,7 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
         .Expected("BF16, F16 or F32")
         .Id(FindingId("tensor-dtype"));
   }
-  Status status =
-      form == ScaleForm::kExponent
-          ? RequireDType(checkpoint, scale, "the scales", {DType::kU8, DType::kF8E8M0})
-          : RequireDType(checkpoint, scale, "the scales", {DType::kBF16, DType::kF16, DType::kF32});
-  if (!status.ok()) return status;
+  PREPACK_TRY(RequireScaleDType(checkpoint, scale, form));
   const auto shapes = ScaleShapes(shape, scheme);
   if (std::ranges::find(shapes, scale.shape) != shapes.end()) return {};
   return Malformed(checkpoint.Where(scale), "the shape of the scales contradicts the weight")
@@ -117,6 +131,13 @@ Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor
     });
     return {};
   }
+  if (form == ScaleForm::kFloat8) {
+    Scratch<uint8_t> stored(out.size());
+    const std::span<uint8_t> bytes(stored.data(), out.size());
+    PREPACK_TRY(checkpoint.Read(tensor, first, std::as_writable_bytes(bytes)));
+    std::ranges::transform(bytes, out.begin(), F8E4M3ToF32);
+    return {};
+  }
   Status status = ReadFloats(checkpoint, tensor, first, out);
   if (status.ok() && form == ScaleForm::kDivisor) {
     for (float& scale : out) scale = 1.0F / scale;
@@ -130,10 +151,30 @@ DType ScaleDType(const StoredTensor& scale, ScaleForm form) {
       return scale.dtype;
     case ScaleForm::kDivisor:
       return DType::kF32;
+    case ScaleForm::kFloat8:
+      return DType::kBF16;  // which has three bits of a mantissa, and more
     case ScaleForm::kExponent:
       return DType::kBF16;  // which has all powers of two of f32, subnormal ones, too
   }
   return scale.dtype;
+}
+
+Result<GlobalScale> ReadGlobalScale(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                                    bool divides) {
+  PREPACK_TRY(RequireDType(checkpoint, tensor, "the global scale", {DType::kF32}));
+  if (ElementCount(tensor) != 1) {
+    return Malformed(checkpoint.Where(tensor), "a module needs exactly one global scale")
+        .Found(ShowShape(tensor.shape))
+        .Expected("[1]")
+        .Id(FindingId("tensor-shape"));
+  }
+  GlobalScale scale{.tensor = &tensor, .divides = divides};
+  PREPACK_TRY(ReadFloats(checkpoint, tensor, 0, {&scale.value, 1}));
+  if (std::isfinite(scale.value) && scale.value > 0) return scale;
+  return Malformed(checkpoint.Where(tensor), "the global scale is not a positive number")
+      .Found(fmt::format("{}", scale.value))
+      .Hint("The module was never calibrated, or the tensor was not written: quantize it again")
+      .Id(FindingId("global-scale-invalid"));
 }
 
 Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,

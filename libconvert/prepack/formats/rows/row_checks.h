@@ -35,7 +35,21 @@ enum class ScaleForm : uint8_t {
   kFactor,    // BF16, F16 or F32: the scale
   kDivisor,   // the same dtypes: the scale is 1 / the number, rounded to f32
   kExponent,  // U8 or F8_E8M0: u means 2^(u − 127), and 255 is NaN
+  kFloat8,    // F8_E4M3: the scale
 };
+
+// A number in F32 that all scales of a module have in common, where scales are quantized, too. The
+// scale is the product, or the quotient, rounded to f32, as all decoders compute it.
+struct GlobalScale {
+  const StoredTensor* tensor = nullptr;
+  float value = 1;
+  bool divides = false;
+
+  float Apply(float scale) const { return divides ? scale / value : scale * value; }
+};
+// kMalformed unless the tensor is a single positive number.
+Result<GlobalScale> ReadGlobalScale(const Checkpoint& checkpoint, const StoredTensor& tensor,
+                                    bool divides);
 
 // kMalformed unless the scales have a dtype of their form and one of those shapes.
 Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,

@@ -112,6 +112,7 @@ Status RowLinear::ReadBytes(const PanelRange& range, std::span<std::byte> out) c
     }
     case CodeType::kS8:
     case CodeType::kU4:
+    case CodeType::kF4E2M1:
     case CodeType::kBF16:  // no format stores it
       break;
   }

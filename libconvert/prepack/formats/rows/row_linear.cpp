@@ -31,6 +31,20 @@ uint32_t Field(RowCodes stored, uint32_t bits, const std::byte* column, uint64_t
   return value & ((1U << bits) - 1);
 }
 
+// Bytes of a stored row.
+uint64_t RowBytes(const RowModule& parts) {
+  switch (parts.stored) {
+    case RowCodes::kBytes:
+      return parts.k;
+    case RowCodes::kNibbles:
+      return parts.k / 2;
+    case RowCodes::kDense:
+    case RowCodes::kWordAligned:
+      break;
+  }
+  return 4 * RowWords(parts.stored, parts.scheme.bits, parts.k);
+}
+
 }  // namespace
 
 uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count) {
@@ -42,9 +56,7 @@ uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count) {
 RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
     : StoredLinear(checkpoint),
       parts_(static_cast<const RowTensors&>(parts)),
-      row_bytes_(parts.stored == RowCodes::kBytes
-                     ? parts.k
-                     : 4 * RowWords(parts.stored, parts.scheme.bits, parts.k)) {
+      row_bytes_(RowBytes(parts)) {
   module_ = parts.module;
   scheme_ = parts.scheme;
   n_ = parts.n;
@@ -56,10 +68,12 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
         });
   }
   input_ = parts.input;
-  stored_scale_dtype_ = ScaleDType(*parts.scale, parts.scale_form);
+  stored_scale_dtype_ =
+      parts.global_scale ? DType::kF32 : ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.scale_sharers == 0 ? parts.experts : parts.scale_sharers);
   if (parts.zero_point != nullptr) AddSource(*parts.zero_point, parts.experts);
+  if (parts.global_scale) AddSource(*parts.global_scale->tensor, parts.experts);
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
 }
 
@@ -76,7 +90,11 @@ uint64_t RowLinear::ScaleCount() const {
 
 Status RowLinear::ReadStoredScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   if (scheme_.scale_rows == 1) {
-    return ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, 0), out);
+    PREPACK_TRY(
+        ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, 0), out));
+    if (!parts_.global_scale) return {};
+    for (float& scale : out) scale = parts_.global_scale->Apply(scale);
+    return {};
   }
   const uint64_t first = ScaleIndex(n0, 0);
   Scratch<float> stored(ScaleIndex(n0 + rows - 1, groups() - 1) + 1 - first);
@@ -208,7 +226,7 @@ Result<uint64_t> RowLinear::CountStrayBits() const {
   uint64_t stray = 0;
   const uint32_t bits = scheme_.bits;
   const RowCodes stored = parts_.stored;
-  if (stored == RowCodes::kBytes) return stray;
+  if (stored == RowCodes::kBytes || stored == RowCodes::kNibbles) return stray;
   if (HasPadding(stored, bits, k_)) {
     std::vector<std::byte> row(row_bytes_);
     for (uint64_t n = 0; n < n_; ++n) {
@@ -262,6 +280,9 @@ StoredBits WhereField(const StoredTensor& tensor, RowCodes stored, uint32_t bits
 StoredBits RowLinear::WhereCode(uint64_t n, uint64_t k) const {
   const uint64_t row = parts_.expert * n_ + n;
   if (parts_.stored == RowCodes::kBytes) return WhereElement(*parts_.codes, row * k_ + k);
+  if (parts_.stored == RowCodes::kNibbles) {
+    return {{.tensor = parts_.codes->name, .bit = (row * k_ + k) * 4, .bits = 4}};
+  }
   return WhereField(*parts_.codes, parts_.stored, scheme_.bits, k, row * (row_bytes_ / 4), 1);
 }
 

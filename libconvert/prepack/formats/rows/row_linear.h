@@ -2,8 +2,8 @@
 #define PREPACK_FORMATS_ROWS_ROW_LINEAR_H_
 
 // A quantized module whose codes are stored output channel by output channel, each row in its own
-// words: all of compressed-tensors, and quant_method fp8. Drawings of the bytes are in the headers
-// of those formats.
+// words or bytes: all of compressed-tensors, quant_method fp8 and the dialects of FP4. Drawings of
+// the bytes are in the headers of those formats.
 //
 // For codes of 4 and 8 bits a stored row already is a row of a panel (byte m holds code 2m in its
 // low half and 2m + 1 in its high half), so reading copies.
@@ -22,6 +22,7 @@ enum class RowCodes : uint8_t {
   kBytes,        // I8 (two's complement) or F8_E4M3 [N, K], one code per byte
   kDense,        // I32 [N, ⌈K·b/32⌉], code k in bits [k·b, k·b + b) of the row, + 2^(b-1)
   kWordAligned,  // I32 [N, ⌈K/f⌉], f = ⌊32/b⌋ codes per word, + 2^(b-1)
+  kNibbles,      // U8 [N, K/2], two codes of FP4 per byte, the even input channel in the low half
 };
 
 enum class RowZeroPoints : uint8_t {
@@ -42,6 +43,7 @@ struct RowTensors {
   const StoredTensor* codes = nullptr;
   const StoredTensor* scale = nullptr;  // see Granularity
   ScaleForm scale_form = ScaleForm::kFactor;
+  std::optional<GlobalScale> global_scale;  // where the scales are quantized, too
   // The first scale of this matrix, where the scales of more matrices lie in one tensor than codes
   // do; else it follows from `expert`.
   std::optional<uint64_t> first_scale;

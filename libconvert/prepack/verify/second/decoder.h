@@ -105,6 +105,10 @@ Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows
 Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
+// FP4 of all dialects (second/fp4.cpp), which those of a module's other formats hand on: two codes
+// in a byte, with one scale for 16 or 32 of them.
+bool HasSecondFp4(const Checkpoint& source, const SecondRows& wanted);
+Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // AWQ in the layouts gemm, gemv and gemv_fast, told apart by the shapes.
 Status DecodeAwq(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 // GPTQ, with or without an index of groups.

@@ -4,6 +4,7 @@
 //
 //     ModelOpt     weight_scale: one number; [N]; or [N/128, 1, K/128, 1], rounded up
 //                  weight_scale_inv: [N/128, K/128], rounded up
+//                  weight_scale of MXFP8: [N, K/32], exponents
 //     Quark        weight_scale: one number, or [N]
 //     FBGEMM       weight_scale: [N, 1]
 //     stacked      EXPERTS.X [E, N, K] or [E, K, N] with EXPERTS.X_scale_inv in blocks of the
@@ -270,11 +271,18 @@ Status DecodeStacked(const Checkpoint& source, const SecondRows& wanted, Decoded
 }  // namespace
 
 Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
+  if (HasSecondFp4(source, wanted)) return DecodeFp4(source, wanted, out);
   PREPACK_TRY_ASSIGN(ByteMatrix matrix, FindMatrix(source, wanted));
   const TensorShape& shape = matrix.scale->shape;
   // A single block has one number, whatever the number of dimensions.
   if (Product(shape) == 1 || shape.size() == 1) {
     if (!PlaceByOutputs(wanted, matrix)) return NotKnown(source, *matrix.scale);
+    return Decode(source, wanted, matrix, out);
+  }
+  constexpr uint64_t kMxGroup = 32;
+  const bool exponents = matrix.scale->dtype == DType::kU8 || matrix.scale->dtype == DType::kF8E8M0;
+  if (exponents && shape == TensorShape{matrix.outputs, RoundedUp(wanted.k, kMxGroup)}) {
+    PlaceBlocks(wanted.k, 1, kMxGroup, matrix);
     return Decode(source, wanted, matrix, out);
   }
   constexpr uint64_t kBlock = 128;
@@ -288,6 +296,7 @@ Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, Decode
 }
 
 Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
+  if (HasSecondFp4(source, wanted)) return DecodeFp4(source, wanted, out);
   if (source.Find(wanted.module + ".weight") == nullptr) return DecodeStacked(source, wanted, out);
   PREPACK_TRY_ASSIGN(ByteMatrix matrix, FindMatrix(source, wanted));
   if (!PlaceByOutputs(wanted, matrix)) return NotKnown(source, *matrix.scale);

@@ -332,6 +332,7 @@ Status RowTensors::Decode(DecodedRows& out) {
 
 Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
                                DecodedRows& out) {
+  if (HasSecondFp4(source, wanted)) return DecodeFp4(source, wanted, out);
   return RowTensors(source, wanted, false).Decode(out);
 }
 

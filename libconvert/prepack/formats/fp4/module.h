@@ -1,0 +1,47 @@
+#ifndef PREPACK_FORMATS_FP4_MODULE_H_
+#define PREPACK_FORMATS_FP4_MODULE_H_
+
+// What the dialects of FP4 share: weights of two codes per byte, and their scales. gpt-oss
+// (fp4/reader.cpp), ModelOpt (modelopt/) and Quark (quark/) are read by way of this.
+
+#include <cstdint>
+#include <memory>
+
+#include "prepack/base/status.h"
+#include "prepack/container/checkpoint.h"
+#include "prepack/formats/module_tensors.h"
+#include "prepack/formats/rows/row_checks.h"
+#include "prepack/model/quantized_linear.h"
+
+namespace prepack::fp4 {
+
+inline constexpr uint64_t kMxGroup = 32;     // input channels per scale of MXFP4
+inline constexpr uint64_t kNvfp4Group = 16;  // of NVFP4
+
+// What a dialect says of a module.
+struct Meaning {
+  bool nvfp4 = false;  // scales in FP8 under a global one; else MXFP4, whose scales are exponents
+  ActivationScheme activations;
+
+  uint64_t group_size() const { return nvfp4 ? kNvfp4Group : kMxGroup; }
+  ScaleForm form() const { return nvfp4 ? ScaleForm::kFloat8 : ScaleForm::kExponent; }
+};
+// Activations of 4 bits in groups of that size, quantized at run time.
+ActivationScheme FourBitActivations(uint64_t group_size);
+
+// The scheme of a module.
+Scheme SchemeOf(const Meaning& meaning);
+
+// A module of one matrix, as ModelOpt and Quark name its tensors:
+//
+//     MODULE.weight          U8 [N, K/2]
+//     MODULE.weight_scale    U8 [N, K/32] of MXFP4; F8_E4M3 [N, K/16] of NVFP4
+//     MODULE.weight_scale_2  F32, one number, of NVFP4; multiplies
+//     MODULE.input_scale     belongs to it, and is not used: activations are quantized at run time
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkpoint,
+                                                        const ModuleTensors& module,
+                                                        const Meaning& meaning);
+
+}  // namespace prepack::fp4
+
+#endif  // PREPACK_FORMATS_FP4_MODULE_H_

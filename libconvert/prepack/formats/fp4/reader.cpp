@@ -1,0 +1,244 @@
+// MXFP4 checkpoints of gpt-oss, and modules in FP4 of other formats; readers.h and fp4/module.h say
+// what is stored.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
+#include "prepack/formats/finding.h"
+#include "prepack/formats/fp4/module.h"
+#include "prepack/formats/module_match.h"
+#include "prepack/formats/quantization_config.h"
+#include "prepack/formats/readers.h"
+#include "prepack/formats/rows/row_linear.h"
+#include "prepack/formats/stored_linear.h"
+
+namespace prepack::fp4 {
+
+ActivationScheme FourBitActivations(uint64_t group_size) {
+  return {.type = ActivationType::kFloat,
+          .bits = 4,
+          .symmetric = true,
+          .dynamic = true,
+          .granularity = ActivationGranularity::kGroup,
+          .group_size = group_size};
+}
+
+Scheme SchemeOf(const Meaning& meaning) {
+  return {.code = CodeType::kF4E2M1,
+          .bits = 4,
+          .granularity = Granularity::kGroup,
+          .group_size = meaning.group_size(),
+          .scale_rows = 1,
+          .symmetric = true,
+          .activations = meaning.activations};
+}
+
+namespace {
+
+Status MissingTensor(const Checkpoint& checkpoint, const StoredTensor& weight,
+                     const std::string& expected) {
+  return Malformed(checkpoint.Where(weight), "a scale of the FP4 weight is missing")
+      .Expected(expected)
+      .Hint("A shard is missing, or the index is wrong")
+      .Id(FindingId("tensor-missing"));
+}
+
+Status CheckWeight(const Checkpoint& checkpoint, std::string_view module,
+                   const StoredTensor& weight) {
+  if (weight.dtype != DType::kU8) {
+    return Malformed(checkpoint.Where(weight),
+                     "the config says FP4, but the weight is not stored so")
+        .Found(DTypeName(weight.dtype))
+        .Expected("U8, two codes per byte")
+        .Id(FindingId("module-scheme-contradiction"));
+  }
+  const TensorShape& dims = weight.shape;
+  if (dims.size() > 2) {
+    return Unsupported(checkpoint.Where(weight), "stacked FP4 weights are not supported yet")
+        .Found(ShowShape(dims))
+        .Expected("[N, K/2], one matrix per module")
+        .Hint("Save the model again with one linear layer per expert")
+        .Id(FindingId("storage-unsupported"));
+  }
+  if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
+    return Malformed(checkpoint.Where(weight), "the weight is empty or not a matrix")
+        .Found(ShowShape(dims))
+        .Expected("[N, K/2]")
+        .Id(FindingId("tensor-shape"));
+  }
+  if (ClassOfModule(module) == ModuleClass::kEmbedding) {
+    return Unsupported(module, "quantized embeddings are not supported")
+        .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(dims)))
+        .Hint("Leave the embedding out when quantizing")
+        .Id(FindingId("embedding-quantized"));
+  }
+  return {};
+}
+
+Status CheckGroups(const Checkpoint& checkpoint, const StoredTensor& weight, uint64_t k,
+                   uint64_t group_size) {
+  if (k % group_size == 0) return {};
+  return Malformed(checkpoint.Where(weight), "K is not a multiple of the group size")
+      .Found(fmt::format("K = {}, group size {}", k, group_size))
+      .Id(FindingId("group-size-mismatch"));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkpoint,
+                                                        const ModuleTensors& module,
+                                                        const Meaning& meaning) {
+  const StoredTensor& weight = *module.Find("weight");
+  PREPACK_TRY(CheckWeight(checkpoint, module.name, weight));
+  RowModule parts;
+  parts.module = module.name;
+  parts.n = weight.shape[0];
+  parts.k = 2 * weight.shape[1];  // the bytes of an open tensor are far from 2^63
+  parts.stored = RowCodes::kNibbles;
+  parts.codes = &weight;
+  parts.scale = module.Find("weight_scale");
+  parts.scale_form = meaning.form();
+  parts.scheme = SchemeOf(meaning);
+  PREPACK_TRY(RefuseInputsFirst(checkpoint, module.name, weight, parts.n, parts.k));
+  PREPACK_TRY(CheckGroups(checkpoint, weight, parts.k, meaning.group_size()));
+  if (parts.scale == nullptr) {
+    return MissingTensor(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
+  }
+  PREPACK_TRY(CheckScaleTensor(checkpoint, *parts.scale,
+                               {.n = parts.n, .k = parts.k, .experts = std::nullopt}, parts.scheme,
+                               meaning.form()));
+  const StoredTensor* global = module.Find("weight_scale_2");
+  if (meaning.nvfp4 && global == nullptr) {
+    return MissingTensor(checkpoint, weight, fmt::format("{}.weight_scale_2", module.name));
+  }
+  if (!meaning.nvfp4 && global != nullptr) {
+    return Malformed(checkpoint.Where(*global), "MXFP4 weights have no global scale")
+        .Id(FindingId("module-scheme-contradiction"));
+  }
+  if (global != nullptr) {
+    PREPACK_TRY_ASSIGN(parts.global_scale, ReadGlobalScale(checkpoint, *global, false));
+  }
+  for (const std::string_view name : {"input_scale", "input_scale_2"}) {
+    if (const StoredTensor* input = module.Find(name)) parts.side_tensors.push_back(input);
+  }
+  return std::unique_ptr<QuantizedLinear>(std::make_unique<RowLinear>(checkpoint, parts));
+}
+
+namespace {
+
+constexpr std::string_view kBlocks = "_blocks";
+constexpr std::string_view kScales = "_scales";
+constexpr uint64_t kBlockBytes = kMxGroup / 2;
+// Each expert becomes a module of its own; real models have some hundreds.
+constexpr uint64_t kMaxExperts = 8192;
+
+// [E, N, K/32, 16], none of them zero.
+Status CheckBlocks(const Checkpoint& checkpoint, const StoredTensor& blocks) {
+  PREPACK_TRY(RequireDType(checkpoint, blocks, "blocks of MXFP4", {DType::kU8}));
+  const TensorShape& dims = blocks.shape;
+  if (dims.size() != 4 || dims[3] != kBlockBytes ||
+      std::ranges::find(dims, uint64_t{0}) != dims.end()) {
+    return Malformed(checkpoint.Where(blocks), "the blocks of MXFP4 have the wrong shape")
+        .Found(ShowShape(dims))
+        .Expected("[experts, N, K/32, 16]")
+        .Id(FindingId("tensor-shape"));
+  }
+  if (dims[0] <= kMaxExperts) return {};
+  return Unsupported(checkpoint.Where(blocks), "too many stacked experts")
+      .Found(ShowShape(dims))
+      .Expected(fmt::format("at most {}", kMaxExperts))
+      .Id(FindingId("storage-unsupported"));
+}
+
+// Adds the experts of EXPERTS.STEM_blocks.
+Status DescribeExperts(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                       std::string_view stem, QuantizedModel& model) {
+  PREPACK_TRY(CheckModuleName(experts.name));
+  const StoredTensor& blocks = *experts.Find(fmt::format("{}{}", stem, kBlocks));
+  PREPACK_TRY(CheckBlocks(checkpoint, blocks));
+  const StoredTensor* scales = experts.Find(fmt::format("{}{}", stem, kScales));
+  if (scales == nullptr) {
+    return MissingTensor(checkpoint, blocks, fmt::format("{}.{}{}", experts.name, stem, kScales));
+  }
+  const Meaning meaning;
+  RowModule parts;
+  parts.experts = blocks.shape[0];
+  parts.n = blocks.shape[1];
+  parts.k = blocks.shape[2] * kMxGroup;
+  parts.stored = RowCodes::kNibbles;
+  parts.codes = &blocks;
+  parts.scale = scales;
+  parts.scale_form = meaning.form();
+  parts.scheme = SchemeOf(meaning);
+  PREPACK_TRY(CheckScaleTensor(checkpoint, *scales,
+                               {.n = parts.n, .k = parts.k, .experts = parts.experts}, parts.scheme,
+                               meaning.form()));
+  // Blocks and scales may both be transposed; the bias tells.
+  if (const StoredTensor* bias = experts.Find(fmt::format("{}_bias", stem))) {
+    const std::vector<uint64_t> expected = {parts.experts, parts.n};
+    PREPACK_TRY(RequireShape(checkpoint, *bias, expected, "one per expert and output channel"));
+  }
+  for (uint64_t expert = 0; expert < parts.experts; ++expert) {
+    parts.expert = expert;
+    parts.module = fmt::format("{}.{}.{}", experts.name, stem, expert);
+    model.modules.push_back(std::make_unique<RowLinear>(checkpoint, parts));
+  }
+  return {};
+}
+
+// The copies have nothing to disagree about but what is not converted, where the tensors win. Of
+// other types of weights, the writer has none.
+Status CheckConfig(const QuantizationConfig& config) {
+  const Json* list = JsonMember(*config.fields, "modules_to_not_convert");
+  const bool strings =
+      list == nullptr || (list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
+                            return entry.is_string();
+                          }));
+  if (strings) return {};
+  return Malformed(FieldPath(config.where, "modules_to_not_convert"),
+                   "the field has the wrong type")
+      .Found(ShowJson(*list))
+      .Expected("a list of strings")
+      .Id(FindingId("config-field-invalid"));
+}
+
+// Scales without their blocks.
+Status CheckOrphan(const Checkpoint& checkpoint, const ModuleTensors& module,
+                   std::string_view suffix, const StoredTensor& tensor) {
+  const std::string_view stem = suffix.substr(0, suffix.size() - kScales.size());
+  if (tensor.dtype != DType::kU8 || module.Find(fmt::format("{}{}", stem, kBlocks)) != nullptr) {
+    return {};
+  }
+  return Malformed(checkpoint.Where(tensor), "the weight that this tensor describes is missing")
+      .Expected(fmt::format("{}.{}{}", module.name, stem, kBlocks))
+      .Hint("A shard is missing, or the index is wrong")
+      .Id(FindingId("tensor-orphan"));
+}
+
+}  // namespace
+
+Status Read(const ReadContext& context, QuantizedModel& model) {
+  for (const QuantizationConfig& config : context.configs) PREPACK_TRY(CheckConfig(config));
+  for (const ModuleTensors& module : context.modules) {
+    for (const auto& [suffix, tensor] : module.tensors) {
+      if (suffix.ends_with(kBlocks)) {
+        const std::string_view stem = suffix.substr(0, suffix.size() - kBlocks.size());
+        model.AddError(DescribeExperts(context.checkpoint, module, stem, model));
+      } else if (suffix.ends_with(kScales)) {
+        model.AddError(CheckOrphan(context.checkpoint, module, suffix, *tensor));
+      }
+    }
+  }
+  return RequireModules(model, context.configs.front().where,
+                        "tensors named EXPERTS.NAME_blocks and EXPERTS.NAME_scales", "MXFP4");
+}
+
+}  // namespace prepack::fp4

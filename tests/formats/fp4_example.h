@@ -24,7 +24,7 @@ inline Json CtFloatConfig(const std::string& format, const Json& weights) {
            {{"quant_method", "compressed-tensors"},
             {"format", format},
             {"quantization_status", "compressed"},
-            {"ignore", {"lm_head"}},
+            {"ignore", Json::array()},
             {"config_groups", {{"group_0", {{"targets", {"Linear"}}, {"weights", weights}}}}}}}};
 }
 

@@ -287,7 +287,7 @@ TEST_CASE("what is wrong with a checkpoint of ModelOpt is said") {
        "model.embed_tokens: quantized embeddings are not supported"},
       {"nothing quantized", ModelOptFp8,
        [](T t) { t.tensors.erase(t.tensors.begin(), t.tensors.begin() + 3); }, malformed,
-       "nothing-quantized", "the config declares FP8 weights, but no tensor is one"},
+       "nothing-quantized", "the config declares quantized weights, but no tensor is one"},
   };
   CheckDefects(defects);
 }

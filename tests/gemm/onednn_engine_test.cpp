@@ -149,8 +149,10 @@ TEST_CASE("the primitives compute on packed 4-bit weights what the models predic
                {1, 64, 128, 32}, {8, 34, 96, 96}, {33, 128, 512, 128}}) {
         CAPTURE(layout, symmetric, m, n, k);
         const NibbleModule module(m, n, k, group_size, symmetric);
+        PackRequest request = module.request;
+        if (layout == "onednn/w4a8") request.scheme.activations.type = ActivationType::kInt;
         const PackedProblem problem{.layout = layout,
-                                    .request = module.request,
+                                    .request = request,
                                     .packed = module.packed,
                                     .input = {.m = m, .dtype = DType::kBF16, .x = module.x}};
         std::vector<float> y(m * n);

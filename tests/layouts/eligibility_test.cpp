@@ -332,7 +332,8 @@ TEST_CASE("vllm-cpu/int4-w4a8 says what it takes and why not") {
         {"", [](PackRequest& r) { r.k = 96, r.scheme.group_size = 96; }},
         {"", [](PackRequest& r) { r.k = 256, r.scheme.group_size = 256; }},
         {"K = 192 is not a multiple of 128: with one scale per output channel, K above 128 is cut "
-         "into blocks of 128; vLLM does not check, and the consumer would die when it loads it",
+         "into blocks of 128; vLLM does not check this, and the consumer aborts when it loads the "
+         "weights",
          [](PackRequest& r) { r.k = 192, r.scheme.group_size = 192; }}}});
 }
 
@@ -344,11 +345,13 @@ TEST_CASE("vllm-cpu/int8-vnni says what it takes and why not") {
             kOneScalePerChannel,
             kBf16OrAbort,
             {{"", [](PackRequest& r) { r.n = 32, r.k = 32, r.scheme.group_size = 32; }},
-             {"N = 16 is not a multiple of 32: packed in blocks of 32 output channels; vLLM asks "
-              "for 16 only, and then dies in its packer",
+             {"N = 16 is not a multiple of 32: packed in blocks of 32 output channels; vLLM "
+              "accepts multiples "
+              "of 16, and its packer then aborts",
               [](PackRequest& r) { r.n = 16; }},
-             {"N = 48 is not a multiple of 32: packed in blocks of 32 output channels; vLLM asks "
-              "for 16 only, and then dies in its packer",
+             {"N = 48 is not a multiple of 32: packed in blocks of 32 output channels; vLLM "
+              "accepts multiples "
+              "of 16, and its packer then aborts",
               [](PackRequest& r) { r.n = 48; }},
              {"K = 48 is not a multiple of 32: packed 32 input channels at a time",
               [](PackRequest& r) { r.k = 48, r.scheme.group_size = 48; }}}});

@@ -121,14 +121,19 @@ def part_row(part):
             part["when"])
 
 
+SHOWN_WEIGHT = (17, 101)  # output and input channel of the weight that the pages find
+
+
 def shown(program, layouts, targets):
-    """By layout id: the command that packs a bundled checkpoint so, and a module of it."""
+    """By layout id: the command that packs a bundled checkpoint so, and a module of it that has the
+    weight."""
     found = {}
     for checkpoint, options in CONVERSIONS:
         for target in targets:
             for module in plan(program, checkpoint, target, options):
                 command = f"{checkpoint} -o packed --target {target} {options}".strip()
-                found.setdefault(module["layout"], (command, module["module"]))
+                if all(size > index for size, index in zip(module["shape"], SHOWN_WEIGHT)):
+                    found.setdefault(module["layout"], (command, module["module"]))
     missing = [id for id, row in layouts.items() if row["offered"] and id not in found]
     if missing:
         raise SystemExit(f"layouts_doc.py: CONVERSIONS lacks one that writes {', '.join(missing)}")
@@ -139,11 +144,12 @@ def commands(layout, found):
     if not layout["offered"]:
         return "No command writes it. `prepack targets` prints what is said here in short."
     command, module = found[layout["layout"]]
+    n, k = SHOWN_WEIGHT
     return f"""With a bundled checkpoint of `fixtures/checkpoints`:
 
     prepack convert {command}
     prepack inspect packed --layout {module}
-    prepack inspect packed --find {module} 17 101
+    prepack inspect packed --find {module} {n} {k}
 
 `prepack targets` prints what is said here in short."""
 

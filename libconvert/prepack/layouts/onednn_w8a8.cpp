@@ -225,7 +225,7 @@ constinit const Layout kOneDnnW8A8 = {
         "BA16a64b4a: byte ((n / 64) · (K64 / 64) + k / 64) · 4096 + (k % 64 / 4) · 256 + "
         "(n % 64) · 4 + k % 4, K64 = K rounded up to 64",
     .notes =
-        "behind the codes i32 −128 · Σ w per channel, then, for static activations with a "
+        "after the codes: i32 −128 · Σ w per channel, then, for static activations with a "
         "zero point, −Σ w; the manifest holds the memory descriptor",
     .fingerprint = "b43d867b8d6b191c2d25040072ebcb6f",
     .static_activations = true,

@@ -61,9 +61,10 @@ Eligibility BlocksFit(const PackRequest& request) {
   const uint64_t group_size = request.scheme.group_size;
   if (group_size <= kW4A8MostInputs) return Eligibility::Yes();
   if (group_size == request.k) {
-    return MultipleOf("K", request.k, kW4A8MostInputs,
-                      "with one scale per output channel, K above 128 is cut into blocks of 128; "
-                      "vLLM does not check, and the consumer would die when it loads it");
+    return MultipleOf(
+        "K", request.k, kW4A8MostInputs,
+        "with one scale per output channel, K above 128 is cut into blocks of 128; "
+        "vLLM does not check this, and the consumer aborts when it loads the weights");
   }
   return MultipleOf("the group size", group_size, kW4A8MostInputs,
                     "groups above 128 are cut into blocks of 128; vLLM does not check, and the "
@@ -215,7 +216,7 @@ constinit const Layout kVllmInt4W4A8 = {
         "b = min(group, 128): byte ((n / 32) · (K / b) + k / b) · (16b + 128) + "
         "(k % b / 4) · 64 + (n % 32 / 16) · 32 + (n % 8) · 4 + k % 4, low half when n / 8 is "
         "even",
-    .notes = "behind the codes of a block, i32 Σ (code − zero point) for each channel",
+    .notes = "after the codes of a block: i32 Σ (code − zero point) for each channel",
     .fingerprint = "6d1a2c81871574e44d2a337775a42d65",
     .eligible = Eligible,
     .weight = {.dtype = DType::kU8,

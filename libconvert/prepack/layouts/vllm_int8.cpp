@@ -31,8 +31,8 @@ Eligibility Eligible(const PackRequest& request) {
       DynamicInt8Activations(request),
       ScalesPerChannelOrTensor(request),
       MultipleOf("N", request.n, kWidth,
-                 "packed in blocks of 32 output channels; vLLM asks for 16 only, and then dies in "
-                 "its packer"),
+                 "packed in blocks of 32 output channels; vLLM accepts multiples of 16, and its "
+                 "packer then aborts"),
       MultipleOf("K", request.k, kWidth, "packed 32 input channels at a time"),
       ActivationsBf16OrAbort(request),
       BiasIsFloat(request),
@@ -89,7 +89,7 @@ constinit const Layout kVllmInt8Vnni = {
     .constraints = "N % 32 = 0, K % 32 = 0, bf16 activations",
     .isa = "AVX-512 with VNNI and BF16; vLLM itself picks the op only with AMX",
     .address = "byte (n / 32) · 32(K + 4) + (k / 4) · 128 + (n % 32) · 4 + k % 4",
-    .notes = "behind each 32 channels, i32 128 · Σ w for each of them",
+    .notes = "after every 32 channels: i32 128 · Σ w for each of them",
     .fingerprint = "72ce775d7b6248b533a9a4c4fa27bf22",
     .eligible = Eligible,
     .weight = {.dtype = DType::kI8,

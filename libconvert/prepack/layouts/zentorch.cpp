@@ -329,7 +329,7 @@ constinit const Layout kZentorchInt8Dlp = {
         "in the panel of w channels that begins at c: byte c · K4 + (k / 4) · 4w + "
         "(n − c) · 4 + k % 4, K4 = K rounded up to 4",
     .notes =
-        "behind the codes i32 128 · Σ w per channel; never chosen: private to AOCL-DLP, and vLLM "
+        "after the codes: i32 128 · Σ w per channel; never chosen: private to AOCL-DLP, and vLLM "
         "does not use it",
     .fingerprint = "7482ea19fad90652225ad74bb4e23a57",
     .offered = false,

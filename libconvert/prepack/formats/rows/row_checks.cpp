@@ -152,9 +152,9 @@ DType ScaleDType(const StoredTensor& scale, ScaleForm form) {
     case ScaleForm::kDivisor:
       return DType::kF32;
     case ScaleForm::kFloat8:
-      return DType::kBF16;  // which has three bits of a mantissa, and more
     case ScaleForm::kExponent:
-      return DType::kBF16;  // which has all powers of two of f32, subnormal ones, too
+      // It has more bits than E4M3 has, and all powers of two of f32, subnormal ones included.
+      return DType::kBF16;
   }
   return scale.dtype;
 }

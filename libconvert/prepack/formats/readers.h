@@ -77,7 +77,7 @@ Status Read(const ReadContext& context, QuantizedModel& model);
 //
 // Scales may be bytes u that mean 2^(u − 127), 255 is NaN: of dtype F8_E8M0, or U8 where scale_fmt
 // is "ue8m0".
-
+//
 // Experts may be stacked, or have their scales stacked (fp8/experts.h).
 //
 // `quant_method: fbgemm_fp8` (mirrors transformers 5.23, integrations/fbgemm_fp8.py) stores the
@@ -90,9 +90,8 @@ Status Read(const ReadContext& context, QuantizedModel& model);
 // Checkpoints of `quant_method: mxfp4` (gpt-oss; mirrors transformers 5.23, integrations/mxfp4.py):
 // only experts are quantized, all of a layer in one tensor.
 //
-//     EXPERTS.X_blocks  U8 [E, N, K/32, 16]  32 codes of FP4 in a block, the even input channel in
-//     the
-//                                            low half of its byte
+//     EXPERTS.X_blocks  U8 [E, N, K/32, 16]  32 codes of FP4 in a block, the even input channel
+//                                            in the low half of its byte
 //     EXPERTS.X_scales  U8 [E, N, K/32]      u means 2^(u − 127), 255 is NaN
 //     EXPERTS.X_bias    BF16 [E, N]          passes through
 //

@@ -41,7 +41,7 @@ struct DecodedInput {
   friend bool operator==(const DecodedInput&, const DecodedInput&) = default;
 };
 
-// The rows that are asked for; see verify/second/decoders.h.
+// The rows that are asked for, as the decoders below are given them.
 struct SecondRows;
 
 class SecondDecoder {

@@ -20,10 +20,10 @@ double WorstUlps(const std::string& name) {
       const std::vector<float> found = Dequantize(*module, n0, 16);
       REQUIRE(found.size() == expected.size());
       for (size_t i = 0; i < found.size(); ++i) {
-        const double ulp = std::ldexp(1.0, std::ilogb(expected[i]) - 23);
         if (expected[i] == 0) {
           CHECK(found[i] == 0);
         } else {
+          const double ulp = std::ldexp(1.0, std::ilogb(expected[i]) - 23);
           worst = std::max(worst, std::abs(double{found[i]} - expected[i]) / ulp);
         }
       }

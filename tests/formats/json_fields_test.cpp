@@ -2,6 +2,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "catch.h"
 #include "prepack/base/text.h"
@@ -18,11 +19,15 @@ TEST_CASE("absent and null fields have no value") {
     CHECK_FALSE(Value(OptionalBool(object, key, "w")));
     CHECK_FALSE(Value(OptionalInt(object, key, "w")));
     CHECK_FALSE(Value(OptionalString(object, key, "w")));
+    CHECK(Value(OptionalStrings(object, {key}, "w")).empty());
   }
   CHECK(Value(OptionalBool(object, "flag", "w")) == true);
   CHECK(Value(OptionalInt(object, "number", "w")) == -3);
   CHECK(Value(OptionalString(object, "text", "w")) == "a");
   CHECK(JsonMember(Json(3), "a") == nullptr);
+  const Json lists = {{"a", {"x", "y"}}, {"b", {"z"}}, {"c", Json::array()}};
+  CHECK(Value(OptionalStrings(lists, {"b", "c", "d", "a"}, "w")) ==
+        std::vector<std::string>{"z", "x", "y"});
 }
 
 TEST_CASE("values are the same whatever the order of their members") {
@@ -43,6 +48,11 @@ TEST_CASE("fields of the wrong type name the field and the value") {
              "(found a list of 2 values, expected a string)");
   CheckError(OptionalInt(object, "d", "w").status(), malformed, "found 18446744073709551615");
   CheckError(RequireObject(object["c"], "w"), malformed, "expected an object");
+  CheckError(OptionalStrings(object, {"e", "a"}, "w").status(), malformed,
+             "w.a: the field has the wrong type (found \"yes\", expected a list of strings)");
+  CheckError(
+      OptionalStrings(object, {"c"}, "w", "a list of names").status(), malformed,
+      "w.c: the field has the wrong type (found a list of 2 values, expected a list of names)");
 }
 
 TEST_CASE("unknown keys are refused") {

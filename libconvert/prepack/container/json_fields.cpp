@@ -191,6 +191,22 @@ Result<std::optional<std::string>> OptionalString(const Json& object, std::strin
   return std::optional<std::string>(value->get<std::string>());
 }
 
+Result<std::vector<std::string>> OptionalStrings(const Json& object,
+                                                 std::initializer_list<std::string_view> keys,
+                                                 std::string_view where,
+                                                 std::string_view expected) {
+  std::vector<std::string> strings;
+  for (const std::string_view key : keys) {
+    const Json* list = JsonMember(object, key);
+    if (list == nullptr) continue;
+    if (!list->is_array() || !std::ranges::all_of(*list, IsText)) {
+      return WrongType(*list, key, where, expected);
+    }
+    for (const Json& entry : *list) strings.push_back(entry.get<std::string>());
+  }
+  return strings;
+}
+
 Status RequireObject(const Json& value, std::string_view where) {
   if (value.is_object()) return {};
   return Malformed(where, "the field has the wrong type")

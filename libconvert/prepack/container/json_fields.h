@@ -5,6 +5,7 @@
 // member is there and has its type; the functions below it read configs that others write.
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -103,6 +104,11 @@ Result<std::optional<int64_t>> OptionalInt(const Json& object, std::string_view 
                                            std::string_view where);
 Result<std::optional<std::string>> OptionalString(const Json& object, std::string_view key,
                                                   std::string_view where);
+// The strings of the lists `keys`, one list after the other.
+Result<std::vector<std::string>> OptionalStrings(const Json& object,
+                                                 std::initializer_list<std::string_view> keys,
+                                                 std::string_view where,
+                                                 std::string_view expected = "a list of strings");
 
 // kMalformed unless `value` is an object.
 Status RequireObject(const Json& value, std::string_view where);

@@ -141,26 +141,6 @@ Status CheckSpecialKeys(const QuantizationConfig& config) {
   return {};
 }
 
-// A list of names, or nothing.
-Result<std::vector<std::string>> ParseNotConverted(const QuantizationConfig& config) {
-  constexpr std::string_view kKey = "modules_to_not_convert";
-  std::vector<std::string> names;
-  const Json* list = JsonMember(*config.fields, kKey);
-  if (list == nullptr) return names;
-  const auto wrong = [&] {
-    return Malformed(FieldPath(config.where, kKey), "the field has the wrong type")
-        .Found(ShowJson(*list))
-        .Expected("a list of names")
-        .Id(FindingId("config-field-invalid"));
-  };
-  if (!list->is_array()) return wrong();
-  for (const Json& name : *list) {
-    if (!name.is_string()) return wrong();
-    names.push_back(name.get<std::string>());
-  }
-  return names;
-}
-
 }  // namespace
 
 Result<Config> ParseConfig(std::span<const QuantizationConfig> configs) {
@@ -180,8 +160,9 @@ Result<Config> ParseConfig(std::span<const QuantizationConfig> configs) {
   PREPACK_TRY_ASSIGN(const std::optional<bool> lm_head,
                      OptionalBool(*first_config.fields, "lm_head", config.where));
   config.lm_head = lm_head.value_or(false);
-  PREPACK_TRY_ASSIGN(std::vector<std::string> not_converted, ParseNotConverted(first_config));
-  config.not_converted = std::move(not_converted);
+  PREPACK_TRY_ASSIGN(config.not_converted,
+                     OptionalStrings(*first_config.fields, {"modules_to_not_convert"}, config.where,
+                                     "a list of names"));
   config.dynamic = JsonMember(*first_config.fields, "dynamic");
   if (config.bits == 4) return config;
   return Unsupported(FieldPath(config.where, "bits"), "AWQ is defined for 4 bits")

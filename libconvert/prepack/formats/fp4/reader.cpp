@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -194,22 +193,6 @@ Status DescribeExperts(const Checkpoint& checkpoint, const ModuleTensors& expert
   return {};
 }
 
-// The copies have nothing to disagree about but what is not converted, where the tensors win. Of
-// other types of weights, the writer has none.
-Status CheckConfig(const QuantizationConfig& config) {
-  const Json* list = JsonMember(*config.fields, "modules_to_not_convert");
-  const bool strings =
-      list == nullptr || (list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
-                            return entry.is_string();
-                          }));
-  if (strings) return {};
-  return Malformed(FieldPath(config.where, "modules_to_not_convert"),
-                   "the field has the wrong type")
-      .Found(ShowJson(*list))
-      .Expected("a list of strings")
-      .Id(FindingId("config-field-invalid"));
-}
-
 // Scales without their blocks.
 Status CheckOrphan(const Checkpoint& checkpoint, const ModuleTensors& module,
                    std::string_view suffix, const StoredTensor& tensor) {
@@ -226,7 +209,10 @@ Status CheckOrphan(const Checkpoint& checkpoint, const ModuleTensors& module,
 }  // namespace
 
 Status Read(const ReadContext& context, QuantizedModel& model) {
-  for (const QuantizationConfig& config : context.configs) PREPACK_TRY(CheckConfig(config));
+  // The tensors say what is converted, whatever the lists of the copies name.
+  for (const QuantizationConfig& config : context.configs) {
+    PREPACK_TRY(OptionalStrings(*config.fields, {"modules_to_not_convert"}, config.where).status());
+  }
   for (const ModuleTensors& module : context.modules) {
     for (const auto& [suffix, tensor] : module.tensors) {
       if (suffix.ends_with(kBlocks)) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -31,26 +30,6 @@ Result<Block> ParseFp8Block(const Json& fields, std::string_view where) {
       .Found(ShowJson(*value))
       .Expected("[rows, columns]")
       .Id(FindingId("config-field-invalid"));
-}
-
-Result<std::vector<std::string>> ParseNames(const Json& fields, std::string_view where,
-                                            std::initializer_list<std::string_view> keys) {
-  std::vector<std::string> names;
-  for (const std::string_view key : keys) {
-    const Json* list = JsonMember(fields, key);
-    if (list == nullptr) continue;
-    const bool strings = list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
-                           return entry.is_string();
-                         });
-    if (!strings) {
-      return Malformed(FieldPath(where, key), "the field has the wrong type")
-          .Found(ShowJson(*list))
-          .Expected("a list of strings")
-          .Id(FindingId("config-field-invalid"));
-    }
-    for (const Json& name : *list) names.push_back(name.get<std::string>());
-  }
-  return names;
 }
 
 // The keyword in lower case; nullopt when the key is absent.
@@ -155,9 +134,8 @@ Result<std::vector<Rule>> ParseFp8Rules(const Json& fields, std::string_view whe
 Result<Config> ParseFbgemmConfig(const QuantizationConfig& declared) {
   Config config;
   config.where = declared.where;
-  PREPACK_TRY_ASSIGN(std::vector<std::string> ignored,
-                     ParseNames(*declared.fields, declared.where, {"modules_to_not_convert"}));
-  config.ignored = std::move(ignored);
+  PREPACK_TRY_ASSIGN(config.ignored,
+                     OptionalStrings(*declared.fields, {"modules_to_not_convert"}, declared.where));
   return config;
 }
 
@@ -179,8 +157,9 @@ Result<Config> ParseFp8Config(const QuantizationConfig& declared) {
   take(ParseFp8Activations(fields, config.scale_divides, where), config.activations);
   take(ParseByteExponents(fields, where), config.byte_exponents);
   take(ParseFp8Block(fields, where), config.block);
-  take(ParseNames(fields, where, {"modules_to_not_convert", "ignored_layers"}), config.ignored);
-  take(ParseNames(fields, where, {"modules_to_convert"}), config.embeddings);
+  take(OptionalStrings(fields, {"modules_to_not_convert", "ignored_layers"}, where),
+       config.ignored);
+  take(OptionalStrings(fields, {"modules_to_convert"}, where), config.embeddings);
   take(ParseFp8Rules(fields, where), config.rules);
   if (!status.ok()) return status;
   return config;

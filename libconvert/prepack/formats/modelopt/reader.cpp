@@ -181,24 +181,6 @@ Status ParseLayers(const Json& fields, Config& config) {
   return {};
 }
 
-Status ParseExcluded(const Json& fields, Config& config) {
-  for (const std::string_view key : {"exclude_modules", "ignore"}) {
-    const Json* list = JsonMember(fields, key);
-    if (list == nullptr) continue;
-    const bool strings = list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
-                           return entry.is_string();
-                         });
-    if (!strings) {
-      return Malformed(FieldPath(config.where, key), "the field has the wrong type")
-          .Found(ShowJson(*list))
-          .Expected("a list of strings")
-          .Id(FindingId("config-field-invalid"));
-    }
-    for (const Json& name : *list) config.excluded.push_back(name.get<std::string>());
-  }
-  return {};
-}
-
 Result<Config> ParseModelOptConfig(const QuantizationConfig& declared) {
   const Json& fields = *declared.fields;
   Config config;
@@ -208,7 +190,8 @@ Result<Config> ParseModelOptConfig(const QuantizationConfig& declared) {
   if (config.all.algo == Algo::kMixed) {
     PREPACK_TRY(ParseLayers(fields, config));
   }
-  PREPACK_TRY(ParseExcluded(fields, config));
+  PREPACK_TRY_ASSIGN(config.excluded,
+                     OptionalStrings(fields, {"exclude_modules", "ignore"}, config.where));
   if (config.all.algo != Algo::kUnread) return config;
   return Unsupported(
              FieldPath(declared.where, "quant_algo"),

@@ -185,25 +185,15 @@ Result<const Json*> Rules(const Json& fields, std::string_view key, std::string_
 }
 
 Status ParseExcluded(const Json& fields, Config& config) {
-  const Json* list = JsonMember(fields, "exclude");
-  if (list == nullptr) return {};
-  const std::string where = FieldPath(config.where, "exclude");
-  const bool strings = list->is_array() && std::ranges::all_of(*list, [](const Json& entry) {
-                         return entry.is_string();
-                       });
-  if (!strings) {
-    return Malformed(where, "the field has the wrong type")
-        .Found(ShowJson(*list))
-        .Expected("a list of strings")
-        .Id(FindingId("config-field-invalid"));
-  }
-  for (const Json& entry : *list) {
-    const auto text = entry.get<std::string>();
-    if (!text.starts_with("re:")) {
-      config.excluded.push_back(text);
+  PREPACK_TRY_ASSIGN(const std::vector<std::string> entries,
+                     OptionalStrings(fields, {"exclude"}, config.where));
+  for (const std::string& entry : entries) {
+    if (!entry.starts_with("re:")) {
+      config.excluded.push_back(entry);
       continue;
     }
-    PREPACK_TRY_ASSIGN(ConfigPattern pattern, ConfigPattern::Parse(text, where));
+    PREPACK_TRY_ASSIGN(ConfigPattern pattern,
+                       ConfigPattern::Parse(entry, FieldPath(config.where, "exclude")));
     config.excluded_regexes.push_back(std::move(pattern));
   }
   return {};

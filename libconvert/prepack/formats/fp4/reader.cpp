@@ -59,27 +59,7 @@ Status CheckWeight(const Checkpoint& checkpoint, std::string_view module,
         .Expected("U8, two codes per byte")
         .Id(FindingId("module-scheme-contradiction"));
   }
-  const TensorShape& dims = weight.shape;
-  if (dims.size() > 2) {
-    return Unsupported(checkpoint.Where(weight), "stacked FP4 weights are not supported yet")
-        .Found(ShowShape(dims))
-        .Expected("[N, K/2], one matrix per module")
-        .Hint("Save the model again with one linear layer per expert")
-        .Id(FindingId("storage-unsupported"));
-  }
-  if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
-    return Malformed(checkpoint.Where(weight), "the weight is empty or not a matrix")
-        .Found(ShowShape(dims))
-        .Expected("[N, K/2]")
-        .Id(FindingId("tensor-shape"));
-  }
-  if (ClassOfModule(module) == ModuleClass::kEmbedding) {
-    return Unsupported(module, "quantized embeddings are not supported")
-        .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(dims)))
-        .Hint("Leave the embedding out when quantizing")
-        .Id(FindingId("embedding-quantized"));
-  }
-  return {};
+  return CheckWeightMatrix(checkpoint, module, weight, "FP4", "[N, K/2]");
 }
 
 Status CheckGroups(const Checkpoint& checkpoint, const StoredTensor& weight, uint64_t k,

@@ -6,7 +6,6 @@
 
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
 
@@ -25,27 +24,7 @@ Status CheckWeight(const Checkpoint& checkpoint, std::string_view module,
         .Expected("F8_E4M3")
         .Id(FindingId("storage-unsupported"));
   }
-  const TensorShape& dims = weight.shape;
-  if (dims.size() > 2) {
-    return Unsupported(checkpoint.Where(weight), "stacked FP8 weights are not supported yet")
-        .Found(ShowShape(dims))
-        .Expected("[N, K], one matrix per module")
-        .Hint("Save the model again with one linear layer per expert")
-        .Id(FindingId("storage-unsupported"));
-  }
-  if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
-    return Malformed(checkpoint.Where(weight), "the weight is empty or not a matrix")
-        .Found(ShowShape(dims))
-        .Expected("[N, K]")
-        .Id(FindingId("tensor-shape"));
-  }
-  if (ClassOfModule(module) == ModuleClass::kEmbedding) {
-    return Unsupported(module, "quantized embeddings are not supported")
-        .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(dims)))
-        .Hint("Leave the embedding out when quantizing")
-        .Id(FindingId("embedding-quantized"));
-  }
-  return {};
+  return CheckWeightMatrix(checkpoint, module, weight, "FP8", "[N, K]");
 }
 
 Status MissingScale(const Checkpoint& checkpoint, const StoredTensor& weight,

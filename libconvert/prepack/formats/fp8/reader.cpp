@@ -35,7 +35,6 @@ class Fp8Reader {
   void DescribeStacks(const ModuleTensors& module, QuantizedModel& model) const;
 
  private:
-  Status RefuseEmbedding(std::string_view module, const StoredTensor& weight) const;
   // nullptr where there is none.
   Result<const StoredTensor*> FindScale(const ModuleTensors& module) const;
   Result<const StoredTensor*> FindInput(const ModuleTensors& module) const;
@@ -45,14 +44,6 @@ class Fp8Reader {
   const Config& config_;
   std::span<const ModuleTensors> modules_;  // ascending by name
 };
-
-Status Fp8Reader::RefuseEmbedding(std::string_view module, const StoredTensor& weight) const {
-  if (!config_.NamesEmbedding(module)) return {};
-  return Unsupported(module, "quantized embeddings are not supported")
-      .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
-      .Hint("Leave the embedding out when quantizing")
-      .Id(FindingId("embedding-quantized"));
-}
 
 Result<const StoredTensor*> Fp8Reader::FindScale(const ModuleTensors& module) const {
   const StoredTensor* found = nullptr;
@@ -96,7 +87,7 @@ Result<const StoredTensor*> Fp8Reader::FindInput(const ModuleTensors& module) co
 Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors& module,
                                                              const StoredTensor& weight) const {
   PREPACK_TRY(CheckWeight(checkpoint_, module.name, weight));
-  PREPACK_TRY(RefuseEmbedding(module.name, weight));
+  if (config_.NamesEmbedding(module.name)) return QuantizedEmbedding(module.name, weight);
   PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindScale(module));
   const StackedScale stacked = scale == nullptr && !config_.scale_divides
                                    ? FindStackedScale(modules_, module.name)

@@ -11,6 +11,7 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/module_match.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/kernels/codes.h"
@@ -53,6 +54,35 @@ int64_t LoadLittleInt(std::span<const std::byte> bytes) {
 
 uint64_t ElementCount(const StoredTensor& tensor) {
   return CheckedProduct(tensor.shape).value_or(0);
+}
+
+Status CheckWeightMatrix(const Checkpoint& checkpoint, std::string_view module,
+                         const StoredTensor& weight, std::string_view type,
+                         std::string_view matrix) {
+  const TensorShape& dims = weight.shape;
+  if (dims.size() > 2) {
+    return Unsupported(checkpoint.Where(weight),
+                       fmt::format("stacked {} weights are not supported yet", type))
+        .Found(ShowShape(dims))
+        .Expected(fmt::format("{}, one matrix per module", matrix))
+        .Hint("Save the model again with one linear layer per expert")
+        .Id(FindingId("storage-unsupported"));
+  }
+  if (dims.size() != 2 || dims[0] == 0 || dims[1] == 0) {
+    return Malformed(checkpoint.Where(weight), "the weight is empty or not a matrix")
+        .Found(ShowShape(dims))
+        .Expected(matrix)
+        .Id(FindingId("tensor-shape"));
+  }
+  if (ClassOfModule(module) == ModuleClass::kEmbedding) return QuantizedEmbedding(module, weight);
+  return {};
+}
+
+Status QuantizedEmbedding(std::string_view module, const StoredTensor& weight) {
+  return Unsupported(module, "quantized embeddings are not supported")
+      .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
+      .Hint("Leave the embedding out when quantizing")
+      .Id(FindingId("embedding-quantized"));
 }
 
 std::vector<uint64_t> WithExperts(const MatrixShape& shape, std::vector<uint64_t> dims) {

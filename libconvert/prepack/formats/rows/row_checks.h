@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"
@@ -22,6 +23,14 @@ struct MatrixShape {
   uint64_t k = 0;
   std::optional<uint64_t> experts;  // nullopt: the tensors are 2-D
 };
+
+// kMalformed unless the weight is a matrix that is not empty; kUnsupported if it is stacked or that
+// of an embedding. `matrix` is the shape to expect, such as "[N, K]", and `type` names the codes.
+Status CheckWeightMatrix(const Checkpoint& checkpoint, std::string_view module,
+                         const StoredTensor& weight, std::string_view type,
+                         std::string_view matrix);
+// kUnsupported: the module is an embedding.
+Status QuantizedEmbedding(std::string_view module, const StoredTensor& weight);
 
 // `dims` with the leading dimension of the experts, if there is one.
 std::vector<uint64_t> WithExperts(const MatrixShape& shape, std::vector<uint64_t> dims);

@@ -1,8 +1,9 @@
 // prepack plan: what convert would do, per module, from headers only.
 
 #include <fmt/format.h>
-#include <algorithm>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -74,27 +75,14 @@ std::string OptionsThatMatter(const ModulePlan& module) {
   return options + "--fallback dequantize";
 }
 
-// "not A, B: the reason that both give". Layouts for other weights count only if all others are for
-// other weights, too: they say nothing new.
+// "not A, B: the reason that both give". If a layout takes the module, those for other weights say
+// nothing new.
 void AddRejections(const Alike& group, Sentences& rejections) {
-  const std::vector<Candidate>& candidates = group.first->candidates;
-  const bool all_other = std::ranges::all_of(
-      candidates, [](const Candidate& candidate) { return candidate.verdict.other_weights; });
-  std::vector<std::string_view> reasons;
-  for (const Candidate& candidate : candidates) {
-    const Eligibility& verdict = candidate.verdict;
-    if (verdict.ok || (verdict.other_weights && !all_other)) continue;
-    if (std::ranges::find(reasons, verdict.reason) == reasons.end()) {
-      reasons.push_back(verdict.reason);
-    }
-  }
-  for (const std::string_view reason : reasons) {
-    std::string layouts;
-    for (const Candidate& candidate : candidates) {
-      if (candidate.verdict.ok || candidate.verdict.reason != reason) continue;
-      layouts += fmt::format("{}{}", layouts.empty() ? "" : ", ", candidate.layout->id);
-    }
-    rejections.Add(fmt::format("not {}: {}", layouts, reason), group);
+  for (const Rejection& rejection : group.first->Rejections()) {
+    if (group.first->chosen != nullptr && rejection.verdict->other_weights) continue;
+    rejections.Add(
+        fmt::format("not {}: {}", fmt::join(rejection.layouts, ", "), rejection.verdict->reason),
+        group);
   }
 }
 

@@ -264,18 +264,12 @@ Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
       .Expected(fmt::format("--target {}", kOneDnnW8A8.target));
 }
 
-// Layouts that reject a module for the same reason.
-struct Rejection {
-  std::string reason;
-  std::vector<std::string_view> layouts;
-};
-
 // "A, B: the reason; C: another one".
 std::string WhatTheyLack(const std::vector<Rejection>& rejections) {
   std::string text;
   for (const Rejection& rejection : rejections) {
     text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", fmt::join(rejection.layouts, ", "),
-                        rejection.reason);
+                        rejection.verdict->reason);
   }
   return text;
 }
@@ -283,21 +277,15 @@ std::string WhatTheyLack(const std::vector<Rejection>& rejections) {
 // "the codes have 3 bits: A and B read 4-bit codes; C reads signed 8-bit codes": what the weights
 // are, which all reasons begin with, is said once.
 std::string WhatTheyRead(const std::vector<Rejection>& rejections) {
-  constexpr std::string_view kReads = ": the kernel reads ";
-  std::string fact;
-  std::string text;
+  const std::string& codes = rejections.front().verdict->codes;
+  std::string text = codes;
   for (const Rejection& rejection : rejections) {
-    const size_t end = rejection.reason.find(kReads);
-    if (end == std::string::npos || (!fact.empty() && !rejection.reason.starts_with(fact))) {
-      return WhatTheyLack(rejections);
-    }
-    fact = rejection.reason.substr(0, end);
-    text +=
-        fmt::format("{} {} {} {}", text.empty() ? ":" : ";", fmt::join(rejection.layouts, " and "),
-                    rejection.layouts.size() == 1 ? "reads" : "read",
-                    std::string_view(rejection.reason).substr(end + kReads.size()));
+    if (codes.empty() || rejection.verdict->codes != codes) return WhatTheyLack(rejections);
+    text += fmt::format(
+        "{} {} {} {}", text == codes ? ":" : ";", fmt::join(rejection.layouts, " and "),
+        rejection.layouts.size() == 1 ? "reads" : "read", rejection.verdict->kernel_reads);
   }
-  return fact + text;
+  return text;
 }
 
 }  // namespace
@@ -321,7 +309,7 @@ std::vector<std::string> ModulePlan::ReplacedTensors() const {
   return prepack::ReplacedTensors(*linear, request.bias_dtype.has_value());
 }
 
-std::string ModulePlan::WhyRejected() const {
+std::vector<Rejection> ModulePlan::Rejections() const {
   const bool all_other = std::ranges::all_of(candidates, [](const Candidate& candidate) {
     return candidate.verdict.ok || candidate.verdict.other_weights;
   });
@@ -329,14 +317,21 @@ std::string ModulePlan::WhyRejected() const {
   for (const Candidate& candidate : candidates) {
     const Eligibility& verdict = candidate.verdict;
     if (verdict.ok || (verdict.other_weights && !all_other)) continue;
-    const auto same = std::ranges::find(rejections, verdict.reason, &Rejection::reason);
+    const auto same = std::ranges::find_if(rejections, [&](const Rejection& rejection) {
+      return rejection.verdict->reason == verdict.reason;
+    });
     if (same == rejections.end()) {
-      rejections.push_back({verdict.reason, {candidate.layout->id}});
+      rejections.push_back({&verdict, {candidate.layout->id}});
     } else {
       same->layouts.push_back(candidate.layout->id);
     }
   }
-  return all_other ? WhatTheyRead(rejections) : WhatTheyLack(rejections);
+  return rejections;
+}
+
+std::string ModulePlan::WhyRejected() const {
+  const std::vector<Rejection> rejections = Rejections();
+  return rejections.empty() ? "" : WhatTheyRead(rejections);
 }
 
 size_t Plan::PackedModules() const {

@@ -94,6 +94,12 @@ struct LayoutChoice {
   uint64_t PartBytes() const;
 };
 
+// Layouts that reject a module for the same reason.
+struct Rejection {
+  const Eligibility* verdict = nullptr;  // of the first; belongs to the choice
+  std::vector<std::string_view> layouts;
+};
+
 struct ModulePlan {
   // The choice must outlive this.
   ModulePlan(const QuantizedLinear& module, const LayoutChoice& choice);
@@ -116,9 +122,10 @@ struct ModulePlan {
   const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
   // The tensors of the source that the packed module replaces.
   std::vector<std::string> ReplacedTensors() const;
-  // Why no layout was chosen, or why the module was dequantized: the reasons of the rejected
-  // candidates in one line. Candidates for other weights are left out, unless all of them are for
-  // other weights.
+  // The reasons of the rejected candidates. Candidates for other weights are left out, unless all
+  // of them are for other weights.
+  std::vector<Rejection> Rejections() const;
+  // Why no layout was chosen, or why the module was dequantized: the same in one line.
   std::string WhyRejected() const;
 };
 

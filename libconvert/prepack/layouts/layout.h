@@ -57,6 +57,10 @@ struct Eligibility {
   std::string reason;
   // The layout is for another kind of weights altogether, which is hardly worth a sentence.
   bool other_weights = false;
+  // The two halves of the reason where it compares the codes: what they are, and what the kernel
+  // reads. Else empty.
+  std::string codes = {};
+  std::string kernel_reads = {};
 
   static Eligibility Yes() { return {}; }
   static Eligibility No(std::string why) { return {false, std::move(why)}; }

@@ -38,9 +38,12 @@ std::string DescribeCodes(const Scheme& scheme) {
 Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
                      std::string_view wanted) {
   if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+  const std::string codes = DescribeCodes(request.scheme);
   return {.ok = false,
-          .reason = fmt::format("{}: the kernel reads {}", DescribeCodes(request.scheme), wanted),
-          .other_weights = true};
+          .reason = fmt::format("{}: the kernel reads {}", codes, wanted),
+          .other_weights = true,
+          .codes = codes,
+          .kernel_reads = std::string(wanted)};
 }
 
 std::string DescribeWanted(const ActivationScheme& activations) {

@@ -1,14 +1,12 @@
 #ifndef PREPACK_CONTAINER_JSON_H_
 #define PREPACK_CONTAINER_JSON_H_
 
-// The JSON type of this project, only declared: code that looks into a value also includes
-// <nlohmann/json.hpp>. Most headers only pass values on, and that header is the most expensive of
-// all to compile.
+// The JSON type of this project, and what its readers share. The handler below derives from a class
+// of nlohmann's, so this header includes all of <nlohmann/json.hpp>.
 
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>

@@ -3,9 +3,8 @@
 //
 //     compressed-tensors  MODULE.weight_packed, .weight_scale, .weight_global_scale, which divides
 //     ModelOpt, Quark     MODULE.weight, .weight_scale, .weight_scale_2, which multiplies
-//     gpt-oss             EXPERTS.X_blocks [E, N, K/32, 16] and EXPERTS.X_scales [E, N, K/32]:
-//     modules
-//                         EXPERTS.X.e
+//     gpt-oss             EXPERTS.X_blocks [E, N, K/32, 16] and EXPERTS.X_scales [E, N, K/32]: the
+//                         modules are EXPERTS.X.e
 //
 // A scale is an exponent (U8, F8_E8M0) or an FP8 number; with a global one it is their product or
 // quotient in f32.
@@ -18,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/verify/second/decoder.h"
 #include "prepack/verify/second/tensors.h"
@@ -81,16 +81,6 @@ float Fp4Number(unsigned bits) {
   const double fraction = bits % 2 == 0 ? 0 : 0.5;
   const double size = exponent == 0 ? fraction : std::ldexp(1 + fraction, exponent - 1);
   return static_cast<float>(bits >= 8 ? -size : size);
-}
-
-// The same with four bits of an exponent and three of a fraction, whose bias is 7.
-float Fp8Number(unsigned bits) {
-  if (bits % 128 == 127) return std::nanf("");
-  const int exponent = static_cast<int>(bits >> 3 & 15U);
-  const double fraction = (bits & 7U) / 8.0;
-  const double size =
-      exponent == 0 ? std::ldexp(fraction, -6) : std::ldexp(1 + fraction, exponent - 7);
-  return static_cast<float>(bits >= 128 ? -size : size);
 }
 
 // Bytes [first, first + count) of each of the rows of the matrix, of `width` bytes.
@@ -168,7 +158,7 @@ Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows
   if (found.global != nullptr) PREPACK_TRY(ReadGlobal(source, found, global));
   out.scales.clear();
   for (const uint8_t byte : bytes) {
-    const float stored = fp8           ? Fp8Number(byte)
+    const float stored = fp8           ? F8E4M3ToF32(byte)
                          : byte == 255 ? std::nanf("")
                                        : static_cast<float>(std::ldexp(1.0, byte - 127));
     const float scale = found.global_divides ? stored / global : stored * global;

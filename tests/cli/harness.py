@@ -1,5 +1,6 @@
 """What the command line tests share: running the tool, reading and writing safetensors by hand."""
 
+import functools
 import hashlib
 import json
 import math
@@ -229,6 +230,14 @@ def not_with_sanitizers(reason, kind=""):
     return decorate
 
 
+@functools.cache  # the check of a schema takes longer than most runs of the tool
+def validator(schema):
+    """What judges documents by schemas/SCHEMA.schema.json."""
+    schema = json.loads((ROOT / "schemas" / f"{schema}.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
 class ToolTest(unittest.TestCase):
     """A test with a scratch folder and the tool."""
 
@@ -268,9 +277,7 @@ class ToolTest(unittest.TestCase):
 
     def checked_json(self, text, schema):
         document = json.loads(text)
-        schema = json.loads((ROOT / "schemas" / f"{schema}.schema.json").read_text())
-        jsonschema.Draft202012Validator.check_schema(schema)
-        jsonschema.Draft202012Validator(schema).validate(document)
+        validator(schema).validate(document)
         return document
 
     def convert(self, source, target, *args, name=None, **kwargs):

@@ -3,12 +3,14 @@
 Every bundled checkpoint is written anew by hand (raw.py): headers and data in another order, padded headers, other
 metadata, other shards, configs with their keys the other way round or with escapes, the other name of the dtype, files
 beside it, and GPTQ's zero points in the other version and its 3-bit codes in bit planes. `check` must find the same in
-each, `convert` must write the same bytes, and `verify` must pass.
+each, `convert` must write the same bytes, and `verify` must pass. In a build with sanitizers a checkpoint gets a few of
+the forms only, those that the fewest checkpoints had before it.
 
     python tests/attack/forms_test.py [CHECKPOINT...]
 """
 
 import json
+import os
 import pathlib
 import sys
 import tempfile
@@ -186,6 +188,7 @@ def bit_planes(form):
 
 FORMS = (as_written, headers_backwards, data_backwards, padded_headers, no_metadata, five_shards, configs_backwards,
          other_dtype_name, files_beside, other_zero_points, bit_planes)  # fmt: skip
+MOST_FORMS = 4 if os.environ.get("PREPACK_SANITIZERS") else len(FORMS)  # of a checkpoint
 
 
 def packed_hashes(folder):
@@ -210,11 +213,12 @@ class Forms(unittest.TestCase):
         chosen = sys.argv[1:] or sorted(path.name for path in CHECKPOINTS.iterdir())
         tried = dict.fromkeys(FORMS, 0)
         for name in chosen:
-            expected = None
-            for write in FORMS:
+            expected, written = None, 0
+            for write in [as_written, *sorted(FORMS[1:], key=tried.get)]:
                 form = Form(CHECKPOINTS / name)
-                if write(form) is False:
+                if written == MOST_FORMS or write(form) is False:
                     continue
+                written += 1
                 with self.subTest(checkpoint=name, form=write.__name__), tempfile.TemporaryDirectory() as place:
                     place = pathlib.Path(place)
                     form.write(place / "source")

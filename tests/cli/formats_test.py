@@ -68,6 +68,8 @@ PACKED = {
     "ct-nvfp4": NONE,
     "ct-nvfp4a16": NONE,
     "ct-mxfp8": NONE,
+    "mxfp8-minimax": NONE,
+    "fp8-deepseek-v4": {"vllm-cpu": 17, "zentorch": None, "onednn": None},
     "gpt-oss-mxfp4": NONE,
     "modelopt-nvfp4": NONE,
 }

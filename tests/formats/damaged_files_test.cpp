@@ -51,6 +51,8 @@ std::vector<Sound> SoundCheckpoints() {
           {"ct mxfp8", CtMxfp8()},
           {"modelopt nvfp4", ModelOptNvfp4()},
           {"quark mxfp4", QuarkMxfp4()},
+          {"minimax mxfp8", MinimaxMxfp8()},
+          {"deepseek v4", DeepSeekV4()},
           {"gpt-oss", GptOssMxfp4()}};
 }
 

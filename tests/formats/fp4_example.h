@@ -94,6 +94,47 @@ inline TestCheckpoint QuarkMxfp4() {
   return stored;
 }
 
+// MiniMax M3: the numbers of CtMxfp8.
+inline TestCheckpoint MinimaxMxfp8() {
+  TestCheckpoint stored = CtMxfp8();
+  stored.config = {{"quantization_config",
+                    {{"quant_method", "mxfp8"},
+                     {"activation_scheme", "dynamic"},
+                     {"scale_fmt", "ue8m0"},
+                     {"weight_block_size", {1, 32}},
+                     {"ignored_layers", {"lm_head"}}}}};
+  stored.At(kFp8Module + ".weight_scale").name = kFp8Module + ".weight_scale_inv";
+  return stored;
+}
+
+inline const std::string kDeepSeekExpert = "layers.0.ffn.experts.0.w1";
+inline const std::string kDeepSeekShared = "layers.0.ffn.shared_experts.w1";
+
+// DeepSeek V4: an expert with the numbers of CtMxfp4, and FP8 ones in one block of scale 2.
+inline TestCheckpoint DeepSeekV4() {
+  TestCheckpoint stored;
+  stored.config = {{"architectures", {"DeepseekV4ForCausalLM"}},
+                   {"tie_word_embeddings", false},
+                   {"vocab_size", 2},
+                   {"expert_dtype", "fp4"},
+                   {"quantization_config",
+                    {{"quant_method", "fp8"},
+                     {"activation_scheme", "dynamic"},
+                     {"fmt", "e4m3"},
+                     {"scale_fmt", "ue8m0"},
+                     {"weight_block_size", {128, 128}}}}};
+  stored.tensors = {
+      {kDeepSeekExpert + ".weight", "I8", {2, 16}, Fp4Codes()},
+      {kDeepSeekExpert + ".scale", "F8_E8M0", {2, 1}, Hex("7f 80")},
+      {kDeepSeekShared + ".weight", "F8_E4M3", {2, 32}, std::vector(64, std::byte{0x38})},
+      {kDeepSeekShared + ".scale", "F8_E8M0", {1, 1}, Hex("80")},
+      {"embed.weight", "BF16", {1, 2}, Hex("80 3f 80 3f")},
+      {"head.weight", "BF16", {1, 2}, Hex("80 3f 80 3f")},
+      {"layers.0.ffn_norm.weight", "BF16", {1}, Hex("80 3f")},
+      {"norm.weight", "BF16", {1}, Hex("80 3f")}};
+  return stored;
+}
+
 // Two experts of gate_up_proj; the first has the numbers of CtMxfp4, the second the same codes and
 // scales 4 and 8.
 inline TestCheckpoint GptOssMxfp4() {

@@ -81,6 +81,8 @@ std::vector<TestCheckpoint> Checkpoints() {
       WithMoreModules(testing::ModelOptNvfp4(), testing::kFp8Module),
       WithMoreModules(testing::QuarkMxfp4(), testing::kFp8Module),
       testing::GptOssMxfp4(),
+      WithMoreModules(testing::MinimaxMxfp8(), testing::kFp8Module),
+      testing::DeepSeekV4(),
   };
 }
 

@@ -277,7 +277,7 @@ class Foreigners {
     const bool stacked = tensor.shape.size() > 2;
     std::string_view what =
         "prepack does not yet support the way in which this quantized weight is stored";
-    // DeepSeek V4's experts.
+    // As DeepSeek V4 stores its experts, but not under its method.
     const bool is_bytes = tensor.dtype == DType::kI8 || tensor.dtype == DType::kU8;
     if (is_bytes && scale.dtype == DType::kF8E8M0) {
       what = "MXFP4 weights, two in a byte, are not supported yet";

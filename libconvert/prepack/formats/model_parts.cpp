@@ -41,9 +41,9 @@ std::string_view FindDecoderList(const Checkpoint& checkpoint) {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kEmbeddingNames = {
+constexpr std::array<std::string_view, 10> kEmbeddingNames = {
     "embed_tokens", "word_embeddings", "wte",       "embed_in", "tok_embeddings",
-    "embeddings",   "embedding",       "embed_out", "shared"};
+    "embeddings",   "embedding",       "embed_out", "shared",   "embed"};
 constexpr std::array<std::string_view, 4> kHeadNames = {"lm_head", "embed_out", "output", "head"};
 
 // Families whose layers normalise the input of the attention and of the MLP, each by itself.
@@ -125,11 +125,10 @@ class Parts {
     embedding_ = embedding_ || (IsOneOf(kEmbeddingNames, name) && name != "embed_out");
     head_ = head_ || IsOneOf(kHeadNames, name);
     if (IsPerToken(module, model)) ++per_token_;
-    // "model.norm" beside "model.layers".
-    const std::string_view parent =
-        decoder_.substr(0, std::min(decoder_.rfind('.'), decoder_.size()));
+    // "model.norm" beside "model.layers", or "norm" beside "layers".
+    const std::string_view above = decoder_.substr(0, decoder_.size() - LastPart(decoder_).size());
     const bool beside =
-        module.name.size() == parent.size() + 1 + name.size() && module.name.starts_with(parent);
+        module.name.size() == above.size() + name.size() && module.name.starts_with(above);
     final_norm_ = final_norm_ || (beside && IsNormName(name) && module.Find("weight") != nullptr);
   }
 

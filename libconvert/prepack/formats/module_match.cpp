@@ -23,10 +23,17 @@ constexpr std::string_view kRegexPrefix = "re:";
 ModuleClass ClassOfModule(std::string_view module) {
   // Names that the model families of transformers give their nn.Embedding layers. "embed_out" and
   // "lm_head" are linear.
-  static constexpr std::array<std::string_view, 10> kEmbeddings = {
-      "embed_tokens", "embed_tokens_per_layer", "word_embeddings", "wte",
-      "wpe",          "tok_embeddings",         "embed_in",        "embeddings",
-      "embedding",    "position_embeddings"};
+  static constexpr std::array<std::string_view, 11> kEmbeddings = {"embed_tokens",
+                                                                   "embed_tokens_per_layer",
+                                                                   "word_embeddings",
+                                                                   "wte",
+                                                                   "wpe",
+                                                                   "tok_embeddings",
+                                                                   "embed_in",
+                                                                   "embeddings",
+                                                                   "embedding",
+                                                                   "position_embeddings",
+                                                                   "embed"};
   const std::string_view last = LastPart(module);
   const bool embedding =
       std::find(kEmbeddings.begin(), kEmbeddings.end(), last) != kEmbeddings.end();

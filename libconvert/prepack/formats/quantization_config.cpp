@@ -320,10 +320,11 @@ struct FormatKeys {
   std::span<const MeantKey> meant;
 };
 
-constexpr std::array<FormatKeys, 9> kFormatKeys = {{
+constexpr std::array<FormatKeys, 10> kFormatKeys = {{
     {"compressed-tensors", {kAnyKeys, kCompressedTensorsKeys}, {}},
     {"fp8", {kAnyKeys, kFp8Keys, kGptqModelKeys, kAutoRoundKeys}, kFp8Meant},
     {"fbgemm-fp8", {kAnyKeys, kFbgemmKeys}, {}},
+    {"mxfp8", {kAnyKeys, kFp8Keys}, kFp8Meant},
     {"modelopt", {kAnyKeys, kModelOptKeys}, {}},
     {"quark", {kAnyKeys, kQuarkKeys}, {}},
     {"awq", {kAnyKeys, kAwqKeys, kGptqModelKeys, kAutoRoundKeys}, {}},

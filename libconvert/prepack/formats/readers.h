@@ -78,7 +78,19 @@ Status Read(const ReadContext& context, QuantizedModel& model);
 // Scales may be bytes u that mean 2^(u − 127), 255 is NaN: of dtype F8_E8M0, or U8 where scale_fmt
 // is "ue8m0".
 //
-// Experts may be stacked, or have their scales stacked (fp8/experts.h).
+// Experts may be stacked, or have their scales stacked (fp8/module.h).
+//
+// DeepSeek V4 (`expert_dtype: fp4` in config.json; mirrors vLLM 0.33, models/deepseek_v41, and
+// transformers 5.23, Fp8Dequantize) stores its routed experts in FP4, whatever weight_block_size
+// is:
+//
+//     MODULE.weight  I8 [N, K/2]       two codes in a byte, the even input channel in the low half
+//     MODULE.scale   F8_E8M0 [N, K/32]
+//
+// `quant_method: mxfp8` (MiniMax M3; vLLM 0.33 reads it as ModelOpt's MXFP8) stores
+//
+//     MODULE.weight            F8_E4M3 [N, K]
+//     MODULE.weight_scale_inv  U8 or F8_E8M0 [N, K/32], exponents; also called weight_scale
 //
 // `quant_method: fbgemm_fp8` (mirrors transformers 5.23, integrations/fbgemm_fp8.py) stores the
 // same weight with weight_scale F32 [N, 1], which multiplies. Activations are quantized per token.

@@ -24,6 +24,7 @@ constexpr std::array kFormats = {
     Format{"compressed-tensors", ct::Read},
     Format{"fp8", fp8::Read},
     Format{"fbgemm-fp8", fp8::Read},
+    Format{"mxfp8", fp8::Read},
     Format{"modelopt", modelopt::Read},
     Format{"quark", quark::Read},
     Format{"awq", awq::Read},

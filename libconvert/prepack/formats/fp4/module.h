@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"
@@ -22,6 +23,8 @@ inline constexpr uint64_t kNvfp4Group = 16;  // of NVFP4
 struct Meaning {
   bool nvfp4 = false;  // scales in FP8 under a global one; else MXFP4, whose scales are exponents
   ActivationScheme activations;
+  DType stored = DType::kU8;                // of the weight
+  std::string_view scale = "weight_scale";  // the name of its scales
 
   uint64_t group_size() const { return nvfp4 ? kNvfp4Group : kMxGroup; }
   ScaleForm form() const { return nvfp4 ? ScaleForm::kFloat8 : ScaleForm::kExponent; }
@@ -32,7 +35,8 @@ ActivationScheme FourBitActivations(uint64_t group_size);
 // The scheme of a module.
 Scheme SchemeOf(const Meaning& meaning);
 
-// A module of one matrix, as ModelOpt and Quark name its tensors:
+// A module of one matrix, as ModelOpt and Quark name its tensors; DeepSeek V4 stores I8 with
+// `scale`:
 //
 //     MODULE.weight          U8 [N, K/2]
 //     MODULE.weight_scale    U8 [N, K/32] of MXFP4; F8_E4M3 [N, K/16] of NVFP4

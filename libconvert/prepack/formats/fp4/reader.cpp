@@ -51,12 +51,12 @@ Status MissingTensor(const Checkpoint& checkpoint, const StoredTensor& weight,
 }
 
 Status CheckWeight(const Checkpoint& checkpoint, std::string_view module,
-                   const StoredTensor& weight) {
-  if (weight.dtype != DType::kU8) {
+                   const StoredTensor& weight, DType stored) {
+  if (weight.dtype != stored) {
     return Malformed(checkpoint.Where(weight),
                      "the config says FP4, but the weight is not stored so")
         .Found(DTypeName(weight.dtype))
-        .Expected("U8, two codes per byte")
+        .Expected(fmt::format("{}, two codes per byte", DTypeName(stored)))
         .Id(FindingId("module-scheme-contradiction"));
   }
   return CheckWeightMatrix(checkpoint, module, weight, "FP4", "[N, K/2]");
@@ -76,20 +76,20 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkp
                                                         const ModuleTensors& module,
                                                         const Meaning& meaning) {
   const StoredTensor& weight = *module.Find("weight");
-  PREPACK_TRY(CheckWeight(checkpoint, module.name, weight));
+  PREPACK_TRY(CheckWeight(checkpoint, module.name, weight, meaning.stored));
   RowModule parts;
   parts.module = module.name;
   parts.n = weight.shape[0];
   parts.k = 2 * weight.shape[1];  // the bytes of an open tensor are far from 2^63
   parts.stored = RowCodes::kNibbles;
   parts.codes = &weight;
-  parts.scale = module.Find("weight_scale");
+  parts.scale = module.Find(meaning.scale);
   parts.scale_form = meaning.form();
   parts.scheme = SchemeOf(meaning);
   PREPACK_TRY(RefuseInputsFirst(checkpoint, module.name, weight, parts.n, parts.k));
   PREPACK_TRY(CheckGroups(checkpoint, weight, parts.k, meaning.group_size()));
   if (parts.scale == nullptr) {
-    return MissingTensor(checkpoint, weight, fmt::format("{}.weight_scale", module.name));
+    return MissingTensor(checkpoint, weight, fmt::format("{}.{}", module.name, meaning.scale));
   }
   PREPACK_TRY(CheckScaleTensor(checkpoint, *parts.scale,
                                {.n = parts.n, .k = parts.k, .experts = std::nullopt}, parts.scheme,

@@ -10,6 +10,7 @@
 #include "prepack/base/text.h"
 #include "prepack/container/json_fields.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/fp4/module.h"
 #include "prepack/formats/module_match.h"
 
 namespace prepack::fp8 {
@@ -139,6 +140,21 @@ Result<Config> ParseFbgemmConfig(const QuantizationConfig& declared) {
   return config;
 }
 
+// MX has one block only, which the config need not say.
+Status SetMxBlock(Config& config) {
+  constexpr std::array<uint64_t, 2> kOnly = {1, fp4::kMxGroup};
+  config.mx = true;
+  if (config.block.value_or(kOnly) == kOnly) {
+    config.block = kOnly;
+    return {};
+  }
+  return Unsupported(FieldPath(config.where, "weight_block_size"),
+                     "MXFP8 with other groups is not supported")
+      .Found(fmt::format("[{}, {}]", (*config.block)[0], (*config.block)[1]))
+      .Expected(fmt::format("[1, {}]", fp4::kMxGroup))
+      .Id(FindingId("scheme-unsupported"));
+}
+
 Result<Config> ParseFp8Config(const QuantizationConfig& declared) {
   if (declared.method == "fbgemm-fp8") return ParseFbgemmConfig(declared);
   const Json& fields = *declared.fields;
@@ -161,6 +177,7 @@ Result<Config> ParseFp8Config(const QuantizationConfig& declared) {
        config.ignored);
   take(OptionalStrings(fields, {"modules_to_convert"}, where), config.embeddings);
   take(ParseFp8Rules(fields, where), config.rules);
+  if (status.ok() && declared.method == "mxfp8") status = SetMxBlock(config);
   if (!status.ok()) return status;
   return config;
 }
@@ -237,12 +254,15 @@ Result<const Rule*> Config::RuleOf(std::string_view module) const {
 Result<Meaning> Config::MeaningOf(std::string_view module, const StoredTensor& scale) const {
   PREPACK_TRY_ASSIGN(const Rule* rule, RuleOf(module));
   Meaning meaning;
-  meaning.block = rule != nullptr && rule->has_block ? rule->block : block;
-  const bool is_exponent =
-      scale.dtype == DType::kF8E8M0 || (scale.dtype == DType::kU8 && byte_exponents);
+  if (mx) {
+    meaning.granularity = Granularity::kGroup;
+    meaning.group_size = fp4::kMxGroup;
+  } else {
+    meaning.block = rule != nullptr && rule->has_block ? rule->block : block;
+  }
   if (scale_divides) {
     meaning.form = ScaleForm::kDivisor;
-  } else if (is_exponent) {
+  } else if (mx || IsExponent(scale)) {
     meaning.form = ScaleForm::kExponent;
   }
   if (activations == Activations::kNone) return meaning;
@@ -252,11 +272,15 @@ Result<Meaning> Config::MeaningOf(std::string_view module, const StoredTensor& s
   scheme.dynamic = activations == Activations::kDynamic;
   if (!scheme.dynamic) {
     scheme.granularity = ActivationGranularity::kTensor;
-  } else if (meaning.block) {
+  } else if (mx || meaning.block) {
     scheme.granularity = ActivationGranularity::kGroup;
-    scheme.group_size = (*meaning.block)[1];
+    scheme.group_size = mx ? fp4::kMxGroup : (*meaning.block)[1];
   }
   return meaning;
+}
+
+bool Config::IsExponent(const StoredTensor& scale) const {
+  return scale.dtype == DType::kF8E8M0 || (scale.dtype == DType::kU8 && byte_exponents);
 }
 
 bool Config::NamesEmbedding(std::string_view module) const {

@@ -1,7 +1,8 @@
 #ifndef PREPACK_FORMATS_FP8_CONFIG_H_
 #define PREPACK_FORMATS_FP8_CONFIG_H_
 
-// The quantization_config of `quant_method: fp8` and `fbgemm_fp8`; readers.h says what is stored.
+// The quantization_config of `quant_method: fp8`, `fbgemm_fp8` and `mxfp8`; readers.h says what is
+// stored.
 
 #include <array>
 #include <cstdint>
@@ -36,11 +37,14 @@ struct Config {
   Block block;                       // weight_block_size
   bool scale_divides = false;        // weight_scale_semantics "inverse"
   bool byte_exponents = false;       // scale_fmt "ue8m0": scales of dtype U8 are exponents
+  bool mx = false;                   // `mxfp8`: exponents for groups of 32
   std::vector<std::string> ignored;  // names of modules
   // Embeddings that are FP8, too, by how their names end (transformers' modules_to_convert).
   std::vector<std::string> embeddings;
   std::vector<Rule> rules;
 
+  // Is it a scale that is an exponent?
+  bool IsExponent(const StoredTensor& scale) const;
   // What it says of a module; an error when a rule takes too long to match.
   Result<Meaning> MeaningOf(std::string_view module, const StoredTensor& scale) const;
   // Does the config name the module as an embedding?

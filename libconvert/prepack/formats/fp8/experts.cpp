@@ -86,7 +86,9 @@ Status CheckStackScales(const Checkpoint& checkpoint, const StoredTensor& scale,
   }
   if (scheme.granularity != Granularity::kBlock) {
     return Unsupported(checkpoint.Where(scale),
-                       "transposed FP8 experts with one scale per channel are not supported")
+                       scheme.granularity == Granularity::kGroup
+                           ? "transposed MXFP8 experts are not supported"
+                           : "transposed FP8 experts with one scale per channel are not supported")
         .Found(ShowShape(scale.shape))
         .Expected("scales per block, or one for each expert")
         .Hint("Save the model again with one linear layer per expert")

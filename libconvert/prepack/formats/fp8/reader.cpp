@@ -3,17 +3,23 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "prepack/base/status.h"
+#include "prepack/container/json_fields.h"
+#include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
+#include "prepack/formats/fp4/module.h"
 #include "prepack/formats/fp8/config.h"
 #include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/quantization_config.h"
 #include "prepack/formats/readers.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack::fp8 {
 
@@ -23,18 +29,46 @@ namespace {
 constexpr std::array<std::string_view, 3> kScaleNames = {"weight_scale_inv", "weight_scale",
                                                          "scale"};
 
+// `expert_dtype`, which DeepSeek V4 has in config.json and V4.1 in the quantization_config; nullopt
+// where it is absent.
+Result<std::optional<std::string>> FindExpertDType(const Checkpoint& checkpoint,
+                                                   const QuantizationConfig& declared) {
+  constexpr std::string_view kKey = "expert_dtype";
+  PREPACK_TRY_ASSIGN(std::optional<std::string> dtype,
+                     OptionalString(*declared.fields, kKey, declared.where));
+  std::string_view where = declared.where;
+  if (!dtype) {
+    where = "config.json";
+    PREPACK_TRY_ASSIGN(dtype, OptionalString(LanguageConfig(checkpoint.config()), kKey, where));
+  }
+  if (dtype && *dtype != "fp4" && *dtype != "fp8") {
+    return UnknownKeyword(where, kKey, *dtype, "fp4 or fp8");
+  }
+  return dtype;
+}
+
 class Fp8Reader {
  public:
   Fp8Reader(const Checkpoint& checkpoint, const Config& config,
-            std::span<const ModuleTensors> modules)
-      : checkpoint_(checkpoint), config_(config), modules_(modules) {}
+            std::span<const ModuleTensors> modules, std::optional<std::string> expert_dtype)
+      : checkpoint_(checkpoint),
+        config_(config),
+        modules_(modules),
+        expert_dtype_(std::move(expert_dtype)) {}
 
+  // Is it FP8, or one of DeepSeek V4's experts?
+  bool Takes(const ModuleTensors& module, const StoredTensor& weight) const {
+    return IsFloat8(weight.dtype) || IsFp4(module, weight);
+  }
   Result<std::unique_ptr<QuantizedLinear>> Describe(const ModuleTensors& module,
                                                     const StoredTensor& weight) const;
   // The experts of all stacks that lie in the module.
   void DescribeStacks(const ModuleTensors& module, QuantizedModel& model) const;
 
  private:
+  bool IsFp4(const ModuleTensors& module, const StoredTensor& weight) const;
+  Result<std::unique_ptr<QuantizedLinear>> DescribeFp4(const ModuleTensors& module,
+                                                       const StoredTensor& weight) const;
   // nullptr where there is none.
   Result<const StoredTensor*> FindScale(const ModuleTensors& module) const;
   Result<const StoredTensor*> FindInput(const ModuleTensors& module) const;
@@ -43,7 +77,19 @@ class Fp8Reader {
   const Checkpoint& checkpoint_;
   const Config& config_;
   std::span<const ModuleTensors> modules_;  // ascending by name
+  std::optional<std::string> expert_dtype_;
 };
+
+// Bytes are two codes of FP4 where exponents lie beside them, or where the config has experts in
+// FP4, whose scale may be missing.
+bool Fp8Reader::IsFp4(const ModuleTensors& module, const StoredTensor& weight) const {
+  if (weight.dtype != DType::kI8 && weight.dtype != DType::kU8) return false;
+  if (expert_dtype_ == "fp4" && weight.dtype == DType::kI8 && weight.shape.size() == 2) return true;
+  return std::ranges::any_of(kScaleNames, [&](std::string_view name) {
+    const StoredTensor* scale = module.Find(name);
+    return scale != nullptr && config_.IsExponent(*scale);
+  });
+}
 
 Result<const StoredTensor*> Fp8Reader::FindScale(const ModuleTensors& module) const {
   const StoredTensor* found = nullptr;
@@ -84,8 +130,33 @@ Result<const StoredTensor*> Fp8Reader::FindInput(const ModuleTensors& module) co
       .Id(FindingId("weight-twice"));
 }
 
+// W = e2m1 · 2^(scale − 127), in groups of 32 whatever weight_block_size says of the FP8 modules.
+Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::DescribeFp4(const ModuleTensors& module,
+                                                                const StoredTensor& weight) const {
+  if (expert_dtype_ == "fp8") {
+    return Malformed(checkpoint_.Where(weight), "expert_dtype says FP8, but the weight is FP4")
+        .Found(fmt::format("{} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
+        .Expected("F8_E4M3 [N, K]")
+        .Id(FindingId("module-scheme-contradiction"));
+  }
+  PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindScale(module));
+  if (scale == nullptr) return MissingScale(module, weight);
+  PREPACK_TRY_ASSIGN(const Meaning meaning, config_.MeaningOf(module.name, *scale));
+  if (meaning.form != ScaleForm::kExponent || !meaning.activations.dynamic) {
+    return Unsupported(checkpoint_.Where(weight),
+                       "FP4 weights with such scales or with static activations are not supported")
+        .Found(fmt::format("scales {} {}", DTypeName(scale->dtype), ShowShape(scale->shape)))
+        .Expected("exponents F8_E8M0 [N, K/32], dynamic activations")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  return fp4::DescribeModule(
+      checkpoint_, module,
+      {.activations = meaning.activations, .stored = weight.dtype, .scale = LastPart(scale->name)});
+}
+
 Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::Describe(const ModuleTensors& module,
                                                              const StoredTensor& weight) const {
+  if (!IsFloat8(weight.dtype)) return DescribeFp4(module, weight);
   PREPACK_TRY(CheckWeight(checkpoint_, module.name, weight));
   if (config_.NamesEmbedding(module.name)) return QuantizedEmbedding(module.name, weight);
   PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindScale(module));
@@ -117,11 +188,13 @@ void Fp8Reader::DescribeStacks(const ModuleTensors& module, QuantizedModel& mode
 Status Read(const ReadContext& context, QuantizedModel& model) {
   const auto& [checkpoint, configs, modules, findings] = context;
   PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(configs));
-  const Fp8Reader reader(checkpoint, config, modules);
+  PREPACK_TRY_ASSIGN(std::optional<std::string> expert_dtype,
+                     FindExpertDType(checkpoint, configs.front()));
+  const Fp8Reader reader(checkpoint, config, modules, std::move(expert_dtype));
   for (const ModuleTensors& module : modules) {
     reader.DescribeStacks(module, model);
     const StoredTensor* weight = module.Find("weight");
-    if (weight == nullptr || !IsFloat8(weight->dtype)) continue;
+    if (weight == nullptr || !reader.Takes(module, *weight)) continue;
     const Result<bool> excluded = config.Excludes(module.name);
     if (!excluded.ok()) {
       model.AddError(excluded.status());
@@ -129,7 +202,9 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
     }
     if (*excluded) {
       findings.Add("module-ignored-but-quantized", module.name,
-                   "the config excludes the module, but its weight is FP8");
+                   IsFloat8(weight->dtype)
+                       ? "the config excludes the module, but its weight is FP8"
+                       : "the config excludes the module, but its weight is FP4");
     }
     model.Add(reader.Describe(module, *weight));
   }

@@ -40,15 +40,17 @@ Result<SecondDecoder> SecondDecoder::Make(const Checkpoint& source, const std::s
     std::string_view format;
     DecodeFn decode;
   };
-  static constexpr std::array<Row, 9> kDecoders = {{{"compressed-tensors", DecodeCompressedTensors},
-                                                    {"fp8", DecodeFp8},
-                                                    {"fbgemm-fp8", DecodeFp8ByOutputs},
-                                                    {"modelopt", DecodeModelOpt},
-                                                    {"quark", DecodeFp8ByOutputs},
-                                                    {"awq", DecodeAwq},
-                                                    {"gptq", DecodeGptq},
-                                                    {"auto-round", DecodeAutoRound},
-                                                    {"mxfp4", DecodeFp4}}};
+  static constexpr std::array<Row, 10> kDecoders = {
+      {{"compressed-tensors", DecodeCompressedTensors},
+       {"fp8", DecodeFp8},
+       {"fbgemm-fp8", DecodeFp8ByOutputs},
+       {"mxfp8", DecodeModelOpt},
+       {"modelopt", DecodeModelOpt},
+       {"quark", DecodeFp8ByOutputs},
+       {"awq", DecodeAwq},
+       {"gptq", DecodeGptq},
+       {"auto-round", DecodeAutoRound},
+       {"mxfp4", DecodeFp4}}};
   for (const Row& row : kDecoders) {
     if (row.format != format) continue;
     return SecondDecoder(source, row.decode, format == "auto-round" && IsOldModelFree(source));

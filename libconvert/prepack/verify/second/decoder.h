@@ -100,8 +100,9 @@ struct SecondRows {
 Status DecodeCompressedTensors(const Checkpoint& source, const SecondRows& wanted,
                                DecodedRows& out);
 Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
-// The same FP8 in other shapes (second/fp8_dialects.cpp): of ModelOpt; of Quark and FBGEMM; and
-// experts of `quant_method: fp8` that are stacked, or whose scales are, which DecodeFp8 hands on.
+// The same FP8 in other shapes (second/fp8_dialects.cpp): of ModelOpt and mxfp8; of Quark and
+// FBGEMM; and experts of `quant_method: fp8` that are stacked, or whose scales are, which DecodeFp8
+// hands on.
 Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 Status DecodeFp8ByOutputs(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);
 Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out);

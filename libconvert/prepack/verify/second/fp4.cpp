@@ -3,6 +3,7 @@
 //
 //     compressed-tensors  MODULE.weight_packed, .weight_scale, .weight_global_scale, which divides
 //     ModelOpt, Quark     MODULE.weight, .weight_scale, .weight_scale_2, which multiplies
+//     DeepSeek V4         MODULE.weight, .scale
 //     gpt-oss             EXPERTS.X_blocks [E, N, K/32, 16] and EXPERTS.X_scales [E, N, K/32]: the
 //                         modules are EXPERTS.X.e
 //
@@ -56,7 +57,9 @@ Fp4Tensors FindFp4(const Checkpoint& source, const std::string& module) {
       if (IsBytes(found.codes)) break;
       found.codes = nullptr;
     }
-    found.scales = source.Find(name + ".weight_scale");
+    for (const char* scales : {".scale", ".weight_scale_inv", ".weight_scale"}) {
+      if (const StoredTensor* tensor = source.Find(name + scales)) found.scales = tensor;
+    }
     found.global = source.Find(name + ".weight_global_scale");
     found.global_divides = found.global != nullptr;
     if (found.global == nullptr) found.global = source.Find(name + ".weight_scale_2");

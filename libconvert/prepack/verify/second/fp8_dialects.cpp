@@ -5,6 +5,7 @@
 //     ModelOpt     weight_scale: one number; [N]; or [N/128, 1, K/128, 1], rounded up
 //                  weight_scale_inv: [N/128, K/128], rounded up
 //                  weight_scale of MXFP8: [N, K/32], exponents
+//     MiniMax      weight_scale_inv of MXFP8, the same
 //     Quark        weight_scale: one number, or [N]
 //     FBGEMM       weight_scale: [N, 1]
 //     stacked      EXPERTS.X [E, N, K] or [E, K, N] with EXPERTS.X_scale_inv in blocks of the
@@ -272,6 +273,7 @@ Status DecodeStacked(const Checkpoint& source, const SecondRows& wanted, Decoded
 
 Status DecodeModelOpt(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
   if (HasSecondFp4(source, wanted)) return DecodeFp4(source, wanted, out);
+  if (source.Find(wanted.module + ".weight") == nullptr) return DecodeStacked(source, wanted, out);
   PREPACK_TRY_ASSIGN(ByteMatrix matrix, FindMatrix(source, wanted));
   const TensorShape& shape = matrix.scale->shape;
   // A single block has one number, whatever the number of dimensions.

@@ -344,6 +344,8 @@ Status DecodeFp8(const Checkpoint& source, const SecondRows& wanted, DecodedRows
   if (!has(".scale") && !has(".weight_scale_inv") && !has(".weight_scale")) {
     return DecodeFp8Experts(source, wanted, out);
   }
+  // Those of DeepSeek V4 may be FP4.
+  if (HasSecondFp4(source, wanted)) return DecodeFp4(source, wanted, out);
   return RowTensors(source, wanted, true).Decode(out);
 }
 

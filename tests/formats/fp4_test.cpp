@@ -203,7 +203,8 @@ TEST_CASE("what is wrong with DeepSeek V4 and MXFP8 of MiniMax is said") {
   using T = TestCheckpoint&;
   CheckDefects({
       {"no scale", DeepSeekV4, [](T t) { t.Remove(kDeepSeekExpert + ".scale"); }, kMalformed,
-       "tensor-missing", kDeepSeekExpert + ".weight_scale_inv, .weight_scale or .scale"},
+       "tensor-missing",
+       "a scale of the FP4 weight is missing (expected " + kDeepSeekExpert + ".scale"},
       {"no FP8 scale", DeepSeekV4, [](T t) { t.Remove(kDeepSeekShared + ".scale"); }, kMalformed,
        "tensor-missing", "the scale of the FP8 weight is missing"},
       {"a scale that is NaN", DeepSeekV4,
@@ -219,10 +220,11 @@ TEST_CASE("what is wrong with DeepSeek V4 and MXFP8 of MiniMax is said") {
          t.At(kDeepSeekExpert + ".scale").dtype = "F32";
          t.At(kDeepSeekExpert + ".scale").bytes = Floats32({1, 2});
        },
-       kUnsupported, "scheme-unsupported", "FP4 weights with such scales (found F32 [2, 1]"},
+       kUnsupported, "scheme-unsupported",
+       "whose scales are not exponents are not supported here (found F32 [2, 1]"},
       {"static activations", DeepSeekV4,
        [](T t) { t.config["quantization_config"]["activation_scheme"] = "static"; }, kUnsupported,
-       "scheme-unsupported", "or with static activations are not supported"},
+       "scheme-unsupported", "static activations of FP4 weights are not supported"},
       {"experts that should be FP8", DeepSeekV4, [](T t) { t.config["expert_dtype"] = "fp8"; },
        kMalformed, "module-scheme-contradiction",
        "expert_dtype says FP8, but the weight is FP4 (found I8 [2, 16]"},

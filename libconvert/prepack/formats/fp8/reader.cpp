@@ -140,13 +140,21 @@ Result<std::unique_ptr<QuantizedLinear>> Fp8Reader::DescribeFp4(const ModuleTens
         .Id(FindingId("module-scheme-contradiction"));
   }
   PREPACK_TRY_ASSIGN(const StoredTensor* scale, FindScale(module));
-  if (scale == nullptr) return MissingScale(module, weight);
+  if (scale == nullptr) {  // which is an error
+    return fp4::DescribeModule(checkpoint_, module,
+                               {.activations = {}, .stored = weight.dtype, .scale = "scale"});
+  }
   PREPACK_TRY_ASSIGN(const Meaning meaning, config_.MeaningOf(module.name, *scale));
-  if (meaning.form != ScaleForm::kExponent || !meaning.activations.dynamic) {
+  if (meaning.form != ScaleForm::kExponent) {
     return Unsupported(checkpoint_.Where(weight),
-                       "FP4 weights with such scales or with static activations are not supported")
-        .Found(fmt::format("scales {} {}", DTypeName(scale->dtype), ShowShape(scale->shape)))
-        .Expected("exponents F8_E8M0 [N, K/32], dynamic activations")
+                       "FP4 weights whose scales are not exponents are not supported here")
+        .Found(fmt::format("{} {}", DTypeName(scale->dtype), ShowShape(scale->shape)))
+        .Expected("F8_E8M0 [N, K/32]")
+        .Id(FindingId("scheme-unsupported"));
+  }
+  if (!meaning.activations.dynamic) {
+    return Unsupported(checkpoint_.Where(weight),
+                       "static activations of FP4 weights are not supported")
         .Id(FindingId("scheme-unsupported"));
   }
   return fp4::DescribeModule(

@@ -15,7 +15,8 @@ foreach(test accept check ci convert damage diff docs faults formats fuse hostil
   add_test(NAME "tool: ${test}"
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/cli/${test}_test.py)
   set_tests_properties("tool: ${test}" PROPERTIES
-    ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>;PREPACK_SANITIZERS=${PREPACK_SANITIZE}" TIMEOUT 1500)
+    ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>;PREPACK_SANITIZERS=${PREPACK_SANITIZE}" TIMEOUT 1500
+    COST ${PREPACK_PYTHON_TEST_COST})
 endforeach()
 
 # docs/layouts/ is generated.

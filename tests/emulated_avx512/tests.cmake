@@ -33,8 +33,7 @@ function(prepack_test_emulated folder)
   add_executable(test_${folder}_emulated $<TARGET_OBJECTS:emulated_avx512>
     "$<FILTER:$<TARGET_OBJECTS:test_${folder}>,INCLUDE,/(${names})_test|/unity_emulated_${folder}_>")
   target_link_libraries(test_${folder}_emulated PRIVATE test_main)
-  catch_discover_tests(test_${folder}_emulated
-    TEST_PREFIX "${folder} with AVX-512 emulated: " PROPERTIES TIMEOUT ${PREPACK_TEST_TIMEOUT})
+  prepack_discover_tests(test_${folder}_emulated ${folder} "${folder} with AVX-512 emulated: ")
 endfunction()
 
 prepack_test_emulated(kernels)

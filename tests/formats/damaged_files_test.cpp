@@ -114,6 +114,12 @@ size_t HeaderBytes(const std::string& name, const std::string& bytes) {
 
 TEST_CASE(
     "a checkpoint with any bit of its descriptions flipped is read, or refused with a reason") {
+#ifdef PREPACK_WITH_SANITIZERS
+  constexpr size_t kStep = 3;  // other bits in every format, and all of them in other builds
+#else
+  constexpr size_t kStep = 1;
+#endif
+  size_t first = 0;
   for (const Sound& sound : SoundCheckpoints()) {
     const TempFolder folder;
     sound.checkpoint.Write(folder.path());
@@ -121,7 +127,7 @@ TEST_CASE(
     for (const char* name : {"model.safetensors", "config.json"}) {
       const std::string whole = Value(ReadTextFile(folder / name, 1 << 20));
       const size_t bits = 8 * HeaderBytes(name, whole);
-      for (size_t bit = 0; bit < bits; ++bit) {
+      for (size_t bit = first; bit < bits; bit += kStep) {
         INFO(sound.format << ": bit " << bit % 8 << " of byte " << bit / 8 << " of " << name);
         std::string damaged = whole;
         damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
@@ -137,7 +143,8 @@ TEST_CASE(
       }
       Overwrite(folder / name, whole);
     }
-    CHECK(refused > 1000);
+    CHECK(refused > 1000 / kStep);
+    first = (first + 1) % kStep;
   }
 }
 

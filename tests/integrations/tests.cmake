@@ -13,7 +13,8 @@ function(prepack_add_integration_test name file)
       "PREPACK_CONSUMER=$<TARGET_FILE:onednn_consumer>"
       "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/integrations/onednn_leaks.supp:print_suppressions=0")
   endif()
-  set_tests_properties("${name}" PROPERTIES ENVIRONMENT "${environment}" TIMEOUT 900)
+  set_tests_properties("${name}" PROPERTIES ENVIRONMENT "${environment}" TIMEOUT 900
+    COST ${PREPACK_PYTHON_TEST_COST})
 endfunction()
 
 prepack_add_integration_test("integrations: python package" python_package)

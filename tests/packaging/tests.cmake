@@ -9,7 +9,7 @@ endif()
 function(prepack_add_packaging_test name)
   add_test(NAME "packaging: ${name}"
     COMMAND ${PREPACK_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/packaging/${name}_test.py)
-  set_tests_properties("packaging: ${name}" PROPERTIES TIMEOUT 900
+  set_tests_properties("packaging: ${name}" PROPERTIES TIMEOUT 900 COST ${PREPACK_PYTHON_TEST_COST}
     ENVIRONMENT "PREPACK_TOOL=$<TARGET_FILE:prepack>;PREPACK_BUILD=${PROJECT_BINARY_DIR};PREPACK_CLI_DOCS=${PREPACK_CLI_DOCS_DIR};PREPACK_CLI_DOCS_TOOL=$<TARGET_FILE:cli_docs>;PYTHONPATH=${CMAKE_CURRENT_SOURCE_DIR}/cli")
 endfunction()
 

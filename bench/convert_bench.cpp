@@ -2,7 +2,9 @@
 // same checkpoint, in turns. A copy is durable when its files have been flushed to the disk, as
 // prepack's output is unless --no-flush is given.
 //
-//   bench_convert [RUNS [LAYERS]] [--cold] [--scale-to LAYERS [--only-sizes]]
+//   bench_convert [RUNS [LAYERS]] [--cold] [--format FORMAT [--experts N --hidden N --intermediate
+//   N]]
+//                 [--scale-to LAYERS [--only-sizes]]
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -42,6 +44,8 @@ struct Options {
   unsigned scale_to = 8;
   bool cold = false;
   bool only_sizes = false;
+  std::string format;              // the only one, for vllm-cpu; empty: those of the table
+  std::vector<std::string> shape;  // for generate_checkpoint
 };
 
 struct Case {
@@ -100,8 +104,14 @@ class Bench {
  public:
   Bench(const char* format, unsigned layers, const Options& options)
       : options_(options), source_(CheckOnDisk(scratch_.path()) / "source") {
-    Run({ProgramBeside("generate_checkpoint"), source_.string(), "--format", format, "--layers",
-         std::to_string(layers)});
+    std::vector<std::string> command = {ProgramBeside("generate_checkpoint"),
+                                        source_.string(),
+                                        "--format",
+                                        format,
+                                        "--layers",
+                                        std::to_string(layers)};
+    command.insert(command.end(), options.shape.begin(), options.shape.end());
+    Run(command);
     Flush(source_);
     gigabytes_ = Gigabytes(source_);
   }
@@ -176,11 +186,14 @@ void MeasureTarget(Bench& bench, const char* format, const char* target, int run
 
 void MeasureTargets(const Options& options) {
   const std::vector<const char*> all = {"vllm-cpu", "zentorch", "onednn"};
-  const std::vector<Case> cases = {{"ct-w4a16", all},
-                                   {"gptq", all},
-                                   {"awq", all},
-                                   {"ct-w8a8", all},
-                                   {"gptq-act-order", {"vllm-cpu"}}};
+  std::vector<Case> cases = {{"ct-w4a16", all},
+                             {"gptq", all},
+                             {"awq", all},
+                             {"ct-w8a8", all},
+                             {"gptq-act-order", {"vllm-cpu"}},
+                             {"fp8-block", {"vllm-cpu"}},
+                             {"gpt-oss", {"vllm-cpu"}}};
+  if (!options.format.empty()) cases = {{options.format.c_str(), {"vllm-cpu"}}};
   fmt::print("{} layers, source {}, median of {}; GB of the source; ratios of times\n",
              options.layers, options.cold ? "not in the page cache" : "in the page cache",
              options.runs);
@@ -273,6 +286,17 @@ int main(int argc, char** argv) {
                  "Layers of the largest checkpoint in the table of sizes; 0: no such table")
       ->check(CLI::Range(0U, 1000U))
       ->capture_default_str();
+  app.add_option("--format", options.format,
+                 "This format of generate_checkpoint alone, for vllm-cpu, and no table of sizes");
+  for (const char* size : {"--experts", "--hidden", "--intermediate"}) {
+    app.add_option_function<std::string>(
+           size,
+           [&options, size](const std::string& value) {
+             options.shape.insert(options.shape.end(), {size, value});
+           },
+           "As generate_checkpoint takes it")
+        ->needs("--format");
+  }
   app.add_flag("--only-sizes", options.only_sizes, "The table of sizes alone");
   try {
     app.parse(argc, argv);
@@ -281,6 +305,7 @@ int main(int argc, char** argv) {
   }
   return prepack::bench::RunBenchmark([&options] {
     if (!options.only_sizes) MeasureTargets(options);
+    if (!options.format.empty()) return;
     MeasureScaling(options);
     MeasureMemory(options);
   });

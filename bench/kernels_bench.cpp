@@ -41,7 +41,7 @@ PackRequest Module(const Layout& layout) {
     request.scheme = scheme;
     request.n = kChannels;
     request.k = kChannels;
-    request.inputs_first = layout.inputs_first;
+    prepack::SetModuleKind(layout, request);
     if (layout.eligible(request).ok) return request;
   }
   return {};

@@ -94,4 +94,73 @@ SampleCheckpoint LlamaCheckpoint(const LlamaShape& shape) {
   return checkpoint;
 }
 
+namespace {
+
+constexpr uint64_t kOssHeadSize = 64;
+constexpr uint64_t kOssTokens = 201088;
+constexpr uint64_t kBlock = 32;
+
+// The tensors of all experts of a layer [N, K], by the name of the leaf.
+void AddStack(const std::string& leaf, uint64_t experts, uint64_t n, uint64_t k,
+              SampleCheckpoint& checkpoint) {
+  const uint64_t groups = k / kBlock;
+  checkpoint.plain.push_back(
+      {leaf + "_blocks", {experts, n, groups, kBlock / 2}, Content::kCodes, DType::kU8});
+  checkpoint.plain.push_back(
+      {leaf + "_scales", {experts, n, groups}, Content::kExponents, DType::kU8});
+  checkpoint.plain.push_back({leaf + "_bias", {experts, n}});
+}
+
+void AddOssLayer(const std::string& layer, const GptOssShape& shape, SampleCheckpoint& checkpoint) {
+  const uint64_t queries = shape.hidden / 45 * 64;  // 4096, as wide as its attention is
+  const uint64_t keys = queries / 8;
+  const auto add = [&](const std::string& name, uint64_t n, uint64_t k) {
+    checkpoint.plain.push_back({layer + name + ".weight", {n, k}});
+    checkpoint.plain.push_back({layer + name + ".bias", {n}});
+  };
+  add(".self_attn.q_proj", queries, shape.hidden);
+  add(".self_attn.k_proj", keys, shape.hidden);
+  add(".self_attn.v_proj", keys, shape.hidden);
+  add(".self_attn.o_proj", shape.hidden, queries);
+  checkpoint.plain.push_back({layer + ".self_attn.sinks", {queries / kOssHeadSize}});
+  add(".mlp.router", shape.experts, shape.hidden);
+  const std::string experts = layer + ".mlp.experts.";
+  AddStack(experts + "gate_up_proj", shape.experts, 2 * shape.intermediate, shape.hidden,
+           checkpoint);
+  AddStack(experts + "down_proj", shape.experts, shape.hidden, shape.intermediate, checkpoint);
+  for (const char* name : {".input_layernorm", ".post_attention_layernorm"}) {
+    checkpoint.plain.push_back({layer + name + ".weight", {shape.hidden}, Content::kNorms});
+  }
+}
+
+}  // namespace
+
+SampleCheckpoint GptOssCheckpoint(const GptOssShape& shape) {
+  SampleCheckpoint checkpoint;
+  checkpoint.format = StackedMxfp4();
+  checkpoint.config = {{"model_type", "gpt_oss"},
+                       {"dtype", "bfloat16"},
+                       {"hidden_size", shape.hidden},
+                       {"intermediate_size", shape.intermediate},
+                       {"num_hidden_layers", shape.layers},
+                       {"num_local_experts", shape.experts},
+                       {"num_experts_per_tok", std::min<uint64_t>(4, shape.experts)},
+                       {"head_dim", kOssHeadSize},
+                       {"num_attention_heads", 64},
+                       {"num_key_value_heads", 8},
+                       {"swiglu_limit", 7.0},
+                       {"tie_word_embeddings", false},
+                       {"vocab_size", kOssTokens}};
+  for (uint64_t i = 0; i < shape.layers; ++i) {
+    AddOssLayer(fmt::format("model.layers.{}", i), shape, checkpoint);
+  }
+  checkpoint.plain.push_back({"model.norm.weight", {shape.hidden}, Content::kNorms});
+  if (shape.embeddings) {
+    checkpoint.config["architectures"] = {"GptOssForCausalLM"};
+    checkpoint.plain.push_back({"model.embed_tokens.weight", {kOssTokens, shape.hidden}});
+    checkpoint.plain.push_back({"lm_head.weight", {kOssTokens, shape.hidden}});
+  }
+  return checkpoint;
+}
+
 }  // namespace prepack::bench

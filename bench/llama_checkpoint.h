@@ -21,6 +21,17 @@ struct LlamaShape {
 // caller.
 SampleCheckpoint LlamaCheckpoint(const LlamaShape& shape);
 
+// Checkpoints of gpt-oss's kind: experts in MXFP4, stacked, everything else in bf16.
+struct GptOssShape {
+  uint64_t layers = 24;  // those of the 20B model
+  uint64_t hidden = 2880;
+  uint64_t intermediate = 2880;
+  uint64_t experts = 32;
+  bool embeddings = false;  // and the head, of 201088 tokens
+};
+
+SampleCheckpoint GptOssCheckpoint(const GptOssShape& shape);
+
 }  // namespace prepack::bench
 
 #endif  // PREPACK_BENCH_LLAMA_CHECKPOINT_H_

@@ -60,7 +60,7 @@ std::optional<PackRequest> Module(const Layout& layout) {
     request.scheme = scheme;
     request.n = kChannels;
     request.k = kInputs;
-    request.inputs_first = layout.inputs_first;
+    SetModuleKind(layout, request);
     if (layout.eligible(request).ok) return request;
   }
   return std::nullopt;

@@ -68,7 +68,7 @@ Result<std::vector<Item>> ListItems(const SampleCheckpoint& checkpoint) {
   }
   for (const PlainTensor& plain : checkpoint.plain) {
     const SampleTensor tensor = {
-        .suffix = {}, .dtype = DType::kBF16, .shape = plain.shape, .content = plain.content};
+        .suffix = {}, .dtype = plain.dtype, .shape = plain.shape, .content = plain.content};
     Status status = AddItem({plain.name, tensor, 0, 0, seeds.Next()}, items);
     if (!status.ok()) return status;
   }

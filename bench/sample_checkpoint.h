@@ -25,11 +25,12 @@ struct SampleModule {
   uint64_t k = 0;
 };
 
-// A tensor that belongs to no quantized module: of bf16, and of any content that needs no module.
+// A tensor that is not one module's own: of any content that needs no module.
 struct PlainTensor {
   std::string name;
   std::vector<uint64_t> shape;
   Content content = Content::kWeights;
+  DType dtype = DType::kBF16;
 };
 
 struct SampleCheckpoint {

@@ -196,6 +196,16 @@ Tensors CtNvfp4(uint64_t n, uint64_t k) {
            .step = kNvfp4Global}};
 }
 
+// Experts are stacked, and nothing else is quantized: see llama_checkpoint.h.
+Json GptOssConfig() {
+  return {{"quant_method", "mxfp4"},
+          {"modules_to_not_convert", {"model.layers.*.self_attn", "model.layers.*.mlp.router"}}};
+}
+
+Tensors NoTensors(uint64_t /*n*/, uint64_t /*k*/) {
+  return {};
+}
+
 Json Fp8BlockConfig() {
   return {{"quant_method", "fp8"},
           {"activation_scheme", "dynamic"},
@@ -388,6 +398,12 @@ const std::vector<SampleFormat>& SampleFormats() {
       {"auto-round-w8", "auto-round 8-bit", 8, kGroup, AutoRoundConfig<8>, WithoutOrder<8>},
   };
   return formats;
+}
+
+const SampleFormat& StackedMxfp4() {
+  static const SampleFormat format = {"gpt-oss", "gpt-oss mxfp4", 4,
+                                      kMxGroup,  GptOssConfig,    NoTensors};
+  return format;
 }
 
 ContentFiller::ContentFiller(const SampleTensor& tensor, uint64_t n, uint64_t k, uint64_t seed)

@@ -59,6 +59,9 @@ struct SampleFormat {
 // All that are read, most common first.
 const std::vector<SampleFormat>& SampleFormats();
 
+// That of gpt-oss, whose experts lie in tensors of a layer, none of them in a module's own.
+const SampleFormat& StackedMxfp4();
+
 // Fills a tensor piece by piece, so that its size does not matter.
 class ContentFiller {
  public:

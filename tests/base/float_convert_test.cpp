@@ -163,5 +163,20 @@ TEST_CASE("FP8 E4M3 widens exactly") {
   }
 }
 
+TEST_CASE("exponents of scales widen exactly, and powers of two come back") {
+  for (int bits = 0; bits < 255; ++bits) {
+    const float scale = F8E8M0ToF32(static_cast<uint8_t>(bits));
+    CHECK(scale == std::ldexp(1.0F, bits - 127));
+    CHECK(F32ToF8E8M0(scale) == bits);
+    CHECK(RoundTo(DType::kF8E8M0, scale) == scale);
+  }
+  CHECK(std::isnan(F8E8M0ToF32(255)));
+  CHECK(F8E8M0ToF32(0) == 0x1p-127F);
+  // What is no power of two becomes the one below.
+  CHECK(RoundTo(DType::kF8E8M0, 1.75F) == 1.0F);
+  CHECK(RoundTo(DType::kF8E8M0, -3.0F) == 2.0F);
+  CHECK(RoundTo(DType::kF8E8M0, 0.0F) == 0x1p-127F);
+}
+
 }  // namespace
 }  // namespace prepack::testing

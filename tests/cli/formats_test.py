@@ -69,8 +69,8 @@ PACKED = {
     "ct-nvfp4a16": NONE,
     "ct-mxfp8": NONE,
     "mxfp8-minimax": NONE,
-    "fp8-deepseek-v4": {"vllm-cpu": 17, "zentorch": None, "onednn": None},
-    "gpt-oss-mxfp4": NONE,
+    "fp8-deepseek-v4": {"vllm-cpu": 29, "zentorch": None, "onednn": None},
+    "gpt-oss-mxfp4": {"vllm-cpu": 16, "zentorch": None, "onednn": None},
     "modelopt-nvfp4": NONE,
 }
 

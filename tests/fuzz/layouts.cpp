@@ -46,7 +46,7 @@ PackRequest MakeRequest(Input& input, const Layout& layout) {
   request.stored_scale_dtype = input.OneOf({DType::kBF16, DType::kF16, DType::kF32});
   if (input.Bool()) request.bias_dtype = input.OneOf({DType::kBF16, DType::kF16, DType::kF32});
   request.reordered = input.Bool();
-  request.inputs_first = layout.inputs_first;
+  SetModuleKind(layout, request);
   request.exact_scales = input.Bool();
   if (layout.id == "onednn/w8a8" && input.Bool()) {
     request.weights_desc = MakeDesc(input, request.k, request.n);

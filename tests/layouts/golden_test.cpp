@@ -1,5 +1,7 @@
 // The bytes of every layout against those of the real packers.
 
+#include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "golden_file.h"
@@ -9,6 +11,7 @@
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/layouts/table.h"
+#include "status_matchers.h"
 
 namespace prepack::testing {
 namespace {
@@ -105,6 +108,66 @@ TEST_CASE("packed bytes equal those of the real packers") {
     ++files[golden.layout()];
   }
   CHECK(files == kFilesPerLayout);
+}
+
+// One layer of one expert of a file of fixtures/golden_experts.
+void CheckExpert(const GoldenFile& golden, const std::string& layer, uint64_t expert) {
+  const TensorShape& shape = golden.At("w" + layer).shape;
+  const auto slice = [&](const std::string& name) {
+    const std::vector<std::byte>& all = golden.At(name).bytes;
+    const auto bytes = static_cast<std::ptrdiff_t>(all.size() / shape[0]);
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(expert) * bytes;
+    return std::vector<std::byte>(begin, begin + bytes);
+  };
+  PackRequest request;
+  request.scheme = {
+      .code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
+  request.n = shape[1];
+  request.k = 2 * shape[2];
+  request.expert = true;
+  if (golden.Has("b" + layer)) request.bias_dtype = DType::kF32;
+  CHECK(kVllmMxfp4.eligible(request).reason == "");
+  Probe probe{.codes = slice("w" + layer), .scales = {}, .zero_points = {}};
+  for (const std::byte exponent : slice("s" + layer)) {
+    probe.scales.push_back(std::ldexp(1.0F, std::to_integer<int>(exponent) - 127));
+  }
+  const std::vector<std::byte> weight = slice("packed.w" + layer);
+  const std::vector<std::byte> scale = slice("packed.s" + layer);
+  CHECK(PackWhole(kVllmMxfp4, request, probe, PartRole::kWeight) == weight);
+  CHECK(PackWhole(kVllmMxfp4, request, probe, PartRole::kScale) == scale);
+  RequireOk(PackScales(kVllmMxfp4, request, request.n, probe.scales, probe.codes));
+  std::vector<std::byte> codes(weight.size());
+  std::vector<float> scales(probe.scales.size());
+  kVllmMxfp4.unpack_codes(WholeModule(request, probe), weight, codes);
+  UnpackScales(kVllmMxfp4, request, request.n, scale, scales);
+  CHECK(codes == slice("w" + layer));
+  CHECK(scales == probe.scales);
+  // The op takes all experts as one tensor, theirs one after the other. Its packer leaves the shape
+  // of the scales as it was.
+  const std::vector<PartSpec> parts = kVllmMxfp4.Parts(request);
+  const TensorShape& scales_shape = golden.At("s" + layer).shape;
+  CHECK(FindPart(parts, PartRole::kWeight)->shape == std::vector{shape[1], shape[2]});
+  CHECK(FindPart(parts, PartRole::kScale)->shape ==
+        std::vector{scales_shape[1] / 32, scales_shape[2], uint64_t{32}});
+  CHECK(golden.At("packed.w" + layer).shape == shape);
+  CHECK(golden.At("packed.s" + layer).shape == scales_shape);
+}
+
+TEST_CASE("packed bytes of experts equal those of the real packer") {
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(Fixture("golden_experts"))) {
+    const GoldenFile golden(entry.path());
+    INFO(entry.path().filename());
+    for (const Isa isa : SupportedIsas()) {
+      const ScopedIsa scope(isa);
+      for (uint64_t expert = 0; expert < golden.At("w13").shape[0]; ++expert) {
+        CheckExpert(golden, "13", expert);
+        CheckExpert(golden, "2", expert);
+      }
+    }
+    ++files;
+  }
+  CHECK(files == 15);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "prepack/base/float_convert.h"
+#include "status_matchers.h"
 
 namespace prepack::testing {
 namespace {
@@ -74,6 +75,23 @@ TEST_CASE("scales can lie in blocks of some output channels") {
             std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, std::as_writable_bytes(std::span(packed)))
             .ok());
   CHECK(packed == std::vector<float>{1, 3, 2, 4, 5, 7, 6, 8});
+}
+
+TEST_CASE("exponents are stored for powers of two, and nothing else is taken for one") {
+  const ScaleDTypes as{.value = DType::kF8E8M0, .stored = DType::kU8};
+  const std::vector<float> scales = {1.0F, 0x1p-127F, 0x1p-126F, 0x1p127F, 0.5F, 2.0F};
+  std::vector<std::byte> packed(scales.size());
+  RequireOk(PackScaleStrip(as, {.rows = 2, .groups = 3, .width = 2}, scales, packed));
+  CHECK(packed == std::vector<std::byte>{std::byte{127}, std::byte{254}, std::byte{0},
+                                         std::byte{126}, std::byte{1}, std::byte{128}});
+  std::vector<float> back(scales.size());
+  UnpackScaleStrip(as, {.rows = 2, .groups = 3, .width = 2}, packed, back);
+  CHECK(back == scales);
+  for (const float bad : {3.0F, -1.0F, 0.0F, 0x1p-128F}) {
+    const std::vector<float> other = {1.0F, bad};
+    CheckError(PackScaleStrip(as, {.rows = 2, .groups = 1, .width = 2}, other, packed),
+               ErrorKind::kUnsupported, "scale of row 1, group 0: F8_E8M0 cannot hold it");
+  }
 }
 
 TEST_CASE("zero points are nibbles or bytes") {

@@ -66,7 +66,7 @@ inline void AddIfTaken(const Layout& layout, const PackRequest& request,
 inline std::vector<PackRequest> RequestsFor(const Layout& layout) {
   std::vector<PackRequest> requests;
   for (const uint64_t n : {1U, 7U, 32U, 34U, 96U, 160U, 2080U}) {
-    for (const uint64_t k : {1U, 8U, 9U, 32U, 40U, 224U, 992U, 1152U, 4096U}) {
+    for (const uint64_t k : {1U, 8U, 9U, 32U, 40U, 64U, 224U, 992U, 1152U, 4096U}) {
       for (const uint64_t group_size : {uint64_t{2}, uint64_t{8}, uint64_t{32}, uint64_t{96}, k}) {
         const bool large = n * k > 1'000'000;
         if (large && (group_size == 2 || k == 4096)) continue;  // nothing new, only slow
@@ -82,7 +82,7 @@ inline std::vector<PackRequest> RequestsFor(const Layout& layout) {
             request.k = k;
             request.activation_dtype = activations;
             request.reordered = k == 224;
-            request.inputs_first = layout.inputs_first;
+            SetModuleKind(layout, request);
             request.exact_scales = n == 96;
             AddIfTaken(layout, request, requests);
           }

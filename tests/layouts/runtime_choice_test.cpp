@@ -29,9 +29,12 @@ Scheme Bytes(CodeType code, Granularity granularity, const ActivationScheme& act
 }
 
 Choices Of(std::string_view format, const Scheme& scheme, DType dtype = DType::kBF16) {
-  Choices choices = RuntimeChoices("vllm-cpu", format, scheme, dtype, false);
+  PackRequest source;
+  source.scheme = scheme;
+  source.activation_dtype = dtype;
+  Choices choices = RuntimeChoices("vllm-cpu", format, source);
   // zentorch is a plugin of the same runtime.
-  CHECK(RuntimeChoices("zentorch", format, scheme, dtype, false) == choices);
+  CHECK(RuntimeChoices("zentorch", format, source) == choices);
   return choices;
 }
 
@@ -68,8 +71,11 @@ TEST_CASE("nothing is said of 4-bit weights with 8-bit activations") {
 
 TEST_CASE("activation order is refused") {
   const Choices refused = {{"any", kNone, "vLLM's CPU kernels have no activation order"}};
+  PackRequest source;
+  source.scheme = FourBits(true);
+  source.reordered = true;
   for (const std::string_view format : {"gptq", "compressed-tensors"}) {
-    CHECK(RuntimeChoices("vllm-cpu", format, FourBits(true), DType::kBF16, true) == refused);
+    CHECK(RuntimeChoices("vllm-cpu", format, source) == refused);
   }
 }
 
@@ -109,6 +115,20 @@ TEST_CASE("FP8: blocks need a kernel, one scale does not") {
         Choices{{"any", "plain torch", "dequantized: no kernel exists for scales per channel"}});
 }
 
+TEST_CASE("FP4: experts of MXFP4 have an op, nothing else has") {
+  PackRequest source;
+  source.scheme = {.code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
+  const auto choices = [&] { return RuntimeChoices("vllm-cpu", "mxfp4", source); };
+  CHECK(choices() ==
+        Choices{{"any", kNone, "no CPU kernel exists for FP4 weights of single linear layers"}});
+  source.expert = true;
+  CHECK(choices() == Choices{{"AMX", "vllm-cpu/mxfp4", ""}, {"others", kNone, ""}});
+  CHECK(RuntimeChoices("vllm-cpu", "compressed-tensors", source) ==
+        Choices{{"any", kNone, "it runs MXFP4 experts of this format on GPUs only"}});
+  source.scheme.group_size = 16;
+  CHECK(choices() == Choices{{"any", kNone, "no CPU kernel exists for NVFP4"}});
+}
+
 TEST_CASE("weights of other widths have no kernel") {
   Scheme scheme = FourBits(true);
   scheme.bits = 3;
@@ -117,7 +137,9 @@ TEST_CASE("weights of other widths have no kernel") {
 }
 
 TEST_CASE("a target whose runtime loads no checkpoints chooses nothing") {
-  CHECK(RuntimeChoices("onednn", "gptq", FourBits(true), DType::kBF16, false).empty());
+  PackRequest source;
+  source.scheme = FourBits(true);
+  CHECK(RuntimeChoices("onednn", "gptq", source).empty());
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ CONVERSIONS = [
     ("ct-w8a8-static", ""),
     ("ct-fp8-block", ""),
     ("ct-fp8-block", "--scheme w8a8"),
+    ("gpt-oss-mxfp4", ""),
     ("ct-w8a16-g128-sym", "--fallback dequantize"),
     ("gptqmodel-gpt2-w8", "--fallback dequantize"),
 ]
@@ -47,6 +48,7 @@ CHOICES = [
     ("FP8, scales per block", "ct-fp8-block", ""),
     ("FP8, one scale", "ct-fp8-tensor", ""),
     ("FP8, scales per channel", "ct-fp8-dynamic", ""),
+    ("MXFP4, experts", "gpt-oss-mxfp4", ""),
 ]
 
 PYTHON = "[Python package](../../integrations/python/README.md)"
@@ -60,6 +62,12 @@ READERS = {
   {PYTHON}""",
     "plain": f"""- Folders are loaded by the {PLUG_IN}, where they are
   for vLLM or zentorch, and opened by the {PYTHON}""",
+}
+
+# Layouts that our readers of the target do not take yet.
+UNREAD = {
+    "vllm-cpu/mxfp4": f"""- Folders are opened by the {PYTHON};
+  the {PLUG_IN} does not load this layout yet""",
 }
 
 
@@ -110,6 +118,8 @@ def scales(layout):
         return []
     if stored["values"] == stored["dtype"]:
         return [f"- Scales: {stored['dtype']}"]
+    if stored["values"] == "F8_E8M0":
+        return [f"- Scales: powers of two, as exponents + 127 in {stored['dtype']}"]
     return [f"- Scales: stored as {stored['dtype']}; rounded to: {stored['values']}"]
 
 
@@ -121,7 +131,7 @@ def part_row(part):
             part["when"])
 
 
-SHOWN_WEIGHT = (17, 101)  # output and input channel of the weight that the pages find
+SHOWN_WEIGHT = (17, 61)  # output and input channel of the weight that the pages find
 
 
 def shown(program, layouts, targets):
@@ -163,7 +173,7 @@ def page(layout, found):
         **layout,
         **example,
         "op": op(layout),
-        "readers": READERS[family(layout)],
+        "readers": UNREAD.get(layout["layout"], READERS[family(layout)]),
         "remarks": "".join(line + "\n" for line in scales(layout) + never),
         "note": f"- Note: {layout['notes']}\n" if layout["notes"] else "",
         "drawing": "\n".join("    " + line for line in example["drawing"]),

@@ -1,10 +1,10 @@
 #ifndef PREPACK_BASE_FLOAT_CONVERT_H_
 #define PREPACK_BASE_FLOAT_CONVERT_H_
 
-// Conversions between f32, the two 16-bit floats and, one way, FP8. Narrowing rounds to nearest,
-// ties to even, keeps subnormals, turns overflow into infinity and keeps NaN a NaN. Widening is
-// exact. All are bit arithmetic: the result does not depend on the CPU or on its rounding mode.
-// Those without a branch become vector code in loops.
+// Conversions between f32, the two 16-bit floats and, one way, FP8 and FP4. Narrowing rounds to
+// nearest, ties to even, keeps subnormals, turns overflow into infinity and keeps NaN a NaN.
+// Widening is exact. All are bit arithmetic: the result does not depend on the CPU or on its
+// rounding mode. Those without a branch become vector code in loops.
 
 #include <bit>
 #include <cmath>
@@ -81,10 +81,24 @@ constexpr float F4E2M1ToF32(uint8_t bits) {
   return (bits & 8U) != 0 ? -magnitude : magnitude;
 }
 
-// `value` as dtype (BF16 or F16) holds it, widened again. F32 is left alone.
+// E8M0, the exponent of a scale: 2^(bits − 127), of which the smallest is subnormal in f32; 255 is
+// NaN.
+constexpr float F8E8M0ToF32(uint8_t bits) {
+  if (bits == 0) return 0x1p-127F;
+  if (bits == 0xFFU) return std::numeric_limits<float>::quiet_NaN();
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 23);
+}
+
+// The power of two at or below |value|; 2^-127 for anything smaller.
+constexpr uint8_t F32ToF8E8M0(float value) {
+  return static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 23);
+}
+
+// `value` as dtype (BF16, F16 or F8_E8M0) holds it, widened again. F32 is left alone.
 constexpr float RoundTo(DType dtype, float value) {
   if (dtype == DType::kBF16) return BF16ToF32(F32ToBF16(value));
   if (dtype == DType::kF16) return F16ToF32(F32ToF16(value));
+  if (dtype == DType::kF8E8M0) return F8E8M0ToF32(F32ToF8E8M0(value));
   return value;
 }
 

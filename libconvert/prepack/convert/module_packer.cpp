@@ -176,11 +176,43 @@ Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
   return status;
 }
 
+// Few scales are beyond the limits, if any: the codes of each are read again.
+Status ModulePacker::CheckScaleLimits(uint64_t n0, PanelBuffers& buffers) const {
+  const ScaleLimits& limits = module_.chosen->scale_limits;
+  if (limits.misreads == nullptr) return {};
+  const QuantizedLinear& weights = module_.weights();
+  const uint64_t group_size = weights.scheme().group_size;
+  for (size_t i = 0; i < buffers.scales.size(); ++i) {
+    const float scale = buffers.scales[i];
+    if (scale >= limits.least && scale <= limits.most) continue;
+    const uint64_t n = n0 + i / weights.groups();
+    const uint64_t k0 = i % weights.groups() * group_size;
+    const PanelRange group{
+        .n0 = n, .rows = 1, .k0 = k0, .cols = std::min(group_size, weights.k() - k0)};
+    buffers.panel.resize(PanelBytes(weights.scheme().code, group));
+    PREPACK_TRY(weights.ReadCodes(group, buffers.panel));
+    for (uint64_t k = 0; k < group.cols; ++k) {
+      const uint8_t code = std::to_integer<uint8_t>(buffers.panel[k / 2] >> (k % 2 * 4)) & 15;
+      if (!limits.misreads(scale, code)) continue;
+      return Unsupported(fmt::format("module {}", module_.linear->module()),
+                         fmt::format("the kernel of {} reads weight ({}, {}) as another number",
+                                     module_.chosen->id, n, k0 + k))
+          .Found(fmt::format("scale {}, code {}", scale, code))
+          .Expected(fmt::format("a scale from {} to {}", limits.least, limits.most))
+          .Hint(
+              "Quantize the layer again, or serve the checkpoint with a runtime that reads such "
+              "scales");
+    }
+  }
+  return {};
+}
+
 Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const {
   buffers.scales.resize(rows * module_.weights().groups());
   Status status = module_.weights().ReadScales(n0, rows, buffers.scales);
   if (!status.ok() || !module_.chosen->HasScales()) return status;
 
+  PREPACK_TRY(CheckScaleLimits(n0, buffers));
   const Placement placement =
       PlaceParameters(*module_.chosen, module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));

@@ -99,6 +99,8 @@ class ModulePacker {
                   CodesUser use) const;
   Status PackPanel(const PackJob& job, PanelBuffers& buffers, UnitHashes* hashes) const;
   Status PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
+  // Does the kernel multiply with the scales in the buffers as they are?
+  Status CheckScaleLimits(uint64_t n0, PanelBuffers& buffers) const;
   Status PackZeroPoints(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& buffers) const;
   Status WritePacked(PartRole role, const Placement& placement, PanelBuffers& buffers,

@@ -15,6 +15,7 @@
 #include "prepack/base/hash.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/model_parts.h"
+#include "prepack/model/module_name.h"
 #include "prepack/model/stacked_linear.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
@@ -28,10 +29,6 @@ using Members = std::vector<const QuantizedLinear*>;
 // "model.layers.0.self_attn." of "model.layers.0.self_attn.q_proj".
 std::string_view ParentOf(std::string_view module) {
   return module.substr(0, module.rfind('.') + 1);
-}
-
-bool IsExpert(std::string_view module) {
-  return module.starts_with("experts.") || module.find(".experts.") != std::string_view::npos;
 }
 
 // The set that a module belongs to, if it has siblings to be fused with.
@@ -52,11 +49,11 @@ bool HasTensorsOf(const Checkpoint& checkpoint, const std::string& module) {
 
 // Either all members have a bias, in the same dtype, or none has.
 std::string WhyBiasesDiffer(const Checkpoint& checkpoint, const Members& members) {
-  const StoredTensor* first = FindBias(checkpoint, members.front()->module());
+  const std::optional<BiasPlace> first = FindBias(checkpoint, *members.front());
   for (const QuantizedLinear* member : members) {
-    const StoredTensor* bias = FindBias(checkpoint, member->module());
-    if ((bias == nullptr) != (first == nullptr)) return "only some of the layers have a bias";
-    if (bias != nullptr && bias->dtype != first->dtype) {
+    const std::optional<BiasPlace> bias = FindBias(checkpoint, *member);
+    if (bias.has_value() != first.has_value()) return "only some of the layers have a bias";
+    if (bias && bias->tensor->dtype != first->tensor->dtype) {
       return "their biases have different dtypes";
     }
   }

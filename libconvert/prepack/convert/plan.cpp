@@ -18,6 +18,7 @@
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/model/module_name.h"
 #include "prepack/packed/small_parts.h"
 
 namespace prepack {
@@ -42,8 +43,8 @@ Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request)
 namespace {
 
 std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
-  const std::vector<const StoredTensor*> biases = FindBiases(checkpoint, linear);
-  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front()->dtype);
+  const std::vector<BiasPlace> biases = FindBiases(checkpoint, linear);
+  return biases.empty() ? std::nullopt : std::optional<DType>(biases.front().tensor->dtype);
 }
 
 // Asks the layouts of the target in order and chooses the first that takes the module.
@@ -122,8 +123,8 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.source_bytes = module.linear->source_bytes();
   module.packed_bytes = module.source_bytes;
   if (choice.chosen == nullptr) return;
-  for (const StoredTensor* bias : FindBiases(checkpoint, *module.linear)) {
-    module.source_bytes += bias->bytes;
+  for (const BiasPlace& bias : FindBiases(checkpoint, *module.linear)) {
+    module.source_bytes += bias.bytes;
   }
   module.packed_bytes = choice.PartBytes();
 }
@@ -141,6 +142,7 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                        .bias_dtype = BiasDType(checkpoint, linear),
                        .reordered = linear.reordered(),
                        .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
+                       .expert = IsExpert(linear.module()),
                        .exact_scales = options.exact_scales};
   asked.scheme.activations = activations;
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
@@ -398,8 +400,9 @@ Status CheckPlan(const Plan& plan) {
 
 std::vector<RuntimeChoice> RuntimeChoicesFor(const Plan& plan, const ModulePlan& module,
                                              const std::string& format) {
-  return RuntimeChoices(plan.target->id, format, module.linear->scheme(), plan.activation_dtype,
-                        module.linear->reordered());
+  PackRequest source = module.request;
+  source.scheme = module.linear->scheme();
+  return RuntimeChoices(plan.target->id, format, source);
 }
 
 std::optional<DType> ActivationDTypeFromName(std::string_view name) {

@@ -23,6 +23,7 @@ constexpr std::array kModels = {
     ModelRow{&kVllmInt8Vnni, MakeInt8VnniModel, WeightRounding::kNone},
     ModelRow{&kVllmInt8Plain, MakeVllmInt8PlainModel, WeightRounding::kNone},
     ModelRow{&kVllmFp8Vnni, MakeFp8VnniModel, WeightRounding::kFp8ToBF16},
+    ModelRow{&kVllmMxfp4, MakeMxfp4Model, WeightRounding::kToBF16},
     ModelRow{&kVllmBf16Vnni, MakeBf16VnniModel, WeightRounding::kDequantized},
     ModelRow{&kVllmFp8W8A8Vnni4, MakeFp8W8A8Vnni4Model, WeightRounding::kNone},
     ModelRow{&kVllmFp8W8A8Plain, MakeFp8W8A8PlainModel, WeightRounding::kNone},

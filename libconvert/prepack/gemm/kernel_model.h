@@ -136,6 +136,7 @@ MakeModel MakeInt4W4A8Model;
 MakeModel MakeInt8VnniModel;
 MakeModel MakeFp8VnniModel;
 MakeModel MakeBf16VnniModel;
+MakeModel MakeMxfp4Model;
 MakeModel MakeFp8W8A8Vnni4Model;
 MakeModel MakeFp8W8A8PlainModel;
 MakeModel MakeZentorchWoqModel;

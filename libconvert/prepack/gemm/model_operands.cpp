@@ -143,6 +143,8 @@ std::vector<float> LoadFloats(DType dtype, std::span<const std::byte> bytes) {
   for (size_t i = 0; i < values.size(); ++i) {
     if (dtype == DType::kF32) {
       values[i] = Load<float>(bytes, i);
+    } else if (dtype == DType::kU8) {
+      values[i] = F8E8M0ToF32(Load<uint8_t>(bytes, i));
     } else {
       const auto bits = Load<uint16_t>(bytes, i);
       values[i] = dtype == DType::kBF16 ? BF16ToF32(bits) : F16ToF32(bits);

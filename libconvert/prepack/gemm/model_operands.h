@@ -90,7 +90,8 @@ inline int LoadS8(std::span<const std::byte> bytes, uint64_t index) {
   return (std::to_integer<int>(bytes[index]) ^ 128) - 128;
 }
 
-// All elements of a tensor of F32, BF16 or F16 values; none for an empty span.
+// All elements of a tensor of F32, BF16 or F16 values, or of U8, which are exponents of scales;
+// none for an empty span.
 std::vector<float> LoadFloats(DType dtype, std::span<const std::byte> bytes);
 
 // The bias of output channel n, 0 without a bias.

@@ -203,6 +203,7 @@ Status StripModel<X, Sum>::Run(uint64_t n0, std::span<float> y) const {
     std::ranges::fill(results, 0.0F);
     for (run.k0 = 0; run.k0 < packed_.k; run.k0 += run.inputs) {
       run.inputs = InputsFrom(run.k0);
+      if (run.k0 % segment_ == 0) Begin(run, scratch.sums.data());
       AddRun(run, scratch);
       const uint64_t end = run.k0 + run.inputs;
       if (end % segment_ != 0 && end < packed_.k) continue;

@@ -42,7 +42,7 @@ class StripModel : public KernelModel {
              std::span<const X> base, uint64_t segment);
 
   Status Run(uint64_t n0, std::span<float> y) const final;
-  void Weights(uint64_t n0, std::span<double> w) const final;
+  void Weights(uint64_t n0, std::span<double> w) const override;
 
  protected:
   // Decodes into w: floats [inputs, kStripChannels], or pairs [inputs / 2, kStripChannels, 2]. n0
@@ -50,6 +50,8 @@ class StripModel : public KernelModel {
   // kRunInputs behind that. Columns from `rows` on may be anything, and so may the second half of
   // the last pair when `inputs` is odd.
   virtual void Decode(const ModelPiece& piece, X* w) const = 0;
+  // What the sums [M, kModelBlock] of a segment begin with, where that is not zero.
+  virtual void Begin(const ModelPiece& /*segment*/, Sum* /*sums*/) const {}
   // Adds the sums [M, kModelBlock] of a segment to `results`, which begin as zeros. Segments come
   // in ascending order.
   virtual void Fold(const ModelPiece& segment, const Sum* sums, float* results) const = 0;

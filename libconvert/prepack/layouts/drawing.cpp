@@ -128,7 +128,7 @@ PackRequest DrawnExample(const Layout& layout) {
   constexpr uint64_t kBlockRows = 64;  // no layout has units of so many
   PackRequest request;
   request.k = kInputs;
-  request.inputs_first = layout.inputs_first;
+  SetModuleKind(layout, request);
   for (const uint64_t outputs : {uint64_t{100}, uint64_t{96}}) {
     request.n = outputs;
     for (const Scheme& scheme : ProbeSchemes(outputs, kInputs, kGroup)) {

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "prepack/base/hash.h"
@@ -61,6 +62,17 @@ uint16_t RandomWeight(SplitMix64& random) {
   return static_cast<uint16_t>((bits & 0xBFFFU) | 0x2000U);
 }
 
+// Of both signs, of many magnitudes, and with more digits than 16 bits hold.
+float RandomScale(SplitMix64& random) {
+  const auto magnitude = static_cast<float>(1 + random.Below(1 << 20)) * 0x1p-24F;
+  return random.Below(4) == 0 ? -magnitude : magnitude;
+}
+
+// A scale of MXFP4 that suits every code.
+float RandomPower(SplitMix64& random) {
+  return std::ldexp(1.0F, static_cast<int>(random.Below(251)) - 125);
+}
+
 void AppendCodes(const PackRequest& request, SplitMix64& random, std::vector<std::byte>& codes) {
   const CodeType code = request.scheme.code;
   const PanelRange all{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
@@ -106,6 +118,8 @@ std::vector<Scheme> ProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
     }
   }
   schemes.push_back(Make(CodeType::kBF16, tensor, true, kWide));
+  // MXFP4, whose groups always have this size.
+  schemes.push_back(Make(CodeType::kF4E2M1, {Granularity::kGroup, 32, 1}, true, kWide));
   return schemes;
 }
 
@@ -115,9 +129,8 @@ Probe MakeProbe(const PackRequest& request, SplitMix64& random) {
   const uint64_t groups = request.groups();
   for (uint64_t i = 0; i < request.n * groups; ++i) {
     const uint64_t row_in_block = i / groups % request.scheme.scale_rows;
-    // Of both signs, of many magnitudes, and with more digits than 16 bits hold.
-    const auto magnitude = static_cast<float>(1 + random.Below(1 << 20)) * 0x1p-24F;
-    const float scale = random.Below(4) == 0 ? -magnitude : magnitude;
+    const float scale =
+        request.scheme.code == CodeType::kF4E2M1 ? RandomPower(random) : RandomScale(random);
     // Output channels that share a scale have the same.
     probe.scales.push_back(row_in_block == 0 ? scale : probe.scales[i - groups]);
     // The first zero points are the extremes, the others anything.
@@ -189,7 +202,7 @@ std::string PackingFingerprint(const Layout& layout) {
       request.k = kProbeK;
       request.activation_dtype = activations;
       request.stored_scale_dtype = DType::kF32;
-      request.inputs_first = layout.inputs_first;
+      SetModuleKind(layout, request);
       if (layout.eligible(request).ok) HashModule(layout, request, hasher);
     }
   }

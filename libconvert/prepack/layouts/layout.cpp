@@ -159,6 +159,11 @@ uint64_t PlacedBytes(const Placement& placement) {
   return bytes;
 }
 
+void SetModuleKind(const Layout& layout, PackRequest& request) {
+  request.inputs_first = layout.inputs_first;
+  request.expert = layout.for_experts;
+}
+
 Placement PlaceChannels(const PackRequest& request, const PanelRange& tile) {
   const size_t row_bytes = PanelRowBytes(request.scheme.code, request.k);
   return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
@@ -180,7 +185,7 @@ std::string ScaleRounding(const Layout& layout, const PackRequest& request) {
   if (!layout.HasScales()) return "none";
   const DType stored = request.stored_scale_dtype;
   const DType value = layout.scales.value.Of(request);
-  if (stored == value || value == DType::kF32) return "none";
+  if (stored == value || value == DType::kF32 || value == DType::kF8E8M0) return "none";
   return fmt::format("{} to {}, nearest even", DTypeName(stored), DTypeName(value));
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +41,7 @@ struct PackRequest {
   std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
   bool reordered = false;     // the module has a k_order, which the consumer applies to x
   bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
+  bool expert = false;        // it belongs to an expert of a mixture, which an op of its own runs
   // Scales as exact as a part can hold them; else as the runtime itself would hold them.
   bool exact_scales = false;
   // Of layouts whose form a primitive decides: what it asked for. None: the layout's default.
@@ -205,7 +207,8 @@ enum class ParameterOrder : uint8_t {
 
 struct ScaleRow {
   ParameterOrder order = ParameterOrder::kNone;
-  StoredDType value = DType::kF32;   // what scales are rounded to, nearest even
+  StoredDType value = DType::kF32;   // what scales are rounded to, nearest even; F8_E8M0 holds
+                                     // powers of two, and a scale must be one
   StoredDType stored = DType::kF32;  // as what they are stored then
 };
 
@@ -214,6 +217,15 @@ struct ZeroPointRow {
   DType dtype = DType::kU8;
   uint32_t bits = 8;  // of a zero point: 4 or 8; that of a lower channel in the lower bits
   Condition when = symbol::kAsymmetricWeights;
+};
+
+// Which scales a kernel multiplies with as they are, whatever the code.
+struct ScaleLimits {
+  float least = 0;
+  float most = std::numeric_limits<float>::infinity();
+  // Does the kernel read a weight of that code under a scale beyond the limits as another number?
+  // Null: there are no limits.
+  bool (*misreads)(float scale, uint8_t code) = nullptr;
 };
 
 // Sums of weights per channel for activations with zero points, see PackScaledSums.
@@ -277,6 +289,7 @@ struct Layout {
   bool offered = true;                // false: known, tested and documented, but never chosen
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
+  bool for_experts = false;      // takes only experts of a mixture
   bool static_activations = false;  // takes what the checkpoint says of the scales of activations
   bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
 
@@ -286,6 +299,7 @@ struct Layout {
   // The parts. Like all functions below, their symbols require eligible(request).ok.
   PartRow weight = {};
   ScaleRow scales = {};
+  ScaleLimits scale_limits = {};
   ZeroPointRow zero_points = {};
   WeightSumRow weight_sums = {};
   StoredDType bias = DType::kF32;
@@ -328,6 +342,9 @@ struct Layout {
 };
 
 inline constexpr std::string_view kAnyTarget = "*";
+
+// Makes the request one for the kind of modules that the layout takes, in what no scheme says.
+void SetModuleKind(const Layout& layout, PackRequest& request);
 
 // Where a strip of weights goes that are stored channel by channel, or block by block of channels,
 // with nothing between: at the channels before it.

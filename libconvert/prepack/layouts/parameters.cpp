@@ -17,20 +17,31 @@ namespace {
 
 struct F32 {
   using Stored = float;
+  static constexpr bool kExact = false;
   static float Narrow(float value) { return value; }
   static float Widen(float stored) { return stored; }
 };
 
 struct BF16 {
   using Stored = uint16_t;
+  static constexpr bool kExact = false;
   static uint16_t Narrow(float value) { return F32ToBF16(value); }
   static float Widen(uint16_t bits) { return BF16ToF32(bits); }
 };
 
 struct F16 {
   using Stored = uint16_t;
+  static constexpr bool kExact = false;
   static uint16_t Narrow(float value) { return F32ToF16(value); }
   static float Widen(uint16_t bits) { return F16ToF32(bits); }
+};
+
+// Exponents: a scale that is no power of two has none.
+struct E8M0 {
+  using Stored = uint8_t;
+  static constexpr bool kExact = true;
+  static uint8_t Narrow(float value) { return F32ToF8E8M0(value); }
+  static float Widen(uint8_t bits) { return F8E8M0ToF32(bits); }
 };
 
 // Rows that are moved together: their f32 lines stay in the L1 cache for all groups.
@@ -72,6 +83,7 @@ void TurnTileBack(const ParameterStrip& strip, const ParameterTile& tile, size_t
 
 bool Changes(DType dtype, float scale) {
   const float rounded = RoundTo(dtype, scale);
+  if (dtype == DType::kF8E8M0) return rounded != scale;
   return !std::isfinite(rounded) || (rounded == 0) != (scale == 0);
 }
 
@@ -98,7 +110,7 @@ bool Pack(const ParameterStrip& strip, std::span<const float> scales, std::span<
     for (size_t i = 0; i < from.size(); ++i) {
       const typename Value::Stored narrow = Value::Narrow(from[i]);
       const float value = Value::Widen(narrow);
-      changed |= HasChanged(from[i], value);
+      changed |= Value::kExact ? (value == from[i] ? 0U : 1U) : HasChanged(from[i], value);
       if constexpr (std::is_same_v<Value, Part>) {
         to[i] = narrow;
       } else {
@@ -132,6 +144,8 @@ bool PackAs(const ScaleDTypes& as, const ParameterStrip& strip, std::span<const 
                   : Pack<BF16, BF16>(strip, scales, packed);
     case DType::kF16:
       return wide ? Pack<F16, F32>(strip, scales, packed) : Pack<F16, F16>(strip, scales, packed);
+    case DType::kF8E8M0:
+      return Pack<E8M0, E8M0>(strip, scales, packed);
     default:
       return Pack<F32, F32>(strip, scales, packed);
   }
@@ -252,7 +266,8 @@ Status PackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
              fmt::format("{} cannot hold it: it would become {}", DTypeName(as.value),
                          RoundTo(as.value, *bad)))
       .Found(fmt::format("{}", *bad))
-      .Hint("Choose activations of another dtype with --dtype");
+      .Hint(as.value == DType::kF8E8M0 ? "The kernel multiplies with powers of two only"
+                                       : "Choose activations of another dtype with --dtype");
 }
 
 void UnpackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
@@ -262,6 +277,8 @@ void UnpackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
       return Unpack<BF16>(strip, packed, scales);
     case DType::kF16:
       return Unpack<F16>(strip, packed, scales);
+    case DType::kU8:
+      return Unpack<E8M0>(strip, packed, scales);
     default:
       return Unpack<F32>(strip, packed, scales);
   }

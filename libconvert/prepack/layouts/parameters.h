@@ -26,9 +26,9 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
                           uint64_t n0, uint64_t rows);
 
 // Packs scales [rows, G] f32 of a strip, and back, for a layout that has scales. A finite scale
-// that would become infinite, or zero without being zero, is kUnsupported, with its place (counted
-// from the start of the strip) and its value: the packed weights would not be the model's. What is
-// written is right even then.
+// that would become infinite, or zero without being zero, or that F8_E8M0 cannot hold, is
+// kUnsupported, with its place (counted from the start of the strip) and its value: the packed
+// weights would not be the model's. What is written is right even then.
 Status PackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
                   std::span<const float> scales, std::span<std::byte> packed);
 void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
@@ -49,7 +49,8 @@ struct ParameterStrip {
   uint64_t width = 0;
 };
 
-// Scales are rounded to nearest even to what `value` holds and stored as `stored`.
+// Scales are rounded to nearest even to what `value` holds and stored as `stored`. F8_E8M0, which
+// is stored as U8, rounds nothing.
 struct ScaleDTypes {
   DType value = DType::kF32;
   DType stored = DType::kF32;

@@ -84,6 +84,10 @@ Eligibility Fp8Codes(const PackRequest& request) {
   return CodesAre(request, CodeType::kF8E4M3, 8, "FP8 (e4m3) weights");
 }
 
+Eligibility Fp4Codes(const PackRequest& request) {
+  return CodesAre(request, CodeType::kF4E2M1, 4, "FP4 (e2m1) weights");
+}
+
 Eligibility DequantizedWeights(const PackRequest& request) {
   return CodesAre(
       request, CodeType::kBF16, 16,
@@ -162,6 +166,20 @@ Eligibility GroupsOfFours(const PackRequest& request) {
                     "would load it and compute garbage");
 }
 
+Eligibility ExpertsOnly(const PackRequest& request) {
+  if (request.expert) return Eligibility::Yes();
+  return Eligibility::No(
+      "the module is not an expert: the op runs the experts of a mixture, and no other CPU kernel "
+      "reads such weights (--fallback dequantize makes bf16 of them)");
+}
+
+Eligibility InputsInOrder(const PackRequest& request) {
+  if (!request.reordered) return Eligibility::Yes();
+  return Eligibility::No(
+      "the module has activation order: one op runs both layers of an expert, and nobody could "
+      "reorder the inputs of the second");
+}
+
 Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<DType> allowed) {
   if (std::ranges::find(allowed, request.activation_dtype) != allowed.end()) {
     return Eligibility::Yes();
@@ -210,10 +228,10 @@ bool IsDynamicPerChannel(const Scheme& scheme) {
          scheme.granularity == Granularity::kChannel;
 }
 
-std::vector<RuntimeChoice> FourBits(std::string_view format, const Scheme& source,
-                                    DType activation_dtype, bool reordered) {
+std::vector<RuntimeChoice> FourBits(std::string_view format, const PackRequest& request) {
+  const Scheme& source = request.scheme;
   if (!Is16Bit(source)) return {};  // not known
-  if (reordered) {
+  if (request.reordered) {
     return {{"any", kNoKernel, "vLLM's CPU kernels have no activation order"}};
   }
   const bool ct = format == "compressed-tensors";
@@ -225,7 +243,7 @@ std::vector<RuntimeChoice> FourBits(std::string_view format, const Scheme& sourc
     zen = {kZen, "zentorch/woq", ""};
   }
   RuntimeChoice amx{kAmx, "vllm-cpu/int4-w4a8", kEightBits};
-  if (activation_dtype == DType::kF16) amx = {kAmx, "vllm-cpu/wna16", ""};
+  if (request.activation_dtype == DType::kF16) amx = {kAmx, "vllm-cpu/wna16", ""};
   return {zen,
           amx,
           {kBf16, "vllm-cpu/wna16", ""},
@@ -260,18 +278,30 @@ std::vector<RuntimeChoice> Fp8(const Scheme& source) {
           {"others", blocks ? kNoKernel : "plain torch", ""}};
 }
 
+// Its op for experts also runs on CPUs with AVX-512 and BF16, but the runtime asks for AMX.
+std::vector<RuntimeChoice> Fp4(std::string_view format, const PackRequest& source) {
+  if (!source.expert) {
+    return {{"any", kNoKernel, "no CPU kernel exists for FP4 weights of single linear layers"}};
+  }
+  if (source.scheme.group_size != 32) {
+    return {{"any", kNoKernel, "no CPU kernel exists for NVFP4"}};
+  }
+  if (format == "compressed-tensors" || format == "modelopt") {
+    return {{"any", kNoKernel, "it runs MXFP4 experts of this format on GPUs only"}};
+  }
+  return {{kAmx, "vllm-cpu/mxfp4", ""}, {"others", kNoKernel, ""}};
+}
+
 }  // namespace
 
 std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_view format,
-                                          const Scheme& source, DType activation_dtype,
-                                          bool reordered) {
+                                          const PackRequest& source) {
+  const Scheme& scheme = source.scheme;
   if (target != "vllm-cpu" && target != "zentorch") return {};
-  if (source.code == CodeType::kF8E4M3) return Fp8(source);
-  if (source.code == CodeType::kF4E2M1) {
-    return {{"any", kNoKernel, "no CPU kernel exists for FP4 weights of single linear layers"}};
-  }
-  if (source.bits == 4) return FourBits(format, source, activation_dtype, reordered);
-  if (source.bits == 8) return EightBits(source);
+  if (scheme.code == CodeType::kF8E4M3) return Fp8(scheme);
+  if (scheme.code == CodeType::kF4E2M1) return Fp4(format, source);
+  if (scheme.bits == 4) return FourBits(format, source);
+  if (scheme.bits == 8) return EightBits(scheme);
   return {{"any", kNoKernel, "no CPU kernel exists for weights of this width"}};
 }
 

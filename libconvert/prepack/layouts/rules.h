@@ -21,6 +21,7 @@ Eligibility AllOf(std::initializer_list<Eligibility> verdicts);
 Eligibility FourBitCodes(const PackRequest& request);
 Eligibility SignedByteCodes(const PackRequest& request);
 Eligibility Fp8Codes(const PackRequest& request);
+Eligibility Fp4Codes(const PackRequest& request);
 Eligibility DequantizedWeights(const PackRequest& request);
 Eligibility SymmetricWeights(const PackRequest& request);
 
@@ -39,6 +40,8 @@ Eligibility MultipleOf(std::string_view name, uint64_t value, uint64_t unit, std
 Eligibility GroupsDivideK(const PackRequest& request);
 // The integer kernels take four input channels at a time.
 Eligibility GroupsOfFours(const PackRequest& request);
+Eligibility ExpertsOnly(const PackRequest& request);
+Eligibility InputsInOrder(const PackRequest& request);
 Eligibility ActivationsOneOf(const PackRequest& request, std::initializer_list<DType> allowed);
 // Of kernels that check the dtype where it is too late.
 Eligibility ActivationsBf16OrAbort(const PackRequest& request);
@@ -58,11 +61,10 @@ struct RuntimeChoice {
   friend bool operator==(const RuntimeChoice&, const RuntimeChoice&) = default;
 };
 
-// For a module with the scheme of the source (not that of the request), stored in `format`. Empty
-// for a target whose runtime loads no such checkpoints.
+// For a module stored in `format`; the request holds the scheme of the source, not the wanted one.
+// Empty for a target whose runtime loads no such checkpoints.
 std::vector<RuntimeChoice> RuntimeChoices(std::string_view target, std::string_view format,
-                                          const Scheme& source, DType activation_dtype,
-                                          bool reordered);
+                                          const PackRequest& source);
 
 }  // namespace prepack
 

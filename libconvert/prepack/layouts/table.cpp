@@ -21,6 +21,7 @@ constexpr auto kLayouts = std::to_array<const Layout*>({
     &kVllmFp8Vnni,
     &kVllmFp8W8A8Vnni4,
     &kVllmFp8W8A8Plain,
+    &kVllmMxfp4,
     &kVllmBf16Vnni,
     &kZentorchWoq,
     &kZentorchDa8w4,

@@ -67,6 +67,7 @@ extern const Layout kVllmFp8W8A8Plain;
 extern const Layout kVllmInt4W4A8;
 extern const Layout kVllmInt8Plain;
 extern const Layout kVllmInt8Vnni;
+extern const Layout kVllmMxfp4;
 extern const Layout kVllmWna16;
 extern const Layout kZentorchDa8w4;
 extern const Layout kZentorchInt8;

@@ -60,6 +60,10 @@ std::span<const std::string_view> DecoderListNames() {
   return kDecoderLists;
 }
 
+bool IsExpert(std::string_view module) {
+  return module.starts_with("experts.") || module.find(".experts.") != std::string_view::npos;
+}
+
 bool IsDecoderModule(std::string_view module) {
   const auto layer = ParseLayerName(module);
   return layer && std::ranges::find(kDecoderLists, layer->list) != kDecoderLists.end();

@@ -38,6 +38,10 @@ std::optional<LayerName> ParseLayerName(std::string_view name);
 // The names that the list of a decoder's layers may have, the most usual first.
 std::span<const std::string_view> DecoderListNames();
 
+// Whether a module belongs to one expert of a mixture ("….experts.3.up_proj"); the experts that all
+// tokens share are named otherwise, and run like any linear layer.
+bool IsExpert(std::string_view module);
+
 // Whether a module lies in a list of layers that has the name which decoders have.
 bool IsDecoderModule(std::string_view module);
 

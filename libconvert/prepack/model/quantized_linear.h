@@ -99,6 +99,14 @@ struct InputQuantization {
   friend bool operator==(const InputQuantization&, const InputQuantization&) = default;
 };
 
+// Where experts are stacked, their biases are, too: this module's is row `row` of a tensor [rows,
+// N].
+struct StackedBias {
+  std::string_view tensor;  // the source holds the name
+  uint64_t row = 0;
+  uint64_t rows = 1;
+};
+
 class QuantizedLinear {
  public:
   virtual ~QuantizedLinear() = default;
@@ -121,6 +129,8 @@ class QuantizedLinear {
   }
   // Of a scheme with static activations, else nullopt.
   const std::optional<InputQuantization>& input() const { return input_; }
+  // Of a module whose bias is stacked with those of others; other biases are named MODULE.bias.
+  const std::optional<StackedBias>& stacked_bias() const { return stacked_bias_; }
   // Dtype that the scales are stored in; of divisors and exponents, one that holds the scales.
   DType stored_scale_dtype() const { return stored_scale_dtype_; }
   // Are zero points stored one less, a whole word at a time, so that a 0 changed its neighbours in
@@ -188,6 +198,7 @@ class QuantizedLinear {
   uint64_t k_ = 0;
   std::unique_ptr<const KeptOrder> k_order_;  // null: none
   std::optional<InputQuantization> input_;
+  std::optional<StackedBias> stacked_bias_;
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;
   uint64_t wide_rows_ = 1;

@@ -161,7 +161,7 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
                       .exact_scales = manifest.exact_scales,
                       .weights_desc = record.weights_desc};
   const Layout* layout = FindLayout(record.layout);
-  request.inputs_first = layout != nullptr && layout->inputs_first;
+  if (layout != nullptr) SetModuleKind(*layout, request);
   // Only whether there was a bias still matters, not its dtype in the source.
   if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
   return request;

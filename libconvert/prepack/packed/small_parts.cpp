@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -19,8 +18,9 @@
 namespace prepack {
 namespace {
 
-std::string BiasName(const std::string& module) {
-  return module + ".bias";
+std::string BiasName(const QuantizedLinear& linear) {
+  if (linear.stacked_bias()) return std::string(linear.stacked_bias()->tensor);
+  return linear.module() + ".bias";
 }
 
 template <typename T>
@@ -44,23 +44,22 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
 Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, const PartSpec& part,
                   PageBuffer& out) {
   PREPACK_TRY(CheckBiases(checkpoint, linear));
-  const StoredTensor* bias = FindBias(checkpoint, linear.module());
-  if (bias == nullptr) {
-    return Malformed(fmt::format("tensor {}", BiasName(linear.module())), "it is missing");
-  }
+  const std::optional<BiasPlace> bias = FindBias(checkpoint, linear);
+  if (!bias) return Malformed(fmt::format("tensor {}", BiasName(linear)), "it is missing");
+  const std::string where = checkpoint.Where(*bias->tensor);
   std::vector<float> values(linear.n());
-  PREPACK_TRY(ReadFloats(checkpoint, *bias, 0, values));
+  PREPACK_TRY(ReadFloats(checkpoint, *bias->tensor, bias->first, values));
   for (size_t n = 0; n < values.size(); ++n) {
     if (!std::isfinite(values[n])) {
-      return Malformed(checkpoint.Where(*bias), fmt::format("element {} is not finite", n))
+      return Malformed(where, fmt::format("element {} is not finite", bias->first + n))
           .Found(fmt::format("{}", values[n]))
           .Hint("The model computes garbage with it; export the model again")
           .Id(FindingId("value-not-finite"));
     }
     if (AppendNarrow(part.dtype, values[n], out)) continue;
-    return Unsupported(checkpoint.Where(*bias),
+    return Unsupported(where,
                        fmt::format("{} cannot represent element {}: it would become infinite",
-                                   DTypeName(part.dtype), n))
+                                   DTypeName(part.dtype), bias->first + n))
         .Found(fmt::format("{}", values[n]))
         .Hint("Choose activations of another dtype with --dtype");
   }
@@ -69,32 +68,33 @@ Status AppendBias(const Checkpoint& checkpoint, const QuantizedLinear& linear, c
 
 }  // namespace
 
-const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& module) {
-  return checkpoint.Find(BiasName(module));
+std::optional<BiasPlace> FindBias(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+  const StoredTensor* tensor = checkpoint.Find(BiasName(linear));
+  if (tensor == nullptr) return std::nullopt;
+  const std::optional<StackedBias>& stacked = linear.stacked_bias();
+  return BiasPlace{.tensor = tensor,
+                   .first = stacked ? stacked->row * linear.n() : 0,
+                   .bytes = tensor->bytes / (stacked ? stacked->rows : 1)};
 }
 
-std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
-                                            const QuantizedLinear& linear) {
-  std::vector<const StoredTensor*> biases;
+std::vector<BiasPlace> FindBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
+  std::vector<BiasPlace> biases;
   for (const QuantizedLinear* member : MembersOf(linear)) {
-    const StoredTensor* bias = FindBias(checkpoint, member->module());
-    if (bias != nullptr) biases.push_back(bias);
+    if (const auto bias = FindBias(checkpoint, *member)) biases.push_back(*bias);
   }
   return biases;
 }
 
 Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) {
   for (const QuantizedLinear* member : MembersOf(linear)) {
-    const StoredTensor* bias = FindBias(checkpoint, member->module());
-    if (bias == nullptr) continue;
-    const std::array<uint64_t, 1> expected = {member->n()};
-    Status status =
-        RequireShape(checkpoint, *bias, expected, "one value per output channel of the module");
-    if (status.ok()) {
-      status = RequireDType(checkpoint, *bias, "the values of the bias",
-                            {DType::kBF16, DType::kF16, DType::kF32, DType::kF64});
-    }
-    if (!status.ok()) return status;
+    const std::optional<BiasPlace> bias = FindBias(checkpoint, *member);
+    if (!bias) continue;
+    std::vector<uint64_t> expected = {member->n()};
+    if (member->stacked_bias()) expected.insert(expected.begin(), member->stacked_bias()->rows);
+    PREPACK_TRY(RequireShape(checkpoint, *bias->tensor, expected,
+                             "one value per output channel of the module"));
+    PREPACK_TRY(RequireDType(checkpoint, *bias->tensor, "the values of the bias",
+                             {DType::kBF16, DType::kF16, DType::kF32, DType::kF64}));
   }
   return {};
 }
@@ -103,7 +103,7 @@ std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool wit
   std::vector<std::string> names(linear.source_tensors().begin(), linear.source_tensors().end());
   if (!with_bias) return names;
   for (const QuantizedLinear* member : MembersOf(linear)) {
-    names.push_back(BiasName(member->module()));
+    names.push_back(BiasName(*member));
   }
   return names;
 }

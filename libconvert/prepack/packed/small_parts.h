@@ -5,6 +5,8 @@
 // scale and zero point of activations. They are the same in every layout. convert writes them, and
 // verify compares them with the source.
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +17,18 @@
 
 namespace prepack {
 
-// The bias of a module of the checkpoint, or nullptr.
-const StoredTensor* FindBias(const Checkpoint& checkpoint, const std::string& module);
-// The tensors that together are the bias of the module, one for each of its members; empty: it has
-// none.
-std::vector<const StoredTensor*> FindBiases(const Checkpoint& checkpoint,
-                                            const QuantizedLinear& linear);
+// N elements of a tensor, from element `first` on; `bytes` in all.
+struct BiasPlace {
+  const StoredTensor* tensor = nullptr;
+  uint64_t first = 0;
+  uint64_t bytes = 0;
+};
+
+// The bias of a module of the checkpoint; none: it has no bias. That it has N elements is for
+// CheckBiases to say.
+std::optional<BiasPlace> FindBias(const Checkpoint& checkpoint, const QuantizedLinear& linear);
+// What together is the bias of the module, one for each of its members; empty: it has none.
+std::vector<BiasPlace> FindBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear);
 // Has every member that has a bias one float of it per output channel?
 Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear);
 

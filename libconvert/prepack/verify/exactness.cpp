@@ -24,6 +24,7 @@
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/model/module_name.h"
 #include "prepack/model/panel_shape.h"
 #include "prepack/model/scheme.h"
 #include "prepack/packed/small_parts.h"
@@ -426,6 +427,7 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
                              const PackedModule& packed) {
   PackRequest request = packed.request();
   request.inputs_first = IsConv1d(source.config(), name);
+  request.expert = IsExpert(name);
   const Eligibility eligible = packed.layout().eligible(request);
   if (eligible.ok) return "";
   return fmt::format("layout {} does not take this module: {}", packed.layout().id,

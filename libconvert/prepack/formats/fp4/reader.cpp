@@ -164,6 +164,7 @@ Status DescribeExperts(const Checkpoint& checkpoint, const ModuleTensors& expert
   if (const StoredTensor* bias = experts.Find(fmt::format("{}_bias", stem))) {
     const std::vector<uint64_t> expected = {parts.experts, parts.n};
     PREPACK_TRY(RequireShape(checkpoint, *bias, expected, "one per expert and output channel"));
+    parts.stacked_bias = bias;
   }
   for (uint64_t expert = 0; expert < parts.experts; ++expert) {
     parts.expert = expert;

@@ -61,6 +61,7 @@ struct RowModule : RowTensors {
   uint64_t scale_sharers = 0;           // matrices whose scales share a tensor; 0: as many
   const StoredTensor* order = nullptr;  // the group of each input channel, where it holds an order
   std::optional<InputQuantization> input;
+  const StoredTensor* stacked_bias = nullptr;  // [experts, N]
   // What else belongs to the module: weight_shape, weight_g_idx, input_scale.
   std::vector<const StoredTensor*> side_tensors;
 };

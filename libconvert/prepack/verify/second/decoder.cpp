@@ -4,6 +4,8 @@
 #include "prepack/verify/second/decoder.h"
 
 #include <array>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "prepack/base/status.h"
@@ -75,14 +77,40 @@ Status SecondDecoder::DecodeSlab(const std::string& module, uint64_t k, const In
   return decode_(*source_, wanted, out);
 }
 
+namespace {
+
+// MODULE.bias; or, of an expert named EXPERTS.X.7, row 7 of EXPERTS.X_bias.
+struct SecondBias {
+  const StoredTensor* tensor = nullptr;
+  std::optional<uint64_t> row;
+};
+
+SecondBias FindSecondBias(const Checkpoint& source, const std::string& module) {
+  if (const StoredTensor* own = source.Find(module + ".bias"))
+    return {.tensor = own, .row = std::nullopt};
+  std::string stem;
+  uint64_t number = 0;
+  if (!CutNumber(module, stem, number)) return {};
+  return {.tensor = source.Find(stem + "_bias"), .row = number};
+}
+
+}  // namespace
+
 bool SecondDecoder::HasBias(const std::string& module) const {
-  return source_->Find(module + ".bias") != nullptr;
+  return FindSecondBias(*source_, module).tensor != nullptr;
 }
 
 Status SecondDecoder::ReadBias(const std::string& module, std::vector<double>& bias) const {
-  PREPACK_TRY_ASSIGN(const StoredTensor* tensor, SecondTensor(*source_, module + ".bias"));
-  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(*source_, *tensor));
-  return ReadSecondFloats(*source_, *tensor, {0, shape.rows, 0, shape.columns}, bias);
+  SecondBias found = FindSecondBias(*source_, module);
+  if (found.tensor == nullptr) {
+    PREPACK_TRY_ASSIGN(found.tensor, SecondTensor(*source_, module + ".bias"));
+  }
+  PREPACK_TRY_ASSIGN(const SecondShape shape, ShapeOfSecond(*source_, *found.tensor));
+  if (found.row) {
+    const SecondRange own{.row = *found.row, .rows = 1, .column = 0, .columns = shape.columns};
+    return ReadSecondFloats(*source_, *found.tensor, own, bias);
+  }
+  return ReadSecondFloats(*source_, *found.tensor, {0, shape.rows, 0, shape.columns}, bias);
 }
 
 Result<DecodedInput> SecondDecoder::ReadInput(const std::string& module) const {

@@ -13,7 +13,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -37,16 +36,6 @@ struct Fp4Tensors {
 
 bool IsBytes(const StoredTensor* tensor) {
   return tensor != nullptr && (tensor->dtype == DType::kU8 || tensor->dtype == DType::kI8);
-}
-
-// X of "EXPERTS.X.7", and 7.
-bool CutNumber(const std::string& module, std::string& stem, uint64_t& number) {
-  const size_t dot = module.rfind('.');
-  if (dot == std::string::npos) return false;
-  stem = module.substr(0, dot);
-  const char* end = module.data() + module.size();
-  const auto parsed = std::from_chars(module.data() + dot + 1, end, number);
-  return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
 Fp4Tensors FindFp4(const Checkpoint& source, const std::string& module) {

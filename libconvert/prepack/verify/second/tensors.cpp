@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cmath>
 
 #include "prepack/base/checked.h"
@@ -21,6 +22,15 @@ Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::st
     return Unsupported(fmt::format("tensor {}", name), "the second decoder does not find it");
   }
   return tensor;
+}
+
+bool CutNumber(const std::string& module, std::string& stem, uint64_t& number) {
+  const size_t dot = module.rfind('.');
+  if (dot == std::string::npos) return false;
+  stem = module.substr(0, dot);
+  const char* end = module.data() + module.size();
+  const auto parsed = std::from_chars(module.data() + dot + 1, end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
 Result<SecondShape> ShapeOfSecond(const Checkpoint& source, const StoredTensor& tensor) {

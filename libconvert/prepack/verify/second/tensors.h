@@ -68,6 +68,9 @@ bool IsOldModelFree(const Checkpoint& source);
 // it is stored in a way that the second path does not know.
 Result<const StoredTensor*> SecondTensor(const Checkpoint& source, const std::string& name);
 
+// X of "EXPERTS.X.7", and 7; false for a name that ends otherwise.
+bool CutNumber(const std::string& module, std::string& stem, uint64_t& number);
+
 // A tensor as a matrix: a vector is one column, a scalar is [1, 1], and of a stack of matrices the
 // rows follow each other.
 struct SecondShape {

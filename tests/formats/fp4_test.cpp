@@ -85,6 +85,84 @@ TEST_CASE("NVFP4: the global scale divides or multiplies, as the dialect says") 
   }
 }
 
+TEST_CASE("stacked experts in NVFP4 by ModelOpt have their inputs first") {
+  const TempFolder folder;
+  ModelOptNvfp4Stack().Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  CHECK(opened.model.findings.empty());
+  REQUIRE(opened.model.modules.size() == 2);
+  const QuantizedLinear& first = opened.Module(kStack + ".0");
+  CHECK(first.n() == 2);
+  CHECK(first.k() == 32);
+  CHECK(DescribeScheme(first.scheme()) == "wfp4afp4 group 16");
+  CHECK(Codes(first) == Fp4Codes());
+  CHECK(Scales(first, 0, 2) == std::vector<float>{0.5F, 1, 0.25F, 0.5625F});
+  CHECK(Scales(first, 1, 1) == std::vector<float>{0.25F, 0.5625F});
+  CHECK(first.stored_scale_dtype() == DType::kF32);
+  CHECK(first.source_tensors().size() == 4);
+  const QuantizedLinear& second = opened.Module(kStack + ".1");
+  CHECK(Dequantize(second, 1, 1) == std::vector<float>(32, 1));
+  std::vector<std::byte> part(4);
+  RequireOk(first.ReadCodes({.n0 = 1, .rows = 1, .k0 = 24, .cols = 8}, part));
+  CHECK(part == Hex("22 22 22 22"));
+}
+
+TEST_CASE("what is wrong with stacked experts in NVFP4 is said") {
+  using T = TestCheckpoint&;
+  CheckDefects({
+      {"no scale", ModelOptNvfp4Stack, [](T t) { t.Remove(kStack + "_weight_scale"); }, kMalformed,
+       "tensor-missing", "a scale of the FP4 weight is missing"},
+      {"outputs first", ModelOptNvfp4Stack,
+       [](T t) {
+         t.At(kStack).shape = {2, 2, 16};
+         t.At(kStack + "_weight_scale").shape = {2, 2, 2};
+       },
+       kMalformed, "tensor-shape", "(found [2, 2, 2], expected [2, 0, 16]"},
+      {"scales in F32", ModelOptNvfp4Stack,
+       [](T t) {
+         t.At(kStack + "_weight_scale").dtype = "F32";
+         t.At(kStack + "_weight_scale").bytes.resize(32);
+       },
+       kMalformed, "tensor-dtype", "_weight_scale"},
+      {"part of a group", ModelOptNvfp4Stack,
+       [](T t) {
+         t.At(kStack).shape = {2, 17, 2};
+         t.At(kStack).bytes.resize(68);
+       },
+       kMalformed, "group-size-mismatch", "K = 34, group size 16"},
+      {"a global scale of zero", ModelOptNvfp4Stack,
+       [](T t) { t.At(kStack + "_weight_scale_2").bytes = Floats32({0}); }, kMalformed,
+       "global-scale-invalid", "the global scale is not a positive number (found 0"},
+      {"a scale that is NaN", ModelOptNvfp4Stack,
+       [](T t) { t.At(kStack + "_weight_scale").bytes[1] = std::byte{0x7F}; }, kMalformed,
+       "scale-not-finite", "the scale of channel 1, group 0 is not a finite number (found NaN"},
+      {"a bias of another size", ModelOptNvfp4Stack,
+       [](T t) {
+         t.At(kStack + "_bias").shape = {4, 1};
+       },
+       kMalformed, "tensor-shape", "_bias: the tensor has the wrong shape"},
+      {"no experts", ModelOptNvfp4Stack,
+       [](T t) {
+         t.At(kStack).shape = {0, 16, 2};
+         t.At(kStack).bytes.clear();
+       },
+       kMalformed, "tensor-shape", "the weight is empty"},
+      {"MXFP4", ModelOptNvfp4Stack,
+       [](T t) {
+         t.config["quantization_config"]["quant_algo"] = "MXFP4";
+         t.config["quantization_config"].erase("group_size");
+       },
+       kUnsupported, "storage-unsupported", "quantized experts stacked in one tensor"},
+  });
+  TestCheckpoint excluded = ModelOptNvfp4Stack();
+  excluded.config["quantization_config"]["ignore"] = {"*.mlp.experts*"};
+  const TempFolder folder;
+  excluded.Write(folder.path());
+  const OpenedModel opened = MustOpen(folder.path());
+  REQUIRE(opened.model.findings.size() == 1);
+  CHECK(opened.model.findings[0].id == "module-ignored-but-quantized");
+}
+
 TEST_CASE("NVFP4: the scale is the quotient or the product, rounded once to f32") {
   TestCheckpoint ct = CtNvfp4();
   ct.At(kFp8Module + ".weight_global_scale").bytes = Floats32({3});
@@ -513,6 +591,7 @@ TEST_CASE("FP4 and MXFP8 by their writers dequantize to the truth, to the bit") 
       {"mxfp8-minimax", "mxfp8", 13, "wfp8afp8 group 32"},
       {"gpt-oss-mxfp4", "mxfp4", 16, "wfp4a16 group 32"},
       {"modelopt-nvfp4", "modelopt", 3, "wfp4afp4 group 16"},
+      {"modelopt-nvfp4-gpt-oss", "modelopt", 4, "wfp4afp4 group 16"},
   };
   for (const Case& c : cases) {
     CHECK(CheckTruth(c.name, c.format, c.modules, c.scheme).model.findings.empty());

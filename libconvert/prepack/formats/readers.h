@@ -125,8 +125,8 @@ Status Read(const ReadContext& context, QuantizedModel& model);
 //       [⌈N/128⌉, 1, ⌈K/128⌉, 1]  FP8_PB_WO; [] where the matrix is one block
 //     MODULE.weight_scale_inv  F32 [⌈N/128⌉, ⌈K/128⌉], multiplies: FP8_BLOCK_SCALES
 //
-// NVFP4, W4A16_NVFP4 and MXFP4 are two codes in a byte (fp4/module.h), and MXFP8 has scales that
-// are exponents, U8 [N, K/32].
+// NVFP4, W4A16_NVFP4 and MXFP4 are two codes in a byte (fp4/module.h, also for stacked experts),
+// and MXFP8 has scales that are exponents, U8 [N, K/32].
 //
 // MIXED_PRECISION says for each module, or for what it lies in, which of these it is; what is not
 // listed is not quantized. The names of algorithms are in any case: the writer itself spells some

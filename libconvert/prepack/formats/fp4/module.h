@@ -46,6 +46,23 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkp
                                                         const ModuleTensors& module,
                                                         const Meaning& meaning);
 
+// Experts in NVFP4 that are stacked, as ModelOpt leaves those of Llama 4 and gpt-oss; it splits all
+// others. Matrices are stored [K, N], as these models multiply with them:
+//
+//     EXPERTS.X                 U8 [E, K/2, N]
+//     EXPERTS.X_weight_scale    F8_E4M3 [E, K/16, N]
+//     EXPERTS.X_weight_scale_2  F32, one number for all experts; multiplies
+//     EXPERTS.X_input_scale     belongs to them, and is not used
+//
+// Expert e is the module EXPERTS.X.e. In gpt-oss, rows of gate_up_proj are gate and up by turns.
+
+// Is the tensor of this suffix such a stack?
+bool IsNvfp4Stack(const ModuleTensors& module, std::string_view suffix, const StoredTensor& tensor);
+
+// Adds the modules of such a tensor, one for each expert; or the error that all of them have.
+Status DescribeNvfp4Stack(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                          std::string_view suffix, const Meaning& meaning, QuantizedModel& model);
+
 }  // namespace prepack::fp4
 
 #endif  // PREPACK_FORMATS_FP4_MODULE_H_

@@ -119,6 +119,15 @@ constexpr uint64_t kBlockBytes = kMxGroup / 2;
 // Each expert becomes a module of its own; real models have some hundreds.
 constexpr uint64_t kMaxExperts = 8192;
 
+// Of experts in one tensor, none of whose dimensions is zero.
+Status CheckExperts(const Checkpoint& checkpoint, const StoredTensor& stack) {
+  if (stack.shape[0] <= kMaxExperts) return {};
+  return Unsupported(checkpoint.Where(stack), "too many stacked experts")
+      .Found(ShowShape(stack.shape))
+      .Expected(fmt::format("at most {}", kMaxExperts))
+      .Id(FindingId("storage-unsupported"));
+}
+
 // [E, N, K/32, 16], none of them zero.
 Status CheckBlocks(const Checkpoint& checkpoint, const StoredTensor& blocks) {
   PREPACK_TRY(RequireDType(checkpoint, blocks, "blocks of MXFP4", {DType::kU8}));
@@ -130,12 +139,71 @@ Status CheckBlocks(const Checkpoint& checkpoint, const StoredTensor& blocks) {
         .Expected("[experts, N, K/32, 16]")
         .Id(FindingId("tensor-shape"));
   }
-  if (dims[0] <= kMaxExperts) return {};
-  return Unsupported(checkpoint.Where(blocks), "too many stacked experts")
-      .Found(ShowShape(dims))
-      .Expected(fmt::format("at most {}", kMaxExperts))
-      .Id(FindingId("storage-unsupported"));
+  return CheckExperts(checkpoint, blocks);
 }
+
+// [E, K/2, N], none of them zero.
+Status CheckNvfp4Stack(const Checkpoint& checkpoint, const StoredTensor& weight,
+                       const StoredTensor& scale) {
+  const TensorShape& dims = weight.shape;
+  if (std::ranges::find(dims, uint64_t{0}) != dims.end()) {
+    return Malformed(checkpoint.Where(weight), "the weight is empty")
+        .Found(ShowShape(dims))
+        .Id(FindingId("tensor-shape"));
+  }
+  PREPACK_TRY(CheckExperts(checkpoint, weight));
+  PREPACK_TRY(RequireDType(checkpoint, scale, "scales of NVFP4", {DType::kF8E4M3}));
+  // A byte is two codes, and a scale belongs to 16.
+  const std::vector<uint64_t> expected = {dims[0], dims[1] / (kNvfp4Group / 2), dims[2]};
+  PREPACK_TRY(RequireShape(checkpoint, scale, expected, "[experts, K/16, N]"));
+  return CheckGroups(checkpoint, weight, 2 * dims[1], kNvfp4Group);
+}
+
+}  // namespace
+
+bool IsNvfp4Stack(const ModuleTensors& module, std::string_view suffix,
+                  const StoredTensor& tensor) {
+  return suffix != "weight" && tensor.dtype == DType::kU8 && tensor.shape.size() == 3 &&
+         module.Find(fmt::format("{}_weight_scale_2", suffix)) != nullptr;
+}
+
+Status DescribeNvfp4Stack(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                          std::string_view suffix, const Meaning& meaning, QuantizedModel& model) {
+  PREPACK_TRY(CheckModuleName(experts.name));
+  const StoredTensor& weight = *experts.Find(suffix);
+  const StoredTensor* scale = experts.Find(fmt::format("{}_weight_scale", suffix));
+  if (scale == nullptr) {
+    return MissingTensor(checkpoint, weight,
+                         fmt::format("{}.{}_weight_scale", experts.name, suffix));
+  }
+  PREPACK_TRY(CheckNvfp4Stack(checkpoint, weight, *scale));
+  RowModule parts;
+  parts.experts = weight.shape[0];
+  parts.k = 2 * weight.shape[1];
+  parts.n = weight.shape[2];
+  parts.stored = RowCodes::kNibbles;
+  parts.codes = &weight;
+  parts.scale = scale;
+  parts.scale_form = meaning.form();
+  parts.scheme = SchemeOf(meaning);
+  if (const StoredTensor* bias = experts.Find(fmt::format("{}_bias", suffix))) {
+    const std::vector<uint64_t> expected = {parts.experts, parts.n};
+    PREPACK_TRY(RequireShape(checkpoint, *bias, expected, "one per expert and output channel"));
+  }
+  const StoredTensor& global = *experts.Find(fmt::format("{}_weight_scale_2", suffix));
+  PREPACK_TRY_ASSIGN(parts.global_scale, ReadGlobalScale(checkpoint, global, false));
+  if (const StoredTensor* input = experts.Find(fmt::format("{}_input_scale", suffix))) {
+    parts.side_tensors.push_back(input);
+  }
+  for (uint64_t expert = 0; expert < parts.experts; ++expert) {
+    parts.expert = expert;
+    parts.module = fmt::format("{}.{}.{}", experts.name, suffix, expert);
+    model.modules.push_back(MakeColumnLinear(checkpoint, parts));
+  }
+  return {};
+}
+
+namespace {
 
 // Adds the experts of EXPERTS.STEM_blocks.
 Status DescribeExperts(const Checkpoint& checkpoint, const ModuleTensors& experts,

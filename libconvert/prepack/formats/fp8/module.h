@@ -103,12 +103,6 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeSplitExpert(const Checkpoint& c
                                                              const StackedScale& scale,
                                                              const Meaning& meaning);
 
-// One expert of a stack whose matrices are stored [K, N] (column_linear.cpp). `expert` counts from
-// the front; the scales are one per block [scheme.group_size, scheme.scale_rows] of the stored
-// matrix, or one for each expert. Shapes have been checked.
-std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
-                                                  const RowModule& parts);
-
 }  // namespace prepack::fp8
 
 #endif  // PREPACK_FORMATS_FP8_MODULE_H_

@@ -374,6 +374,23 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModelOpt(const Checkpoint& chec
                              entry->Meaning());
 }
 
+// The experts of all stacks in NVFP4 that lie in the module; whoever stacks others is refused
+// later.
+void DescribeStacks(const Checkpoint& checkpoint, const Config& config, const ModuleTensors& module,
+                    QuantizedModel& model, FindingTally& findings) {
+  for (const auto& [suffix, tensor] : module.tensors) {
+    if (!fp4::IsNvfp4Stack(module, suffix, *tensor)) continue;
+    const std::string name = fmt::format("{}.{}", module.name, suffix);
+    const Entry* entry = config.Find(name);
+    if (entry == nullptr || !entry->IsFp4() || !entry->Fp4Meaning().nvfp4) continue;
+    if (config.Excludes(name)) {
+      findings.Add("module-ignored-but-quantized", name,
+                   "the config excludes the module, but it is quantized");
+    }
+    model.AddError(fp4::DescribeNvfp4Stack(checkpoint, module, suffix, entry->Fp4Meaning(), model));
+  }
+}
+
 }  // namespace
 
 Status Read(const ReadContext& context, QuantizedModel& model) {
@@ -381,6 +398,7 @@ Status Read(const ReadContext& context, QuantizedModel& model) {
   PREPACK_TRY_ASSIGN(const Config config, ParseConfigs(configs));
   PlainModules plain;
   for (const ModuleTensors& module : modules) {
+    DescribeStacks(checkpoint, config, module, model, findings);
     const StoredTensor* weight = module.Find("weight");
     if (weight == nullptr) continue;
     if (!IsModelOptQuantized(module, *weight)) {

@@ -9,6 +9,7 @@
 // low half and 2m + 1 in its high half), so reading copies.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -118,6 +119,12 @@ class RowLinear final : public StoredLinear {
   RowTensors parts_;
   uint64_t row_bytes_;  // of a stored row
 };
+
+// One expert of a stack whose matrices are stored [K, N], FP8 or FP4 (column_linear.cpp). `expert`
+// counts from the front; the scales are one per block [scheme.group_size, scheme.scale_rows] of the
+// stored matrix, or one for each expert. Shapes have been checked.
+std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
+                                                  const RowModule& parts);
 
 }  // namespace prepack
 

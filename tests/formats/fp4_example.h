@@ -155,6 +155,22 @@ inline TestCheckpoint DeepSeekV4() {
   return stored;
 }
 
+// The numbers of ModelOptNvfp4.
+inline TestCheckpoint QuarkNvfp4() {
+  TestCheckpoint stored = ModelOptNvfp4();
+  stored.config = QuarkFp8().config;
+  Json codes = {{"dtype", "fp4"},           {"qscheme", "per_group"}, {"ch_axis", -1},
+                {"group_size", 16},         {"symmetric", nullptr},   {"is_dynamic", false},
+                {"scale_format", "float32"}};
+  const Json scales = {{"dtype", "fp8_e4m3"}, {"qscheme", "per_tensor"}, {"is_scale_quant", true}};
+  const Json weight = Json::array({codes, scales});
+  codes["is_dynamic"] = true;
+  stored.config["quantization_config"]["global_quant_config"] = {
+      {"weight", weight}, {"input_tensors", Json::array({codes, scales})}};
+  stored.At(kFp8Module + ".input_scale").name = kFp8Module + ".input_scale_2";
+  return stored;
+}
+
 // Two experts of gate_up_proj; the first has the numbers of CtMxfp4, the second the same codes and
 // scales 4 and 8.
 inline TestCheckpoint GptOssMxfp4() {

@@ -72,7 +72,7 @@ TEST_CASE("experts of gpt-oss are modules, and rows are as they are stored") {
 }
 
 TEST_CASE("NVFP4: the global scale divides or multiplies, as the dialect says") {
-  for (const TestCheckpoint& stored : {CtNvfp4(), ModelOptNvfp4()}) {
+  for (const TestCheckpoint& stored : {CtNvfp4(), ModelOptNvfp4(), QuarkNvfp4()}) {
     const TempFolder folder;
     stored.Write(folder.path());
     const OpenedModel opened = MustOpen(folder.path());
@@ -573,6 +573,31 @@ TEST_CASE("what is wrong with FP4 of ModelOpt and Quark is said") {
        },
        kUnsupported, "scheme-unsupported",
        "activations of this kind are not supported with MXFP4 weights"},
+      {"NVFP4 with other activations", QuarkNvfp4,
+       [](T t) {
+         Json& input = t.config["quantization_config"]["global_quant_config"]["input_tensors"];
+         input[0]["group_size"] = 32;
+       },
+       kUnsupported, "scheme-unsupported",
+       "activations of this kind are not supported with NVFP4 weights"},
+      {"NVFP4 with FP8 activations", QuarkNvfp4,
+       [](T t) {
+         Json& input = t.config["quantization_config"]["global_quant_config"]["input_tensors"];
+         input = {{"dtype", "fp8_e4m3"}, {"qscheme", "per_tensor"}};
+       },
+       kUnsupported, "scheme-unsupported",
+       "activations of this kind are not supported with NVFP4 weights (found"},
+      {"NVFP4 in other groups", QuarkNvfp4,
+       [](T t) {
+         t.config["quantization_config"]["global_quant_config"]["weight"][0]["group_size"] = 32;
+       },
+       kUnsupported, "scheme-unsupported", "Quark's NVFP4 weights are not supported"},
+      {"a step that is none", QuarkNvfp4,
+       [](T t) { t.config["quantization_config"]["global_quant_config"]["weight"][1] = 1; },
+       kMalformed, "config-field-invalid", "global_quant_config.weight"},
+      {"no global scale of Quark", QuarkNvfp4,
+       [](T t) { t.Remove(kFp8Module + ".weight_scale_2"); }, kMalformed, "tensor-missing",
+       "expected " + kFp8Module + ".weight_scale_2"},
   });
 }
 
@@ -592,6 +617,9 @@ TEST_CASE("FP4 and MXFP8 by their writers dequantize to the truth, to the bit") 
       {"gpt-oss-mxfp4", "mxfp4", 16, "wfp4a16 group 32"},
       {"modelopt-nvfp4", "modelopt", 3, "wfp4afp4 group 16"},
       {"modelopt-nvfp4-gpt-oss", "modelopt", 4, "wfp4afp4 group 16"},
+      {"quark-mxfp4", "quark", 3, "wfp4afp4 group 32"},
+      {"quark-nvfp4", "quark", 7, "wfp4afp4 group 16"},
+      {"quark-mixed", "quark", 7, ""},
   };
   for (const Case& c : cases) {
     CHECK(CheckTruth(c.name, c.format, c.modules, c.scheme).model.findings.empty());

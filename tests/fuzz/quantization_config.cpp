@@ -83,6 +83,8 @@ std::vector<TestCheckpoint> Checkpoints() {
       testing::GptOssMxfp4(),
       WithMoreModules(testing::MinimaxMxfp8(), testing::kFp8Module),
       testing::DeepSeekV4(),
+      testing::ModelOptNvfp4Stack(),
+      WithMoreModules(testing::QuarkNvfp4(), testing::kFp8Module),
   };
 }
 

@@ -146,12 +146,17 @@ std::vector<ExpectedGemm> AsStored() {
        {{"vllm-cpu/fp8-vnni", 6}},
        {{"plain/bf16", 6}},
        {{"plain/bf16", 6}}},
-      {{"ct-mxfp4", "ct-mxfp8", "ct-nvfp4a16"}, kAuto, {{"vllm-cpu/bf16-vnni", 7}}, plain, plain},
-      {{"ct-nvfp4", "modelopt-nvfp4"},
+      {{"ct-mxfp4", "ct-mxfp8", "ct-nvfp4a16", "quark-nvfp4"},
+       kAuto,
+       {{"vllm-cpu/bf16-vnni", 7}},
+       plain,
+       plain},
+      {{"ct-nvfp4", "modelopt-nvfp4", "quark-mxfp4"},
        kAuto,
        {{"vllm-cpu/bf16-vnni", 3}},
        {{"plain/bf16", 3}},
        {{"plain/bf16", 3}}},
+      {{"quark-mixed"}, kAuto, {{"vllm-cpu/bf16-vnni", 3}, {"vllm-cpu/fp8-vnni", 4}}, plain, plain},
       {{"modelopt-nvfp4-gpt-oss"},
        kAuto,
        {{"vllm-cpu/bf16-vnni", 4}},
@@ -229,7 +234,7 @@ size_t CheckRows(const std::vector<ExpectedGemm>& rows) {
 }
 
 TEST_CASE("every real checkpoint is the model still, packed for every target") {
-  CHECK(CheckRows(AsStored()) == 68);
+  CHECK(CheckRows(AsStored()) == 71);
 }
 
 TEST_CASE("so it is with activations of eight bits") {

@@ -28,7 +28,7 @@ namespace prepack::quark {
 // How a module is quantized.
 struct Spec {
   std::optional<fp8::Meaning> fp8;  // where it is FP8 of a kind that is read
-  std::optional<fp4::Meaning> fp4;  // where it is MXFP4
+  std::optional<fp4::Meaning> fp4;  // where it is MXFP4 or NVFP4
   std::string other;                // else what it is, for people; empty: not quantized
 };
 
@@ -82,13 +82,32 @@ std::optional<Granularity> GranularityOf(std::string_view qscheme, int64_t axis,
   return std::nullopt;
 }
 
+// Two steps, of which the second quantizes the scales of the first: FP4 in groups of 16, whose
+// scales are FP8 below one scale for all.
+Result<bool> IsNvfp4(const Json& steps, const std::string& where) {
+  if (steps.size() != 2) return false;
+  for (const Json& step : steps) PREPACK_TRY(RequireObject(step, where));
+  PREPACK_TRY_ASSIGN(const std::string codes, Text(steps[0], "dtype", where));
+  PREPACK_TRY_ASSIGN(const std::string groups, Text(steps[0], "qscheme", where));
+  PREPACK_TRY_ASSIGN(const std::optional<int64_t> size, OptionalInt(steps[0], "group_size", where));
+  PREPACK_TRY_ASSIGN(const std::string scales, Text(steps[1], "dtype", where));
+  PREPACK_TRY_ASSIGN(const std::string one, Text(steps[1], "qscheme", where));
+  PREPACK_TRY_ASSIGN(const std::optional<bool> of_scales,
+                     OptionalBool(steps[1], "is_scale_quant", where));
+  return codes == "fp4" && groups == "per_group" && size == int64_t{fp4::kNvfp4Group} &&
+         scales == kFp8 && one == "per_tensor" && of_scales.value_or(false);
+}
+
 Status ParseWeight(const Json& spec, const std::string& where, Spec& parsed) {
   if (spec.is_array()) {
-    // NVFP4: the scales of the codes are quantized, too; int4-fp8: the codes are quantized twice.
-    const bool is_nvfp4 = !spec.empty() && spec[0].is_object() &&
-                          JsonMember(spec[0], "dtype") != nullptr &&
-                          *JsonMember(spec[0], "dtype") == "fp4";
-    parsed.other = is_nvfp4 ? "NVFP4" : "two-step";
+    PREPACK_TRY_ASSIGN(const bool nvfp4, IsNvfp4(spec, where));
+    if (nvfp4) {
+      parsed.fp4 = fp4::Meaning{.nvfp4 = true, .activations = {}};
+      return {};
+    }
+    // FP4 with other scales; or int4-fp8, whose codes are quantized twice.
+    const Json* first = spec.empty() ? nullptr : JsonMember(spec[0], "dtype");
+    parsed.other = first != nullptr && *first == "fp4" ? "NVFP4" : "two-step";
     return {};
   }
   PREPACK_TRY(RequireObject(spec, where));
@@ -138,8 +157,22 @@ Status ParseInput(const Json& spec, const std::string& where, ActivationScheme& 
   return {};
 }
 
+// Activations of NVFP4 are of the same kind; input_scale_2 is the scale of their scales.
+Status ParseNvfp4Input(const Json& spec, const std::string& where, fp4::Meaning& meaning) {
+  PREPACK_TRY_ASSIGN(const bool nvfp4, spec.is_array() ? IsNvfp4(spec, where) : false);
+  if (nvfp4) {
+    meaning.activations = fp4::FourBitActivations(fp4::kNvfp4Group);
+    return {};
+  }
+  return Unsupported(where, "activations of this kind are not supported with NVFP4 weights")
+      .Found(ShowJson(spec))
+      .Expected("fp4 in groups of 16, whose scales are fp8_e4m3")
+      .Id(FindingId("scheme-unsupported"));
+}
+
 // Activations of MXFP4 are of the same kind, or FP8, and always quantized at run time.
 Status ParseFp4Input(const Json& spec, const std::string& where, fp4::Meaning& meaning) {
+  if (meaning.nvfp4) return ParseNvfp4Input(spec, where, meaning);
   PREPACK_TRY(RequireObject(spec, where));
   PREPACK_TRY_ASSIGN(const std::string dtype, Text(spec, "dtype", where));
   if (dtype != "fp4") return ParseInput(spec, where, meaning.activations);
@@ -299,7 +332,7 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeQuark(const Checkpoint& checkpo
   if (!spec.other.empty()) {
     return Unsupported(module.name, fmt::format("Quark's {} weights are not supported", spec.other))
         .Found(fmt::format("weight {} {}", DTypeName(weight.dtype), ShowShape(weight.shape)))
-        .Expected("fp8_e4m3, per_tensor or per_channel, or MXFP4")
+        .Expected("fp8_e4m3, per_tensor or per_channel, MXFP4 or NVFP4")
         .Hint("Quantize the float model to FP8 or integers")
         .Id(FindingId("scheme-unsupported"));
   }

@@ -102,6 +102,9 @@ TEST_CASE("stacked experts in NVFP4 by ModelOpt have their inputs first") {
   CHECK(first.source_tensors().size() == 4);
   const QuantizedLinear& second = opened.Module(kStack + ".1");
   CHECK(Dequantize(second, 1, 1) == std::vector<float>(32, 1));
+  REQUIRE(second.stacked_bias().has_value());
+  CHECK(second.stacked_bias()->tensor == kStack + "_bias");
+  CHECK(second.stacked_bias()->row == 1);
   std::vector<std::byte> part(4);
   RequireOk(first.ReadCodes({.n0 = 1, .rows = 1, .k0 = 24, .cols = 8}, part));
   CHECK(part == Hex("22 22 22 22"));

@@ -189,6 +189,7 @@ Status DescribeNvfp4Stack(const Checkpoint& checkpoint, const ModuleTensors& exp
   if (const StoredTensor* bias = experts.Find(fmt::format("{}_bias", suffix))) {
     const std::vector<uint64_t> expected = {parts.experts, parts.n};
     PREPACK_TRY(RequireShape(checkpoint, *bias, expected, "one per expert and output channel"));
+    parts.stacked_bias = bias;
   }
   const StoredTensor& global = *experts.Find(fmt::format("{}_weight_scale_2", suffix));
   PREPACK_TRY_ASSIGN(parts.global_scale, ReadGlobalScale(checkpoint, global, false));

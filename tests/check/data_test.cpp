@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
 #include "catch.h"
 #include "check/check_run.h"
@@ -278,6 +279,132 @@ TEST_CASE("FP4: a global scale that is used the wrong way round shows in the wei
   REQUIRE(findings.size() == 2);
   CHECK(findings[0].id == "scale-huge");
   CHECK(findings[1].id == "weights-size");
+}
+
+// The numbers of WideFp4(true) as ModelOpt stores them.
+TestCheckpoint WideModelOpt() {
+  TestCheckpoint checkpoint = WideFp4(true);
+  checkpoint.config["quantization_config"] = {
+      {"quant_method", "modelopt"}, {"quant_algo", "NVFP4"}, {"group_size", 16}};
+  checkpoint.At(kModule + ".weight_packed").name = kModule + ".weight";
+  checkpoint.Remove(kModule + ".weight_global_scale");
+  checkpoint.tensors.push_back({kModule + ".weight_scale_2", "F32", {}, Floats32({0.001F})});
+  return checkpoint;
+}
+
+TEST_CASE("FP4: a divisor where ModelOpt has a factor shows in the weights") {
+  TestCheckpoint checkpoint = WideModelOpt();
+  RequireSound(RunCheck(checkpoint));
+  checkpoint.At(kModule + ".weight_scale_2").bytes = Floats32({kWideGlobal});
+  const CheckReport report = RunCheck(checkpoint);
+  CHECK(report.verdict == CheckVerdict::kWarnings);
+  CHECK(Lines(report).find("weights-size: " + kModule) != std::string::npos);
+  // The name that the other dialect has for it.
+  checkpoint.At(kModule + ".weight_scale_2").name = kModule + ".weight_global_scale";
+  const CheckReport other = RunCheck(checkpoint);
+  CHECK(other.verdict == CheckVerdict::kMalformed);
+  CHECK(Lines(other).find("a scale of the FP4 weight is missing") != std::string::npos);
+}
+
+// The same weights in FP8, with exponents for groups of 32 or with one scale for each block.
+TestCheckpoint WideFp8(bool mx) {
+  constexpr uint64_t kRows = 2;
+  const uint64_t columns = mx ? 32 : kWideK;
+  TestCheckpoint checkpoint = WideExample();
+  checkpoint.config["quantization_config"] = {{"quant_method", mx ? "mxfp8" : "fp8"},
+                                              {"activation_scheme", "dynamic"}};
+  Json& block = checkpoint.config["quantization_config"]["weight_block_size"];
+  block = {mx ? 1 : kRows, columns};
+  checkpoint.tensors.clear();
+  SplitMix64 random(1);
+  std::vector<std::byte> codes(kWideN * kWideK);
+  const uint64_t rows = mx ? 1 : kRows;
+  const size_t scales = codes.size() / rows / columns;
+  const float scale = 0x1p-11F;
+  for (std::byte& code : codes) {
+    code = static_cast<std::byte>(
+        NearestCode(CodeType::kF8E4M3, 256, 0.03 * random.Gaussian() / double{scale}));
+  }
+  checkpoint.tensors.push_back({kModule + ".weight", "F8_E4M3", {kWideN, kWideK}, codes});
+  std::vector<float> numbers;
+  std::vector<std::byte> exponents;
+  for (size_t i = 0; i < scales; ++i) {
+    // Not all alike.
+    numbers.push_back(scale * (1 + static_cast<float>(i % 16) / 256));
+    exponents.push_back(static_cast<std::byte>(116 + i % 2));
+  }
+  checkpoint.tensors.push_back({kModule + ".weight_scale_inv",
+                                mx ? "U8" : "F32",
+                                {kWideN / rows, kWideK / columns},
+                                mx ? exponents : Floats32(numbers)});
+  return checkpoint;
+}
+
+TEST_CASE("FP8: a scale that was stored as its inverse shows in the weights") {
+  RequireSound(RunCheck(WideFp8(false)));
+  TestCheckpoint checkpoint = WideFp8(false);
+  std::vector<std::byte>& bytes = checkpoint.At(kModule + ".weight_scale_inv").bytes;
+  for (size_t i = 0; i < bytes.size(); i += 4) {
+    float scale = 0;
+    std::memcpy(&scale, &bytes[i], sizeof scale);
+    scale = 1 / scale;
+    std::memcpy(&bytes[i], &scale, sizeof scale);
+  }
+  RequireOnly(RunCheck(checkpoint), "weights-size", "in working models", CheckVerdict::kWarnings);
+}
+
+TEST_CASE("MX: exponents whose sign was lost, and those at the ends of their range") {
+  RequireSound(RunCheck(WideFp8(true)));
+  for (const bool fp4 : {false, true}) {
+    CAPTURE(fp4);
+    const TestCheckpoint sound = fp4 ? WideFp4(false) : WideFp8(true);
+    const std::string scale = kModule + (fp4 ? ".weight_scale" : ".weight_scale_inv");
+    TestCheckpoint inverted = sound;  // 2^-e
+    for (std::byte& byte : inverted.At(scale).bytes) {
+      byte = static_cast<std::byte>(254 - std::to_integer<int>(byte));
+    }
+    const CheckReport report = RunCheck(inverted);
+    CHECK(report.verdict == CheckVerdict::kWarnings);
+    CHECK(Lines(report).find("weights-size: " + kModule) != std::string::npos);
+    // 255 is NaN, beyond 252 a bf16 kernel wraps, and 0 is a subnormal number.
+    TestCheckpoint extreme = sound;
+    extreme.At(scale).bytes[7] = std::byte{255};
+    RequireOnly(RunCheck(extreme), "scale-not-finite", "is not a finite number",
+                CheckVerdict::kBadValues);
+    for (const int exponent : {253, 254}) {
+      extreme.At(scale).bytes[7] = static_cast<std::byte>(exponent);
+      CHECK(Lines(RunCheck(extreme)).find("scale-huge: " + kModule) != std::string::npos);
+    }
+    for (const int exponent : {0, 1}) {
+      extreme.At(scale).bytes[7] = static_cast<std::byte>(exponent);
+      CHECK(Lines(RunCheck(extreme)).find("scale-outside-f16: " + kModule) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("FP8: a code that is NaN is an error of its module") {
+  for (const bool mx : {false, true}) {
+    TestCheckpoint checkpoint = WideFp8(mx);
+    checkpoint.At(kModule + ".weight").bytes[1000] = std::byte{0x7F};
+    RequireOnly(RunCheck(checkpoint), "code-nan", kModule, CheckVerdict::kBadValues);
+  }
+}
+
+TEST_CASE("NVFP4: scales of other groups are found") {
+  TestCheckpoint checkpoint = WideFp4(true);
+  std::vector<std::byte>& scales = checkpoint.At(kModule + ".weight_scale").bytes;
+  std::rotate(scales.begin(), scales.begin() + 8, scales.end());
+  RequireOnly(RunCheck(checkpoint), "scale-unrelated", "0 if they do not)",
+              CheckVerdict::kWarnings);
+  // Transposed: as many scales in the same shape, but [G, N] of them.
+  TestCheckpoint transposed = WideFp4(true);
+  const std::vector<std::byte> stored = transposed.At(kModule + ".weight_scale").bytes;
+  for (size_t i = 0; i < stored.size(); ++i) {
+    transposed.At(kModule + ".weight_scale").bytes[i % (kWideK / 16) * kWideN + i / (kWideK / 16)] =
+        stored[i];
+  }
+  RequireOnly(RunCheck(transposed), "scale-unrelated", "0 if they do not)",
+              CheckVerdict::kWarnings);
 }
 
 TEST_CASE("FP4: signs that are lost, and equal codes, are reported") {

@@ -7,6 +7,7 @@
 #include "catch.h"
 #include "check/check_run.h"
 #include "check/wide_example.h"
+#include "formats/fp4_example.h"
 
 namespace prepack::testing {
 namespace {
@@ -50,6 +51,26 @@ TEST_CASE("an expert that lacks a module is an error") {
   AddWideModule(checkpoint, Expert(2, "extra_proj"), 9);
   RequireOnly(RunHeaderCheck(checkpoint), "expert-missing",
               kParent + ".1: extra_proj is missing, which other experts have",
+              CheckVerdict::kMalformed);
+}
+
+TEST_CASE("experts of DeepSeek V4 that are missing are an error") {
+  TestCheckpoint checkpoint = DeepSeekV4();
+  const std::string second = "layers.0.ffn.experts.1.w1";
+  TestTensor weight = checkpoint.At(kDeepSeekExpert + ".weight");
+  weight.name = second + ".weight";
+  TestTensor scale = checkpoint.At(kDeepSeekExpert + ".scale");
+  scale.name = second + ".scale";
+  checkpoint.tensors.push_back(weight);
+  checkpoint.tensors.push_back(scale);
+  checkpoint.config["n_routed_experts"] = 2;
+  RequireSound(RunHeaderCheck(checkpoint));
+  TestCheckpoint without_scale = checkpoint;
+  without_scale.Remove(second + ".scale");
+  RequireOnly(RunHeaderCheck(without_scale), "tensor-missing",
+              "a scale of the FP4 weight is missing", CheckVerdict::kMalformed);
+  checkpoint.config["n_routed_experts"] = 3;
+  RequireOnly(RunHeaderCheck(checkpoint), "expert-missing", "1 of 3 experts are missing: 2",
               CheckVerdict::kMalformed);
 }
 

@@ -235,7 +235,9 @@ TEST_CASE("the same FP8 weights are identical whichever writer stored them") {
 }
 
 TEST_CASE("the same FP4 weights are identical whichever writer stored them") {
-  for (const auto& [a, b] : {std::pair{CtMxfp4(), QuarkMxfp4()}, {CtNvfp4(), ModelOptNvfp4()}}) {
+  for (const auto& [a, b] : {std::pair{CtMxfp4(), QuarkMxfp4()},
+                             {CtNvfp4(), ModelOptNvfp4()},
+                             {CtNvfp4(), QuarkNvfp4()}}) {
     TestCheckpoint other = b;
     DiffReport report = RunDiff(a, other);
     CHECK(report.Same());
@@ -247,6 +249,60 @@ TEST_CASE("the same FP4 weights are identical whichever writer stored them") {
     RequireVerdict(report.modules[0], DiffVerdict::kDifferent);
     CHECK(report.modules[0].differences.unequal == 1);
   }
+}
+
+TEST_CASE("NVFP4 is equal where one global scale is the rounded reciprocal of the other") {
+  for (const float divisor : {3.0F, 777.7F, 1000.0F, 2688.0F / 1.7F}) {
+    CAPTURE(divisor);
+    TestCheckpoint ct = CtNvfp4();
+    ct.At("model.layers.0.mlp.up_proj.weight_global_scale").bytes = Floats32({divisor});
+    TestCheckpoint modelopt = ModelOptNvfp4();
+    modelopt.At("model.layers.0.mlp.up_proj.weight_scale_2").bytes = Floats32({1 / divisor});
+    // All scales that are numbers.
+    for (uint8_t first = 1; first < 124; first += 4) {
+      for (TestCheckpoint* stored : {&ct, &modelopt}) {
+        for (uint8_t i = 0; i < 4; ++i) {
+          stored->At("model.layers.0.mlp.up_proj.weight_scale").bytes[i] = std::byte(first + i);
+        }
+      }
+      CHECK(RunDiff(ct, modelopt).Same());
+    }
+    modelopt.At("model.layers.0.mlp.up_proj.weight_scale_2").bytes =
+        Floats32({1.000002F / divisor});
+    CHECK_FALSE(RunDiff(ct, modelopt).Same());
+  }
+}
+
+TEST_CASE("MXFP8 of two writers is identical") {
+  const DiffReport report = RunDiff(CtMxfp8(), MinimaxMxfp8());
+  CHECK(report.Same());
+  REQUIRE(report.modules.size() == 1);
+  RequireVerdict(report.modules[0], DiffVerdict::kIdentical);
+}
+
+TEST_CASE("stacked MXFP4 experts match by name; those of one module each do not") {
+  const std::string stem = "model.layers.0.mlp.experts.gate_up_proj";
+  const TestCheckpoint gpt_oss = GptOssMxfp4();
+  TestCheckpoint ct = CtMxfp4();
+  ct.tensors = gpt_oss.tensors;
+  ct.At(stem + "_blocks").shape = {2, 2, 16};
+  ct.At(stem + "_blocks").name = stem + ".weight_packed";
+  ct.At(stem + "_scales").name = stem + ".weight_scale";
+  const DiffReport report = RunDiff(gpt_oss, ct);
+  REQUIRE(report.modules.size() == 2);
+  for (const ModuleDiff& diff : report.modules) RequireVerdict(diff, DiffVerdict::kIdentical);
+  CHECK(report.Same());
+  // Other names, and rows of gate and up that are not by turns: nothing says which belong together.
+  TestCheckpoint split = CtMxfp4();
+  for (TestTensor& tensor : split.tensors) {
+    if (tensor.name.starts_with(kFp8Module)) {
+      tensor.name.replace(0, kFp8Module.size(), "model.layers.0.mlp.experts.0.gate_proj");
+    }
+  }
+  const DiffReport other = RunDiff(gpt_oss, split);
+  REQUIRE(other.modules.size() == 3);
+  RequireVerdict(other.modules[0], DiffVerdict::kOnlyInB);
+  RequireVerdict(other.modules[1], DiffVerdict::kOnlyInA);
 }
 
 TEST_CASE("stacked FP8 experts are identical whichever way their matrices lie") {

@@ -52,7 +52,9 @@ TEST_CASE("AutoRound schemes that are not plain integers are refused by name") {
       {"mlx", ArGptq, [](Stored t) { ArConfig(t)["packing_format"] = "mlx"; }, kUnsupported,
        "autoround-scheme", "stores arrays of Apple's MLX"},
       {"mx_fp", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "mx_fp"; }, kUnsupported,
-       "autoround-scheme", "data_type: MXFP weights are not supported (found \"mx_fp\""},
+       "autoround-scheme",
+       "data_type: MXFP weights are not supported (found \"mx_fp\", expected \"int\"). Export the "
+       "model again with --format llm_compressor"},
       {"mx_int", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "mx_int"; }, kUnsupported,
        "autoround-scheme", "MXINT weights are not supported"},
       {"nv_fp", ArGptq, [](Stored t) { ArConfig(t)["data_type"] = "nv_fp"; }, kUnsupported,

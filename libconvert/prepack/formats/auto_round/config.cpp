@@ -104,19 +104,25 @@ Result<PackingChoice> ParsePacking(const QuantizationConfig& config, FindingTall
 
 Status CheckDataType(std::string_view data_type, std::string_view where) {
   const std::string name = LowerCase(data_type);
-  const auto refuse = [&](std::string_view what) {
+  const auto refuse = [&](std::string_view what, std::string_view hint = kIntegers) {
     return Unsupported(where, what)
         .Found(fmt::format("\"{}\"", Printable(name)))
         .Expected("\"int\"")
-        .Hint(kIntegers)
+        .Hint(hint)
         .Id(FindingId("autoround-scheme"));
   };
+  constexpr std::string_view kExport =
+      "Export the model again with --format llm_compressor, which prepack reads";
   if (name.ends_with("_dq"))
     return refuse("double-quantized scales (GGUF schemes) are not supported");
   if (name == "int" || name == "int_sym" || name == "int_asym") return {};
   if (name.starts_with("mx_int")) return refuse("MXINT weights are not supported");
-  if (name.starts_with("mx")) return refuse("MXFP weights are not supported");
-  if (name.starts_with("nv")) return refuse("NVFP4 weights are not supported");
+  if (name.starts_with("mx")) return refuse("MXFP weights are not supported", kExport);
+  if (name.starts_with("nv")) {
+    // nvfp4_v2 has scales in e5m3.
+    return refuse("NVFP4 weights are not supported",
+                  name.starts_with("nv_fp") ? kExport : kIntegers);
+  }
   if (name.starts_with("fp") || name.starts_with("float")) {
     return refuse("FP8 weights of AutoRound are not supported");
   }

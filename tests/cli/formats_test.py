@@ -1,5 +1,7 @@
 """Every format on the command line: real checkpoints are checked, packed and verified."""
 
+import shutil
+import struct
 import sys
 import unittest
 
@@ -79,6 +81,85 @@ PACKED = {
 }
 
 
+# Ways to damage the tensors of a checkpoint, {name: (dtype, shape, bytes)}.
+def without(part):
+    return lambda tensors: {name: tensor for name, tensor in tensors.items() if part not in name}
+
+
+def copied(source, target):
+    def function(tensors):
+        copies = {name.replace(source, target): tensor for name, tensor in tensors.items() if source in name}
+        return {**tensors, **copies}
+
+    return function
+
+
+def exchanged(a, b):
+    return lambda tensors: {**tensors, a: tensors[b], b: tensors[a]}
+
+
+def inverted(suffix):
+    """Reciprocals of scales: exponents e become 254 - e."""
+
+    def one(dtype, shape, data):
+        if dtype in ("U8", "F8_E8M0"):
+            return dtype, shape, bytes(254 - byte for byte in data)
+        if dtype == "BF16":
+            wide = b"".join(b"\0\0" + data[i : i + 2] for i in range(0, len(data), 2))
+            narrow = one("F32", shape, wide)[2]
+            return dtype, shape, b"".join(narrow[i + 2 : i + 4] for i in range(0, len(narrow), 4))
+        numbers = struct.unpack(f"<{len(data) // 4}f", data)
+        return dtype, shape, struct.pack(f"<{len(numbers)}f", *(1 / number for number in numbers))
+
+    return lambda tensors: {
+        name: one(*tensor) if name.endswith(suffix) else tensor for name, tensor in tensors.items()
+    }
+
+
+def first_expert(tensors):
+    return {
+        name: (d, [1, *s[1:]], data[: len(data) // s[0]]) if ".experts." in name and s else (d, s, data)
+        for name, (d, s, data) in tensors.items()
+    }
+
+
+def transposed(name):
+    def function(tensors):
+        dtype, shape, data = tensors[name]
+        return {**tensors, name: (dtype, shape[::-1], data)}
+
+    return function
+
+
+MLP = "model.layers.0.mlp."
+# What goes wrong in the field with FP8, MX and NVFP4: checkpoint, damage, exit code, finding.
+DAMAGED = [
+    ("ct-nvfp4", inverted("weight_global_scale"), 0, "weights-size"),
+    ("modelopt-nvfp4", inverted("weight_scale_2"), 0, "weights-size"),
+    ("modelopt-nvfp4-gpt-oss", inverted("weight_scale_2"), 0, "weights-size"),
+    ("quark-nvfp4", inverted("weight_scale_2"), 0, "weights-size"),
+    ("mxfp8-minimax", inverted("weight_scale_inv"), 0, "weights-size"),
+    ("fp8-deepseek-v4", inverted(".scale"), 0, "weights-size"),
+    ("modelopt-fp8", inverted("weight_scale"), 0, "weights-size"),
+    ("fp8-minimax-fmt", inverted("weight_scale_inv"), 0, "weights-size"),
+    ("quark-fp8", inverted("weight_scale"), 0, "weights-size"),
+    ("ct-fp8-block", inverted("weight_scale"), 0, "weights-size"),
+    ("fbgemm-fp8", inverted("weight_scale"), 0, "weights-size"),
+    ("modelopt-nvfp4", exchanged(MLP + "gate_proj.weight_scale", MLP + "up_proj.weight_scale"), 0, "scale-unrelated"),
+    ("ct-nvfp4a16", exchanged(MLP + "gate_proj.weight_scale", MLP + "up_proj.weight_scale"), 0, "scale-unrelated"),
+    ("fp8-deepseek-v4", transposed("layers.0.attn.wq_a.scale"), 3, "tensor-shape"),
+    ("fp8-deepseek-v4", without("layers.1.ffn.experts.1.w2.scale"), 3, "tensor-missing"),
+    ("fp8-deepseek-v4", without("layers.1.ffn.experts.1."), 3, "expert-missing"),
+    ("fp8-deepseek-v4", without("layers.1.ffn.experts.1.w2."), 3, "expert-missing"),
+    ("fp8-deepseek-v4", copied("layers.1.ffn.experts.0.", "layers.1.ffn.experts.1."), 0, "module-copied"),
+    ("mxfp8-minimax", without("experts.1.w1.weight_scale_inv"), 3, "tensor-missing"),
+    ("mxfp8-minimax", without("experts.1."), 3, "expert-missing"),
+    ("mxfp8-minimax", copied("experts.0.", "experts.1."), 0, "module-copied"),
+    ("modelopt-nvfp4-gpt-oss", first_expert, 3, "expert-missing"),
+    ("gpt-oss-mxfp4", first_expert, 3, "expert-missing"),
+]
+
+
 class Formats(harness.ToolTest):
     def test_convert_and_verify(self):
         for name, modules in PACKED.items():
@@ -114,6 +195,21 @@ class Formats(harness.ToolTest):
                 report = self.checked_json(result.stdout, "check")
                 warnings = [f["id"] for f in report["findings"] if f["severity"] != "info"]
                 self.assertEqual(warnings, WARNED.get(source.name, []))
+
+    def test_what_goes_wrong_with_small_floats_is_found(self):
+        for number, (name, damage, code, finding) in enumerate(DAMAGED):
+            with self.subTest(checkpoint=name, number=number, finding=finding):
+                source = CHECKPOINTS / name
+                folder = self.scratch / str(number)
+                folder.mkdir()
+                for path in source.glob("*.json"):
+                    shutil.copyfile(path, folder / path.name)
+                tensors = damage(harness.read_tensors(source))
+                (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+                result = self.run_tool("check", folder, "--json")
+                self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+                report = self.checked_json(result.stdout, "check")
+                self.assertIn(finding, [found["id"] for found in report["findings"]])
 
     def test_every_json_follows_its_schema(self):
         for source in sorted(CHECKPOINTS.iterdir()):

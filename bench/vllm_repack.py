@@ -8,7 +8,7 @@
 vLLM's own kernel classes do the work (process_weights_after_loading), on the layers that it makes
 of a Llama: q, k and v fused, gate and up fused. Like vLLM, all weights are loaded first and then
 repacked layer by layer. Every run is a process of its own. 4-bit checkpoints of compressed-tensors
-and GPTQ.
+and GPTQ; and those of gpt-oss, whose experts vLLM packs a layer at a time.
 
 Exit codes: 0 measured; 2 usage; 6 vLLM or zentorch cannot do it here, and nothing was measured.
 """
@@ -201,14 +201,47 @@ def weights_of(config):
     return weights["group_size"], not weights["symmetric"]
 
 
+def measure_experts(source):
+    """One run on the stacked experts of gpt-oss."""
+    try:
+        import vllm._custom_ops  # noqa: F401  the ops appear with it
+        from vllm.model_executor.layers.fused_moe.experts.cpu_moe import (
+            prepare_mxfp4_moe_layer_for_cpu,
+        )
+    except ImportError as error:
+        raise NotRun(f"{error}. tools/setup_vllm installs vLLM") from error
+    memory = PeakMemory()
+    memory.start()
+    begin = time.perf_counter()
+    layers = []
+    for index in range(source.config["num_hidden_layers"]):
+        experts = f"model.layers.{index}.mlp.experts."
+        parts = []
+        for part in ("blocks", "scales"):
+            for leaf in ("gate_up_proj", "down_proj"):
+                tensor = source.files[f"{experts}{leaf}_{part}"].get_tensor(f"{experts}{leaf}_{part}")
+                parts.append(tensor.flatten(2).clone())
+        layers.append(parts)
+    loaded = time.perf_counter()
+    cpu_before = time.process_time()
+    weight_bytes = sum(w13.nbytes + w2.nbytes for w13, w2, _, _ in layers)
+    for i, parts in enumerate(layers):
+        layers[i] = prepare_mxfp4_moe_layer_for_cpu(*parts)
+    end = time.perf_counter()
+    cpu_seconds = time.process_time() - cpu_before
+    return Run(loaded - begin, end - loaded, cpu_seconds, weight_bytes, memory.stop())
+
+
 def measure(folder, kernel_name, threads):
     """One run, in this process."""
-    kernel = kernel_class(kernel_name)
     import torch
 
     torch.set_num_threads(threads)
     source = Source(folder)
     method = source.config["quantization_config"]["quant_method"]
+    if method == "mxfp4":
+        return measure_experts(source)
+    kernel = kernel_class(kernel_name)
     if method not in STORAGE:
         raise NotRun(f"{method} is not measured; {' and '.join(STORAGE)} are")
     storage = STORAGE[method]
@@ -263,14 +296,16 @@ def main():
     job = (arguments.source, arguments.kernel, arguments.threads)
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         runs = pool.map(measure_in_child, [job] * arguments.runs, chunksize=1)
+    method = json.loads((arguments.source / "config.json").read_text())["quantization_config"]
+    name = "experts" if method["quant_method"] == "mxfp4" else arguments.kernel
     refused = [run for run in runs if isinstance(run, str)]
     if refused:
-        print(f"not run: {arguments.kernel}: {refused[0]}", file=sys.stderr)
+        print(f"not run: {name}: {refused[0]}", file=sys.stderr)
         return NOT_RUN
     repack = statistics.median(run.repack_seconds for run in runs)
     gigabytes = runs[0].weight_bytes / 1e9
     print(
-        f"{arguments.kernel}, {arguments.threads} threads, median of {arguments.runs}: "
+        f"{name}, {arguments.threads} threads, median of {arguments.runs}: "
         f"{gigabytes:.2f} GB of packed weights, "
         f"copied in {statistics.median(run.load_seconds for run in runs):.2f} s, "
         f"repacked in {repack:.2f} s ({gigabytes / repack:.3f} GB/s, "

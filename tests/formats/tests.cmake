@@ -22,6 +22,7 @@ prepack_add_tests(formats
   foreign_modules_test.cpp
   fp4_test.cpp
   fp8_experts_test.cpp
+  fp8_mx_test.cpp
   fp8_test.cpp
   fp8_truth_test.cpp
   fused_siblings_test.cpp

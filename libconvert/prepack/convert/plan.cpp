@@ -66,12 +66,20 @@ void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoic
   AskLayouts(target, choice);
 }
 
-// Says how the kernels' arithmetic differs from what the checkpoint says.
+// Says how the kernels' arithmetic differs from what the checkpoint says, and what no op can run.
 std::string NoteOf(const LayoutChoice& choice) {
+  if (choice.chosen == nullptr) return "";
   const ActivationScheme& wanted = choice.request.scheme.activations;
-  if (choice.chosen == nullptr || choice.stored_activations == wanted) return "";
-  return fmt::format("the checkpoint says activations: {}; here: {}",
-                     DescribeActivations(choice.stored_activations), DescribeActivations(wanted));
+  std::vector<std::string> notes;
+  if (choice.stored_activations != wanted) {
+    notes.push_back(fmt::format("the checkpoint says activations: {}; here: {}",
+                                DescribeActivations(choice.stored_activations),
+                                DescribeActivations(wanted)));
+  }
+  if (choice.request.expert && !choice.chosen->expert_op.Of(choice.request)) {
+    notes.emplace_back("the runtime has no op that runs experts in this layout");
+  }
+  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 // Chooses the form if the layout has several.
@@ -353,7 +361,7 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options) {
   PREPACK_TRY_ASSIGN(const Target* target, TargetOrError(options.target));
   PREPACK_TRY(CheckFormIsForTarget(options, *target));
-  PREPACK_TRY_ASSIGN(SchemeChooser schemes, SchemeChooser::Make(options.schemes));
+  PREPACK_TRY_ASSIGN(SchemeChooser schemes, SchemeChooser::Make(options.schemes, *target));
 
   Plan plan;
   plan.target = target;

@@ -12,6 +12,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
+#include "prepack/model/module_name.h"
 
 namespace prepack {
 namespace {
@@ -59,8 +60,10 @@ Result<SchemeChoice> ParseSchemeChoice(std::string_view text) {
   return choice;
 }
 
-Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices) {
+Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices,
+                                          const Target& target) {
   SchemeChooser chooser;
+  chooser.eight_bit_experts_ = target.eight_bit_experts;
   for (const SchemeChoice& choice : choices) {
     PREPACK_TRY_ASSIGN(ModulePattern modules, ModulePattern::Make(choice.pattern, choice.Text()));
     chooser.rules_.push_back({.choice = choice, .modules = std::move(modules)});
@@ -68,13 +71,24 @@ Result<SchemeChooser> SchemeChooser::Make(std::span<const SchemeChoice> choices)
   return chooser;
 }
 
+std::optional<ActivationScheme> SchemeChooser::ByDefault(std::string_view module,
+                                                         const Scheme& weights) const {
+  const bool wide = weights.activations.type == ActivationType::kNone;
+  if (eight_bit_experts_ && wide && weights.code == CodeType::kU4 && IsExpert(module)) {
+    if (const auto eight = ActivationsFor(weights, WantedScheme::kW4A8)) return eight;
+  }
+  return ActivationsFor(weights, WantedScheme::kAuto);
+}
+
 Result<ActivationScheme> SchemeChooser::ActivationsOf(std::string_view module,
                                                       const Scheme& weights) {
-  std::optional<ActivationScheme> chosen = ActivationsFor(weights, WantedScheme::kAuto);
+  std::optional<ActivationScheme> chosen = ByDefault(module, weights);
   for (Rule& rule : rules_) {
     PREPACK_TRY_ASSIGN(const bool found, rule.modules.IsFor(module));
     if (!found) continue;
-    const std::optional<ActivationScheme> wanted = ActivationsFor(weights, rule.choice.scheme);
+    const std::optional<ActivationScheme> wanted =
+        rule.choice.scheme == WantedScheme::kAuto ? ByDefault(module, weights)
+                                                  : ActivationsFor(weights, rule.choice.scheme);
     if (!wanted) continue;
     rule.used = true;
     chosen = wanted;

@@ -12,6 +12,7 @@
 
 #include "prepack/base/status.h"
 #include "prepack/formats/regex.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
 
 namespace prepack {
@@ -30,7 +31,7 @@ Result<SchemeChoice> ParseSchemeChoice(std::string_view text);
 // The options together: the last one that speaks of a module, and is for its weights, decides.
 class SchemeChooser {
  public:
-  static Result<SchemeChooser> Make(std::span<const SchemeChoice> choices);
+  static Result<SchemeChooser> Make(std::span<const SchemeChoice> choices, const Target& target);
 
   Result<ActivationScheme> ActivationsOf(std::string_view module, const Scheme& weights);
   // kUsage when one of the options was for no module.
@@ -42,7 +43,11 @@ class SchemeChooser {
     ModulePattern modules;
     bool used = false;
   };
+  // What the checkpoint says, but for experts that the target runs with 8-bit activations only.
+  std::optional<ActivationScheme> ByDefault(std::string_view module, const Scheme& weights) const;
+
   std::vector<Rule> rules_;
+  bool eight_bit_experts_ = false;
 };
 
 }  // namespace prepack

@@ -145,9 +145,16 @@ namespace {
 constexpr uint64_t kWidth = 32;
 constexpr uint64_t kUnit = 2 * kElementBytes;
 
+// vLLM packs the plain weights of experts itself.
+Eligibility NoExpert(const PackRequest& request) {
+  if (!request.expert) return Eligibility::Yes();
+  return Eligibility::No("the module is an expert: the op runs single linear layers");
+}
+
 Eligibility EligibleVnni(const PackRequest& request) {
   return AllOf({
       DequantizedWeights(request),
+      NoExpert(request),
       MultipleOf("N", request.n, kWidth, "packed in blocks of 32 output channels"),
       MultipleOf("K", request.k, kWidth, "packed 32 input channels at a time"),
       ActivationsOneOf(request, {DType::kBF16}),

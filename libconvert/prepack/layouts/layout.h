@@ -290,6 +290,8 @@ struct Layout {
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
   bool for_experts = false;      // takes only experts of a mixture
+  // Has the runtime an op that runs experts in this layout?
+  Condition expert_op = symbol::kAlways;
   bool static_activations = false;  // takes what the checkpoint says of the scales of activations
   bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
 

@@ -7,8 +7,8 @@ namespace prepack {
 namespace {
 
 constexpr std::array kTargets = {
-    Target{"vllm-cpu", "vLLM on x86-64 CPUs"},
-    Target{"zentorch", "vLLM with zentorch on AMD CPUs"},
+    Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
+    Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
     Target{"onednn", "programs that call oneDNN's matmul"},
 };
 

@@ -16,6 +16,8 @@ namespace prepack {
 struct Target {
   std::string_view id;       // "vllm-cpu"
   std::string_view runtime;  // for people: "vLLM on x86-64 CPUs"
+  // Its ops for experts of 4-bit integers quantize activations to 8 bits; it has no others.
+  bool eight_bit_experts = false;
 };
 
 std::span<const Target> AllTargets();

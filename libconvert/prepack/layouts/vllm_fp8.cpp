@@ -103,6 +103,8 @@ constinit const Layout kVllmFp8Vnni = {
         "scales per channel: the consumer passes block scales of 1 and multiplies the result; "
         "the kernel decodes zeros and subnormals as normal numbers",
     .fingerprint = "298fccdddd426fa5a5fbe65912678391",
+    .expert_op = {"scales per block",
+                  [](const PackRequest& r) { return r.scheme.granularity == Granularity::kBlock; }},
     .eligible = Eligible,
     .weight = {.dtype = DType::kF8E4M3,
                .shape = {symbol::kN, symbol::kK},
@@ -213,6 +215,7 @@ constexpr Layout MakeLayout() {
       .constraints =
           "N % 32 = 0, K % 32 = 0, groups of a multiple of 4 that divide K, above 128 of whole "
           "blocks, bf16 activations",
+      .expert_op = false,
       .eligible = EligibleW8A8,
       .weight = {.dtype = DType::kF8E4M3,
                  .shape = {{"N/32", [](const PackRequest& r) { return r.n / kWidth; }},

@@ -151,6 +151,7 @@ constinit const Layout kVllmInt8Plain = {
     .address = "byte n · K + k",
     .notes = "",
     .fingerprint = "8b8ec7cb48ef05e1015520d93b71449d",
+    .expert_op = false,
     .static_activations = true,
     .eligible = EligiblePlain,
     .weight = PlainWeight(DType::kI8),

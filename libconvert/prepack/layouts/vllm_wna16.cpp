@@ -116,6 +116,7 @@ constinit const Layout kVllmWna16 = {
     .address = "nibble ((n / 16) · K + k) · 16 + n % 16",
     .notes = "codes are unsigned also when symmetric: the kernel then subtracts 8",
     .fingerprint = "2a9146febf6fd3afaa0fe04ddd7db52b",
+    .expert_op = false,
     .eligible = Eligible,
     .weight = {.dtype = DType::kI32,
                .shape = {{"N/16", [](const PackRequest& r) { return r.n / kWna16Block; }},

@@ -84,6 +84,7 @@ constinit const Layout kZentorchWoq = {
         "symmetric codes are two's complement (code XOR 8), asymmetric ones unsigned; the "
         "consumer reorders the weights once more at the first call",
     .fingerprint = "9289e960e382bd625dbd2e000b4eeddb",
+    .expert_op = false,
     .eligible = EligibleWoq,
     .weight = {.dtype = DType::kI32,
                .shape = {symbol::kN,

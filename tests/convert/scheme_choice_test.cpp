@@ -42,7 +42,7 @@ TEST_CASE("a scheme option that cannot be read is a usage error") {
         "[PATTERN=]auto|w4a16|w4a8|w8a8|w8a16). Did you mean w4a8?");
   CHECK(ParseSchemeChoice("=w4a8").status().kind() == ErrorKind::kUsage);
   const std::vector<SchemeChoice> choices = {{.pattern = "(", .scheme = WantedScheme::kW4A8}};
-  const Status pattern = SchemeChooser::Make(choices).status();
+  const Status pattern = SchemeChooser::Make(choices, *FindTarget("onednn")).status();
   CHECK(pattern.kind() == ErrorKind::kUsage);
   CHECK_THAT(pattern.ToString(), Catch::Contains("--scheme (=w4a8"));
 }
@@ -72,10 +72,32 @@ TEST_CASE("a scheme says what activations are for weights of its width only") {
   CHECK(ActivationsFor(fp8, WantedScheme::kW8A8)->type == ActivationType::kFloat);
 }
 
+TEST_CASE("experts of four bits get what the runtime's op for them computes with") {
+  const auto bits_of = [](std::string_view target, std::vector<SchemeChoice> choices,
+                          std::string_view module, const Scheme& weights) {
+    Result<SchemeChooser> chooser = SchemeChooser::Make(choices, *FindTarget(target));
+    REQUIRE(chooser.ok());
+    const Result<ActivationScheme> activations = chooser->ActivationsOf(module, weights);
+    REQUIRE(activations.ok());
+    return activations->type == ActivationType::kNone ? 16U : activations->bits;
+  };
+  const std::string expert = "model.layers.0.mlp.experts.3.up_proj";
+  for (const char* target : {"vllm-cpu", "zentorch"}) {
+    CHECK(bits_of(target, {}, expert, FourBits()) == 8);
+    CHECK(bits_of(target, {Parse("auto")}, expert, FourBits()) == 8);
+    CHECK(bits_of(target, {Parse("experts=w4a16")}, expert, FourBits()) == 16);
+    CHECK(bits_of(target, {}, "model.layers.0.mlp.shared_experts.up_proj", FourBits()) == 16);
+    Scheme mxfp4 = FourBits();
+    mxfp4.code = CodeType::kF4E2M1;
+    CHECK(bits_of(target, {}, expert, mxfp4) == 16);
+  }
+  CHECK(bits_of("onednn", {}, expert, FourBits()) == 16);
+}
+
 TEST_CASE("the last option that fits decides") {
   const std::vector<SchemeChoice> choices = {Parse("w4a8"), Parse("attn=w4a16"),
                                              Parse("k_proj=w8a8")};
-  Result<SchemeChooser> chooser = SchemeChooser::Make(choices);
+  Result<SchemeChooser> chooser = SchemeChooser::Make(choices, *FindTarget("onednn"));
   REQUIRE(chooser.ok());
   const auto bits_of = [&](std::string_view module) {
     const Result<ActivationScheme> activations = chooser->ActivationsOf(module, FourBits());

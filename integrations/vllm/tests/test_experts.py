@@ -34,6 +34,7 @@ from prepack_vllm.reference import weights
 LAYER = "model.layers.0.mlp.experts"
 MODEL = dataclasses.replace(QWEN3_MOE, layers=1)
 W4A8 = ("--scheme", "experts=w4a8")
+W4A16 = ("--scheme", "experts=w4a16")
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +315,7 @@ def test_experts_of_other_names(folders, standins):
 
 
 def test_wna16_experts(folders, standins):
-    config = config_for(folders())
+    config = config_for(folders(*W4A16))
     with pytest.raises(
         Unsupported,
         match=f"{LAYER}.0.gate_proj: vLLM has no op for experts in vllm-cpu/wna16 .*"
@@ -325,7 +326,7 @@ def test_wna16_experts(folders, standins):
 
 def test_zentorch_woq_experts(folders, standins, monkeypatch):
     monkeypatch.setattr(platform, "zentorch_runs", lambda: True)
-    config = config_for(folders(target="zentorch"), "zentorch")
+    config = config_for(folders(*W4A16, target="zentorch"), "zentorch")
     with pytest.raises(Unsupported, match="in zentorch/woq .*--scheme experts=w4a8"):
         config.get_quant_method(layer_of(moe_config()), LAYER)
 

@@ -215,7 +215,6 @@ constexpr Layout MakeLayout() {
       .constraints =
           "N % 32 = 0, K % 32 = 0, groups of a multiple of 4 that divide K, above 128 of whole "
           "blocks, bf16 activations",
-      .expert_op = false,
       .eligible = EligibleW8A8,
       .weight = {.dtype = DType::kF8E4M3,
                  .shape = {{"N/32", [](const PackRequest& r) { return r.n / kWidth; }},

@@ -51,6 +51,7 @@ TEST_CASE("long rows that lie far apart become halves of nibbles, whatever the l
     CheckHalves(isa, 1024, 4096 - 512, random);
     CheckHalves(isa, 2 * 1500, 4096 - 1500, random);
     CheckHalves(isa, 2 * 1000, 3096, random);
+    CheckHalves(isa, 2 * 1500, 2048 - 1500, random);
   }
 }
 

@@ -3,12 +3,17 @@
 
 // The bodies of nibble_halves.h.
 //
-// AVX2: 32 columns at a time; the two lanes of a register hold rows n and n + 8. Where rows lie two
-// KiB or a multiple of that apart, 16 or all 32 of them share a set of the L1 cache: they go
-// through a tile (CopyRuns), which at other distances would cost more than it saves.
+// AVX2: 32 columns at a time; the two lanes of a register hold rows n and n + 8.
 //
-// AVX-512: 128 columns at a time, so that each cache line of a row is read, or written, once and
-// whole, and needs no tile.
+// AVX-512: 64 columns at a time, which fit into the registers and become whole cache lines. Back it
+// takes 128 columns at a time, so that each cache line of a row is written once and whole.
+//
+// Where rows lie two KiB or a multiple of that apart, 16 or all 32 of them share a set of the L1
+// cache. They go through a tile (CopyRuns), which at other distances would cost more than it saves.
+// AVX-512 does without where it reads rows that are not a multiple of four KiB apart: there it
+// takes 128 columns at a time, so that each cache line is read once.
+//
+// From and to the L2 cache, the loads and stores alone take as long as the whole kernel.
 
 namespace prepack::PREPACK_LEVEL {
 
@@ -48,7 +53,8 @@ void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t*
 
 namespace {
 
-constexpr size_t kTurnRows = 8;  // those that are transposed together
+constexpr size_t kTurnRows = 8;          // those that are transposed together
+constexpr size_t kCrowdedStride = 2048;  // of rows
 
 // Eight registers of 16-bit units, lane by lane: unit a of register b becomes unit b of register a.
 [[gnu::always_inline]] inline void TurnRows(Vector (&reg)[kTurnRows]) {
@@ -62,13 +68,11 @@ constexpr size_t kTurnRows = 8;  // those that are transposed together
 // those of the column. A place is (register; lane; byte in the lane). n4 tells the halves of a byte
 // apart.
 
-constexpr bool kNeedsTile = false;
-constexpr size_t kHalvesCols = 128;
+constexpr size_t kColsToHalves = 64;
+constexpr size_t kColsToRows = 128;
+constexpr size_t kWideColsToHalves = 128;
+constexpr size_t kTileStrideToHalves = 4096;              // of rows that go through a tile
 constexpr size_t kLaneStride = kLaneBytes * kHalvesRows;  // between the lanes: k6 k5
-
-struct HalvesRows {
-  Vector reg[kTurnRows];
-};
 
 // Bytes of even columns and of odd ones to pairs of them: for k1 = 0 and for k1 = 1. Shifts leave
 // the units that shuffle to what follows.
@@ -79,7 +83,37 @@ struct HalvesRows {
   even = first;
 }
 
-// Rows n2 n1 n0 of n3 = 0 and of n3 = 1, (n2 n1 n0; k6 k5; k4 k3 k2 k0), to columns.
+[[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
+                                                uint8_t* halves) {
+  Vector first[kTurnRows];   // k1 = 0
+  Vector second[kTurnRows];  // k1 = 1
+#pragma GCC unroll 8
+  for (size_t n = 0; n < kTurnRows; ++n) {
+    const uint8_t* low = rows + n * row_bytes;
+    const uint8_t* high = low + kHalvesApart * row_bytes;
+    Vector even = LoadHalves(low, low + kTurnRows * row_bytes);  // (n2 n1 n0; n3 k5; k4 … k1)
+    Vector odd = LoadHalves(high, high + kTurnRows * row_bytes);
+    SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
+    PairColumns(even, odd);  // (n2 n1 n0; n3 k5; k4 k3 k2 k0)
+    first[n] = even;
+    second[n] = odd;
+  }
+  TurnRows(first);  // (k4 k3 k2; n3 k5; n2 n1 n0 k0)
+  TurnRows(second);
+  uint8_t* to = halves;
+#pragma GCC unroll 8
+  for (size_t i = 0; i < kTurnRows; ++i, to += kVectorBytes) {
+    // Even lanes, and odd ones: (k5 k4 k3 k2; k1 n3; n2 n1 n0 k0).
+    Store(to, _mm512_shuffle_i32x4(first[i], second[i], 0x88));
+    Store(to + kTurnRows * kVectorBytes, _mm512_shuffle_i32x4(first[i], second[i], 0xDD));
+  }
+}
+
+struct HalvesRows {
+  Vector reg[kTurnRows];
+};
+
+// Rows n2 n1 n0 of n3 = 0 and of n3 = 1, (n2 n1 n0; k6 k5; k4 k3 k2 k0), to columns of one k1.
 [[gnu::always_inline]] inline void StoreColumns(HalvesRows& upper, HalvesRows& lower,
                                                 uint8_t* halves) {
   TurnRows(upper.reg);  // (k4 k3 k2; k6 k5; n2 n1 n0 k0)
@@ -95,15 +129,15 @@ struct HalvesRows {
   }
 }
 
-[[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
-                                                uint8_t* halves) {
+[[gnu::always_inline]] inline void WideTileToHalves(const uint8_t* rows, size_t row_bytes,
+                                                    uint8_t* halves) {
   HalvesRows first[2];   // k1 = 0
   HalvesRows second[2];  // k1 = 1
 #pragma GCC unroll 16
   for (size_t n = 0; n < 2 * kTurnRows; ++n) {
     Vector even = Load(rows + n * row_bytes);
     Vector odd = Load(rows + (n + kHalvesApart) * row_bytes);
-    SwapNibbles(even, odd);  // now the even columns of both rows, and the odd ones
+    SwapNibbles(even, odd);
     PairColumns(even, odd);
     first[n / kTurnRows].reg[n % kTurnRows] = even;
     second[n / kTurnRows].reg[n % kTurnRows] = odd;
@@ -128,8 +162,8 @@ struct HalvesRows {
 
 [[gnu::always_inline]] inline void HalvesToTile(const uint8_t* halves, size_t row_bytes,
                                                 uint8_t* rows) {
-  HalvesRows first[2];
-  HalvesRows second[2];
+  HalvesRows first[2];   // k1 = 0
+  HalvesRows second[2];  // k1 = 1
   LoadColumns(halves, first[0], first[1]);
   LoadColumns(halves + kHalvesRows, second[0], second[1]);
 #pragma GCC unroll 16
@@ -146,9 +180,10 @@ struct HalvesRows {
 
 #else
 
-constexpr bool kNeedsTile = true;
-constexpr size_t kHalvesCols = 32;
-constexpr size_t kColumnsOfHalf = kHalvesCols / 4;
+constexpr size_t kColsToHalves = 32;
+constexpr size_t kColsToRows = 32;
+constexpr size_t kTileStrideToHalves = kCrowdedStride;
+constexpr size_t kColumnsOfHalf = kColsToHalves / 4;
 
 [[gnu::always_inline]] inline void TileToHalves(const uint8_t* rows, size_t row_bytes,
                                                 uint8_t* halves) {
@@ -204,26 +239,30 @@ constexpr size_t kColumnsOfHalf = kHalvesCols / 4;
 
 #endif
 
-constexpr size_t kHalvesRunBytes = 256;  // of a row
-constexpr size_t kHalvesRunCols = 2 * kHalvesRunBytes;
+// Bytes of a row that go through a tile at a time. CPUs fetch the cache lines of many stores ahead:
+// with longer runs these belong to fewer rows, and push each other out less.
+constexpr size_t kRunToHalves = 256;
+constexpr size_t kRunToRows = 512;
 
-bool AreCrowded(size_t row_bytes, size_t cols) {
-  constexpr size_t kCrowdedStride = 2048;
-  return kNeedsTile && row_bytes % kCrowdedStride == 0 && cols >= kHalvesRunCols;
-}
-
-// Calls work(first column of a run) for each run. One that would stick out at the end is moved back
-// over its neighbour, and does some columns twice.
-template <typename Work>
+// Calls work(first column) for each run. One that would stick out at the end is moved back over its
+// neighbour, and does some columns twice.
+template <size_t kRun, typename Work>
 [[gnu::always_inline]] inline void ForHalvesRuns(size_t cols, const Work& work) {
-  for (size_t next = 0; next < cols; next += kHalvesRunCols) {
-    work(next < cols - kHalvesRunCols ? next : cols - kHalvesRunCols);
+  for (size_t next = 0; next < cols; next += 2 * kRun) {
+    work(next < cols - 2 * kRun ? next : cols - 2 * kRun);
   }
 }
 
 void NearRowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
   size_t k = 0;
-  for (; k + kHalvesCols <= cols; k += kHalvesCols) {
+#ifdef PREPACK_AVX512
+  if (row_bytes % kCrowdedStride == 0) {
+    for (; k + kWideColsToHalves <= cols; k += kWideColsToHalves) {
+      WideTileToHalves(rows + k / 2, row_bytes, halves + HalvesBytes(k));
+    }
+  }
+#endif
+  for (; k + kColsToHalves <= cols; k += kColsToHalves) {
     TileToHalves(rows + k / 2, row_bytes, halves + HalvesBytes(k));
   }
   Below().rows_to_halves(rows + k / 2, row_bytes, cols - k, halves + HalvesBytes(k));
@@ -231,7 +270,7 @@ void NearRowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_
 
 void HalvesToNearRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
   size_t k = 0;
-  for (; k + kHalvesCols <= cols; k += kHalvesCols) {
+  for (; k + kColsToRows <= cols; k += kColsToRows) {
     HalvesToTile(halves + HalvesBytes(k), row_bytes, rows + k / 2);
   }
   Below().halves_to_rows(halves + HalvesBytes(k), cols - k, row_bytes, rows + k / 2);
@@ -240,20 +279,26 @@ void HalvesToNearRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint
 }  // namespace
 
 void RowsToHalves(const uint8_t* rows, size_t row_bytes, size_t cols, uint8_t* halves) {
-  if (!AreCrowded(row_bytes, cols)) return NearRowsToHalves(rows, row_bytes, cols, halves);
-  alignas(kLineBytes) uint8_t tile[kHalvesRows * kHalvesRunBytes];
-  ForHalvesRuns(cols, [&](size_t k) {
-    CopyRuns<kHalvesRunBytes>(rows + k / 2, row_bytes, kHalvesRows, tile, kHalvesRunBytes);
-    NearRowsToHalves(tile, kHalvesRunBytes, kHalvesRunCols, halves + HalvesBytes(k));
+  constexpr size_t kRun = kRunToHalves;
+  if (row_bytes % kTileStrideToHalves != 0 || cols < 2 * kRun) {
+    return NearRowsToHalves(rows, row_bytes, cols, halves);
+  }
+  alignas(kLineBytes) uint8_t tile[kHalvesRows * kRun];
+  ForHalvesRuns<kRun>(cols, [&](size_t k) {
+    CopyRuns<kRun, kVectorBytes>(rows + k / 2, row_bytes, kHalvesRows, tile, kRun);
+    NearRowsToHalves(tile, kRun, 2 * kRun, halves + HalvesBytes(k));
   });
 }
 
 void HalvesToRows(const uint8_t* halves, size_t cols, size_t row_bytes, uint8_t* rows) {
-  if (!AreCrowded(row_bytes, cols)) return HalvesToNearRows(halves, cols, row_bytes, rows);
-  alignas(kLineBytes) uint8_t tile[kHalvesRows * kHalvesRunBytes];
-  ForHalvesRuns(cols, [&](size_t k) {
-    HalvesToNearRows(halves + HalvesBytes(k), kHalvesRunCols, kHalvesRunBytes, tile);
-    CopyRuns<kHalvesRunBytes>(tile, kHalvesRunBytes, kHalvesRows, rows + k / 2, row_bytes);
+  constexpr size_t kRun = kRunToRows;
+  if (row_bytes % kCrowdedStride != 0 || cols < 2 * kRun) {
+    return HalvesToNearRows(halves, cols, row_bytes, rows);
+  }
+  alignas(kLineBytes) uint8_t tile[kHalvesRows * kRun];
+  ForHalvesRuns<kRun>(cols, [&](size_t k) {
+    HalvesToNearRows(halves + HalvesBytes(k), 2 * kRun, kRun, tile);
+    CopyRuns<kRun, kVectorBytes>(tile, kRun, kHalvesRows, rows + k / 2, row_bytes);
   });
 }
 

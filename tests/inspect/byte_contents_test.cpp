@@ -116,10 +116,12 @@ TEST_CASE("scales and zero points of every format are found at their bytes") {
   SplitMix64 random(53);
   for (const auto& entry : std::filesystem::directory_iterator(Fixture("checkpoints"))) {
     const OpenedFolder folder = Value(OpenedFolder::Open(entry.path()));
+    CAPTURE(entry.path().string());
+    REQUIRE(folder.model);
     for (const auto& linear : folder.model->modules) {
       const uint64_t n = random.Below(linear->n());
       const uint64_t g = random.Below(linear->groups());
-      CAPTURE(entry.path().string(), linear->module(), n, g);
+      CAPTURE(linear->module(), n, g);
       CheckValueAt(folder, linear->places()->WhereScale(n, g), "scale", n, g);
       CheckValueAt(folder, linear->places()->WhereZeroPoint(n, g), "zero point", n, g);
     }

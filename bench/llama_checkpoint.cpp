@@ -97,6 +97,8 @@ SampleCheckpoint LlamaCheckpoint(const LlamaShape& shape) {
 namespace {
 
 constexpr uint64_t kOssHeadSize = 64;
+constexpr uint64_t kOssHeads = 64;
+constexpr uint64_t kOssKeyHeads = 8;
 constexpr uint64_t kOssTokens = 201088;
 constexpr uint64_t kBlock = 32;
 
@@ -112,17 +114,17 @@ void AddStack(const std::string& leaf, uint64_t experts, uint64_t n, uint64_t k,
 }
 
 void AddOssLayer(const std::string& layer, const GptOssShape& shape, SampleCheckpoint& checkpoint) {
-  const uint64_t queries = shape.hidden / 45 * 64;  // 4096, as wide as its attention is
-  const uint64_t keys = queries / 8;
+  constexpr uint64_t kQueries = kOssHeads * kOssHeadSize;
+  constexpr uint64_t kKeys = kOssKeyHeads * kOssHeadSize;
   const auto add = [&](const std::string& name, uint64_t n, uint64_t k) {
     checkpoint.plain.push_back({layer + name + ".weight", {n, k}});
     checkpoint.plain.push_back({layer + name + ".bias", {n}});
   };
-  add(".self_attn.q_proj", queries, shape.hidden);
-  add(".self_attn.k_proj", keys, shape.hidden);
-  add(".self_attn.v_proj", keys, shape.hidden);
-  add(".self_attn.o_proj", shape.hidden, queries);
-  checkpoint.plain.push_back({layer + ".self_attn.sinks", {queries / kOssHeadSize}});
+  add(".self_attn.q_proj", kQueries, shape.hidden);
+  add(".self_attn.k_proj", kKeys, shape.hidden);
+  add(".self_attn.v_proj", kKeys, shape.hidden);
+  add(".self_attn.o_proj", shape.hidden, kQueries);
+  checkpoint.plain.push_back({layer + ".self_attn.sinks", {kOssHeads}});
   add(".mlp.router", shape.experts, shape.hidden);
   const std::string experts = layer + ".mlp.experts.";
   AddStack(experts + "gate_up_proj", shape.experts, 2 * shape.intermediate, shape.hidden,
@@ -146,8 +148,8 @@ SampleCheckpoint GptOssCheckpoint(const GptOssShape& shape) {
                        {"num_local_experts", shape.experts},
                        {"num_experts_per_tok", std::min<uint64_t>(4, shape.experts)},
                        {"head_dim", kOssHeadSize},
-                       {"num_attention_heads", 64},
-                       {"num_key_value_heads", 8},
+                       {"num_attention_heads", kOssHeads},
+                       {"num_key_value_heads", kOssKeyHeads},
                        {"swiglu_limit", 7.0},
                        {"tie_word_embeddings", false},
                        {"vocab_size", kOssTokens}};

@@ -23,8 +23,8 @@
 #include "prepack/container/model_config.h"
 #include "prepack/formats/finding.h"
 #include "prepack/formats/model_parts.h"
-#include "prepack/formats/module_tensors.h"
 #include "prepack/model/module_name.h"
+#include "prepack/packed/small_parts.h"
 
 namespace prepack {
 namespace {
@@ -166,20 +166,6 @@ class ShapeChecker {
   std::vector<Finding>& findings_;
 };
 
-void CheckBias(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-               std::vector<Finding>& findings) {
-  const StoredTensor* bias = checkpoint.Find(linear.module() + ".bias");
-  if (bias == nullptr) return;
-  const std::array<uint64_t, 1> expected = {linear.n()};
-  Status status =
-      RequireShape(checkpoint, *bias, expected, "one value per output channel of the module");
-  if (status.ok()) {
-    status = RequireDType(checkpoint, *bias, "the values of the bias",
-                          {DType::kBF16, DType::kF16, DType::kF32, DType::kF64});
-  }
-  if (!status.ok()) findings.push_back(FindingOf(status));
-}
-
 }  // namespace
 
 void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model,
@@ -187,7 +173,9 @@ void CheckConfigShapes(const Checkpoint& checkpoint, const QuantizedModel& model
   ShapeChecker checker(checkpoint, findings);
   for (const auto& linear : model.modules) {
     checker.Check(linear->module(), linear->n(), linear->k());
-    CheckBias(checkpoint, *linear, findings);
+    if (Status status = CheckBiases(checkpoint, *linear); !status.ok()) {
+      findings.push_back(FindingOf(status));
+    }
   }
   constexpr std::string_view kWeight = ".weight";
   for (const StoredTensor& tensor : checkpoint.tensors()) {

@@ -142,6 +142,16 @@ Status CheckBlocks(const Checkpoint& checkpoint, const StoredTensor& blocks) {
   return CheckExperts(checkpoint, blocks);
 }
 
+// EXPERTS.STEM_bias, if there is one. Codes and scales may both be transposed; the bias tells.
+Status FindStackedBias(const Checkpoint& checkpoint, const ModuleTensors& experts,
+                       std::string_view stem, RowModule& parts) {
+  parts.stacked_bias = experts.Find(fmt::format("{}_bias", stem));
+  if (parts.stacked_bias == nullptr) return {};
+  const std::vector<uint64_t> expected = {parts.experts, parts.n};
+  return RequireShape(checkpoint, *parts.stacked_bias, expected,
+                      "one per expert and output channel");
+}
+
 // [E, K/2, N], none of them zero.
 Status CheckNvfp4Stack(const Checkpoint& checkpoint, const StoredTensor& weight,
                        const StoredTensor& scale) {
@@ -186,11 +196,7 @@ Status DescribeNvfp4Stack(const Checkpoint& checkpoint, const ModuleTensors& exp
   parts.scale = scale;
   parts.scale_form = meaning.form();
   parts.scheme = SchemeOf(meaning);
-  if (const StoredTensor* bias = experts.Find(fmt::format("{}_bias", suffix))) {
-    const std::vector<uint64_t> expected = {parts.experts, parts.n};
-    PREPACK_TRY(RequireShape(checkpoint, *bias, expected, "one per expert and output channel"));
-    parts.stacked_bias = bias;
-  }
+  PREPACK_TRY(FindStackedBias(checkpoint, experts, suffix, parts));
   const StoredTensor& global = *experts.Find(fmt::format("{}_weight_scale_2", suffix));
   PREPACK_TRY_ASSIGN(parts.global_scale, ReadGlobalScale(checkpoint, global, false));
   if (const StoredTensor* input = experts.Find(fmt::format("{}_input_scale", suffix))) {
@@ -229,12 +235,7 @@ Status DescribeExperts(const Checkpoint& checkpoint, const ModuleTensors& expert
   PREPACK_TRY(CheckScaleTensor(checkpoint, *scales,
                                {.n = parts.n, .k = parts.k, .experts = parts.experts}, parts.scheme,
                                meaning.form()));
-  // Blocks and scales may both be transposed; the bias tells.
-  if (const StoredTensor* bias = experts.Find(fmt::format("{}_bias", stem))) {
-    const std::vector<uint64_t> expected = {parts.experts, parts.n};
-    PREPACK_TRY(RequireShape(checkpoint, *bias, expected, "one per expert and output channel"));
-    parts.stacked_bias = bias;
-  }
+  PREPACK_TRY(FindStackedBias(checkpoint, experts, stem, parts));
   for (uint64_t expert = 0; expert < parts.experts; ++expert) {
     parts.expert = expert;
     parts.module = fmt::format("{}.{}.{}", experts.name, stem, expert);

@@ -73,10 +73,7 @@ ColumnLinear::ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts)
   AddSource(*parts.scale, parts.experts);
   if (parts.global_scale) AddSource(*parts.global_scale->tensor, parts.experts);
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
-  if (parts.stacked_bias != nullptr) {
-    stacked_bias_ = {
-        .tensor = parts.stacked_bias->name, .row = parts.expert, .rows = parts.experts};
-  }
+  stacked_bias_ = parts.BiasRow();
 }
 
 Status ColumnLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
@@ -150,15 +149,10 @@ Status CheckScaleTensor(const Checkpoint& checkpoint, const StoredTensor& scale,
 Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor, ScaleForm form,
                         uint64_t first, std::span<float> out) {
   if (form == ScaleForm::kExponent) {
-    constexpr int kBias = 127;
-    constexpr uint8_t kNotANumber = 255;
     Scratch<uint8_t> stored(out.size());
     PREPACK_TRY(checkpoint.Read(tensor, first,
                                 std::as_writable_bytes(std::span(stored.data(), out.size()))));
-    std::ranges::transform(std::span(stored.data(), out.size()), out.begin(), [](uint8_t exponent) {
-      return exponent == kNotANumber ? std::numeric_limits<float>::quiet_NaN()
-                                     : std::ldexp(1.0F, exponent - kBias);
-    });
+    std::ranges::transform(std::span(stored.data(), out.size()), out.begin(), F8E8M0ToF32);
     return {};
   }
   if (form == ScaleForm::kFloat8) {

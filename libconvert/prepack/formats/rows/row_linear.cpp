@@ -68,10 +68,7 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
         });
   }
   input_ = parts.input;
-  if (parts.stacked_bias != nullptr) {
-    stacked_bias_ = {
-        .tensor = parts.stacked_bias->name, .row = parts.expert, .rows = parts.experts};
-  }
+  stacked_bias_ = parts.BiasRow();
   stored_scale_dtype_ =
       parts.global_scale ? DType::kF32 : ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);

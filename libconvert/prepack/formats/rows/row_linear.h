@@ -65,6 +65,12 @@ struct RowModule : RowTensors {
   const StoredTensor* stacked_bias = nullptr;  // [experts, N]
   // What else belongs to the module: weight_shape, weight_g_idx, input_scale.
   std::vector<const StoredTensor*> side_tensors;
+
+  // That of the expert that is meant.
+  std::optional<StackedBias> BiasRow() const {
+    if (stacked_bias == nullptr) return std::nullopt;
+    return StackedBias{.tensor = stacked_bias->name, .row = expert, .rows = experts};
+  }
 };
 
 class RowLinear final : public StoredLinear {

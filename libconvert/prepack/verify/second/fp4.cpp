@@ -202,9 +202,7 @@ Status DecodeFp4(const Checkpoint& source, const SecondRows& wanted, DecodedRows
   if (found.global != nullptr) PREPACK_TRY(ReadGlobal(source, found, global));
   out.scales.clear();
   for (const uint8_t byte : bytes) {
-    const float stored = fp8           ? F8E4M3ToF32(byte)
-                         : byte == 255 ? std::nanf("")
-                                       : static_cast<float>(std::ldexp(1.0, byte - 127));
+    const float stored = fp8 ? F8E4M3ToF32(byte) : F8E8M0ToF32(byte);
     const float scale = found.global_divides ? stored / global : stored * global;
     out.scales.push_back(static_cast<double>(scale));
   }

@@ -21,7 +21,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -88,7 +87,7 @@ Status ReadNumber(const Checkpoint& source, const StoredTensor& tensor, uint64_t
       return {};
     case DType::kU8:
     case DType::kF8E8M0:
-      number = bits == 0xFF ? std::nan("") : std::exp2(static_cast<double>(bits) - 127.0);
+      number = static_cast<double>(F8E8M0ToF32(static_cast<uint8_t>(bits)));
       return {};
     default:
       return NotKnown(source, tensor);
@@ -200,11 +199,6 @@ std::pair<std::string, std::string> CutLast(const std::string& name) {
   return {name.substr(0, dot), name.substr(dot + 1)};
 }
 
-bool IsNumber(const std::string& text) {
-  return !text.empty() && text.size() < 10 &&
-         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-}
-
 const StoredTensor* ScaleOfStack(const Checkpoint& source, const std::string& tensor) {
   const StoredTensor* scale = source.Find(tensor + "_scale_inv");
   return scale != nullptr ? scale : source.Find(tensor + "_scale");
@@ -213,14 +207,14 @@ const StoredTensor* ScaleOfStack(const Checkpoint& source, const std::string& te
 // One expert of a tensor [E, N, K] or [E, K, N]. The shape of the experts' other tensor decides
 // which one it is, or failing that the size of the model.
 Status DecodeStacked(const Checkpoint& source, const SecondRows& wanted, DecodedRows& out) {
-  const auto [name, number] = CutLast(wanted.module);
-  const StoredTensor* codes = IsNumber(number) ? source.Find(name) : nullptr;
+  std::string name;
+  uint64_t expert = 0;
+  const StoredTensor* codes = CutNumber(wanted.module, name, expert) ? source.Find(name) : nullptr;
   const StoredTensor* scale = codes == nullptr ? nullptr : ScaleOfStack(source, name);
   if (scale == nullptr || codes->shape.size() != 3) {
     return Unsupported(fmt::format("module {}", wanted.module),
                        "the second decoder does not find its codes and scales");
   }
-  const uint64_t expert = std::stoull(number);
   const uint64_t above = codes->shape[1];
   const uint64_t across = codes->shape[2];
   const auto [experts, leaf] = CutLast(name);
@@ -309,12 +303,14 @@ Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, Deco
   const StoredTensor* codes = source.Find(wanted.module + ".weight");
   if (codes == nullptr) return DecodeStacked(source, wanted, out);
   const auto [expert, leaf] = CutLast(wanted.module);
-  const auto [experts, number] = CutLast(expert);
+  std::string experts;
+  uint64_t which = 0;
+  const bool is_expert = CutNumber(expert, experts, which);
   const bool of_two = leaf == "gate_proj" || leaf == "up_proj";
   const StoredTensor* scale = ScaleOfStack(source, experts + "." + leaf);
   const bool shared = scale == nullptr && of_two;
   if (shared) scale = ScaleOfStack(source, experts + ".gate_up_proj");
-  if (scale == nullptr || !IsNumber(number) || scale->shape.empty() || codes->shape.size() != 2 ||
+  if (scale == nullptr || !is_expert || scale->shape.empty() || codes->shape.size() != 2 ||
       codes->shape[1] != wanted.k) {
     return Unsupported(fmt::format("module {}", wanted.module),
                        "the second decoder does not find its codes and scales");
@@ -322,7 +318,6 @@ Status DecodeFp8Experts(const Checkpoint& source, const SecondRows& wanted, Deco
   ByteMatrix matrix{.codes = codes, .scale = scale, .outputs = codes->shape[0]};
   matrix.output_step = wanted.k;
   matrix.input_step = 1;
-  const uint64_t which = std::stoull(number);
   if (which >= scale->shape[0]) return NotKnown(source, *scale);
   if (Product(scale->shape) == scale->shape[0]) {
     matrix.outputs_each = matrix.outputs;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <bit>
 #include <charconv>
-#include <cmath>
 
 #include "prepack/base/checked.h"
 #include "prepack/base/float_convert.h"
@@ -62,7 +61,7 @@ Status ReadSecondFloats(const Checkpoint& source, const StoredTensor& tensor,
     std::vector<uint8_t> exponents;
     Status status = ReadSecond(source, tensor, range, exponents);
     for (const uint8_t exponent : exponents) {
-      out.push_back(exponent == 0xFF ? std::nan("") : std::exp2(exponent - 127.0));
+      out.push_back(static_cast<double>(F8E8M0ToF32(exponent)));
     }
     return status;
   }

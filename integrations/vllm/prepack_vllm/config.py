@@ -23,6 +23,8 @@ from prepack_vllm.expert_grid import DOWN, GATE, SHARDS, UP, ExpertGrid, expert_
 from prepack_vllm.experts import PrepackExpertsMethod
 from prepack_vllm.linear import PrepackLinearMethod
 from prepack_vllm.manifest import Manifest, PackedModule
+from prepack_vllm.own_tensors import check_load_format
+from prepack_vllm.plain import PlainFusedMethod
 
 logger = init_logger(__name__)
 
@@ -107,12 +109,15 @@ class PrepackConfig(QuantizationConfig):
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> QuantizeMethodBase | None:
         if self.manifest is None:
             raise Unsupported(prefix, "vLLM has not told the plugin which folder it loads")
+        check_load_format(self.manifest)
         if isinstance(layer, RoutedExperts):
             return self._experts(layer, prefix)
         names = self._names(prefix)
         packed = [self.modules[name] for name in names if name in self.modules]
         if not packed or all(module.layout in _PLAIN for module in packed):
             self.taken.update(module.name for module in packed)
+            if packed and packed[0].recut:
+                return PlainFusedMethod(self.manifest, packed[0], self._check_taken)
             return self._not_packed(layer, prefix, names)
         if len(packed) != len(names):
             other = next(name for name in names if name not in self.modules)

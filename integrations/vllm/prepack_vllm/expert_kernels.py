@@ -49,6 +49,10 @@ class _WhereTheOpIs:
     def _supports_current_device() -> bool:
         return has_op(_FUSED_EXPERTS)
 
+    @staticmethod
+    def _supports_routing_method(*_: object) -> bool:
+        return True  # the op is given experts and weights, which vLLM's CPURouter chooses
+
 
 class _Int4(_WhereTheOpIs, CPUExpertsInt4):
     pass

@@ -14,6 +14,7 @@ from prepack_vllm.errors import Malformed, Unsupported
 from prepack_vllm.layouts import TORCH_DTYPES
 from prepack_vllm.loading import BiasLoader, PartLoader, ShardId, index_of, missing_modules
 from prepack_vllm.manifest import Manifest, PackedModule
+from prepack_vllm.own_tensors import claim_parameters
 from prepack_vllm.piece import Piece, can_be_one, make_piece
 
 
@@ -58,6 +59,8 @@ class PrepackLinearMethod(LinearMethodBase):
         else:
             self._create_one_by_one(layer, sizes, k)
         self._take_bias(layer)
+        if self.modules[0].recut:  # it is the only one
+            claim_parameters(layer, self.manifest, self.modules[0])
 
     def _check(
         self, layer: torch.nn.Module, input_size: int, output_size: int, dtype: torch.dtype

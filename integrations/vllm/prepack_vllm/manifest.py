@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,11 @@ class PackedModule:
     def groups(self) -> int:
         return -(-self.k // self.group_size)
 
+    @property
+    def recut(self) -> bool:
+        """Is it no module of the checkpoint, but made of several? Models do not know its name."""
+        return bool(self.fused)
+
 
 @dataclass(frozen=True)
 class LayoutEntry:
@@ -77,6 +83,12 @@ class Manifest:
     tensors: tuple[TensorEntry, ...]  # that passed through
     source_quantization: Mapping[str, Any] = field(repr=False)
     source_path: str | None
+
+    @cached_property
+    def own_names(self) -> frozenset[str]:
+        """Of the tensors that the plug-in loads itself (own_tensors.py)."""
+        own = [module for module in self.modules.values() if module.recut]
+        return frozenset(part.name for module in own for part in module.parts.values())
 
     def all_tensors(self) -> list[TensorEntry]:
         packed = [part for module in self.modules.values() for part in module.parts.values()]

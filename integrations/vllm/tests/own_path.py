@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
 from vllm.model_executor.kernels.linear.scaled_mm import cpu as scaled_mm
 from vllm.model_executor.kernels.linear.scaled_mm import zentorch as zentorch_8_bits
+from vllm.model_executor.layers.fused_moe.experts import cpu_moe
 
 from prepack_vllm import platform
 
@@ -34,3 +35,11 @@ def take_int8(monkeypatch):
 def take_fp8_blocks(monkeypatch):
     kernel = scaled_mm.CPUFp8BlockScaledMMKernel
     monkeypatch.setattr(kernel, "is_supported", classmethod(lambda cls, _=None: (True, None)))
+
+
+def take_experts(monkeypatch):
+    """vLLM's classes for the ops of its own library, wherever these run, and whatever chooses the
+    experts: that happens before the op."""
+    for cls in (cpu_moe.CPUExpertsInt4, cpu_moe.CPUExpertsInt8, cpu_moe.CPUExpertsFp8):
+        monkeypatch.setattr(cls, "_supports_current_device", staticmethod(lambda: True))
+        monkeypatch.setattr(cls, "_supports_routing_method", staticmethod(lambda *_: True))

@@ -1,0 +1,111 @@
+"""The tensors that the plug-in loads itself.
+
+A model of vLLM finds the layer of a tensor by replacing strings in its name. It knows the names in
+checkpoints of its family, not those of modules that prepack stores in another cut: in `gate_up_proj`
+some models replace `up_proj`. Such tensors never reach the model: they are taken out of the stream
+that vLLM's loader reads, and given to the layer that claimed them.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from vllm.config import get_current_vllm_config_or_none
+
+from prepack_vllm.errors import Malformed, Unsupported
+from prepack_vllm.manifest import Manifest, PackedModule
+
+Load = Callable[[torch.Tensor], None]
+Stream = Iterable[tuple[str, torch.Tensor]]
+
+_CLAIMS = "prepack_claims"  # the attribute of a layer
+# These read files of another kind, or none, and pass no tensors to a model by their names.
+_OTHER_FILES = (
+    "dummy", "ipc_cache", "mistral", "npcache", "pt", "runai_streamer_sharded", "sharded_state",
+    "tensorizer",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """Of one layer."""
+
+    manifest: Manifest
+    loads: dict[str, Load] = field(default_factory=dict)
+
+
+def claim(layer: torch.nn.Module, manifest: Manifest, loads: Mapping[str, Load]) -> None:
+    """`layer` takes these tensors of modules in a cut of their own (`PackedModule.recut`), by their
+    names in the folder. The method of the layer checks afterwards that they have come."""
+    strangers = loads.keys() - manifest.own_names
+    assert not strangers, f"the model would see {strangers}, too"
+    claims = layer.__dict__.setdefault(_CLAIMS, _Claims(manifest))
+    claims.loads.update(loads)
+
+
+def claim_parameters(layer: torch.nn.Module, manifest: Manifest, module: PackedModule) -> None:
+    """As `claim`, where each part of the module is the parameter of that name."""
+    loads = {
+        entry.name: functools.partial(_load_parameter, layer, part)
+        for part, entry in module.parts.items()
+    }
+    claim(layer, manifest, loads)
+
+
+def _load_parameter(layer: torch.nn.Module, name: str, stored: torch.Tensor) -> None:
+    parameter = getattr(layer, name, None)
+    if parameter is None:  # a bias: other parts have theirs from the plug-in
+        raise Malformed(
+            getattr(layer, "prefix", type(layer).__name__),
+            f"the folder has a {name}, and the model's layer has none",
+            hint="config.json and the weights do not belong together",
+        )
+    parameter.weight_loader(parameter, stored)
+
+
+def check_load_format(manifest: Manifest) -> None:
+    config = get_current_vllm_config_or_none()
+    if config is not None and config.load_config.load_format in _OTHER_FILES:
+        raise Unsupported(
+            str(manifest.folder),
+            "packed folders are loaded from their safetensors files, tensor by tensor",
+            found=f"--load-format {config.load_config.load_format}",
+            hint="Leave out --load-format",
+        )
+
+
+def without_own(stream: Stream, model: torch.nn.Module, folder: str) -> Iterator[Any]:
+    """What of the stream the model is to see. The rest goes to its layers; what no layer of this
+    rank claimed is of another stage, or of a part of the model that vLLM does not use."""
+    claims = [one for layer in model.modules() if (one := layer.__dict__.get(_CLAIMS)) is not None]
+    loads = {name: load for one in claims for name, load in one.loads.items()}
+    names = claims[0].manifest.own_names if claims else _names_of(folder)
+    for name, tensor in stream:
+        if name not in names:
+            yield name, tensor
+        elif name in loads:
+            loads[name](tensor)
+
+
+def _names_of(folder: str) -> frozenset[str]:
+    """For a model in which no layer claimed a tensor: a stage of a pipeline may have none."""
+    config = get_current_vllm_config_or_none()
+    manifest = getattr(config and config.quant_config, "manifest", None)
+    its_own = isinstance(manifest, Manifest) and str(manifest.folder) == folder
+    return manifest.own_names if its_own else frozenset()
+
+
+def hook_into(loader: type) -> None:
+    """Lets `without_own` sit between a loader of vLLM and the model. More than once is as once."""
+    read = loader.get_all_weights  # type: ignore[attr-defined]
+    if getattr(read, "by_prepack", False):
+        return
+
+    @functools.wraps(read)
+    def get_all_weights(self: Any, model_config: Any, model: torch.nn.Module) -> Iterator[Any]:
+        return without_own(read(self, model_config, model), model, model_config.model)
+
+    get_all_weights.by_prepack = True  # type: ignore[attr-defined]
+    loader.get_all_weights = get_all_weights  # type: ignore[attr-defined]

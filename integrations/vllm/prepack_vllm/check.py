@@ -19,6 +19,7 @@ import numpy as np
 import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
+from vllm.utils.torch_utils import set_default_torch_dtype
 
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import CannotRunHere, Malformed, PrepackError
@@ -98,7 +99,9 @@ def _multiply(
     shaped = dict(parts)
     for part in layout.parts_of(geometry):
         shaped[part.name] = parts[part.name].reshape(part.shape)
-    kernel = layout.kernel(geometry, shaped)
+    # As vLLM loads a model: what a kernel makes without naming a dtype gets this one.
+    with set_default_torch_dtype(x.dtype):
+        kernel = layout.kernel(geometry, shaped)
     bias = parts.get("bias")
     if bias is not None:
         bias = bias.to(torch.float32 if kernel.f32_bias else x.dtype)
@@ -112,7 +115,15 @@ def check_module(manifest: Manifest, module: PackedModule) -> Result:
     parts = _read_parts(manifest, module)
     x = _inputs(geometry, parts)
     expected = product(module.layout, geometry, parts, x)
-    actual = _multiply(module, geometry, parts, x).double().numpy()
+    try:
+        actual = _multiply(module, geometry, parts, x).double().numpy()
+    except RuntimeError as error:
+        raise PrepackError(
+            module.name,
+            f"the op of {module.layout} failed: {str(error).splitlines()[0]}",
+            hint="vLLM would fail at the first token. Look whether this plugin was tested with the "
+            "installed vLLM (its README.md), and report it",
+        ) from error
     forget_weights()  # the next module's may get the address of these
     signal = (expected**2).sum(0)
     noise = ((actual - expected) ** 2).sum(0)

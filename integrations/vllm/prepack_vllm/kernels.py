@@ -134,7 +134,10 @@ class Fp8Vnni(Kernel):
         else:
             self.block = [-(-geometry.n // 32) * 32, 128]
         columns = -(-geometry.k // 128)
-        self.scales = torch.ones(1, columns) if self.per_channel else parts["weight_scale_inv"]
+        if self.per_channel:  # vLLM loads with the default dtype of the activations
+            self.scales = torch.ones(1, columns, dtype=torch.float32)
+        else:
+            self.scales = parts["weight_scale_inv"]
         self.weight = parts["weight"].view(geometry.n, geometry.k)
 
     def _multiply(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

@@ -136,6 +136,13 @@ def quantize_fp8(weight: np.ndarray, rows: int, columns: int) -> dict[str, torch
     return {"weight": codes.to(torch.float8_e4m3fn), "weight_scale": scales}
 
 
+def quantize_fp8_channels(weight: np.ndarray) -> dict[str, torch.Tensor]:
+    """compressed-tensors, e4m3, one scale per output channel."""
+    values = torch.from_numpy(weight)
+    scales = values.abs().amax(1, keepdim=True) / 448
+    return {"weight": (values / scales).to(torch.float8_e4m3fn), "weight_scale": scales}
+
+
 def bytes_config(symmetric: bool) -> dict:
     weights = {
         "num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False,
@@ -158,7 +165,18 @@ def fp8_config(rows: int, columns: int) -> dict:
     return _whole_bytes_config("float-quantized", weights, inputs)
 
 
-def _whole_bytes_config(form: str, weights: dict, inputs: dict) -> dict:
+def fp8_channels_config(dynamic: bool) -> dict:
+    """`dynamic`: activations are FP8, too; else they stay as they are."""
+    weights = {
+        "num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False,
+    }  # fmt: skip
+    inputs = {
+        "num_bits": 8, "type": "float", "symmetric": True, "strategy": "token", "dynamic": True,
+    }  # fmt: skip
+    return _whole_bytes_config("float-quantized", weights, inputs if dynamic else None)
+
+
+def _whole_bytes_config(form: str, weights: dict, inputs: dict | None) -> dict:
     group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
     return {
         "quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],

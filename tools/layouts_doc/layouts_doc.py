@@ -64,13 +64,6 @@ READERS = {
   for vLLM or zentorch, and opened by the {PYTHON}""",
 }
 
-# Layouts that our readers of the target do not take yet.
-UNREAD = {
-    "vllm-cpu/mxfp4": f"""- Folders are opened by the {PYTHON};
-  the {PLUG_IN} does not load this layout yet""",
-}
-
-
 def ask(program, *arguments):
     """The JSON that prepack prints; {} where a checkpoint has nothing for a target."""
     run = subprocess.run([program, *arguments, "--json"], capture_output=True, text=True)
@@ -173,7 +166,7 @@ def page(layout, found):
         **layout,
         **example,
         "op": op(layout),
-        "readers": UNREAD.get(layout["layout"], READERS[family(layout)]),
+        "readers": READERS[family(layout)],
         "remarks": "".join(line + "\n" for line in scales(layout) + never),
         "note": f"- Note: {layout['notes']}\n" if layout["notes"] else "",
         "drawing": "\n".join("    " + line for line in example["drawing"]),

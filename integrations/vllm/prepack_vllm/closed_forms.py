@@ -41,6 +41,12 @@ def row_nibble(n: int, k: int) -> npt.NDArray[np.int64]:
     return i * k + j
 
 
+def mxfp4_nibble(n: int, k: int) -> npt.NDArray[np.int64]:
+    i, j = _indices(n, k)
+    byte = (i // 32) * 16 * k + (j // 2) * 32 + (i % 16) * 2 + j % 2
+    return 2 * byte + (i // 16) % 2
+
+
 def int8_vnni_byte(n: int, k: int) -> npt.NDArray[np.int64]:
     i, j = _indices(n, k)
     return (i // 32) * 32 * (k + 4) + (j // 4) * 128 + (i % 32) * 4 + j % 4
@@ -61,6 +67,16 @@ def read_elements(packed: Array, place: npt.NDArray[np.int64], dtype: npt.DTypeL
 
 def bf16_to_f64(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float64]:
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def e2m1_to_f64(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    """1 sign, 2 exponent and 1 mantissa bit, bias 1, with one subnormal."""
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    return np.concatenate([magnitudes, -magnitudes])[codes]
+
+
+def e8m0_to_f64(exponents: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:
+    return np.ldexp(1.0, exponents.astype(np.int64) - 127)
 
 
 def e4m3_to_f64(codes: npt.NDArray[np.uint8]) -> npt.NDArray[np.float64]:

@@ -1,11 +1,13 @@
 """The quantization method `prepack`, as vLLM finds it by `quant_method` in config.json."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
 from vllm.logger import init_logger
 from vllm.model_executor.layers.fused_moe import RoutedExperts
+from vllm.model_executor.layers.fused_moe.activation import MoEActivation
 from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
 from vllm.model_executor.layers.quantization import (
     get_quantization_config,
@@ -16,11 +18,21 @@ from vllm.model_executor.layers.quantization.base_config import (
     QuantizeMethodBase,
 )
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+from vllm.model_executor.models.utils import WeightsMapper
 
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import Malformed, Unsupported
-from prepack_vllm.expert_grid import DOWN, GATE, SHARDS, UP, ExpertGrid, expert_names
+from prepack_vllm.expert_grid import (
+    DOWN,
+    GATE,
+    GATE_UP,
+    UP,
+    ExpertGrid,
+    expert_names,
+    names_of_stacked_experts,
+)
 from prepack_vllm.experts import PrepackExpertsMethod
+from prepack_vllm.layouts import layout_of
 from prepack_vllm.linear import PrepackLinearMethod
 from prepack_vllm.manifest import Manifest, PackedModule
 from prepack_vllm.own_tensors import check_load_format
@@ -89,6 +101,18 @@ class PrepackConfig(QuantizationConfig):
         self.kept = set(self.manifest.kept)
         logger.info("%s: %d packed modules for %s", model_name, len(self.modules), self.target)
 
+    @staticmethod
+    def get_checkpoint_weight_mapper() -> WeightsMapper:
+        """From the names of a packed folder's tensors to those that vLLM's models look for."""
+        mapper = QuantizationConfig.get_checkpoint_weight_mapper()
+        return mapper | WeightsMapper(
+            orig_to_new_regex={
+                # gpt-oss takes experts one by one under these names.
+                re.compile(r"\.experts\.gate_up_proj\.(\d+)\."): r".experts.\1.w13_",
+                re.compile(r"\.experts\.down_proj\.(\d+)\."): r".experts.\1.w2_",
+            }
+        )
+
     def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
         """From the checkpoint's names of modules to those of vLLM's model."""
         # Some patterns end with the dot behind a module.
@@ -131,17 +155,19 @@ class PrepackConfig(QuantizationConfig):
             _check_head(layer, packed[0])
         elif not isinstance(layer, LinearBase):
             raise Unsupported(prefix, f"a {type(layer).__name__} cannot be packed")
+        for module in packed:
+            if layout_of(module).kernel.experts_only:
+                raise Unsupported(
+                    module.name,
+                    f"vLLM has no op for linear layers in {module.layout}",
+                    hint="Pack again with --fallback dequantize, or load the source",
+                )
         self.taken.update(module.name for module in packed)
         return PrepackLinearMethod(self.manifest, packed, self._check_taken)
 
     def _experts(self, layer: RoutedExperts, prefix: str) -> QuantizeMethodBase | None:
         assert self.manifest is not None
-        projections = {
-            GATE: layer.ckpt_gate_proj_name,
-            UP: str(layer.ckpt_up_proj_name),
-            DOWN: layer.ckpt_down_proj_name,
-        }
-        names = expert_names(prefix, projections, layer.moe_config.num_logical_experts)
+        names = self._names_of_experts(layer, prefix)
         all_names = [name for shard in names.values() for name in shard]
         packed = [self.modules[name] for name in all_names if name in self.modules]
         kept = [name for name in all_names if name in self.kept]
@@ -159,8 +185,24 @@ class PrepackConfig(QuantizationConfig):
             self.taken.update(module.name for module in packed)
             return self._source_config().get_quant_method(layer, prefix) if kept else None
         self.taken.update(module.name for module in packed)
-        grid = ExpertGrid({shard: [self.modules[one] for one in names[shard]] for shard in SHARDS})
+        grid = ExpertGrid(
+            {shard: [self.modules[one] for one in modules] for shard, modules in names.items()}
+        )
         return PrepackExpertsMethod(layer.moe_config, self.manifest, grid, self._check_taken)
+
+    def _names_of_experts(self, layer: RoutedExperts, prefix: str) -> dict[str, list[str]]:
+        experts = layer.moe_config.num_logical_experts
+        together = names_of_stacked_experts(prefix, experts)
+        # Only with this activation are its rows known to alternate, and not to be halves.
+        alternate = layer.moe_config.activation == MoEActivation.SWIGLUOAI
+        if alternate and together[GATE_UP][0] in self.modules:
+            return together
+        projections = {
+            GATE: layer.ckpt_gate_proj_name,
+            UP: str(layer.ckpt_up_proj_name),
+            DOWN: layer.ckpt_down_proj_name,
+        }
+        return expert_names(prefix, projections, experts)
 
     def _check_strangers(self, prefix: str, names: list[str]) -> None:
         """Without a packed module that vLLM's layer asks for, there must be no other below it."""

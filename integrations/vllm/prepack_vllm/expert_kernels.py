@@ -16,11 +16,13 @@ from vllm.model_executor.layers.fused_moe.config import (
     fp8_w8a16_moe_quant_config,
     int4_w4a16_moe_quant_config,
     int8_w8a8_moe_quant_config,
+    mxfp4_w4a16_moe_quant_config,
 )
 from vllm.model_executor.layers.fused_moe.experts.cpu_moe import (
     CPUExpertsFp8,
     CPUExpertsInt4,
     CPUExpertsInt8,
+    CPUExpertsMxfp4,
     ZenCPUExpertsInt8,
 )
 from vllm.model_executor.layers.fused_moe.experts.zentorch_moe import ZentorchExpertsInt4
@@ -31,6 +33,7 @@ from vllm.model_executor.layers.quantization.utils.quant_utils import (
     kInt4Static,
     kInt8DynamicTokenSym,
     kInt8StaticChannelSym,
+    kMxfp4Static,
 )
 
 from prepack_vllm.geometry import Geometry
@@ -66,16 +69,23 @@ class _Fp8(_WhereTheOpIs, CPUExpertsFp8):
     pass
 
 
+class _Mxfp4(_WhereTheOpIs, CPUExpertsMxfp4):
+    pass
+
+
 class ExpertsKernel(ABC):
-    """The experts of one layer. w13 and w2 are what a rank holds of each expert."""
+    """The experts of one layer. w13 and w2 are what a rank holds of each expert, w13 with gate and
+    up one after the other or, if `together`, with alternating rows."""
 
     op: str
     cls: type[mk.FusedMoEExperts]
     keys: tuple[QuantKey, QuantKey | None]  # what vLLM's class asks for
+    takes_biases = False
 
-    def __init__(self, w13: Geometry, w2: Geometry):
+    def __init__(self, w13: Geometry, w2: Geometry, together: bool = False):
         self.w13 = w13
         self.w2 = w2
+        self.together = together
 
     def why_not(self) -> str | None:
         """Why the op cannot run these experts, as far as vLLM's class does not say so."""
@@ -83,6 +93,9 @@ class ExpertsKernel(ABC):
 
     def why_not_layer(self, moe: FusedMoEConfig) -> str | None:
         """Why vLLM's class cannot run a layer like that; None: it can."""
+        if self.together != (moe.activation == MoEActivation.SWIGLUOAI):
+            stored = "in alternating rows" if self.together else "apart"
+            return f"gate and up are stored {stored}, and the activation is {moe.activation.value}"
         supported, reason = self.cls.is_supported_config(
             self.cls, moe, *self.keys, mk.FusedMoEActivationFormat.Standard
         )
@@ -163,16 +176,35 @@ class Fp8Experts(ExpertsKernel):
         )
 
 
-class _ZentorchExperts(ExpertsKernel):
+class Mxfp4Experts(ExpertsKernel):
+    op = _FUSED_EXPERTS
+    cls = _Mxfp4
+    keys = (kMxfp4Static, None)
+    takes_biases = True
+    # Of swiglu-oai, as vLLM has them in its own method for these experts.
+    _ALPHA, _LIMIT = 1.702, 7.0
+
+    def weight(self, packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+        return packed.view(-1, geometry.n, geometry.k // 2)
+
+    def quant_config(self, w13: Parts, w2: Parts) -> FusedMoEQuantConfig:
+        return mxfp4_w4a16_moe_quant_config(
+            w1_scale=_rows_of_scales(w13["weight_scale"], self.w13),
+            w2_scale=_rows_of_scales(w2["weight_scale"], self.w2),
+            w1_bias=w13.get("bias"),
+            w2_bias=w2.get("bias"),
+            gemm1_alpha=self._ALPHA if self.together else None,
+            gemm1_clamp_limit=self._LIMIT if self.together else None,
+        )
+
+
+def _rows_of_scales(packed: torch.Tensor, geometry: Geometry) -> torch.Tensor:
+    """[E, N, G] as the op wants to see them: the same bytes."""
+    return packed.view(-1, geometry.n, geometry.groups)
+
+
+class ZentorchInt4Experts(ExpertsKernel):
     op = _ZENTORCH
-
-    def why_not_layer(self, moe: FusedMoEConfig) -> str | None:
-        if moe.activation == MoEActivation.SWIGLUOAI:
-            return f"{self.op} wants gate and up interleaved for {moe.activation.value}"
-        return super().why_not_layer(moe)
-
-
-class ZentorchInt4Experts(_ZentorchExperts):
     cls = ZentorchExpertsInt4
     keys = (kInt4Static, None)
 
@@ -194,7 +226,8 @@ class ZentorchInt4Experts(_ZentorchExperts):
         )
 
 
-class ZentorchInt8Experts(_ZentorchExperts):
+class ZentorchInt8Experts(ExpertsKernel):
+    op = _ZENTORCH
     cls = ZenCPUExpertsInt8
     keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
     quant_config = Int8Experts.quant_config
@@ -205,6 +238,7 @@ EXPERT_KERNELS: dict[str, type[ExpertsKernel]] = {
     "vllm-cpu/int4-w4a8": Int4W4A8Experts,
     "vllm-cpu/int8-vnni": Int8Experts,
     "vllm-cpu/fp8-vnni": Fp8Experts,
+    "vllm-cpu/mxfp4": Mxfp4Experts,
     "zentorch/da8w4": ZentorchInt4Experts,
     "zentorch/int8": ZentorchInt8Experts,
 }

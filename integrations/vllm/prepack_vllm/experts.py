@@ -13,7 +13,7 @@ from vllm.model_executor.layers.fused_moe.prepare_finalize.no_dp_ep import (
 )
 
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
-from prepack_vllm.expert_grid import DOWN, GATE, UP, ExpertGrid
+from prepack_vllm.expert_grid import DOWN, UP, ExpertGrid
 from prepack_vllm.expert_kernels import EXPERT_KERNELS, ExpertsKernel
 from prepack_vllm.geometry import Geometry
 from prepack_vllm.kernels import has_op
@@ -21,7 +21,7 @@ from prepack_vllm.layouts import TORCH_DTYPES, layout_of, module_parts
 from prepack_vllm.linear import check_dtype
 from prepack_vllm.loading import why_not_inputs, why_not_pieces
 from prepack_vllm.manifest import Manifest, PackedModule
-from prepack_vllm.parts import Along, Part
+from prepack_vllm.parts import Along, Part, expert_bias
 
 _SOURCE = "Load the source, which vLLM repacks itself"
 # By layout that vLLM has no op for experts for: what to do.
@@ -69,20 +69,29 @@ class ExpertPartLoader:
         expert_id: int,
         return_success: bool = False,
     ) -> bool | None:
+        shard_id = shard_id.removeprefix("gpt_oss_")  # as vLLM's class for that model says it
         self._check(loaded_weight, self.grid.modules[shard_id][expert_id])
         stored = loaded_weight.reshape(self.whole.shape)
         destination = param.data[expert_id]
         if shard_id == DOWN:
             stored = self._share(stored, self.whole.by_inputs)
+            if self.part.name == "bias" and self.rank > 0:
+                stored = torch.zeros_like(stored)  # vLLM adds up what the ranks return
         else:
             stored = self._share(stored, self.whole.by_outputs)
-            assert isinstance(self.whole.by_outputs, Along)
-            axis = self.whole.by_outputs.axis
-            half = destination.shape[axis] // 2
-            destination = destination.narrow(axis, half if shard_id == UP else 0, half)
+            destination = self._place(destination, shard_id)
         destination.copy_(stored)
         self.loaded.add((shard_id, expert_id))
         return True if return_success else None
+
+    def _place(self, destination: torch.Tensor, shard: str) -> torch.Tensor:
+        """Of gate or up, or of both together, in an expert's w13."""
+        if self.grid.together:
+            return destination
+        assert isinstance(self.whole.by_outputs, Along)
+        axis = self.whole.by_outputs.axis
+        half = destination.shape[axis] // 2
+        return destination.narrow(axis, half if shard == UP else 0, half)
 
     def _check(self, stored: torch.Tensor, module: PackedModule) -> None:
         expected = (TORCH_DTYPES[self.whole.dtype], self.whole.shape_in_file)
@@ -152,11 +161,14 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
         self._check_op()
         inner = intermediate_size_per_partition
         self.grid.check(self.manifest, inner * self.moe.tp_size, hidden_size)
+        w13, w2 = self.grid.stacks
         self.stacks = [
-            self._make_stack(layer, (GATE, UP), 2 * inner, hidden_size),
-            self._make_stack(layer, (DOWN,), hidden_size, inner),
+            self._make_stack(layer, w13, 2 * inner, hidden_size),
+            self._make_stack(layer, w2, hidden_size, inner),
         ]
-        self._kernel = self._kernel_type(*(stack.geometry for stack in self.stacks))
+        self._kernel = self._kernel_type(
+            *(stack.geometry for stack in self.stacks), self.grid.together
+        )
         why_not = self._why_not(layer)
         if why_not is not None:
             raise Unsupported(
@@ -167,8 +179,11 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
 
     def _why_not(self, layer: torch.nn.Module) -> str | None:
         assert self._kernel is not None
-        if self.moe.has_bias:
-            return "the model's experts have biases"
+        if self.moe.has_bias != self.grid.biases:
+            have = "biases, and the packed ones none" if self.moe.has_bias else "none"
+            return f"the model's experts have {have}"
+        if self.grid.biases and not self._kernel.takes_biases:
+            return "the experts have biases"
         if self.moe.swiglu_limit is not None:
             return f"the model cuts activations off at {self.moe.swiglu_limit}"
         if layer.apply_router_weight_on_input:
@@ -208,9 +223,11 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
                 hint="Use less tensor parallelism" if self.moe.tp_size > 1 else _SOURCE,
             )
         stack = Stack(shards, whole.piece(n, k), [])
-        for part, whole_part in zip(
-            layout_of(module).parts_of(stack.geometry), whole_parts, strict=True
-        ):
+        parts = layout_of(module).parts_of(stack.geometry)
+        if self.grid.biases:
+            parts.append(expert_bias(n))
+            whole_parts.append(expert_bias(whole.n))
+        for part, whole_part in zip(parts, whole_parts, strict=True):
             loader = ExpertPartLoader(self.grid, part, whole_part, self.moe)
             stack.loaders.append(loader)
             experts = len(self.grid.modules[shards[0]])

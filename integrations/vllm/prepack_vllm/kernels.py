@@ -30,6 +30,7 @@ class Kernel(ABC):
     ops: tuple[str, ...] = ()  # without which the kernel cannot run
     needs_zentorch = False
     f32_bias = False  # the op takes no bias in the dtype of the activations
+    experts_only = False  # no linear layer can run with it
 
     def __init__(self, geometry: Geometry, parts: Parts):
         self.geometry = geometry
@@ -165,6 +166,66 @@ class Bf16Vnni(Kernel):
         y = torch.empty((x.size(0), self.geometry.n), dtype=x.dtype)
         torch.ops._C.weight_packed_linear(y, x, self.weight, bias, True)
         return y
+
+
+class Mxfp4(Kernel):
+    """vLLM has an op for whole experts only, silu(gate) · up and down again. The module multiplies
+    as the rows `up` of an expert with a constant gate, whose `down` picks its outputs."""
+
+    ops = ("_C::fused_experts_cpu",)
+    experts_only = True
+    f32_bias = True
+    _GATE = 64.0  # = silu(64) in f32
+
+    def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        bias = torch.zeros(self.geometry.n) if bias is None else bias
+        # The op returns as many channels as it gets.
+        step = min(self.geometry.n, self.geometry.k // 32 * 32)
+        columns = [
+            self._multiply_rows(x, bias, begin, min(begin + step, self.geometry.n))
+            for begin in range(0, self.geometry.n, step)
+        ]
+        return torch.cat(columns, 1)
+
+    def _multiply_rows(
+        self, x: torch.Tensor, bias: torch.Tensor, begin: int, end: int
+    ) -> torch.Tensor:
+        from vllm import _custom_ops
+
+        rows, k = end - begin, self.geometry.k
+        weight = self.parts["weight"].view(self.geometry.n, k // 2)[begin:end]
+        scale = self.parts["weight_scale"].view(self.geometry.n, k // 32)[begin:end]
+        w13 = torch.cat([torch.zeros_like(weight), weight])
+        s13 = torch.cat([torch.full_like(scale, 127), scale])
+        b13 = torch.cat([torch.full((rows,), self._GATE), bias[begin:end]])
+        w2, s2 = _mxfp4_identity(k, rows)
+        y = torch.empty_like(x)
+        _custom_ops.fused_experts_cpu(
+            y,
+            x,
+            w13[None],
+            w2[None],
+            torch.full((x.size(0), 1), 1 / self._GATE),
+            torch.zeros((x.size(0), 1), dtype=torch.int32),
+            _custom_ops.CPUQuantMethod.MXFP4,
+            s13[None],
+            s2[None],
+            None,
+            None,
+            None,
+            b13[None],
+            torch.zeros(1, k),
+        )
+        return y[:, :rows]
+
+
+def _mxfp4_identity(n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights and scales as packed: output channel i is input channel i, as far as there are."""
+    byte = torch.arange(k) // 32 * 16 * k + torch.arange(k) // 2 * 32
+    byte += torch.arange(k) % 16 * 2 + torch.arange(k) % 2
+    weight = torch.zeros(n * k // 2, dtype=torch.uint8)
+    weight[byte] = torch.where(torch.arange(k) // 16 % 2 == 0, 0x02, 0x20).to(torch.uint8)
+    return weight.view(n, k // 2), torch.full((n, k // 32), 127, dtype=torch.uint8)
 
 
 class PlainBf16(Kernel):

@@ -45,6 +45,7 @@ _TABLE = (
         "vllm-cpu/bf16-vnni", 1, "6284404cce48c1f3f2edcfb0f4f79d5a", parts.bf16_vnni,
         kernels.Bf16Vnni,
     ),
+    Layout("vllm-cpu/mxfp4", 1, "f66d99b20452d499a80dc7b7bea38138", parts.mxfp4, kernels.Mxfp4),
     Layout(
         "plain/bf16", 1, "ec8dc038fc969fe23d903d3927b29fe2", parts.plain_bf16, kernels.PlainBf16
     ),

@@ -126,6 +126,23 @@ def fp8_vnni(g: Geometry) -> list[Part]:
     return [weight, scale, *_input_order(g)]
 
 
+def mxfp4(g: Geometry) -> list[Part]:
+    by_outputs = Along(0, 32, 32)
+    return [
+        Part(
+            "weight", "U8", (g.n // 32, g.k // 2, 32), by_outputs, Along(1, 2, 32),
+            stored_shape=(g.n, g.k // 2),
+        ),
+        Part("weight_scale", "U8", (g.n // 32, g.groups, 32), by_outputs, _by_group(g, 1)),
+        *_input_order(g),
+    ]  # fmt: skip
+
+
+def expert_bias(n: int) -> Part:
+    """Of experts, whose ops take f32."""
+    return Part("bias", "F32", (n,), Along(0), WHOLE)
+
+
 def bf16_vnni(g: Geometry) -> list[Part]:
     return [_pairs(g, "BF16"), *_input_order(g)]
 

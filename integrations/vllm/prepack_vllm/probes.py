@@ -51,7 +51,7 @@ class SplitMix64:
 
 @dataclass(frozen=True)
 class Probe:
-    """A module. Codes are [N, K]: u4 as 0 … 15, s8, f8e4m3 and bf16 as bits."""
+    """A module. Codes are [N, K]: u4 and f4e2m1 as 0 … 15, s8, f8e4m3 and bf16 as bits."""
 
     geometry: Geometry
     code: str
@@ -95,6 +95,8 @@ def _schemes(layout: str) -> Iterator[tuple[str, Geometry, tuple[str, ...]]]:
         yield "f8e4m3", _geometry("tensor", K, N, True, None), bf16
     elif layout == "vllm-cpu/bf16-vnni":
         yield "bf16", _geometry("tensor", K, N, True, None), bf16
+    elif layout == "vllm-cpu/mxfp4":
+        yield "f4e2m1", _geometry("group", GROUP, 1, True, None), bf16
     elif layout in ("plain/bf16", "plain/bf16-conv1d"):
         yield "bf16", _geometry("tensor", K, N, True, None), both
 
@@ -111,7 +113,7 @@ def _full(count: int, bound: int) -> npt.NDArray[np.uint64]:
 
 
 def _draw_codes(code: str, random: SplitMix64) -> npt.NDArray[np.generic]:
-    if code == "u4":
+    if code in ("u4", "f4e2m1"):
         pairs = random.below(_full(N * K // 2, 256)).astype(np.uint8).reshape(N, K // 2)
         return np.stack([pairs & 15, pairs >> 4], axis=2).reshape(N, K)
     if code == "bf16":
@@ -145,10 +147,21 @@ def _draw_parameters(
     return scales.reshape(N, groups)[first], zeros.astype(np.uint8).reshape(N, groups)
 
 
+def _draw_powers(count: int, random: SplitMix64) -> npt.NDArray[np.float32]:
+    """Scales that suit every code of MXFP4. Zero points are drawn, too, and not used."""
+    bounds = np.delete(np.tile(np.array([251, 16], dtype=np.uint64), count), [1, 3])
+    drawn = random.below(bounds)
+    exponents = np.concatenate([drawn[:2], drawn[2::2]]).astype(np.int64) - 125
+    return np.ldexp(np.float32(1), exponents)
+
+
 def make_probe(code: str, geometry: Geometry) -> Probe:
     random = SplitMix64(SEED)
     with np.errstate(over="ignore"):  # it is arithmetic modulo 2^64
         codes = _draw_codes(code, random)
+        if code == "f4e2m1":
+            scales = _draw_powers(N * geometry.groups, random).reshape(N, geometry.groups)
+            return Probe(geometry, code, codes, scales, np.zeros(scales.shape, np.uint8))
         scales, zero_points = _draw_parameters(geometry, N * geometry.groups, random)
     if geometry.symmetric:
         zero_points = np.full_like(zero_points, 8)

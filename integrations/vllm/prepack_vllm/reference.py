@@ -74,6 +74,13 @@ def _bf16_vnni(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     return forms.bf16_to_f64(forms.read_elements(_raw(parts["weight"]), place, np.uint16))
 
 
+def _mxfp4(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
+    codes = forms.read_nibbles(_raw(parts["weight"]), forms.mxfp4_nibble(g.n, g.k))
+    exponents = _raw(parts["weight_scale"]).reshape(g.n // 32, g.groups, 32)
+    scales = forms.e8m0_to_f64(exponents.transpose(0, 2, 1).reshape(g.n, g.groups))
+    return forms.e2m1_to_f64(codes) * _per_weight(scales, g)
+
+
 def _plain_bf16(parts: Mapping[str, torch.Tensor], g: Geometry) -> Weights:
     return _f64(parts["weight"])
 
@@ -99,6 +106,7 @@ _WEIGHTS = {
     "vllm-cpu/int8-plain": _int8_rows,
     "vllm-cpu/fp8-vnni": _fp8_vnni,
     "vllm-cpu/bf16-vnni": _bf16_vnni,
+    "vllm-cpu/mxfp4": _mxfp4,
     "plain/bf16": _plain_bf16,
     "plain/bf16-conv1d": _plain_bf16_conv1d,
     "zentorch/woq": _zentorch_4_bits,

@@ -20,9 +20,9 @@ def _install() -> list[str]:
     from prepack_vllm.platform import load_ops
 
     load_ops()
-    import standins as module
+    import install_standins
 
-    return module.install()
+    return install_standins.install()
 
 
 _STAND_INS = _install()

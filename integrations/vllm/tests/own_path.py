@@ -4,6 +4,7 @@ vLLM chooses some on an AMX machine, and zentorch's on an AMD CPU with AVX-512. 
 packing and computing are vLLM's own.
 """
 
+import os
 from types import SimpleNamespace
 
 from vllm.model_executor.kernels.linear.mixed_precision import zentorch as zentorch_4_bits
@@ -26,6 +27,21 @@ def take_zentorch(monkeypatch, *more):
     for module in (*linear, *more):
         monkeypatch.setattr(module, "has_zentorch_op", lambda names: True)
     monkeypatch.setattr(platform, "zentorch_runs", lambda: True)
+
+
+# Set to what `register` is to lead to, in the processes that vLLM starts.
+OWN_PATH_VARIABLE = "PREPACK_TESTS_OWN_PATH"
+
+
+def take_mxfp4_experts(setattr):
+    cls = cpu_moe.CPUExpertsMxfp4
+    setattr(cls, "_supports_current_device", staticmethod(lambda: True))
+
+
+def register():
+    """As a plug-in of vLLM's. run_tests makes it one."""
+    if os.environ.get(OWN_PATH_VARIABLE) == "mxfp4":
+        take_mxfp4_experts(setattr)
 
 
 def take_int8(monkeypatch):

@@ -94,6 +94,15 @@ def pack_pairs(g: Geometry, codes, scales, zeros):
     return parts
 
 
+def pack_mxfp4(g: Geometry, codes, scales, zeros):
+    weight = _place_nibbles(codes, forms.mxfp4_nibble(g.n, g.k), g.n * g.k // 2)
+    exponents = (np.log2(scales) + 127).astype(np.uint8).reshape(g.n // 32, 32, g.groups)
+    return {
+        "weight": torch.from_numpy(weight.reshape(g.n, g.k // 2)),
+        "weight_scale": torch.from_numpy(np.ascontiguousarray(exponents.transpose(0, 2, 1))),
+    }
+
+
 def pack_zentorch_4_bits(g: Geometry, codes, scales, zeros):
     weight = _nibbles_of_rows(codes ^ 8 if g.symmetric else codes)
     return {
@@ -119,6 +128,7 @@ PACK = {
     "vllm-cpu/int8-plain": pack_plain,
     "vllm-cpu/fp8-vnni": pack_pairs,
     "vllm-cpu/bf16-vnni": pack_pairs,
+    "vllm-cpu/mxfp4": pack_mxfp4,
     "plain/bf16": pack_plain,
     "plain/bf16-conv1d": pack_plain_conv1d,
     "zentorch/woq": pack_zentorch_4_bits,

@@ -2,7 +2,8 @@
 
 They read packed bytes as docs/layouts/ says (by reshaping, which shares nothing with the closed
 forms of the package) and compute what the ops compute; tests/test_standins.py holds them against
-what the real ops made. `install` registers those that are missing here, and says which they are.
+what the real ops made. standins_experts.py has those for experts; install_standins.py registers
+them.
 """
 
 import numpy as np
@@ -10,7 +11,6 @@ import torch
 from pack import pack_int4_w4a8, pack_int8_vnni, pack_pairs
 
 from prepack_vllm.geometry import Geometry
-from prepack_vllm.kernels import has_op
 from prepack_vllm.manifest import Activations
 
 _SMALLEST_NORMAL = 2.0**-126
@@ -191,6 +191,31 @@ def weight_packed_linear(y, x, weight, bias, is_vnni):
 # vLLM's packers.
 
 
+def pack_mxfp4_codes(pairs):
+    n, k = pairs.size(0), 2 * pairs.size(1)
+    columns = nibbles(pairs).view(n // 32, 32, k // 2, 2).permute(0, 2, 1, 3)
+    low, high = columns.reshape(n // 32, k // 2, 64).split(32, 2)
+    return (low | high << 4).reshape(n, k // 2)
+
+
+def mxfp4_weight(packed, scale):
+    """[N, K] in f32."""
+    n, k = packed.size(0), 2 * packed.size(1)
+    columns = packed.view(n // 32, k // 2, 32)
+    rows = torch.cat([columns & 15, columns >> 4], 2).view(n // 32, k // 2, 32, 2)
+    codes = rows.permute(0, 2, 1, 3).reshape(n, k).long()
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    values = torch.cat([magnitudes, -magnitudes])[codes]
+    exponents = scale.reshape(n // 32, k // 32, 32).permute(0, 2, 1).reshape(n, k // 32)
+    return torch.ldexp(values, exponents.int().repeat_interleave(32, 1) - 127)
+
+
+def convert_scale_packed(scales):
+    experts, n, groups = scales.shape
+    blocks = scales.view(experts, n // 32, 32, groups).transpose(2, 3)
+    return blocks.reshape(scales.shape)
+
+
 def awq_columns(words):
     """The columns of AWQ's words: a word holds columns 0 2 4 6 1 3 5 7."""
     stored = nibbles(words.contiguous().view(torch.uint8)).view(words.size(0), -1, 8)
@@ -222,6 +247,8 @@ def convert_weight_packed_scale_zp(qweight, qzeros, scales, algorithm):
 def convert_weight_packed(weight):
     if weight.dim() == 3:
         return torch.stack([convert_weight_packed(one) for one in weight])
+    if weight.dtype == torch.uint8:
+        return pack_mxfp4_codes(weight)
     n, k = weight.shape
     geometry = Geometry(n, k, "channel", k, 1, True, _DYNAMIC, "BF16")
     scales = np.zeros((n, 1), np.float32)
@@ -283,139 +310,3 @@ def zentorch_product(x, weight, scales):
 def zentorch_woq_repack_weight(codes):
     low = codes.to(torch.int8).view(torch.uint8) & 15
     return (low[:, 0::2] | low[:, 1::2] << 4).contiguous().view(torch.int32)
-
-
-# Experts of a mixture.
-
-
-def run_experts(out, x, topk_weights, topk_ids, first, second):
-    """`first(rows, e)` and `second(rows, e)`: products with w13 and w2 of expert e, in f32."""
-    total = torch.zeros(x.shape)
-    for slot in range(topk_ids.size(1)):
-        for expert in topk_ids[:, slot].unique().tolist():
-            rows = topk_ids[:, slot] == expert
-            gate, up = first(x[rows], expert).chunk(2, 1)
-            inner = (torch.nn.functional.silu(gate) * up).to(x.dtype)
-            y = second(inner, expert) * topk_weights[rows, slot, None]
-            total[rows] += y.to(x.dtype).float()
-    out.copy_(total.to(out.dtype))
-
-
-def fused_experts_cpu(
-    out, x, w1, w2, topk_weights, topk_ids, method, w1_scale, w2_scale, w1_zero, w2_zero,
-    a1_scale, block_size, w1_bias, w2_bias, alpha, limit, is_vnni,
-):  # fmt: skip
-    assert is_vnni and topk_ids.dtype == torch.int32 and topk_weights.dtype == torch.float32
-    assert (a1_scale, w1_bias, w2_bias, alpha, limit) == (None,) * 5
-    stored = [(w1, w1_scale, w1_zero), (w2, w2_scale, w2_zero)]
-    assert all(one is None or one.is_contiguous() for stack in stored for one in stack)
-    first, second = (_experts_product(method, *stack, block_size) for stack in stored)
-    if method == 3:  # the op takes the size of a group from w13
-        assert x.size(1) // w1_scale.size(2) == _inner(w1_scale) // w2_scale.size(2)
-    if method != 1:  # the op for 8-bit integers alone stays in f32 up to the activation
-        first = _rounded(first, x.dtype)
-    run_experts(out, x, topk_weights, topk_ids, first, second)
-
-
-def _rounded(product, dtype):
-    return lambda rows, expert: product(rows, expert).to(dtype).float()
-
-
-def _inner(w1_scale):
-    return w1_scale.size(1) * w1_scale.size(3) // 2
-
-
-def _experts_product(method, weight, scale, zero, block_size):
-    if method == 1:
-        assert weight.dtype == torch.int8 and scale.numel() == weight.size(0) * weight.size(1)
-        scale = scale.view(weight.size(0), -1)
-        return lambda x, e: int8_product(x, weight[e], scale[e])
-    if method == 3:
-        assert weight.dim() == 4 and zero.dtype == torch.int8 and scale.shape == zero.shape
-        return lambda x, e: int4_product(x, weight[e], zero[e], scale[e])
-    assert method == 2 and weight.dtype == torch.float8_e4m3fn
-    rows, columns = block_size
-    n, k = weight.shape[1:]
-    assert list(scale.shape[1:]) == [-(-n // rows), -(-k // columns)]
-
-    def product(x, e):
-        scales = scale[e].repeat_interleave(rows, 0)[:n]
-        return fp8_product(x, e4m3_values(from_pairs(weight[e])), scales, columns)
-
-    return product
-
-
-def zentorch_fused_moe(
-    output, x, w13, w2, w13_bias, w2_bias, topk_weights, topk_ids, skip_weighted, act,
-    w13_scales=None, w2_scales=None, *, zentorch_op_name="",
-):  # fmt: skip
-    assert (w13_bias, w2_bias, skip_weighted, act) == (None, None, False, "silu")
-    assert w13.dtype == w2.dtype
-    assert w13_scales.dtype == (torch.bfloat16 if w13.dtype == torch.int32 else torch.float32)
-
-    def product(weight, scales):
-        weight = weight.view(torch.int8)
-        return lambda rows, e: zentorch_product(rows, weight[e], scales[e])
-
-    first, second = product(w13, w13_scales), product(w2, w2_scales)
-    run_experts(output, x, topk_weights, topk_ids, first, second)
-
-
-_OPS = {
-    "_C": {
-        "cpu_gemm_wna16(Tensor x, Tensor weight, Tensor(a!) y, Tensor scales, Tensor? zeros, "
-        "Tensor? bias, SymInt pack_factor, str isa_hint) -> ()": cpu_gemm_wna16,
-        "int4_scaled_mm_cpu(Tensor x, Tensor weight, Tensor zeros, Tensor scales, Tensor? bias) "
-        "-> Tensor": int4_scaled_mm_cpu,
-        "int8_scaled_mm_with_quant(Tensor x, Tensor weight, Tensor scales, Tensor? bias, "
-        "ScalarType out_dtype, bool is_vnni) -> Tensor": int8_scaled_mm_with_quant,
-        "fp8_scaled_mm_cpu(Tensor x, Tensor weight, Tensor scales, int[] block_size, Tensor? bias, "
-        "ScalarType out_dtype, bool is_vnni) -> Tensor": fp8_scaled_mm_cpu,
-        "weight_packed_linear(Tensor(a!) y, Tensor x, Tensor weight, Tensor? bias, bool is_vnni) "
-        "-> ()": weight_packed_linear,
-        "convert_weight_packed_scale_zp(Tensor qweight, Tensor qzeros, Tensor scales, "
-        "int algorithm) -> (Tensor, Tensor, Tensor)": convert_weight_packed_scale_zp,
-        "convert_weight_packed(Tensor weight) -> Tensor": convert_weight_packed,
-        "fused_experts_cpu(Tensor(a!) out, Tensor hidden_states, Tensor w1, Tensor w2, "
-        "Tensor topk_weights, Tensor topk_ids, int moe_comp_method, Tensor? w1_scale, "
-        "Tensor? w2_scale, Tensor? w1_zero, Tensor? w2_zero, Tensor? a1_scale, int[]? block_size, "
-        "Tensor? w1_bias, Tensor? w2_bias, float? alpha, float? limit, bool is_vnni) "
-        "-> ()": fused_experts_cpu,
-    },
-    "zentorch": {
-        "zentorch_woq_linear(Tensor x, Tensor weight, Tensor scales, Tensor? zeros, Tensor? bias) "
-        "-> Tensor": zentorch_woq_linear,
-        "zentorch_dynamic_qlinear(Tensor x, Tensor weight, Tensor scales, Tensor? bias, *, "
-        "str zentorch_op_name='') -> Tensor": zentorch_dynamic_qlinear,
-        "zentorch_woq_repack_weight(Tensor codes) -> Tensor": zentorch_woq_repack_weight,
-        "zentorch_fused_moe(Tensor(a!) output, Tensor x, Tensor w13, Tensor w2, Tensor? w13_bias, "
-        "Tensor? w2_bias, Tensor topk_weights, Tensor topk_ids, bool skip_weighted, str act, "
-        "Tensor? w13_scales=None, Tensor? w2_scales=None, *, str zentorch_op_name='') "
-        "-> ()": zentorch_fused_moe,
-    },
-}
-_libraries: list[torch.library.Library] = []  # an op lives as long as its library object
-
-
-def install() -> list[str]:
-    """Registers the stand-ins of ops that are missing, and returns their names."""
-    missing = []
-    for namespace, ops in _OPS.items():
-        for schema, function in ops.items():
-            name = f"{namespace}::{schema.split('(')[0]}"
-            if has_op(name):
-                continue
-            library = torch.library.Library(namespace, "FRAGMENT")
-            library.define(schema)
-            library.impl(schema.split("(")[0], function, "CPU")
-            _libraries.append(library)
-            missing.append(name)
-    return missing
-
-
-def register() -> None:
-    """As a plugin of vLLM's, for the processes that it starts. run_tests makes it one."""
-    from prepack_vllm.platform import load_ops
-
-    load_ops()
-    install()

@@ -29,6 +29,7 @@ CASES = {
     "bf16": (
         "gptqmodel-w8-sym", "vllm-cpu", ["--fallback", "dequantize"], {"vllm-cpu/bf16-vnni"},
     ),
+    "mxfp4": ("gpt-oss-mxfp4", "vllm-cpu", [], {"vllm-cpu/mxfp4"}),
     "mixed": (
         "ct-w4a16-g32-asym", "vllm-cpu", ["--scheme", "mlp=w4a8"],
         {"vllm-cpu/wna16", "vllm-cpu/int4-w4a8"},

@@ -9,14 +9,12 @@ import pytest
 import torch
 from conftest import convert
 from engine import generate
+from expert_stacks import Stacks, assert_same_experts
 from folders import keep
 from own_path import take_fp8_blocks, take_int8, take_zentorch
 from quantized import bytes_config, quantize_bytes
 from tiny_models import MIXTRAL, PROJECTIONS, QWEN3_MOE, write_bytes, write_fp8, write_quantized
-from vllm.model_executor.layers.fused_moe import RoutedExperts
 from vllm.model_executor.layers.fused_moe.experts import cpu_moe, zentorch_moe
-
-from prepack_vllm.experts import PrepackExpertsMethod
 
 INT4 = {
     "ct_symmetric_g64_qwen3_moe": (QWEN3_MOE, "ct", 64, True),
@@ -39,53 +37,13 @@ def zen(monkeypatch):
     take_zentorch(monkeypatch, zentorch_moe, cpu_moe)
 
 
-class Stacks:
-    """What the ops for experts are given, by layer."""
-
-    def __init__(self):
-        self.layers = []
-        self.ours = False
-
-    def __call__(self, model):
-        for layer in model.modules():
-            if isinstance(layer, RoutedExperts):
-                self.layers.append(self._of(layer))
-
-    def _of(self, layer):
-        method = layer.quant_method
-        experts = method.moe_kernel.fused_experts
-        self.ours = isinstance(method, PrepackExpertsMethod)
-        weights = method.weights if self.ours else [layer.w13_weight, layer.w2_weight]
-        scales = [experts.w1_scale, experts.w2_scale, experts.w1_zp, experts.w2_zp]
-        return [None if one is None else raw(one) for one in (*weights, *scales)]
-
-
-def raw(tensor):
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).clone()
-
-
-def assert_same(packed, source, same_scales=True):
-    """Of both: tokens, logprobs, and every byte that the op reads."""
-    ours, own = Stacks(), Stacks()
-    actual = generate(packed, inspect=ours)
-    expected = generate(source, inspect=own)
-    assert (ours.ours, own.ours) == (True, False)
-    assert len(ours.layers) == len(own.layers) == 2
-    for mine, theirs in zip(ours.layers, own.layers, strict=True):
-        for index, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-            if index < 2 or same_scales:
-                assert (one is None) == (other is None)
-                assert one is None or torch.equal(one, other)
-    assert actual == expected
-
-
 @pytest.mark.without_zentorch
 @pytest.mark.parametrize("case", INT4)
 def test_int4_w4a8(case, tmp_path, standins, own_path):
     model, form, group_size, symmetric = INT4[case]
     source = write_quantized(tmp_path / "source", model, form, group_size, symmetric)
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu", *W4A8_EXPERTS)
-    assert_same(packed, source)
+    assert_same_experts(packed, source)
 
 
 @pytest.mark.without_zentorch
@@ -93,7 +51,7 @@ def test_int8_vnni(tmp_path, standins, own_path, monkeypatch):
     source = write_bytes(tmp_path / "source", QWEN3_MOE, quantize_bytes, bytes_config(True))
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
     take_int8(monkeypatch)
-    assert_same(packed, source)
+    assert_same_experts(packed, source)
 
 
 @pytest.mark.without_zentorch
@@ -101,20 +59,20 @@ def test_fp8_vnni(tmp_path, standins, own_path, monkeypatch):
     source = write_fp8(tmp_path / "source", QWEN3_MOE, 128, 128)
     packed = convert(source, tmp_path / "packed", "--target", "vllm-cpu")
     take_fp8_blocks(monkeypatch)
-    assert_same(packed, source)
+    assert_same_experts(packed, source)
 
 
 def test_zentorch_da8w4(tmp_path, standins, zen):
     source = write_quantized(tmp_path / "source", QWEN3_MOE, "ct", 64, True)
     packed = convert(source, tmp_path / "packed", "--target", "zentorch", "--scheme", "w4a8")
-    assert_same(packed, source)
+    assert_same_experts(packed, source)
 
 
 def test_zentorch_int8(tmp_path, standins, zen):
     source = write_bytes(tmp_path / "source", QWEN3_MOE, quantize_bytes, bytes_config(True))
     packed = convert(source, tmp_path / "packed", "--target", "zentorch")
     # The scales are stored in bf16, and become f32 when the op's class is made.
-    assert_same(packed, source, same_scales=False)
+    assert_same_experts(packed, source, same_scales=False)
 
 
 @pytest.fixture

@@ -2,37 +2,29 @@
 
 import dataclasses
 import shutil
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from conftest import convert
+from expert_layers import LAYER, MODEL, config_for, create, layer_of, moe_config
 from folders import edit_manifest
 from quantized import bytes_config, fp8_config, quantize_bytes, quantize_fp8
 from safetensors import safe_open
-from tiny_models import QWEN3_MOE, write_bytes, write_quantized
-from vllm.model_executor.layers.fused_moe import RoutedExperts
+from tiny_models import write_bytes, write_quantized
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
-from vllm.model_executor.layers.fused_moe.config import (
-    FusedMoEConfig,
-    FusedMoEParallelConfig,
-    RoutingMethodType,
-)
+from vllm.model_executor.layers.fused_moe.config import FusedMoEParallelConfig, RoutingMethodType
 from vllm.model_executor.layers.fused_moe.experts import cpu_moe, zentorch_moe
 from vllm.model_executor.models.utils import WeightsMapper
 
 from prepack_vllm import check, experts, platform
 from prepack_vllm.checks import check_folder
-from prepack_vllm.config import PrepackConfig
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
 from prepack_vllm.expert_kernels import Fp8Experts, Int4W4A8Experts, ZentorchInt4Experts
 from prepack_vllm.experts import PrepackExpertsMethod
 from prepack_vllm.geometry import Geometry, geometry_of
 from prepack_vllm.reference import weights
 
-LAYER = "model.layers.0.mlp.experts"
-MODEL = dataclasses.replace(QWEN3_MOE, layers=1)
 W4A8 = ("--scheme", "experts=w4a8")
 W4A16 = ("--scheme", "experts=w4a16")
 
@@ -58,58 +50,6 @@ def folders(tmp_path_factory):
         return made[key]
 
     return folder
-
-
-def config_for(folder, target="vllm-cpu"):
-    config = PrepackConfig(target)
-    config.maybe_update_config(str(folder))
-    return config
-
-
-def moe_config(tp_size=1, tp_rank=0, **changes):
-    parallel = dataclasses.replace(
-        FusedMoEParallelConfig.make_no_parallel(), tp_size=tp_size, tp_rank=tp_rank
-    )
-    fields = {
-        "num_experts": MODEL.experts, "num_local_experts": MODEL.experts,
-        "num_logical_experts": MODEL.experts, "experts_per_token": 2, "hidden_dim": MODEL.hidden,
-        "intermediate_size": MODEL.inner, "activation": MoEActivation.SILU, "device": "cpu",
-        "routing_method": RoutingMethodType.Renormalize, "moe_parallel_config": parallel,
-        "in_dtype": torch.bfloat16,
-    }  # fmt: skip
-    return FusedMoEConfig(**(fields | changes))
-
-
-def layer_of(moe, **attributes):
-    """vLLM's layer without what its constructor needs."""
-    layer = RoutedExperts.__new__(RoutedExperts)
-    torch.nn.Module.__init__(layer)
-    vars(layer).update(
-        layer_name=LAYER, moe_config=moe, ckpt_gate_proj_name="gate_proj",
-        ckpt_up_proj_name="up_proj", ckpt_down_proj_name="down_proj",
-        apply_router_weight_on_input=False, lora_base_layer_prefix="",
-        is_fused_checkpoint_transposed=False,
-        expert_map_manager=SimpleNamespace(num_fused_shared_experts=0), _expert_map=None,
-        activation=moe.activation, global_num_experts=moe.num_experts, renormalize=True,
-        custom_routing_function=None, num_expert_group=None, topk_group=None,
-        e_score_correction_bias=None, routed_scaling_factor=1.0, routing_sink=None,
-    )  # fmt: skip
-    vars(layer).update(attributes)
-    return layer
-
-
-def create(config, moe=None, dtype=torch.bfloat16, hidden=MODEL.hidden, **attributes):
-    moe = moe or moe_config()
-    layer = layer_of(moe, **attributes)
-    layer.quant_method = config.get_quant_method(layer, LAYER)
-    layer.quant_method.create_weights(
-        layer,
-        num_experts=MODEL.experts,
-        hidden_size=hidden,
-        intermediate_size_per_partition=moe.intermediate_size // moe.tp_size,
-        params_dtype=dtype,
-    )
-    return layer
 
 
 def expert_tensors(folder):
@@ -365,14 +305,34 @@ def test_mixed_schemes_within_a_layer(folders, standins, projection):
         create(config)
 
 
-@pytest.mark.parametrize("part, what", [("input_order", "activation order"), ("bias", "a bias")])
-def test_what_ops_for_experts_do_not_know(folders, standins, part, what):
-    config = config_for(folders(*W4A8))
-    name = f"{LAYER}.1.down_proj"
+def add_part(config, name, part):
     parts = dict(config.modules[name].parts)
     replace_module(config, name, parts=parts | {part: parts["weight"]})
-    with pytest.raises(Unsupported, match=f"{name}: the expert has {what}, and vLLM's ops"):
+
+
+def test_activation_order(folders, standins):
+    config = config_for(folders(*W4A8))
+    name = f"{LAYER}.1.down_proj"
+    add_part(config, name, "input_order")
+    with pytest.raises(Unsupported, match=f"{name}: the expert has activation order, and vLLM's"):
         create(config)
+
+
+def test_one_expert_with_a_bias(folders, standins):
+    config = config_for(folders(*W4A8))
+    add_part(config, f"{LAYER}.1.down_proj", "bias")
+    with pytest.raises(Unsupported, match="1.down_proj: .*another way.*found a bias, expected no"):
+        create(config)
+
+
+def test_biases_that_the_op_does_not_take(folders, standins):
+    config = config_for(folders(*W4A8))
+    for name in [name for name in config.modules if name.startswith(LAYER)]:
+        add_part(config, name, "bias")
+    with pytest.raises(Unsupported, match="cannot run this layer: the model's experts have none"):
+        create(config)
+    with pytest.raises(Unsupported, match="cannot run this layer: the experts have biases"):
+        create(config, moe_config(has_bias=True))
 
 
 def test_the_op_for_4_bits_takes_one_size_of_groups():
@@ -408,7 +368,7 @@ def test_zentorchs_op_for_4_bits_takes_groups():
 REFUSED_MODELS = {
     "activation": ({"activation": MoEActivation.GELU}, {}, "does not support .*GELU"),
     "routing": ({"routing_method": RoutingMethodType.Llama4}, {}, "does not support routing"),
-    "biases": ({"has_bias": True}, {}, "the model's experts have biases"),
+    "biases": ({"has_bias": True}, {}, "the model's experts have biases, and the packed"),
     "limit": ({"swiglu_limit": 7.0}, {}, "cuts activations off at 7.0"),
     "weighted_inputs": ({}, {"apply_router_weight_on_input": True}, "multiplies the inputs"),
 }
@@ -427,7 +387,7 @@ def test_models_that_the_op_cannot_run(folders, standins, case):
 def test_zentorch_interleaves_for_another_activation(folders, standins, monkeypatch):
     monkeypatch.setattr(platform, "zentorch_runs", lambda: True)
     config = config_for(folders("--scheme", "w4a8", target="zentorch"), "zentorch")
-    with pytest.raises(Unsupported, match="wants gate and up interleaved for swigluoai"):
+    with pytest.raises(Unsupported, match="are stored apart, and the activation is swigluoai"):
         create(config, moe_config(activation=MoEActivation.SWIGLUOAI))
 
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from pack import PACK
 from safetensors import safe_open
+from standins import convert_scale_packed, convert_weight_packed
+from standins_experts import fused_experts_cpu
 
 from prepack_vllm.geometry import Geometry
 from prepack_vllm.layouts import LAYOUTS
@@ -17,6 +19,7 @@ W4A8 = ("vllm-cpu/int4-w4a8", "zentorch/da8w4")
 W8A8 = ("vllm-cpu/int8-vnni", "zentorch/int8")
 # Of the others the order of f32 sums is not known.
 EXACT = ("vllm-cpu/wna16", *W4A8, *W8A8)
+EXPERTS = sorted((GOLDEN.parent / "golden_experts").glob("*.safetensors"))
 DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32"}
 
 
@@ -100,3 +103,37 @@ def test_closed_form_packs_what_the_real_packer_packed(layout, path):
     packed = PACK[layout](geometry, codes.numpy(), scales.numpy(), zeros.numpy())
     weight = packed["weight"].reshape(-1).view(torch.uint8)
     assert torch.equal(weight, expected["weight"].reshape(-1).view(torch.uint8))
+
+
+# Experts in MXFP4.
+
+
+def test_there_are_golden_files_of_experts():
+    assert len(EXPERTS) == 15
+
+
+@pytest.mark.parametrize("path", EXPERTS, ids=[path.stem for path in EXPERTS])
+def test_experts_in_mxfp4(path, standins):
+    """The stand-in, and the op, which may be it."""
+    tensors = read(path)
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    alpha, limit = (float(metadata[n]) if n in metadata else None for n in ("alpha", "limit"))
+    expected = tensors["y"].float()
+    for op in (fused_experts_cpu, torch.ops._C.fused_experts_cpu):
+        y = torch.empty_like(tensors["x"])
+        op(
+            y, tensors["x"], tensors["packed.w13"], tensors["packed.w2"], tensors["topk_weights"],
+            tensors["topk_ids"], 4, tensors["packed.s13"], tensors["packed.s2"], None, None, None,
+            None, tensors.get("b13"), tensors.get("b2"), alpha, limit, True,
+        )  # fmt: skip
+        noise = (y.float() - expected).square().sum()
+        assert noise <= expected.square().sum() * 10**-4.0
+
+
+@pytest.mark.parametrize("path", EXPERTS, ids=[path.stem for path in EXPERTS])
+def test_experts_in_mxfp4_are_packed_as_the_real_packer_packed_them(path):
+    tensors = read(path)
+    for weight, scale in (("w13", "s13"), ("w2", "s2")):
+        assert torch.equal(convert_weight_packed(tensors[weight]), tensors[f"packed.{weight}"])
+        assert torch.equal(convert_scale_packed(tensors[scale]), tensors[f"packed.{scale}"])

@@ -103,7 +103,7 @@ PackRequest Mxfp4() {
   PackRequest request = W4A16();
   request.scheme = {
       .code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
-  request.expert = true;
+  request.experts = 1;
   return request;
 }
 
@@ -479,7 +479,7 @@ TEST_CASE("vllm-cpu/mxfp4 says what it takes and why not") {
        {"the module is not an expert: the op runs the experts of a mixture, and no other CPU "
         "kernel "
         "reads such weights (--fallback dequantize makes bf16 of them)",
-        [](PackRequest& r) { r.expert = false; }},
+        [](PackRequest& r) { r.experts = 0; }},
        {"one scale is for 16 input channels: the kernel takes MXFP4, where one power of two is for "
         "32",
         [](PackRequest& r) { r.scheme.group_size = 16; }},

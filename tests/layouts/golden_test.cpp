@@ -124,7 +124,7 @@ void CheckExpert(const GoldenFile& golden, const std::string& layer, uint64_t ex
       .code = CodeType::kF4E2M1, .granularity = Granularity::kGroup, .group_size = 32};
   request.n = shape[1];
   request.k = 2 * shape[2];
-  request.expert = true;
+  request.experts = 1;
   if (golden.Has("b" + layer)) request.bias_dtype = DType::kF32;
   CHECK(kVllmMxfp4.eligible(request).reason == "");
   Probe probe{.codes = slice("w" + layer), .scales = {}, .zero_points = {}};

@@ -121,7 +121,7 @@ TEST_CASE("FP4: experts of MXFP4 have an op, nothing else has") {
   const auto choices = [&] { return RuntimeChoices("vllm-cpu", "mxfp4", source); };
   CHECK(choices() ==
         Choices{{"any", kNone, "no CPU kernel exists for FP4 weights of single linear layers"}});
-  source.expert = true;
+  source.experts = 1;
   CHECK(choices() == Choices{{"AMX", "vllm-cpu/mxfp4", ""}, {"others", kNone, ""}});
   CHECK(RuntimeChoices("vllm-cpu", "compressed-tensors", source) ==
         Choices{{"any", kNone, "it runs MXFP4 experts of this format on GPUs only"}});

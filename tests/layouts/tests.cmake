@@ -8,6 +8,7 @@ prepack_add_tests(layouts
   placement_test.cpp
   round_trip_test.cpp
   runtime_choice_test.cpp
+  stacks_test.cpp
   parameters_test.cpp
   table_test.cpp
   unit_blocks_test.cpp)

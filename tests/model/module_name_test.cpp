@@ -35,6 +35,28 @@ TEST_CASE("the layer that a tensor lies in is the innermost") {
   CHECK_FALSE(ParseLayerName("model.layers.99999999999999999999.weight").has_value());
 }
 
+TEST_CASE("an expert's module has a mixture, a projection and a number") {
+  const auto expert = ParseExpertName("model.layers.12.mlp.experts.3.up_proj");
+  REQUIRE(expert.has_value());
+  CHECK(expert->mixture == "model.layers.12.mlp.experts");
+  CHECK(expert->projection == "up_proj");
+  CHECK(expert->index == 3);
+  CHECK_FALSE(expert->stored_stacked);
+  const auto stacked = ParseExpertName("experts.gate_up_proj.17");
+  REQUIRE(stacked.has_value());
+  CHECK(stacked->mixture == "experts");
+  CHECK(stacked->projection == "gate_up_proj");
+  CHECK(stacked->index == 17);
+  CHECK(stacked->stored_stacked);
+  for (const std::string_view other :
+       {"", "experts", "experts.3", "experts.up_proj", "mlp.experts.3.mlp.up_proj",
+        "mlp.shared_experts.3.up_proj", "mlp.experts.x.up_proj", "mlp.up_proj",
+        "mlp.experts.99999999999999999999.up_proj"}) {
+    INFO(other);
+    CHECK_FALSE(ParseExpertName(other).has_value());
+  }
+}
+
 TEST_CASE("the lists that decoders have") {
   CHECK(IsDecoderModule("model.layers.0.mlp.up_proj"));
   CHECK(IsDecoderModule("transformer.h.3.attn.c_attn"));

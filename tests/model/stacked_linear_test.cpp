@@ -220,5 +220,42 @@ TEST_CASE("members that do not go together are not stacked, and the reason says 
   CHECK(Stack("m", {&next, &cut}).ok());
 }
 
+TEST_CASE("a stack knows how many experts it holds, and names each tensor of the source once") {
+  const FixedLinear a = Random(Grouped(CodeType::kU4), 2, 1);
+  const FixedLinear b = Random(Grouped(CodeType::kU4), 2, 2);
+  CHECK(Value(Stack("m.experts.down_proj", {&a, &b}, 2))->stacked_experts() == 2);
+  CHECK(Value(Stack("m.ab", {&a, &b}))->stacked_experts() == 0);
+}
+
+TEST_CASE("rows of many members are found wherever they begin and end") {
+  StackedEnds ends;
+  std::vector<size_t> owner;  // of each channel
+  std::vector<uint64_t> first;
+  for (size_t member = 0; member < 40; ++member) {
+    const uint64_t n = member % 7;  // none, too
+    first.push_back(ends.total());
+    ends.Add(n);
+    owner.insert(owner.end(), n, member);
+  }
+  REQUIRE(ends.total() == owner.size());
+  for (uint64_t n0 = 0; n0 <= owner.size(); ++n0) {
+    for (uint64_t rows = 0; rows <= owner.size() - n0; rows += 3) {
+      uint64_t next = n0;
+      RequireOk(ends.ForRows(n0, rows, [&](const StackedRows& piece) -> Status {
+        CHECK(piece.before == next - n0);
+        CHECK(piece.rows > 0);
+        for (uint64_t row = 0; row < piece.rows; ++row, ++next) {
+          CHECK(owner[next] == piece.member);
+          CHECK(first[piece.member] + piece.n0 + row == next);
+        }
+        return {};
+      }));
+      CHECK(next == n0 + rows);
+    }
+  }
+  CHECK(ends.ForRows(0, 5, [](const StackedRows&) { return Usage("a", "b"); }).kind() ==
+        ErrorKind::kUsage);
+}
+
 }  // namespace
 }  // namespace prepack::testing

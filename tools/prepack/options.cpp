@@ -125,8 +125,9 @@ void PlanFlags::AddTo(CLI::App& command) {
       ->allow_extra_args(false);
   command.add_flag(
       "--fuse", fuse,
-      "Pack q, k and v as one module (qkv_proj) and gate and up as another (gate_up_proj), as vLLM "
-      "holds them: it can then use the mapped file without a copy");
+      "Pack q, k and v as one module (qkv_proj), gate and up as another (gate_up_proj), and all "
+      "experts of a layer as two stacks, as vLLM holds them: it can then use the mapped file without "
+      "a copy");
 }
 
 Result<PlanOptions> PlanFlags::ToOptions() const {

@@ -195,18 +195,18 @@ using Experts = std::map<uint64_t, std::set<std::string_view>>;
 
 // The two halves of a tensor's name, before and after the experts: "model.layers.0.mlp.experts" and
 // "3.up_proj.weight", or "gate_up_proj" for all experts.
-struct ExpertName {
+struct ExpertTensor {
   std::string_view parent;
   std::string_view below;
   std::optional<uint64_t> expert;
 };
 
-std::optional<ExpertName> ParseExpertName(std::string_view name) {
+std::optional<ExpertTensor> ParseExpertTensor(std::string_view name) {
   const size_t at = name.find(kExperts);
   if (at == std::string_view::npos) return std::nullopt;
-  ExpertName parsed{.parent = name.substr(0, at + kExperts.size() - 1),
-                    .below = name.substr(at + kExperts.size()),
-                    .expert = std::nullopt};
+  ExpertTensor parsed{.parent = name.substr(0, at + kExperts.size() - 1),
+                      .below = name.substr(at + kExperts.size()),
+                      .expert = std::nullopt};
   const size_t dot = parsed.below.find('.');
   if (dot != std::string_view::npos) parsed.expert = ParseUint(parsed.below.substr(0, dot));
   if (parsed.expert) parsed.below.remove_prefix(dot + 1);
@@ -314,7 +314,7 @@ void CheckExperts(const Checkpoint& checkpoint, const QuantizedModel& model,
   std::map<std::string, Experts, std::less<>> layers;
   Stacks stacks;
   for (const StoredTensor& tensor : checkpoint.tensors()) {
-    const std::optional<ExpertName> parsed = ParseExpertName(tensor.name);
+    const std::optional<ExpertTensor> parsed = ParseExpertTensor(tensor.name);
     if (!parsed) continue;
     if (parsed->expert) {
       const size_t dot = parsed->below.rfind('.');

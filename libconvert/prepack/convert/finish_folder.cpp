@@ -98,6 +98,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
   for (const QuantizedLinear* member : plan.linear->members()) {
     record.fused.push_back({member->module(), member->n()});
   }
+  record.experts = plan.linear->stacked_experts();
   record.source_xxh3_128 = SourceHash(filler_.source_hashes(), plan.ReplacedTensors());
   for (size_t part = 0; part < plan.parts.size(); ++part) {
     record.parts.emplace(plan.parts[part].name, RecordOf(shards_.units[unit].slots[part]));

@@ -82,6 +82,14 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
 
 }  // namespace
 
+namespace {
+
+std::string_view NameOf(const StoredTensor* tensor) {
+  return tensor->name;
+}
+
+}  // namespace
+
 ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& module,
                            const OutputUnit& output, std::vector<SafetensorsWriter>& writers)
     : checkpoint_(checkpoint),
@@ -93,6 +101,10 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
       strip_rows_(StripRows(*module.chosen, module.request)),
       rounded_scales_(std::make_unique<std::atomic<uint64_t>>(0)) {
   for (const QuantizedLinear* member : MembersOf(module.weights())) FindCodesInSource(*member);
+  // Experts that are stored in one tensor share it.
+  std::ranges::sort(codes_in_source_, {}, NameOf);
+  const auto twins = std::ranges::unique(codes_in_source_);
+  codes_in_source_.erase(twins.begin(), twins.end());
 }
 
 void ModulePacker::FindCodesInSource(const QuantizedLinear& linear) {
@@ -114,10 +126,9 @@ Status ModulePacker::UseCodes(const PanelRange& panel, PageBuffer& buffer, UnitH
   const QuantizedLinear& weights = module_.weights();
   const uint64_t bytes = PanelBytes(weights.scheme().code, panel);
   const auto found = codes_in_source_.empty() ? std::nullopt : weights.FindCodes(panel);
-  const auto tensor = std::ranges::find_if(codes_in_source_, [&](const StoredTensor* source) {
-    return found.has_value() && source->name == found->tensor;
-  });
-  if (tensor == codes_in_source_.end()) {
+  const auto tensor =
+      std::ranges::lower_bound(codes_in_source_, found ? found->tensor : "", {}, NameOf);
+  if (!found || tensor == codes_in_source_.end() || (*tensor)->name != found->tensor) {
     buffer.resize(bytes);
     Status status = weights.ReadCodes(panel, buffer);
     if (status.ok()) use(buffer);
@@ -168,12 +179,13 @@ Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,
 }
 
 Status ModulePacker::PackStrip(size_t index, PanelBuffers& buffers) const {
-  const uint64_t n0 = index * strip_rows_;
-  const uint64_t rows = std::min(strip_rows_, module_.request.n - n0);
-  Status status = PackScales(n0, rows, buffers);
-  if (status.ok()) status = PackZeroPoints(n0, rows, buffers);
-  if (status.ok() && HasPart(PartRole::kWeightSum)) status = PackWeightSums(n0, rows, buffers);
-  return status;
+  const uint64_t begin = index * strip_rows_;
+  const uint64_t count = std::min(strip_rows_, module_.request.n - begin);
+  return ForExpertRows(module_.request, begin, count, [&](uint64_t n0, uint64_t rows) -> Status {
+    PREPACK_TRY(PackScales(n0, rows, buffers));
+    PREPACK_TRY(PackZeroPoints(n0, rows, buffers));
+    return HasPart(PartRole::kWeightSum) ? PackWeightSums(n0, rows, buffers) : Status();
+  });
 }
 
 // Few scales are beyond the limits, if any: the codes of each are read again.

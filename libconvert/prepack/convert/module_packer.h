@@ -114,7 +114,7 @@ class ModulePacker {
   TileShape shape_;
   TileGrid grid_;
   uint64_t strip_rows_;
-  // That panels are used from, where they can be: one for each member of the module.
+  // That panels are used from, where they can be, by name.
   std::vector<const StoredTensor*> codes_in_source_;
   std::unique_ptr<std::atomic<uint64_t>> rounded_scales_;
 };

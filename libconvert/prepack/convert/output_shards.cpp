@@ -1,6 +1,6 @@
-// Which modules and tensors the output has, in which shard each lies, and which modules are packed
-// as one. Decided from headers alone, so that shards can be created at full size and a clash of
-// names is noticed before anything is packed.
+// Which modules and tensors the output has, and in which shard each lies. Decided from headers
+// alone, so that shards can be created at full size and a clash of names is noticed before anything
+// is packed.
 
 #include "prepack/convert/output_shards.h"
 
@@ -14,98 +14,11 @@
 
 #include "prepack/base/hash.h"
 #include "prepack/base/status.h"
-#include "prepack/formats/model_parts.h"
-#include "prepack/model/module_name.h"
-#include "prepack/model/stacked_linear.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
 #include "prepack/packed/source_identity.h"
 
 namespace prepack {
-namespace {
-
-using Members = std::vector<const QuantizedLinear*>;
-
-// "model.layers.0.self_attn." of "model.layers.0.self_attn.q_proj".
-std::string_view ParentOf(std::string_view module) {
-  return module.substr(0, module.rfind('.') + 1);
-}
-
-// The set that a module belongs to, if it has siblings to be fused with.
-const SiblingSet* SetOf(std::string_view module) {
-  const std::string_view name = module.substr(ParentOf(module).size());
-  for (const SiblingSet& set : SiblingSets()) {
-    if (!set.fused.empty() && std::ranges::count(set.Names(), name) != 0) return &set;
-  }
-  return nullptr;
-}
-
-bool HasTensorsOf(const Checkpoint& checkpoint, const std::string& module) {
-  const std::string prefix = module + ".";
-  const auto first =
-      std::ranges::lower_bound(checkpoint.tensors(), prefix, {}, &StoredTensor::name);
-  return first != checkpoint.tensors().end() && first->name.starts_with(prefix);
-}
-
-// Either all members have a bias, in the same dtype, or none has.
-std::string WhyBiasesDiffer(const Checkpoint& checkpoint, const Members& members) {
-  const std::optional<BiasPlace> first = FindBias(checkpoint, *members.front());
-  for (const QuantizedLinear* member : members) {
-    const std::optional<BiasPlace> bias = FindBias(checkpoint, *member);
-    if (bias.has_value() != first.has_value()) return "only some of the layers have a bias";
-    if (bias && bias->tensor->dtype != first->tensor->dtype) {
-      return "their biases have different dtypes";
-    }
-  }
-  return "";
-}
-
-// Fuses one set of siblings, or says why not.
-Status Fuse(const Checkpoint& checkpoint, const QuantizedModel& model, const std::string& parent,
-            const SiblingSet& set, FusedModules& fused) {
-  const std::string name = parent + std::string(set.fused);
-  std::string& why_not = fused.apart[name];
-  Members members;
-  for (const std::string_view sibling : set.Names()) {
-    members.push_back(model.Find(fmt::format("{}{}", parent, sibling)));
-    if (members.back() != nullptr) continue;
-    why_not = fmt::format("{} is missing or not quantized", sibling);
-    return {};
-  }
-  why_not = WhyBiasesDiffer(checkpoint, members);
-  if (why_not.empty() && HasTensorsOf(checkpoint, name)) {
-    why_not = "the checkpoint already has tensors with this name";
-  }
-  if (!why_not.empty()) return {};
-  Result<std::unique_ptr<QuantizedLinear>> whole = Stack(name, std::move(members));
-  if (whole.ok()) {
-    fused.modules.push_back(*std::move(whole));
-    fused.apart.erase(name);
-    return {};
-  }
-  if (whole.status().kind() != ErrorKind::kUnsupported) return whole.status();
-  why_not = whole.status().what();
-  return {};
-}
-
-}  // namespace
-
-Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model) {
-  std::map<std::pair<std::string, std::string_view>, const SiblingSet*> sets;
-  for (const auto& linear : model.modules) {
-    const std::string& module = linear->module();
-    if (IsExpert(module)) continue;
-    if (const SiblingSet* set = SetOf(module)) {
-      sets.emplace(std::pair(ParentOf(module), set->fused), set);
-    }
-  }
-  FusedModules fused;
-  for (const auto& [place, set] : sets) {
-    PREPACK_TRY(Fuse(checkpoint, model, place.first, *set, fused));
-  }
-  return fused;
-}
-
 namespace {
 
 // A packed module or a copied tensor, with the place in the source that it starts at.

@@ -1,12 +1,10 @@
 #ifndef PREPACK_CONVERT_OUTPUT_SHARDS_H_
 #define PREPACK_CONVERT_OUTPUT_SHARDS_H_
 
-// Modules that runtimes run as one and that are packed as one: q, k and v as qkv_proj, gate and up
-// as gate_up_proj (formats/model_parts.h). The runtime can then run what it maps.
+// Which tensors the output has and which file each goes to: decided from the plan alone, so that
+// the output does not depend on threads or timing.
 
 #include <cstdint>
-#include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,24 +13,9 @@
 #include "prepack/container/checkpoint.h"
 #include "prepack/container/safetensors_writer.h"
 #include "prepack/convert/plan.h"
-#include "prepack/formats/format.h"
 #include "prepack/packed/run_identity.h"
 
 namespace prepack {
-
-struct FusedModules {
-  // Each of several modules of the model (members()), which must live longer.
-  std::vector<std::unique_ptr<QuantizedLinear>> modules;
-  // Name of what could not be fused → why.
-  std::map<std::string, std::string> apart;
-};
-
-// All sets that belong together according to the checkpoint. Experts stay separate: every runtime
-// combines them in its own way. Errors come from reading the source.
-Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model);
-
-// Which tensors the output has and which file each goes to: decided from the plan alone, so that
-// the output does not depend on threads or timing.
 
 // Where one output tensor goes: tensor `index` of shard `shard`.
 struct OutputSlot {

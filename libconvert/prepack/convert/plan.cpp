@@ -14,7 +14,7 @@
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/container/model_config.h"
-#include "prepack/convert/output_shards.h"
+#include "prepack/convert/fused_modules.h"
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
@@ -53,7 +53,7 @@ void AskLayouts(const Target& target, LayoutChoice& choice) {
     if (!layout->offered) continue;
     const bool for_floats = layout->for_dequantized;
     if (for_floats != choice.dequantizes) continue;
-    choice.candidates.push_back({layout, layout->eligible(choice.request)});
+    choice.candidates.push_back({layout, layout->Takes(choice.request)});
     if (choice.chosen == nullptr && choice.candidates.back().verdict.ok) choice.chosen = layout;
   }
 }
@@ -76,7 +76,7 @@ std::string NoteOf(const LayoutChoice& choice) {
                                 DescribeActivations(choice.stored_activations),
                                 DescribeActivations(wanted)));
   }
-  if (choice.request.expert && !choice.chosen->expert_op.Of(choice.request)) {
+  if (choice.request.expert() && !choice.chosen->expert_op.Of(choice.request)) {
     notes.emplace_back("the runtime has no op that runs experts in this layout");
   }
   return fmt::format("{}", fmt::join(notes, "; "));
@@ -137,6 +137,12 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.packed_bytes = choice.PartBytes();
 }
 
+// How many experts of a mixture the module is.
+uint64_t ExpertsIn(const QuantizedLinear& linear) {
+  if (linear.stacked_experts() > 0) return linear.stacked_experts();
+  return IsExpert(linear.module()) ? 1 : 0;
+}
+
 // What becomes of the module if its kernel gets these activations.
 Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                             const ActivationScheme& activations, const PlanOptions& options,
@@ -150,7 +156,7 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                        .bias_dtype = BiasDType(checkpoint, linear),
                        .reordered = linear.reordered(),
                        .inputs_first = IsConv1d(checkpoint.config(), linear.module()),
-                       .expert = IsExpert(linear.module()),
+                       .experts = ExpertsIn(linear),
                        .exact_scales = options.exact_scales};
   asked.scheme.activations = activations;
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
@@ -190,22 +196,42 @@ Result<std::optional<ActivationScheme>> CommonActivations(const QuantizedLinear&
 }
 
 // Plans a fused module, or records why its members stay separate.
-Status PlanFused(const Checkpoint& checkpoint, std::unique_ptr<QuantizedLinear> fused,
-                 const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
+Result<std::optional<ModulePlan>> PlanFused(const Checkpoint& checkpoint,
+                                            const QuantizedLinear& fused,
+                                            const PlanOptions& options, SchemeChooser& schemes,
+                                            Plan& plan) {
   PREPACK_TRY_ASSIGN(const std::optional<ActivationScheme> activations,
-                     CommonActivations(*fused, schemes));
+                     CommonActivations(fused, schemes));
+  std::optional<ModulePlan> planned;
   if (!activations) {
-    plan.apart[fused->module()] = "--scheme gives them different activations";
-    return {};
+    plan.apart[fused.module()] = "--scheme gives them different activations";
+    return planned;
   }
-  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, *fused, *activations, options, plan));
+  PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, fused, *activations, options, plan));
   if (module.chosen == nullptr) {
-    plan.apart[fused->module()] = module.WhyRejected();
-    return {};
+    plan.apart[fused.module()] = module.WhyRejected();
+  } else {
+    planned.emplace(std::move(module));
   }
-  plan.fused.push_back(std::move(fused));
-  AddModule(std::move(module), plan);
-  return {};
+  return planned;
+}
+
+// One call of an op runs all experts of a mixture: if one stack of it cannot be packed, neither is
+// the other.
+std::string WhyMixtureStaysApart(const QuantizedLinear& fused, const Plan& plan) {
+  if (fused.stacked_experts() == 0) return "";
+  const std::string_view mixture = ModuleOf(fused.module());
+  const auto other = std::ranges::find_if(plan.apart, [&](const auto& apart) {
+    return apart.first != fused.module() && ModuleOf(apart.first) == mixture;
+  });
+  if (other == plan.apart.end()) return "";
+  return fmt::format("{} of the same experts stays apart: {}", LastPart(other->first),
+                     other->second);
+}
+
+// Has the runtime an op that reads all experts of a layer as one tensor?
+bool HasStacks(const Target& target) {
+  return std::ranges::any_of(LayoutsOfTarget(target.id), &Layout::stacks_experts);
 }
 
 // Plans what can be fused, and returns the modules of the model that this covers.
@@ -213,10 +239,23 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model));
+  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(*plan.target)));
   plan.apart = std::move(fused.apart);
-  for (auto& module : fused.modules) {
-    PREPACK_TRY(PlanFused(checkpoint, std::move(module), options, schemes, plan));
+  std::vector<std::optional<ModulePlan>> planned;
+  planned.reserve(fused.modules.size());
+  for (const auto& module : fused.modules) {
+    PREPACK_TRY_ASSIGN(std::optional<ModulePlan> one,
+                       PlanFused(checkpoint, *module, options, schemes, plan));
+    planned.push_back(std::move(one));
+  }
+  for (size_t i = 0; i < planned.size(); ++i) {
+    if (!planned[i]) continue;
+    if (std::string why = WhyMixtureStaysApart(*fused.modules[i], plan); !why.empty()) {
+      plan.apart[fused.modules[i]->module()] = std::move(why);
+      continue;
+    }
+    plan.fused.push_back(std::move(fused.modules[i]));
+    AddModule(*std::move(planned[i]), plan);
   }
   std::set<const QuantizedLinear*> taken;
   for (const auto& module : plan.fused) {

@@ -65,7 +65,7 @@ struct PlanOptions {
   OneDnnForm onednn_form = OneDnnForm::kBlocked;
   // Findings that the user accepts although they are errors.
   AcceptedFindings accepted = {};
-  // Pack modules as one if runtimes run them as one, see convert/output_shards.h.
+  // Pack modules as one if runtimes run them as one, see convert/fused_modules.h.
   bool fuse = false;
 };
 

@@ -147,7 +147,7 @@ constexpr uint64_t kUnit = 2 * kElementBytes;
 
 // vLLM packs the plain weights of experts itself.
 Eligibility NoExpert(const PackRequest& request) {
-  if (!request.expert) return Eligibility::Yes();
+  if (!request.expert()) return Eligibility::Yes();
   return Eligibility::No("the module is an expert: the op runs single linear layers");
 }
 

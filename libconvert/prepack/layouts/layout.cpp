@@ -113,6 +113,14 @@ PartSpec SpecFor(const PartRow& row, const PackRequest& request) {
           .view = ShapeFor(row.view, request)};
 }
 
+// From the part of one expert to that of all of them.
+void StackPart(const PackRequest& request, PartSpec& part) {
+  part.shape.insert(part.shape.begin(), request.experts);
+  if (!part.view.empty()) part.view.insert(part.view.begin(), request.experts);
+  part.by_outputs = Division::Along(0, request.n_of_expert());
+  ++part.by_inputs.axis;
+}
+
 }  // namespace
 
 std::vector<PartRow> Layout::PartRows() const {
@@ -145,12 +153,36 @@ std::vector<PartRow> Layout::PartRows() const {
 }
 
 std::vector<PartSpec> Layout::Parts(const PackRequest& request) const {
+  const PackRequest one = OfOneExpert(request);
   std::vector<PartSpec> parts;
   for (const PartRow& row : PartRows()) {
-    if (row.when.Of(request)) parts.push_back(SpecFor(row, request));
+    if (row.when.Of(one)) parts.push_back(SpecFor(row, one));
   }
-  if (divide_weight != nullptr) divide_weight(request, parts.front());
+  if (divide_weight != nullptr) divide_weight(one, parts.front());
+  if (request.stacked()) {
+    for (PartSpec& part : parts) StackPart(request, part);
+  }
   return parts;
+}
+
+Eligibility Layout::Takes(const PackRequest& request) const {
+  if (!request.stacked()) return eligible(request);
+  if (request.n % request.experts != 0) {
+    return Eligibility::No(
+        fmt::format("N = {} is not a multiple of the {} experts", request.n, request.experts));
+  }
+  const PackRequest one = OfOneExpert(request);
+  if (Eligibility single = eligible(one); !single.ok) return single;
+  if (!stacks_experts || !expert_op.Of(one)) {
+    return Eligibility::No("the runtime has no op that reads all experts of a layer as one tensor");
+  }
+  if (request.reordered) return Eligibility::No("each expert has an activation order of its own");
+  if (one.n % one.scheme.scale_rows != 0) {
+    return Eligibility::No(fmt::format(
+        "blocks of {} output channels would begin in one expert and end in the next: each has {}",
+        one.scheme.scale_rows, one.n));
+  }
+  return Eligibility::Yes();
 }
 
 uint64_t PlacedBytes(const Placement& placement) {
@@ -159,9 +191,16 @@ uint64_t PlacedBytes(const Placement& placement) {
   return bytes;
 }
 
+PackRequest OfOneExpert(const PackRequest& request) {
+  PackRequest one = request;
+  one.n = request.n_of_expert();
+  one.experts = std::min<uint64_t>(request.experts, 1);
+  return one;
+}
+
 void SetModuleKind(const Layout& layout, PackRequest& request) {
   request.inputs_first = layout.inputs_first;
-  request.expert = layout.for_experts;
+  request.experts = layout.for_experts ? 1 : 0;
 }
 
 Placement PlaceChannels(const PackRequest& request, const PanelRange& tile) {

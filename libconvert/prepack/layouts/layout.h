@@ -41,13 +41,18 @@ struct PackRequest {
   std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
   bool reordered = false;     // the module has a k_order, which the consumer applies to x
   bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
-  bool expert = false;        // it belongs to an expert of a mixture, which an op of its own runs
+  // How many experts of a mixture it holds, which an op of its own runs; 0: it is no expert. Those
+  // of more than one are stacked: N counts the output channels of all, expert after expert.
+  uint64_t experts = 0;
   // Scales as exact as a part can hold them; else as the runtime itself would hold them.
   bool exact_scales = false;
   // Of layouts whose form a primitive decides: what it asked for. None: the layout's default.
   std::optional<BlockedDesc> weights_desc = {};
 
   uint64_t groups() const { return CeilDiv(k, scheme.group_size); }
+  bool expert() const { return experts != 0; }
+  bool stacked() const { return experts > 1; }
+  uint64_t n_of_expert() const { return stacked() ? n / experts : n; }
 
   friend bool operator==(const PackRequest&, const PackRequest&) = default;
 };
@@ -290,15 +295,20 @@ struct Layout {
   bool for_dequantized = false;  // takes bf16 weights, which modules become that nothing else takes
   bool inputs_first = false;     // takes only modules whose plain weight the model stores [K, N]
   bool for_experts = false;      // takes only experts of a mixture
+  // Does the runtime's op for experts read those of a layer as one tensor per part? It is what the
+  // experts are packed to one by one, one after another.
+  bool stacks_experts = false;
   // Has the runtime an op that runs experts in this layout?
   Condition expert_op = symbol::kAlways;
   bool static_activations = false;  // takes what the checkpoint says of the scales of activations
   bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
 
-  // May this module be packed? Reads nothing but the request.
+  // May a module that is no stack be packed? Reads nothing but the request.
   Eligibility (*eligible)(const PackRequest& request) = nullptr;
+  // The same for any module.
+  Eligibility Takes(const PackRequest& request) const;
 
-  // The parts. Like all functions below, their symbols require eligible(request).ok.
+  // The parts. Like all functions below, their symbols require Takes(request).ok.
   PartRow weight = {};
   ScaleRow scales = {};
   ScaleLimits scale_limits = {};
@@ -338,12 +348,16 @@ struct Layout {
                        std::span<std::byte> packed) = nullptr;
 
   bool HasScales() const { return scales.order != ParameterOrder::kNone; }
-  // Every part that a module may have, and those of this module. Same order.
+  // Every part that a module may have, and those of this module. Same order. Those of stacked
+  // experts have the number of experts as their first dimension.
   std::vector<PartRow> PartRows() const;
   std::vector<PartSpec> Parts(const PackRequest& request) const;
 };
 
 inline constexpr std::string_view kAnyTarget = "*";
+
+// One of the experts that are stacked, by itself; any other request as it is.
+PackRequest OfOneExpert(const PackRequest& request);
 
 // Makes the request one for the kind of modules that the layout takes, in what no scheme says.
 void SetModuleKind(const Layout& layout, PackRequest& request);

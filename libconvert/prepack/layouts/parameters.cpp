@@ -218,10 +218,11 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
   if (order == ParameterOrder::kBlocks) {
     return {{.offset = n0 * groups * bits / 8, .bytes = rows * groups * bits / 8}};
   }
-  return {{.offset = n0 * bits / 8,
+  const uint64_t n = request.n_of_expert();  // [G, N], one expert after another
+  return {{.offset = (n0 / n * groups * n + n0 % n) * bits / 8,
            .bytes = rows * bits / 8,
            .count = groups,
-           .stride = request.n * bits / 8}};
+           .stride = n * bits / 8}};
 }
 
 Status PackScales(const Layout& layout, const PackRequest& request, uint64_t rows,

@@ -10,6 +10,7 @@
 // of it: [rows / w, G, w]. A width of all rows of the strip is the transposed form [G, rows]. The
 // number of rows is a multiple of the width.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,8 +21,21 @@
 
 namespace prepack {
 
-// Where rows [n0, n0 + rows) of scales or zero points go; n0 and, but for the last strip, rows are
-// multiples of cut().strip_rows.
+// Parameters of stacked experts lie expert by expert: calls visit(n0, rows) for those of
+// [n0, n0 + rows) that belong to one, in order; stops at the first status that is not OK.
+template <typename Visit>
+Status ForExpertRows(const PackRequest& request, uint64_t n0, uint64_t rows, Visit visit) {
+  const uint64_t n = request.n_of_expert();
+  for (const uint64_t end = n0 + rows; n0 < end;) {
+    const uint64_t count = std::min(end - n0, n - n0 % n);
+    PREPACK_TRY(visit(n0, count));
+    n0 += count;
+  }
+  return {};
+}
+
+// Where rows [n0, n0 + rows) of scales or zero points go, which belong to one expert if any; n0
+// and, but for the last strip, rows are multiples of cut().strip_rows.
 Placement PlaceParameters(const Layout& layout, const PackRequest& request, PartRole role,
                           uint64_t n0, uint64_t rows);
 

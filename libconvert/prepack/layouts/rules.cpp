@@ -167,7 +167,7 @@ Eligibility GroupsOfFours(const PackRequest& request) {
 }
 
 Eligibility ExpertsOnly(const PackRequest& request) {
-  if (request.expert) return Eligibility::Yes();
+  if (request.expert()) return Eligibility::Yes();
   return Eligibility::No(
       "the module is not an expert: the op runs the experts of a mixture, and no other CPU kernel "
       "reads such weights (--fallback dequantize makes bf16 of them)");
@@ -280,7 +280,7 @@ std::vector<RuntimeChoice> Fp8(const Scheme& source) {
 
 // Its op for experts also runs on CPUs with AVX-512 and BF16, but the runtime asks for AMX.
 std::vector<RuntimeChoice> Fp4(std::string_view format, const PackRequest& source) {
-  if (!source.expert) {
+  if (!source.expert()) {
     return {{"any", kNoKernel, "no CPU kernel exists for FP4 weights of single linear layers"}};
   }
   if (source.scheme.group_size != 32) {

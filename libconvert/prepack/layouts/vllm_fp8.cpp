@@ -103,6 +103,7 @@ constinit const Layout kVllmFp8Vnni = {
         "scales per channel: the consumer passes block scales of 1 and multiplies the result; "
         "the kernel decodes zeros and subnormals as normal numbers",
     .fingerprint = "298fccdddd426fa5a5fbe65912678391",
+    .stacks_experts = true,
     .expert_op = {"scales per block",
                   [](const PackRequest& r) { return r.scheme.granularity == Granularity::kBlock; }},
     .eligible = Eligible,

@@ -218,6 +218,7 @@ constinit const Layout kVllmInt4W4A8 = {
         "even",
     .notes = "after the codes of a block: i32 Σ (code − zero point) for each channel",
     .fingerprint = "6d1a2c81871574e44d2a337775a42d65",
+    .stacks_experts = true,
     .eligible = Eligible,
     .weight = {.dtype = DType::kU8,
                .shape = {{"N/32", [](const PackRequest& r) { return r.n / kW4A8Width; }},

@@ -91,6 +91,7 @@ constinit const Layout kVllmInt8Vnni = {
     .address = "byte (n / 32) · 32(K + 4) + (k / 4) · 128 + (n % 32) · 4 + k % 4",
     .notes = "after every 32 channels: i32 128 · Σ w for each of them",
     .fingerprint = "72ce775d7b6248b533a9a4c4fa27bf22",
+    .stacks_experts = true,
     .eligible = Eligible,
     .weight = {.dtype = DType::kI8,
                .shape = {symbol::kN,

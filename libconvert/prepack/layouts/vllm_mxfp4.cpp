@@ -137,6 +137,7 @@ constinit const Layout kVllmMxfp4 = {
         "refused",
     .fingerprint = "f66d99b20452d499a80dc7b7bea38138",
     .for_experts = true,
+    .stacks_experts = true,
     .eligible = Eligible,
     .weight = {.dtype = DType::kU8,
                .shape = {symbol::kN, {"K/2", [](const PackRequest& r) { return r.k / 2; }}},

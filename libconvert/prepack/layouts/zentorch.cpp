@@ -155,6 +155,7 @@ constinit const Layout kZentorchDa8w4 = {
         "two's complement (code XOR 8); the consumer reorders the weights once more at the "
         "first call",
     .fingerprint = "b6de090e2638673fefada29e5a3745da",
+    .stacks_experts = true,
     .eligible = EligibleDa8w4,
     .weight = {.dtype = DType::kI8,
                .shape = {symbol::kN, {"K/2", [](const PackRequest& r) { return r.k / 2; }}},
@@ -204,6 +205,7 @@ constinit const Layout kZentorchInt8 = {
     .address = "byte n · K + k",
     .notes = "the consumer reorders the weights once more at the first call",
     .fingerprint = "9655458f2cb835e1864cc8fc146481a5",
+    .stacks_experts = true,
     .eligible = EligibleInt8,
     .weight = PlainWeight(DType::kI8),
     .scales = {.order = ParameterOrder::kChannels, .value = kBF16OrExact, .stored = kBF16OrExact},

@@ -64,6 +64,26 @@ bool IsExpert(std::string_view module) {
   return module.starts_with("experts.") || module.find(".experts.") != std::string_view::npos;
 }
 
+std::optional<ExpertName> ParseExpertName(std::string_view module) {
+  const size_t last_dot = module.rfind('.');
+  if (last_dot == std::string_view::npos) return std::nullopt;
+  const std::string_view front = module.substr(0, last_dot);
+  const std::string_view back = module.substr(last_dot + 1);
+  const size_t dot = front.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  const std::string_view mixture = front.substr(0, dot);
+  const std::string_view middle = front.substr(dot + 1);
+  if (LastPart(mixture) != "experts") return std::nullopt;
+  if (const auto index = ParseUint(middle)) {
+    return ExpertName{.mixture = mixture, .projection = back, .index = *index};
+  }
+  if (const auto index = ParseUint(back)) {
+    return ExpertName{
+        .mixture = mixture, .projection = middle, .index = *index, .stored_stacked = true};
+  }
+  return std::nullopt;
+}
+
 bool IsDecoderModule(std::string_view module) {
   const auto layer = ParseLayerName(module);
   return layer && std::ranges::find(kDecoderLists, layer->list) != kDecoderLists.end();

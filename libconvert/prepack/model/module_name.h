@@ -42,6 +42,21 @@ std::span<const std::string_view> DecoderListNames();
 // tokens share are named otherwise, and run like any linear layer.
 bool IsExpert(std::string_view module);
 
+// An expert's module: one of a mixture, or its piece of weights that are stored stacked.
+//
+//     model.layers.12.mlp.experts.3.up_proj        model.layers.12.mlp.experts.gate_up_proj.3
+//     ~~~~~~~~~~~~~~~~~~~~~~~~~~~ ~ ~~~~~~~        ~~~~~~~~~~~~~~~~~~~~~~~~~~~ ~~~~~~~~~~~~ ~
+//     mixture                index projection      mixture                     projection  index
+struct ExpertName {
+  std::string_view mixture;
+  std::string_view projection;
+  uint64_t index = 0;
+  bool stored_stacked = false;  // the second form
+};
+
+// nullopt for any other module.
+std::optional<ExpertName> ParseExpertName(std::string_view module);
+
 // Whether a module lies in a list of layers that has the name which decoders have.
 bool IsDecoderModule(std::string_view module);
 

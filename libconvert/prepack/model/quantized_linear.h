@@ -148,6 +148,9 @@ class QuantizedLinear {
   // The modules of the checkpoint that this one is made of, in the order of their output channels,
   // where it is made of several (see stacked_linear.h); else none.
   virtual std::span<const QuantizedLinear* const> members() const { return {}; }
+  // How many experts of a mixture the members are, expert after expert, each of as many members and
+  // output channels; 0: they are no experts.
+  virtual uint64_t stacked_experts() const { return 0; }
 
   // Fills `out` (PanelBytes(range) bytes) with the codes of the panel. An odd number of columns is
   // allowed at the end of a row; the unused half byte is zero. A range outside the module or a

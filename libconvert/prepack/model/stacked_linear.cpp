@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "prepack/base/status.h"
@@ -13,8 +14,8 @@ namespace {
 
 class StackedLinear final : public QuantizedLinear {
  public:
-  StackedLinear(std::string module, std::vector<const QuantizedLinear*> members)
-      : members_(std::move(members)) {
+  StackedLinear(std::string module, std::vector<const QuantizedLinear*> members, uint64_t experts)
+      : members_(std::move(members)), experts_(experts) {
     const QuantizedLinear& first = *members_.front();
     module_ = std::move(module);
     scheme_ = WithoutN(first.scheme());
@@ -29,14 +30,16 @@ class StackedLinear final : public QuantizedLinear {
       });
     }
     for (const QuantizedLinear* member : members_) Add(*member);
+    AddSourceTensors();
   }
 
   std::span<const QuantizedLinear* const> members() const override { return members_; }
+  uint64_t stacked_experts() const override { return experts_; }
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override {
     PREPACK_TRY(CheckPanel(range, out.size()));
     const uint64_t row_bytes = PanelRowBytes(scheme_.code, range.cols);
-    return ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) {
+    return ends_.ForRows(range.n0, range.rows, [&](const StackedRows& piece) {
       return members_[piece.member]->ReadCodes(
           Within(range, piece), out.subspan(piece.before * row_bytes, piece.rows * row_bytes));
     });
@@ -87,20 +90,28 @@ class StackedLinear final : public QuantizedLinear {
 
  private:
   void Add(const QuantizedLinear& member) {
-    sizes_.push_back(member.n());
-    n_ += member.n();
+    ends_.Add(member.n());
+    n_ = ends_.total();
     wide_rows_ = std::max(wide_rows_, member.wide_rows());
     zeros_may_borrow_ = zeros_may_borrow_ || member.zeros_may_borrow();
-    const std::vector<std::string_view>& tensors = member.source_tensors();
-    source_tensors_.insert(source_tensors_.end(), tensors.begin(), tensors.end());
     source_bytes_ += member.source_bytes();
+  }
+
+  // Each once: experts that are stored in one tensor share it.
+  void AddSourceTensors() {
+    std::set<std::string_view> seen;
+    for (const QuantizedLinear* member : members_) {
+      for (const std::string_view tensor : member->source_tensors()) {
+        if (seen.insert(tensor).second) source_tensors_.push_back(tensor);
+      }
+    }
   }
 
   // Where one member has all of the panel's channels: those of it.
   std::optional<StackedRows> OnlyPiece(const PanelRange& range) const {
     std::optional<StackedRows> only;
     const Status status =
-        ForStackedRows(sizes_, range.n0, range.rows, [&](const StackedRows& piece) -> Status {
+        ends_.ForRows(range.n0, range.rows, [&](const StackedRows& piece) -> Status {
           if (piece.rows == range.rows) only = piece;
           return {};
         });
@@ -114,21 +125,29 @@ class StackedLinear final : public QuantizedLinear {
   template <typename T, typename Read>
   Status ReadRows(uint64_t n0, uint64_t rows, std::span<T> out, Read read) const {
     PREPACK_TRY(CheckRows(n0, rows, out.size()));
-    return ForStackedRows(sizes_, n0, rows, [&](const StackedRows& piece) {
+    return ends_.ForRows(n0, rows, [&](const StackedRows& piece) {
       return read(*members_[piece.member], piece,
                   out.subspan(piece.before * groups(), piece.rows * groups()));
     });
   }
 
   std::vector<const QuantizedLinear*> members_;
-  std::vector<uint64_t> sizes_;  // output channels of each
+  StackedEnds ends_;
+  uint64_t experts_ = 0;
 };
+
+// "q_proj", "0.up_proj" of expert 0, "gate_up_proj.0" of experts that are stored stacked.
+std::string_view NameOf(const QuantizedLinear& member) {
+  const std::string_view module = member.module();
+  const std::optional<ExpertName> expert = ParseExpertName(module);
+  return expert ? module.substr(expert->mixture.size() + 1) : LastPart(module);
+}
 
 // "q_proj has …, k_proj …"
 Status TheyDiffer(const QuantizedLinear& first, std::string_view of_first,
                   const QuantizedLinear& other, std::string_view of_other) {
-  return Unsupported("", fmt::format("{} has {}, {} {}", LastPart(first.module()), of_first,
-                                     LastPart(other.module()), of_other));
+  return Unsupported(
+      "", fmt::format("{} has {}, {} {}", NameOf(first), of_first, NameOf(other), of_other));
 }
 
 std::string DescribeInput(const QuantizedLinear& linear) {
@@ -142,7 +161,7 @@ Status CheckBlocks(const QuantizedLinear& first, const QuantizedLinear& other) {
   const uint64_t rows = WithoutN(first.scheme()).scale_rows;
   if (first.n() % rows == 0) return {};
   return Unsupported("", fmt::format("blocks of {} output channels would begin in {} and end in {}",
-                                     rows, LastPart(first.module()), LastPart(other.module())));
+                                     rows, NameOf(first), NameOf(other)));
 }
 
 Status CheckOrders(const QuantizedLinear& first, const QuantizedLinear& other) {
@@ -178,7 +197,8 @@ Status CheckGoTogether(const QuantizedLinear& first, const QuantizedLinear& othe
 }  // namespace
 
 Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
-                                               std::vector<const QuantizedLinear*> members) {
+                                               std::vector<const QuantizedLinear*> members,
+                                               uint64_t experts) {
   uint64_t n = members.front()->n();
   for (size_t i = 1; i < members.size(); ++i) {
     Status status = CheckGoTogether(*members.front(), *members[i]);
@@ -189,7 +209,7 @@ Result<std::unique_ptr<QuantizedLinear>> Stack(std::string module,
     n = *sum;
   }
   return std::unique_ptr<QuantizedLinear>(
-      std::make_unique<StackedLinear>(std::move(module), std::move(members)));
+      std::make_unique<StackedLinear>(std::move(module), std::move(members), experts));
 }
 
 std::vector<const QuantizedLinear*> MembersOf(const QuantizedLinear& linear) {

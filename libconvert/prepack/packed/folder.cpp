@@ -66,17 +66,30 @@ std::optional<std::filesystem::path> RecordedSource(const PackedFolder& folder) 
 
 namespace {
 
+// "a, b, c, …": a stack of experts has thousands.
+std::string FirstOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 6;
+  const auto shown = std::span(names).first(std::min(kMost, names.size()));
+  return fmt::format("{}{}", fmt::join(shown, ", "),
+                     names.size() > kMost ? fmt::format(", … ({} in all)", names.size()) : "");
+}
+
 // Runtimes tell by the name what a module is made from, and do not ask the manifest.
 Status CheckFusedNames(const std::string& name, const ModuleRecord& record,
                        const std::string& where) {
   if (record.fused.empty()) return {};
-  const std::vector<std::string> expected = LayersByName(name);
-  if (std::ranges::equal(record.fused, expected, {}, &FusedMember::module)) return {};
+  const auto is_found = [&](const std::vector<std::string>& expected) {
+    return std::ranges::equal(record.fused, expected, {}, &FusedMember::module);
+  };
+  std::vector<std::vector<std::string>> expected = {LayersByName(name)};
+  if (record.experts > 0) expected = ExpertsByName(name, record.experts);
+  if (std::ranges::any_of(expected, is_found)) return {};
   std::vector<std::string> found;
   for (const FusedMember& member : record.fused) found.push_back(Printable(member.module));
+  const bool one_layer = expected.empty() || expected.front().empty();
   return Malformed(where, "its members are not the layers that runtimes expect under this name")
-      .Found(fmt::format("{}", fmt::join(found, ", ")))
-      .Expected(expected.empty() ? "one layer" : fmt::format("{}", fmt::join(expected, ", ")));
+      .Found(FirstOf(found))
+      .Expected(one_layer ? "one layer" : FirstOf(expected.front()));
 }
 
 }  // namespace
@@ -107,7 +120,8 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   module.request_ = RequestOf(folder.manifest(), record);
   module.members_ = record.fused;
   if (module.members_.empty()) module.members_.push_back({name, record.n});
-  const Eligibility eligible = module.layout_->eligible(module.request_);
+  for (const FusedMember& member : module.members_) module.member_ends_.Add(member.n);
+  const Eligibility eligible = module.layout_->Takes(module.request_);
   if (!eligible.ok) {
     return Malformed(where, fmt::format("layout {} does not take this module: {}", record.layout,
                                         eligible.reason));
@@ -135,9 +149,31 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
                              fmt::join(part->second.shape, ", ")))
           .Expected(fmt::format("{} [{}]", DTypeName(spec.dtype), fmt::join(spec.shape, ", ")));
     }
-    module.parts_.emplace(spec.role, &part->second);
+    module.parts_.emplace(spec.role, part->second);
   }
   return module;
+}
+
+PackedModule PackedModule::OneExpert(uint64_t expert) const {
+  PackedModule one;
+  one.folder_ = folder_;
+  one.name_ = name_;
+  one.layout_ = layout_;
+  one.request_ = OfOneExpert(request_);
+  one.specs_ = layout_->Parts(one.request_);
+  one.expert_ = expert;
+  const size_t members = members_.size() / request_.experts;
+  for (size_t i = 0; i < members; ++i) {
+    one.members_.push_back(members_[expert * members + i]);
+    one.member_ends_.Add(one.members_.back().n);
+  }
+  for (const PartSpec& spec : one.specs_) {
+    TensorRecord part = parts_.at(spec.role);
+    part.shape = spec.shape;
+    part.offset += expert * part.bytes();
+    one.parts_.emplace(spec.role, std::move(part));
+  }
+  return one;
 }
 
 Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
@@ -152,19 +188,19 @@ Status PackedModule::ReadPlaced(PartRole role, const Placement& placement,
 }
 
 Status PackedModule::ReadPart(PartRole role, uint64_t offset, std::span<std::byte> out) const {
-  return folder_->Read(*parts_.at(role), offset, out);
+  return folder_->Read(parts_.at(role), offset, out);
 }
 
 Status PackedModule::ReadWholePart(PartRole role, PageBuffer& out) const {
   out.clear();
   if (!parts_.contains(role)) return {};
-  out.resize(parts_.at(role)->bytes());
+  out.resize(parts_.at(role).bytes());
   return ReadPart(role, 0, out);
 }
 
 Status PackedModule::VisitWeight(const std::function<void(std::span<const std::byte> bytes)>& work,
                                  VisitThreads threads) const {
-  const TensorRecord& weight = *parts_.at(PartRole::kWeight);
+  const TensorRecord& weight = parts_.at(PartRole::kWeight);
   return folder_->Visit(
       weight,
       [&](const std::byte* bytes) {
@@ -210,10 +246,14 @@ Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
     std::ranges::fill(scales, 1.0F);
     return {};
   }
-  Status status = ReadPlaced(
-      PartRole::kScale, PlaceParameters(*layout_, request_, PartRole::kScale, n0, rows), packed);
-  if (status.ok()) UnpackScales(*layout_, request_, rows, packed, scales);
-  return status;
+  return ForExpertRows(request_, n0, rows, [&](uint64_t first, uint64_t count) -> Status {
+    PREPACK_TRY(ReadPlaced(PartRole::kScale,
+                           PlaceParameters(*layout_, request_, PartRole::kScale, first, count),
+                           packed));
+    UnpackScales(*layout_, request_, count, packed,
+                 scales.subspan((first - n0) * request_.groups(), count * request_.groups()));
+    return {};
+  });
 }
 
 Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& packed,
@@ -222,11 +262,15 @@ Status PackedModule::ReadZeroPoints(uint64_t n0, uint64_t rows, PageBuffer& pack
     std::ranges::fill(zero_points, ZeroOfSymmetric(request_.scheme));
     return {};
   }
-  Status status =
-      ReadPlaced(PartRole::kZeroPoint,
-                 PlaceParameters(*layout_, request_, PartRole::kZeroPoint, n0, rows), packed);
-  if (status.ok()) UnpackZeroPoints(*layout_, request_, rows, packed, zero_points);
-  return status;
+  return ForExpertRows(request_, n0, rows, [&](uint64_t first, uint64_t count) -> Status {
+    PREPACK_TRY(ReadPlaced(PartRole::kZeroPoint,
+                           PlaceParameters(*layout_, request_, PartRole::kZeroPoint, first, count),
+                           packed));
+    UnpackZeroPoints(
+        *layout_, request_, count, packed,
+        zero_points.subspan((first - n0) * request_.groups(), count * request_.groups()));
+    return {};
+  });
 }
 
 }  // namespace prepack

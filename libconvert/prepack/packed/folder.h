@@ -18,6 +18,7 @@
 #include "prepack/gemm/kernel_model.h"
 #include "prepack/io/file.h"
 #include "prepack/layouts/layout.h"
+#include "prepack/model/stacked_linear.h"
 #include "prepack/packed/manifest.h"
 
 namespace prepack {
@@ -63,8 +64,15 @@ class PackedModule {
   // The modules of the source that it was made of, in the order of their output channels: mostly
   // itself alone.
   const std::vector<FusedMember>& members() const { return members_; }
+  const StackedEnds& member_ends() const { return member_ends_; }
 
   const std::vector<PartSpec>& parts() const { return specs_; }
+
+  // One of the experts that are stacked in it, by its number: its slice of every part is what a
+  // module of its own would be packed to. What it is made from must outlive it.
+  PackedModule OneExpert(uint64_t expert) const;
+  // Which expert of the stack this is; nullopt: it is all of a module.
+  std::optional<uint64_t> expert() const { return expert_; }
 
   // `packed` is scratch memory throughout. A tile as it lies in the folder, and a panel of it.
   Status ReadTile(const PanelRange& tile, PageBuffer& packed) const;
@@ -95,8 +103,10 @@ class PackedModule {
   const Layout* layout_ = nullptr;
   PackRequest request_;
   std::vector<FusedMember> members_;
+  StackedEnds member_ends_;
   std::vector<PartSpec> specs_;
-  std::map<PartRole, const TensorRecord*> parts_;
+  std::map<PartRole, TensorRecord> parts_;
+  std::optional<uint64_t> expert_;
 };
 
 }  // namespace prepack

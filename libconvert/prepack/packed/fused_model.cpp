@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "prepack/model/module_name.h"
@@ -35,16 +37,52 @@ std::vector<std::string> LayersByName(std::string_view module) {
   return layers;
 }
 
+std::vector<std::vector<std::string>> ExpertsByName(std::string_view module, uint64_t experts) {
+  // Nor is this.
+  struct Row {
+    std::string_view whole;
+    std::vector<std::string_view> layers;
+    bool may_be_stored_stacked;
+  };
+  static const std::vector<Row> kRows = {{"gate_up_proj", {"gate_proj", "up_proj"}, true},
+                                         {"down_proj", {"down_proj"}, true},
+                                         {"w13", {"w1", "w3"}, false},
+                                         {"w2", {"w2"}, false}};
+  const std::string_view name = LastPart(module);
+  const std::string_view mixture = ModuleOf(module);
+  const auto row = std::ranges::find(kRows, name, &Row::whole);
+  if (row == kRows.end() || LastPart(mixture) != "experts") return {};
+  std::vector<std::vector<std::string>> lists(row->may_be_stored_stacked ? 2 : 1);
+  for (uint64_t expert = 0; expert < experts; ++expert) {
+    for (const std::string_view layer : row->layers) {
+      lists[0].push_back(fmt::format("{}.{}.{}", mixture, expert, layer));
+    }
+    if (lists.size() > 1) lists[1].push_back(fmt::format("{}.{}", module, expert));
+  }
+  return lists;
+}
+
 namespace {
+
+// The modules of these names; none if some are missing.
+std::vector<const QuantizedLinear*> FindAll(const std::vector<std::string>& names,
+                                            const QuantizedModel& model) {
+  std::vector<const QuantizedLinear*> members;
+  for (const std::string& name : names) {
+    members.push_back(model.Find(name));
+    if (members.back() == nullptr) return {};
+  }
+  return members;
+}
 
 // The modules of the source that runtimes expect in a module of this name; none if some are
 // missing.
-std::vector<const QuantizedLinear*> FindMembers(const std::string& name,
+std::vector<const QuantizedLinear*> FindMembers(const std::string& name, uint64_t experts,
                                                 const QuantizedModel& model) {
+  if (experts == 0) return FindAll(LayersByName(name), model);
   std::vector<const QuantizedLinear*> members;
-  for (const std::string& layer : LayersByName(name)) {
-    members.push_back(model.Find(layer));
-    if (members.back() == nullptr) return {};
+  for (const std::vector<std::string>& list : ExpertsByName(name, experts)) {
+    if (members.empty()) members = FindAll(list, model);
   }
   return members;
 }
@@ -64,11 +102,11 @@ Status FuseAsPacked(const Manifest& manifest, QuantizedModel& model) {
   std::vector<std::unique_ptr<QuantizedLinear>> fused;
   std::set<const QuantizedLinear*> taken;
   for (const auto& [name, record] : manifest.modules) {
-    std::vector<const QuantizedLinear*> members = FindMembers(name, model);
+    std::vector<const QuantizedLinear*> members = FindMembers(name, record.experts, model);
     const bool free = std::ranges::none_of(
         members, [&](const QuantizedLinear* member) { return taken.contains(member); });
     if (members.empty() || !free || model.Find(name) != nullptr) continue;
-    Result<std::unique_ptr<QuantizedLinear>> whole = Stack(name, members);
+    Result<std::unique_ptr<QuantizedLinear>> whole = Stack(name, members, record.experts);
     if (whole.ok()) {
       taken.insert(members.begin(), members.end());
       fused.push_back(*std::move(whole));

@@ -50,6 +50,7 @@ void WriteModule(const ModuleRecord& module, JsonWriter& json) {
   json.MemberText("scale_rounding", module.scale_rounding);
   json.MemberNumber("rounded_scales", module.rounded_scales);
   json.MemberText("source_xxh3_128", module.source_xxh3_128);
+  if (module.experts > 0) json.MemberNumber("experts", module.experts);
   if (!module.fused.empty()) WriteFused(module.fused, json);
   json.Key("parts");
   json.BeginObject();
@@ -162,6 +163,7 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
                       .weights_desc = record.weights_desc};
   const Layout* layout = FindLayout(record.layout);
   if (layout != nullptr) SetModuleKind(*layout, request);
+  if (record.experts > 0) request.experts = record.experts;
   // Only whether there was a bias still matters, not its dtype in the source.
   if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
   return request;

@@ -76,6 +76,7 @@ struct ModuleRecord {
   std::optional<BlockedDesc> weights_desc;
   std::optional<OneDnnOrigin> onednn;         // where a primitive on the converting machine decided
   std::vector<FusedMember> fused;             // what it was made of, in order; empty: of itself
+  uint64_t experts = 0;                       // of a mixture, stacked; 0: it is no stack
   std::string source_xxh3_128;                // of the source tensors, see SourceHash
   std::map<std::string, TensorRecord> parts;  // by part name
 };
@@ -168,6 +169,12 @@ inline constexpr std::string_view kManifestHashPrefix = ",\n  \"manifest_xxh3_12
 // "model.layers.0.self_attn.qkv_proj" q_proj, k_proj and v_proj of the same parent. Empty: runtimes
 // know no layers under the name.
 std::vector<std::string> LayersByName(std::string_view module);
+
+// The same of a stack of so many experts, expert after expert: one list for each way in which
+// checkpoints store them. Of "model.layers.0.mlp.experts.gate_up_proj" these are
+// experts.0.gate_proj, experts.0.up_proj, experts.1.gate_proj, …, and gate_up_proj.0,
+// gate_up_proj.1, …
+std::vector<std::vector<std::string>> ExpertsByName(std::string_view module, uint64_t experts);
 
 // A packed folder may hold several modules of its source as one (`convert --fuse`). To be compared
 // with it, the source is fused as runtimes expect it under the name of the whole, whatever the

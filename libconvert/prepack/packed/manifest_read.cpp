@@ -106,6 +106,22 @@ void ReadFused(JsonFields& fields, ModuleRecord& module) {
           .Expected(fmt::format("{} outputs", module.n)));
 }
 
+// How many experts the members are; each has as many members and output channels as the first.
+void ReadExperts(JsonFields& fields, ModuleRecord& module) {
+  module.experts = fields.Uint("experts");
+  const size_t members = module.fused.size();
+  const uint64_t each = module.experts == 0 ? 0 : members / module.experts;
+  bool alike = module.experts > 1 && each > 0 && members % module.experts == 0;
+  for (size_t i = 0; alike && i < members; ++i) {
+    alike = module.fused[i].n == module.fused[i % each].n;
+  }
+  if (alike) return;
+  fields.Keep(Malformed(fields.where(),
+                        "field \"experts\" is not the number of experts that \"fused\" lists, each "
+                        "with the same outputs")
+                  .Found(fmt::format("{} for {} modules", module.experts, members)));
+}
+
 // False when nothing else can be said of the module.
 bool ReadShape(JsonFields& fields, ModuleRecord& module) {
   const std::vector<uint64_t> shape = fields.Uints("shape");
@@ -142,6 +158,7 @@ ModuleRecord ReadModule(JsonFields fields) {
         ReadOneDnnOrigin(*fields.Any("onednn"), fmt::format("{}: onednn", fields.where())));
   }
   if (fields.Has("fused")) ReadFused(fields, module);
+  if (fields.Has("experts")) ReadExperts(fields, module);
   for (const auto& [name, part] : fields.Object("parts")->items()) {
     module.parts.emplace(name, ReadTensor(fields.In(part, fmt::format("part {}", name))));
   }

@@ -103,7 +103,10 @@ std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool wit
   std::vector<std::string> names(linear.source_tensors().begin(), linear.source_tensors().end());
   if (!with_bias) return names;
   for (const QuantizedLinear* member : MembersOf(linear)) {
-    names.push_back(BiasName(*member));
+    // Experts that are stored in one tensor share it.
+    if (std::string name = BiasName(*member); names.empty() || names.back() != name) {
+      names.push_back(std::move(name));
+    }
   }
   return names;
 }

@@ -406,7 +406,7 @@ std::string WhyNotTheSame(const QuantizedLinear& linear, const Scheme& scheme,
   for (const QuantizedLinear* member : linear.members()) {
     members.push_back({member->module(), member->n()});
   }
-  if (members != record.fused) {
+  if (members != record.fused || linear.stacked_experts() != record.experts) {
     return "the manifest lists other layers for this module than the source has";
   }
   return "";
@@ -427,8 +427,8 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
                              const PackedModule& packed) {
   PackRequest request = packed.request();
   request.inputs_first = IsConv1d(source.config(), name);
-  request.expert = IsExpert(name);
-  const Eligibility eligible = packed.layout().eligible(request);
+  request.experts = IsExpert(name) ? std::max<uint64_t>(request.experts, 1) : 0;
+  const Eligibility eligible = packed.layout().Takes(request);
   if (eligible.ok) return "";
   return fmt::format("layout {} does not take this module: {}", packed.layout().id,
                      eligible.reason);

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -169,6 +171,8 @@ uint64_t MemoryOfThread(const PackedModule& packed, const Pass& pass,
 }  // namespace
 
 MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& options) {
+  // Stacked experts are multiplied one by one.
+  if (packed.request().stacked()) return MemoryOfProducts(packed.OneExpert(0), options);
   const Result<ProductCut> cut = CutProducts(packed);
   if (!cut.ok()) return {};
   const Pass pass = PassOf(packed.request(), *cut, options.recorded != nullptr);
@@ -226,8 +230,12 @@ class GemmPass {
   GemmLevels TakeLevels() { return std::move(levels_); }
 
  private:
+  // Multiplies a module, or one expert of a stack, and judges it: the figures become those of
+  // `module`, what is wrong is added to `levels`.
   Status RunModule(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
-                   ModuleVerification& module);
+                   ModuleVerification& module, GemmLevels& levels) const;
+  Status RunExperts(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
+                    ModuleVerification& module);
 
   const PackedFolder& folder_;
   const SecondDecoder& source_;
@@ -249,7 +257,8 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
     PREPACK_TRY_ASSIGN(PackedModule packed, PackedModule::Open(folder_, name, record));
     progress.BeginItem(name);
     ModuleVerification& module = figures.at(name);
-    PREPACK_TRY(RunModule(packed, record, progress, module));
+    PREPACK_TRY(packed.request().stacked() ? RunExperts(packed, record, progress, module)
+                                           : RunModule(packed, record, progress, module, levels_));
     modules.push_back(&module);
   }
   if (check_.judge_gemm) {
@@ -264,14 +273,15 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
 }
 
 Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& record,
-                           Progress& progress, ModuleVerification& module) {
+                           Progress& progress, ModuleVerification& module,
+                           GemmLevels& levels) const {
   const std::optional<double> wanted = bars_.Of(module.module);
   Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);
   if (!products.ok()) {
     if (!IsOfTheModule(products.status())) return products.status();
-    if (check_.judge_gemm) ReportFailure(products.status(), Level::kGemm, module, levels_.gemm);
+    if (check_.judge_gemm) ReportFailure(products.status(), Level::kGemm, module, levels.gemm);
     if (check_.judge_quality) {
-      ReportFailure(products.status(), Level::kQuality, module, levels_.quality);
+      ReportFailure(products.status(), Level::kQuality, module, levels.quality);
     }
     return {};
   }
@@ -283,13 +293,86 @@ Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& recor
         .end_to_end_db = wanted.value_or(DefaultEndToEndBar(record.scheme.activations)),
         .recorded_db = wanted};
     module.gemm = std::move(products->gemm);
-    JudgeProducts(bars, module, levels_.gemm);
-    JudgeForm(products->form, record, module, levels_.gemm);
+    JudgeProducts(bars, module, levels.gemm);
+    JudgeForm(products->form, record, module, levels.gemm);
   }
   if (check_.judge_quality) {
     module.quality = products->quality;
-    JudgeQuality(products->no_quality, module, levels_.quality);
+    JudgeQuality(products->no_quality, module, levels.quality);
   }
+  return {};
+}
+
+// The lowest kernel figure; infinite without any.
+double WorstKernelDb(const std::optional<GemmFigures>& figures) {
+  double worst = std::numeric_limits<double>::infinity();
+  if (!figures) return worst;
+  for (const InputFigures& input : figures->inputs) {
+    worst = std::min(worst, input.kernel.sqnr_db);
+  }
+  return worst;
+}
+
+// Of all experts the report shows the one whose product is the worst, with channels counted in the
+// stack.
+void KeepWorseProduct(std::optional<GemmFigures> own, uint64_t first_channel,
+                      std::optional<GemmFigures>& worst) {
+  if (!own || (worst && !(WorstKernelDb(own) < WorstKernelDb(worst)))) return;
+  for (InputFigures& input : own->inputs) {
+    input.kernel.worst_channel += first_channel;
+    input.end_to_end.worst_channel += first_channel;
+  }
+  worst = std::move(own);
+}
+
+void KeepWorseQuality(const std::optional<QualityFigures>& own,
+                      std::optional<QualityFigures>& worst) {
+  if (!own) return;
+  const auto lower = [](const std::optional<double>& a, const std::optional<double>& b) {
+    return a && (!b || *a < *b);
+  };
+  if (!worst) worst = own;
+  if (lower(own->weight_sqnr_db, worst->weight_sqnr_db))
+    worst->weight_sqnr_db = own->weight_sqnr_db;
+  if (lower(own->output_sqnr_db, worst->output_sqnr_db))
+    worst->output_sqnr_db = own->output_sqnr_db;
+}
+
+// What one expert added to a level, under its number.
+void AddOfExpert(uint64_t expert, LevelResult own, LevelResult& all) {
+  if (own.state == LevelState::kFailed) all.state = LevelState::kFailed;
+  if (!own.reason.empty()) all.reason = std::move(own.reason);
+  for (auto [from, to] : {std::pair(&own.problems, &all.problems), {&own.notes, &all.notes}}) {
+    for (Problem& problem : *from) {
+      problem.message = fmt::format("expert {}: {}", expert, problem.message);
+      to->push_back(std::move(problem));
+    }
+  }
+}
+
+// The state of all experts so far: failed if one has, passed if all have.
+LevelState Together(LevelState all, LevelState own) {
+  if (all == LevelState::kFailed || own == LevelState::kFailed) return LevelState::kFailed;
+  return all == LevelState::kPassed ? own : all;
+}
+
+Status GemmPass::RunExperts(const PackedModule& packed, const ModuleRecord& record,
+                            Progress& progress, ModuleVerification& module) {
+  std::array<LevelState, 2> states = {LevelState::kPassed, LevelState::kPassed};
+  for (uint64_t expert = 0; expert < packed.request().experts; ++expert) {
+    ModuleVerification own;
+    own.module = module.module;
+    GemmLevels levels;
+    PREPACK_TRY(RunModule(packed.OneExpert(expert), record, progress, own, levels));
+    states[0] = Together(states[0], own.state(Level::kGemm));
+    states[1] = Together(states[1], own.state(Level::kQuality));
+    AddOfExpert(expert, std::move(levels.gemm), levels_.gemm);
+    AddOfExpert(expert, std::move(levels.quality), levels_.quality);
+    KeepWorseProduct(std::move(own.gemm), expert * packed.request().n_of_expert(), module.gemm);
+    KeepWorseQuality(own.quality, module.quality);
+  }
+  module.state(Level::kGemm) = states[0];
+  module.state(Level::kQuality) = states[1];
   return {};
 }
 

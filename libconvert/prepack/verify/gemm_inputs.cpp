@@ -26,10 +26,12 @@ constexpr double kOutlierFactor = 20;
 // A module with fewer groups gets at least this many one-hot rows.
 constexpr uint64_t kMinHotRows = 16;
 
-uint64_t SeedOf(std::string_view module) {
+uint64_t SeedOf(const PackedModule& module) {
   uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a: each module gets its own activations
-  for (const char c : module) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
-  return hash;
+  for (const char c : module.name()) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  }
+  return hash + module.expert().value_or(0) * 0x9E3779B97F4A7C15ULL;  // and so does each expert
 }
 
 // The parameters of a normal distribution.
@@ -89,7 +91,7 @@ Result<GemmInputs> GemmInputs::Make(const PackedModule& packed, const SecondDeco
   if (!status.ok()) return status;
   PREPACK_TRY_ASSIGN(const Distribution distribution, FindDistribution(packed, source));
 
-  SplitMix64 random(SeedOf(packed.name()) + (slab ? slab->k0 : 0));
+  SplitMix64 random(SeedOf(packed) + (slab ? slab->k0 : 0));
   inputs.exact_.reserve((kGaussianRows + kOutlierRows) * inputs.k_);
   for (uint64_t row = 0; row < kGaussianRows + kOutlierRows; ++row) {
     AppendGaussianRow(distribution, inputs.k_, random, inputs.exact_);

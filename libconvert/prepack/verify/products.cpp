@@ -91,6 +91,7 @@ Result<BaselineProduct> BaselineProduct::Find(const Checkpoint& baseline,
                                               const GemmInputs& inputs) {
   BaselineProduct product;
   product.baseline_ = &baseline;
+  product.packed_ = &packed;
   product.inputs_ = &inputs;
   for (const FusedMember& member : packed.members()) {
     PREPACK_TRY(product.FindMember(member, packed.request().k));
@@ -109,7 +110,6 @@ Status BaselineProduct::FindMember(const FusedMember& member, uint64_t k) {
       FindBaselineWeight(*baseline_, {.name = member.module, .n = member.n, .k = k}, findings);
   if (!weight) return Unsupported(findings.front().where, findings.front().message);
   weights_.push_back(*weight);
-  sizes_.push_back(member.n);
   const size_t first = bias_.size();
   bias_.resize(first + member.n);
   const StoredTensor* bias = baseline_->Find(member.module + ".bias");
@@ -122,7 +122,7 @@ Status BaselineProduct::ReadWeights(const OutputBlock& block,
                                     BaselineProductBuffers& buffers) const {
   const uint64_t k = inputs_->k();
   buffers.weights.assign(block.channels * k, 0);
-  return ForStackedRows(sizes_, block.n0, block.channels, [&](const StackedRows& piece) {
+  return packed_->member_ends().ForRows(block.n0, block.channels, [&](const StackedRows& piece) {
     const BaselineWeight& weight = weights_[piece.member];
     if (inputs_->slab()) return ReadSlab(weight, piece, buffers);
     const uint64_t stored_k = weight.k;

@@ -113,8 +113,8 @@ class BaselineProduct {
   Status ReadWeights(const OutputBlock& block, BaselineProductBuffers& buffers) const;
 
   const Checkpoint* baseline_ = nullptr;
+  const PackedModule* packed_ = nullptr;
   std::vector<BaselineWeight> weights_;  // of the members of the packed module
-  std::vector<uint64_t> sizes_;          // their output channels
   const GemmInputs* inputs_ = nullptr;
   size_t batch_ = 0;
   std::vector<float> bias_;  // [N], zero where a member has none

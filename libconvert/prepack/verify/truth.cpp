@@ -155,11 +155,8 @@ Status DecodeSourceRows(const SecondDecoder& source, const PackedModule& packed,
   if (members.size() == 1) {
     return source.DecodeSlab(members.front().module, k, inputs, n0, rows, out);
   }
-  std::vector<uint64_t> sizes;
-  sizes.reserve(members.size());
-  for (const FusedMember& member : members) sizes.push_back(member.n);
   DecodedRows more;
-  return ForStackedRows(sizes, n0, rows, [&](const StackedRows& piece) {
+  return packed.member_ends().ForRows(n0, rows, [&](const StackedRows& piece) {
     const std::string& module = members[piece.member].module;
     if (piece.before == 0) {
       return source.DecodeSlab(module, k, inputs, piece.n0, piece.rows, out);

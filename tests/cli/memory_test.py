@@ -157,6 +157,45 @@ class AMillionOutputChannels(Wide):
             self.assertIn(second, gemm["second_implementation"])
 
 
+@harness.not_with_sanitizers("they map terabytes themselves")
+class ManyExperts(Wide):
+    """A stack of experts takes no more memory than one of them."""
+
+    def experts(self, count, n, k):
+        folder = self.scratch / f"experts-{count}"
+        folder.mkdir()
+        harness.copy_config_of_modules("gpt-oss-mxfp4", folder)
+        tensors = {}
+        for name in ("gate_up_proj", "down_proj"):
+            stem = f"model.layers.0.mlp.experts.{name}"
+            blocks = self.random.integers(0, 256, (count, n, k // 32, 16), dtype=numpy.uint8)
+            scales = self.random.integers(118, 126, (count, n, k // 32), dtype=numpy.uint8)
+            tensors[f"{stem}_blocks"] = ("U8", [*blocks.shape], blocks.tobytes())
+            tensors[f"{stem}_scales"] = ("U8", [*scales.shape], scales.tobytes())
+            tensors[f"{stem}_bias"] = ("BF16", [count, n], bf16(self.random.normal(0, 1, (count, n))))
+        (folder / "model.safetensors").write_bytes(harness.safetensors_bytes(tensors))
+        return folder
+
+    def test_a_stack_is_packed_tile_by_tile_and_proved_expert_by_expert(self):
+        source = self.experts(32, 1024, 1024)
+        self.assertGreater((source / "model.safetensors").stat().st_size, 32 * MIB)
+        out = self.scratch / "out"
+        self.run_ok(
+            "convert", source, "-o", out, "-t", "vllm-cpu", "--fuse", "--jobs", 2, "-q",
+            preexec_fn=self.within(20 * MIB, 4),
+        )
+        module = harness.manifest(out)["modules"]["model.layers.0.mlp.experts.gate_up_proj"]
+        self.assertEqual((module["experts"], module["shape"]), (32, [32 * 1024, 1024]))
+        args = ("verify", out, "--source", source, "--engine", "reference")
+        few = self.experts(2, 1024, 1024)
+        one = self.convert(few, "vllm-cpu", "--fuse", name="few")
+        least = self.least(*args)
+        # Biases of all experts are read at once.
+        self.assertLess(least, self.least("verify", one, "--source", few, "--engine", "reference") + 4 * MIB)
+        self.run_ok(*args, "--jobs", 2, "--memory-limit", max(least, 64 * MIB), "-q",
+                    preexec_fn=self.within(max(least, 64 * MIB) + 8 * MIB, 4))
+
+
 class Slabs(Wide):
     """Modules just above what is multiplied at once."""
 

@@ -36,8 +36,9 @@ class Geometry:
 
 
 def geometry_of(module: PackedModule, activation_dtype: str) -> Geometry:
+    """Of a stack of experts: that of each of them."""
     return Geometry(
-        n=module.n,
+        n=module.n // max(module.experts, 1),
         k=module.k,
         granularity=module.granularity,
         group_size=module.group_size,

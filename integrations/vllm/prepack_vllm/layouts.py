@@ -93,7 +93,8 @@ def layout_of(module: PackedModule) -> Layout:
 
 
 def module_parts(module: PackedModule, manifest: Manifest) -> tuple[Geometry, list[parts.Part]]:
-    """What the layout says the module consists of, after the manifest was held against it."""
+    """What the layout says the module consists of, after the manifest was held against it. Of a
+    stack of experts: what each of them does."""
     geometry = geometry_of(module, manifest.activation_dtype)
     layout = layout_of(module)
     if module.layout == "vllm-cpu/int8-plain" and module.activations is None:
@@ -107,13 +108,15 @@ def module_parts(module: PackedModule, manifest: Manifest) -> tuple[Geometry, li
             found=sorted(module.parts),
             expected=sorted(names),
         )
+    stack = (module.experts,) if module.experts else ()
     for part in expected:
         entry = module.parts[part.name]
-        if (entry.dtype, entry.shape) != (part.dtype, part.shape_in_file):
+        shape = (*stack, *part.shape_in_file)
+        if (entry.dtype, entry.shape) != (part.dtype, shape):
             raise Malformed(
                 module.name,
                 f"part {part.name} does not fit {module.layout}",
                 found=f"{entry.dtype} {list(entry.shape)}",
-                expected=f"{part.dtype} {list(part.shape_in_file)}",
+                expected=f"{part.dtype} {list(shape)}",
             )
     return geometry, expected

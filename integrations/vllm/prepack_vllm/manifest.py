@@ -54,6 +54,7 @@ class PackedModule:
     symmetric: bool
     activations: Activations | None
     fused: tuple[str, ...]  # the layers that it holds, in their order; empty: one
+    experts: int  # of a mixture, stacked along the first dimension of every part; 0: no stack
     parts: Mapping[str, TensorEntry]
 
     @property
@@ -246,6 +247,19 @@ def _activations(numbers: _Object) -> Activations | None:
     return Activations(entry.string("type"), entry.boolean("symmetric"), entry.boolean("dynamic"))
 
 
+def _experts(entry: _Object, n: int, layers: int) -> int:
+    if "experts" not in entry.value:
+        return 0
+    experts = entry.integer("experts", 2)
+    if n % experts != 0 or layers == 0 or layers % experts != 0:
+        raise Malformed(
+            entry.where,
+            '"experts" is not the number of experts that "fused" lists',
+            found=f"{experts} experts of {layers} layers with {n} output channels",
+        )
+    return experts
+
+
 def _module(name: str, entry: _Object) -> PackedModule:
     shape = entry.shape("shape")
     if len(shape) != 2 or 0 in shape:
@@ -272,5 +286,6 @@ def _module(name: str, entry: _Object) -> PackedModule:
         symmetric=numbers.boolean("symmetric"),
         activations=_activations(numbers),
         fused=tuple(one.string("module") for one in fused),
+        experts=_experts(entry, shape[0], len(fused)),
         parts={part: _tensor(one) for part, one in entry.object("parts").objects()},
     )

@@ -1,11 +1,20 @@
 """Do the names in a manifest mean what vLLM takes them for? Asked of the manifest alone."""
 
+from collections.abc import Sequence
+
 from prepack_vllm.errors import Malformed
 from prepack_vllm.manifest import Manifest, PackedModule
 
 _HINT = "Pack the checkpoint again, and run prepack verify"
 # vLLM runs the layers that it finds under these names in this order, whatever a manifest says.
 _FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+# The layers of an expert in a stack of this name.
+STACKS = {
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "down_proj": ("down_proj",),
+    "w13": ("w1", "w3"),
+    "w2": ("w2",),
+}
 # What vLLM would load over a packed module, or over its place in a fused layer. Tensors of other names
 # may have passed through from the source; vLLM knows no parameter for them, and says so.
 _PARTS = ("weight", "weight_scale", "weight_scale_inv", "bias")
@@ -39,13 +48,36 @@ def _check_parts(module: PackedModule) -> None:
 
 
 def _check_fused(module: PackedModule) -> None:
-    parent, _, last = module.name.rpartition(".")
-    layers = tuple(f"{parent}.{name}" if parent else name for name in _FUSED.get(last, ()))
-    if module.fused and module.fused != layers:
+    if module.experts:
+        expected = _names_of_experts(module.name, module.experts)
+    else:
+        parent, _, last = module.name.rpartition(".")
+        layers = [f"{parent}.{name}" if parent else name for name in _FUSED.get(last, ())]
+        expected = [layers] if module.fused else [[]]
+    if list(module.fused) not in expected:
         raise Malformed(
             module.name,
             "it is not made of the layers that vLLM looks for under its name",
-            found=", ".join(module.fused),
-            expected=", ".join(layers) or "one layer",
+            found=_some(module.fused),
+            expected=" or ".join(filter(None, map(_some, expected))) or "one layer",
             hint=_HINT,
         )
+
+
+def _names_of_experts(stack: str, experts: int) -> list[list[str]]:
+    """Of the layers in a stack: as checkpoints that store each expert by itself name them, and as
+    prepack names the slices of a tensor that holds all."""
+    mixture, _, last = stack.rpartition(".")
+    if mixture.rpartition(".")[2] != "experts" or last not in STACKS:
+        return []
+    names = [
+        [f"{mixture}.{expert}.{name}" for expert in range(experts) for name in STACKS[last]]
+    ]
+    if last.endswith("_proj"):
+        names.append([f"{stack}.{expert}" for expert in range(experts)])
+    return names
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:6])
+    return f"{shown}, … ({len(names)} in all)" if len(names) > 6 else shown

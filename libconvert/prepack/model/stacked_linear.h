@@ -39,6 +39,7 @@ class StackedEnds {
     for (uint64_t done = 0; end != ends_.end() && done < rows; ++end) {
       const uint64_t first = end == ends_.begin() ? 0 : *(end - 1);
       const uint64_t begin = n0 + done;
+      if (*end == begin) continue;  // a member without channels
       const uint64_t count = std::min(*end - begin, rows - done);
       PREPACK_TRY(visit(StackedRows{.member = static_cast<size_t>(end - ends_.begin()),
                                     .n0 = begin - first,

@@ -31,6 +31,7 @@ from prepack_vllm.expert_grid import (
     expert_names,
     names_of_stacked_experts,
 )
+from prepack_vllm.expert_stacks import find_stacks, grid_of
 from prepack_vllm.experts import PrepackExpertsMethod
 from prepack_vllm.layouts import layout_of
 from prepack_vllm.linear import PrepackLinearMethod
@@ -167,6 +168,11 @@ class PrepackConfig(QuantizationConfig):
 
     def _experts(self, layer: RoutedExperts, prefix: str) -> QuantizeMethodBase | None:
         assert self.manifest is not None
+        stacks = find_stacks(self.modules, prefix)
+        if stacks is not None:
+            self.taken.update(stack.name for stack in stacks)
+            grid = grid_of(stacks, layer.moe_config.activation == MoEActivation.SWIGLUOAI)
+            return PrepackExpertsMethod(layer.moe_config, self.manifest, grid, self._check_taken)
         names = self._names_of_experts(layer, prefix)
         all_names = [name for shard in names.values() for name in shard]
         packed = [self.modules[name] for name in all_names if name in self.modules]

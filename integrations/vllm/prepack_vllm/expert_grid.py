@@ -32,11 +32,15 @@ def names_of_stacked_experts(layer: str, experts: int) -> dict[str, list[str]]:
     }
 
 
+Stacks = tuple[PackedModule, PackedModule]  # w13 and w2
+
+
 @dataclass(frozen=True)
 class ExpertGrid:
     """`modules[shard][e]`: gate, up or down of expert e, or gate and up together."""
 
     modules: dict[str, list[PackedModule]]
+    stored: Stacks | None = None  # what the folder stores instead of them (expert_stacks.py)
 
     @property
     def together(self) -> bool:
@@ -77,6 +81,16 @@ class ExpertGrid:
                     found = geometry_of(module, manifest.activation_dtype)
                     if kind_of(found) != kind_of(expected):
                         _check_equal(module, first, _describe(found), _describe(expected))
+
+    def check_count(self, experts: int) -> None:
+        if len(self.modules[DOWN]) != experts:
+            raise Malformed(
+                self.first.name,
+                "the model has another number of experts than the folder",
+                found=len(self.modules[DOWN]),
+                expected=experts,
+                hint="config.json and the weights do not belong together",
+            )
 
     def _check_shapes(self, inner: int, hidden: int) -> None:
         shapes = {GATE_UP: (2 * inner, hidden), DOWN: (hidden, inner)}

@@ -15,12 +15,14 @@ from vllm.model_executor.layers.fused_moe.prepare_finalize.no_dp_ep import (
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
 from prepack_vllm.expert_grid import DOWN, UP, ExpertGrid
 from prepack_vllm.expert_kernels import EXPERT_KERNELS, ExpertsKernel
+from prepack_vllm.expert_stacks import StackLoader
 from prepack_vllm.geometry import Geometry
 from prepack_vllm.kernels import has_op
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of, module_parts
 from prepack_vllm.linear import check_dtype
 from prepack_vllm.loading import why_not_inputs, why_not_pieces
 from prepack_vllm.manifest import Manifest, PackedModule
+from prepack_vllm.own_tensors import claim
 from prepack_vllm.parts import Along, Part, expert_bias
 
 _SOURCE = "Load the source, which vLLM repacks itself"
@@ -40,7 +42,7 @@ class Stack:
 
     shards: tuple[str, ...]
     geometry: Geometry
-    loaders: "list[ExpertPartLoader]"
+    loaders: "list[ExpertPartLoader | StackLoader]"
 
     @property
     def prefix(self) -> str:
@@ -160,6 +162,7 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
         self._check_parallelism()
         self._check_op()
         inner = intermediate_size_per_partition
+        self.grid.check_count(num_experts)
         self.grid.check(self.manifest, inner * self.moe.tp_size, hidden_size)
         w13, w2 = self.grid.stacks
         self.stacks = [
@@ -213,6 +216,8 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
     def _make_stack(self, layer: torch.nn.Module, shards: tuple[str, ...], n: int, k: int) -> Stack:
         """With `n` output channels and `k` input channels of each expert on this rank."""
         module = self.grid.modules[shards[0]][0]
+        if self.grid.stored is not None:
+            module = self.grid.stored[1 if shards == (DOWN,) else 0]
         whole, whole_parts = module_parts(module, self.manifest)
         why_not = why_not_inputs(whole_parts, k) if k != whole.k else None
         why_not = why_not or why_not_pieces(whole_parts, [n // len(shards)] * len(shards))
@@ -228,13 +233,20 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
             parts.append(expert_bias(n))
             whole_parts.append(expert_bias(whole.n))
         for part, whole_part in zip(parts, whole_parts, strict=True):
-            loader = ExpertPartLoader(self.grid, part, whole_part, self.moe)
-            stack.loaders.append(loader)
             experts = len(self.grid.modules[shards[0]])
+            # Memory is used only where it is written, so never where a file is mapped instead.
             data = torch.empty((experts, *part.shape), dtype=TORCH_DTYPES[part.dtype])
             parameter = torch.nn.Parameter(data, requires_grad=False)
-            parameter.weight_loader = loader  # type: ignore[attr-defined]
             layer.register_parameter(f"{stack.prefix}_{part.name}", parameter)
+            if self.grid.stored is not None:
+                pieces = 0 if shards == (DOWN,) else len(shards)
+                own = StackLoader(module, part, whole_part, self.moe, parameter, pieces)
+                claim(layer, self.manifest, {module.parts[part.name].name: own})
+                stack.loaders.append(own)
+            else:
+                loader = ExpertPartLoader(self.grid, part, whole_part, self.moe)
+                parameter.weight_loader = loader  # type: ignore[attr-defined]
+                stack.loaders.append(loader)
         return stack
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:

@@ -33,7 +33,7 @@ COPY_VARIABLE = "PREPACK_VLLM_COPY"
 _OWN_MEMORY = ("auto", "hf", "safetensors")
 
 
-def _may_keep_tensors() -> bool:
+def may_keep_tensors() -> bool:
     if os.environ.get(COPY_VARIABLE, "0") not in ("", "0"):
         return False
     config = get_current_vllm_config_or_none()
@@ -58,7 +58,7 @@ class PartLoader:
         self.module = module
         self.part = part
         self.load = load
-        self.may_keep = _may_keep_tensors()
+        self.may_keep = may_keep_tensors()
         self.loaded: set[ShardId] = set()
 
     @property

@@ -11,6 +11,7 @@ import torch
 from conftest import convert
 from engine import generate
 from folders import keep
+from loaded import in_mapped_files
 from tiny_models import LLAMA, QWEN2, write_ordered_pair, write_quantized
 
 from prepack_vllm import linear
@@ -77,14 +78,8 @@ def test_int4_w4a8_is_bit_equal_to_vllms_own_path(case, folders, standins, monke
 
 def mapped_files(model):
     """Of every packed parameter: does it lie in a mapping of a file?"""
-    mappings = []
-    with open("/proc/self/maps", encoding="ascii") as maps:
-        for line in maps:
-            if line.rstrip().endswith(".safetensors"):
-                begin, _, end = line.split()[0].partition("-")
-                mappings.append((int(begin, 16), int(end, 16)))
     return {
-        name: any(begin <= parameter.data_ptr() < end for begin, end in mappings)
+        name: in_mapped_files(parameter)
         for name, parameter in model.named_parameters()
         if "_proj." in name and not name.endswith(".bias")
     }

@@ -111,8 +111,40 @@ def _multiply(
 
 
 def check_module(manifest: Manifest, module: PackedModule) -> Result:
+    """Of stacked experts, what is said of the worst of them; channels count through the stack."""
     geometry = geometry_of(module, manifest.activation_dtype)
     parts = _read_parts(manifest, module)
+    damaged = _damaged_part(module, parts)
+    experts = [parts]
+    if module.experts:
+        experts = [
+            {name: one[expert] for name, one in parts.items()} for expert in range(module.experts)
+        ]
+    products = [
+        _check_product(module, geometry, one, number * geometry.n)
+        for number, one in enumerate(experts)
+    ]
+    # Where there is no signal there is nothing to compare.
+    level, worst, worst_level = min(
+        products, key=lambda one: math.inf if one[0] is None else one[0]
+    )
+    ops = layout_of(module).kernel.ops
+    return Result(
+        module.name,
+        module.layout,
+        ops[-1] if ops else "aten::linear",
+        level,
+        worst,
+        worst_level,
+        _MIN_DB if module.activations is None else _MIN_DB_INT8_ACTIVATIONS,
+        damaged,
+    )
+
+
+def _check_product(
+    module: PackedModule, geometry: Geometry, parts: dict[str, torch.Tensor], first_channel: int
+) -> tuple[float | None, int, float | None]:
+    """dB of all outputs; the worst channel, and its dB."""
     x = _inputs(geometry, parts)
     expected = product(module.layout, geometry, parts, x)
     try:
@@ -134,17 +166,7 @@ def check_module(manifest: Manifest, module: PackedModule) -> Result:
         for n, level in enumerate(channels)
     ]
     worst = int(np.argmin(levels))
-    ops = layout_of(module).kernel.ops
-    return Result(
-        module.name,
-        module.layout,
-        ops[-1] if ops else "aten::linear",
-        _db(float(signal.sum()), float(noise.sum())),
-        worst,
-        channels[worst],
-        _MIN_DB if module.activations is None else _MIN_DB_INT8_ACTIVATIONS,
-        _damaged_part(module, parts),
-    )
+    return _db(float(signal.sum()), float(noise.sum())), first_channel + worst, channels[worst]
 
 
 def _cell(level: float | None) -> str:

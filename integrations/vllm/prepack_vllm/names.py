@@ -31,7 +31,9 @@ def check_names(manifest: Manifest) -> None:
         module, _, part = tensor.name.rpartition(".")
         if module in packed and part in _PARTS:
             raise Malformed(
-                tensor.name, "the tensor lies beside the packed module that it belongs to", hint=_HINT
+                tensor.name,
+                "the tensor lies beside the packed module that it belongs to",
+                hint=_HINT,
             )
 
 
@@ -70,9 +72,7 @@ def _names_of_experts(stack: str, experts: int) -> list[list[str]]:
     mixture, _, last = stack.rpartition(".")
     if mixture.rpartition(".")[2] != "experts" or last not in STACKS:
         return []
-    names = [
-        [f"{mixture}.{expert}.{name}" for expert in range(experts) for name in STACKS[last]]
-    ]
+    names = [[f"{mixture}.{expert}.{name}" for expert in range(experts) for name in STACKS[last]]]
     if last.endswith("_proj"):
         names.append([f"{stack}.{expert}" for expert in range(experts)])
     return names

@@ -103,7 +103,9 @@ def qwen2_fused(qwen2, folders):
 def test_what_is_stored_fused_is_not_copied(qwen2, qwen2_fused):
     _, _, expected = qwen2
     mapped = {}
-    assert generate(qwen2_fused, inspect=lambda model: mapped.update(mapped_files(model))) == expected
+    assert (
+        generate(qwen2_fused, inspect=lambda model: mapped.update(mapped_files(model))) == expected
+    )
     assert len(mapped) == 2 * 4 * 3  # layers, linear layers, parts
     assert all(mapped.values())
 
@@ -119,7 +121,9 @@ def test_everything_is_copied_on_demand(qwen2, qwen2_fused, monkeypatch):
     _, _, expected = qwen2
     monkeypatch.setenv("PREPACK_VLLM_COPY", "1")
     mapped = {}
-    assert generate(qwen2_fused, inspect=lambda model: mapped.update(mapped_files(model))) == expected
+    assert (
+        generate(qwen2_fused, inspect=lambda model: mapped.update(mapped_files(model))) == expected
+    )
     assert not any(mapped.values())
 
 

@@ -13,7 +13,7 @@ from quantized import bytes_config, fp8_config, quantize_bytes, quantize_fp8
 from safetensors import safe_open
 from tiny_models import write_bytes, write_quantized
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
-from vllm.model_executor.layers.fused_moe.config import FusedMoEParallelConfig, RoutingMethodType
+from vllm.model_executor.layers.fused_moe.config import FusedMoEParallelConfig
 from vllm.model_executor.layers.fused_moe.experts import cpu_moe, zentorch_moe
 from vllm.model_executor.models.utils import WeightsMapper
 
@@ -367,7 +367,6 @@ def test_zentorchs_op_for_4_bits_takes_groups():
 
 REFUSED_MODELS = {
     "activation": ({"activation": MoEActivation.GELU}, {}, "does not support .*GELU"),
-    "routing": ({"routing_method": RoutingMethodType.Llama4}, {}, "does not support routing"),
     "biases": ({"has_bias": True}, {}, "the model's experts have biases, and the packed"),
     "limit": ({"swiglu_limit": 7.0}, {}, "cuts activations off at 7.0"),
     "weighted_inputs": ({}, {"apply_router_weight_on_input": True}, "multiplies the inputs"),

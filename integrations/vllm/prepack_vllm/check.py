@@ -17,13 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import xxhash
 from safetensors import SafetensorError, safe_open
 from vllm.utils.torch_utils import set_default_torch_dtype
 
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import CannotRunHere, Malformed, PrepackError
 from prepack_vllm.geometry import Geometry, geometry_of
+from prepack_vllm.integrity import is_damaged
 from prepack_vllm.kernels import forget_weights
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of
 from prepack_vllm.manifest import Manifest, PackedModule
@@ -86,8 +86,7 @@ def _read_parts(manifest: Manifest, module: PackedModule) -> dict[str, torch.Ten
 
 def _damaged_part(module: PackedModule, parts: dict[str, torch.Tensor]) -> str | None:
     for name, tensor in parts.items():
-        data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-        if xxhash.xxh3_128_hexdigest(data) != module.parts[name].xxh3_128:
+        if is_damaged(module.parts[name], tensor):
             return name
     return None
 

@@ -1,5 +1,6 @@
 """The method for a layer of experts: packed modules stacked as vLLM's op reads them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from prepack_vllm.geometry import Geometry
 from prepack_vllm.kernels import has_op
 from prepack_vllm.layouts import TORCH_DTYPES, layout_of, module_parts
 from prepack_vllm.linear import check_dtype
-from prepack_vllm.loading import why_not_inputs, why_not_pieces
+from prepack_vllm.loading import may_keep_tensors, why_not_inputs, why_not_pieces
 from prepack_vllm.manifest import Manifest, PackedModule
 from prepack_vllm.own_tensors import claim
 from prepack_vllm.parts import Along, Part, expert_bias
@@ -248,6 +249,12 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
                 parameter.weight_loader = loader  # type: ignore[attr-defined]
                 stack.loaders.append(loader)
         return stack
+
+    def mapped_tensors(self) -> Iterator[str]:
+        """Of the folder: those that are parameters as they are, not copied."""
+        if self.moe.tp_size == 1 and may_keep_tensors():
+            for stack in self.grid.stored or ():
+                yield from (part.name for part in stack.parts.values())
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         """There is nothing to process: has all of it come?"""

@@ -1,6 +1,6 @@
 """The linear method: packed modules as vLLM's layers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -116,6 +116,10 @@ class PrepackLinearMethod(LinearMethodBase):
         if self.bias_loader is not None and layer.bias is not None:
             names = [module.name for module in self.modules]
             _check_loaded(self.bias_loader, self.bias_loader.loaded, names)
+
+    def mapped_tensors(self) -> Iterator[str]:
+        for piece in self.pieces:
+            yield from piece.mapped_tensors()
 
     def apply(
         self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None

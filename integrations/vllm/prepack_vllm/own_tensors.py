@@ -15,6 +15,7 @@ import torch
 from vllm.config import get_current_vllm_config_or_none
 
 from prepack_vllm.errors import Malformed, Unsupported
+from prepack_vllm.integrity import verified
 from prepack_vllm.manifest import Manifest, PackedModule
 
 Load = Callable[[torch.Tensor], None]
@@ -98,14 +99,16 @@ def _names_of(folder: str) -> frozenset[str]:
 
 
 def hook_into(loader: type) -> None:
-    """Lets `without_own` sit between a loader of vLLM and the model. More than once is as once."""
+    """Lets `verified` and `without_own` sit between a loader of vLLM and the model. More than once
+    is as once."""
     read = loader.get_all_weights  # type: ignore[attr-defined]
     if getattr(read, "by_prepack", False):
         return
 
     @functools.wraps(read)
     def get_all_weights(self: Any, model_config: Any, model: torch.nn.Module) -> Iterator[Any]:
-        return without_own(read(self, model_config, model), model, model_config.model)
+        stream = verified(read(self, model_config, model), model, model_config.model)
+        return without_own(stream, model, model_config.model)
 
     get_all_weights.by_prepack = True  # type: ignore[attr-defined]
     loader.get_all_weights = get_all_weights  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
 """Modules that are multiplied by one call of one kernel, and their parameters."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -38,6 +38,15 @@ class Piece:
         if self.kernel.holds_weights_itself():
             self.holder.weight.data = torch.empty(0, dtype=self.holder.weight.dtype)
             self.kernel.parts = {name: one for name, one in parts.items() if name != "weight"}
+
+    def mapped_tensors(self) -> Iterator[str]:
+        """Of the folder: those that are parameters as they are, not copied."""
+        if len(self.modules) > 1:
+            return
+        for loader in self.loaders:
+            stored = self.modules[0].parts[loader.name]
+            if loader.may_keep and loader.part.shape_in_file == stored.shape:
+                yield stored.name
 
     def multiply(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         assert self.kernel is not None

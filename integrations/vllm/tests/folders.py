@@ -1,6 +1,7 @@
 """Packed folders of the project's fixtures, and ways to damage them. For tests only."""
 
 import json
+import math
 from pathlib import Path
 
 import torch
@@ -76,5 +77,22 @@ def _entry(name: str, tensor: torch.Tensor) -> dict:
     dtypes = {torch.int32: "I32", torch.int64: "I64", torch.bfloat16: "BF16", torch.float16: "F16"}
     return {
         "tensor": name, "file": "model.safetensors", "offset": 0, "dtype": dtypes[tensor.dtype],
-        "shape": list(tensor.shape), "xxh3_128": "0" * 32,
+        "shape": list(tensor.shape), "xxh3_128": hash_of(tensor),
     }  # fmt: skip
+
+
+def hash_of(tensor: torch.Tensor) -> str:
+    return xxhash.xxh3_128_hexdigest(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def damage(folder: Path, name: str) -> None:
+    """Flips one bit in the middle of a tensor, in place."""
+    document = json.loads((folder / "prepack.json").read_text())
+    entries = [part for one in document["modules"].values() for part in one["parts"].values()]
+    entry = next(one for one in entries + document["tensors"] if one["tensor"] == name)
+    place = entry["offset"] + math.prod(entry["shape"]) // 2
+    with open(folder / entry["file"], "r+b") as file:
+        file.seek(place)
+        byte = file.read(1)[0]
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))

@@ -70,7 +70,8 @@ NOT_RUN = {
 # Options of other programs: cmake, tools/bench, tools/soak, tools/test, generate_checkpoint, sbatch, vLLM.
 FOREIGN_OPTIONS = {
     "--component", "--cold", "--only-sizes", "--scale-to", "--list", "--tsan", "--embeddings", "--experts",
-    "--sparse", "--array", "--requeue", "--load-format",
+    "--sparse", "--array", "--requeue", "--load-format", "--speculative-config",
+    "--safetensors-load-strategy",
 }  # fmt: skip
 
 PROGRAMS = {

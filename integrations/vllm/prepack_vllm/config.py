@@ -34,10 +34,12 @@ from prepack_vllm.expert_grid import (
 from prepack_vllm.expert_stacks import find_stacks, grid_of
 from prepack_vllm.experts import PrepackExpertsMethod
 from prepack_vllm.layouts import layout_of
+from prepack_vllm.layer_names import LayerNames, PredictionLayers
 from prepack_vllm.linear import PrepackLinearMethod
 from prepack_vllm.manifest import Manifest, PackedModule
 from prepack_vllm.own_tensors import check_load_format
 from prepack_vllm.plain import PlainFusedMethod
+from prepack_vllm.rotary import order_outputs, past_the_model
 
 logger = init_logger(__name__)
 
@@ -52,8 +54,8 @@ class PrepackConfig(QuantizationConfig):
         super().__init__()
         self.target = target
         self.manifest: Manifest | None = None
-        self.modules: dict[str, PackedModule] = {}  # by the names of vLLM's model
-        self.kept: set[str] = set()
+        self.names: LayerNames | None = None
+        self.prediction: PredictionLayers | None = None
         self.taken: set[str] = set()  # modules that a layer was made for
         self._source: QuantizationConfig | None = None
 
@@ -98,9 +100,11 @@ class PrepackConfig(QuantizationConfig):
                 found=self.target,
                 expected=self.manifest.target,
             )
-        self.modules = dict(self.manifest.modules)
-        self.kept = set(self.manifest.kept)
-        logger.info("%s: %d packed modules for %s", model_name, len(self.modules), self.target)
+        self.manifest = past_the_model(self.manifest, hf_config)
+        self.names = LayerNames(self.manifest)
+        self.prediction = PredictionLayers(hf_config)
+        count = len(self.manifest.modules)
+        logger.info("%s: %d packed modules for %s", model_name, count, self.target)
 
     @staticmethod
     def get_checkpoint_weight_mapper() -> WeightsMapper:
@@ -116,28 +120,25 @@ class PrepackConfig(QuantizationConfig):
 
     def apply_vllm_mapper(self, hf_to_vllm_mapper: Any) -> None:
         """From the checkpoint's names of modules to those of vLLM's model."""
-        # Some patterns end with the dot behind a module.
-        modules = hf_to_vllm_mapper.apply_dict({f"{n}.": one for n, one in self.modules.items()})
-        self.modules = {name.removesuffix("."): module for name, module in modules.items()}
-        kept = hf_to_vllm_mapper.apply_list([f"{name}." for name in self.kept])
-        self.kept = {name.removesuffix(".") for name in kept}
+        if self.names is not None:
+            self.names.map(hf_to_vllm_mapper)
 
-    def _names(self, prefix: str) -> list[str]:
-        """Of the modules in a layer: one, or those that vLLM fuses."""
-        parent, _, last = prefix.rpartition(".")
-        if prefix in self.modules or last not in self.packed_modules_mapping:
-            return [prefix]
-        return [
-            f"{parent}.{name}" if parent else name for name in self.packed_modules_mapping[last]
-        ]
+    @property
+    def modules(self) -> dict[str, PackedModule]:
+        """By the names of vLLM's model."""
+        return {} if self.names is None else self.names.modules
+
+    @property
+    def kept(self) -> set[str]:
+        return set() if self.names is None else self.names.kept
 
     def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> QuantizeMethodBase | None:
-        if self.manifest is None:
+        if self.manifest is None or self.names is None:
             raise Unsupported(prefix, "vLLM has not told the plugin which folder it loads")
         check_load_format(self.manifest)
         if isinstance(layer, RoutedExperts):
             return self._experts(layer, prefix)
-        names = self._names(prefix)
+        names = self.names.of_layer(prefix, self.packed_modules_mapping)
         packed = [self.modules[name] for name in names if name in self.modules]
         if not packed or all(module.layout in _PLAIN for module in packed):
             self.taken.update(module.name for module in packed)
@@ -164,16 +165,19 @@ class PrepackConfig(QuantizationConfig):
                     hint="Pack again with --fallback dequantize, or load the source",
                 )
         self.taken.update(module.name for module in packed)
-        return PrepackLinearMethod(self.manifest, packed, self._check_taken)
+        method = PrepackLinearMethod(self.manifest, packed, self._check_taken)
+        order_outputs(method, layer, self.manifest)
+        return method
 
     def _experts(self, layer: RoutedExperts, prefix: str) -> QuantizeMethodBase | None:
-        assert self.manifest is not None
-        stacks = find_stacks(self.modules, prefix)
+        assert self.manifest is not None and self.names is not None
+        place = self.names.of_experts(prefix, layer.ckpt_gate_proj_name)
+        stacks = find_stacks(self.modules, place)
         if stacks is not None:
             self.taken.update(stack.name for stack in stacks)
             grid = grid_of(stacks, layer.moe_config.activation == MoEActivation.SWIGLUOAI)
             return PrepackExpertsMethod(layer.moe_config, self.manifest, grid, self._check_taken)
-        names = self._names_of_experts(layer, prefix)
+        names = self._names_of_experts(layer, place)
         all_names = [name for shard in names.values() for name in shard]
         packed = [self.modules[name] for name in all_names if name in self.modules]
         kept = [name for name in all_names if name in self.kept]
@@ -187,7 +191,7 @@ class PrepackConfig(QuantizationConfig):
                 hint="Pack again with a quantized checkpoint that treats all experts alike",
             )
         if plain:
-            self._check_strangers(prefix, all_names)
+            self._check_strangers(place, all_names)
             self.taken.update(module.name for module in packed)
             return self._source_config().get_quant_method(layer, prefix) if kept else None
         self.taken.update(module.name for module in packed)
@@ -244,9 +248,11 @@ class PrepackConfig(QuantizationConfig):
         """When the first layer is loaded, the whole model has been made."""
         from vllm.distributed import get_pp_group
 
-        if get_pp_group().world_size > 1:
-            return  # a stage has its layers only
+        assert self.prediction is not None
+        if get_pp_group().world_size > 1 or self.prediction.are_the_model:
+            return  # a stage has its layers only, and so has a model that predicts further tokens
         unused = sorted({module.name for module in self.modules.values()} - self.taken)
+        unused = [name for name in unused if not self.prediction.have(name)]
         if unused:
             raise Unsupported(
                 unused[0],

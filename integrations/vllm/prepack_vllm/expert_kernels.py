@@ -6,6 +6,7 @@ experts of the layer stacked. Each expert's bytes are those of its modules, as p
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from vllm.model_executor.layers.fused_moe import modular_kernel as mk
@@ -41,7 +42,7 @@ from prepack_vllm.kernels import has_op
 
 Parts = Mapping[str, torch.Tensor]
 
-_FUSED_EXPERTS = "_C::fused_experts_cpu"
+FUSED_EXPERTS = "_C::fused_experts_cpu"
 _ZENTORCH = "zentorch::zentorch_fused_moe"
 
 
@@ -50,11 +51,18 @@ class _WhereTheOpIs:
 
     @staticmethod
     def _supports_current_device() -> bool:
-        return has_op(_FUSED_EXPERTS)
+        return has_op(FUSED_EXPERTS)
 
     @staticmethod
     def _supports_routing_method(*_: object) -> bool:
         return True  # the op is given experts and weights, which vLLM's CPURouter chooses
+
+    def apply(self, **arguments: Any) -> None:
+        if arguments["apply_router_weight_on_input"]:
+            # vLLM has multiplied the inputs. The op would multiply the outputs, too.
+            ones = torch.ones_like(arguments["topk_weights"])
+            arguments |= {"topk_weights": ones, "apply_router_weight_on_input": False}
+        super().apply(**arguments)  # type: ignore[misc]
 
 
 class _Int4(_WhereTheOpIs, CPUExpertsInt4):
@@ -111,7 +119,7 @@ class ExpertsKernel(ABC):
 
 
 class Int4W4A8Experts(ExpertsKernel):
-    op = _FUSED_EXPERTS
+    op = FUSED_EXPERTS
     cls = _Int4
     keys = (kInt4Static, None)
 
@@ -135,7 +143,7 @@ class Int4W4A8Experts(ExpertsKernel):
 
 
 class Int8Experts(ExpertsKernel):
-    op = _FUSED_EXPERTS
+    op = FUSED_EXPERTS
     cls = _Int8
     keys = (kInt8StaticChannelSym, kInt8DynamicTokenSym)
 
@@ -150,7 +158,7 @@ class Int8Experts(ExpertsKernel):
 
 
 class Fp8Experts(ExpertsKernel):
-    op = _FUSED_EXPERTS
+    op = FUSED_EXPERTS
     cls = _Fp8
     keys = (kFp8Static128BlockSym, kFp8Dynamic128Sym)
 
@@ -177,7 +185,7 @@ class Fp8Experts(ExpertsKernel):
 
 
 class Mxfp4Experts(ExpertsKernel):
-    op = _FUSED_EXPERTS
+    op = FUSED_EXPERTS
     cls = _Mxfp4
     keys = (kMxfp4Static, None)
     takes_biases = True

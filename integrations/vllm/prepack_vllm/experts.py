@@ -15,7 +15,7 @@ from vllm.model_executor.layers.fused_moe.prepare_finalize.no_dp_ep import (
 
 from prepack_vllm.errors import CannotRunHere, Malformed, Unsupported
 from prepack_vllm.expert_grid import DOWN, UP, ExpertGrid
-from prepack_vllm.expert_kernels import EXPERT_KERNELS, ExpertsKernel
+from prepack_vllm.expert_kernels import EXPERT_KERNELS, FUSED_EXPERTS, ExpertsKernel
 from prepack_vllm.expert_stacks import StackLoader
 from prepack_vllm.geometry import Geometry
 from prepack_vllm.kernels import has_op
@@ -29,10 +29,10 @@ from prepack_vllm.parts import Along, Part, expert_bias
 _SOURCE = "Load the source, which vLLM repacks itself"
 # By layout that vLLM has no op for experts for: what to do.
 _HINTS = {
-    "vllm-cpu/wna16": "Pack again with --scheme experts=w4a8, which is how vLLM itself runs such "
-    "experts",
-    "zentorch/woq": "Pack again with --scheme experts=w4a8, which is how vLLM itself runs such "
-    "experts (symmetric ones)",
+    "vllm-cpu/wna16": "Pack again with --scheme '[.]experts[.]=w4a8', which is how vLLM itself runs "
+    "such experts",
+    "zentorch/woq": "Pack again with --scheme '[.]experts[.]=w4a8', which is how vLLM itself runs "
+    "such experts (symmetric ones)",
     "vllm-cpu/bf16-vnni": "Pack again with --fallback keep, or load the source",
 }
 
@@ -152,7 +152,7 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
 
     def create_weights(
         self,
-        layer: torch.nn.Module,
+        layer: RoutedExperts,
         num_experts: int,
         hidden_size: int,
         intermediate_size_per_partition: int,
@@ -162,6 +162,7 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
         check_dtype(self.manifest, self.grid.first, params_dtype)
         self._check_parallelism()
         self._check_op()
+        _check_router(layer, self.grid.first)
         inner = intermediate_size_per_partition
         self.grid.check_count(num_experts)
         self.grid.check(self.manifest, inner * self.moe.tp_size, hidden_size)
@@ -190,9 +191,13 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
             return "the experts have biases"
         if self.moe.swiglu_limit is not None:
             return f"the model cuts activations off at {self.moe.swiglu_limit}"
-        if layer.apply_router_weight_on_input:
+        if layer.apply_router_weight_on_input and not self._takes_weighted_inputs():
             return "the model multiplies the inputs of experts with the router's weights"
         return self._kernel.why_not() or self._kernel.why_not_layer(self.moe)
+
+    def _takes_weighted_inputs(self) -> bool:
+        """vLLM multiplies inputs where there is one expert per token only."""
+        return self._kernel_type.op == FUSED_EXPERTS and self.moe.experts_per_token == 1
 
     def _check_parallelism(self) -> None:
         parallel = self.moe.moe_parallel_config
@@ -327,4 +332,15 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
             e_score_correction_bias=layer.e_score_correction_bias,
             routed_scaling_factor=layer.routed_scaling_factor,
             routing_sink=layer.routing_sink,
+        )
+
+
+def _check_router(layer: RoutedExperts, module: PackedModule) -> None:
+    """vLLM itself finds out at the first token, by an assertion."""
+    knows = layer.use_grouped_topk or layer.custom_routing_function is not None
+    if not knows and layer.scoring_func not in ("softmax", "sqrtsoftplus"):
+        raise Unsupported(
+            module.name,
+            f"vLLM's router for CPUs knows {layer.scoring_func} scores for groups of experts only, "
+            "and this model has no groups: vLLM runs none of its checkpoints on CPUs",
         )

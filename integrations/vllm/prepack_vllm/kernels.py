@@ -43,6 +43,10 @@ class Kernel(ABC):
         """Has the op made a copy of its own, so that the part can be freed?"""
         return False
 
+    def exact_weights(self) -> torch.Tensor | None:
+        """[N, K] in f32, where the op multiplies with others; None: it does not."""
+        return None
+
 
 class Wna16(Kernel):
     ops = ("_C::cpu_gemm_wna16",)
@@ -140,6 +144,16 @@ class Fp8Vnni(Kernel):
         else:
             self.scales = parts["weight_scale_inv"]
         self.weight = parts["weight"].view(geometry.n, geometry.k)
+
+    def exact_weights(self) -> torch.Tensor | None:
+        """The op takes codes for zeros that stand for very small numbers."""
+        if self.per_channel:
+            return None
+        n, k = self.geometry.n, self.geometry.k
+        codes = self.weight.view(n // 32, k // 2, 32, 2).transpose(1, 2).reshape(n, k).float()
+        rows, columns = self.block
+        scales = self.scales.repeat_interleave(rows, 0)[:n].repeat_interleave(columns, 1)[:, :k]
+        return codes * scales
 
     def _multiply(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         return torch.ops._C.fp8_scaled_mm_cpu(

@@ -17,6 +17,8 @@ from prepack_vllm.manifest import Manifest, PackedModule
 from prepack_vllm.own_tensors import claim_parameters
 from prepack_vllm.piece import Piece, can_be_one, make_piece
 
+_READ_BY_ATTENTION = "_cpu_skip_gemm_dispatch"
+
 
 @register_weight_loader_v2_supported_method
 class PrepackLinearMethod(LinearMethodBase):
@@ -36,6 +38,8 @@ class PrepackLinearMethod(LinearMethodBase):
         self.on_loaded = on_loaded
         self.pieces: list[Piece] = []
         self.bias_loader: BiasLoader | None = None
+        self.output_order: torch.Tensor | None = None
+        self.attention_reads = False  # the weights, once, when the model has been loaded
 
     def create_weights(
         self,
@@ -61,6 +65,10 @@ class PrepackLinearMethod(LinearMethodBase):
         self._take_bias(layer)
         if self.modules[0].recut:  # it is the only one
             claim_parameters(layer, self.manifest, self.modules[0])
+        else:
+            for module, shard in zip(self.modules, ("q", "k", "v"), strict=False):
+                if self.manifest.is_own(module):
+                    claim_parameters(layer, self.manifest, module, shard)
 
     def _check(
         self, layer: torch.nn.Module, input_size: int, output_size: int, dtype: torch.dtype
@@ -116,6 +124,10 @@ class PrepackLinearMethod(LinearMethodBase):
         if self.bias_loader is not None and layer.bias is not None:
             names = [module.name for module in self.modules]
             _check_loaded(self.bias_loader, self.bias_loader.loaded, names)
+        # kv_b_proj of a latent attention, by vLLM's mark of it. The attention multiplies it with
+        # the identity; the codes of FP8 checkpoints it scales itself.
+        quantizer = self.manifest.source_quantization.get("quant_method")
+        self.attention_reads = quantizer == "fp8" and getattr(layer, _READ_BY_ATTENTION, False)
 
     def mapped_tensors(self) -> Iterator[str]:
         for piece in self.pieces:
@@ -125,11 +137,25 @@ class PrepackLinearMethod(LinearMethodBase):
         self, layer: torch.nn.Module, x: torch.Tensor, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         rows = x.reshape(-1, x.shape[-1])
+        if self.attention_reads:
+            self.attention_reads = False
+            weights = self._exact_weights(rows)
+            if weights is not None:
+                return weights
         if len(self.pieces) == 1:
             y = self.pieces[0].multiply(rows, bias)
         else:
             y = self._multiply_one_by_one(rows, bias)
+        if self.output_order is not None:
+            y = y.index_select(1, self.output_order)
         return y.reshape(*x.shape[:-1], y.shape[-1])
+
+    def _exact_weights(self, x: torch.Tensor) -> torch.Tensor | None:
+        """[K, N], if x is the identity."""
+        kernel = self.pieces[0].kernel
+        exact = kernel.exact_weights() if kernel is not None and len(self.pieces) == 1 else None
+        identity = torch.eye(x.shape[1], dtype=x.dtype)
+        return exact.t().to(x.dtype) if exact is not None and torch.equal(x, identity) else None
 
     def _multiply_one_by_one(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         begin = 0

@@ -84,11 +84,16 @@ class Manifest:
     tensors: tuple[TensorEntry, ...]  # that passed through
     source_quantization: Mapping[str, Any] = field(repr=False)
     source_path: str | None
+    # Modules of the checkpoint that the plug-in loads itself all the same.
+    past_the_model: frozenset[str] = frozenset()
+
+    def is_own(self, module: PackedModule) -> bool:
+        return module.recut or module.name in self.past_the_model
 
     @cached_property
     def own_names(self) -> frozenset[str]:
         """Of the tensors that the plug-in loads itself (own_tensors.py)."""
-        own = [module for module in self.modules.values() if module.recut]
+        own = [module for module in self.modules.values() if self.is_own(module)]
         return frozenset(part.name for module in own for part in module.parts.values())
 
     def all_tensors(self) -> list[TensorEntry]:

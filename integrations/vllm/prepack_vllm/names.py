@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 
 from prepack_vllm.errors import Malformed
+from prepack_vllm.layer_names import FUSED
 from prepack_vllm.manifest import Manifest, PackedModule
 
 _HINT = "Pack the checkpoint again, and run prepack verify"
-# vLLM runs the layers that it finds under these names in this order, whatever a manifest says.
-_FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 # The layers of an expert in a stack of this name.
 STACKS = {
     "gate_up_proj": ("gate_proj", "up_proj"),
@@ -50,11 +49,12 @@ def _check_parts(module: PackedModule) -> None:
 
 
 def _check_fused(module: PackedModule) -> None:
+    """vLLM runs the layers that it finds under a name in its order, whatever a manifest says."""
     if module.experts:
         expected = _names_of_experts(module.name, module.experts)
     else:
         parent, _, last = module.name.rpartition(".")
-        layers = [f"{parent}.{name}" if parent else name for name in _FUSED.get(last, ())]
+        layers = [f"{parent}.{name}" if parent else name for name in FUSED.get(last, ())]
         expected = [layers] if module.fused else [[]]
     if list(module.fused) not in expected:
         raise Malformed(

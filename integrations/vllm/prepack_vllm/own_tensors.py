@@ -1,9 +1,9 @@
 """The tensors that the plug-in loads itself.
 
 A model of vLLM finds the layer of a tensor by replacing strings in its name. It knows the names in
-checkpoints of its family, not those of modules that prepack stores in another cut: in `gate_up_proj`
-some models replace `up_proj`. Such tensors never reach the model: they are taken out of the stream
-that vLLM's loader reads, and given to the layer that claimed them.
+checkpoints of its family, not those of modules that prepack stores in another cut: some models
+replace the `up_proj` in `gate_up_proj`. Such tensors never reach the model: they are taken out of
+the stream that vLLM's loader reads, and given to the layer that claimed them.
 """
 
 import functools
@@ -38,7 +38,7 @@ class _Claims:
 
 
 def claim(layer: torch.nn.Module, manifest: Manifest, loads: Mapping[str, Load]) -> None:
-    """`layer` takes these tensors of modules in a cut of their own (`PackedModule.recut`), by their
+    """`layer` takes these tensors of modules that are no model's (`Manifest.is_own`), by their
     names in the folder. The method of the layer checks afterwards that they have come."""
     strangers = loads.keys() - manifest.own_names
     assert not strangers, f"the model would see {strangers}, too"
@@ -46,16 +46,20 @@ def claim(layer: torch.nn.Module, manifest: Manifest, loads: Mapping[str, Load])
     claims.loads.update(loads)
 
 
-def claim_parameters(layer: torch.nn.Module, manifest: Manifest, module: PackedModule) -> None:
-    """As `claim`, where each part of the module is the parameter of that name."""
+def claim_parameters(
+    layer: torch.nn.Module, manifest: Manifest, module: PackedModule, *shard: str
+) -> None:
+    """As `claim`, where each part of the module is the parameter of that name, or a shard of it."""
     loads = {
-        entry.name: functools.partial(_load_parameter, layer, part)
+        entry.name: functools.partial(_load_parameter, layer, part, shard)
         for part, entry in module.parts.items()
     }
     claim(layer, manifest, loads)
 
 
-def _load_parameter(layer: torch.nn.Module, name: str, stored: torch.Tensor) -> None:
+def _load_parameter(
+    layer: torch.nn.Module, name: str, shard: tuple[str, ...], stored: torch.Tensor
+) -> None:
     parameter = getattr(layer, name, None)
     if parameter is None:  # a bias: other parts have theirs from the plug-in
         raise Malformed(
@@ -63,7 +67,7 @@ def _load_parameter(layer: torch.nn.Module, name: str, stored: torch.Tensor) -> 
             f"the folder has a {name}, and the model's layer has none",
             hint="config.json and the weights do not belong together",
         )
-    parameter.weight_loader(parameter, stored)
+    parameter.weight_loader(parameter, stored, *shard)
 
 
 def check_load_format(manifest: Manifest) -> None:
@@ -98,6 +102,13 @@ def _names_of(folder: str) -> frozenset[str]:
     return manifest.own_names if its_own else frozenset()
 
 
+def _add_own(loaded: set[str] | None, model: torch.nn.Module) -> None:
+    """To what the model says that it has loaded. Whether all has come, the methods check."""
+    for name, layer in model.named_modules():
+        if loaded is not None and _CLAIMS in layer.__dict__:
+            loaded.update(f"{name}.{one}" for one, _ in layer.named_parameters(recurse=False))
+
+
 def hook_into(loader: type) -> None:
     """Lets `verified` and `without_own` sit between a loader of vLLM and the model. More than once
     is as once."""
@@ -112,3 +123,15 @@ def hook_into(loader: type) -> None:
 
     get_all_weights.by_prepack = True  # type: ignore[attr-defined]
     loader.get_all_weights = get_all_weights  # type: ignore[attr-defined]
+    track = getattr(loader, "track_weights_loading", None)
+    if track is None:
+        return
+
+    @functools.wraps(track)
+    def track_weights_loading(
+        self: Any, model: torch.nn.Module, loaded: set[str] | None, *more: Any, **named: Any
+    ) -> None:
+        _add_own(loaded, model)
+        track(self, model, loaded, *more, **named)
+
+    loader.track_weights_loading = track_weights_loading  # type: ignore[attr-defined]

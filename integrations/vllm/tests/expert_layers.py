@@ -50,6 +50,7 @@ def layer_of(moe, **attributes):
         is_fused_checkpoint_transposed=False,
         expert_map_manager=SimpleNamespace(num_fused_shared_experts=0), _expert_map=None,
         activation=moe.activation, global_num_experts=moe.num_experts, renormalize=True,
+        scoring_func="softmax", use_grouped_topk=False,
         custom_routing_function=None, num_expert_group=None, topk_group=None,
         e_score_correction_bias=None, routed_scaling_factor=1.0, routing_sink=None,
     )  # fmt: skip

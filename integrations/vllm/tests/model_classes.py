@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 import transformers
-from quantized import FORMATS, fp8_config, quantize, quantize_fp8
+from quantized import FORMATS, Quantized, quantize
 from safetensors.torch import load_file, save_file
 from tiny_models import VOCABULARY, write_tokenizer
 
+_GROUP = 64
 _COMMON: dict[str, Any] = {
     "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
@@ -30,9 +31,10 @@ class ModelClass:
     architecture: str
     auto: str = "AutoModelForCausalLM"
     # Linear layers that are quantized. Routers, heads, towers and embeddings never are.
-    quantized: str = r".*_(proj|with_mqa)|.*\.(experts|mlp)\.(\d+\.)?w[123]"
-    text: str = ""  # where the language model's config lies
-    unquantized: str = r".*(vision|visual|audio|multi_modal|embed_|lm_head|\.gate$).*"
+    quantized: str = r".*(_(proj|with_mqa|qkvz|qkv|proj_z)|put_linear|\.w[123])"
+    predicts: bool = False  # has it a further layer for speculative decoding (MTP)?
+    sees: bool = False  # has it a tower for images, which stays as it is?
+    unquantized: str = r".*(vision|visual|multi_modal|model_projection|eh_proj).*"
 
     def of_config(self) -> Any:
         own = dict(_COMMON) | dict(self.own)
@@ -49,6 +51,19 @@ _GROUPED = {
     "routed_scaling_factor": 1.5, "norm_topk_prob": True,
 }  # fmt: skip
 
+_ROPE = {"rope_theta": 10000.0}
+_EXPERTS = {
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 256,
+    "norm_topk_prob": True, "head_dim": 64,
+}  # fmt: skip
+# A gated delta net beside full attention, as in Qwen3-Next and Qwen3.5.
+_DELTA_NET = {
+    "head_dim": 64, "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64, "linear_conv_kernel_dim": 4,
+}  # fmt: skip
+_TEXT = {key: value for key, value in _COMMON.items() if key != "tie_word_embeddings"}
+
 CLASSES = {
     "deepseek_v2": ModelClass(
         "DeepseekV2Config",
@@ -61,7 +76,103 @@ CLASSES = {
          "scoring_func": "sigmoid"},
         "DeepseekV3ForCausalLM",
     ),
-}
+    "deepseek_v3_mtp": ModelClass(
+        "DeepseekV3Config",
+        {**_MLA, **_GROUPED, "topk_method": "noaux_tc", "scoring_func": "sigmoid"},
+        "DeepseekV3ForCausalLM", predicts=True,
+    ),
+    "qwen3_moe": ModelClass("Qwen3MoeConfig", _EXPERTS, "Qwen3MoeForCausalLM"),
+    "qwen2_moe": ModelClass(
+        "Qwen2MoeConfig", {**_EXPERTS, "shared_expert_intermediate_size": 256},
+        "Qwen2MoeForCausalLM",
+    ),
+    "mixtral": ModelClass(
+        "MixtralConfig", {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 64},
+        "MixtralForCausalLM",
+    ),
+    "glm4_moe": ModelClass(
+        "Glm4MoeConfig", {**_GROUPED, "head_dim": 64, "partial_rotary_factor": 0.5},
+        "Glm4MoeForCausalLM",
+    ),
+    "minimax_m2": ModelClass(
+        "MiniMaxM2Config",
+        {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 64, "rotary_dim": 32,
+         "use_qk_norm": True, "scoring_func": "sigmoid", "use_routing_bias": True},
+        "MiniMaxM2ForCausalLM",
+    ),
+    "qwen3_next": ModelClass(
+        "Qwen3NextConfig",
+        {**_EXPERTS, **_DELTA_NET, "shared_expert_intermediate_size": 256,
+         "decoder_sparse_step": 1},
+        "Qwen3NextForCausalLM",
+    ),
+    "phi3": ModelClass("Phi3Config", {}, "Phi3ForCausalLM"),
+    "gemma3": ModelClass("Gemma3TextConfig", {"head_dim": 64, "sliding_window": 32},
+                         "Gemma3ForCausalLM"),
+    "stablelm": ModelClass("StableLmConfig", {}, "StableLmForCausalLM"),
+    "falcon_h1": ModelClass(
+        "FalconH1Config",
+        {"head_dim": 64, "mamba_d_ssm": 256, "mamba_n_heads": 4, "mamba_d_head": 64,
+         "mamba_n_groups": 1, "mamba_d_state": 16, "mamba_expand": 1},
+        "FalconH1ForCausalLM",
+    ),
+    "granite_hybrid": ModelClass(
+        "GraniteMoeHybridConfig",
+        {"layer_types": ["mamba", "attention"], "mamba_n_heads": 8, "mamba_d_head": 64,
+         "mamba_n_groups": 1, "mamba_d_state": 16, "mamba_expand": 2, "num_local_experts": 0,
+         "shared_intermediate_size": 512, "position_embedding_type": "rope"},
+        "GraniteMoeHybridForCausalLM",
+    ),
+    "qwen3_5": ModelClass(
+        "Qwen3_5Config",
+        {"text_config": {**_TEXT, **_DELTA_NET},
+         "vision_config": {"depth": 1, "hidden_size": 64, "intermediate_size": 128,
+                           "num_heads": 2, "out_hidden_size": 256}},
+        "Qwen3_5ForConditionalGeneration", "AutoModelForImageTextToText", sees=True,
+    ),
+    "gemma3_vision": ModelClass(
+        "Gemma3Config",
+        {"text_config": {**_TEXT, "head_dim": 64, "sliding_window": 32},
+         "vision_config": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
+                           "num_attention_heads": 2, "image_size": 56, "patch_size": 14},
+         "mm_tokens_per_image": 4},
+        "Gemma3ForConditionalGeneration", "AutoModelForImageTextToText", sees=True,
+    ),
+    "gemma4": ModelClass(
+        "Gemma4TextConfig",
+        {"head_dim": 64, "global_head_dim": 64, "sliding_window": 32,
+         "vocab_size_per_layer_input": VOCABULARY,
+         "layer_types": ["sliding_attention", "full_attention"]},
+        "Gemma4ForCausalLM",
+    ),
+    "llama4": ModelClass(
+        "Llama4TextConfig",
+        {"head_dim": 64, "intermediate_size_mlp": 512, "num_local_experts": 4,
+         "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "attention_chunk_size": 128},
+        "Llama4ForCausalLM",
+    ),
+    "llama4_dense": ModelClass(
+        "Llama4TextConfig",
+        {"head_dim": 64, "intermediate_size_mlp": 512, "interleave_moe_layer_step": 3,
+         "attention_chunk_size": 128},
+        "Llama4ForCausalLM",
+    ),
+    "kimi_k2": ModelClass(
+        "DeepseekV3Config",
+        {**_MLA, **_GROUPED, "n_group": 1, "topk_group": 1, "num_nextn_predict_layers": 0,
+         "topk_method": "noaux_tc", "scoring_func": "sigmoid"},
+        "DeepseekV3ForCausalLM",
+    ),
+    "qwen2_5_vl": ModelClass(
+        "Qwen2_5_VLConfig",
+        {"text_config": {**_TEXT, "rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]}},
+         "vision_config": {"depth": 1, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2,
+                           "out_hidden_size": 256, "fullatt_block_indexes": [0]},
+         "image_token_id": 10, "video_token_id": 11, "vision_start_token_id": 12,
+         "vision_end_token_id": 13},
+        "Qwen2_5_VLForConditionalGeneration", "AutoModelForImageTextToText", sees=True,
+    ),
+}  # fmt: skip
 
 
 def _random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -82,7 +193,47 @@ def _random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Te
         tensors = {}
         for path in Path(folder).glob("*.safetensors"):
             tensors |= load_file(path)
-        return json.loads((Path(folder) / "config.json").read_text()), tensors
+        config = json.loads((Path(folder) / "config.json").read_text())
+    tensors = _each_expert(tensors)
+    if one.predicts:
+        config["num_nextn_predict_layers"] = 1
+        tensors |= _prediction_layer(tensors, config["num_hidden_layers"], config["hidden_size"])
+    return config, tensors
+
+
+def _prediction_layer(
+    tensors: dict[str, torch.Tensor], decoder_layers: int, hidden: int
+) -> dict[str, torch.Tensor]:
+    """As DeepSeek V3 has it: a decoder layer, and what joins the last token to the hidden state."""
+    last, new = f"model.layers.{decoder_layers - 1}.", f"model.layers.{decoder_layers}."
+    found = {
+        name.replace(last, new): tensor.flip(0)
+        for name, tensor in tensors.items()
+        if name.startswith(last)
+    }
+    found[f"{new}eh_proj.weight"] = torch.randn(hidden, 2 * hidden).bfloat16() / hidden**0.5
+    for norm in ("enorm", "hnorm", "shared_head.norm"):
+        found[f"{new}{norm}.weight"] = torch.ones(hidden, dtype=torch.bfloat16)
+    found[f"{new}embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
+    found[f"{new}shared_head.head.weight"] = tensors["lm_head.weight"].clone()
+    return found
+
+
+def _each_expert(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Experts that transformers stacks, each by itself: as quantizers store them."""
+    found = {}
+    for name, tensor in tensors.items():
+        layer, _, last = name.rpartition(".")
+        if tensor.dim() != 3 or last not in ("gate_up_proj", "down_proj"):
+            found[name] = tensor
+            continue
+        for expert, stored in enumerate(tensor):
+            weight = stored.t()  # inputs come first
+            members = [weight] if last == "down_proj" else weight.chunk(2)
+            names = [last] if last == "down_proj" else ["gate_proj", "up_proj"]
+            for one, member in zip(names, members, strict=True):
+                found[f"{layer}.{expert}.{one}.weight"] = member
+    return found
 
 
 def is_quantized(one: ModelClass, name: str, tensor: torch.Tensor) -> bool:
@@ -103,35 +254,38 @@ def _ignored(one: ModelClass, tensors: Mapping[str, torch.Tensor]) -> list[str]:
     ]
 
 
-def write_class(folder: Path, key: str, form: str = "ct", group_size: int = 64) -> Path:
-    """`form`: one of FORMATS; fp8 (as DeepSeek stores it); bf16 (not quantized)."""
+def write_class(folder: Path, key: str, form: str = "ct", rounded: str = "") -> Path:
+    """`form`: one of FORMATS, or fp8 (as DeepSeek stores it). `rounded`: modules that are stored in
+    bf16, with the values that quantizing has left."""
     one = CLASSES[key]
     config, tensors = _random_tensors(one)
-    ignored = _ignored(one, tensors)
-    quantization = None
+    weights = [name for name, tensor in tensors.items() if is_quantized(one, name, tensor)]
+    plain = [name for name in weights if re.fullmatch(rounded, name.removesuffix(".weight"))]
+    ignored = _ignored(one, tensors) + [name.removesuffix(".weight") for name in plain]
     if form == "fp8":
         quantization = {
             "quant_method": "fp8", "activation_scheme": "dynamic", "fmt": "e4m3",
             "weight_block_size": [128, 128], "modules_to_not_convert": ignored,
         }  # fmt: skip
-    elif form != "bf16":
-        quantization = FORMATS[form][1](group_size, True)
-        if "ignore" in quantization:
-            quantization["ignore"] = ignored
+    else:
+        quantization = FORMATS[form][1](_GROUP, True)
+        # vLLM looks for a layer's own name in this list, which is not always that of its place.
+        quantization["ignore"] = ignored + ([f"re:{rounded}"] if rounded else [])
     stored: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
         module = name.removesuffix(".weight")
-        if quantization is None or not is_quantized(one, name, tensor):
+        if name not in weights:
             stored[name] = tensor
         elif form == "fp8":
-            parts = _fp8_blocks(tensor)
-            stored[name], stored[f"{module}.weight_scale_inv"] = parts
+            stored[name], stored[f"{module}.weight_scale_inv"] = _fp8_blocks(tensor)
         else:
-            q = quantize(tensor.float().numpy(), group_size, True)
-            for part, value in FORMATS[form][0](q, True).items():
-                stored[f"{module}.{part}"] = value
+            q = quantize(tensor.float().numpy(), _GROUP, True)
+            parts = FORMATS[form][0](q, True)
+            if name in plain:
+                parts = {"weight": _values(q)}
+            stored |= {f"{module}.{part}": value for part, value in parts.items()}
     config["architectures"] = [one.architecture]
-    if quantization is not None:
+    if plain != weights:
         config["quantization_config"] = quantization
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
@@ -139,6 +293,11 @@ def write_class(folder: Path, key: str, form: str = "ct", group_size: int = 64) 
     stored = {name: tensor.contiguous() for name, tensor in stored.items()}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
+
+
+def _values(q: Quantized) -> torch.Tensor:
+    scales = torch.from_numpy(q.scales).bfloat16().float()[:, q.groups]
+    return ((torch.from_numpy(q.codes).float() - 8) * scales).bfloat16()
 
 
 def _fp8_blocks(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

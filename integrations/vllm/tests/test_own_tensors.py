@@ -107,6 +107,12 @@ def test_an_engine_refuses_such_a_format(fused, standins):
         generate(fused, load_format="dummy")
 
 
+@pytest.mark.without_zentorch
+def test_vllms_own_count_of_what_was_loaded(source, fused, standins):
+    extra = {"enable_weights_track": True}
+    assert generate(fused, model_loader_extra_config=extra) == generate(source)
+
+
 def test_plain_weights_that_are_stored_fused(tmp_path):
     source = write_fp8(tmp_path / "source", LLAMA, 64, 128)
     options = ("--target", "zentorch", "--fallback", "dequantize")

@@ -163,9 +163,9 @@ class Fp8Vnni(Kernel):
     def __call__(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         if not self.per_channel:
             return self._multiply(x, bias)
-        # The op has no scales per channel.
-        y = self._multiply(x, None).float() * self.parts["weight_scale"]
-        return (y if bias is None else y + bias).to(x.dtype)
+        # The op has no scales per channel. Rounded as vLLM 0.33 does it, which has a kernel for them.
+        y = (self._multiply(x, None).float() * self.parts["weight_scale"]).to(x.dtype)
+        return y if bias is None else y + bias.to(x.dtype)
 
 
 class Bf16Vnni(Kernel):

@@ -15,9 +15,12 @@ from standins import (
     zentorch_woq_repack_weight,
 )
 from standins_experts import fused_experts_cpu, zentorch_fused_moe
+from vllm import _custom_ops
 
 from prepack_vllm.kernels import has_op
 
+# From vLLM 0.33 on.
+_MORE = ", int act_method" if hasattr(_custom_ops, "CPUActMethod") else ""
 _OPS = {
     "_C": {
         "cpu_gemm_wna16(Tensor x, Tensor weight, Tensor(a!) y, Tensor scales, Tensor? zeros, "
@@ -37,7 +40,7 @@ _OPS = {
         "fused_experts_cpu(Tensor(a!) out, Tensor hidden_states, Tensor w1, Tensor w2, "
         "Tensor topk_weights, Tensor topk_ids, int moe_comp_method, Tensor? w1_scale, "
         "Tensor? w2_scale, Tensor? w1_zero, Tensor? w2_zero, Tensor? a1_scale, int[]? block_size, "
-        "Tensor? w1_bias, Tensor? w2_bias, float? alpha, float? limit, bool is_vnni) "
+        f"Tensor? w1_bias, Tensor? w2_bias, float? alpha, float? limit, bool is_vnni{_MORE}) "
         "-> ()": fused_experts_cpu,
     },
     "zentorch": {

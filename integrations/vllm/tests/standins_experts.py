@@ -38,13 +38,15 @@ def run_experts(out, x, topk_weights, topk_ids, first, second, activation=silu_a
 
 def fused_experts_cpu(
     out, x, w1, w2, topk_weights, topk_ids, method, w1_scale, w2_scale, w1_zero, w2_zero,
-    a1_scale, block_size, w1_bias, w2_bias, alpha, limit, is_vnni,
+    a1_scale, block_size, w1_bias, w2_bias, alpha, limit, is_vnni, act_method=None,
 ):  # fmt: skip
+    """`act_method`: from vLLM 0.33 on, 0 is SiLU and 1 swiglu-oai; before, alpha and limit say so."""
+    oai = alpha is not None and limit is not None if act_method is None else act_method == 1
+    assert act_method in (None, 0, 1) and (not oai or method == 4)
     assert is_vnni and topk_ids.dtype == torch.int32 and topk_weights.dtype == torch.float32
     assert a1_scale is None
     if method == 4:
         first, second = mxfp4_product(w1, w1_scale, w1_bias), mxfp4_product(w2, w2_scale, w2_bias)
-        oai = alpha is not None and limit is not None
         activation = (lambda y: swiglu_oai(y, alpha, limit)) if oai else silu_and_mul
         run_experts(out, x, topk_weights, topk_ids, first, second, activation)
         return

@@ -131,6 +131,43 @@ def test_experts_in_mxfp4(path, standins):
         assert noise <= expected.square().sum() * 10**-4.0
 
 
+def test_the_activation_is_an_argument_from_033_on():
+    tensors = read(next(path for path in EXPERTS if path.stem.endswith("no-bias")))
+    x = tensors["x"]
+    rest = [tensors[name] for name in ("packed.w13", "packed.w2", "topk_weights", "topk_ids")]
+    scales = [tensors["packed.s13"], tensors["packed.s2"]]
+
+    def run(alpha, limit, *act_method):
+        y = torch.empty_like(x)
+        nothing = [None] * 6
+        fused_experts_cpu(y, x, *rest, 4, *scales, *nothing, alpha, limit, True, *act_method)
+        return y
+
+    assert torch.equal(run(1.702, 7.0), run(1.702, 7.0, 1))
+    assert torch.equal(run(None, None), run(1.702, 7.0, 0))
+    with pytest.raises(AssertionError):
+        run(None, None, 2)
+
+
+def test_fp8_with_scales_per_channel_adds_the_bias_as_vllm_does(standins):
+    """vLLM 0.33 has a kernel for these, which rounds before it adds the bias."""
+    generator = torch.Generator().manual_seed(4)
+    n, k = 64, 128
+    geometry = Geometry(n, k, "channel", k, 1, True, None, "BF16")
+    parts = {
+        "weight": torch.randn(n, k, generator=generator).to(torch.float8_e4m3fn),
+        "weight_scale": torch.rand(n, generator=generator) + 0.5,
+    }
+    bias = torch.randn(n, generator=generator).to(torch.bfloat16)
+    x = torch.randn(9, k, generator=generator).to(torch.bfloat16)
+    kernel = LAYOUTS["vllm-cpu/fp8-vnni"].kernel(geometry, parts)
+    ones = torch.ones(1, 1)
+    y = torch.ops._C.fp8_scaled_mm_cpu(x, parts["weight"], ones, [n, 128], None, x.dtype, True)
+    y = (y.float() * parts["weight_scale"]).to(x.dtype)
+    y += bias
+    assert torch.equal(kernel(x, bias.float()), y)
+
+
 @pytest.mark.parametrize("path", EXPERTS, ids=[path.stem for path in EXPERTS])
 def test_experts_in_mxfp4_are_packed_as_the_real_packer_packed_them(path):
     tensors = read(path)

@@ -13,8 +13,7 @@ from quantized import bytes_config, fp8_config, quantize_bytes, quantize_fp8
 from safetensors import safe_open
 from tiny_models import write_bytes, write_quantized
 from vllm.model_executor.layers.fused_moe.activation import MoEActivation
-from vllm.model_executor.layers.fused_moe.config import RoutingMethodType
-from vllm.model_executor.layers.fused_moe.config import FusedMoEParallelConfig
+from vllm.model_executor.layers.fused_moe.config import FusedMoEParallelConfig, RoutingMethodType
 from vllm.model_executor.layers.fused_moe.experts import cpu_moe, zentorch_moe
 from vllm.model_executor.models.utils import WeightsMapper
 

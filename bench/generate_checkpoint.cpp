@@ -31,6 +31,7 @@ struct Options {
   std::string format = "ct-w4a16";
   std::optional<uint64_t> hidden;
   std::optional<uint64_t> intermediate;
+  std::optional<uint64_t> tokens;
   LlamaShape shape;
   uint64_t shards = 1;
   uint64_t seed = 1;
@@ -64,6 +65,8 @@ void AddOptions(CLI::App& app, Options& options) {
       ->check(CLI::Range(uint64_t{0}, uint64_t{100000}))
       ->capture_default_str();
   app.add_flag("--embeddings", options.shape.embeddings, "With embeddings and head (2.1 GB)");
+  app.add_option("--tokens", options.tokens, "Size of the vocabulary (128256; of gpt-oss 201088)")
+      ->check(CLI::Range(uint64_t{1}, kMaxSize));
   app.add_option("--shards", options.shards, "Files")
       ->check(CLI::Range(uint64_t{1}, uint64_t{99999}))
       ->capture_default_str();
@@ -80,11 +83,13 @@ SampleCheckpoint MakeCheckpoint(const Options& options) {
     shape.intermediate = options.intermediate.value_or(shape.intermediate);
     if (options.shape.experts != 0) shape.experts = options.shape.experts;
     shape.embeddings = options.shape.embeddings;
+    shape.tokens = options.tokens.value_or(shape.tokens);
     return GptOssCheckpoint(shape);
   }
   LlamaShape shape = options.shape;
   shape.hidden = options.hidden.value_or(shape.hidden);
   shape.intermediate = options.intermediate.value_or(shape.intermediate);
+  shape.tokens = options.tokens.value_or(shape.tokens);
   SampleCheckpoint checkpoint = LlamaCheckpoint(shape);
   checkpoint.format = *FormatsById().at(options.format);
   return checkpoint;

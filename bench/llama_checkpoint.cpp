@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint64_t kHeadSize = 128;
 constexpr uint64_t kQueriesPerKey = 4;
-constexpr uint64_t kTokens = 128256;
 
 uint64_t Heads(const LlamaShape& shape) {
   return shape.hidden / kHeadSize;
@@ -36,7 +35,7 @@ Json Config(const LlamaShape& shape) {
                  {"rms_norm_eps", 1e-5},
                  {"rope_theta", 500000.0},
                  {"tie_word_embeddings", false},
-                 {"vocab_size", kTokens}};
+                 {"vocab_size", shape.tokens}};
   if (shape.experts != 0) {
     config["architectures"] = {"Qwen3MoeForCausalLM"};
     config["model_type"] = "qwen3_moe";
@@ -68,6 +67,9 @@ void AddLayer(const std::string& layer, const LlamaShape& shape, SampleCheckpoin
     AddMlp(fmt::format("{}.mlp.experts.{}", layer, expert), shape, checkpoint);
   }
   if (shape.experts != 0) {
+    for (const char* name : {".q_norm.weight", ".k_norm.weight"}) {
+      checkpoint.plain.push_back({attention + name, {kHeadSize}, Content::kNorms});
+    }
     checkpoint.plain.push_back({layer + ".mlp.gate.weight", {shape.experts, shape.hidden}});
     checkpoint.ignored.push_back(layer + ".mlp.gate");
   }
@@ -87,8 +89,8 @@ SampleCheckpoint LlamaCheckpoint(const LlamaShape& shape) {
   }
   checkpoint.plain.push_back({"model.norm.weight", {shape.hidden}, Content::kNorms});
   if (shape.embeddings) {
-    checkpoint.plain.push_back({"model.embed_tokens.weight", {kTokens, shape.hidden}});
-    checkpoint.plain.push_back({"lm_head.weight", {kTokens, shape.hidden}});
+    checkpoint.plain.push_back({"model.embed_tokens.weight", {shape.tokens, shape.hidden}});
+    checkpoint.plain.push_back({"lm_head.weight", {shape.tokens, shape.hidden}});
     checkpoint.ignored.emplace_back("lm_head");
   }
   return checkpoint;
@@ -99,7 +101,6 @@ namespace {
 constexpr uint64_t kOssHeadSize = 64;
 constexpr uint64_t kOssHeads = 64;
 constexpr uint64_t kOssKeyHeads = 8;
-constexpr uint64_t kOssTokens = 201088;
 constexpr uint64_t kBlock = 32;
 
 // The tensors of all experts of a layer [N, K], by the name of the leaf.
@@ -152,15 +153,15 @@ SampleCheckpoint GptOssCheckpoint(const GptOssShape& shape) {
                        {"num_key_value_heads", kOssKeyHeads},
                        {"swiglu_limit", 7.0},
                        {"tie_word_embeddings", false},
-                       {"vocab_size", kOssTokens}};
+                       {"vocab_size", shape.tokens}};
   for (uint64_t i = 0; i < shape.layers; ++i) {
     AddOssLayer(fmt::format("model.layers.{}", i), shape, checkpoint);
   }
   checkpoint.plain.push_back({"model.norm.weight", {shape.hidden}, Content::kNorms});
   if (shape.embeddings) {
     checkpoint.config["architectures"] = {"GptOssForCausalLM"};
-    checkpoint.plain.push_back({"model.embed_tokens.weight", {kOssTokens, shape.hidden}});
-    checkpoint.plain.push_back({"lm_head.weight", {kOssTokens, shape.hidden}});
+    checkpoint.plain.push_back({"model.embed_tokens.weight", {shape.tokens, shape.hidden}});
+    checkpoint.plain.push_back({"lm_head.weight", {shape.tokens, shape.hidden}});
   }
   return checkpoint;
 }

@@ -14,7 +14,8 @@ struct LlamaShape {
   uint64_t hidden = 4096;  // heads of 128; a quarter of them has keys and values
   uint64_t intermediate = 14336;
   uint64_t experts = 0;     // of each layer, in place of its MLP
-  bool embeddings = false;  // and the head, of 128256 tokens
+  bool embeddings = false;  // and the head
+  uint64_t tokens = 128256;
 };
 
 // Its modules, its other tensors and its config.json; format, seed and the like are left to the
@@ -27,7 +28,8 @@ struct GptOssShape {
   uint64_t hidden = 2880;
   uint64_t intermediate = 2880;
   uint64_t experts = 32;
-  bool embeddings = false;  // and the head, of 201088 tokens
+  bool embeddings = false;  // and the head
+  uint64_t tokens = 201088;
 };
 
 SampleCheckpoint GptOssCheckpoint(const GptOssShape& shape);

@@ -40,7 +40,8 @@ class ExpertGrid:
     """`modules[shard][e]`: gate, up or down of expert e, or gate and up together."""
 
     modules: dict[str, list[PackedModule]]
-    stored: Stacks | None = None  # what the folder stores instead of them (expert_stacks.py)
+    # What the folder stores instead of them (expert_stacks.py). One expert then stands for all.
+    stored: Stacks | None = None
 
     @property
     def together(self) -> bool:
@@ -83,14 +84,15 @@ class ExpertGrid:
                         _check_equal(module, first, _describe(found), _describe(expected))
 
     def check_count(self, experts: int) -> None:
-        if len(self.modules[DOWN]) != experts:
-            raise Malformed(
-                self.first.name,
-                "the model has another number of experts than the folder",
-                found=len(self.modules[DOWN]),
-                expected=experts,
-                hint="config.json and the weights do not belong together",
-            )
+        for stack in self.stored or ():
+            if stack.experts != experts:
+                raise Malformed(
+                    stack.name,
+                    "the model has another number of experts than the folder",
+                    found=stack.experts,
+                    expected=experts,
+                    hint="config.json and the weights do not belong together",
+                )
 
     def _check_shapes(self, inner: int, hidden: int) -> None:
         shapes = {GATE_UP: (2 * inner, hidden), DOWN: (hidden, inner)}

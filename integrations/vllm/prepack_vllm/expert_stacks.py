@@ -38,29 +38,24 @@ def find_stacks(modules: Mapping[str, PackedModule], layer: str) -> Stacks | Non
 
 
 def grid_of(stacks: Stacks, alternate: bool) -> ExpertGrid:
-    """The modules of the experts in the stacks. `alternate`: where a checkpoint stores gate and up in
-    one tensor, its rows are taken by turns, else one half after the other."""
+    """The modules of the first expert in the stacks: those of the others are like them. `alternate`:
+    where a checkpoint stores gate and up in one tensor, its rows are taken by turns, else one half
+    after the other."""
     w13, w2 = stacks
     if len(w13.fused) == 2 * w13.experts:
-        modules = {GATE: _slices(w13, 2, 0), UP: _slices(w13, 2, 1)}
+        modules = {GATE: [_slice(w13, 0, 2)], UP: [_slice(w13, 1, 2)]}
     elif alternate:
-        modules = {GATE_UP: _slices(w13, 1, 0)}
+        modules = {GATE_UP: [_slice(w13, 0, 1)]}
     else:
-        modules = {GATE: _halves(w13), UP: _halves(w13)}
-    return ExpertGrid(modules | {DOWN: _slices(w2, 1, 0)}, stacks)
+        half = _slice(w13, 0, 2)
+        modules = {GATE: [half], UP: [half]}
+    return ExpertGrid(modules | {DOWN: [_slice(w2, 0, 1)]}, stacks)
 
 
-def _slices(stack: PackedModule, each: int, index: int) -> list[PackedModule]:
-    """One of the `each` modules of every expert."""
-    n = stack.n // len(stack.fused)
-    return [
-        dataclasses.replace(stack, name=name, n=n, fused=(), experts=0)
-        for name in stack.fused[index::each]
-    ]
-
-
-def _halves(stack: PackedModule) -> list[PackedModule]:
-    return [dataclasses.replace(one, n=one.n // 2) for one in _slices(stack, 1, 0)]
+def _slice(stack: PackedModule, index: int, pieces: int) -> PackedModule:
+    """One of so many pieces of an expert."""
+    n = stack.n // stack.experts // pieces
+    return dataclasses.replace(stack, name=stack.fused[index], n=n, fused=(), experts=0)
 
 
 class StackLoader:

@@ -168,8 +168,8 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
         self.grid.check(self.manifest, inner * self.moe.tp_size, hidden_size)
         w13, w2 = self.grid.stacks
         self.stacks = [
-            self._make_stack(layer, w13, 2 * inner, hidden_size),
-            self._make_stack(layer, w2, hidden_size, inner),
+            self._make_stack(layer, num_experts, w13, 2 * inner, hidden_size),
+            self._make_stack(layer, num_experts, w2, hidden_size, inner),
         ]
         self._kernel = self._kernel_type(
             *(stack.geometry for stack in self.stacks), self.grid.together
@@ -219,7 +219,9 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
                 hint="docs/layouts/ says which CPU each layout runs on",
             )
 
-    def _make_stack(self, layer: torch.nn.Module, shards: tuple[str, ...], n: int, k: int) -> Stack:
+    def _make_stack(
+        self, layer: torch.nn.Module, experts: int, shards: tuple[str, ...], n: int, k: int
+    ) -> Stack:
         """With `n` output channels and `k` input channels of each expert on this rank."""
         module = self.grid.modules[shards[0]][0]
         if self.grid.stored is not None:
@@ -239,7 +241,6 @@ class PrepackExpertsMethod(FusedMoEMethodBase):
             parts.append(expert_bias(n))
             whole_parts.append(expert_bias(whole.n))
         for part, whole_part in zip(parts, whole_parts, strict=True):
-            experts = len(self.grid.modules[shards[0]])
             # Memory is used only where it is written, so never where a file is mapped instead.
             data = torch.empty((experts, *part.shape), dtype=TORCH_DTYPES[part.dtype])
             parameter = torch.nn.Parameter(data, requires_grad=False)

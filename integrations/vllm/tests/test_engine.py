@@ -127,6 +127,25 @@ def test_everything_is_copied_on_demand(qwen2, qwen2_fused, monkeypatch):
     assert not any(mapped.values())
 
 
+def test_embedding_and_head_are_not_copied(folders, monkeypatch):
+    """Nor is the embedding packed for a product that nobody asks for."""
+    source = write_quantized(folders / "untied", LLAMA, "ct", 32, True)
+    packed = convert(source, folders / "untied-packed", "--target", "vllm-cpu")
+    expected = generate(source)
+    held = []
+
+    def look(model):
+        layers = (model.model.embed_tokens, model.lm_head)
+        held[:] = [in_mapped_files(layer.weight) for layer in layers]
+        assert [hasattr(layer, "cpu_linear") for layer in layers] == [False, True]
+
+    assert generate(packed, inspect=look) == expected
+    assert held == [True, True]
+    monkeypatch.setenv("PREPACK_VLLM_COPY", "1")
+    assert generate(packed, inspect=look) == expected
+    assert held == [False, False]
+
+
 def test_kept_modules_go_vllms_own_way(qwen2, tmp_path):
     source, packed, expected = qwen2
     folder = shutil.copytree(packed, tmp_path / "kept")

@@ -17,14 +17,10 @@ from vllm.model_executor.layers.quantization.base_config import (
     QuantizationConfig,
     QuantizeMethodBase,
 )
-from vllm.model_executor.layers.vocab_parallel_embedding import (
-    ParallelLMHead,
-    VocabParallelEmbedding,
-)
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 from vllm.model_executor.models.utils import WeightsMapper
 
 from prepack_vllm.checks import check_folder
-from prepack_vllm.embeddings import MappedEmbeddingMethod
 from prepack_vllm.errors import Malformed, Unsupported
 from prepack_vllm.expert_grid import (
     DOWN,
@@ -235,8 +231,6 @@ class PrepackConfig(QuantizationConfig):
     ) -> QuantizeMethodBase | None:
         if any(name in self.kept for name in names):
             return self._source_config().get_quant_method(layer, prefix)
-        if isinstance(layer, VocabParallelEmbedding):
-            return MappedEmbeddingMethod()
         return UnquantizedLinearMethod() if isinstance(layer, LinearBase) else None
 
     def _source_config(self) -> QuantizationConfig:

@@ -4,24 +4,34 @@ vLLM copies them, and packs the embedding for a product that only a head compute
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
 from vllm.model_executor.layers.vocab_parallel_embedding import (
     ParallelLMHead,
     UnquantizedEmbeddingMethod,
+    VocabParallelEmbedding,
 )
 
 from prepack_vllm.loading import may_keep_tensors
 
 
+def map_embeddings(model: torch.nn.Module) -> None:
+    """Before the model is loaded. Its classes make most of these layers without asking the plug-in
+    for a method."""
+    for layer in model.modules():
+        if not isinstance(layer, VocabParallelEmbedding):
+            continue
+        if type(layer.quant_method) is not UnquantizedEmbeddingMethod:
+            continue
+        layer.quant_method = MappedEmbeddingMethod()
+        loader = getattr(layer.weight, "weight_loader", None)
+        if loader is not None and not isinstance(loader, _KeepWhole):  # of a head, it may be shared
+            layer.weight.weight_loader = _KeepWhole(loader)
+
+
 class MappedEmbeddingMethod(UnquantizedEmbeddingMethod):
     """The weight is the mapped tensor, where that is all of it."""
-
-    def create_weights(self, layer: torch.nn.Module, *sizes: Any, **attributes: Any) -> None:
-        super().create_weights(layer, *sizes, **attributes)
-        layer.weight.weight_loader = _KeepWhole(layer.weight.weight_loader)
 
     def process_weights_after_loading(self, layer: torch.nn.Module) -> None:
         if isinstance(layer, ParallelLMHead):

@@ -24,7 +24,7 @@ def verified(
     stream: Iterable[tuple[str, torch.Tensor]], model: torch.nn.Module, folder: str
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors that vLLM's loader reads, each compared before the model sees it."""
-    manifest = _manifest_of(model, folder)
+    manifest = manifest_of(model, folder)
     if manifest is None:
         yield from stream
         return
@@ -53,7 +53,7 @@ def _error(manifest: Manifest, entry: TensorEntry) -> Malformed:
     )
 
 
-def _manifest_of(model: torch.nn.Module, folder: str) -> Manifest | None:
+def manifest_of(model: torch.nn.Module, folder: str) -> Manifest | None:
     """Of a model from a packed folder. A draft model may come from another than the model."""
     for layer in model.modules():
         manifest = getattr(getattr(layer, "quant_method", None), "manifest", None)

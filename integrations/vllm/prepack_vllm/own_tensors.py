@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from vllm.config import get_current_vllm_config_or_none
 
+from prepack_vllm.embeddings import map_embeddings
 from prepack_vllm.errors import Malformed, Unsupported
-from prepack_vllm.integrity import verified
+from prepack_vllm.integrity import manifest_of, verified
 from prepack_vllm.manifest import Manifest, PackedModule
 
 Load = Callable[[torch.Tensor], None]
@@ -110,14 +111,16 @@ def _add_own(loaded: set[str] | None, model: torch.nn.Module) -> None:
 
 
 def hook_into(loader: type) -> None:
-    """Lets `verified` and `without_own` sit between a loader of vLLM and the model. More than once
-    is as once."""
+    """Lets `verified` and `without_own` sit between a loader of vLLM and the model, and maps what
+    the model embeds with. More than once is as once."""
     read = loader.get_all_weights  # type: ignore[attr-defined]
     if getattr(read, "by_prepack", False):
         return
 
     @functools.wraps(read)
     def get_all_weights(self: Any, model_config: Any, model: torch.nn.Module) -> Iterator[Any]:
+        if manifest_of(model, model_config.model) is not None:
+            map_embeddings(model)
         stream = verified(read(self, model_config, model), model, model_config.model)
         return without_own(stream, model, model_config.model)
 

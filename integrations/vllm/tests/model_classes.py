@@ -33,7 +33,10 @@ class ModelClass:
     # Linear layers that are quantized. Routers, heads, towers and embeddings never are.
     quantized: str = r".*(_(proj|with_mqa|qkvz|qkv|proj_z)|put_linear|\.w[123])"
     predicts: bool = False  # has it a further layer for speculative decoding (MTP)?
-    sees: bool = False  # has it a tower for images, which stays as it is?
+    # What its tower for images takes, in vLLM's terms; empty: it has none. The tower stays as it is.
+    sees: tuple[str, ...] = ()
+    # preprocessor_config.json, where vLLM asks for one although no image comes.
+    preprocessor: Mapping[str, Any] = field(default_factory=dict)
     unquantized: str = r".*(vision|visual|multi_modal|model_projection|eh_proj).*"
 
     def of_config(self) -> Any:
@@ -128,7 +131,7 @@ CLASSES = {
         {"text_config": {**_TEXT, **_DELTA_NET},
          "vision_config": {"depth": 1, "hidden_size": 64, "intermediate_size": 128,
                            "num_heads": 2, "out_hidden_size": 256}},
-        "Qwen3_5ForConditionalGeneration", "AutoModelForImageTextToText", sees=True,
+        "Qwen3_5ForConditionalGeneration", "AutoModelForImageTextToText", sees=("image", "video"),
     ),
     "gemma3_vision": ModelClass(
         "Gemma3Config",
@@ -136,7 +139,7 @@ CLASSES = {
          "vision_config": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
                            "num_attention_heads": 2, "image_size": 56, "patch_size": 14},
          "mm_tokens_per_image": 4},
-        "Gemma3ForConditionalGeneration", "AutoModelForImageTextToText", sees=True,
+        "Gemma3ForConditionalGeneration", "AutoModelForImageTextToText", sees=("image", "video"),
     ),
     "gemma4": ModelClass(
         "Gemma4TextConfig",
@@ -163,6 +166,22 @@ CLASSES = {
          "topk_method": "noaux_tc", "scoring_func": "sigmoid"},
         "DeepseekV3ForCausalLM",
     ),
+    "kimi_k2_5": ModelClass(
+        "Kimi_K25Config",
+        {"text_config": {**_TEXT, "model_type": "deepseek_v3", **_MLA, **_GROUPED, "n_group": 1,
+                         "topk_group": 1, "num_nextn_predict_layers": 0,
+                         "topk_method": "noaux_tc", "scoring_func": "sigmoid"},
+         "vision_config": {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 128,
+                           "num_attention_heads": 2, "pos_emb_height": 4, "pos_emb_width": 4},
+         "projection_hidden_size": 64, "image_token_id": 10, "video_token_id": 11},
+        "KimiK25ForConditionalGeneration", "AutoModelForImageTextToText", sees=("vision_chunk",),
+        preprocessor={"media_proc_cfg": {
+            "merge_kernel_size": 2, "temporal_merge_kernel_size": 4, "patch_size": 14,
+            "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "in_patch_limit": 64,
+            "patch_limit_on_one_side": 16, "fixed_output_tokens": None,
+            "in_patch_limit_each_frame": 64, "in_patch_limit_video": None,
+        }},
+    ),
     "qwen2_5_vl": ModelClass(
         "Qwen2_5_VLConfig",
         {"text_config": {**_TEXT, "rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]}},
@@ -170,7 +189,7 @@ CLASSES = {
                            "out_hidden_size": 256, "fullatt_block_indexes": [0]},
          "image_token_id": 10, "video_token_id": 11, "vision_start_token_id": 12,
          "vision_end_token_id": 13},
-        "Qwen2_5_VLForConditionalGeneration", "AutoModelForImageTextToText", sees=True,
+        "Qwen2_5_VLForConditionalGeneration", "AutoModelForImageTextToText", sees=("image", "video"),
     ),
 }  # fmt: skip
 
@@ -194,6 +213,9 @@ def _random_tensors(one: ModelClass) -> tuple[dict[str, Any], dict[str, torch.Te
         for path in Path(folder).glob("*.safetensors"):
             tensors |= load_file(path)
         config = json.loads((Path(folder) / "config.json").read_text())
+    # transformers gives the layers of Kimi K2.5 the name that those of its tower have in checkpoints.
+    tensors = {name.replace("language_model.model.blocks.", "language_model.model.layers."): tensor
+               for name, tensor in tensors.items()}  # fmt: skip
     tensors = _each_expert(tensors)
     if one.predicts:
         config["num_nextn_predict_layers"] = 1
@@ -290,6 +312,8 @@ def write_class(folder: Path, key: str, form: str = "ct", rounded: str = "") -> 
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     write_tokenizer(folder)
+    if one.preprocessor:
+        (folder / "preprocessor_config.json").write_text(json.dumps(one.preprocessor))
     stored = {name: tensor.contiguous() for name, tensor in stored.items()}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

@@ -25,6 +25,7 @@ EQUAL = "equal"
 WITHOUT_IN_PROJ = "equal to a checkpoint that leaves in_proj as it is"
 NEARLY = "runs, near to the weights in bf16"
 REFUSED = "refused"
+NOT_STARTED = "vLLM does not start it"
 
 
 def rows_of_table():
@@ -46,7 +47,7 @@ def cases(result):
 
 def test_the_table_names_every_class_and_every_result_is_tested():
     assert {name for name, _ in ROWS} == set(CLASSES)
-    assert set(ROWS.values()) == {EQUAL, WITHOUT_IN_PROJ, NEARLY, REFUSED}
+    assert set(ROWS.values()) == {EQUAL, WITHOUT_IN_PROJ, NEARLY, REFUSED, NOT_STARTED}
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,8 @@ def own_path(monkeypatch):
 
 def run(name, folder, **options):
     # Images would need a processor; the language model is what is packed.
-    no_images = {"limit_mm_per_prompt": {"image": 0, "video": 0}} if CLASSES[name].sees else {}
+    kinds = CLASSES[name].sees
+    no_images = {"limit_mm_per_prompt": dict.fromkeys(kinds, 0)} if kinds else {}
     try:
         return generate(folder, **no_images, **options)
     except Exception:
@@ -110,6 +112,15 @@ def test_what_vllm_refuses_runs_when_it_is_dequantized(name, bits, fuse, tmp_pat
     folder = packed(source, tmp_path / "packed", *options)
     rounded = write_class(tmp_path / "rounded", name, rounded=r".*\.in_proj")
     assert run(name, folder) == run(name, rounded)
+
+
+@pytest.mark.parametrize(("name", "bits"), cases(NOT_STARTED))
+def test_what_vllm_does_not_start_fails_alike_from_both_folders(name, bits, tmp_path, standins):
+    """It looks for kernels among all modules, and falls over one of numba's, which this class loads."""
+    source = write_class(tmp_path / "source", name)
+    for folder in (source, packed(source, tmp_path / "packed", "--fuse")):
+        with pytest.raises(AttributeError, match="_lib_fn_wrapper"):
+            run(name, folder)
 
 
 @pytest.mark.parametrize(("name", "bits"), cases(NEARLY))

@@ -103,8 +103,8 @@ ModulePacker::ModulePacker(const Checkpoint& checkpoint, const ModulePlan& modul
   for (const QuantizedLinear* member : MembersOf(module.weights())) FindCodesInSource(*member);
   // Experts that are stored in one tensor share it.
   std::ranges::sort(codes_in_source_, {}, NameOf);
-  const auto twins = std::ranges::unique(codes_in_source_);
-  codes_in_source_.erase(twins.begin(), twins.end());
+  codes_in_source_.erase(std::unique(codes_in_source_.begin(), codes_in_source_.end()),
+                         codes_in_source_.end());
 }
 
 void ModulePacker::FindCodesInSource(const QuantizedLinear& linear) {

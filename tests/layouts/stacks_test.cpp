@@ -45,8 +45,8 @@ void PackStrip(const Layout& layout, const PackRequest& request, const Probe& pr
   const uint64_t count = rows * request.groups();
   if (role == PartRole::kScale) {
     // Probes hold scales that some dtypes cannot: what is written is compared all the same.
-    static_cast<void>(PackScales(layout, request, rows,
-                                 std::span(probe.scales).subspan(first, count), packed));
+    static_cast<void>(
+        PackScales(layout, request, rows, std::span(probe.scales).subspan(first, count), packed));
   } else {
     PackZeroPoints(layout, request, rows, std::span(probe.zero_points).subspan(first, count),
                    packed);
@@ -147,8 +147,9 @@ TEST_CASE("what cannot be stacked is refused with a reason") {
   const Layout& fp8 = *FindLayout("vllm-cpu/fp8-vnni");
   CHECK(fp8.Takes(blocks).reason.empty());
   blocks.n = 384;
-  CHECK(fp8.Takes(blocks).reason ==
-        "blocks of 128 output channels would begin in one expert and end in the next: each has 192");
+  CHECK(
+      fp8.Takes(blocks).reason ==
+      "blocks of 128 output channels would begin in one expert and end in the next: each has 192");
   // The op reads blocks only.
   blocks.scheme.granularity = Granularity::kChannel;
   blocks.scheme.scale_rows = 1;

@@ -103,12 +103,13 @@ def measure_in_child(folder):
         return traceback.format_exc()
 
 
-def parse():
+def parse(description, add=lambda parser: None):
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--runs", type=int, default=3)
+    add(parser)
     arguments = parser.parse_args()
     for folder in arguments.folders:
         if not (folder / "config.json").is_file():
@@ -119,7 +120,7 @@ def parse():
 
 
 def main():
-    arguments = parse()
+    arguments = parse(__doc__)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     jobs = arguments.folders * arguments.runs

@@ -18,15 +18,14 @@ Exit codes: 0 measured; 2 usage; 6 vLLM cannot run it here, and nothing was meas
 import argparse
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
 import time
 
+from vllm_load import NOT_RUN, parse
 from vllm_repack import anonymous_bytes
 
-NOT_RUN = 6
 PROMPT = list(range(1, 9))
 
 
@@ -91,24 +90,12 @@ def warm(folder):
                 pass
 
 
-def parse():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER")
-    parser.add_argument("--runs", type=int, default=3)
+def add_begin(parser):
     parser.add_argument("--begin", type=float, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    for folder in arguments.folders:
-        if not (folder / "config.json").is_file():
-            parser.error(f"{folder} is no checkpoint folder")
-    if arguments.runs < 1:
-        parser.error("--runs is at least 1")
-    return arguments
 
 
 def main():
-    arguments = parse()
+    arguments = parse(__doc__, add_begin)
     if arguments.begin is not None:
         print(json.dumps(run(arguments.folders[0], arguments.begin)))
         return 0

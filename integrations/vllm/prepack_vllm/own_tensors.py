@@ -87,20 +87,14 @@ def without_own(stream: Stream, model: torch.nn.Module, folder: str) -> Iterator
     rank claimed is of another stage, or of a part of the model that vLLM does not use."""
     claims = [one for layer in model.modules() if (one := layer.__dict__.get(_CLAIMS)) is not None]
     loads = {name: load for one in claims for name, load in one.loads.items()}
-    names = claims[0].manifest.own_names if claims else _names_of(folder)
+    # A stage of a pipeline may have no layer that claimed a tensor.
+    manifest = claims[0].manifest if claims else manifest_of(model, folder)
+    names = frozenset() if manifest is None else manifest.own_names
     for name, tensor in stream:
         if name not in names:
             yield name, tensor
         elif name in loads:
             loads[name](tensor)
-
-
-def _names_of(folder: str) -> frozenset[str]:
-    """For a model in which no layer claimed a tensor: a stage of a pipeline may have none."""
-    config = get_current_vllm_config_or_none()
-    manifest = getattr(config and config.quant_config, "manifest", None)
-    its_own = isinstance(manifest, Manifest) and str(manifest.folder) == folder
-    return manifest.own_names if its_own else frozenset()
 
 
 def _add_own(loaded: set[str] | None, model: torch.nn.Module) -> None:

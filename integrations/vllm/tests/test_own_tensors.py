@@ -9,7 +9,7 @@ from engine import generate
 from tiny_models import LLAMA, write_fp8, write_quantized
 from vllm.model_executor.model_loader import DefaultModelLoader
 
-from prepack_vllm import own_tensors, register
+from prepack_vllm import integrity, own_tensors, register
 from prepack_vllm.checks import check_folder
 from prepack_vllm.errors import Malformed, Unsupported
 from prepack_vllm.own_tensors import (
@@ -62,7 +62,7 @@ def test_a_layer_is_given_what_it_claimed_and_the_model_the_rest(manifest):
 def test_a_stage_in_which_no_layer_claimed_a_tensor(elsewhere, manifest, monkeypatch):
     """A draft model from another folder is loaded under the configuration of the first model."""
     config = SimpleNamespace(quant_config=SimpleNamespace(manifest=manifest))
-    monkeypatch.setattr(own_tensors, "get_current_vllm_config_or_none", lambda: config)
+    monkeypatch.setattr(integrity, "get_current_vllm_config_or_none", lambda: config)
     folder = "elsewhere" if elsewhere else str(manifest.folder)
     seen = list(without_own(stream(manifest), torch.nn.Linear(1, 1), folder))
     assert len(seen) == len(OTHERS) + (len(manifest.own_names) if elsewhere else 0)

@@ -1,10 +1,10 @@
 #ifndef PREPACK_BASE_FLOAT_CONVERT_H_
 #define PREPACK_BASE_FLOAT_CONVERT_H_
 
-// Conversions between f32, the two 16-bit floats and, one way, FP8 and FP4. Narrowing rounds to
-// nearest, ties to even, keeps subnormals, turns overflow into infinity and keeps NaN a NaN.
-// Widening is exact. All are bit arithmetic: the result does not depend on the CPU or on its
-// rounding mode. Those without a branch become vector code in loops.
+// Conversions between f32, the two 16-bit floats and FP8, and from FP4. Narrowing rounds to
+// nearest, ties to even, keeps subnormals, turns overflow into infinity, where there is one, and
+// keeps NaN a NaN. Widening is exact. All are bit arithmetic: the result does not depend on the CPU
+// or on its rounding mode. Those without a branch become vector code in loops.
 
 #include <bit>
 #include <cmath>
@@ -70,6 +70,23 @@ constexpr float F8E4M3ToF32(uint8_t bits) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
+// Nearest, ties to even; what is beyond 448 becomes 448. Not of NaN.
+constexpr uint8_t F32ToF8E4M3(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80U);
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude >= 0x43E00000U) return static_cast<uint8_t>(sign | 0x7EU);  // 448
+  const uint32_t exponent = magnitude >> 23;
+  // Low bits that FP8 cannot hold: 20, and more below its smallest normal (2^-6).
+  const uint32_t shift = exponent >= 121 ? 20U : 141U - exponent;
+  if (shift > 24) return sign;  // below half of the smallest subnormal
+  const uint32_t significand =
+      exponent >= 121 ? magnitude - (120U << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
+  const uint32_t half = 1U << (shift - 1);
+  const uint32_t odd = (significand >> shift) & 1U;
+  return static_cast<uint8_t>(sign | ((significand + half - 1U + odd) >> shift));
+}
+
 // FP4 E2M1, in the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6, with the sign in bit 3. There is no
 // infinity and no NaN.
 constexpr float F4E2M1ToF32(uint8_t bits) {
@@ -94,10 +111,11 @@ constexpr uint8_t F32ToF8E8M0(float value) {
   return static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 23);
 }
 
-// `value` as dtype (BF16, F16 or F8_E8M0) holds it, widened again. F32 is left alone.
+// `value` as dtype (BF16, F16, F8_E4M3 or F8_E8M0) holds it, widened again. F32 is left alone.
 constexpr float RoundTo(DType dtype, float value) {
   if (dtype == DType::kBF16) return BF16ToF32(F32ToBF16(value));
   if (dtype == DType::kF16) return F16ToF32(F32ToF16(value));
+  if (dtype == DType::kF8E4M3) return F8E4M3ToF32(F32ToF8E4M3(value));
   if (dtype == DType::kF8E8M0) return F8E8M0ToF32(F32ToF8E8M0(value));
   return value;
 }

@@ -74,8 +74,21 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.scale_sharers == 0 ? parts.experts : parts.scale_sharers);
   if (parts.zero_point != nullptr) AddSource(*parts.zero_point, parts.experts);
-  if (parts.global_scale) AddSource(*parts.global_scale->tensor, parts.experts);
+  if (parts.global_scale) AddSource(*parts.global_scale_tensor, parts.experts);
+  global_scale_ = parts.global_scale;
+  input_global_scale_ = parts.input_global_scale;
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
+}
+
+RowLinear::RowLinear(const InStoredOrder& other)
+    : StoredLinear(other.linear.checkpoint()),
+      parts_(other.linear.parts_),
+      row_bytes_(other.linear.row_bytes_) {
+  Describe(other.linear);
+}
+
+std::unique_ptr<QuantizedLinear> RowLinear::InModelOrder() const {
+  return std::make_unique<RowLinear>(InStoredOrder{*this});
 }
 
 uint64_t RowLinear::ScaleIndex(uint64_t n, uint64_t group) const {

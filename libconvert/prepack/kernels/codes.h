@@ -1,7 +1,8 @@
 #ifndef PREPACK_KERNELS_CODES_H_
 #define PREPACK_KERNELS_CODES_H_
 
-// Codes of 1 to 7 bits out of little-endian bit streams, into the forms that a panel holds.
+// Codes of 1 to 7 bits out of little-endian bit streams, into the forms that a panel holds, and
+// back.
 //
 // A dense stream holds code i in bits [i·b, i·b + b): eight codes take exactly b bytes, and that is
 // the unit of work: one load, and three steps that each double the distance between the fields.
@@ -34,6 +35,16 @@ void UnpackToBytes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* 
 // Turns `words` 32-bit words of a word-aligned stream (bits 3, 5, 6 or 7) into a dense one of
 // words · ⌊32/b⌋ codes. `stream` has room for DenseBytes of them.
 void WordsToDense(uint32_t bits, const uint8_t* words, size_t count, uint8_t* stream);
+
+// The inverse of these three, for codes that have no bits above `bits`: codes of 1 to 3 bits from
+// nibbles, of 1 to 8 bits from bytes. Writes DenseBytes(bits, count) bytes; bits behind the last
+// code are zero.
+void PackFromNibbles(uint32_t bits, const uint8_t* nibbles, size_t count, uint8_t* stream);
+void PackFromBytes(uint32_t bits, const uint8_t* bytes, size_t count, uint8_t* stream);
+
+// Turns a dense stream of `count` codes into ⌈count / ⌊32/b⌋⌉ words of a word-aligned one, bits
+// without a code zero.
+void DenseToWords(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* words);
 
 // Codes that are stored one per byte. Loops without branches over bytes or pairs of them, which the
 // compiler vectorises; they are bound by memory.
@@ -72,6 +83,15 @@ inline bool OffsetBytesToNibbles(const uint8_t* bytes, size_t count, uint8_t off
     all = static_cast<uint16_t>(all | out[count / 2]);
   }
   return (all & ~(max * 0x0101U)) == 0;
+}
+
+// Codes of 4 bits, two per byte, to one byte each: out[i] = code i + offset (mod 256).
+inline void NibblesToBytes(const uint8_t* nibbles, size_t count, uint8_t offset, uint8_t* out) {
+  for (size_t i = 0; i < count / 2; ++i) {
+    out[2 * i] = static_cast<uint8_t>((nibbles[i] & 15U) + offset);
+    out[2 * i + 1] = static_cast<uint8_t>((nibbles[i] >> 4) + offset);
+  }
+  if (count % 2 != 0) out[count - 1] = static_cast<uint8_t>((nibbles[count / 2] & 15U) + offset);
 }
 
 // Is one of the FP8 E4M3 codes a NaN (0x7F or 0xFF)?

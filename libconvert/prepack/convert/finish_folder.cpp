@@ -99,6 +99,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
     record.fused.push_back({member->module(), member->n()});
   }
   record.experts = plan.linear->stacked_experts();
+  record.act_order = plan.chosen->checkpoint && plan.linear->reordered();
   record.source_xxh3_128 = SourceHash(filler_.source_hashes(), plan.ReplacedTensors());
   for (size_t part = 0; part < plan.parts.size(); ++part) {
     record.parts.emplace(plan.parts[part].name, RecordOf(shards_.units[unit].slots[part]));

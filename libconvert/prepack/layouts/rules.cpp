@@ -207,6 +207,80 @@ Eligibility BiasIsFloat(const PackRequest& request) {
                   DTypeName(*request.bias_dtype)));
 }
 
+Eligibility IntegerCodes(const PackRequest& request, std::initializer_list<uint32_t> widths,
+                         std::string_view wanted) {
+  const Scheme& scheme = request.scheme;
+  const bool is_integer =
+      scheme.code == CodeType::kU4 || scheme.code == CodeType::kU8 || scheme.code == CodeType::kS8;
+  return CodesOf(request, is_integer && std::ranges::find(widths, scheme.bits) != widths.end(),
+                 wanted);
+}
+
+Eligibility CodesOf(const PackRequest& request, bool are_wanted, std::string_view wanted) {
+  if (are_wanted) return Eligibility::Yes();
+  const std::string codes = DescribeCodes(request.scheme);
+  return {.ok = false,
+          .reason = fmt::format("{}: the format stores {}", codes, wanted),
+          .other_weights = true,
+          .codes = codes,
+          .kernel_reads = std::string(wanted)};
+}
+
+Eligibility NoActivations(const PackRequest& request, std::string_view format) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (activations.type == ActivationType::kNone) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("{}: {} cannot say so, and its readers would not quantize them",
+                  DescribeWanted(activations), format));
+}
+
+Eligibility NoBlocks(const PackRequest& request, std::string_view format) {
+  if (request.scheme.granularity != Granularity::kBlock) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "the scales are per block of {} x {}: {} has one per output channel and group of inputs",
+      request.scheme.scale_rows, request.scheme.group_size, format));
+}
+
+Eligibility WholeGroups(const PackRequest& request, std::string_view format) {
+  if (request.k % request.scheme.group_size == 0) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("groups of {} do not divide K = {}: {} has no short last group",
+                  request.scheme.group_size, request.k, format));
+}
+
+Eligibility NoOrder(const PackRequest& request, std::string_view format) {
+  if (!request.reordered) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("the module has activation order: {} has no index of groups", format));
+}
+
+Eligibility ZerosAreCodes(const PackRequest& request, std::string_view format) {
+  if (!request.facts.has_zero_beyond) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "a zero point is {}: {} stores zero points of {} bits, up to {}", 1U << request.scheme.bits,
+      format, request.scheme.bits, (1U << request.scheme.bits) - 1));
+}
+
+Eligibility ZerosAboveZero(const PackRequest& request, std::string_view format) {
+  if (!request.facts.has_zero_of_zero) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "a zero point is 0: {} stores zero points less one, 1 to {} (target gptq-v2 stores them as "
+      "they are)",
+      format, 1U << request.scheme.bits));
+}
+
+Eligibility ScalesOfHalf(const PackRequest& request, std::string_view format) {
+  if (!request.facts.has_scale_beyond_half) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("F16 does not hold the scales, which are F32: {} has scales of 16 bits", format));
+}
+
+Eligibility OutputsFirst(const PackRequest& request, std::string_view format) {
+  if (!request.inputs_first) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "the model's class (Conv1D) has its weight [K, N]: {} stores linear layers, [N, K]", format));
+}
+
 namespace {
 
 constexpr std::string_view kZen = "AMD with AVX-512 and zentorch";

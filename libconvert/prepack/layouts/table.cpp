@@ -6,6 +6,9 @@
 namespace prepack {
 namespace {
 
+constexpr std::string_view kCompressedTensors = "compressed-tensors";
+constexpr std::string_view kOldCompressedTensors = "compressed-tensors-0.17";
+
 constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
@@ -34,6 +37,26 @@ constexpr auto kLayouts = std::to_array<const Layout*>({
     &kPlainBf16Conv1d,
 });
 
+constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
+    &kCtPacked,
+    &kCtPackedAligned,
+    &kCtInt,
+    &kCtFloat,
+    &kCtNaive,
+    &kCtMxfp8,
+    &kCtNvfp4,
+    &kCtMxfp4,
+    &kGptqV1,
+    &kGptqV2,
+    &kAwqGemm,
+    &kAutoRoundGptq,
+    &kAutoRoundAwq,
+    &kFp8Blocks,
+    &kModelOptFp8,
+    &kModelOptNvfp4,
+    &kModelOptMxfp8,
+});
+
 }  // namespace
 
 std::span<const Target> AllTargets() {
@@ -49,17 +72,34 @@ LayoutTable AllLayouts() {
   return LayoutTable(kLayouts);
 }
 
+LayoutTable CheckpointLayouts() {
+  return LayoutTable(kCheckpointLayouts);
+}
+
 const Layout* FindLayout(std::string_view id) {
-  const auto it = std::ranges::find(kLayouts, id, &Layout::id);
-  return it == kLayouts.end() ? nullptr : *it;
+  for (const LayoutTable& table : {AllLayouts(), CheckpointLayouts()}) {
+    for (const Layout& layout : table) {
+      if (layout.id == id) return &layout;
+    }
+  }
+  return nullptr;
 }
 
 std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
   std::vector<const Layout*> layouts;
-  for (const Layout* layout : kLayouts) {
-    if (layout->target == target || layout->target == kAnyTarget) layouts.push_back(layout);
+  for (const LayoutTable& table : {CheckpointLayouts(), AllLayouts()}) {
+    for (const Layout& layout : table) {
+      if (BelongsTo(layout, target)) layouts.push_back(&layout);
+    }
   }
   return layouts;
+}
+
+bool BelongsTo(const Layout& layout, std::string_view target) {
+  if (layout.target == target || layout.target == kAnyTarget) return true;
+  // Older releases of compressed-tensors differ in one format only.
+  return target == kOldCompressedTensors && layout.target == kCompressedTensors &&
+         &layout != &kCtPacked;
 }
 
 }  // namespace prepack

@@ -50,13 +50,36 @@ class LayoutTable {
   std::span<const Layout* const> rows_;
 };
 
-// In order of preference within a target: the first eligible one is chosen.
+// Those that kernels read, in order of preference within a target: the first eligible one is
+// chosen.
 LayoutTable AllLayouts();
+// Those of checkpoint formats, in the same order. No target offers them.
+LayoutTable CheckpointLayouts();
+// Of either kind.
 const Layout* FindLayout(std::string_view id);
 std::vector<const Layout*> LayoutsOfTarget(std::string_view target);
+// Is it one of them?
+bool BelongsTo(const Layout& layout, std::string_view target);
 
 // The rows. Each is defined in a file of this folder, below a drawing of its bytes. Each is one
 // object, so that layouts can be compared by their addresses.
+extern const Layout kAutoRoundAwq;
+extern const Layout kAutoRoundGptq;
+extern const Layout kAwqGemm;
+extern const Layout kCtFloat;
+extern const Layout kCtInt;
+extern const Layout kCtMxfp4;
+extern const Layout kCtMxfp8;
+extern const Layout kCtNaive;
+extern const Layout kCtNvfp4;
+extern const Layout kCtPacked;
+extern const Layout kCtPackedAligned;
+extern const Layout kFp8Blocks;
+extern const Layout kGptqV1;
+extern const Layout kModelOptFp8;
+extern const Layout kModelOptMxfp8;
+extern const Layout kModelOptNvfp4;
+extern const Layout kGptqV2;
 extern const Layout kOneDnnW4A16;
 extern const Layout kOneDnnW4A8;
 extern const Layout kOneDnnW8A8;

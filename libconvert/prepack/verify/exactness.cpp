@@ -22,6 +22,7 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
@@ -79,8 +80,8 @@ class ModuleComparison {
         grid_(weights.n(), weights.k(), shape_),
         strip_rows_(StripRows(layout_, request_)),
         scale_dtype_(layout_.scales.value.Of(request_)),
-        rounds_scales_(scale_dtype_ != DType::kF32 &&
-                       scale_dtype_ != weights.stored_scale_dtype()) {}
+        rounds_scales_(scale_dtype_ != DType::kF32 && scale_dtype_ != weights.stored_scale_dtype()),
+        global_(weights.global_scale().value_or(GlobalScale{})) {}
 
   size_t tiles() const { return grid_.size(); }
   size_t strips() const { return static_cast<size_t>(CeilDiv(weights_.n(), strip_rows_)); }
@@ -103,6 +104,7 @@ class ModuleComparison {
   uint64_t strip_rows_;
   DType scale_dtype_;
   bool rounds_scales_;
+  GlobalScale global_;  // of the source
 };
 
 // Codes are unpacked and compared. Whatever else the weight holds is compared by packing the source
@@ -154,7 +156,7 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   for (size_t i = 0; i < count; ++i) {
     const float found = buffers.found_scales[i];
     const float expected = buffers.expected_scales[i];
-    const float rounded = RoundTo(scale_dtype_, expected);
+    const float rounded = PackedScale(layout_, request_, global_, expected);
     if (rounds_scales_ && rounded != expected) ++differences.rounded_scales;
     if (std::bit_cast<uint32_t>(found) != std::bit_cast<uint32_t>(rounded)) ++differences.scales;
     if (expected != 0) {
@@ -190,13 +192,13 @@ Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const Quant
                                            Buffers& buffers, ModuleDifferences& differences) const {
   // Only the manifest says which parts there are: if an order is lost or made up, all remaining
   // parts still equal the source.
-  if (request_.reordered != weights_.reordered()) {
+  if (request_.reordered != linear.reordered()) {
     differences.parts.emplace_back("input_order");
     return {};
   }
   for (const PartSpec& part : packed_.parts()) {
     if (!IsSmallPart(part.role)) continue;
-    Status status = SmallPartBytes(source, linear, part, buffers.repacked);
+    Status status = SmallPartBytes(source, linear, layout_, part, buffers.repacked);
     if (status.ok()) status = packed_.ReadWholePart(part.role, buffers.packed);
     if (!status.ok()) return status;
     if (!SameBytes(buffers.packed, buffers.repacked)) differences.parts.emplace_back(part.name);

@@ -39,6 +39,20 @@ constexpr float F16ToF32(uint16_t bits) {
   return std::bit_cast<float>(sign | (normal & choose_normal) | (subnormal & ~choose_normal));
 }
 
+// The bits of a magnitude in a float with kLost fewer bits of significand, whose smallest normal
+// number has the exponent kLeast as f32 stores it. Below that, more bits are lost.
+template <uint32_t kLost, uint32_t kLeast>
+constexpr uint32_t NarrowMagnitude(uint32_t magnitude) {
+  const uint32_t exponent = magnitude >> 23;
+  const uint32_t shift = exponent >= kLeast ? kLost : kLost + kLeast - exponent;
+  if (shift > 24) return 0;  // below half of the smallest subnormal
+  const uint32_t significand =
+      exponent >= kLeast ? magnitude - ((kLeast - 1) << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
+  const uint32_t half = 1U << (shift - 1);
+  const uint32_t odd = (significand >> shift) & 1U;
+  return (significand + half - 1U + odd) >> shift;
+}
+
 constexpr uint16_t F32ToF16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
@@ -46,15 +60,7 @@ constexpr uint16_t F32ToF16(float value) {
   if (magnitude > 0x7F800000U) return static_cast<uint16_t>(sign | 0x7E00U);
   // 65520 is halfway between the largest f16 and what would be the next: it rounds to infinity.
   if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);
-  const uint32_t exponent = magnitude >> 23;
-  // Number of low bits that f16 cannot hold: 13, and more below the smallest normal (2^-14).
-  const uint32_t shift = exponent >= 113 ? 13U : 126U - exponent;
-  if (shift > 24) return sign;  // below half of the smallest subnormal
-  const uint32_t significand =
-      exponent >= 113 ? magnitude - (112U << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
-  const uint32_t half = 1U << (shift - 1);
-  const uint32_t odd = (significand >> shift) & 1U;
-  return static_cast<uint16_t>(sign | ((significand + half - 1U + odd) >> shift));
+  return static_cast<uint16_t>(sign | NarrowMagnitude<13, 113>(magnitude));  // 2^-14
 }
 
 // FP8 E4M3 as checkpoints store it ("fn"): no infinity, 0x7F and 0xFF are NaN, the largest is 448.
@@ -76,15 +82,7 @@ constexpr uint8_t F32ToF8E4M3(float value) {
   const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80U);
   const uint32_t magnitude = bits & 0x7FFFFFFFU;
   if (magnitude >= 0x43E00000U) return static_cast<uint8_t>(sign | 0x7EU);  // 448
-  const uint32_t exponent = magnitude >> 23;
-  // Low bits that FP8 cannot hold: 20, and more below its smallest normal (2^-6).
-  const uint32_t shift = exponent >= 121 ? 20U : 141U - exponent;
-  if (shift > 24) return sign;  // below half of the smallest subnormal
-  const uint32_t significand =
-      exponent >= 121 ? magnitude - (120U << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
-  const uint32_t half = 1U << (shift - 1);
-  const uint32_t odd = (significand >> shift) & 1U;
-  return static_cast<uint8_t>(sign | ((significand + half - 1U + odd) >> shift));
+  return static_cast<uint8_t>(sign | NarrowMagnitude<20, 121>(magnitude));  // 2^-6
 }
 
 // FP4 E2M1, in the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6, with the sign in bit 3. There is no

@@ -297,10 +297,9 @@ TEST_CASE("a global scale of the other convention is the reciprocal") {
   CHECK(PackedGlobalScale(kCtNvfp4, divides) == divides);
   CHECK(PackedGlobalScale(kModelOptNvfp4, divides) ==
         GlobalScale{.value = 1.0F / 3.0F, .divides = false});
-  const PackRequest request = codesOf(CodeType::kF4E2M1, 4, 32, 64, 16);
   const float scale = divides.Apply(448.0F);
-  CHECK(PackedScale(kCtNvfp4, request, divides, scale) == scale);
-  CHECK(PackedScale(kModelOptNvfp4, request, divides, scale) == 448.0F * (1.0F / 3.0F));
+  CHECK(PackedScale(kCtNvfp4, divides, scale) == scale);
+  CHECK(PackedScale(kModelOptNvfp4, divides, scale) == 448.0F * (1.0F / 3.0F));
 }
 
 TEST_CASE("numbers of FP8 are rounded to themselves, others to the nearest, ties to even") {

@@ -69,11 +69,11 @@ Status WriteBatch::WriteWaiting() {
 namespace {
 
 // Counts the scales that become others under a global scale of the other convention.
-uint64_t CountOther(const Layout& layout, const PackRequest& request, const GlobalScale& global,
+uint64_t CountOther(const Layout& layout, const GlobalScale& global,
                     std::span<const float> scales) {
   uint64_t other = 0;
   for (const float scale : scales) {
-    other += PackedScale(layout, request, global, scale) != scale ? 1 : 0;
+    other += PackedScale(layout, global, scale) != scale ? 1 : 0;
   }
   return other;
 }
@@ -238,18 +238,16 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   const Placement placement =
       PlaceParameters(*module_.chosen, module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
-  status =
-      prepack::PackScales(*module_.chosen, module_.request, rows, buffers.scales, buffers.packed,
-                          module_.linear->global_scale().value_or(GlobalScale{}));
+  const GlobalScale global = module_.linear->global_scale().value_or(GlobalScale{});
+  status = prepack::PackScales(*module_.chosen, module_.request, rows, buffers.scales,
+                               buffers.packed, global);
   if (!status.ok()) {
     return std::move(status).In(
         fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
   }
   const DType value = module_.chosen->scales.value.Of(module_.request);
   if (module_.chosen->scales.two_levels) {
-    *rounded_scales_ +=
-        CountOther(*module_.chosen, module_.request,
-                   module_.linear->global_scale().value_or(GlobalScale{}), buffers.scales);
+    *rounded_scales_ += CountOther(*module_.chosen, global, buffers.scales);
   } else if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
     *rounded_scales_ += CountRounded(value, buffers.scales);
   }

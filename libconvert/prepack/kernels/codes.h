@@ -24,6 +24,14 @@ constexpr size_t DenseBytes(uint32_t bits, size_t count) {
   return (count * bits + 7) / 8;
 }
 
+// 32-bit words of a stream of `count` codes; for 1, 2, 4 and 8 bits the same in both forms.
+constexpr uint64_t CodeWords(uint32_t bits, bool word_aligned, uint64_t count) {
+  const uint64_t per_word = 32 / bits;
+  if (word_aligned) return count / per_word + (count % per_word != 0 ? 1 : 0);
+  // ⌈count · bits / 32⌉ without overflow: 32 codes take `bits` words.
+  return count / 32 * bits + (count % 32 * bits + 31) / 32;
+}
+
 // Unpacks codes of 1, 2 or 3 bits, two per output byte, the first in the low half: writes
 // ⌈count/2⌉ bytes. Reads DenseBytes(bits, count) bytes of `stream`. The unused half of the last
 // byte is zero when count is odd.

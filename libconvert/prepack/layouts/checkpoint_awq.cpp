@@ -140,56 +140,44 @@ constexpr ZeroPointForm kAwqZeros{
 constexpr PartRow kAwqWeight{
     .name = "qweight", .dtype = DType::kI32, .shape = {symbol::kK, kEighths}};
 
+// Fills in what both rows have in common: all but who reads them.
+constexpr Layout AwqRows(Layout row) {
+  row.version = 1;
+  row.isa = "any";
+  row.checkpoint = true;
+  row.schemes = "integer weights of 4 bits, activations not quantized";
+  row.constraints = "N % 8 = 0, groups that divide K, no activation order";
+  row.address = "nibble k · N + n / 8 · 8 + n % 8 / 2 + n % 2 · 4";
+  row.notes = "symmetric weights have the zero point 8";
+  row.eligible = EligibleAwq;
+  row.weight = kAwqWeight;
+  row.scales = kScalesByGroup;
+  row.zero_points = {.form = &kAwqZeros};
+  row.cut = CutAwq;
+  row.weight_bit = WeightBitAwq;
+  row.place_weight = PlaceAwq;
+  row.pack_codes = PackAwq;
+  row.unpack_codes = UnpackAwq;
+  row.pack_columns = PackAwqColumns;
+  return row;
+}
+
 }  // namespace
 
-constinit const Layout kAwqGemm = {
+constinit const Layout kAwqGemm = AwqRows({
     .id = "awq/gemm",
-    .version = 1,
     .target = "awq",
     .consumer = "readers of quant_method awq, version gemm",
     .mirrors = "AutoAWQ 0.2.9, awq/modules/linear/gemm.py",
-    .schemes = "integer weights of 4 bits, activations not quantized",
-    .constraints = "N % 8 = 0, groups that divide K, no activation order",
-    .isa = "any",
-    .address = "nibble k · N + n / 8 · 8 + n % 8 / 2 + n % 2 · 4",
-    .notes = "symmetric weights have the zero point 8",
     .fingerprint = "",
-    .checkpoint = true,
-    .eligible = EligibleAwq,
-    .weight = kAwqWeight,
-    .scales = kScalesByGroup,
-    .zero_points = {.form = &kAwqZeros},
-    .cut = CutAwq,
-    .weight_bit = WeightBitAwq,
-    .place_weight = PlaceAwq,
-    .pack_codes = PackAwq,
-    .unpack_codes = UnpackAwq,
-    .pack_columns = PackAwqColumns,
-};
+});
 
-constinit const Layout kAutoRoundAwq = {
+constinit const Layout kAutoRoundAwq = AwqRows({
     .id = "auto-round-awq/auto_awq",
-    .version = 1,
     .target = "auto-round-awq",
     .consumer = "readers of packing_format auto_round:auto_awq",
     .mirrors = "auto-round 0.15, export/export_to_autoround/export.py",
-    .schemes = "integer weights of 4 bits, activations not quantized",
-    .constraints = "N % 8 = 0, groups that divide K, no activation order",
-    .isa = "any",
-    .address = "nibble k · N + n / 8 · 8 + n % 8 / 2 + n % 2 · 4",
-    .notes = "symmetric weights have the zero point 8",
     .fingerprint = "",
-    .checkpoint = true,
-    .eligible = EligibleAwq,
-    .weight = kAwqWeight,
-    .scales = kScalesByGroup,
-    .zero_points = {.form = &kAwqZeros},
-    .cut = CutAwq,
-    .weight_bit = WeightBitAwq,
-    .place_weight = PlaceAwq,
-    .pack_codes = PackAwq,
-    .unpack_codes = UnpackAwq,
-    .pack_columns = PackAwqColumns,
-};
+});
 
 }  // namespace prepack

@@ -54,10 +54,6 @@ constexpr WordForm FormOf(const PackRequest& request) {
 }
 
 Eligibility EligiblePacked(const PackRequest& request) {
-  Eligibility order = Eligibility::Yes();
-  if (request.reordered && !symbol::kPerGroup.Of(request)) {
-    order = Eligibility::No("activation order without groups of inputs means nothing");
-  }
   return AllOf({
       IntegerCodes(request, {1, 2, 3, 4, 5, 6, 7, 8},
                    "integer codes without quantized activations"),
@@ -67,7 +63,7 @@ Eligibility EligiblePacked(const PackRequest& request) {
       WholeGroups(request, kCtName),
       ZerosAreCodes(request, kCtName),
       OutputsFirst(request, kCtName),
-      order,
+      OrderOfGroups(request),
       BiasIsFloat(request),
   });
 }
@@ -112,13 +108,10 @@ bool RowsAreCodes(const PackRequest& request) {
   return (bits == 4 || bits == 8) && PanelRowBytes(request.scheme.code, request.k) % 4 == 0;
 }
 
-std::byte SignMask(const PackRequest& request) {
-  return static_cast<std::byte>(UnsignedOffset(request.scheme));
-}
-
 template <bool kAligned>
 void PackPacked(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  if (RowsAreCodes(job.request)) return PackRowMajor(job, SignMask(job.request), codes, packed);
+  if (RowsAreCodes(job.request))
+    return PackRowMajor(job, SignMask(job.request.scheme.code), codes, packed);
   ForRows<kAligned>(job, [&](const WordForm& form, size_t from, size_t to) {
     StoreCodes(form, job.request.scheme.code, &codes[from], job.panel.cols, &packed[to]);
   });
@@ -127,7 +120,8 @@ void PackPacked(const PackJob& job, std::span<const std::byte> codes, std::span<
 template <bool kAligned>
 void UnpackPacked(const PackJob& job, std::span<const std::byte> packed,
                   std::span<std::byte> codes) {
-  if (RowsAreCodes(job.request)) return UnpackRowMajor(job, SignMask(job.request), packed, codes);
+  if (RowsAreCodes(job.request))
+    return UnpackRowMajor(job, SignMask(job.request.scheme.code), packed, codes);
   ForRows<kAligned>(job, [&](const WordForm& form, size_t to, size_t from) {
     LoadCodes(form, job.request.scheme.code, &packed[from], job.panel.cols, &codes[to]);
   });
@@ -149,7 +143,7 @@ void PackZerosDown(const PackRequest& request, uint64_t rows, std::span<const ui
   const uint64_t groups = request.groups();
   const uint64_t words = form.Words(rows);
   Scratch<uint8_t> columns(rows * groups);
-  ZeroColumns(request, rows, zero_points, UnsignedOffset(request.scheme),
+  ZeroColumns(request, rows, zero_points, UnsignedOffset(request.scheme.code),
               {columns.data(), columns.size()});
   Scratch<std::byte> column_words(4 * words);
   for (uint64_t g = 0; g < groups; ++g) {
@@ -174,7 +168,7 @@ void UnpackZerosDown(const PackRequest& request, uint64_t rows, std::span<const 
     }
     LoadZeros(form, column_words.data(), rows, &columns[g * rows]);
   }
-  ZeroRows(request, rows, {columns.data(), columns.size()}, UnsignedOffset(request.scheme),
+  ZeroRows(request, rows, {columns.data(), columns.size()}, UnsignedOffset(request.scheme.code),
            zero_points);
 }
 
@@ -321,71 +315,50 @@ constexpr ZeroPointForm kSignedZeros{.parts = kSignedZeroParts,
                                      .pack = PackSignedZeros,
                                      .unpack = UnpackSignedZeros};
 
+// Fills in what the rows of both packings have in common.
+template <bool kAligned>
+constexpr Layout PackedRows(Layout row) {
+  row.version = 1;
+  row.schemes = "integer weights of 1 to 8 bits, activations not quantized";
+  row.constraints = "groups that divide K; activation order with groups";
+  row.isa = "any";
+  row.checkpoint = true;
+  row.side_parts = kCtPackedSides;
+  row.eligible = EligiblePacked;
+  row.weight = {.name = "weight_packed",
+                .dtype = DType::kI32,
+                .shape = {symbol::kN, {kAligned ? "⌈K/f⌉" : "⌈K·b/32⌉", [](const PackRequest& r) {
+                                         return FormOf<kAligned>(r).Words(r.k);
+                                       }}}};
+  row.scales = kCtScaleRow;
+  row.zero_points = {.form = &kZerosDownForm<kAligned>};
+  row.cut = CutPacked<kAligned>;
+  row.weight_bit = WeightBitPacked<kAligned>;
+  row.place_weight = PlacePacked<kAligned>;
+  row.pack_codes = PackPacked<kAligned>;
+  row.unpack_codes = UnpackPacked<kAligned>;
+  return row;
+}
+
 }  // namespace
 
-constinit const Layout kCtPacked = {
+constinit const Layout kCtPacked = PackedRows<false>({
     .id = "compressed-tensors/pack-quantized",
-    .version = 1,
     .target = kCtName,
     .consumer = "readers of pack-quantized, 0.18 and later",
     .mirrors = "compressed-tensors 0.19, compressors/pack_quantized",
-    .schemes = "integer weights of 1 to 8 bits, activations not quantized",
-    .constraints = "groups that divide K; activation order with groups",
-    .isa = "any",
     .address = "bit n · 32⌈K·b/32⌉ + k · b",
     .notes = "codes are unsigned, also when symmetric",
-    .fingerprint = "",
-    .checkpoint = true,
-    .side_parts = kCtPackedSides,
-    .eligible = EligiblePacked,
-    .weight = {.name = "weight_packed",
-               .dtype = DType::kI32,
-               .shape = {symbol::kN,
-                         {"⌈K·b/32⌉",
-                          [](const PackRequest& r) { return FormOf<false>(r).Words(r.k); }}}},
-    .scales = {.order = ParameterOrder::kRows,
-               .value = symbol::kAsStored,
-               .stored = symbol::kAsStored,
-               .parts = kCtScales},
-    .zero_points = {.form = &kZerosDownForm<false>},
-    .cut = CutPacked<false>,
-    .weight_bit = WeightBitPacked<false>,
-    .place_weight = PlacePacked<false>,
-    .pack_codes = PackPacked<false>,
-    .unpack_codes = UnpackPacked<false>,
-};
+});
 
-constinit const Layout kCtPackedAligned = {
+constinit const Layout kCtPackedAligned = PackedRows<true>({
     .id = "compressed-tensors-0.17/pack-quantized",
-    .version = 1,
     .target = "compressed-tensors-0.17",
     .consumer = "readers of pack-quantized before 0.18",
     .mirrors = "compressed-tensors 0.17, compressors/quantized_compressors/pack_quantized.py",
-    .schemes = "integer weights of 1 to 8 bits, activations not quantized",
-    .constraints = "groups that divide K; activation order with groups",
-    .isa = "any",
     .address = "bit n · 32⌈K/f⌉ + k / f · 32 + k % f · b, f = ⌊32/b⌋ codes per word",
     .notes = "for 1, 2, 4 and 8 bits the same as dense",
-    .fingerprint = "",
-    .checkpoint = true,
-    .side_parts = kCtPackedSides,
-    .eligible = EligiblePacked,
-    .weight = {.name = "weight_packed",
-               .dtype = DType::kI32,
-               .shape = {symbol::kN,
-                         {"⌈K/f⌉",
-                          [](const PackRequest& r) { return FormOf<true>(r).Words(r.k); }}}},
-    .scales = {.order = ParameterOrder::kRows,
-               .value = symbol::kAsStored,
-               .stored = symbol::kAsStored,
-               .parts = kCtScales},
-    .zero_points = {.form = &kZerosDownForm<true>},
-    .cut = CutPacked<true>,
-    .weight_bit = WeightBitPacked<true>,
-    .place_weight = PlacePacked<true>,
-    .pack_codes = PackPacked<true>,
-    .unpack_codes = UnpackPacked<true>,
-};
+});
 
 constinit const Layout kCtInt = {
     .id = "compressed-tensors/int-quantized",
@@ -398,15 +371,11 @@ constinit const Layout kCtInt = {
     .isa = "any",
     .address = "byte n · K + k",
     .notes = "codes are signed: for b bits, code − 2^(b-1)",
-    .fingerprint = "",
     .checkpoint = true,
     .side_parts = kCtInputs,
     .eligible = EligibleInt,
     .weight = {.dtype = DType::kI8, .shape = {symbol::kN, symbol::kK}},
-    .scales = {.order = ParameterOrder::kRows,
-               .value = symbol::kAsStored,
-               .stored = symbol::kAsStored,
-               .parts = kCtScales},
+    .scales = kCtScaleRow,
     .zero_points = {.form = &kSignedZeros},
     .cut = CutInt,
     .weight_bit = WeightBitBytes,

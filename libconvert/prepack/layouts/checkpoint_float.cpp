@@ -87,6 +87,19 @@ TileCut CutRows(const PackRequest& request) {
   return {.rows = 1, .cols = 2, .strip_rows = StripUnit(request, 1)};
 }
 
+// Fills in what all rows of this file have in common.
+constexpr Layout RowMajor(Layout row) {
+  row.version = 1;
+  row.isa = "any";
+  row.checkpoint = true;
+  row.cut = CutRows;
+  row.weight_bit = RowMajorWeightBit;
+  row.place_weight = PlaceChannels;
+  row.pack_codes = PackPlain;
+  row.unpack_codes = UnpackPlain;
+  return row;
+}
+
 constexpr ScaleRow CtFloatScales(std::span<const PartRow> parts, DType value, DType stored) {
   return {.order = ParameterOrder::kRows, .value = value, .stored = stored, .parts = parts};
 }
@@ -150,116 +163,70 @@ Eligibility EligibleCtNv4(const PackRequest& request) {
 
 }  // namespace
 
-constinit const Layout kCtFloat = {
+constinit const Layout kCtFloat = RowMajor({
     .id = "compressed-tensors/float-quantized",
-    .version = 1,
     .target = kCtName,
     .consumer = "readers of float-quantized",
     .mirrors = "compressed-tensors 0.19, compressors/naive_quantized",
     .schemes = "FP8 weights, quantized activations",
     .constraints = "any N and K; scales per module, channel or block",
-    .isa = "any",
     .address = "byte n · K + k",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kCtInputs,
     .eligible = EligibleCtFloat<false>,
     .weight = kFloat8Weight,
-    .scales = {.order = ParameterOrder::kRows,
-               .value = symbol::kAsStored,
-               .stored = symbol::kAsStored,
-               .parts = kCtScales},
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+    .scales = kCtScaleRow,
+});
 
-constinit const Layout kCtNaive = {
+constinit const Layout kCtNaive = RowMajor({
     .id = "compressed-tensors/naive-quantized",
-    .version = 1,
     .target = kCtName,
     .consumer = "readers of naive-quantized",
     .mirrors = "compressed-tensors 0.19, compressors/naive_quantized",
     .schemes = "FP8 weights, activations not quantized",
     .constraints = "any N and K; scales per module, channel or block",
-    .isa = "any",
     .address = "byte n · K + k",
-    .fingerprint = "",
-    .checkpoint = true,
     .eligible = EligibleCtFloat<true>,
     .weight = kFloat8Weight,
-    .scales = {.order = ParameterOrder::kRows,
-               .value = symbol::kAsStored,
-               .stored = symbol::kAsStored,
-               .parts = kCtScales},
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+    .scales = kCtScaleRow,
+});
 
-constinit const Layout kCtMxfp8 = {
+constinit const Layout kCtMxfp8 = RowMajor({
     .id = "compressed-tensors/mxfp8-quantized",
-    .version = 1,
     .target = kCtName,
     .consumer = "readers of mxfp8-quantized",
     .mirrors = "compressed-tensors 0.19, compressors/mxfp8",
     .schemes = "MXFP8 weights",
     .constraints = "K % 32 = 0",
-    .isa = "any",
     .address = "byte n · K + k",
     .notes = "scales are exponents: u means 2^(u − 127)",
-    .fingerprint = "",
-    .checkpoint = true,
     .eligible = EligibleCtMx8,
     .weight = kFloat8Weight,
     .scales = CtFloatScales(kCtMxScales, DType::kF8E8M0, DType::kU8),
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
-constinit const Layout kCtMxfp4 = {
+constinit const Layout kCtMxfp4 = RowMajor({
     .id = "compressed-tensors/mxfp4-pack-quantized",
-    .version = 1,
     .target = kCtName,
     .consumer = "readers of mxfp4-pack-quantized",
     .mirrors = "compressed-tensors 0.19, compressors/mxfp4",
     .schemes = "MXFP4 weights",
     .constraints = "K % 32 = 0",
-    .isa = "any",
     .address = "nibble n · K + k",
     .notes = "scales are exponents: u means 2^(u − 127)",
-    .fingerprint = "",
-    .checkpoint = true,
     .eligible = EligibleCtMx4,
     .weight = kFloat4Packed,
     .scales = CtFloatScales(kCtMxScales, DType::kF8E8M0, DType::kU8),
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
-constinit const Layout kCtNvfp4 = {
+constinit const Layout kCtNvfp4 = RowMajor({
     .id = "compressed-tensors/nvfp4-pack-quantized",
-    .version = 1,
     .target = kCtName,
     .consumer = "readers of nvfp4-pack-quantized",
     .mirrors = "compressed-tensors 0.19, compressors/nvfp4",
     .schemes = "NVFP4 weights",
     .constraints = "K % 16 = 0",
-    .isa = "any",
     .address = "nibble n · K + k",
     .notes = "the global scale divides; that of a source in which it multiplies is its reciprocal",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kCtNvSides,
     .eligible = EligibleCtNv4,
     .weight = kFloat4Packed,
@@ -269,12 +236,7 @@ constinit const Layout kCtNvfp4 = {
                .parts = kCtNvScales,
                .two_levels = true,
                .global_divides = true},
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
 // quant_method fp8.
 
@@ -299,7 +261,7 @@ constexpr std::array kFp8Scales = {
 constexpr std::array kFp8Inputs = {PartRow{.role = PartRole::kInputScale,
                                            .name = "activation_scale",
                                            .dtype = DType::kF32,
-                                           .when = symbol::kStatic}};
+                                           .when = symbol::kStaticActivations}};
 
 bool IsFloat8Activations(const PackRequest& request) {
   const ActivationScheme& activations = request.scheme.activations;
@@ -340,18 +302,14 @@ Eligibility EligibleFp8(const PackRequest& request) {
 
 }  // namespace
 
-constinit const Layout kFp8Blocks = {
+constinit const Layout kFp8Blocks = RowMajor({
     .id = "fp8/e4m3",
-    .version = 1,
     .target = "fp8",
     .consumer = "readers of quant_method fp8",
     .mirrors = "transformers 5.23, integrations/finegrained_fp8.py",
     .schemes = "FP8 weights, FP8 activations",
     .constraints = "scales per module, or per block of one size",
-    .isa = "any",
     .address = "byte n · K + k",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kFp8Inputs,
     .eligible = EligibleFp8,
     .weight = kFloat8Weight,
@@ -359,12 +317,7 @@ constinit const Layout kFp8Blocks = {
                .value = symbol::kAsStored,
                .stored = symbol::kAsStored,
                .parts = kFp8Scales},
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
 // ModelOpt.
 
@@ -392,7 +345,7 @@ constexpr std::array kModelOptScales = {
 constexpr std::array kModelOptInputs = {PartRow{.role = PartRole::kInputScale,
                                                 .name = "input_scale",
                                                 .dtype = DType::kF32,
-                                                .when = symbol::kStatic}};
+                                                .when = symbol::kStaticActivations}};
 constexpr std::array kModelOptNvSides = {
     PartRow{.role = PartRole::kGlobalScale, .name = "weight_scale_2", .dtype = DType::kF32},
     PartRow{.role = PartRole::kInputGlobalScale,
@@ -457,18 +410,14 @@ Eligibility EligibleModelOptMx8(const PackRequest& request) {
 
 }  // namespace
 
-constinit const Layout kModelOptFp8 = {
+constinit const Layout kModelOptFp8 = RowMajor({
     .id = "modelopt/fp8",
-    .version = 1,
     .target = "modelopt",
     .consumer = "readers of quant_algo FP8, FP8_PER_CHANNEL_PER_TOKEN and FP8_PB_WO",
     .mirrors = "nvidia-modelopt 0.47, torch/export",
     .schemes = "FP8 weights",
     .constraints = "scales per module, channel or block of 128 x 128, each with its activations",
-    .isa = "any",
     .address = "byte n · K + k",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kModelOptInputs,
     .eligible = EligibleModelOptFp8,
     .weight = kFloat8Weight,
@@ -476,26 +425,17 @@ constinit const Layout kModelOptFp8 = {
                .value = DType::kF32,
                .stored = DType::kF32,
                .parts = kModelOptScales},
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
-constinit const Layout kModelOptNvfp4 = {
+constinit const Layout kModelOptNvfp4 = RowMajor({
     .id = "modelopt/nvfp4",
-    .version = 1,
     .target = "modelopt",
     .consumer = "readers of quant_algo NVFP4 and W4A16_NVFP4",
     .mirrors = "nvidia-modelopt 0.47, torch/export",
     .schemes = "NVFP4 weights",
     .constraints = "K % 16 = 0",
-    .isa = "any",
     .address = "nibble n · K + k",
     .notes = "the global scale multiplies; that of a source in which it divides is its reciprocal",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kModelOptNvSides,
     .eligible = EligibleModelOptNv4,
     .weight = kFloat4Weight,
@@ -504,34 +444,20 @@ constinit const Layout kModelOptNvfp4 = {
                .stored = DType::kF8E4M3,
                .parts = kCtNvScales,
                .two_levels = true},
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
-constinit const Layout kModelOptMxfp8 = {
+constinit const Layout kModelOptMxfp8 = RowMajor({
     .id = "modelopt/mxfp8",
-    .version = 1,
     .target = "modelopt",
     .consumer = "readers of quant_algo MXFP8",
     .mirrors = "nvidia-modelopt 0.47, torch/export",
     .schemes = "MXFP8 weights",
     .constraints = "K % 32 = 0",
-    .isa = "any",
     .address = "byte n · K + k",
     .notes = "scales are exponents: u means 2^(u − 127)",
-    .fingerprint = "",
-    .checkpoint = true,
     .eligible = EligibleModelOptMx8,
     .weight = kFloat8Weight,
     .scales = CtFloatScales(kCtMxScales, DType::kF8E8M0, DType::kU8),
-    .cut = CutRows,
-    .weight_bit = RowMajorWeightBit,
-    .place_weight = PlaceChannels,
-    .pack_codes = PackPlain,
-    .unpack_codes = UnpackPlain,
-};
+});
 
 }  // namespace prepack

@@ -58,14 +58,10 @@ Eligibility EligibleGptqTensors(const PackRequest& request, std::string_view for
 
 template <uint8_t kLess>
 Eligibility EligibleGptq(const PackRequest& request) {
-  Eligibility order = Eligibility::Yes();
-  if (request.reordered && request.scheme.granularity != Granularity::kGroup) {
-    order = Eligibility::No("activation order without groups of inputs means nothing");
-  }
   return AllOf({EligibleGptqTensors(request, kGptqName),
                 kLess == 0 ? ZerosAreCodes(request, "version 2 of GPTQ")
                            : ZerosAboveZero(request, "version 1 of GPTQ"),
-                order});
+                OrderOfGroups(request)});
 }
 
 Eligibility EligibleAutoRound(const PackRequest& request) {
@@ -162,7 +158,7 @@ template <uint8_t kLess>
 void PackZeroStrings(const PackRequest& request, uint64_t rows,
                      std::span<const uint8_t> zero_points, std::span<std::byte> packed) {
   const WordForm form = StringOf(request);
-  const auto offset = static_cast<uint8_t>(UnsignedOffset(request.scheme) - kLess);
+  const auto offset = static_cast<uint8_t>(UnsignedOffset(request.scheme.code) - kLess);
   Scratch<uint8_t> columns(rows * request.groups());
   ZeroColumns(request, rows, zero_points, offset, {columns.data(), columns.size()});
   for (uint64_t g = 0; g < request.groups(); ++g) {
@@ -174,7 +170,7 @@ template <uint8_t kLess>
 void UnpackZeroStrings(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
                        std::span<uint8_t> zero_points) {
   const WordForm form = StringOf(request);
-  const auto offset = static_cast<uint8_t>(UnsignedOffset(request.scheme) - kLess);
+  const auto offset = static_cast<uint8_t>(UnsignedOffset(request.scheme.code) - kLess);
   Scratch<uint8_t> columns(rows * request.groups());
   for (uint64_t g = 0; g < request.groups(); ++g) {
     LoadZeros(form, &packed[g * form.Words(rows) * kWordSize], rows, &columns[g * rows]);
@@ -204,80 +200,58 @@ constexpr PartRow kStrings{
     .dtype = DType::kI32,
     .shape = {{"K·b/32", [](const PackRequest& r) { return ColumnWords(r); }}, symbol::kN}};
 
+// Fills in what all rows of this file have in common.
+constexpr Layout StringRows(Layout row) {
+  row.version = 1;
+  row.isa = "any";
+  row.checkpoint = true;
+  row.schemes = "integer weights of 2, 3, 4 or 8 bits, activations not quantized";
+  row.address = "bit (k·b / 32 · N + n) · 32 + k·b % 32";
+  row.weight = kStrings;
+  row.scales = kScalesByGroup;
+  row.cut = CutStrings;
+  row.weight_bit = WeightBitString;
+  row.place_weight = PlaceStrings;
+  row.pack_codes = PackStrings;
+  row.unpack_codes = UnpackStrings;
+  return row;
+}
+
 }  // namespace
 
-constinit const Layout kGptqV1 = {
+constinit const Layout kGptqV1 = StringRows({
     .id = "gptq/v1",
-    .version = 1,
     .target = "gptq",
     .consumer = "readers of quant_method gptq",
     .mirrors = "GPTQModel 7.7, nn_modules/qlinear/__init__.py",
-    .schemes = "integer weights of 2, 3, 4 or 8 bits, activations not quantized",
     .constraints = "K % 32 = 0, groups that divide K, zero points of at least 1",
-    .isa = "any",
-    .address = "bit (k·b / 32 · N + n) · 32 + k·b % 32",
     .notes = "zero points are stored as z − 1; 3-bit codes may go on in the next row",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kGptqSides,
     .eligible = EligibleGptq<1>,
-    .weight = kStrings,
-    .scales = kScalesByGroup,
     .zero_points = {.form = &kZeroStringForm<1>},
-    .cut = CutStrings,
-    .weight_bit = WeightBitString,
-    .place_weight = PlaceStrings,
-    .pack_codes = PackStrings,
-    .unpack_codes = UnpackStrings,
-};
+});
 
-constinit const Layout kGptqV2 = {
+constinit const Layout kGptqV2 = StringRows({
     .id = "gptq-v2/v2",
-    .version = 1,
     .target = "gptq-v2",
     .consumer = "readers of checkpoint_format gptq_v2",
     .mirrors = "GPTQModel 7.7, nn_modules/qlinear/__init__.py",
-    .schemes = "integer weights of 2, 3, 4 or 8 bits, activations not quantized",
     .constraints = "K % 32 = 0, groups that divide K",
-    .isa = "any",
-    .address = "bit (k·b / 32 · N + n) · 32 + k·b % 32",
     .notes = "zero points are stored as they are; 3-bit codes may go on in the next row",
-    .fingerprint = "",
-    .checkpoint = true,
     .side_parts = kGptqSides,
     .eligible = EligibleGptq<0>,
-    .weight = kStrings,
-    .scales = kScalesByGroup,
     .zero_points = {.form = &kZeroStringForm<0>},
-    .cut = CutStrings,
-    .weight_bit = WeightBitString,
-    .place_weight = PlaceStrings,
-    .pack_codes = PackStrings,
-    .unpack_codes = UnpackStrings,
-};
+});
 
-constinit const Layout kAutoRoundGptq = {
+constinit const Layout kAutoRoundGptq = StringRows({
     .id = "auto-round/auto_gptq",
-    .version = 1,
     .target = "auto-round",
     .consumer = "readers of packing_format auto_round:auto_gptq",
     .mirrors = "auto-round 0.15, export/export_to_autoround/export.py",
-    .schemes = "integer weights of 2, 3, 4 or 8 bits, activations not quantized",
     .constraints = "K % 32 = 0, groups that divide K, zero points of at least 1",
-    .isa = "any",
-    .address = "bit (k·b / 32 · N + n) · 32 + k·b % 32",
     .notes = "zero points are stored as z − 1; 3-bit codes may go on in the next row",
-    .fingerprint = "",
-    .checkpoint = true,
     .eligible = EligibleAutoRound,
-    .weight = kStrings,
-    .scales = kScalesByGroup,
     .zero_points = {.form = &kZeroStringForm<1>},
-    .cut = CutStrings,
-    .weight_bit = WeightBitString,
-    .place_weight = PlaceStrings,
-    .pack_codes = PackStrings,
-    .unpack_codes = UnpackStrings,
-};
+});
 
 }  // namespace prepack

@@ -22,10 +22,6 @@ inline constexpr Condition kPerGroup{"scales per group", HasGranularity<Granular
 inline constexpr Condition kPerBlock{"scales per block", HasGranularity<Granularity::kBlock>};
 inline constexpr Extent kScaleRows{
     "⌈N/r⌉", [](const PackRequest& r) { return CeilDiv(r.n, r.scheme.scale_rows); }};
-inline constexpr Condition kStatic{"static activations", [](const PackRequest& r) {
-                                     return r.scheme.activations.type != ActivationType::kNone &&
-                                            !r.scheme.activations.dynamic;
-                                   }};
 // Of libraries that know 16-bit scales only.
 inline constexpr StoredDType kHalfOfSource{
     "dtype of the source; F16 where that is F32", [](const PackRequest& r) {
@@ -61,20 +57,21 @@ inline constexpr std::array kCtScales = {
     CtScale({symbol::kN, symbol::kG}, symbol::kPerGroup),
     CtScale({symbol::kScaleRows, symbol::kG}, symbol::kPerBlock),
 };
+inline constexpr ScaleRow kCtScaleRow{.order = ParameterOrder::kRows,
+                                      .value = symbol::kAsStored,
+                                      .stored = symbol::kAsStored,
+                                      .parts = kCtScales};
 inline constexpr std::array kCtInputs = {
     PartRow{.role = PartRole::kInputScale,
             .name = "input_scale",
             .dtype = DType::kF32,
             .shape = {1},
-            .when = symbol::kStatic},
+            .when = symbol::kStaticActivations},
     PartRow{.role = PartRole::kInputZeroPoint,
             .name = "input_zero_point",
             .dtype = DType::kI8,
             .shape = {1},
-            .when = {"static asymmetric activations",
-                     [](const PackRequest& r) {
-                       return symbol::kStatic.Of(r) && !r.scheme.activations.symmetric;
-                     }}},
+            .when = symbol::kStaticAsymmetricActivations},
 };
 
 // Scales of MX formats, exponents: u means 2^(u − 127).

@@ -7,15 +7,6 @@
 namespace prepack {
 namespace {
 
-constexpr Condition kStaticActivations{"static activations", [](const PackRequest& r) {
-                                         const ActivationScheme& activations = r.scheme.activations;
-                                         return activations.type != ActivationType::kNone &&
-                                                !activations.dynamic;
-                                       }};
-constexpr Condition kStaticAsymmetricActivations{
-    "static asymmetric activations", [](const PackRequest& r) {
-      return kStaticActivations.Of(r) && !r.scheme.activations.symmetric;
-    }};
 constexpr Condition kHasBias{"the module has a bias",
                              [](const PackRequest& r) { return r.bias_dtype.has_value(); }};
 constexpr StoredDType kBiasAsStored{
@@ -146,9 +137,9 @@ std::vector<PartRow> Layout::PartRows() const {
   }
   if (static_activations) {
     parts.push_back(
-        InputPart(PartRole::kInputScale, "input_scale", DType::kF32, kStaticActivations));
+        InputPart(PartRole::kInputScale, "input_scale", DType::kF32, symbol::kStaticActivations));
     parts.push_back(InputPart(PartRole::kInputZeroPoint, "input_zero_point", DType::kI32,
-                              kStaticAsymmetricActivations));
+                              symbol::kStaticAsymmetricActivations));
   }
   parts.push_back(ChannelPart(PartRole::kBias, "bias", checkpoint ? kBiasAsStored : bias));
   parts.back().when = kHasBias;

@@ -179,6 +179,16 @@ inline constexpr Condition kScalesPerChannel{"scales per channel", [](const Pack
                                                return r.scheme.granularity == Granularity::kChannel;
                                              }};
 
+inline constexpr Condition kStaticActivations{
+    "static activations", [](const PackRequest& r) {
+      const ActivationScheme& activations = r.scheme.activations;
+      return activations.type != ActivationType::kNone && !activations.dynamic;
+    }};
+inline constexpr Condition kStaticAsymmetricActivations{
+    "static asymmetric activations", [](const PackRequest& r) {
+      return kStaticActivations.Of(r) && !r.scheme.activations.symmetric;
+    }};
+
 }  // namespace symbol
 
 // Division of a part, in symbols.
@@ -397,9 +407,6 @@ struct Layout {
   bool HasScales() const { return scales.order != ParameterOrder::kNone; }
   // Every part that a module may have, and those of this module. Same order. Those of stacked
   // experts have the number of experts as their first dimension.
-  bool HasZeroPoints() const {
-    return zero_points.order != ParameterOrder::kNone || zero_points.form != nullptr;
-  }
   std::vector<PartRow> PartRows() const;
   std::vector<PartSpec> Parts(const PackRequest& request) const;
 };

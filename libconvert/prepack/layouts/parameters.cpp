@@ -204,6 +204,10 @@ bool AreSquares(const Layout& layout, const PackRequest& request) {
   return layout.scales.order == ParameterOrder::kSquares && !symbol::kScalesPerChannel.Of(request);
 }
 
+ScaleDTypes DTypesOf(const Layout& layout, const PackRequest& request) {
+  return {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)};
+}
+
 // The number of FP8 that gives the scale under the global one.
 float BelowGlobal(const GlobalScale& global, float scale) {
   const double wanted = global.divides ? static_cast<double>(scale) * global.value
@@ -261,15 +265,13 @@ Status PackSchemeRows(const Layout& layout, const PackRequest& request, uint64_t
   Scratch<float> once(count);
   const std::span<float> line(once.data(), count);
   for (uint64_t i = 0; i < count; ++i) line[i] = scales[form.Canonical(i)];
-  const ScaleDTypes as{.value = layout.scales.value.Of(request),
-                       .stored = layout.scales.stored.Of(request)};
+  const ScaleDTypes as = DTypesOf(layout, request);
   if (layout.scales.two_levels) {
-    Scratch<float> before(count);
-    std::ranges::copy(line, before.begin());
     const uint64_t bad = TakeGlobal(global, line);
     PackAs(as, LineOf(count), line, packed);
     if (bad == count) return {};
-    return ScaleDoesNotFit(PlaceOf(request, form.Canonical(bad)), DType::kF8E4M3, before[bad])
+    const uint64_t place = form.Canonical(bad);
+    return ScaleDoesNotFit(PlaceOf(request, place), DType::kF8E4M3, scales[place])
         .Hint(std::string(kExactOnly));
   }
   PackAs(as, LineOf(count), line, packed);
@@ -283,9 +285,7 @@ void UnpackSchemeRows(const Layout& layout, const PackRequest& request, uint64_t
   const uint64_t count = form.Count(rows);
   Scratch<float> once(count);
   const std::span<float> line(once.data(), count);
-  UnpackScaleStrip(
-      {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)},
-      LineOf(count), packed, line);
+  UnpackScaleStrip(DTypesOf(layout, request), LineOf(count), packed, line);
   if (layout.scales.two_levels) {
     for (float& scale : line) scale = global.Apply(scale);
   }
@@ -299,10 +299,6 @@ bool AreSchemeRows(const Layout& layout) {
 ParameterStrip StripOf(ParameterOrder order, const PackRequest& request, uint64_t rows) {
   const uint64_t width = order == ParameterOrder::kBlocks ? kParameterBlock : rows;
   return {.rows = rows, .groups = request.groups(), .width = width};
-}
-
-ScaleDTypes DTypesOf(const Layout& layout, const PackRequest& request) {
-  return {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)};
 }
 
 }  // namespace
@@ -368,12 +364,8 @@ GlobalScale PackedGlobalScale(const Layout& layout, const GlobalScale& source) {
   return {.value = static_cast<float>(1.0 / source.value), .divides = divides};
 }
 
-float PackedScale(const Layout& layout, const PackRequest& request, const GlobalScale& global,
-                  float scale) {
-  if (layout.scales.two_levels) {
-    return PackedGlobalScale(layout, global).Apply(BelowGlobal(global, scale));
-  }
-  return RoundTo(layout.scales.value.Of(request), scale);
+float PackedScale(const Layout& layout, const GlobalScale& global, float scale) {
+  return PackedGlobalScale(layout, global).Apply(BelowGlobal(global, scale));
 }
 
 void PackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,

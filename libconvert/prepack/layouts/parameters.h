@@ -58,9 +58,8 @@ void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t row
 // The global scale as the layout stores it. Where one convention divides and the other multiplies,
 // it is the reciprocal, rounded to f32.
 GlobalScale PackedGlobalScale(const Layout& layout, const GlobalScale& source);
-// What unpacking makes of a scale of the source.
-float PackedScale(const Layout& layout, const PackRequest& request, const GlobalScale& global,
-                  float scale);
+// What unpacking makes of a scale of the source, of a layout with two levels of scales.
+float PackedScale(const Layout& layout, const GlobalScale& global, float scale);
 
 // Packs zero points [rows, G] u8 and back, for a module that has the part.
 void PackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,

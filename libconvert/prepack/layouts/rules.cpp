@@ -35,15 +35,21 @@ std::string DescribeCodes(const Scheme& scheme) {
   return fmt::format("the codes have {} bit{}", scheme.bits, scheme.bits == 1 ? "" : "s");
 }
 
-Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
-                     std::string_view wanted) {
-  if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+// `takes`: "the kernel reads".
+Eligibility OtherCodes(const PackRequest& request, std::string_view takes,
+                       std::string_view wanted) {
   const std::string codes = DescribeCodes(request.scheme);
   return {.ok = false,
-          .reason = fmt::format("{}: the kernel reads {}", codes, wanted),
+          .reason = fmt::format("{}: {} {}", codes, takes, wanted),
           .other_weights = true,
           .codes = codes,
           .kernel_reads = std::string(wanted)};
+}
+
+Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
+                     std::string_view wanted) {
+  if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+  return OtherCodes(request, "the kernel reads", wanted);
 }
 
 std::string DescribeWanted(const ActivationScheme& activations) {
@@ -217,13 +223,7 @@ Eligibility IntegerCodes(const PackRequest& request, std::initializer_list<uint3
 }
 
 Eligibility CodesOf(const PackRequest& request, bool are_wanted, std::string_view wanted) {
-  if (are_wanted) return Eligibility::Yes();
-  const std::string codes = DescribeCodes(request.scheme);
-  return {.ok = false,
-          .reason = fmt::format("{}: the format stores {}", codes, wanted),
-          .other_weights = true,
-          .codes = codes,
-          .kernel_reads = std::string(wanted)};
+  return are_wanted ? Eligibility::Yes() : OtherCodes(request, "the format stores", wanted);
 }
 
 Eligibility NoActivations(const PackRequest& request, std::string_view format) {
@@ -252,6 +252,13 @@ Eligibility NoOrder(const PackRequest& request, std::string_view format) {
   if (!request.reordered) return Eligibility::Yes();
   return Eligibility::No(
       fmt::format("the module has activation order: {} has no index of groups", format));
+}
+
+Eligibility OrderOfGroups(const PackRequest& request) {
+  if (!request.reordered || request.scheme.granularity == Granularity::kGroup) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No("activation order without groups of inputs means nothing");
 }
 
 Eligibility ZerosAreCodes(const PackRequest& request, std::string_view format) {

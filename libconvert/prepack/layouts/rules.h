@@ -61,6 +61,8 @@ Eligibility NoActivations(const PackRequest& request, std::string_view format);
 Eligibility NoBlocks(const PackRequest& request, std::string_view format);
 Eligibility WholeGroups(const PackRequest& request, std::string_view format);
 Eligibility NoOrder(const PackRequest& request, std::string_view format);
+// Activation order is one of groups.
+Eligibility OrderOfGroups(const PackRequest& request);
 // Its zero points can be stored as codes; those of version 1 of GPTQ less one.
 Eligibility ZerosAreCodes(const PackRequest& request, std::string_view format);
 Eligibility ZerosAboveZero(const PackRequest& request, std::string_view format);

@@ -13,8 +13,6 @@
 namespace prepack {
 namespace {
 
-constexpr std::byte kSignBit{0x80};
-
 bool IsWholeBits(uint32_t bits) {
   return bits == 4 || bits == 8;
 }
@@ -22,8 +20,7 @@ bool IsWholeBits(uint32_t bits) {
 // Codes of 4 or 8 bits: the bytes of a panel, filled up to words.
 void StoreWhole(CodeType type, const std::byte* codes, uint64_t count, std::byte* words) {
   const size_t bytes = PanelRowBytes(type, count);
-  const std::byte mask = type == CodeType::kS8 ? kSignBit : std::byte{0};
-  XorCopy({codes, bytes}, mask, {words, bytes});
+  XorCopy({codes, bytes}, SignMask(type), {words, bytes});
   const size_t padded = CeilDiv(bytes, 4) * 4;
   if (padded != bytes) std::memset(words + bytes, 0, padded - bytes);
 }
@@ -35,12 +32,6 @@ void PackDense(uint32_t bits, CodeType type, const std::byte* codes, uint64_t co
 }
 
 }  // namespace
-
-uint64_t WordForm::Words(uint64_t codes) const {
-  if (word_aligned) return CeilDiv(codes, 32 / bits);
-  // ⌈codes · bits / 32⌉ without overflow: 32 codes take `bits` words.
-  return codes / 32 * bits + CeilDiv(codes % 32 * bits, 32);
-}
 
 void StoreCodes(const WordForm& form, CodeType type, const std::byte* codes, uint64_t count,
                 std::byte* words) {
@@ -60,8 +51,7 @@ void LoadCodes(const WordForm& form, CodeType type, const std::byte* words, uint
                std::byte* codes) {
   if (IsWholeBits(form.bits)) {
     const size_t bytes = PanelRowBytes(type, count);
-    const std::byte mask = type == CodeType::kS8 ? kSignBit : std::byte{0};
-    XorCopy({words, bytes}, mask, {codes, bytes});
+    XorCopy({words, bytes}, SignMask(type), {codes, bytes});
     if (IsNibble(type) && count % 2 != 0) codes[bytes - 1] &= std::byte{0x0F};
     return;
   }

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 
+#include "prepack/kernels/codes.h"
 #include "prepack/layouts/layout.h"
 #include "prepack/model/scheme.h"
 
@@ -23,7 +24,7 @@ struct WordForm {
 
   // Codes after which a new word begins.
   uint64_t CodesPerWords() const { return word_aligned ? 32 / bits : 32; }
-  uint64_t Words(uint64_t codes) const;
+  uint64_t Words(uint64_t codes) const { return CodeWords(bits, word_aligned, codes); }
   // The first bit of a code.
   uint64_t BitOf(uint64_t code) const {
     return word_aligned ? code / (32 / bits) * 32 + code % (32 / bits) * bits : code * bits;
@@ -40,9 +41,13 @@ void LoadCodes(const WordForm& form, CodeType type, const std::byte* words, uint
 void StoreZeros(const WordForm& form, const uint8_t* zero_points, uint64_t count, std::byte* words);
 void LoadZeros(const WordForm& form, const std::byte* words, uint64_t count, uint8_t* zero_points);
 
-// What is added to a zero point, and to a code, to make it unsigned.
-constexpr uint8_t UnsignedOffset(const Scheme& scheme) {
-  return scheme.code == CodeType::kS8 ? 128 : 0;
+// What is added to a zero point to make it unsigned.
+constexpr uint8_t UnsignedOffset(CodeType code) {
+  return code == CodeType::kS8 ? 128 : 0;
+}
+// The same of codes, as bits to flip.
+constexpr std::byte SignMask(CodeType code) {
+  return static_cast<std::byte>(UnsignedOffset(code));
 }
 
 // Zero points of a strip, [rows, G] bytes, as [G, rows] with `offset` added, and back.

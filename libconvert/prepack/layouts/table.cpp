@@ -6,9 +6,6 @@
 namespace prepack {
 namespace {
 
-constexpr std::string_view kCompressedTensors = "compressed-tensors";
-constexpr std::string_view kOldCompressedTensors = "compressed-tensors-0.17";
-
 constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
@@ -96,10 +93,7 @@ std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
 }
 
 bool BelongsTo(const Layout& layout, std::string_view target) {
-  if (layout.target == target || layout.target == kAnyTarget) return true;
-  // Older releases of compressed-tensors differ in one format only.
-  return target == kOldCompressedTensors && layout.target == kCompressedTensors &&
-         &layout != &kCtPacked;
+  return layout.target == target || layout.target == kAnyTarget;
 }
 
 }  // namespace prepack

@@ -153,10 +153,12 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   if (status.ok()) status = weights_.ReadZeroPoints(n0, rows, buffers.expected_zeros);
   if (!status.ok()) return status;
 
+  const bool two_levels = layout_.scales.two_levels;
   for (size_t i = 0; i < count; ++i) {
     const float found = buffers.found_scales[i];
     const float expected = buffers.expected_scales[i];
-    const float rounded = PackedScale(layout_, request_, global_, expected);
+    const float rounded =
+        two_levels ? PackedScale(layout_, global_, expected) : RoundTo(scale_dtype_, expected);
     if (rounds_scales_ && rounded != expected) ++differences.rounded_scales;
     if (std::bit_cast<uint32_t>(found) != std::bit_cast<uint32_t>(rounded)) ++differences.scales;
     if (expected != 0) {

@@ -12,6 +12,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/group_order.h"
 #include "prepack/formats/rows/row_checks.h"
+#include "prepack/kernels/codes.h"
 
 namespace prepack {
 
@@ -48,9 +49,7 @@ uint64_t RowBytes(const RowModule& parts) {
 }  // namespace
 
 uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count) {
-  if (codes == RowCodes::kWordAligned) return CeilDiv(count, kWordBits / bits);
-  // ⌈count · bits / 32⌉ without overflow: 32 codes take `bits` words.
-  return count / kWordBits * bits + CeilDiv(count % kWordBits * bits, kWordBits);
+  return CodeWords(bits, codes == RowCodes::kWordAligned, count);
 }
 
 RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)

@@ -169,7 +169,7 @@ constinit const Layout kAwqGemm = AwqRows({
     .target = "awq",
     .consumer = "readers of quant_method awq, version gemm",
     .mirrors = "AutoAWQ 0.2.9, awq/modules/linear/gemm.py",
-    .fingerprint = "",
+    .fingerprint = "9aeb03cec36289dfd492d89d15b49916",
 });
 
 constinit const Layout kAutoRoundAwq = AwqRows({
@@ -177,7 +177,7 @@ constinit const Layout kAutoRoundAwq = AwqRows({
     .target = "auto-round-awq",
     .consumer = "readers of packing_format auto_round:auto_awq",
     .mirrors = "auto-round 0.15, export/export_to_autoround/export.py",
-    .fingerprint = "",
+    .fingerprint = "9aeb03cec36289dfd492d89d15b49916",
 });
 
 }  // namespace prepack

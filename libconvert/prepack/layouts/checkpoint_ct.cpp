@@ -53,6 +53,15 @@ constexpr WordForm FormOf(const PackRequest& request) {
   return {.bits = request.scheme.bits, .word_aligned = kAligned};
 }
 
+// From 0.19 on, the library and vLLM refuse a config that says it, and ignore the index.
+Eligibility OrderBefore19(const PackRequest& request, bool before) {
+  if (before || !request.reordered) return OrderOfGroups(request);
+  return Eligibility::No(
+      "the module has activation order: compressed-tensors reads no index of groups since 0.19 "
+      "(target compressed-tensors-0.17 stores one)");
+}
+
+template <bool kAligned>
 Eligibility EligiblePacked(const PackRequest& request) {
   return AllOf({
       IntegerCodes(request, {1, 2, 3, 4, 5, 6, 7, 8},
@@ -63,7 +72,7 @@ Eligibility EligiblePacked(const PackRequest& request) {
       WholeGroups(request, kCtName),
       ZerosAreCodes(request, kCtName),
       OutputsFirst(request, kCtName),
-      OrderOfGroups(request),
+      OrderBefore19(request, kAligned),
       BiasIsFloat(request),
   });
 }
@@ -320,11 +329,12 @@ template <bool kAligned>
 constexpr Layout PackedRows(Layout row) {
   row.version = 1;
   row.schemes = "integer weights of 1 to 8 bits, activations not quantized";
-  row.constraints = "groups that divide K; activation order with groups";
+  row.constraints = kAligned ? "groups that divide K; activation order with groups"
+                             : "groups that divide K; no activation order";
   row.isa = "any";
   row.checkpoint = true;
   row.side_parts = kCtPackedSides;
-  row.eligible = EligiblePacked;
+  row.eligible = EligiblePacked<kAligned>;
   row.weight = {.name = "weight_packed",
                 .dtype = DType::kI32,
                 .shape = {symbol::kN, {kAligned ? "⌈K/f⌉" : "⌈K·b/32⌉", [](const PackRequest& r) {
@@ -349,6 +359,7 @@ constinit const Layout kCtPacked = PackedRows<false>({
     .mirrors = "compressed-tensors 0.19, compressors/pack_quantized",
     .address = "bit n · 32⌈K·b/32⌉ + k · b",
     .notes = "codes are unsigned, also when symmetric",
+    .fingerprint = "6f3259338d5866bab2d66ec22360b27d",
 });
 
 constinit const Layout kCtPackedAligned = PackedRows<true>({
@@ -358,6 +369,7 @@ constinit const Layout kCtPackedAligned = PackedRows<true>({
     .mirrors = "compressed-tensors 0.17, compressors/quantized_compressors/pack_quantized.py",
     .address = "bit n · 32⌈K/f⌉ + k / f · 32 + k % f · b, f = ⌊32/b⌋ codes per word",
     .notes = "for 1, 2, 4 and 8 bits the same as dense",
+    .fingerprint = "811e53f2d272240594b01bfec8c325c0",
 });
 
 constinit const Layout kCtInt = {
@@ -371,6 +383,7 @@ constinit const Layout kCtInt = {
     .isa = "any",
     .address = "byte n · K + k",
     .notes = "codes are signed: for b bits, code − 2^(b-1)",
+    .fingerprint = "04f88c333e939ca33eb9a6f91cdc478f",
     .checkpoint = true,
     .side_parts = kCtInputs,
     .eligible = EligibleInt,

@@ -226,6 +226,7 @@ constinit const Layout kGptqV1 = StringRows({
     .mirrors = "GPTQModel 7.7, nn_modules/qlinear/__init__.py",
     .constraints = "K % 32 = 0, groups that divide K, zero points of at least 1",
     .notes = "zero points are stored as z − 1; 3-bit codes may go on in the next row",
+    .fingerprint = "1cd0c27103d68f1afc5a7f5703c4e9b6",
     .side_parts = kGptqSides,
     .eligible = EligibleGptq<1>,
     .zero_points = {.form = &kZeroStringForm<1>},
@@ -238,6 +239,7 @@ constinit const Layout kGptqV2 = StringRows({
     .mirrors = "GPTQModel 7.7, nn_modules/qlinear/__init__.py",
     .constraints = "K % 32 = 0, groups that divide K",
     .notes = "zero points are stored as they are; 3-bit codes may go on in the next row",
+    .fingerprint = "21719406cf656914b11b5f648a31d75c",
     .side_parts = kGptqSides,
     .eligible = EligibleGptq<0>,
     .zero_points = {.form = &kZeroStringForm<0>},
@@ -250,6 +252,7 @@ constinit const Layout kAutoRoundGptq = StringRows({
     .mirrors = "auto-round 0.15, export/export_to_autoround/export.py",
     .constraints = "K % 32 = 0, groups that divide K, zero points of at least 1",
     .notes = "zero points are stored as z − 1; 3-bit codes may go on in the next row",
+    .fingerprint = "0477dced08f228c922e877268359a440",
     .eligible = EligibleAutoRound,
     .zero_points = {.form = &kZeroStringForm<1>},
 });

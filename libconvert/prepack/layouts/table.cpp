@@ -1,15 +1,47 @@
 #include "prepack/layouts/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 namespace prepack {
 namespace {
 
+constexpr std::string_view kCompressedTensors = "compressed-tensors";
+constexpr std::string_view kOldCompressedTensors = "compressed-tensors-0.17";
+
+std::string OneGroupSize(const PackRequest& request) {
+  const bool channel = request.groups() == 1;
+  return channel ? "one group per output channel"
+                 : fmt::format("groups of {}", request.scheme.group_size);
+}
+
+std::string OneKindOfScales(const PackRequest& request) {
+  const Scheme& scheme = request.scheme;
+  if (scheme.granularity == Granularity::kBlock) {
+    return fmt::format("blocks of {} x {}", scheme.scale_rows, scheme.group_size);
+  }
+  return fmt::format("one scale per module, {} activations",
+                     scheme.activations.dynamic ? "dynamic" : "static");
+}
+
 constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
     Target{"onednn", "programs that call oneDNN's matmul"},
+    Target{kCompressedTensors, "compressed-tensors: vLLM, transformers, SGLang", false, true,
+           "compressed-tensors"},
+    Target{kOldCompressedTensors, "compressed-tensors before 0.18", false, true,
+           "compressed-tensors"},
+    Target{"gptq", "GPTQ: vLLM, transformers, GPTQModel, SGLang", false, true, "gptq"},
+    Target{"gptq-v2", "GPTQ with zero points stored as they are (gptq_v2)", false, true, "gptq"},
+    Target{"awq", "AWQ: vLLM, transformers, AutoAWQ, SGLang", false, true, "awq", OneGroupSize},
+    Target{"auto-round", "AutoRound, packed as GPTQ", false, true, "auto-round"},
+    Target{"auto-round-awq", "AutoRound, packed as AWQ", false, true, "auto-round"},
+    Target{"fp8", "FP8 as DeepSeek and transformers store it", false, true, "fp8", OneKindOfScales},
+    Target{"modelopt", "NVIDIA ModelOpt: FP8, MXFP8, NVFP4", false, true, "modelopt"},
+    Target{"bf16", "a checkpoint that is not quantized", false, true},
 };
 
 // One row per layout, in order of preference within a target.
@@ -93,7 +125,10 @@ std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
 }
 
 bool BelongsTo(const Layout& layout, std::string_view target) {
-  return layout.target == target || layout.target == kAnyTarget;
+  if (layout.target == target || layout.target == kAnyTarget) return true;
+  // Older releases of compressed-tensors differ in one format only.
+  return target == kOldCompressedTensors && layout.target == kCompressedTensors &&
+         &layout != &kCtPacked;
 }
 
 }  // namespace prepack

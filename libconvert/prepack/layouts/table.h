@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,12 +13,21 @@
 
 namespace prepack {
 
-// A runtime that reads packed folders.
+// A runtime that reads packed folders, or a format of checkpoints, which many read.
 struct Target {
   std::string_view id;       // "vllm-cpu"
   std::string_view runtime;  // for people: "vLLM on x86-64 CPUs"
   // Its ops for experts of 4-bit integers quantize activations to 8 bits; it has no others.
   bool eight_bit_experts = false;
+  // The target is a format of checkpoints, quantized by this quant_method; none: not quantized.
+  bool checkpoint = false;
+  std::string_view format = {};
+  // Of a checkpoint whose config says something once for all modules that differ in it: what the
+  // request has, for people. Null: nothing.
+  std::string (*model_wide)(const PackRequest& request) = nullptr;
+
+  // Is it a checkpoint that is not quantized?
+  bool HoldsNoCodes() const { return checkpoint && format.empty(); }
 };
 
 std::span<const Target> AllTargets();
@@ -53,7 +63,7 @@ class LayoutTable {
 // Those that kernels read, in order of preference within a target: the first eligible one is
 // chosen.
 LayoutTable AllLayouts();
-// Those of checkpoint formats, in the same order. No target offers them.
+// Those of checkpoint formats, in the same order.
 LayoutTable CheckpointLayouts();
 // Of either kind.
 const Layout* FindLayout(std::string_view id);

@@ -24,6 +24,7 @@
 #include "prepack/formats/stored_linear.h"
 #include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 #include "prepack/model/panel_shape.h"
@@ -194,7 +195,8 @@ Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const Quant
                                            Buffers& buffers, ModuleDifferences& differences) const {
   // Only the manifest says which parts there are: if an order is lost or made up, all remaining
   // parts still equal the source.
-  if (request_.reordered != linear.reordered()) {
+  const bool reordered = layout_.checkpoint ? linear.reordered() : weights_.reordered();
+  if (request_.reordered != reordered) {
     differences.parts.emplace_back("input_order");
     return {};
   }
@@ -438,6 +440,15 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
                      eligible.reason);
 }
 
+// The module as it was packed, where that is not as it is stored; else null.
+std::unique_ptr<QuantizedLinear> OtherView(const QuantizedLinear& linear,
+                                           const ModuleRecord& record) {
+  if (record.scheme.code == CodeType::kBF16) return Dequantized(linear);
+  const Layout* layout = FindLayout(record.layout);
+  if (layout == nullptr || !layout->checkpoint || !linear.reordered()) return nullptr;
+  return linear.InModelOrder();
+}
+
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
@@ -448,9 +459,8 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     result.FailModule(name, "the source has no such quantized module");
     return {};
   }
-  const std::unique_ptr<QuantizedLinear> dequantized =
-      record.scheme.code == CodeType::kBF16 ? Dequantized(*linear) : nullptr;
-  const QuantizedLinear& weights = dequantized ? *dequantized : *linear;
+  const std::unique_ptr<QuantizedLinear> other = OtherView(*linear, record);
+  const QuantizedLinear& weights = other ? *other : *linear;
   Scheme scheme = weights.scheme();
   if (MayBeChosen(*linear, record.scheme.activations)) {
     scheme.activations = record.scheme.activations;

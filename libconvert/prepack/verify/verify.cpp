@@ -27,6 +27,7 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/split_experts.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
 #include "prepack/verify/integrity.h"
@@ -240,6 +241,7 @@ Status Verification::RunExactness(const Checkpoint& source) {
   const AcceptedFindings& accepted = folder_.manifest().accepted;
   PREPACK_TRY_ASSIGN(QuantizedModel model, ReadQuantizedModel(source, accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
+  PREPACK_TRY(SplitAsPacked(folder_.manifest(), source.config(), model));
   // By then its memory is known.
   if (options_.memory_limit != 0 && engine_.valid()) engine_.wait();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfExactness(model)));

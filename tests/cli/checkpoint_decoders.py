@@ -340,7 +340,10 @@ def decode(folder):
     method = config and config["quant_method"]
     demand(method in KEYS, f"quant_method {method}")
     if method is None:
-        plain = {n.removesuffix(".weight"): floats(v) for n, v in tensors.items() if len(v[1]) == 2}
+        plain = {n.removesuffix(".weight"): floats(v) for n, v in tensors.items()
+                 if len(v[1]) == 2 and v[0] in ("BF16", "F16", "F32")}  # fmt: skip
+        if model.get("model_type") == "gpt2":  # Conv1D: [K, N]
+            plain = {n: v if "wte" in n or "wpe" in n else v.T for n, v in plain.items()}
         return method, plain, tensors
     names = Names(method, config, model)
     weights, taken = {}, set()
@@ -360,6 +363,7 @@ def decode(folder):
               and not name.endswith("_bias")}  # fmt: skip
     rest = {name: value for name, value in tensors.items() if name not in taken}
     plain = [name.removesuffix(".weight") for name, value in rest.items()
-             if name.endswith(("_proj.weight", "lm_head.weight")) and len(value[1]) == 2]  # fmt: skip
-    names.check_plain([name for name in plain if name not in weights])
+             if name.endswith(".weight") and len(value[1]) == 2 and value[0] in ("BF16", "F16", "F32")]  # fmt: skip
+    # A head that shares the embedding's weights is a linear layer of the model all the same.
+    names.check_plain([name for name in {*plain, "lm_head"} if name not in weights and not names.is_embedding(name)])
     return method, weights, rest

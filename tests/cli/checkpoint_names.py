@@ -16,6 +16,11 @@ class Names:
     def __init__(self, method, config, model):
         self.method, self.config, self.model = method, config, model
 
+    @staticmethod
+    def is_embedding(module):
+        last = module.rpartition(".")[2]
+        return "embed" in last or last in ("wte", "wpe")
+
     def settings(self, module):
         """Of a quantized module."""
         return getattr(self, "_" + self.method.replace("-", "_"))(module)

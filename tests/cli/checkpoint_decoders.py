@@ -365,5 +365,6 @@ def decode(folder):
     plain = [name.removesuffix(".weight") for name, value in rest.items()
              if name.endswith(".weight") and len(value[1]) == 2 and value[0] in ("BF16", "F16", "F32")]  # fmt: skip
     # A head that shares the embedding's weights is a linear layer of the model all the same.
-    names.check_plain([name for name in {*plain, "lm_head"} if name not in weights and not names.is_embedding(name)])
+    head = {"lm_head"} if not any("lm_head" in name or name.startswith("language_model.") for name in tensors) else set()
+    names.check_plain([name for name in {*plain, *head} if name not in weights and not names.is_embedding(name)])
     return method, weights, rest

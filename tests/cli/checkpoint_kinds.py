@@ -61,11 +61,11 @@ def table(pairs, targets):
     for kind, names in KINDS:
         cells = []
         for target in targets:
-            found = dict.fromkeys(of[name, target].cell or short(of[name, target].rule) for name in names)
+            found = dict.fromkeys(short(of[name, target].rule) or of[name, target].cell for name in names)
             refused = [of[name, target] for name in names if of[name, target].rule]
             if refused and len(refused) < len(names):
                 raise ValueError(f"{kind} are not alike for {target}: {list(found)}")
-            numbers = [f"[{rules.setdefault(text, len(rules) + 1)}]" for text in found]
-            cells.append("".join(numbers) if refused else " or ".join(sorted(found)))
+            numbers = [str(rules.setdefault(text, len(rules) + 1)) for text in found] if refused else []
+            cells.append(f"no: {', '.join(numbers)}" if refused else " or ".join(sorted(found)))
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *(f"{number}. {text}" for text, number in rules.items())]) + "\n"

@@ -48,7 +48,7 @@ RECIPROCALS = {
     "gptqmodel-fp8-tensor": CT, "ct-nvfp4": {"modelopt"}, "ct-nvfp4a16": {"modelopt"},
     "modelopt-nvfp4-gpt-oss": CT,
 }  # fmt: skip
-EXACT, BY_A_ROUNDING, BF16 = "exact", "exact but for 1 / scale", "rounded once"
+EXACT, BY_A_ROUNDING, BF16 = "exact", "reciprocals", "rounded"
 
 # What else differs after the way back to the source's own format.
 NOT_GEMM = "AWQ is written as GEMM only"

@@ -27,6 +27,7 @@
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
+#include "prepack/packed/packed_model.h"
 #include "prepack/packed/split_experts.h"
 #include "prepack/verify/exactness.h"
 #include "prepack/verify/gemm_check.h"
@@ -183,7 +184,7 @@ Status Verification::CheckLimit() const {
   // A source that cannot be read is for the levels to report.
   const Result<Checkpoint> source = Checkpoint::Open(*source_);
   if (Runs(Level::kExactness) && source.ok()) {
-    const Result<QuantizedModel> model = ReadQuantizedModel(*source, folder_.manifest().accepted);
+    const Result<QuantizedModel> model = ReadSourceModel(*source, folder_.manifest().accepted);
     const MemoryNeed other = model.ok() ? NeedOfExactness(*model) : MemoryNeed();
     if (other.shared + other.per_thread > need.shared + need.per_thread) need = other;
   }
@@ -239,7 +240,7 @@ Status Verification::OpenOthers() {
 
 Status Verification::RunExactness(const Checkpoint& source) {
   const AcceptedFindings& accepted = folder_.manifest().accepted;
-  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadQuantizedModel(source, accepted));
+  PREPACK_TRY_ASSIGN(QuantizedModel model, ReadSourceModel(source, accepted));
   PREPACK_TRY(FuseAsPacked(folder_.manifest(), model));
   PREPACK_TRY(SplitAsPacked(folder_.manifest(), source.config(), model));
   // By then its memory is known.

@@ -100,7 +100,10 @@ PackedLinear::PackedLinear(SharedFolder folder, const ModuleRecord& record, Pack
 
 void PackedLinear::DescribeScheme(const ModuleRecord& record) {
   scheme_ = packed_.request().scheme;
-  if (record.source_activations) scheme_.activations = *record.source_activations;
+  // A static scale is kept only where the kernel needs it.
+  if (record.source_activations && record.source_activations->dynamic) {
+    scheme_.activations = *record.source_activations;
+  }
   // Scales that were rounded are those of the dtype that they were rounded to.
   stored_scale_dtype_ = record.rounded_scales == 0
                             ? record.stored_scale_dtype
@@ -129,11 +132,6 @@ uint64_t PackedLinear::PartBytes(PartRole role) const {
 }
 
 Status PackedLinear::ReadInput() {
-  if (!symbol::kStaticActivations.Of(packed_.request()) && !scheme_.activations.dynamic) {
-    return Unsupported(fmt::format("module {}", module_),
-                       "the folder does not keep the static scale of its activations")
-        .Hint("Convert the checkpoint that the folder was made from");
-  }
   if (PartBytes(PartRole::kInputScale) != sizeof(float)) return {};
   InputQuantization input;
   PREPACK_TRY(packed_.ReadPart(PartRole::kInputScale, 0,

@@ -5,8 +5,9 @@
 // its modules are in the canonical layout again, under the names that they had in the checkpoint
 // that it was made from.
 //
-// What a folder does not keep: scales that were rounded when it was packed stay rounded, and layers
-// that were fused with one scale each have it per output channel.
+// What a folder does not keep: scales that were rounded when it was packed stay rounded, layers
+// that were fused with one scale each have it per output channel, and static scales of activations
+// are there only if the kernel uses them; without, activations are what the kernel makes of them.
 
 #include "prepack/base/status.h"
 #include "prepack/container/checkpoint.h"

@@ -331,8 +331,14 @@ Status Verification::OpenOutput() {
 Status Verification::RunProducts(const Checkpoint& source) {
   const bool quality = JudgesQuality();
   if (!Runs(Level::kGemm) && !quality) return {};
-  const Result<SecondDecoder> decoder =
-      SecondDecoder::Make(source, folder_.manifest().source_format);
+  std::optional<PackedSource> packed_source;
+  if (IsPackedFolder(source)) {
+    PREPACK_TRY_ASSIGN(PackedSource opened, PackedSource::Open(source.path()));
+    packed_source.emplace(std::move(opened));
+  }
+  // A packed folder is compared in another way.
+  const Result<SecondDecoder> decoder = SecondDecoder::Make(
+      source, packed_source ? "compressed-tensors" : folder_.manifest().source_format);
   if (!decoder.ok()) {
     if (Runs(Level::kGemm)) level(Level::kGemm).reason = decoder.status().ToString();
     if (quality) level(Level::kQuality).reason = decoder.status().ToString();
@@ -351,7 +357,8 @@ Status Verification::RunProducts(const Checkpoint& source) {
                         .judge_gemm = gemm,
                         .judge_quality = quality,
                         .sample = sample(),
-                        .output = output_decoder_ ? &*output_decoder_ : nullptr};
+                        .output = output_decoder_ ? &*output_decoder_ : nullptr,
+                        .packed_source = packed_source ? &*packed_source : nullptr};
   PREPACK_TRY_ASSIGN(GemmLevels levels,
                      CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_));
   if (gemm) {

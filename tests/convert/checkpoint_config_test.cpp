@@ -208,7 +208,9 @@ TEST_CASE("nothing quantized, nothing said") {
 TEST_CASE("plain modules are matrices that pass through or were dequantized, and the head") {
   Manifest manifest;
   const auto tensor = [&](std::string name, TensorShape shape) {
-    manifest.tensors.push_back({.tensor = std::move(name), .shape = std::move(shape)});
+    TensorRecord& record = manifest.tensors.emplace_back();
+    record.tensor = std::move(name);
+    record.shape = std::move(shape);
   };
   tensor("m.layers.0.mlp.gate.weight", {8, 64});
   tensor("m.layers.0.norm.weight", {64});
@@ -231,10 +233,9 @@ TEST_CASE("a model that becomes bf16 says so, in all its parts") {
       R"({"torch_dtype": "float16", "text_config": {"dtype": "float16", "x": 1},
           "quantization_config": {"quant_method": "awq"}, "y": {"dtype": "float16"}})",
       manifest, OwnRecords(manifest), {});
-  CHECK(ParseJsonStrict(text, "").value() ==
-        Json{{"torch_dtype", "bfloat16"},
-             {"text_config", {{"dtype", "bfloat16"}, {"x", 1}}},
-             {"y", {{"dtype", "float16"}}}});
+  CHECK(Value(ParseJsonStrict(text, "")) == Json{{"torch_dtype", "bfloat16"},
+                                                 {"text_config", {{"dtype", "bfloat16"}, {"x", 1}}},
+                                                 {"y", {{"dtype", "float16"}}}});
 }
 
 }  // namespace

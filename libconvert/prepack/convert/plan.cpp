@@ -119,10 +119,11 @@ Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& as
   choice.asked = asked;
   choice.stored_activations = linear.scheme().activations;
   choice.request = asked;
+  // Weights of a packed folder that are bf16 already.
+  choice.dequantizes = linear.scheme().code == CodeType::kBF16;
   AskLayouts(target, plan.model_wide, choice);
-  if (choice.chosen == nullptr && options.fallback == Fallback::kDequantize) {
-    Dequantize(target, linear, choice);
-  }
+  const bool may_dequantize = options.fallback == Fallback::kDequantize && !choice.dequantizes;
+  if (choice.chosen == nullptr && may_dequantize) Dequantize(target, linear, choice);
   choice.note = NoteOf(choice);
   if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
     return std::move(status).In(fmt::format("module {}", linear.module()));
@@ -221,7 +222,9 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                      RequestFor(checkpoint, linear, activations, options, plan));
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
   ModulePlan module(linear, *choice);
-  if (choice->dequantizes) module.dequantized = Dequantized(linear);
+  if (choice->dequantizes && linear.scheme().code != CodeType::kBF16) {
+    module.dequantized = Dequantized(linear);
+  }
   const bool as_stored = choice->chosen != nullptr && choice->chosen->checkpoint;
   if (as_stored && linear.reordered()) module.in_model_order = linear.InModelOrder();
   CountBytes(checkpoint, *choice, module);

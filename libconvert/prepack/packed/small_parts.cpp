@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -87,7 +88,8 @@ std::optional<BiasPlace> FindBias(const Checkpoint& checkpoint, const QuantizedL
   if (tensor == nullptr) return std::nullopt;
   const std::optional<StackedBias>& stacked = linear.stacked_bias();
   if (!stacked) return BiasPlace{.tensor = tensor, .first = 0, .step = 1, .bytes = tensor->bytes};
-  const uint64_t bytes = tensor->bytes / stacked->rows / stacked->channels * linear.n();
+  const uint64_t bytes =
+      tensor->bytes / std::max<uint64_t>(stacked->rows, 1) / stacked->channels * linear.n();
   return BiasPlace{.tensor = tensor,
                    .first = stacked->row * stacked->channels + stacked->first,
                    .step = stacked->step,
@@ -107,7 +109,10 @@ Status CheckBiases(const Checkpoint& checkpoint, const QuantizedLinear& linear) 
     const std::optional<BiasPlace> bias = FindBias(checkpoint, *member);
     if (!bias) continue;
     std::vector<uint64_t> expected = {member->n()};
-    if (const auto& stacked = member->stacked_bias()) expected = {stacked->rows, stacked->channels};
+    if (const auto& stacked = member->stacked_bias()) {
+      expected = {stacked->channels};
+      if (stacked->rows > 0) expected.insert(expected.begin(), stacked->rows);
+    }
     PREPACK_TRY(RequireShape(checkpoint, *bias->tensor, expected,
                              "one value per output channel of the module"));
     PREPACK_TRY(RequireDType(checkpoint, *bias->tensor, "the values of the bias",

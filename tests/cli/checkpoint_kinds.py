@@ -3,14 +3,16 @@
 import re
 
 KINDS = [
-    ("GPTQ, AWQ, AutoRound or compressed-tensors: 4 bits", [
-        "ar-arawq-w4-asym", "ar-awq-w4-asym", "ar-gptq-w4-asym", "ar-gptq-w4-sym", "ar-model-free-w4-asym",
-        "ar-old-model-free-w4-asym", "ar-w4-sym-g128", "awq-gemm-g128", "awq-gemv-g128", "awq-gemvfast-g128",
-        "ct-gptq-static-act-g128", "ct-old-asym-g128", "ct-smollm2-w4a16-gptq-g64", "ct-spinquant-r1r2",
-        "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym", "ct-w4a16-g32-asym",
-        "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2", "gptqmodel-w4-sym-g128"]),
-    ("the same with activation order (`g_idx`)", ["ct-old-actorder-group-g128", "gptqmodel-w4-actorder-g128"]),
-    ("the same with groups of different sizes", ["ct-nested-moe"]),
+    ("GPTQ, AWQ, AutoRound or compressed-tensors: 4 bits, symmetric", [
+        "ar-gptq-w4-sym", "ar-w4-sym-g128", "ct-gptq-static-act-g128", "ct-smollm2-w4a16-gptq-g64",
+        "ct-spinquant-r1r2", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym",
+        "gptqmodel-w4-sym-g128"]),
+    ("the same, asymmetric", [
+        "ar-arawq-w4-asym", "ar-awq-w4-asym", "ar-gptq-w4-asym", "ar-model-free-w4-asym",
+        "ar-old-model-free-w4-asym", "awq-gemm-g128", "awq-gemv-g128", "awq-gemvfast-g128", "ct-old-asym-g128",
+        "ct-w4a16-g32-asym", "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2"]),
+    ("4 bits with activation order (`g_idx`)", ["ct-old-actorder-group-g128", "gptqmodel-w4-actorder-g128"]),
+    ("4 bits with groups of different sizes", ["ct-nested-moe"]),
     ("2, 3 or 8 bits, or some modules with 8", [
         "ar-gptq-w4-sym-patterns", "ar-w2-sym", "ar-w3-sym", "ar-w4-sym-mixed", "ar-w4-sym-patterns", "ar-w8-sym",
         "ct-smollm2-w8a16-g64", "ct-w8a16-g128-sym", "gptqmodel-dynamic", "gptqmodel-lm-head", "gptqmodel-w3-sym",

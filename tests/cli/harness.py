@@ -33,6 +33,7 @@ CHECKPOINT_TARGETS = [
     "gptq-v2",
     "awq",
     "auto-round",
+    "auto-round-v2",
     "auto-round-awq",
     "fp8",
     "modelopt",

@@ -44,7 +44,8 @@ const Scheme kPlain = {.code = CodeType::kBF16, .bits = 16, .granularity = Granu
 Json ConfigFor(std::string_view target, const std::vector<PackedScheme>& modules,
                const std::vector<std::string>& plain = {"lm_head"},
                const Json& source = Json::object()) {
-  const std::optional<Json> config = CheckpointQuantization(target, source, modules, plain);
+  const std::optional<Json> config =
+      CheckpointQuantization(target, source, modules, {plain, "self_attn.k_scale"});
   REQUIRE(config.has_value());
   return *config;
 }
@@ -182,6 +183,10 @@ TEST_CASE("AutoRound names every exception, and the lists of its layers") {
   CHECK(extra.size() == 3);
   CHECK(extra.at("lm_head") == Json{{"bits", 16}, {"data_type", "float"}});
   CHECK(extra.at("model.layers.1.mlp.down_proj").at("bits") == 8);
+  CHECK(config.at("sym") == true);
+  // AWQ's form always has zero points.
+  CHECK(ConfigFor("auto-round-awq", {{"m.layers.0.a", kAutoRoundAwq.id, &kFour}}).at("sym") ==
+        false);
 }
 
 TEST_CASE("FP8 of transformers and ModelOpt's algorithms") {
@@ -219,11 +224,26 @@ TEST_CASE("plain modules are matrices that pass through or were dequantized, and
   tensor("m.layers.0.k_scale", {1, 1});
   const std::vector<PackedScheme> modules = {{"m.layers.0.a", "plain/bf16", &kPlain},
                                              {"m.layers.0.b", kGptqV1.id, &kFour}};
-  CHECK(PlainModules(OwnRecords(manifest), modules) ==
+  CHECK(FindPlainTensors(OwnRecords(manifest), modules).modules ==
         std::vector<std::string>{"lm_head", "m.layers.0.a", "m.layers.0.mlp.gate"});
   const std::vector<PackedScheme> head = {{"lm_head", kGptqV1.id, &kFour}};
-  CHECK(PlainModules(OwnRecords(manifest), head) ==
+  CHECK(FindPlainTensors(OwnRecords(manifest), head).modules ==
         std::vector<std::string>{"m.layers.0.mlp.gate"});
+}
+
+TEST_CASE("how keys are cached is said where the format finds the scales") {
+  const Json source = {{"kv_cache_scheme", {{"num_bits", 8}}}};
+  const Scheme tensor = Float8(Granularity::kTensor, kFloatStatic);
+  const auto says = [&](std::string_view target, std::string_view layout, std::string_view scale) {
+    const std::vector<PackedScheme> modules = {{"m.a", layout, &tensor}};
+    return CheckpointQuantization(target, source, modules, {{}, scale})
+        ->contains("kv_cache_scheme");
+  };
+  CHECK(says("compressed-tensors", kCtFloat.id, "self_attn.k_scale"));
+  CHECK_FALSE(says("compressed-tensors", kCtFloat.id, "k_proj.k_scale"));
+  CHECK_FALSE(says("compressed-tensors", kCtFloat.id, ""));
+  CHECK(says("modelopt", kModelOptFp8.id, "k_proj.k_scale"));
+  CHECK_FALSE(says("fp8", kFp8Blocks.id, "k_proj.k_scale"));
 }
 
 TEST_CASE("a model that becomes bf16 says so, in all its parts") {

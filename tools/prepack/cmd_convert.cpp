@@ -14,6 +14,7 @@
 #include "json_reports.h"
 #include "options.h"
 #include "prepack/convert/convert.h"
+#include "prepack/layouts/table.h"
 #include "table.h"
 #include "terminal.h"
 #include "verify_output.h"
@@ -62,7 +63,10 @@ std::string ConvertText(const ConvertReport& report) {
   for (const auto& [module, why] : report.kept) {
     text += fmt::format("  {} kept as stored: {}\n", Printable(module), why);
   }
+  const Target* target = FindTarget(report.target);
+  const bool all_are = target != nullptr && target->HoldsNoCodes();
   for (const auto& [module, why] : report.dequantized) {
+    if (all_are) break;  // as the target is
     text += fmt::format("  {} dequantized: {}\n", Printable(module), why);
   }
   if (report.rounded_scales != 0) {

@@ -160,8 +160,8 @@ void ManifestMaker::AddReasons(Manifest& manifest) const {
     const std::string& name = module.linear->module();
     if (module.chosen == nullptr) manifest.kept.emplace(name, module.WhyRejected());
     if (module.chosen == nullptr || module.request.scheme.code != CodeType::kBF16) continue;
-    manifest.dequantized.emplace(name, module.dequantized ? module.WhyRejected()
-                                                          : "the source has it in bf16");
+    manifest.dequantized.emplace(
+        name, module.dequantized ? module.WhyRejected() : "the source has it in bf16");
   }
 }
 

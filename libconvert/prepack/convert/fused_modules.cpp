@@ -174,7 +174,7 @@ Status FuseExperts(const Checkpoint& checkpoint, const std::string& name, Expert
 }  // namespace
 
 Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                                  bool stack_experts) {
+                                  bool stack_experts, bool siblings) {
   std::map<std::pair<std::string, std::string_view>, const SiblingSet*> sets;
   std::map<std::string, ExpertPieces> stacks;
   for (const auto& linear : model.modules) {
@@ -185,7 +185,7 @@ Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedM
       ExpertPieces& stack = stacks[fmt::format("{}.{}", expert->mixture, place->whole)];
       stack.per_expert = place->of;
       stack.pieces.push_back({expert->index, place->place, linear.get()});
-    } else if (const SiblingSet* set = IsExpert(module) ? nullptr : SetOf(module)) {
+    } else if (const SiblingSet* set = !siblings || IsExpert(module) ? nullptr : SetOf(module)) {
       sets.emplace(std::pair(ParentOf(module), set->fused), set);
     }
   }

@@ -23,11 +23,11 @@ struct FusedModules {
   std::map<std::string, std::string> apart;
 };
 
-// All sets that belong together according to the checkpoint: siblings, and, if `stack_experts`, the
-// experts of a mixture, gate and up as one stack, down as another. Errors come from reading the
-// source.
+// All sets that belong together according to the checkpoint: siblings, if those are wanted, and, if
+// `stack_experts`, the experts of a mixture, gate and up as one stack, down as another. Errors come
+// from reading the source.
 Result<FusedModules> FuseSiblings(const Checkpoint& checkpoint, const QuantizedModel& model,
-                                  bool stack_experts);
+                                  bool stack_experts, bool siblings = true);
 
 }  // namespace prepack
 

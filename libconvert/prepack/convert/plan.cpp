@@ -50,38 +50,46 @@ std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLine
 }
 
 // Does the module go with what the config of the checkpoint says of the whole model?
-Eligibility GoesWithModel(const Target& target, const PackRequest& request,
-                          const std::string& model_wide) {
-  if (target.model_wide == nullptr) return Eligibility::Yes();
-  const std::string own = target.model_wide(request);
-  if (own == model_wide) return Eligibility::Yes();
+Eligibility GoesWithModel(const Plan& plan, const PackRequest& request) {
+  if (plan.target->model_wide == nullptr) return Eligibility::Yes();
+  const std::string own = plan.target->model_wide(request);
+  if (own == plan.model_wide) return Eligibility::Yes();
   return Eligibility::No(
       fmt::format("{}: the config of the format says it once for all modules, and most have {}",
-                  own, model_wide));
+                  own, plan.model_wide));
+}
+
+// Can the class of the model load its experts from the layout?
+Eligibility HasStacksForClass(const Plan& plan, const Layout& layout, const PackRequest& request) {
+  if (plan.class_with_stacks.empty() || !request.expert() || layout.stacks_experts) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No(
+      fmt::format("the class of the model ({}) reads the experts of a layer as one tensor: {} has "
+                  "them one by one",
+                  plan.class_with_stacks, layout.id));
 }
 
 // Asks the layouts of the target in order and chooses the first that takes the module.
-void AskLayouts(const Target& target, const std::string& model_wide, LayoutChoice& choice) {
-  for (const Layout* layout : LayoutsOfTarget(target.id)) {
+void AskLayouts(const Plan& plan, LayoutChoice& choice) {
+  for (const Layout* layout : LayoutsOfTarget(plan.target->id)) {
     if (!layout->offered) continue;
     const bool for_floats = layout->for_dequantized;
     if (for_floats != choice.dequantizes) continue;
     Eligibility verdict = layout->Takes(choice.request);
-    if (verdict.ok && layout->checkpoint) {
-      verdict = GoesWithModel(target, choice.request, model_wide);
-    }
+    if (verdict.ok && layout->checkpoint) verdict = GoesWithModel(plan, choice.request);
+    if (verdict.ok) verdict = HasStacksForClass(plan, *layout, choice.request);
     choice.candidates.push_back({layout, std::move(verdict)});
     if (choice.chosen == nullptr && choice.candidates.back().verdict.ok) choice.chosen = layout;
   }
 }
 
 // The module as bf16, for the layouts that take bf16.
-void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoice& choice) {
-  // Plain weights go with every model.
+void Dequantize(const Plan& plan, const QuantizedLinear& linear, LayoutChoice& choice) {
   choice.dequantizes = true;
   choice.request.scheme = Dequantized(linear)->scheme();
   choice.request.reordered = false;
-  AskLayouts(target, "", choice);
+  AskLayouts(plan, choice);
 }
 
 // Says how the kernels' arithmetic differs from what the checkpoint says, and what no op can run.
@@ -114,16 +122,15 @@ Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
 
 Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& asked,
                             const PlanOptions& options, const Plan& plan) {
-  const Target& target = *plan.target;
   LayoutChoice choice;
   choice.asked = asked;
   choice.stored_activations = linear.scheme().activations;
   choice.request = asked;
   // Weights of a packed folder that are bf16 already.
   choice.dequantizes = linear.scheme().code == CodeType::kBF16;
-  AskLayouts(target, plan.model_wide, choice);
+  AskLayouts(plan, choice);
   const bool may_dequantize = options.fallback == Fallback::kDequantize && !choice.dequantizes;
-  if (choice.chosen == nullptr && may_dequantize) Dequantize(target, linear, choice);
+  if (choice.chosen == nullptr && may_dequantize) Dequantize(plan, linear, choice);
   choice.note = NoteOf(choice);
   if (Status status = ChooseForm(options.onednn_form, choice); !status.ok()) {
     return std::move(status).In(fmt::format("module {}", linear.module()));
@@ -306,7 +313,8 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(*plan.target)));
+  PREPACK_TRY_ASSIGN(FusedModules fused,
+                     FuseSiblings(checkpoint, model, HasStacks(*plan.target), options.fuse));
   plan.apart = std::move(fused.apart);
   std::vector<std::optional<ModulePlan>> planned;
   planned.reserve(fused.modules.size());
@@ -373,17 +381,21 @@ Result<const Target*> TargetOrError(const std::string& id) {
       .Hint(DidYouMean(id, known));
 }
 
-// The modules to be planned: a checkpoint has experts one by one.
+// The modules that are planned one by one: a checkpoint has experts so.
 Result<std::vector<const QuantizedLinear*>> ModulesOf(const Checkpoint& checkpoint,
-                                                      const QuantizedModel& model, Plan& plan) {
+                                                      const QuantizedModel& model,
+                                                      const std::set<const QuantizedLinear*>& taken,
+                                                      Plan& plan) {
   if (plan.target->checkpoint) {
-    PREPACK_TRY_ASSIGN(SplitModules split, SplitExperts(checkpoint.config(), model));
+    PREPACK_TRY_ASSIGN(SplitModules split, SplitExperts(checkpoint.config(), model, taken));
     plan.pieces = std::move(split.pieces);
     return std::move(split.all);
   }
   std::vector<const QuantizedLinear*> modules;
   modules.reserve(model.modules.size());
-  for (const auto& linear : model.modules) modules.push_back(linear.get());
+  for (const auto& linear : model.modules) {
+    if (!taken.contains(linear.get())) modules.push_back(linear.get());
+  }
   return modules;
 }
 
@@ -497,6 +509,9 @@ std::vector<Rejection> ModulePlan::Rejections() const {
 
 std::string ModulePlan::WhyRejected() const {
   const std::vector<Rejection> rejections = Rejections();
+  const bool holds_none = std::ranges::all_of(
+      candidates, [](const Candidate& candidate) { return candidate.layout->for_dequantized; });
+  if (chosen != nullptr && holds_none) return "the target holds no quantized weights";
   if (rejections.empty()) return dequantized ? "the target holds no quantized weights" : "";
   return WhatTheyRead(rejections);
 }
@@ -530,20 +545,22 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
       options.activation_dtype.value_or(DTypeOfConfig(checkpoint.config()).value_or(DType::kBF16));
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
-  PREPACK_TRY_ASSIGN(const std::vector<const QuantizedLinear*> modules,
-                     ModulesOf(checkpoint, model, plan));
-  plan.modules.reserve(modules.size());
-  if (target->model_wide != nullptr) {
-    PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
+  plan.modules.reserve(model.modules.size());
+  if (target->checkpoint) {
+    plan.class_with_stacks = ClassWithStacks(checkpoint.config(), target->HoldsNoCodes());
   }
   std::set<const QuantizedLinear*> taken;
-  if (options.fuse) {
+  if (options.fuse || !plan.class_with_stacks.empty()) {
     auto fused = PlanAllFused(checkpoint, model, options, schemes, plan);
     if (!fused.ok()) return fused.status();
     taken = *std::move(fused);
   }
+  PREPACK_TRY_ASSIGN(const std::vector<const QuantizedLinear*> modules,
+                     ModulesOf(checkpoint, model, taken, plan));
+  if (target->model_wide != nullptr) {
+    PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, modules, options, plan));
+  }
   for (const QuantizedLinear* linear : modules) {
-    if (taken.contains(linear)) continue;
     PREPACK_TRY(PlanModule(checkpoint, *linear, options, schemes, plan));
   }
   if (!plan.fused.empty() || !plan.pieces.empty()) SortByName(plan.modules);

@@ -140,6 +140,8 @@ struct Plan {
   Fallback fallback = Fallback::kKeep;
   // What the config of a checkpoint says once for all modules, see Target::model_wide.
   std::string model_wide = {};
+  // The class of the model, where it reads experts as one tensor per layer; see ClassWithStacks.
+  std::string_view class_with_stacks = {};
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.

@@ -5,6 +5,14 @@
 //     plain/bf16          weight, BF16 [N, K], row-major
 //     plain/bf16-conv1d   weight, BF16 [K, N], row-major: transformers' Conv1D multiplies x · W
 //                         (GPT-2), so this is what a loader of such a model expects
+//     bf16/experts        EXPERTS.PROJECTION, BF16 [experts, K, N], and EXPERTS.PROJECTION_bias
+//                         [experts, N]: the experts of a layer, as classes have them that read
+//                         them in no other way (gpt-oss, Llama 4, Qwen3-VL)
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
 
 #include "prepack/kernels/kernels.h"
 #include "prepack/layouts/layout.h"
@@ -37,6 +45,15 @@ Eligibility EligiblePlain(const PackRequest& request) {
 
 Eligibility EligibleConv1d(const PackRequest& request) {
   return AllOf({DequantizedWeights(request), StoredByInputs(request), BiasIsFloat(request)});
+}
+
+Eligibility EligibleStacks(const PackRequest& request) {
+  return AllOf({DequantizedWeights(request), ExpertsOnly(request), BiasIsFloat(request)});
+}
+
+// The parameters are the stacks themselves, and no module has them.
+std::string StackName(std::string_view module, const PartSpec& part) {
+  return part.role == PartRole::kBias ? fmt::format("{}_bias", module) : std::string(module);
 }
 
 TileCut CutByInputs(const PackRequest& /*request*/) {
@@ -121,6 +138,32 @@ constinit const Layout kPlainBf16Conv1d = {
                .by_outputs = DivisionRow::Along(1, 1),
                .by_inputs = DivisionRow::Along(0, 1)},
     .bias = symbol::kAsActivations,
+    .cut = CutByInputs,
+    .weight_bit = WeightBitConv1d,
+    .place_weight = PlaceWeightConv1d,
+    .pack_codes = PackConv1d,
+    .unpack_codes = UnpackConv1d,
+};
+
+constinit const Layout kBf16Experts = {
+    .id = "bf16/experts",
+    .version = 1,
+    .target = "bf16",
+    .consumer = "classes whose experts are one tensor",
+    .mirrors = "Hugging Face transformers 5.23.0, models/gpt_oss/modeling_gpt_oss.py",
+    .schemes = "dequantized weights in bf16, 16-bit activations",
+    .constraints = "the experts of a layer together",
+    .isa = "any",
+    .address = "element k · N + n of an expert",
+    .notes = "only for models whose class reads no single experts",
+    .fingerprint = "20024c8ba59a5bc6f491a8ad714fb758",
+    .for_dequantized = true,
+    .for_experts = true,
+    .stacks_experts = true,
+    .eligible = EligibleStacks,
+    .weight = {.dtype = DType::kBF16, .shape = {symbol::kK, symbol::kN}},
+    .bias = symbol::kAsActivations,
+    .tensor_name = StackName,
     .cut = CutByInputs,
     .weight_bit = WeightBitConv1d,
     .place_weight = PlaceWeightConv1d,

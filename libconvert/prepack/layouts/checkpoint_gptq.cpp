@@ -64,10 +64,20 @@ Eligibility EligibleGptq(const PackRequest& request) {
                 OrderOfGroups(request)});
 }
 
+// auto_gptq has zero points, but of its readers neither AutoRound itself on CPUs nor vLLM takes
+// any.
+Eligibility NoZeroPoints(const PackRequest& request) {
+  if (request.scheme.symmetric) return Eligibility::Yes();
+  return Eligibility::No(
+      "the weights are asymmetric: on CPUs auto_round:auto_gptq is read with symmetric ones only "
+      "(targets auto-round-awq and auto-round-v2 take these)");
+}
+
+template <uint8_t kLess>
 Eligibility EligibleAutoRound(const PackRequest& request) {
   return AllOf({EligibleGptqTensors(request, kAutoRoundName),
-                ZerosAboveZero(request, kAutoRoundName), NoOrder(request, kAutoRoundName),
-                OutputsFirst(request, kAutoRoundName)});
+                kLess == 0 ? ZerosAreCodes(request, kAutoRoundName) : NoZeroPoints(request),
+                NoOrder(request, kAutoRoundName), OutputsFirst(request, kAutoRoundName)});
 }
 
 TileCut CutStrings(const PackRequest& /*request*/) {
@@ -250,11 +260,23 @@ constinit const Layout kAutoRoundGptq = StringRows({
     .target = "auto-round",
     .consumer = "readers of packing_format auto_round:auto_gptq",
     .mirrors = "auto-round 0.15, export/export_to_autoround/export.py",
-    .constraints = "K % 32 = 0, groups that divide K, zero points of at least 1",
+    .constraints = "K % 32 = 0, groups that divide K, symmetric",
     .notes = "zero points are stored as z − 1; 3-bit codes may go on in the next row",
-    .fingerprint = "0477dced08f228c922e877268359a440",
-    .eligible = EligibleAutoRound,
+    .fingerprint = "3ee22e424e3d5e9474dea88ad015e42b",
+    .eligible = EligibleAutoRound<1>,
     .zero_points = {.form = &kZeroStringForm<1>},
+});
+
+constinit const Layout kAutoRoundV2 = StringRows({
+    .id = "auto-round-v2/gptqmodel",
+    .target = "auto-round-v2",
+    .consumer = "readers of packing_format auto_round:gptqmodel",
+    .mirrors = "auto-round 0.16, export/export_to_autoround/export.py",
+    .constraints = "K % 32 = 0, groups that divide K",
+    .notes = "zero points are stored as they are; 3-bit codes may go on in the next row",
+    .fingerprint = "3eabb7069e8881c222eadf647fb85251",
+    .eligible = EligibleAutoRound<0>,
+    .zero_points = {.form = &kZeroStringForm<0>},
 });
 
 }  // namespace prepack

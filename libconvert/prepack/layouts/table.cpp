@@ -38,6 +38,8 @@ constexpr std::array kTargets = {
     Target{"gptq-v2", "GPTQ with zero points stored as they are (gptq_v2)", false, true, "gptq"},
     Target{"awq", "AWQ: vLLM, transformers, AutoAWQ, SGLang", false, true, "awq", OneGroupSize},
     Target{"auto-round", "AutoRound, packed as GPTQ", false, true, "auto-round"},
+    Target{"auto-round-v2", "AutoRound, packed as GPTQ with zero points as they are", false, true,
+           "auto-round"},
     Target{"auto-round-awq", "AutoRound, packed as AWQ", false, true, "auto-round"},
     Target{"fp8", "FP8 as DeepSeek and transformers store it", false, true, "fp8", OneKindOfScales},
     Target{"modelopt", "NVIDIA ModelOpt: FP8, MXFP8, NVFP4", false, true, "modelopt"},
@@ -46,24 +48,10 @@ constexpr std::array kTargets = {
 
 // One row per layout, in order of preference within a target.
 constexpr auto kLayouts = std::to_array<const Layout*>({
-    &kVllmWna16,
-    &kVllmInt4W4A8,
-    &kVllmInt8Vnni,
-    &kVllmInt8Plain,
-    &kVllmFp8Vnni,
-    &kVllmFp8W8A8Vnni4,
-    &kVllmFp8W8A8Plain,
-    &kVllmMxfp4,
-    &kVllmBf16Vnni,
-    &kZentorchWoq,
-    &kZentorchDa8w4,
-    &kZentorchInt8,
-    &kZentorchInt8Dlp,
-    &kOneDnnW4A16,
-    &kOneDnnW4A8,
-    &kOneDnnW8A8,
-    &kPlainBf16,
-    &kPlainBf16Conv1d,
+    &kVllmWna16,        &kVllmInt4W4A8,     &kVllmInt8Vnni,    &kVllmInt8Plain, &kVllmFp8Vnni,
+    &kVllmFp8W8A8Vnni4, &kVllmFp8W8A8Plain, &kVllmMxfp4,       &kVllmBf16Vnni,  &kZentorchWoq,
+    &kZentorchDa8w4,    &kZentorchInt8,     &kZentorchInt8Dlp, &kOneDnnW4A16,   &kOneDnnW4A8,
+    &kOneDnnW8A8,       &kPlainBf16,        &kPlainBf16Conv1d, &kBf16Experts,
 });
 
 constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
@@ -79,6 +67,7 @@ constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
     &kGptqV2,
     &kAwqGemm,
     &kAutoRoundGptq,
+    &kAutoRoundV2,
     &kAutoRoundAwq,
     &kFp8Blocks,
     &kModelOptFp8,

@@ -75,7 +75,9 @@ bool BelongsTo(const Layout& layout, std::string_view target);
 // object, so that layouts can be compared by their addresses.
 extern const Layout kAutoRoundAwq;
 extern const Layout kAutoRoundGptq;
+extern const Layout kAutoRoundV2;
 extern const Layout kAwqGemm;
+extern const Layout kBf16Experts;
 extern const Layout kCtFloat;
 extern const Layout kCtInt;
 extern const Layout kCtMxfp4;

@@ -181,9 +181,11 @@ Json CtQuantization(std::string_view target, std::span<const PackedScheme> modul
     formats.insert(group.at("format").get<std::string>());
     group["targets"] =
         kinds.size() == 1 ? CtTargetsOfAll(modules) : AnchoredPatterns(patterns.Of(kind));
-    // Readers before 0.13 know one format for the whole model only.
-    if (target != kCtPacked.target) group.erase("format");
     groups[fmt::format("group_{}", kind)] = std::move(group);
+  }
+  // Readers before 0.13 know one format for the whole model only.
+  if (target != kCtPacked.target && formats.size() == 1) {
+    for (Json& group : groups) group.erase("format");
   }
   return {{"quant_method", "compressed-tensors"},
           {"version", target == kCtPacked.target ? "0.19.0" : "0.17.0"},
@@ -286,10 +288,12 @@ Json AwqQuantization(std::string_view, std::span<const PackedScheme> modules,
 
 // AutoRound.
 
+// AWQ's form always has zero points, and vLLM reads it on CPUs only where the config says so.
 Json AutoRoundSettings(const PackedScheme& module) {
+  const bool has_zero_points = module.layout == kAutoRoundAwq.id;
   return {{"bits", module.scheme->bits},
           {"group_size", GroupSizeOrMinusOne(*module.scheme)},
-          {"sym", module.scheme->symmetric},
+          {"sym", module.scheme->symmetric && !has_zero_points},
           {"data_type", "int"}};
 }
 
@@ -378,20 +382,22 @@ using WriteConfig = Json (*)(std::string_view target, std::span<const PackedSche
 struct ConfigWriter {
   std::string_view target;
   WriteConfig write;
-  // Does the format say how keys and values are cached, in the words of compressed-tensors?
-  bool says_cache = false;
+  // Whose scale it is by which keys are cached, in formats that say how they are, in the words of
+  // compressed-tensors.
+  std::string_view cache_scale = {};
 };
 
 constexpr std::array kWriters = {
-    ConfigWriter{"compressed-tensors", CtQuantization, true},
-    ConfigWriter{"compressed-tensors-0.17", CtQuantization, true},
+    ConfigWriter{"compressed-tensors", CtQuantization, "self_attn.k_scale"},
+    ConfigWriter{"compressed-tensors-0.17", CtQuantization, "self_attn.k_scale"},
     ConfigWriter{"gptq", GptqQuantization},
     ConfigWriter{"gptq-v2", GptqQuantization},
     ConfigWriter{"awq", AwqQuantization},
     ConfigWriter{"auto-round", AutoRoundQuantization},
+    ConfigWriter{"auto-round-v2", AutoRoundQuantization},
     ConfigWriter{"auto-round-awq", AutoRoundQuantization},
     ConfigWriter{"fp8", Fp8Quantization},
-    ConfigWriter{"modelopt", ModelOptQuantization, true},
+    ConfigWriter{"modelopt", ModelOptQuantization, "k_proj.k_scale"},
 };
 
 }  // namespace
@@ -401,9 +407,10 @@ bool IsCheckpointTarget(std::string_view target) {
   return found != nullptr && found->checkpoint;
 }
 
-std::vector<std::string> PlainModules(const ManifestRecords& records,
-                                      std::span<const PackedScheme> modules) {
+PlainTensors FindPlainTensors(const ManifestRecords& records,
+                              std::span<const PackedScheme> modules) {
   std::set<std::string> names;
+  PlainTensors plain;
   bool head_is_quantized = false;
   for (const PackedScheme& module : modules) {
     if (module.scheme->code == CodeType::kBF16) {
@@ -416,26 +423,31 @@ std::vector<std::string> PlainModules(const ManifestRecords& records,
     const bool matrix = tensor.shape.size() == 2 && tensor.tensor.ends_with(kWeightSuffix);
     const std::string_view module = ModuleOf(tensor.tensor);
     if (matrix && !IsEmbedding(module)) names.emplace(module);
+    for (const std::string_view scale : {"self_attn.k_scale", "k_proj.k_scale"}) {
+      if (tensor.tensor.ends_with(scale)) plain.cache_scale = scale;
+    }
   });
   const bool has_head =
       std::ranges::any_of(names, [](const std::string& name) { return LastPart(name) == kHead; });
   // Where the head is the embedding, it has no tensor, but loaders make a layer of it all the same.
   if (!has_head && !head_is_quantized) names.emplace(kHead);
-  return {names.begin(), names.end()};
+  plain.modules.assign(names.begin(), names.end());
+  return plain;
 }
 
 std::optional<Json> CheckpointQuantization(std::string_view target, const Json& source,
                                            std::span<const PackedScheme> modules,
-                                           const std::vector<std::string>& plain) {
+                                           const PlainTensors& plain) {
   const auto* const writer = std::ranges::find(kWriters, target, &ConfigWriter::target);
   std::vector<PackedScheme> quantized;
   std::ranges::copy_if(modules, std::back_inserter(quantized), [](const PackedScheme& module) {
     return module.scheme->code != CodeType::kBF16;
   });
   if (writer == kWriters.end() || quantized.empty()) return std::nullopt;
-  Json quantization = writer->write(target, quantized, plain);
+  Json quantization = writer->write(target, quantized, plain.modules);
   const Json* cache = JsonMember(source, "kv_cache_scheme");
-  if (writer->says_cache && cache != nullptr && cache->is_object()) {
+  const bool says_cache = !writer->cache_scale.empty() && writer->cache_scale == plain.cache_scale;
+  if (says_cache && cache != nullptr && cache->is_object()) {
     quantization["kv_cache_scheme"] = *cache;
   }
   return quantization;

@@ -22,16 +22,22 @@ namespace prepack {
 // Is the target a format of checkpoints?
 bool IsCheckpointTarget(std::string_view target);
 
-// The modules with a plain matrix, ascending: those that pass through, but for embeddings, and
-// those that were dequantized.
-std::vector<std::string> PlainModules(const ManifestRecords& records,
-                                      std::span<const PackedScheme> modules);
+// What a config says of tensors that are not those of quantized modules.
+struct PlainTensors {
+  // The modules with a plain matrix, ascending: those that pass through, but for embeddings, those
+  // that were dequantized, and the head.
+  std::vector<std::string> modules;
+  // Where the scale lies by which keys are cached: "self_attn.k_scale", "k_proj.k_scale"; or empty.
+  std::string_view cache_scale = {};
+};
+PlainTensors FindPlainTensors(const ManifestRecords& records,
+                              std::span<const PackedScheme> modules);
 
 // What config.json says of the modules, which are ascending by name; nullopt where no module is
 // quantized. `source` is the quantization config of the source.
 std::optional<Json> CheckpointQuantization(std::string_view target, const Json& source,
                                            std::span<const PackedScheme> modules,
-                                           const std::vector<std::string>& plain);
+                                           const PlainTensors& plain);
 
 // The side files of a checkpoint that its output has, too. A checkpoint does not carry those that
 // loaders take for a quantization config: they would contradict its own.

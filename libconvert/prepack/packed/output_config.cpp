@@ -75,7 +75,7 @@ std::optional<Json> Declaration(const Manifest& manifest, const ManifestRecords&
                                 std::span<const PackedScheme> modules) {
   if (!IsCheckpointTarget(manifest.target)) return OutputQuantization(manifest, modules);
   return CheckpointQuantization(manifest.target, manifest.source_quantization_config, modules,
-                                PlainModules(records, modules));
+                                FindPlainTensors(records, modules));
 }
 
 // The object with its dtype, and those of the models in it, set to bf16.

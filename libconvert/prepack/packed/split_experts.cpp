@@ -1,6 +1,7 @@
 #include "prepack/packed/split_experts.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <set>
 #include <string>
@@ -14,18 +15,32 @@
 namespace prepack {
 namespace {
 
-// gpt-oss has the output channels of gate and up in turn; all others those of gate first.
-bool GateAndUpAlternate(const Json& config) {
-  const Json* model = JsonMember(LanguageConfig(config), "model_type");
-  return model != nullptr && *model == "gpt_oss";
+std::string_view ModelType(const Json& config) {
+  const Json* type = JsonMember(LanguageConfig(config), "model_type");
+  if (type == nullptr || !type->is_string()) return {};
+  return type->get_ref<const std::string&>();
 }
+
+constexpr std::string_view kGptOss = "gpt_oss";
+constexpr std::array<std::string_view, 5> kPlainStacks = {kGptOss, "llama4", "llama4_text",
+                                                          "qwen3_vl_moe", "qwen3_vl_moe_text"};
 
 }  // namespace
 
-Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model) {
-  const bool alternate = GateAndUpAlternate(config);
+std::string_view ClassWithStacks(const Json& config, bool plain) {
+  const std::string_view type = ModelType(config);
+  const bool has =
+      plain ? std::ranges::find(kPlainStacks, type) != kPlainStacks.end() : type == kGptOss;
+  return has ? type : std::string_view();
+}
+
+Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
+                                  const std::set<const QuantizedLinear*>& taken) {
+  // gpt-oss has the output channels of gate and up in turn; all others those of gate first.
+  const bool alternate = ModelType(config) == kGptOss;
   SplitModules split;
   for (const auto& linear : model.modules) {
+    if (taken.contains(linear.get())) continue;
     auto pieces = SplitExpert(*linear, alternate);
     if (!pieces.ok()) return pieces.status();
     if (pieces->empty()) split.all.push_back(linear.get());

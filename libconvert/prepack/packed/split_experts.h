@@ -6,6 +6,8 @@
 // is split in the same way.
 
 #include <memory>
+#include <set>
+#include <string_view>
 #include <vector>
 
 #include "prepack/base/status.h"
@@ -22,9 +24,15 @@ struct SplitModules {
   std::vector<const QuantizedLinear*> all;  // pieces, and the modules that stay whole
 };
 
-// `config` is that of the source. The model must outlive the result. kUnsupported when pieces would
-// cut blocks of channels that share a scale.
-Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model);
+// `config` is that of the source. The model must outlive the result. Modules that are taken are
+// left out. kUnsupported when pieces would cut blocks of channels that share a scale.
+Result<SplitModules> SplitExperts(const Json& config, const QuantizedModel& model,
+                                  const std::set<const QuantizedLinear*>& taken = {});
+
+// The class of the model, if it reads the experts of a layer as one tensor and in no other way;
+// else empty. `plain`: when they are not quantized. Loaders of some classes read quantized ones one
+// by one all the same.
+std::string_view ClassWithStacks(const Json& config, bool plain);
 
 // Puts the pieces into the model, in the place of what they are pieces of, if the manifest is that
 // of a checkpoint.

@@ -6,11 +6,11 @@ KINDS = [
     ("GPTQ, AWQ, AutoRound or compressed-tensors: 4 bits, symmetric", [
         "ar-gptq-w4-sym", "ar-w4-sym-g128", "ct-gptq-static-act-g128", "ct-smollm2-w4a16-gptq-g64",
         "ct-spinquant-r1r2", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded", "ct-w4a16-g128-sym",
-        "gptqmodel-w4-sym-g128"]),
+        "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-sym-g128"]),
     ("the same, asymmetric", [
         "ar-arawq-w4-asym", "ar-awq-w4-asym", "ar-gptq-w4-asym", "ar-model-free-w4-asym",
         "ar-old-model-free-w4-asym", "awq-gemm-g128", "awq-gemv-g128", "awq-gemvfast-g128", "ct-old-asym-g128",
-        "ct-w4a16-g32-asym", "gptqmodel-smollm2-awq-g64", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2"]),
+        "ct-w4a16-g32-asym", "gptqmodel-w4-asym-v1", "gptqmodel-w4-asym-v2"]),
     ("4 bits with activation order (`g_idx`)", ["ct-old-actorder-group-g128", "gptqmodel-w4-actorder-g128"]),
     ("4 bits with groups of different sizes", ["ct-nested-moe"]),
     ("2, 3 or 8 bits, or some modules with 8", [
@@ -36,7 +36,8 @@ KINDS = [
     ("FP8 of several kinds: ModelOpt", ["modelopt-mixed-blocks"]),
     ("the same, weights only: GPTQModel", ["gptqmodel-fp8-dynamic"]),
     ("MXFP8", ["ct-mxfp8", "mxfp8-minimax"]),
-    ("MXFP4", ["ct-mxfp4", "gpt-oss-mxfp4", "quark-mxfp4"]),
+    ("MXFP4", ["ct-mxfp4", "quark-mxfp4"]),
+    ("MXFP4, experts of gpt-oss", ["gpt-oss-mxfp4"]),
     ("MXFP4 and FP8", ["quark-mixed"]),
     ("FP4 experts, the rest FP8: DeepSeek V4", ["fp8-deepseek-v4"]),
     ("NVFP4: compressed-tensors", ["ct-nvfp4", "ct-nvfp4a16"]),

@@ -44,6 +44,7 @@ struct Options {
   unsigned scale_to = 8;
   bool cold = false;
   bool only_sizes = false;
+  bool checkpoints = false;
   std::string format;              // the only one, for vllm-cpu; empty: those of the table
   std::vector<std::string> shape;  // for generate_checkpoint
 };
@@ -176,7 +177,7 @@ void MeasureTarget(Bench& bench, const char* format, const char* target, int run
   const Cost fast = Summarize(unflushed);
   const Cost prepack = Summarize(convert);
   fmt::print(
-      "{:<15}{:<10}{:>6.2f}{:>8.2f}{:>12.2f}{:>8.2f}{:>7.2f}{:>8.2f}{:>9.2f}{:>8.2f}{:>11.2f}"
+      "{:<15}{:<19}{:>6.2f}{:>8.2f}{:>12.2f}{:>8.2f}{:>7.2f}{:>8.2f}{:>9.2f}{:>8.2f}{:>11.2f}"
       "{:>7.2f}{:>9.0f}{:>9.0f}\n",
       format, target, gigabytes, cp.seconds, fast.seconds, fast.seconds / cp.seconds,
       gigabytes / fast.seconds, flushed.seconds, prepack.seconds, prepack.seconds / cp.seconds,
@@ -193,11 +194,17 @@ void MeasureTargets(const Options& options) {
                              {"gptq-act-order", {"vllm-cpu"}},
                              {"fp8-block", {"vllm-cpu"}},
                              {"gpt-oss", {"vllm-cpu"}}};
+  if (options.checkpoints) {
+    cases = {{"ct-w4a16", {"gptq", "awq", "auto-round"}},
+             {"gptq", {"compressed-tensors", "awq", "auto-round"}},
+             {"awq", {"compressed-tensors", "gptq-v2", "auto-round-awq"}},
+             {"fp8-block", {"compressed-tensors"}}};
+  }
   if (!options.format.empty()) cases = {{options.format.c_str(), {"vllm-cpu"}}};
   fmt::print("{} layers, source {}, median of {}; GB of the source; ratios of times\n",
              options.layers, options.cold ? "not in the page cache" : "in the page cache",
              options.runs);
-  fmt::print("{:<15}{:<10}{:>6}{:>8}{:>12}{:>8}{:>7}{:>8}{:>9}{:>8}{:>11}{:>7}{:>9}{:>9}\n",
+  fmt::print("{:<15}{:<19}{:>6}{:>8}{:>12}{:>8}{:>7}{:>8}{:>9}{:>8}{:>11}{:>7}{:>9}{:>9}\n",
              "format", "target", "GB", "cp s", "--no-flush", "of cp", "GB/s", "cp+sync", "prepack",
              "of cp", "of cp+sync", "CPU s", "RSS MiB", "anon MiB");
   for (const Case& measured : cases) {
@@ -298,6 +305,9 @@ int main(int argc, char** argv) {
         ->needs("--format");
   }
   app.add_flag("--only-sizes", options.only_sizes, "The table of sizes alone");
+  app.add_flag("--checkpoints", options.checkpoints,
+               "From one checkpoint format to another, and no table of sizes")
+      ->excludes("--format");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -305,7 +315,7 @@ int main(int argc, char** argv) {
   }
   return prepack::bench::RunBenchmark([&options] {
     if (!options.only_sizes) MeasureTargets(options);
-    if (!options.format.empty()) return;
+    if (options.checkpoints || !options.format.empty()) return;
     MeasureScaling(options);
     MeasureMemory(options);
   });

@@ -147,9 +147,11 @@ class Malformed(harness.ToolTest):
         self.edit_config(lambda c: c.pop("quantization_config"))
         self.assert_refused(5, "quantiz")
 
-    def test_packed_folder_as_source(self):
+    def test_packed_folders_are_not_checked(self):
         packed = self.convert(self.source, "vllm-cpu")
-        self.assert_fails(5, ["packed"], "plan", packed, "-t", "vllm-cpu")
+        result = self.run_tool("check", packed)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("the folder is already packed", result.stdout)
 
     def test_packed_folders_are_not_compared(self):
         packed = self.convert(self.source, "vllm-cpu")

@@ -57,7 +57,7 @@ class Streams(harness.ToolTest):
             (2, False, ("convert", SOURCE, "-o", self.packed, "-t", "vllm-cpu")),
             (3, False, ("convert", cut, "-o", self.scratch / "never", "-t", "vllm-cpu")),
             (4, False, ("plan", self.scratch / "nowhere", "-t", "vllm-cpu")),
-            (5, False, ("convert", self.packed, "-o", self.scratch / "never", "-t", "onednn")),
+            (5, False, ("convert", SOURCE, "-o", self.scratch / "never", "-t", "fp8")),
             (6, False, ("verify", self.packed, "--source", SOURCE, "--skip", "gemm", "-q")),
         ]
 

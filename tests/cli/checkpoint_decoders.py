@@ -344,6 +344,9 @@ def decode(folder):
                  if len(v[1]) == 2 and v[0] in ("BF16", "F16", "F32")}  # fmt: skip
         if model.get("model_type") == "gpt2":  # Conv1D: [K, N]
             plain = {n: v if "wte" in n or "wpe" in n else v.T for n, v in plain.items()}
+        if model.get("model_type") in ("gpt_oss", "qwen3_vl_moe"):  # [E, K, N]
+            plain |= {f"{n}.{expert}": one.T for n, v in tensors.items() if n.endswith("_proj") and len(v[1]) == 3
+                      for expert, one in enumerate(floats(v))}  # fmt: skip
         return method, plain, tensors
     names = Names(method, config, model)
     weights, taken = {}, set()

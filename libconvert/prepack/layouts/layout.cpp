@@ -185,7 +185,8 @@ Eligibility Layout::Takes(const PackRequest& request) const {
     return Eligibility::No("the runtime has no op that reads all experts of a layer as one tensor");
   }
   if (request.reordered) return Eligibility::No("each expert has an activation order of its own");
-  if (one.n % one.scheme.scale_rows != 0) {
+  // Weights that are dequantized have no scales.
+  if (one.scheme.code != CodeType::kBF16 && one.n % one.scheme.scale_rows != 0) {
     return Eligibility::No(fmt::format(
         "blocks of {} output channels would begin in one expert and end in the next: each has {}",
         one.scheme.scale_rows, one.n));

@@ -150,7 +150,7 @@ class Malformed(harness.ToolTest):
     def test_packed_folders_are_not_checked(self):
         packed = self.convert(self.source, "vllm-cpu")
         result = self.run_tool("check", packed)
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 5)
         self.assertIn("the folder is already packed", result.stdout)
 
     def test_packed_folders_are_not_compared(self):

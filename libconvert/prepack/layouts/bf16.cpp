@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -60,35 +61,90 @@ TileCut CutByInputs(const PackRequest& /*request*/) {
   return {.by_inputs = true, .rows = 1, .cols = 1, .strip_rows = 1};
 }
 
-uint64_t WeightBitConv1d(const PackRequest& request, uint64_t n, uint64_t k) {
-  return 8 * kElementBytes * (k * request.n + n);
+// A stack in which a tile would be of some input channels of all experts would be in many pieces.
+TileCut CutByExperts(const PackRequest& request) {
+  return {.by_inputs = false, .rows = request.n_of_expert(), .cols = 1, .strip_rows = 1};
 }
 
-Placement PlaceWeightConv1d(const PackRequest& request, const PanelRange& tile) {
-  return {{.offset = (tile.k0 * request.n + tile.n0) * kElementBytes,
-           .bytes = tile.rows * kElementBytes,
-           .count = tile.cols,
-           .stride = request.n * kElementBytes}};
+// The output channels of one expert that are among some of a stack.
+struct ExpertRows {
+  uint64_t expert = 0;
+  uint64_t n0 = 0;     // in the stack
+  uint64_t first = 0;  // in the expert
+  uint64_t rows = 0;
+};
+
+template <typename Work>
+void ForExpertsOf(const PackRequest& request, uint64_t n0, uint64_t rows, Work work) {
+  const uint64_t of_one = request.n_of_expert();
+  for (uint64_t end = n0 + rows; n0 < end;) {
+    const uint64_t first = n0 % of_one;
+    const uint64_t count = std::min(end - n0, of_one - first);
+    work(ExpertRows{.expert = n0 / of_one, .n0 = n0, .first = first, .rows = count});
+    n0 += count;
+  }
 }
 
-// The panel's first byte in the tile [tile.cols, tile.rows].
-size_t PanelBegin(const PackJob& job) {
-  const uint64_t element =
-      (job.panel.k0 - job.tile.k0) * job.tile.rows + job.panel.n0 - job.tile.n0;
-  return element * kElementBytes;
+// Of [experts, K, N]; a Conv1D is one expert.
+uint64_t ElementByInputs(const PackRequest& request, const ExpertRows& part, uint64_t k) {
+  return (part.expert * request.k + k) * request.n_of_expert() + part.first;
 }
 
-void PackConv1d(const PackJob& job, std::span<const std::byte> codes, std::span<std::byte> packed) {
-  TransposeUnits(kElementBytes)(codes.data(), job.panel.cols * kElementBytes, job.panel.rows,
-                                job.panel.cols, packed.subspan(PanelBegin(job)).data(),
-                                job.tile.rows * kElementBytes);
+uint64_t WeightBitByInputs(const PackRequest& request, uint64_t n, uint64_t k) {
+  uint64_t element = 0;
+  ForExpertsOf(request, n, 1, [&](const ExpertRows& part) {
+    element = ElementByInputs(request, part, k);
+  });
+  return 8 * kElementBytes * element;
 }
 
-void UnpackConv1d(const PackJob& job, std::span<const std::byte> packed,
-                  std::span<std::byte> codes) {
-  TransposeUnits(kElementBytes)(packed.subspan(PanelBegin(job)).data(),
-                                job.tile.rows * kElementBytes, job.panel.cols, job.panel.rows,
-                                codes.data(), job.panel.cols * kElementBytes);
+// Whole experts lie side by side; pieces are of one.
+Placement PlaceWeightByInputs(const PackRequest& request, const PanelRange& tile) {
+  const uint64_t of_one = request.n_of_expert();
+  const uint64_t row_bytes = request.k * kElementBytes;
+  if (tile.cols == request.k && tile.n0 % of_one == 0 && tile.rows % of_one == 0) {
+    return {{.offset = tile.n0 * row_bytes, .bytes = tile.rows * row_bytes}};
+  }
+  Placement placement;
+  ForExpertsOf(request, tile.n0, tile.rows, [&](const ExpertRows& part) {
+    placement.push_back({.offset = ElementByInputs(request, part, tile.k0) * kElementBytes,
+                         .bytes = part.rows * kElementBytes,
+                         .count = tile.cols,
+                         .stride = of_one * kElementBytes});
+  });
+  return placement;
+}
+
+// A tile has, of each of its experts, a matrix [tile.cols, rows of the expert]. Calls
+// move(row of the panel, rows, byte of the tile, bytes of a row of that matrix).
+template <typename Move>
+void ForPanelParts(const PackJob& job, Move move) {
+  ForExpertsOf(job.request, job.tile.n0, job.tile.rows, [&](const ExpertRows& part) {
+    const uint64_t begin = std::max(part.n0, job.panel.n0);
+    const uint64_t end = std::min(part.n0 + part.rows, job.panel.n0 + job.panel.rows);
+    if (begin >= end) return;
+    const uint64_t element = (part.n0 - job.tile.n0) * job.tile.cols +
+                             (job.panel.k0 - job.tile.k0) * part.rows + begin - part.n0;
+    move(begin - job.panel.n0, end - begin, element * kElementBytes, part.rows * kElementBytes);
+  });
+}
+
+void PackByInputs(const PackJob& job, std::span<const std::byte> codes,
+                  std::span<std::byte> packed) {
+  const size_t row_bytes = job.panel.cols * kElementBytes;
+  ForPanelParts(job, [&](size_t row, size_t rows, size_t to, size_t stride) {
+    TransposeUnits(kElementBytes)(codes.subspan(row * row_bytes).data(), row_bytes, rows,
+                                  job.panel.cols, packed.subspan(to).data(), stride);
+  });
+}
+
+void UnpackByInputs(const PackJob& job, std::span<const std::byte> packed,
+                    std::span<std::byte> codes) {
+  const size_t row_bytes = job.panel.cols * kElementBytes;
+  ForPanelParts(job, [&](size_t row, size_t rows, size_t from, size_t stride) {
+    TransposeUnits(kElementBytes)(packed.subspan(from).data(), stride, job.panel.cols, rows,
+                                  codes.subspan(row * row_bytes).data(), row_bytes);
+  });
 }
 
 }  // namespace
@@ -139,10 +195,10 @@ constinit const Layout kPlainBf16Conv1d = {
                .by_inputs = DivisionRow::Along(0, 1)},
     .bias = symbol::kAsActivations,
     .cut = CutByInputs,
-    .weight_bit = WeightBitConv1d,
-    .place_weight = PlaceWeightConv1d,
-    .pack_codes = PackConv1d,
-    .unpack_codes = UnpackConv1d,
+    .weight_bit = WeightBitByInputs,
+    .place_weight = PlaceWeightByInputs,
+    .pack_codes = PackByInputs,
+    .unpack_codes = UnpackByInputs,
 };
 
 constinit const Layout kBf16Experts = {
@@ -167,11 +223,11 @@ constinit const Layout kBf16Experts = {
                .by_inputs = DivisionRow::Along(0, 1)},
     .bias = symbol::kAsActivations,
     .tensor_name = StackName,
-    .cut = CutByInputs,
-    .weight_bit = WeightBitConv1d,
-    .place_weight = PlaceWeightConv1d,
-    .pack_codes = PackConv1d,
-    .unpack_codes = UnpackConv1d,
+    .cut = CutByExperts,
+    .weight_bit = WeightBitByInputs,
+    .place_weight = PlaceWeightByInputs,
+    .pack_codes = PackByInputs,
+    .unpack_codes = UnpackByInputs,
 };
 
 // vllm-cpu/bf16-vnni: bf16 weights for torch.ops._C.weight_packed_linear of vLLM's CPU backend:

@@ -61,9 +61,8 @@ Eligibility GoesWithModel(const Plan& plan, const PackRequest& request) {
 
 // Can the class of the model load its experts from the layout?
 Eligibility HasStacksForClass(const Plan& plan, const Layout& layout, const PackRequest& request) {
-  if (plan.class_with_stacks.empty() || !request.expert() || layout.stacks_experts) {
-    return Eligibility::Yes();
-  }
+  const bool one_by_one = request.expert() && !(layout.stacks_experts && request.stacked());
+  if (plan.class_with_stacks.empty() || !one_by_one) return Eligibility::Yes();
   return Eligibility::No(
       fmt::format("the class of the model ({}) reads the experts of a layer as one tensor: {} has "
                   "them one by one",
@@ -313,8 +312,8 @@ Result<std::set<const QuantizedLinear*>> PlanAllFused(const Checkpoint& checkpoi
                                                       const QuantizedModel& model,
                                                       const PlanOptions& options,
                                                       SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(FusedModules fused,
-                     FuseSiblings(checkpoint, model, HasStacks(*plan.target), options.fuse));
+  PREPACK_TRY_ASSIGN(FusedModules fused, FuseSiblings(checkpoint, model, HasStacks(*plan.target),
+                                                      options.fuse, plan.target->HoldsNoCodes()));
   plan.apart = std::move(fused.apart);
   std::vector<std::optional<ModulePlan>> planned;
   planned.reserve(fused.modules.size());

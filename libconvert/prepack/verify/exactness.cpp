@@ -475,12 +475,12 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
   if (MayBeChosen(*linear, record.scheme.activations)) {
     scheme.activations = record.scheme.activations;
   }
-  if (record.source_activations != SourceActivations(*linear, record)) {
-    result.FailModule(name, "the manifest says something else of the activations in the source");
-    return {};
-  }
   if (std::string why = WhyNotTheSame(*linear, scheme, record); !why.empty()) {
     result.FailModule(name, std::move(why));
+    return {};
+  }
+  if (record.source_activations != SourceActivations(*linear, record)) {
+    result.FailModule(name, "the manifest says something else of the activations in the source");
     return {};
   }
   if (std::string why = WhyBiasIsWrong(source, *linear, record); !why.empty()) {

@@ -50,10 +50,10 @@ KINDS = [
 
 def short(rule):
     """A rule without the module's numbers: what the format can hold, or lacks."""
-    stacks = re.match(r"(?:[\w.-]+/[\w-]+: )?(the class of the model) \(\w+\) (reads the experts of a layer as one tensor)", rule)
-    if stacks:
+    stacks = "reads the experts of a layer as one tensor"
+    if stacks in rule:
         why = "these cannot be one" if "stay apart" in rule else "the format has them one by one"
-        return f"{stacks[1]} {stacks[2]}, and {why}"
+        return f"the class of the model {stacks}, and {why}"
     if " reads " in rule and not re.match(r"[\w.-]+/[\w-]+: ", rule):
         held = re.findall(r"[\w.-]+/[\w-]+ reads ([^;]*)", rule)
         return "it holds " + ", or ".join(dict.fromkeys(held))

@@ -97,8 +97,9 @@ def named(weights, module, interleaved):
     if any(part not in weights for part in parts):
         return None, parts
     gate, up = (weights[part] for part in parts)
-    # gpt-oss has a row of gate, a row of up, and so on.
-    return numpy.stack([gate, up], 1).reshape(-1, gate.shape[1]) if interleaved else numpy.concatenate([gate, up]), parts
+    if interleaved:  # gpt-oss has a row of gate, a row of up, and so on
+        return numpy.stack([gate, up], 1).reshape(-1, gate.shape[1]), parts
+    return numpy.concatenate([gate, up]), parts
 
 
 def same(found, expected):

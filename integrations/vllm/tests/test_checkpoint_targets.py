@@ -76,8 +76,8 @@ def pair(tmp_path, source, target):
 SAME = [
     ("awq", "compressed-tensors"), ("awq", "awq"), ("awq", "auto-round-awq"), ("ct-asymmetric", "awq"),
     ("ct-asymmetric", "auto-round-awq"), ("ct-asymmetric", "compressed-tensors"), ("ct", "awq"), ("ct", "gptq"),
-    ("ct", "gptq-v2"), ("ct", "auto-round"), ("ct", "auto-round-awq"), ("gptq", "compressed-tensors"), ("gptq", "awq"), ("gptq", "auto-round"),
-    ("auto-round", "compressed-tensors"), ("auto-round", "gptq"), ("int8", "compressed-tensors"),
+    ("ct", "gptq-v2"), ("ct", "auto-round"), ("ct", "auto-round-awq"), ("gptq", "compressed-tensors"),
+    ("gptq", "awq"), ("gptq", "auto-round"), ("auto-round", "compressed-tensors"), ("auto-round", "gptq"), ("int8", "compressed-tensors"),
     ("fp8-channels", "compressed-tensors"), ("fp8-channels", "modelopt"),
 ]  # fmt: skip
 

@@ -314,7 +314,8 @@ def stacks(tensors, method, names, config):
             stacked = name.rpartition("_proj")[0] + "_proj"
             demand(stacked in tensors, f"{name} without its weights")
             codes = FP8[array(tensors[stacked], "F8_E4M3")]
-            found |= {f"{stacked}.{expert}": one * spread(scales(value)[expert], one.shape, *config["weight_block_size"])
+            block = config["weight_block_size"]
+            found |= {f"{stacked}.{expert}": one * spread(scales(value)[expert], one.shape, *block)
                       for expert, one in enumerate(codes)}  # fmt: skip
         elif method == "modelopt" and name.endswith("_proj_weight_scale"):
             stacked = name.removesuffix("_weight_scale")
@@ -368,6 +369,7 @@ def decode(folder):
     plain = [name.removesuffix(".weight") for name, value in rest.items()
              if name.endswith(".weight") and len(value[1]) == 2 and value[0] in ("BF16", "F16", "F32")]  # fmt: skip
     # A head that shares the embedding's weights is a linear layer of the model all the same.
-    head = {"lm_head"} if not any("lm_head" in name or name.startswith("language_model.") for name in tensors) else set()
+    elsewhere = any("lm_head" in name or name.startswith("language_model.") for name in tensors)
+    head = set() if elsewhere else {"lm_head"}
     names.check_plain([name for name in {*plain, *head} if name not in weights and not names.is_embedding(name)])
     return method, weights, rest

@@ -22,14 +22,15 @@ KINDS = [
     ("int8, int8 activations", ["ct-w8a8-asym-act", "ct-w8a8-dynamic", "ct-w8a8-static"]),
     ("int8 and 4 bits, some with int8 activations", ["ct-mixed"]),
     ("FP8 in blocks, FP8 activations", [
-        "ct-fp8-block", "fp8-fused-experts", "fp8-fused-experts-transposed", "fp8-minimax-fmt", "fp8-ue8m0",
-        "hf-fp8-stacked-scales", "hf-fp8-ue8m0"]),
+        "ct-fp8-block", "fp8-fused-experts", "fp8-minimax-fmt", "fp8-ue8m0", "hf-fp8-stacked-scales",
+        "hf-fp8-ue8m0"]),
+    ("the same, experts of Qwen3-VL, not of whole blocks", ["fp8-fused-experts-transposed"]),
     ("FP8 in blocks, weights only: ModelOpt", ["modelopt-fp8-block"]),
-    ("the same: GPTQModel", ["gptqmodel-fp8-block"]),
+    ("FP8 in blocks, weights only: GPTQModel", ["gptqmodel-fp8-block"]),
     ("FP8 per channel, FP8 activations", [
         "ct-fp8-dynamic", "fbgemm-fp8", "modelopt-fp8-channel-token", "quark-fp8-channel"]),
     ("FP8 per channel, weights only: compressed-tensors", ["ct-fp8-w8a16"]),
-    ("the same: GPTQModel", ["gptqmodel-fp8-row"]),
+    ("FP8 per channel, weights only: GPTQModel", ["gptqmodel-fp8-row"]),
     ("FP8 per tensor, static FP8 activations", [
         "ct-fp8-tensor", "hf-fp8-static", "modelopt-fp8", "modelopt-hf-quant-config", "quark-fp8"]),
     ("FP8 per tensor, weights only: GPTQModel", ["gptqmodel-fp8-tensor"]),
@@ -49,6 +50,10 @@ KINDS = [
 
 def short(rule):
     """A rule without the module's numbers: what the format can hold, or lacks."""
+    stacks = "reads the experts of a layer as one tensor"
+    if stacks in rule:
+        why = "these cannot be one" if "stay apart" in rule else "the format has them one by one"
+        return f"the class of the model {stacks}, and {why}"
     if " reads " in rule and not re.match(r"[\w.-]+/[\w-]+: ", rule):
         held = re.findall(r"[\w.-]+/[\w-]+ reads ([^;]*)", rule)
         return "it holds " + ", or ".join(dict.fromkeys(held))

@@ -76,8 +76,8 @@ def pair(tmp_path, source, target):
 SAME = [
     ("awq", "compressed-tensors"), ("awq", "awq"), ("awq", "auto-round-awq"), ("ct-asymmetric", "awq"),
     ("ct-asymmetric", "auto-round-awq"), ("ct-asymmetric", "compressed-tensors"), ("ct", "awq"), ("ct", "gptq"),
-    ("ct", "gptq-v2"), ("ct", "auto-round"), ("gptq", "compressed-tensors"), ("gptq", "awq"), ("gptq", "auto-round"),
-    ("auto-round", "compressed-tensors"), ("auto-round", "gptq"), ("int8", "compressed-tensors"),
+    ("ct", "gptq-v2"), ("ct", "auto-round"), ("ct", "auto-round-awq"), ("gptq", "compressed-tensors"),
+    ("gptq", "awq"), ("gptq", "auto-round"), ("auto-round", "compressed-tensors"), ("auto-round", "gptq"), ("int8", "compressed-tensors"),
     ("fp8-channels", "compressed-tensors"), ("fp8-channels", "modelopt"),
 ]  # fmt: skip
 
@@ -155,8 +155,7 @@ def test_bf16(source, tmp_path):
 NOT_RUN = [
     ("ct-asymmetric", "gptq", "Unsupported quantization config: bits=4, sym=False"),
     ("awq", "gptq-v2", "Unsupported quantization config: bits=4, sym=False"),
-    ("awq", "auto-round", "INC on CPU: unsupported config"),
-    ("ct", "auto-round-awq", "awq_gemm"),
+    ("awq", "auto-round-v2", "Unsupported packing_format: auto_round:gptqmodel"),
     # transformers' names of scales are not vLLM's, where a matrix has one.
     ("fp8-static", "fp8", "no module or parameter named .*scale"),
 ]

@@ -61,8 +61,15 @@ Eligibility GoesWithModel(const Plan& plan, const PackRequest& request) {
 
 // Can the class of the model load its experts from the layout?
 Eligibility HasStacksForClass(const Plan& plan, const Layout& layout, const PackRequest& request) {
-  const bool one_by_one = request.expert() && !(layout.stacks_experts && request.stacked());
-  if (plan.class_with_stacks.empty() || !one_by_one) return Eligibility::Yes();
+  if (plan.class_with_stacks.empty() || !request.expert() || request.stacked()) {
+    return Eligibility::Yes();
+  }
+  if (layout.stacks_experts) {
+    return Eligibility::No(
+        fmt::format("the class of the model ({}) reads the experts of a layer as one tensor, and "
+                    "these stay apart (`prepack plan` says why)",
+                    plan.class_with_stacks));
+  }
   return Eligibility::No(
       fmt::format("the class of the model ({}) reads the experts of a layer as one tensor: {} has "
                   "them one by one",

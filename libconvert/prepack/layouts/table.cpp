@@ -10,6 +10,7 @@ constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
     Target{"onednn", "programs that call oneDNN's matmul"},
+    Target{"kt", "KTransformers (kt-kernel with SGLang)", false, true},
 };
 
 // One row per layout, in order of preference within a target.
@@ -30,6 +31,7 @@ constexpr auto kLayouts = std::to_array<const Layout*>({
     &kOneDnnW4A16,
     &kOneDnnW4A8,
     &kOneDnnW8A8,
+    &kKtAmxInt8,
     &kPlainBf16,
     &kPlainBf16Conv1d,
 });

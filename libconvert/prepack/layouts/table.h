@@ -18,6 +18,8 @@ struct Target {
   std::string_view runtime;  // for people: "vLLM on x86-64 CPUs"
   // Its ops for experts of 4-bit integers quantize activations to 8 bits; it has no others.
   bool eight_bit_experts = false;
+  // So do its ops for experts of 8-bit integers.
+  bool eight_bit_int8_experts = false;
 };
 
 std::span<const Target> AllTargets();
@@ -57,6 +59,7 @@ std::vector<const Layout*> LayoutsOfTarget(std::string_view target);
 
 // The rows. Each is defined in a file of this folder, below a drawing of its bytes. Each is one
 // object, so that layouts can be compared by their addresses.
+extern const Layout kKtAmxInt8;
 extern const Layout kOneDnnW4A16;
 extern const Layout kOneDnnW4A8;
 extern const Layout kOneDnnW8A8;

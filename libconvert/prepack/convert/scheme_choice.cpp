@@ -78,7 +78,7 @@ std::optional<ActivationScheme> SchemeChooser::ByDefault(std::string_view module
   if (eight_bit_experts_ && wide && weights.code == CodeType::kU4 && IsExpert(module)) {
     if (const auto eight = ActivationsFor(weights, WantedScheme::kW4A8)) return eight;
   }
-  if (eight_bit_int8_experts_ && weights.code == CodeType::kS8 && IsExpert(module)) {
+  if (eight_bit_int8_experts_ && wide && weights.code == CodeType::kS8 && IsExpert(module)) {
     if (const auto eight = ActivationsFor(weights, WantedScheme::kW8A8)) return eight;
   }
   return ActivationsFor(weights, WantedScheme::kAuto);

@@ -30,8 +30,8 @@ class KtAmxInt8Model final : public ChannelModel {
     const uint64_t input_block = first / kInputs;
     const uint64_t inputs_left = k() - input_block * kInputs;
     const uint64_t inputs = inputs_left < kInputs ? inputs_left : kInputs;
-    const uint64_t tile = n % kRows / kKtTileRows * (inputs / kKtTileInputs) +
-                          first % kInputs / kKtTileInputs;
+    const uint64_t tile =
+        n % kRows / kKtTileRows * (inputs / kKtTileInputs) + first % kInputs / kKtTileInputs;
     return packed().weight.data() + row_block * kRows * k() + input_block * kInputs * rows +
            tile * kKtTileRows * kKtTileInputs + n % kKtTileRows * kKtTileInputs;
   }

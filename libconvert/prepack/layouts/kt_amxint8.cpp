@@ -1,6 +1,6 @@
-// kt/amxint8: int8 experts for KTransformers' CPU kernels, method AMXINT8, which quantize activations
-// per token, symmetric, themselves. kt-kernel copies the bytes of the file into its buffers.
-// Mirrors kt-kernel 0.7.2: operators/amx/la/amx_kernels.hpp, GemmKernel224Int8::BufferB.
+// kt/amxint8: int8 experts for KTransformers' CPU kernels, method AMXINT8, which quantize
+// activations per token, symmetric, themselves. kt-kernel copies the bytes of the file into its
+// buffers. Mirrors kt-kernel 0.7.2: operators/amx/la/amx_kernels.hpp, GemmKernel224Int8::BufferB.
 //
 // weight, I8 [N · K]: blocks of 64 output channels (the last may have 32), cut into blocks of 3584
 // input channels (the last may have fewer), cut into steps of 32 output channels, cut into tiles of
@@ -13,9 +13,9 @@
 // weight_scale, f32 [N].
 //
 // The kernel for CPUs without AMX, which also computes short inputs on CPUs with it, multiplies
-// |x| with the weight times the sign of x. In eight bits -(-128) is -128, so it takes a code of -128
-// for +128 where x is negative. kt-kernel's own converter makes no such code, and here they are
-// refused.
+// |x| with the weight times the sign of x. In eight bits -(-128) is -128, so it takes a code of
+// -128 for +128 where x is negative. kt-kernel's own converter makes no such code. Nothing refuses
+// such a code yet, and nothing writes the tensor names of kt-kernel, so the layout is not offered.
 
 #include <fmt/format.h>
 
@@ -60,8 +60,8 @@ static_assert(ByteOf(64, 64, 0, 4) == 64);
 static_assert(ByteOf(64, 64, 16, 0) == 1024);
 static_assert(ByteOf(64, 128, 0, 64) == 2048);
 static_assert(ByteOf(64, 128, 32, 0) == 32 * 128);
-static_assert(ByteOf(96, 128, 64, 64) == 64 * 128 + 2048);        // the last block has 32 channels
-static_assert(ByteOf(64, 3648, 0, 3584) == 64 * 3584);            // a second block of inputs
+static_assert(ByteOf(96, 128, 64, 64) == 64 * 128 + 2048);  // the last block has 32 channels
+static_assert(ByteOf(64, 3648, 0, 3584) == 64 * 3584);      // a second block of inputs
 static_assert(ByteOf(64, 3648, 63, 3647) == 64 * 3648 - 1);
 
 // What kt-kernel does with other weights: it takes some as the checkpoint stores them.
@@ -166,17 +166,15 @@ constinit const Layout kKtAmxInt8 = {
     .mirrors = "kt-kernel 0.7.2, operators/amx/la/amx_kernels.hpp (GemmKernel224Int8::BufferB)",
     .schemes =
         "w8a8 experts with dynamic symmetric activations, symmetric weights, channel or tensor",
-    .constraints =
-        "experts only, N % 32 = 0, K % 64 = 0, bf16 activations, no code of -128",
+    .constraints = "experts only, N % 32 = 0, K % 64 = 0, bf16 activations",
     .isa = "AVX-512 with BW; AMX or VNNI make it fast",
     .address =
         "nb = n / 64 · 64, nbs = min(64, N − nb), kb = k / 3584 · 3584, kbs = min(3584, K − kb): "
         "byte nb · K + kb · nbs + (n − nb) / 32 · 32 · kbs + (k − kb) / 64 · 2048 + "
         "n % 32 / 16 · 1024 + k % 64 / 4 · 64 + n % 16 · 4 + k % 4",
-    .notes =
-        "the kernel without AMX takes -128 for +128 where the activation is negative: modules with "
-        "such a code are refused",
+    .notes = "the kernel without AMX takes -128 for +128 where the activation is negative",
     .fingerprint = "",
+    .offered = false,
     .for_experts = true,
     .eligible = Eligible,
     .weight = {.dtype = DType::kI8,

@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -84,6 +86,15 @@ uint64_t CountRounded(DType value, std::span<const float> scales) {
 
 namespace {
 
+// The first code that the kernel misreads.
+std::optional<size_t> FindMisread(const Layout& layout, std::span<const std::byte> codes) {
+  if (!layout.misread_code.has_value() || codes.empty()) return std::nullopt;
+  const void* found =
+      std::memchr(codes.data(), std::to_integer<int>(*layout.misread_code), codes.size());
+  if (found == nullptr) return std::nullopt;
+  return static_cast<size_t>(static_cast<const std::byte*>(found) - codes.data());
+}
+
 std::string_view NameOf(const StoredTensor* tensor) {
   return tensor->name;
 }
@@ -152,9 +163,19 @@ Status ModulePacker::PackPanel(const PackJob& job, PanelBuffers& buffers,
     if (status.ok()) layout.pack_columns(job, buffers.panel, buffers.packed);
     return status;
   }
-  return UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
+  std::optional<size_t> misread;
+  PREPACK_TRY(UseCodes(job.panel, buffers.panel, hashes, [&](std::span<const std::byte> codes) {
+    misread = FindMisread(layout, codes);
     layout.pack_codes(job, codes, buffers.packed);
-  });
+  }));
+  if (!misread.has_value()) return {};
+  return Unsupported(fmt::format("module {}", module_.linear->module()),
+                     fmt::format("the kernel of {} reads weight ({}, {}) as another number",
+                                 layout.id, job.panel.n0 + *misread / job.panel.cols,
+                                 job.panel.k0 + *misread % job.panel.cols))
+      .Found("code -128")
+      .Expected("codes from -127 to 127")
+      .Hint("Quantize the layer again with codes from -127 to 127");
 }
 
 Result<uint64_t> ModulePacker::PackTile(size_t index, PanelBuffers& buffers,

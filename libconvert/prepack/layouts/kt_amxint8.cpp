@@ -183,6 +183,7 @@ constinit const Layout kKtAmxInt8 = {
                .by_inputs = DivisionRow::Never(),
                .view = {symbol::kN, symbol::kK}},
     .scales = {.order = ParameterOrder::kChannels},
+    .misread_code = std::byte{0x80},
     .cut = Cut,
     .weight_bit = WeightBit,
     .place_weight = PlaceChannels,

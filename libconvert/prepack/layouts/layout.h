@@ -312,6 +312,8 @@ struct Layout {
   PartRow weight = {};
   ScaleRow scales = {};
   ScaleLimits scale_limits = {};
+  // A code of one byte that the kernel reads as another number: modules with it are refused.
+  std::optional<std::byte> misread_code = {};
   ZeroPointRow zero_points = {};
   WeightSumRow weight_sums = {};
   StoredDType bias = DType::kF32;

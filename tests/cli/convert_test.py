@@ -11,7 +11,7 @@ import numpy
 import safetensors
 
 import harness
-from harness import CHECKPOINTS, TARGETS, TOOL, W4A16
+from harness import CHECKPOINT_TARGETS, CHECKPOINTS, TARGETS, TOOL, W4A16
 
 
 def parts_of(target, module, symmetric):
@@ -193,7 +193,9 @@ class RealCheckpoints(harness.ToolTest):
         plan = self.checked_json(plan, "plan")
         self.assertEqual({m["layout"] for m in plan["modules"]}, {"vllm-cpu/wna16"})
         targets = self.checked_json(self.run_ok("targets", "--json").stdout, "targets")
-        self.assertEqual([t["target"] for t in targets["targets"]], TARGETS)
+        self.assertEqual(
+            [t["target"] for t in targets["targets"]], TARGETS + CHECKPOINT_TARGETS
+        )
         for path in (source, out, out / "model.safetensors"):
             inspect = self.run_ok("inspect", path, "--json").stdout
             self.checked_json(inspect, "inspect")

@@ -25,7 +25,19 @@ SANITIZERS = os.environ.get("PREPACK_SANITIZERS", "")  # that the tool is built 
 SEED = os.environ.get("PREPACK_TEST_SEED")
 
 W4A16 = ["ct-w4a16-g128-sym", "ct-w4a16-g32-asym", "ct-w4a16-channel-sym", "ct-w4a16-g128-sharded"]
-TARGETS = ["vllm-cpu", "zentorch", "onednn"]
+TARGETS = ["vllm-cpu", "zentorch", "onednn"]  # that kernels read
+CHECKPOINT_TARGETS = [
+    "compressed-tensors",
+    "compressed-tensors-0.17",
+    "gptq",
+    "gptq-v2",
+    "awq",
+    "auto-round",
+    "auto-round-awq",
+    "fp8",
+    "modelopt",
+    "bf16",
+]
 # What is odd about real checkpoints, and check warns of.
 WARNED = {
     # One of gate and up was left unquantized on purpose.

@@ -79,7 +79,7 @@ TEST_CASE("a config without packed modules says nothing of layouts") {
 std::string RestOf(const std::string& source) {
   Manifest manifest;
   manifest.source_quantization_config = Json::object();
-  const std::string text = OutputConfigText(source, manifest, {});
+  const std::string text = OutputConfigText(source, manifest, OwnRecords(manifest), {});
   CAPTURE(text);
   const Json config = Value(ParseJsonStrict(text, "config.json", {.python_numbers = true}));
   CHECK(config.at("quantization_config").at("quant_method") == "prepack");

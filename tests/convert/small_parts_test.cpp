@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "formats/checkpoint_builder.h"
 #include "model/fixed_linear.h"
+#include "prepack/layouts/table.h"
 #include "temp_folder.h"
 
 namespace prepack::testing {
@@ -26,7 +27,7 @@ class Example {
   }
 
   Status Bytes(const PartSpec& part, PageBuffer& out) const {
-    return SmallPartBytes(*checkpoint_, linear_, part, out);
+    return SmallPartBytes(*checkpoint_, linear_, kVllmWna16, part, out);
   }
   std::vector<std::byte> BytesOf(PartRole role, DType dtype) const {
     PageBuffer out(2, std::byte{0xFF});  // left over from another part

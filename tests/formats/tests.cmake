@@ -31,6 +31,7 @@ prepack_add_tests(formats
   gptq_linear_test.cpp
   gptq_truth_test.cpp
   json_fields_test.cpp
+  model_order_test.cpp
   model_parts_test.cpp
   modelopt_test.cpp
   module_match_test.cpp

@@ -68,9 +68,10 @@ void Run(Input input) {
   static const ScratchFolder folder;
   testing::TestCheckpoint stored = MakeCheckpoint(input);
   ConvertOptions options;
-  options.plan.target = AllTargets()[input.Below(AllTargets().size())].id;
-  options.plan.fuse = input.Bool();
-  options.plan.exact_scales = input.Bool();
+  const Target& target = AllTargets()[input.Below(AllTargets().size())];
+  options.plan.target = target.id;
+  options.plan.fuse = input.Bool() && !target.checkpoint;
+  options.plan.exact_scales = input.Bool() && !target.checkpoint;
   options.plan.fallback = input.OneOf({Fallback::kKeep, Fallback::kDequantize, Fallback::kError});
   const bool sound = input.empty();
   if (!sound) Damage(input, stored);

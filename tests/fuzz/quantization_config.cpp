@@ -109,7 +109,7 @@ void PlanForAllTargets(const Checkpoint& checkpoint, const QuantizedModel& model
   for (const Target& target : AllTargets()) {
     PlanOptions options;
     options.target = target.id;
-    options.fuse = true;
+    options.fuse = !target.checkpoint;
     const Result<Plan> plan = MakePlan(checkpoint, model, options);
     if (!plan.ok()) DemandGoodError(plan.status());
   }

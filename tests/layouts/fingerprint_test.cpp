@@ -8,11 +8,13 @@ namespace prepack::testing {
 namespace {
 
 TEST_CASE("the fingerprints in the table are those of today's bytes, on every instruction set") {
-  for (const Layout& layout : AllLayouts()) {
-    for (const Isa isa : SupportedIsas()) {
-      const ScopedIsa scope(isa);
-      INFO(layout.id << " " << IsaName(isa));
-      CHECK(PackingFingerprint(layout) == layout.fingerprint);
+  for (const LayoutTable& table : {AllLayouts(), CheckpointLayouts()}) {
+    for (const Layout& layout : table) {
+      for (const Isa isa : SupportedIsas()) {
+        const ScopedIsa scope(isa);
+        INFO(layout.id << " " << IsaName(isa));
+        CHECK(PackingFingerprint(layout) == layout.fingerprint);
+      }
     }
   }
 }

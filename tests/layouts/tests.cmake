@@ -1,5 +1,6 @@
 prepack_add_tests(layouts
   blocked_desc_test.cpp
+  checkpoint_layouts_test.cpp
   division_test.cpp
   drawing_test.cpp
   eligibility_test.cpp

@@ -29,8 +29,8 @@ void Rewrite(const std::filesystem::path& folder, const std::filesystem::path& s
   Manifest manifest = Value(ReadManifest(folder));
   edit(manifest);
   const Checkpoint checkpoint = Value(Checkpoint::Open(source));
-  const std::string config =
-      OutputConfigText(checkpoint.config_text(), manifest, PackedSchemes(manifest));
+  const std::string config = OutputConfigText(checkpoint.config_text(), manifest,
+                                              OwnRecords(manifest), PackedSchemes(manifest));
   Overwrite(folder / "config.json", config);
   manifest.files["config.json"] = {.bytes = config.size(), .xxh3_128 = Xxh3Hex(config)};
   Overwrite(folder / "prepack.json", ManifestText(manifest));

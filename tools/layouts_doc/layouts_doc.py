@@ -197,7 +197,8 @@ def overview(program, layouts, targets):
 
 def pages(program):
     """All pages, by name."""
-    targets = ask(program, "targets")["targets"]
+    # What is stored in checkpoint formats, their writers define.
+    targets = [row for row in ask(program, "targets")["targets"] if not row["checkpoint"]]
     listed = [row for target in targets for row in target["layouts"]]
     # What every target takes comes last.
     listed.sort(key=lambda row: family(row) == "plain")

@@ -458,7 +458,10 @@ Json TargetsJson() {
     Json layouts = Json::array();
     for (const Layout* layout : LayoutsOfTarget(target.id)) layouts.push_back(LayoutJson(*layout));
     targets.push_back(
-        {{"target", target.id}, {"runtime", target.runtime}, {"layouts", std::move(layouts)}});
+        {{"target", target.id},
+         {"runtime", target.runtime},
+         {"checkpoint", target.checkpoint},
+         {"layouts", std::move(layouts)}});
   }
   return json;
 }

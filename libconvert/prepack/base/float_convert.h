@@ -1,10 +1,10 @@
 #ifndef PREPACK_BASE_FLOAT_CONVERT_H_
 #define PREPACK_BASE_FLOAT_CONVERT_H_
 
-// Conversions between f32, the two 16-bit floats and, one way, FP8 and FP4. Narrowing rounds to
-// nearest, ties to even, keeps subnormals, turns overflow into infinity and keeps NaN a NaN.
-// Widening is exact. All are bit arithmetic: the result does not depend on the CPU or on its
-// rounding mode. Those without a branch become vector code in loops.
+// Conversions between f32, the two 16-bit floats and FP8, and from FP4. Narrowing rounds to
+// nearest, ties to even, keeps subnormals, turns overflow into infinity, where there is one, and
+// keeps NaN a NaN. Widening is exact. All are bit arithmetic: the result does not depend on the CPU
+// or on its rounding mode. Those without a branch become vector code in loops.
 
 #include <bit>
 #include <cmath>
@@ -39,6 +39,20 @@ constexpr float F16ToF32(uint16_t bits) {
   return std::bit_cast<float>(sign | (normal & choose_normal) | (subnormal & ~choose_normal));
 }
 
+// The bits of a magnitude in a float with kLost fewer bits of significand, whose smallest normal
+// number has the exponent kLeast as f32 stores it. Below that, more bits are lost.
+template <uint32_t kLost, uint32_t kLeast>
+constexpr uint32_t NarrowMagnitude(uint32_t magnitude) {
+  const uint32_t exponent = magnitude >> 23;
+  const uint32_t shift = exponent >= kLeast ? kLost : kLost + kLeast - exponent;
+  if (shift > 24) return 0;  // below half of the smallest subnormal
+  const uint32_t significand =
+      exponent >= kLeast ? magnitude - ((kLeast - 1) << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
+  const uint32_t half = 1U << (shift - 1);
+  const uint32_t odd = (significand >> shift) & 1U;
+  return (significand + half - 1U + odd) >> shift;
+}
+
 constexpr uint16_t F32ToF16(float value) {
   const auto bits = std::bit_cast<uint32_t>(value);
   const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000U);
@@ -46,15 +60,7 @@ constexpr uint16_t F32ToF16(float value) {
   if (magnitude > 0x7F800000U) return static_cast<uint16_t>(sign | 0x7E00U);
   // 65520 is halfway between the largest f16 and what would be the next: it rounds to infinity.
   if (magnitude >= 0x477FF000U) return static_cast<uint16_t>(sign | 0x7C00U);
-  const uint32_t exponent = magnitude >> 23;
-  // Number of low bits that f16 cannot hold: 13, and more below the smallest normal (2^-14).
-  const uint32_t shift = exponent >= 113 ? 13U : 126U - exponent;
-  if (shift > 24) return sign;  // below half of the smallest subnormal
-  const uint32_t significand =
-      exponent >= 113 ? magnitude - (112U << 23) : (magnitude & 0x7FFFFFU) | 0x800000U;
-  const uint32_t half = 1U << (shift - 1);
-  const uint32_t odd = (significand >> shift) & 1U;
-  return static_cast<uint16_t>(sign | ((significand + half - 1U + odd) >> shift));
+  return static_cast<uint16_t>(sign | NarrowMagnitude<13, 113>(magnitude));  // 2^-14
 }
 
 // FP8 E4M3 as checkpoints store it ("fn"): no infinity, 0x7F and 0xFF are NaN, the largest is 448.
@@ -68,6 +74,15 @@ constexpr float F8E4M3ToF32(uint8_t bits) {
   // Subnormal: mantissa · 2^-9.
   const float magnitude = static_cast<float>(mantissa) * 0x1p-9F;
   return sign != 0 ? -magnitude : magnitude;
+}
+
+// Nearest, ties to even; what is beyond 448 becomes 448. Not of NaN.
+constexpr uint8_t F32ToF8E4M3(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint8_t>((bits >> 24) & 0x80U);
+  const uint32_t magnitude = bits & 0x7FFFFFFFU;
+  if (magnitude >= 0x43E00000U) return static_cast<uint8_t>(sign | 0x7EU);  // 448
+  return static_cast<uint8_t>(sign | NarrowMagnitude<20, 121>(magnitude));  // 2^-6
 }
 
 // FP4 E2M1, in the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6, with the sign in bit 3. There is no
@@ -94,10 +109,11 @@ constexpr uint8_t F32ToF8E8M0(float value) {
   return static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> 23);
 }
 
-// `value` as dtype (BF16, F16 or F8_E8M0) holds it, widened again. F32 is left alone.
+// `value` as dtype (BF16, F16, F8_E4M3 or F8_E8M0) holds it, widened again. F32 is left alone.
 constexpr float RoundTo(DType dtype, float value) {
   if (dtype == DType::kBF16) return BF16ToF32(F32ToBF16(value));
   if (dtype == DType::kF16) return F16ToF32(F32ToF16(value));
+  if (dtype == DType::kF8E4M3) return F8E4M3ToF32(F32ToF8E4M3(value));
   if (dtype == DType::kF8E8M0) return F8E8M0ToF32(F32ToF8E8M0(value));
   return value;
 }

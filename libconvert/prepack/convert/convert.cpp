@@ -116,7 +116,8 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
   PREPACK_TRY(StartJournal(folder));
   // Shards of an interrupted run are either continued or removed to make room.
   const uint64_t there = std::min(BytesOnDisk(folder_, shards_.names), shards_.file_bytes);
-  PREPACK_TRY_ASSIGN(const uint64_t side_bytes, HasSideFiles() ? CheckSideFiles(checkpoint_) : 0);
+  PREPACK_TRY_ASSIGN(const uint64_t side_bytes,
+                     HasSideFiles() ? CheckSideFiles(checkpoint_, plan_.target->id) : 0);
   PREPACK_TRY(CheckFreeSpace(folder_, shards_.file_bytes - there + side_bytes));
   for (size_t i = 0; i < shards_.names.size(); ++i) {
     PREPACK_TRY(OpenShard(i));
@@ -131,11 +132,12 @@ Status Conversion::OpenShards(const OutputFolder& folder) {
 // Done before the weights: hours later, these files may belong to another revision.
 Status Conversion::TakeSideFiles() {
   if (!options_.part.IsWhole()) {
-    PREPACK_TRY_ASSIGN(FileHashes hashes, HashSideFiles(checkpoint_, progress_));
+    PREPACK_TRY_ASSIGN(FileHashes hashes, HashSideFiles(checkpoint_, plan_.target->id, progress_));
     source_files_ = std::move(hashes);
   }
   if (!HasSideFiles()) return {};
-  PREPACK_TRY_ASSIGN(std::vector<std::string> names, CopySideFiles(checkpoint_, folder_));
+  PREPACK_TRY_ASSIGN(std::vector<std::string> names,
+                     CopySideFiles(checkpoint_, plan_.target->id, folder_));
   side_files_ = std::move(names);
   return {};
 }

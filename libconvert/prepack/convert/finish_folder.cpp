@@ -17,6 +17,7 @@
 #include "prepack/container/json_writer.h"
 #include "prepack/io/file.h"
 #include "prepack/io/output_folder.h"
+#include "prepack/packed/checkpoint_config.h"
 #include "prepack/packed/manifest.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/source_identity.h"
@@ -99,6 +100,7 @@ ModuleRecord ManifestMaker::RecordOf(const ModulePlan& plan, size_t unit) const 
     record.fused.push_back({member->module(), member->n()});
   }
   record.experts = plan.linear->stacked_experts();
+  record.act_order = plan.chosen->checkpoint && plan.linear->reordered();
   record.source_xxh3_128 = SourceHash(filler_.source_hashes(), plan.ReplacedTensors());
   for (size_t part = 0; part < plan.parts.size(); ++part) {
     record.parts.emplace(plan.parts[part].name, RecordOf(shards_.units[unit].slots[part]));
@@ -136,7 +138,8 @@ std::vector<PackedScheme> ManifestMaker::PackedModules() const {
   packed.reserve(units.size());
   for (const size_t unit : units) {
     const ModulePlan& plan = plan_.modules[shards_.units[unit].module];
-    packed.push_back({plan.linear->module(), plan.chosen->id, &plan.request.scheme});
+    packed.push_back({plan.linear->module(), plan.chosen->id, &plan.request.scheme,
+                      plan.chosen->checkpoint && plan.linear->reordered()});
   }
   return packed;
 }
@@ -220,9 +223,9 @@ Status RecordFile(const std::filesystem::path& folder, const std::string& name, 
 
 }  // namespace
 
-Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint) {
+Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint, std::string_view target) {
   uint64_t bytes = 0;
-  for (const std::string& name : checkpoint.side_files()) {
+  for (const std::string& name : CarriedFiles(checkpoint, target)) {
     if (Printable(name, name.size() + 1) != name) {
       return Malformed(fmt::format("file {}", name), "its name is not valid UTF-8")
           .Hint("Rename the file or move it out of the checkpoint");
@@ -234,18 +237,20 @@ Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint) {
 }
 
 Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
+                                               std::string_view target,
                                                const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const std::string& name : checkpoint.side_files()) {
+  for (const std::string& name : CarriedFiles(checkpoint, target)) {
     PREPACK_TRY(CopyFile(checkpoint.path() / name, folder / name));
     names.push_back(name);
   }
   return names;
 }
 
-Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, Progress& progress) {
+Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, std::string_view target,
+                                 Progress& progress) {
   FileHashes hashes;
-  for (const std::string& name : checkpoint.side_files()) {
+  for (const std::string& name : CarriedFiles(checkpoint, target)) {
     PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(checkpoint.path() / name));
     PREPACK_TRY_ASSIGN(FileRecord record, HashFile(file, progress));
     hashes.emplace(name, std::move(record.xxh3_128));
@@ -285,8 +290,9 @@ Status FinishFolder(const std::filesystem::path& folder, const std::vector<Index
     PREPACK_TRY(WriteIndex(folder, shards));
     names.emplace_back(kIndexName);
   }
-  PREPACK_TRY(WriteTextFile(folder / kConfigName,
-                            OutputConfigText(source_config, manifest, contents.modules)));
+  PREPACK_TRY(
+      WriteTextFile(folder / kConfigName,
+                    OutputConfigText(source_config, manifest, contents.records, contents.modules)));
   names.emplace_back(kConfigName);
   for (const std::string& name : names) {
     PREPACK_TRY(RecordFile(folder, name, progress, manifest));

@@ -77,17 +77,20 @@ struct IndexedShard {
   const SafetensorsHeader* header = nullptr;
 };
 
-// Can the tokenizer and so on be copied? How many bytes they have. To be asked before hours of
-// work. A name that is not readable UTF-8 is kMalformed: the manifest could not hold it.
-Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint);
+// Can the tokenizer and so on be copied that the output of a target has, too? How many bytes they
+// have. To be asked before hours of work. A name that is not readable UTF-8 is kMalformed: the
+// manifest could not hold it.
+Result<uint64_t> CheckSideFiles(const Checkpoint& checkpoint, std::string_view target);
 // Copies them; returns the names.
 Result<std::vector<std::string>> CopySideFiles(const Checkpoint& checkpoint,
+                                               std::string_view target,
                                                const std::filesystem::path& folder);
 
 // The xxh3-128 of files, by name.
 using FileHashes = std::map<std::string, std::string>;
 // The hashes of the source's side files.
-Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, Progress& progress);
+Result<FileHashes> HashSideFiles(const Checkpoint& checkpoint, std::string_view target,
+                                 Progress& progress);
 // The hashes that the manifest of a packed folder has of them: of all files but shards, index and
 // config.json.
 FileHashes SideFilesOf(const Manifest& manifest);

@@ -70,6 +70,16 @@ Status WriteBatch::WriteWaiting() {
 
 namespace {
 
+// Counts the scales that become others under a global scale of the other convention.
+uint64_t CountOther(const Layout& layout, const GlobalScale& global,
+                    std::span<const float> scales) {
+  uint64_t other = 0;
+  for (const float scale : scales) {
+    other += PackedScale(layout, global, scale) != scale ? 1 : 0;
+  }
+  return other;
+}
+
 // Counts the scales that `value` cannot hold exactly. A loop that knows the dtype becomes vector
 // code.
 uint64_t CountRounded(DType value, std::span<const float> scales) {
@@ -249,14 +259,17 @@ Status ModulePacker::PackScales(uint64_t n0, uint64_t rows, PanelBuffers& buffer
   const Placement placement =
       PlaceParameters(*module_.chosen, module_.request, PartRole::kScale, n0, rows);
   buffers.packed.resize(PlacedBytes(placement));
-  status =
-      prepack::PackScales(*module_.chosen, module_.request, rows, buffers.scales, buffers.packed);
+  const GlobalScale global = module_.linear->global_scale().value_or(GlobalScale{});
+  status = prepack::PackScales(*module_.chosen, module_.request, rows, buffers.scales,
+                               buffers.packed, global);
   if (!status.ok()) {
     return std::move(status).In(
         fmt::format("module {}: output channels from {}", module_.linear->module(), n0));
   }
   const DType value = module_.chosen->scales.value.Of(module_.request);
-  if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
+  if (module_.chosen->scales.two_levels) {
+    *rounded_scales_ += CountOther(*module_.chosen, global, buffers.scales);
+  } else if (value != DType::kF32 && value != module_.weights().stored_scale_dtype()) {
     *rounded_scales_ += CountRounded(value, buffers.scales);
   }
   return WritePacked(PartRole::kScale, placement, buffers);
@@ -291,7 +304,8 @@ Status ModulePacker::PackWeightSums(uint64_t n0, uint64_t rows, PanelBuffers& bu
 Status ModulePacker::PackSmallParts(PanelBuffers& buffers) const {
   for (const PartSpec& part : module_.parts) {
     if (!IsSmallPart(part.role)) continue;
-    PREPACK_TRY(SmallPartBytes(checkpoint_, *module_.linear, part, buffers.packed));
+    PREPACK_TRY(
+        SmallPartBytes(checkpoint_, *module_.linear, *module_.chosen, part, buffers.packed));
     PREPACK_TRY(WritePacked(part.role, {{.offset = 0, .bytes = buffers.packed.size()}}, buffers));
   }
   return {};

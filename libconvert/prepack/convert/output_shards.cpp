@@ -92,7 +92,7 @@ std::vector<TensorInfo> TensorsOf(const Unit& unit) {
     return tensors;
   }
   for (const PartSpec& part : unit.module->parts) {
-    tensors.push_back({.name = fmt::format("{}.{}", unit.module->linear->module(), part.name),
+    tensors.push_back({.name = unit.module->chosen->TensorName(unit.module->linear->module(), part),
                        .dtype = part.dtype,
                        .shape = part.shape});
   }
@@ -118,7 +118,7 @@ std::vector<std::string> NamesOf(const Unit& unit) {
   if (unit.tensor != nullptr) return names;
   for (const QuantizedLinear* member : unit.module->linear->members()) {
     for (const PartSpec& part : unit.module->parts) {
-      names.push_back(fmt::format("{}.{}", member->module(), part.name));
+      names.push_back(unit.module->chosen->TensorName(member->module(), part));
     }
   }
   return names;

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "prepack/base/float_convert.h"
 #include "prepack/base/status.h"
 #include "prepack/base/text.h"
 #include "prepack/container/model_config.h"
@@ -47,23 +48,39 @@ std::optional<DType> BiasDType(const Checkpoint& checkpoint, const QuantizedLine
   return biases.empty() ? std::nullopt : std::optional<DType>(biases.front().tensor->dtype);
 }
 
+// Does the module go with what the config of the checkpoint says of the whole model?
+Eligibility GoesWithModel(const Target& target, const PackRequest& request,
+                          const std::string& model_wide) {
+  if (target.model_wide == nullptr) return Eligibility::Yes();
+  const std::string own = target.model_wide(request);
+  if (own == model_wide) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("{}: the config of the format says it once for all modules, and most have {}",
+                  own, model_wide));
+}
+
 // Asks the layouts of the target in order and chooses the first that takes the module.
-void AskLayouts(const Target& target, LayoutChoice& choice) {
+void AskLayouts(const Target& target, const std::string& model_wide, LayoutChoice& choice) {
   for (const Layout* layout : LayoutsOfTarget(target.id)) {
     if (!layout->offered) continue;
     const bool for_floats = layout->for_dequantized;
     if (for_floats != choice.dequantizes) continue;
-    choice.candidates.push_back({layout, layout->Takes(choice.request)});
+    Eligibility verdict = layout->Takes(choice.request);
+    if (verdict.ok && layout->checkpoint) {
+      verdict = GoesWithModel(target, choice.request, model_wide);
+    }
+    choice.candidates.push_back({layout, std::move(verdict)});
     if (choice.chosen == nullptr && choice.candidates.back().verdict.ok) choice.chosen = layout;
   }
 }
 
 // The module as bf16, for the layouts that take bf16.
 void Dequantize(const Target& target, const QuantizedLinear& linear, LayoutChoice& choice) {
+  // Plain weights go with every model.
   choice.dequantizes = true;
   choice.request.scheme = Dequantized(linear)->scheme();
   choice.request.reordered = false;
-  AskLayouts(target, choice);
+  AskLayouts(target, "", choice);
 }
 
 // Says how the kernels' arithmetic differs from what the checkpoint says, and what no op can run.
@@ -95,12 +112,13 @@ Status ChooseForm(OneDnnForm form, LayoutChoice& choice) {
 }
 
 Result<LayoutChoice> Choose(const QuantizedLinear& linear, const PackRequest& asked,
-                            const Target& target, const PlanOptions& options) {
+                            const PlanOptions& options, const Plan& plan) {
+  const Target& target = *plan.target;
   LayoutChoice choice;
   choice.asked = asked;
   choice.stored_activations = linear.scheme().activations;
   choice.request = asked;
-  AskLayouts(target, choice);
+  AskLayouts(target, plan.model_wide, choice);
   if (choice.chosen == nullptr && options.fallback == Fallback::kDequantize) {
     Dequantize(target, linear, choice);
   }
@@ -123,7 +141,7 @@ Result<const LayoutChoice*> ChoiceFor(const QuantizedLinear& linear, const PackR
       return &known;
     }
   }
-  PREPACK_TRY_ASSIGN(LayoutChoice choice, Choose(linear, asked, *plan.target, options));
+  PREPACK_TRY_ASSIGN(LayoutChoice choice, Choose(linear, asked, options, plan));
   return &plan.choices.emplace(size, std::move(choice))->second;
 }
 
@@ -137,17 +155,45 @@ void CountBytes(const Checkpoint& checkpoint, const LayoutChoice& choice, Module
   module.packed_bytes = choice.PartBytes();
 }
 
+// Reads the zero points and scales that some format might have no place for.
+Result<ValueFacts> FactsOf(const QuantizedLinear& linear) {
+  ValueFacts facts;
+  const ActivationScheme& activations = linear.scheme().activations;
+  facts.lacks_input_global_scale = linear.global_scale() && !linear.input_global_scale() &&
+                                   activations.type != ActivationType::kNone;
+  const bool zeros = !linear.scheme().symmetric;
+  const bool scales = linear.stored_scale_dtype() == DType::kF32 && !linear.global_scale();
+  if (!zeros && !scales) return facts;
+  const uint64_t step = std::max<uint64_t>(32, (uint64_t{1} << 18) / linear.groups() / 32 * 32);
+  std::vector<float> scale_values;
+  std::vector<uint8_t> zero_values;
+  for (uint64_t n0 = 0; n0 < linear.n(); n0 += step) {
+    const uint64_t rows = std::min(step, linear.n() - n0);
+    zero_values.resize(zeros ? rows * linear.groups() : 0);
+    scale_values.resize(scales ? rows * linear.groups() : 0);
+    if (zeros) PREPACK_TRY(linear.ReadZeroPoints(n0, rows, zero_values));
+    if (scales) PREPACK_TRY(linear.ReadScales(n0, rows, scale_values));
+    for (const uint8_t zero : zero_values) {
+      facts.has_zero_of_zero |= zero == 0;
+      facts.has_zero_beyond |= zero >> linear.scheme().bits != 0;
+    }
+    for (const float scale : scale_values) {
+      facts.has_scale_beyond_half |= RoundTo(DType::kF16, scale) != scale;
+    }
+  }
+  return facts;
+}
+
 // How many experts of a mixture the module is.
 uint64_t ExpertsIn(const QuantizedLinear& linear) {
   if (linear.stacked_experts() > 0) return linear.stacked_experts();
   return IsExpert(linear.module()) ? 1 : 0;
 }
 
-// What becomes of the module if its kernel gets these activations.
-Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                            const ActivationScheme& activations, const PlanOptions& options,
-                            Plan& plan) {
-  PREPACK_TRY(CheckBiases(checkpoint, linear));
+// What the plan asks the layouts for, if the kernel gets these activations.
+Result<PackRequest> RequestFor(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                               const ActivationScheme& activations, const PlanOptions& options,
+                               const Plan& plan) {
   PackRequest asked = {.scheme = linear.scheme(),
                        .n = linear.n(),
                        .k = linear.k(),
@@ -159,9 +205,24 @@ Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear&
                        .experts = ExpertsIn(linear),
                        .exact_scales = options.exact_scales};
   asked.scheme.activations = activations;
+  if (plan.target->checkpoint) {
+    PREPACK_TRY_ASSIGN(asked.facts, FactsOf(linear));
+  }
+  return asked;
+}
+
+// What becomes of the module if its kernel gets these activations.
+Result<ModulePlan> PlanWith(const Checkpoint& checkpoint, const QuantizedLinear& linear,
+                            const ActivationScheme& activations, const PlanOptions& options,
+                            Plan& plan) {
+  PREPACK_TRY(CheckBiases(checkpoint, linear));
+  PREPACK_TRY_ASSIGN(const PackRequest asked,
+                     RequestFor(checkpoint, linear, activations, options, plan));
   PREPACK_TRY_ASSIGN(const LayoutChoice* choice, ChoiceFor(linear, asked, options, plan));
   ModulePlan module(linear, *choice);
   if (choice->dequantizes) module.dequantized = Dequantized(linear);
+  const bool as_stored = choice->chosen != nullptr && choice->chosen->checkpoint;
+  if (as_stored && linear.reordered()) module.in_model_order = linear.InModelOrder();
   CountBytes(checkpoint, *choice, module);
   return module;
 }
@@ -173,8 +234,10 @@ void AddModule(ModulePlan module, Plan& plan) {
 
 Status PlanModule(const Checkpoint& checkpoint, const QuantizedLinear& linear,
                   const PlanOptions& options, SchemeChooser& schemes, Plan& plan) {
-  PREPACK_TRY_ASSIGN(const ActivationScheme activations,
-                     schemes.ActivationsOf(linear.module(), linear.scheme()));
+  ActivationScheme activations = linear.scheme().activations;
+  if (!plan.target->checkpoint) {
+    PREPACK_TRY_ASSIGN(activations, schemes.ActivationsOf(linear.module(), linear.scheme()));
+  }
   PREPACK_TRY_ASSIGN(ModulePlan module, PlanWith(checkpoint, linear, activations, options, plan));
   AddModule(std::move(module), plan);
   return {};
@@ -306,6 +369,41 @@ Result<const Target*> TargetOrError(const std::string& id) {
       .Hint(DidYouMean(id, known));
 }
 
+// What most modules that a layout of the target takes have in common.
+Result<std::string> MostCommonOf(const Checkpoint& checkpoint, const QuantizedModel& model,
+                                 const PlanOptions& options, const Plan& plan) {
+  std::map<std::string, size_t> counts;
+  for (const auto& linear : model.modules) {
+    PREPACK_TRY_ASSIGN(
+        const PackRequest request,
+        RequestFor(checkpoint, *linear, linear->scheme().activations, options, plan));
+    const std::vector<const Layout*> layouts = LayoutsOfTarget(plan.target->id);
+    if (std::ranges::any_of(layouts, [&](const Layout* layout) {
+          return layout->checkpoint && layout->Takes(request).ok;
+        })) {
+      ++counts[plan.target->model_wide(request)];
+    }
+  }
+  const auto most = std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; });
+  return most == counts.end() ? std::string() : most->first;
+}
+
+// A checkpoint says what its source says.
+Status CheckOptionsAreForTarget(const PlanOptions& options, const Target& target) {
+  if (!target.checkpoint) return {};
+  const auto refuse = [&](std::string_view option, std::string_view why) {
+    return Usage(option, why)
+        .Found(fmt::format("--target {}", target.id))
+        .Hint("Leave the option out, or choose a target that kernels read");
+  };
+  if (!options.schemes.empty()) {
+    return refuse("--scheme", "a checkpoint keeps the activations of its source");
+  }
+  if (options.fuse) return refuse("--fuse", "a checkpoint has one module for each layer");
+  if (options.exact_scales) return refuse("--scales", "a checkpoint's scales are always exact");
+  return {};
+}
+
 Status CheckFormIsForTarget(const PlanOptions& options, const Target& target) {
   if (options.onednn_form == OneDnnForm::kBlocked || target.id == kOneDnnW8A8.target) return {};
   return Usage("--onednn-form", "this option is only for another target")
@@ -380,7 +478,8 @@ std::vector<Rejection> ModulePlan::Rejections() const {
 
 std::string ModulePlan::WhyRejected() const {
   const std::vector<Rejection> rejections = Rejections();
-  return rejections.empty() ? "" : WhatTheyRead(rejections);
+  if (rejections.empty()) return dequantized ? "the target holds no quantized weights" : "";
+  return WhatTheyRead(rejections);
 }
 
 size_t Plan::PackedModules() const {
@@ -397,9 +496,12 @@ uint64_t Plan::PeakMemory(unsigned threads) const {
 }
 
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
-                      const PlanOptions& options) {
-  PREPACK_TRY_ASSIGN(const Target* target, TargetOrError(options.target));
+                      const PlanOptions& wanted) {
+  PREPACK_TRY_ASSIGN(const Target* target, TargetOrError(wanted.target));
+  PlanOptions options = wanted;
+  if (target->HoldsNoCodes()) options.fallback = Fallback::kDequantize;
   PREPACK_TRY(CheckFormIsForTarget(options, *target));
+  PREPACK_TRY(CheckOptionsAreForTarget(options, *target));
   PREPACK_TRY_ASSIGN(SchemeChooser schemes, SchemeChooser::Make(options.schemes, *target));
 
   Plan plan;
@@ -410,6 +512,9 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   plan.source_bytes = checkpoint.total_bytes();
   plan.output_bytes = plan.source_bytes;
   plan.modules.reserve(model.modules.size());
+  if (target->model_wide != nullptr) {
+    PREPACK_TRY_ASSIGN(plan.model_wide, MostCommonOf(checkpoint, model, options, plan));
+  }
   std::set<const QuantizedLinear*> taken;
   if (options.fuse) {
     auto fused = PlanAllFused(checkpoint, model, options, schemes, plan);
@@ -425,11 +530,29 @@ Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
   return plan;
 }
 
+namespace {
+
+// A checkpoint has one quantization config, which cannot describe modules in another format.
+Status CheckCheckpoint(const Plan& plan) {
+  for (const ModulePlan& module : plan.modules) {
+    if (module.chosen != nullptr) continue;
+    return Unsupported(fmt::format("module {}", module.linear->module()),
+                       fmt::format("{} cannot hold it: {}", plan.target->id, module.WhyRejected()))
+        .Hint(
+            "--fallback dequantize stores such modules in bf16. `prepack plan` lists them all; "
+            "other formats may have a place for them");
+  }
+  return {};
+}
+
+}  // namespace
+
 Status CheckPlan(const Plan& plan) {
   if (plan.modules.empty()) {
     return Unsupported("", "the checkpoint has no quantized module: there is nothing to pack");
   }
   const bool nothing_packed = plan.PackedModules() == 0;
+  if (plan.target->checkpoint) return CheckCheckpoint(plan);
   if (!nothing_packed && plan.fallback != Fallback::kError) return {};
   for (const ModulePlan& module : plan.modules) {
     if (module.chosen != nullptr) continue;

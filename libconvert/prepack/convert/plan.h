@@ -44,7 +44,8 @@ struct ChosenForm {
 Result<ChosenForm> ChooseOneDnnForm(OneDnnForm form, const PackRequest& request);
 
 // For every quantized module: the layout it gets, or why each candidate was rejected. Made from
-// headers only. `prepack plan` shows it, and convert carries out the same object.
+// headers, and for checkpoints from the zero points and scales that a format might not hold.
+// `prepack plan` shows it, and convert carries out the same object.
 
 // What happens to a module that no layout of the target takes.
 enum class Fallback : uint8_t {
@@ -118,8 +119,12 @@ struct ModulePlan {
   // The bytes of the module's tensors, including its bias if that becomes a part.
   uint64_t source_bytes = 0;
   uint64_t packed_bytes = 0;  // of all parts; source_bytes when kept
-
-  const QuantizedLinear& weights() const { return dequantized ? *dequantized : *linear; }
+  // The module in the order of the model's input channels, if that is packed: by checkpoints.
+  std::unique_ptr<QuantizedLinear> in_model_order;
+  const QuantizedLinear& weights() const {
+    if (dequantized) return *dequantized;
+    return in_model_order ? *in_model_order : *linear;
+  }
   // The tensors of the source that the packed module replaces.
   std::vector<std::string> ReplacedTensors() const;
   // The reasons of the rejected candidates. Candidates for other weights are left out, unless all
@@ -133,6 +138,8 @@ struct Plan {
   const Target* target = nullptr;
   DType activation_dtype = DType::kBF16;
   Fallback fallback = Fallback::kKeep;
+  // What the config of a checkpoint says once for all modules, see Target::model_wide.
+  std::string model_wide = {};
   // By N and K of the modules. The modules refer to them.
   std::multimap<std::pair<uint64_t, uint64_t>, LayoutChoice> choices;
   // Modules that are packed in place of several of the model. The plans of modules refer to them.
@@ -149,9 +156,9 @@ struct Plan {
   uint64_t PeakMemory(unsigned threads) const;
 };
 
-// kUsage for an unknown target, or a --scheme or --onednn-form that is for no module. Where oneDNN
-// is to be asked for its form, the errors of AskOneDnn. A plan in which nothing can be packed is
-// still a plan.
+// kUsage for an unknown target, an option that is for another kind of target, or a --scheme or
+// --onednn-form that is for no module. Where oneDNN is to be asked for its form, the errors of
+// AskOneDnn. A plan in which nothing can be packed is still a plan.
 Result<Plan> MakePlan(const Checkpoint& checkpoint, const QuantizedModel& model,
                       const PlanOptions& options);
 // May the plan be carried out? kUnsupported when no module has a layout, or when one has none and

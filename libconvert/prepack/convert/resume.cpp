@@ -316,7 +316,7 @@ Status CheckSourceOfPart(const std::string& where, const PartRecord& record,
 Status CheckSource(const std::string& where, const Manifest& manifest,
                    const std::optional<PartRecord>& record, const Checkpoint& source,
                    unsigned threads, Progress& progress) {
-  PREPACK_TRY_ASSIGN(const FileHashes files, HashSideFiles(source, progress));
+  PREPACK_TRY_ASSIGN(const FileHashes files, HashSideFiles(source, manifest.target, progress));
   Status status =
       CheckSameFiles(record ? record->source_files : SideFilesOf(manifest), files, where);
   if (status.ok()) {

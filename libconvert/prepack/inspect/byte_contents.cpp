@@ -180,6 +180,14 @@ std::string_view HoldsName(PartRole role) {
       return "input order";
     case PartRole::kBias:
       return "bias";
+    case PartRole::kGlobalScale:
+      return "global scale";
+    case PartRole::kInputGlobalScale:
+      return "global scale of inputs";
+    case PartRole::kWeightShape:
+      return "shape";
+    case PartRole::kGroupIndex:
+      return "group of an input";
   }
   return "data";
 }
@@ -236,6 +244,10 @@ Status DescribePackedByte(const PackedModule& packed, const PartSpec& part, uint
     case PartRole::kInputScale:
     case PartRole::kInputZeroPoint:
     case PartRole::kInputOrder:
+    case PartRole::kGlobalScale:
+    case PartRole::kInputGlobalScale:
+    case PartRole::kWeightShape:
+    case PartRole::kGroupIndex:
       break;
   }
   return {};

@@ -65,7 +65,7 @@ Result<DrawnModule> DrawPacked(const OpenedFolder& folder, const PackedModule& p
   DrawnModule drawn{.path = folder.path.string(),
                     .form = std::string(layout.id),
                     .module = packed.name(),
-                    .tensor = fmt::format("{}.{}", packed.name(), weight.name),
+                    .tensor = packed.layout().TensorName(packed.name(), weight),
                     .cell_bits = WeightCellBits(request),
                     .cells = {}};
   const uint64_t all = TensorBytes(weight.dtype, weight.shape).value();
@@ -152,7 +152,7 @@ Status AddPacked(const OpenedFolder& folder, const PackedModule& packed, PartRol
   const PartSpec* part = FindPart(packed.parts(), role);
   if (part == nullptr || bits.bits == 0) return {};
   const StoredTensor* tensor =
-      folder.checkpoint->Find(fmt::format("{}.{}", packed.name(), part->name));
+      folder.checkpoint->Find(packed.layout().TensorName(packed.name(), *part));
   if (tensor == nullptr || CeilDiv(bits.bit + bits.bits, 8) > tensor->bytes) {
     return Malformed(packed.name(), fmt::format("the files do not contain part {}", part->name))
         .Hint("Run `prepack verify` on the folder");

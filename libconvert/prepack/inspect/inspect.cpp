@@ -72,6 +72,7 @@ std::vector<TargetUse> UseOfTargets(const Checkpoint& checkpoint, const Quantize
   std::vector<TargetUse> uses;
   if (model.modules.empty()) return uses;
   for (const Target& target : AllTargets()) {
+    if (target.checkpoint) continue;  // their plans read zero points and scales
     const Result<Plan> plan =
         MakePlan(checkpoint, model, {.target = std::string(target.id), .schemes = {}});
     if (plan.ok()) {

@@ -46,6 +46,15 @@ constexpr uint32_t AwqWordInOrder(uint32_t word) {
 }
 static_assert(AwqWordInOrder(0x75316420) == 0x76543210);
 
+// The inverse.
+constexpr uint32_t AwqWordFromOrder(uint32_t word) {
+  const uint32_t nibbles = (word ^ word >> 4) & 0x00F000F0;
+  word ^= nibbles ^ nibbles << 4;
+  const uint32_t bytes = (word ^ word >> 8) & 0x0000FF00;
+  return word ^ bytes ^ bytes << 8;
+}
+static_assert(AwqWordFromOrder(0x76543210) == 0x75316420);
+
 // `count` words, of any alignment. A plain loop: the compiler vectorises it, and it is bound by
 // memory on every instruction set.
 inline void OrderAwqWords(const std::byte* words, size_t count, std::byte* out) {
@@ -53,6 +62,16 @@ inline void OrderAwqWords(const std::byte* words, size_t count, std::byte* out) 
     uint32_t word = 0;
     std::memcpy(&word, words + i * sizeof word, sizeof word);
     word = AwqWordInOrder(word);
+    std::memcpy(out + i * sizeof word, &word, sizeof word);
+  }
+}
+
+// The inverse; `out` may be `words`.
+inline void DisorderAwqWords(const std::byte* words, size_t count, std::byte* out) {
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t word = 0;
+    std::memcpy(&word, words + i * sizeof word, sizeof word);
+    word = AwqWordFromOrder(word);
     std::memcpy(out + i * sizeof word, &word, sizeof word);
   }
 }

@@ -1,7 +1,8 @@
 #ifndef PREPACK_KERNELS_CODES_H_
 #define PREPACK_KERNELS_CODES_H_
 
-// Codes of 1 to 7 bits out of little-endian bit streams, into the forms that a panel holds.
+// Codes of 1 to 7 bits out of little-endian bit streams, into the forms that a panel holds, and
+// back.
 //
 // A dense stream holds code i in bits [i·b, i·b + b): eight codes take exactly b bytes, and that is
 // the unit of work: one load, and three steps that each double the distance between the fields.
@@ -23,6 +24,14 @@ constexpr size_t DenseBytes(uint32_t bits, size_t count) {
   return (count * bits + 7) / 8;
 }
 
+// 32-bit words of a stream of `count` codes; for 1, 2, 4 and 8 bits the same in both forms.
+constexpr uint64_t CodeWords(uint32_t bits, bool word_aligned, uint64_t count) {
+  const uint64_t per_word = 32 / bits;
+  if (word_aligned) return count / per_word + (count % per_word != 0 ? 1 : 0);
+  // ⌈count · bits / 32⌉ without overflow: 32 codes take `bits` words.
+  return count / 32 * bits + (count % 32 * bits + 31) / 32;
+}
+
 // Unpacks codes of 1, 2 or 3 bits, two per output byte, the first in the low half: writes
 // ⌈count/2⌉ bytes. Reads DenseBytes(bits, count) bytes of `stream`. The unused half of the last
 // byte is zero when count is odd.
@@ -34,6 +43,16 @@ void UnpackToBytes(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* 
 // Turns `words` 32-bit words of a word-aligned stream (bits 3, 5, 6 or 7) into a dense one of
 // words · ⌊32/b⌋ codes. `stream` has room for DenseBytes of them.
 void WordsToDense(uint32_t bits, const uint8_t* words, size_t count, uint8_t* stream);
+
+// The inverse of these three, for codes that have no bits above `bits`: codes of 1 to 3 bits from
+// nibbles, of 1 to 8 bits from bytes. Writes DenseBytes(bits, count) bytes; bits behind the last
+// code are zero.
+void PackFromNibbles(uint32_t bits, const uint8_t* nibbles, size_t count, uint8_t* stream);
+void PackFromBytes(uint32_t bits, const uint8_t* bytes, size_t count, uint8_t* stream);
+
+// Turns a dense stream of `count` codes into ⌈count / ⌊32/b⌋⌉ words of a word-aligned one, bits
+// without a code zero.
+void DenseToWords(uint32_t bits, const uint8_t* stream, size_t count, uint8_t* words);
 
 // Codes that are stored one per byte. Loops without branches over bytes or pairs of them, which the
 // compiler vectorises; they are bound by memory.
@@ -72,6 +91,15 @@ inline bool OffsetBytesToNibbles(const uint8_t* bytes, size_t count, uint8_t off
     all = static_cast<uint16_t>(all | out[count / 2]);
   }
   return (all & ~(max * 0x0101U)) == 0;
+}
+
+// Codes of 4 bits, two per byte, to one byte each: out[i] = code i + offset (mod 256).
+inline void NibblesToBytes(const uint8_t* nibbles, size_t count, uint8_t offset, uint8_t* out) {
+  for (size_t i = 0; i < count / 2; ++i) {
+    out[2 * i] = static_cast<uint8_t>((nibbles[i] & 15U) + offset);
+    out[2 * i + 1] = static_cast<uint8_t>((nibbles[i] >> 4) + offset);
+  }
+  if (count % 2 != 0) out[count - 1] = static_cast<uint8_t>((nibbles[count / 2] & 15U) + offset);
 }
 
 // Is one of the FP8 E4M3 codes a NaN (0x7F or 0xFF)?

@@ -1,14 +1,16 @@
 #include "prepack/layouts/fingerprint.h"
-#include "prepack/layouts/parameters.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "prepack/base/float_convert.h"
 #include "prepack/base/hash.h"
+#include "prepack/layouts/parameters.h"
 
 namespace prepack {
 namespace {
@@ -73,6 +75,11 @@ float RandomPower(SplitMix64& random) {
   return std::ldexp(1.0F, static_cast<int>(random.Below(251)) - 125);
 }
 
+// A scale that FP8 holds, as those of NVFP4 are.
+float RandomF8Scale(SplitMix64& random) {
+  return F8E4M3ToF32(static_cast<uint8_t>(1 + random.Below(0x7E)));
+}
+
 void AppendCodes(const PackRequest& request, SplitMix64& random, std::vector<std::byte>& codes) {
   const CodeType code = request.scheme.code;
   const PanelRange all{.n0 = 0, .rows = request.n, .k0 = 0, .cols = request.k};
@@ -123,18 +130,63 @@ std::vector<Scheme> ProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
   return schemes;
 }
 
+std::vector<Scheme> CheckpointProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size) {
+  const Scales groups{Granularity::kGroup, group_size, 1};
+  const Scales blocks{Granularity::kBlock, 128, 128};
+  const auto floats = [](uint32_t bits, ActivationGranularity granularity, uint64_t size) {
+    ActivationScheme activations = EightBits(ActivationType::kFloat, true, true);
+    activations.bits = bits;
+    activations.granularity = granularity;
+    activations.group_size = size;
+    return activations;
+  };
+  std::vector<Scheme> schemes = ProbeSchemes(n, k, group_size);
+  for (const uint32_t bits : {2U, 3U, 8U}) {
+    for (const bool symmetric : {true, false}) {
+      schemes.push_back(Make(UnsignedCodeFor(bits), groups, symmetric, kWide));
+      schemes.back().bits = bits;
+    }
+  }
+  for (const ActivationScheme& activations :
+       {kWide, floats(8, ActivationGranularity::kGroup, 128)}) {
+    schemes.push_back(Make(CodeType::kF8E4M3, blocks, true, activations));
+  }
+  schemes.push_back(Make(CodeType::kF8E4M3, {Granularity::kTensor, k, n}, true,
+                         EightBits(ActivationType::kFloat, true, false)));
+  const auto mx = floats(8, ActivationGranularity::kGroup, 32);
+  schemes.push_back(Make(CodeType::kF8E4M3, {Granularity::kGroup, 32, 1}, true, mx));
+  // NVFP4.
+  const auto nv = floats(4, ActivationGranularity::kGroup, 16);
+  for (const ActivationScheme& activations : {kWide, nv}) {
+    schemes.push_back(Make(CodeType::kF4E2M1, {Granularity::kGroup, 16, 1}, true, activations));
+  }
+  return schemes;
+}
+
+namespace {
+
+float ScaleFor(const Scheme& scheme, SplitMix64& random) {
+  const bool small_groups = scheme.granularity == Granularity::kGroup;
+  if (scheme.code == CodeType::kF4E2M1 && scheme.group_size == 16) return RandomF8Scale(random);
+  const bool powers =
+      scheme.code == CodeType::kF4E2M1 || (scheme.code == CodeType::kF8E4M3 && small_groups);
+  return powers ? RandomPower(random) : RandomScale(random);
+}
+
+}  // namespace
+
 Probe MakeProbe(const PackRequest& request, SplitMix64& random) {
   Probe probe;
   AppendCodes(request, random, probe.codes);
   const uint64_t groups = request.groups();
   for (uint64_t i = 0; i < request.n * groups; ++i) {
     const uint64_t row_in_block = i / groups % request.scheme.scale_rows;
-    const float scale =
-        request.scheme.code == CodeType::kF4E2M1 ? RandomPower(random) : RandomScale(random);
+    const float scale = ScaleFor(request.scheme, random);
     // Output channels that share a scale have the same.
     probe.scales.push_back(row_in_block == 0 ? scale : probe.scales[i - groups]);
     // The first zero points are the extremes, the others anything.
-    const uint64_t zero_point = i == 0 ? 0 : i == 1 ? 15 : random.Below(16);
+    const uint64_t most = std::min(uint64_t{15}, (uint64_t{1} << request.scheme.bits) - 1);
+    const uint64_t zero_point = i == 0 ? 0 : i == 1 ? most : random.Below(most + 1);
     probe.zero_points.push_back(request.scheme.symmetric ? ZeroOfSymmetric(request.scheme)
                                                          : static_cast<uint8_t>(zero_point));
   }
@@ -193,8 +245,9 @@ void HashModule(const Layout& layout, const PackRequest& request, Xxh3Hasher& ha
 
 // How many modules of K input channels the layout took.
 size_t HashModules(const Layout& layout, uint64_t k, Xxh3Hasher& hasher) {
+  const auto schemes = layout.checkpoint ? CheckpointProbeSchemes : ProbeSchemes;
   size_t taken = 0;
-  for (const Scheme& scheme : ProbeSchemes(kProbeN, k, kProbeGroup)) {
+  for (const Scheme& scheme : schemes(kProbeN, k, kProbeGroup)) {
     for (const DType activations : {DType::kBF16, DType::kF16}) {
       PackRequest request;
       request.scheme = scheme;

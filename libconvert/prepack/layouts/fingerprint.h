@@ -19,6 +19,9 @@ namespace prepack {
 // blocks.
 std::vector<Scheme> ProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size);
 
+// The same with those that only checkpoint formats have.
+std::vector<Scheme> CheckpointProbeSchemes(uint64_t n, uint64_t k, uint64_t group_size);
+
 struct Probe {
   std::vector<std::byte> codes;      // a panel of the whole module
   std::vector<float> scales;         // [N, G], of both signs and many magnitudes

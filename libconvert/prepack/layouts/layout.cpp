@@ -7,17 +7,10 @@
 namespace prepack {
 namespace {
 
-constexpr Condition kStaticActivations{"static activations", [](const PackRequest& r) {
-                                         const ActivationScheme& activations = r.scheme.activations;
-                                         return activations.type != ActivationType::kNone &&
-                                                !activations.dynamic;
-                                       }};
-constexpr Condition kStaticAsymmetricActivations{
-    "static asymmetric activations", [](const PackRequest& r) {
-      return kStaticActivations.Of(r) && !r.scheme.activations.symmetric;
-    }};
 constexpr Condition kHasBias{"the module has a bias",
                              [](const PackRequest& r) { return r.bias_dtype.has_value(); }};
+constexpr StoredDType kBiasAsStored{
+    "dtype of the source", [](const PackRequest& r) { return r.bias_dtype.value_or(DType::kF32); }};
 constexpr Condition kHasOrder{"the module has activation order",
                               [](const PackRequest& r) { return r.reordered; }};
 
@@ -64,6 +57,10 @@ PartRow ParameterPart(ParameterOrder order, PartRole role, const StoredDType& dt
 }
 
 void AppendScales(const ScaleRow& scales, std::vector<PartRow>& parts) {
+  if (!scales.parts.empty()) {
+    parts.insert(parts.end(), scales.parts.begin(), scales.parts.end());
+    return;
+  }
   if (scales.order == ParameterOrder::kGroups || scales.order == ParameterOrder::kBlocks) {
     parts.push_back(ParameterPart(scales.order, PartRole::kScale, scales.stored, 1));
   } else if (scales.order == ParameterOrder::kChannels) {
@@ -126,7 +123,9 @@ void StackPart(const PackRequest& request, PartSpec& part) {
 std::vector<PartRow> Layout::PartRows() const {
   std::vector<PartRow> parts = {weight};
   AppendScales(scales, parts);
-  if (zero_points.order != ParameterOrder::kNone) {
+  if (zero_points.form != nullptr) {
+    parts.insert(parts.end(), zero_points.form->parts.begin(), zero_points.form->parts.end());
+  } else if (zero_points.order != ParameterOrder::kNone) {
     parts.push_back(ParameterPart(zero_points.order, PartRole::kZeroPoint, zero_points.dtype,
                                   DTypeBits(zero_points.dtype) / zero_points.bits));
     parts.back().when = zero_points.when;
@@ -138,12 +137,16 @@ std::vector<PartRow> Layout::PartRows() const {
   }
   if (static_activations) {
     parts.push_back(
-        InputPart(PartRole::kInputScale, "input_scale", DType::kF32, kStaticActivations));
+        InputPart(PartRole::kInputScale, "input_scale", DType::kF32, symbol::kStaticActivations));
     parts.push_back(InputPart(PartRole::kInputZeroPoint, "input_zero_point", DType::kI32,
-                              kStaticAsymmetricActivations));
+                              symbol::kStaticAsymmetricActivations));
   }
-  parts.push_back(ChannelPart(PartRole::kBias, "bias", bias));
+  parts.push_back(ChannelPart(PartRole::kBias, "bias", checkpoint ? kBiasAsStored : bias));
   parts.back().when = kHasBias;
+  if (checkpoint) {
+    parts.insert(parts.end(), side_parts.begin(), side_parts.end());
+    return parts;
+  }
   parts.push_back(ChannelPart(PartRole::kInputOrder, "input_order", DType::kI32));
   parts.back().shape = {symbol::kK};
   parts.back().by_outputs = DivisionRow::Whole();
@@ -163,6 +166,11 @@ std::vector<PartSpec> Layout::Parts(const PackRequest& request) const {
     for (PartSpec& part : parts) StackPart(request, part);
   }
   return parts;
+}
+
+std::string Layout::TensorName(std::string_view module, const PartSpec& part) const {
+  if (tensor_name != nullptr) return tensor_name(module, part);
+  return fmt::format("{}.{}", module, part.name);
 }
 
 Eligibility Layout::Takes(const PackRequest& request) const {
@@ -222,6 +230,8 @@ uint64_t StripRows(const Layout& layout, const PackRequest& request) {
 
 std::string ScaleRounding(const Layout& layout, const PackRequest& request) {
   if (!layout.HasScales()) return "none";
+  if (layout.scales.two_levels) return "the reciprocal of a global scale in F32, nearest even";
+  if (layout.checkpoint) return "none";
   const DType stored = request.stored_scale_dtype;
   const DType value = layout.scales.value.Of(request);
   if (stored == value || value == DType::kF32 || value == DType::kF8E8M0) return "none";

@@ -31,6 +31,16 @@
 
 namespace prepack {
 
+// What only the numbers of a module tell, where a checkpoint format has no place for some of them.
+struct ValueFacts {
+  bool has_zero_of_zero = false;          // a zero point is 0
+  bool has_zero_beyond = false;           // a zero point is 2^bits, which is no code
+  bool has_scale_beyond_half = false;     // F16 does not hold a scale exactly
+  bool lacks_input_global_scale = false;  // activations of 4 bits without their global scale
+
+  friend bool operator==(const ValueFacts&, const ValueFacts&) = default;
+};
+
 // The module to be packed and what the user wants of it.
 struct PackRequest {
   Scheme scheme;  // of the weights as stored, and of the activations as the kernel is to have them
@@ -41,6 +51,7 @@ struct PackRequest {
   std::optional<DType> bias_dtype = {};  // as stored; none: the module has no bias
   bool reordered = false;     // the module has a k_order, which the consumer applies to x
   bool inputs_first = false;  // the model stores the plain weight of the module [K, N]
+  ValueFacts facts = {};      // known where a checkpoint is made
   // How many experts of a mixture it holds, which an op of its own runs; 0: it is no expert. Those
   // of more than one are stacked: N counts the output channels of all, expert after expert.
   uint64_t experts = 0;
@@ -83,6 +94,11 @@ enum class PartRole : uint8_t {
   kInputZeroPoint,  // i32 [1], of static asymmetric activations
   kInputOrder,      // i32 [K]: the consumer multiplies with x[input_order[j]] in place of x[j]
   kBias,            // [N]
+  // Of layouts that are checkpoints:
+  kGlobalScale,       // f32, one number, of scales that are quantized, too
+  kInputGlobalScale,  // the same of activations
+  kWeightShape,       // i64 [2]: N, K
+  kGroupIndex,        // i32 [K]: the group of each input channel
 };
 
 // How a part goes together with that of a module beside it (the rows of q, k and v; the halves of a
@@ -153,6 +169,8 @@ inline constexpr Extent kG{"G", [](const PackRequest& r) { return r.groups(); }}
 
 inline constexpr StoredDType kAsActivations{
     "dtype of the activations", [](const PackRequest& r) { return r.activation_dtype; }};
+inline constexpr StoredDType kAsStored{"dtype of the source",
+                                       [](const PackRequest& r) { return r.stored_scale_dtype; }};
 
 inline constexpr Condition kAlways{true};
 inline constexpr Condition kAsymmetricWeights{
@@ -160,6 +178,16 @@ inline constexpr Condition kAsymmetricWeights{
 inline constexpr Condition kScalesPerChannel{"scales per channel", [](const PackRequest& r) {
                                                return r.scheme.granularity == Granularity::kChannel;
                                              }};
+
+inline constexpr Condition kStaticActivations{
+    "static activations", [](const PackRequest& r) {
+      const ActivationScheme& activations = r.scheme.activations;
+      return activations.type != ActivationType::kNone && !activations.dynamic;
+    }};
+inline constexpr Condition kStaticAsymmetricActivations{
+    "static asymmetric activations", [](const PackRequest& r) {
+      return kStaticActivations.Of(r) && !r.scheme.activations.symmetric;
+    }};
 
 }  // namespace symbol
 
@@ -208,35 +236,7 @@ enum class ParameterOrder : uint8_t {
   kGroups,    // [G, N]
   kBlocks,    // [N/32, G, 32], for kernels that take 32 output channels at a time
   kSquares,   // [⌈N/r⌉, ⌈K/128⌉], one per block; [N] where a channel has one
-};
-
-struct ScaleRow {
-  ParameterOrder order = ParameterOrder::kNone;
-  StoredDType value = DType::kF32;   // what scales are rounded to, nearest even; F8_E8M0 holds
-                                     // powers of two, and a scale must be one
-  StoredDType stored = DType::kF32;  // as what they are stored then
-};
-
-struct ZeroPointRow {
-  ParameterOrder order = ParameterOrder::kNone;
-  DType dtype = DType::kU8;
-  uint32_t bits = 8;  // of a zero point: 4 or 8; that of a lower channel in the lower bits
-  Condition when = symbol::kAsymmetricWeights;
-};
-
-// Which scales a kernel multiplies with as they are, whatever the code.
-struct ScaleLimits {
-  float least = 0;
-  float most = std::numeric_limits<float>::infinity();
-  // Does the kernel read a weight of that code under a scale beyond the limits as another number?
-  // Null: there are no limits.
-  bool (*misreads)(float scale, uint8_t code) = nullptr;
-};
-
-// Sums of weights per channel for activations with zero points, see PackScaledSums.
-struct WeightSumRow {
-  std::string_view name = {};  // empty: the layout has none
-  Condition when = false;
+  kRows,      // [⌈N/r⌉, G]: as the scheme has them, none repeated
 };
 
 // Packed bytes that lie side by side at regular distances: run i covers bytes
@@ -255,6 +255,56 @@ struct Runs {
 using Placement = FixedVector<Runs, 3>;  // a weight, and two kinds of sums
 
 uint64_t PlacedBytes(const Placement& placement);
+
+struct ScaleRow {
+  ParameterOrder order = ParameterOrder::kNone;
+  StoredDType value = DType::kF32;   // what scales are rounded to, nearest even; F8_E8M0 holds
+                                     // powers of two, and a scale must be one
+  StoredDType stored = DType::kF32;  // as what they are stored then
+  // The shapes that they are stored in, one for each granularity; empty: those that follow from the
+  // order.
+  std::span<const PartRow> parts = {};
+  // The scales are quantized, too: they are those of the source under their global scale, which is
+  // a part of its own and divides or multiplies.
+  bool two_levels = false;
+  bool global_divides = false;
+};
+
+// How zero points are stored where the orders above do not say. Packing writes every bit of the
+// strips' bytes, padding included.
+struct ZeroPointForm {
+  std::span<const PartRow> parts = {};
+  uint8_t least = 0;  // that can be stored
+  Placement (*place)(const PackRequest& request, uint64_t n0, uint64_t rows) = nullptr;
+  // Zero points [rows, G].
+  void (*pack)(const PackRequest& request, uint64_t rows, std::span<const uint8_t> zero_points,
+               std::span<std::byte> packed) = nullptr;
+  void (*unpack)(const PackRequest& request, uint64_t rows, std::span<const std::byte> packed,
+                 std::span<uint8_t> zero_points) = nullptr;
+};
+
+struct ZeroPointRow {
+  ParameterOrder order = ParameterOrder::kNone;
+  DType dtype = DType::kU8;
+  uint32_t bits = 8;  // of a zero point: 4 or 8; that of a lower channel in the lower bits
+  Condition when = symbol::kAsymmetricWeights;
+  const ZeroPointForm* form = nullptr;  // in place of the above
+};
+
+// Which scales a kernel multiplies with as they are, whatever the code.
+struct ScaleLimits {
+  float least = 0;
+  float most = std::numeric_limits<float>::infinity();
+  // Does the kernel read a weight of that code under a scale beyond the limits as another number?
+  // Null: there are no limits.
+  bool (*misreads)(float scale, uint8_t code) = nullptr;
+};
+
+// Sums of weights per channel for activations with zero points, see PackScaledSums.
+struct WeightSumRow {
+  std::string_view name = {};  // empty: the layout has none
+  Condition when = false;
+};
 
 // Calls visit(offset in the part, bytes) for the packed buffer piece by piece, in its order; runs
 // that touch are one piece. Stops at the first status that is not OK.
@@ -302,6 +352,10 @@ struct Layout {
   Condition expert_op = symbol::kAlways;
   bool static_activations = false;  // takes what the checkpoint says of the scales of activations
   bool by_primitive = false;  // the consumer is a primitive of oneDNN, which `verify` runs, too
+  // A checkpoint format: what libraries read that know it, and no kernel. Codes keep the order of
+  // the model's input channels, scales and biases their dtype, activations their scheme.
+  bool checkpoint = false;
+  std::span<const PartRow> side_parts = {};  // of a checkpoint: what it stores besides
 
   // May a module that is no stack be packed? Reads nothing but the request.
   Eligibility (*eligible)(const PackRequest& request) = nullptr;
@@ -316,7 +370,10 @@ struct Layout {
   std::optional<std::byte> misread_code = {};
   ZeroPointRow zero_points = {};
   WeightSumRow weight_sums = {};
-  StoredDType bias = DType::kF32;
+  StoredDType bias = DType::kF32;  // of a checkpoint: as stored, whatever stands here
+  // The name of a part's tensor; null: MODULE.PART.
+  std::string (*tensor_name)(std::string_view module, const PartSpec& part) = nullptr;
+  std::string TensorName(std::string_view module, const PartSpec& part) const;
   // For a layout whose form a primitive decides (PackRequest::weights_desc): sets how pieces of the
   // weight go together.
   void (*divide_weight)(const PackRequest& request, PartSpec& weight) = nullptr;

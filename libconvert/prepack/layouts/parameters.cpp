@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "prepack/base/float_convert.h"
 #include "prepack/base/memory.h"
@@ -42,6 +43,14 @@ struct E8M0 {
   static constexpr bool kExact = true;
   static uint8_t Narrow(float value) { return F32ToF8E8M0(value); }
   static float Widen(uint8_t bits) { return F8E8M0ToF32(bits); }
+};
+
+// FP8, under a global scale.
+struct F8E4M3 {
+  using Stored = uint8_t;
+  static constexpr bool kExact = true;
+  static uint8_t Narrow(float value) { return F32ToF8E4M3(value); }
+  static float Widen(uint8_t bits) { return F8E4M3ToF32(bits); }
 };
 
 // Rows that are moved together: their f32 lines stay in the L1 cache for all groups.
@@ -83,7 +92,7 @@ void TurnTileBack(const ParameterStrip& strip, const ParameterTile& tile, size_t
 
 bool Changes(DType dtype, float scale) {
   const float rounded = RoundTo(dtype, scale);
-  if (dtype == DType::kF8E8M0) return rounded != scale;
+  if (dtype == DType::kF8E8M0 || dtype == DType::kF8E4M3) return rounded != scale;
   return !std::isfinite(rounded) || (rounded == 0) != (scale == 0);
 }
 
@@ -146,6 +155,8 @@ bool PackAs(const ScaleDTypes& as, const ParameterStrip& strip, std::span<const 
       return wide ? Pack<F16, F32>(strip, scales, packed) : Pack<F16, F16>(strip, scales, packed);
     case DType::kF8E8M0:
       return Pack<E8M0, E8M0>(strip, scales, packed);
+    case DType::kF8E4M3:
+      return Pack<F8E4M3, F8E4M3>(strip, scales, packed);
     default:
       return Pack<F32, F32>(strip, scales, packed);
   }
@@ -193,13 +204,101 @@ bool AreSquares(const Layout& layout, const PackRequest& request) {
   return layout.scales.order == ParameterOrder::kSquares && !symbol::kScalesPerChannel.Of(request);
 }
 
+ScaleDTypes DTypesOf(const Layout& layout, const PackRequest& request) {
+  return {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)};
+}
+
+// The number of FP8 that gives the scale under the global one.
+float BelowGlobal(const GlobalScale& global, float scale) {
+  const double wanted = global.divides ? static_cast<double>(scale) * global.value
+                                       : static_cast<double>(scale) / global.value;
+  return RoundTo(DType::kF8E4M3, static_cast<float>(wanted));
+}
+
+// Replaces scales by the numbers of FP8 below the global one. The index of the first that has none,
+// else their number.
+uint64_t TakeGlobal(const GlobalScale& global, std::span<float> scales) {
+  uint64_t bad = scales.size();
+  for (uint64_t i = scales.size(); i-- > 0;) {
+    const float below = BelowGlobal(global, scales[i]);
+    if (global.Apply(below) != scales[i]) bad = i;
+    scales[i] = below;
+  }
+  return bad;
+}
+
+// Numbers one after another, as a strip.
+ParameterStrip LineOf(uint64_t count) {
+  return {.rows = count, .groups = 1, .width = count};
+}
+
+// The row of a scale, and its group.
+std::pair<uint64_t, uint64_t> PlaceOf(const PackRequest& request, uint64_t canonical) {
+  return {canonical / request.groups(), canonical % request.groups()};
+}
+
+Status ScaleDoesNotFit(const std::pair<uint64_t, uint64_t>& place, DType dtype, float scale) {
+  return Unsupported(fmt::format("scale of row {}, group {}", place.first, place.second),
+                     fmt::format("{} cannot hold it: it would become {}", DTypeName(dtype),
+                                 RoundTo(dtype, scale)))
+      .Found(fmt::format("{}", scale));
+}
+
+constexpr std::string_view kExactOnly =
+    "A checkpoint holds the scales of the source exactly, or not at all";
+
+// Of a checkpoint: does the dtype hold each of the scales [rows, G] exactly?
+Status CheckHeld(const PackRequest& request, DType dtype, std::span<const float> scales) {
+  if (dtype == DType::kF32 || dtype == request.stored_scale_dtype) return {};
+  const auto bad =
+      std::ranges::find_if(scales, [&](float scale) { return RoundTo(dtype, scale) != scale; });
+  if (bad == scales.end()) return {};
+  const auto index = static_cast<uint64_t>(bad - scales.begin());
+  return ScaleDoesNotFit(PlaceOf(request, index), dtype, *bad).Hint(std::string(kExactOnly));
+}
+
+Status PackSchemeRows(const Layout& layout, const PackRequest& request, uint64_t rows,
+                      std::span<const float> scales, std::span<std::byte> packed,
+                      const GlobalScale& global) {
+  const SchemeRows form(request);
+  const uint64_t count = form.Count(rows);
+  Scratch<float> once(count);
+  const std::span<float> line(once.data(), count);
+  for (uint64_t i = 0; i < count; ++i) line[i] = scales[form.Canonical(i)];
+  const ScaleDTypes as = DTypesOf(layout, request);
+  if (layout.scales.two_levels) {
+    const uint64_t bad = TakeGlobal(global, line);
+    PackAs(as, LineOf(count), line, packed);
+    if (bad == count) return {};
+    const uint64_t place = form.Canonical(bad);
+    return ScaleDoesNotFit(PlaceOf(request, place), DType::kF8E4M3, scales[place])
+        .Hint(std::string(kExactOnly));
+  }
+  PackAs(as, LineOf(count), line, packed);
+  return CheckHeld(request, as.value, scales);
+}
+
+void UnpackSchemeRows(const Layout& layout, const PackRequest& request, uint64_t rows,
+                      std::span<const std::byte> packed, std::span<float> scales,
+                      const GlobalScale& global) {
+  const SchemeRows form(request);
+  const uint64_t count = form.Count(rows);
+  Scratch<float> once(count);
+  const std::span<float> line(once.data(), count);
+  UnpackScaleStrip(DTypesOf(layout, request), LineOf(count), packed, line);
+  if (layout.scales.two_levels) {
+    for (float& scale : line) scale = global.Apply(scale);
+  }
+  for (uint64_t i = 0; i < rows * request.groups(); ++i) scales[i] = line[form.Stored(i)];
+}
+
+bool AreSchemeRows(const Layout& layout) {
+  return layout.scales.order == ParameterOrder::kRows;
+}
+
 ParameterStrip StripOf(ParameterOrder order, const PackRequest& request, uint64_t rows) {
   const uint64_t width = order == ParameterOrder::kBlocks ? kParameterBlock : rows;
   return {.rows = rows, .groups = request.groups(), .width = width};
-}
-
-ScaleDTypes DTypesOf(const Layout& layout, const PackRequest& request) {
-  return {.value = layout.scales.value.Of(request), .stored = layout.scales.stored.Of(request)};
 }
 
 }  // namespace
@@ -210,6 +309,14 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
   if (scale && AreSquares(layout, request)) {
     const Squares squares(request);
     return {{.offset = squares.Bytes(n0), .bytes = squares.Bytes(rows)}};
+  }
+  if (scale && AreSchemeRows(layout)) {
+    const SchemeRows form(request);
+    const uint64_t bytes = DTypeBits(layout.scales.stored.Of(request)) / 8;
+    return {{.offset = form.Count(n0) * bytes, .bytes = form.Count(rows) * bytes}};
+  }
+  if (!scale && layout.zero_points.form != nullptr) {
+    return layout.zero_points.form->place(request, n0, rows);
   }
   const uint64_t bits =
       scale ? DTypeBits(layout.scales.stored.Of(request)) : layout.zero_points.bits;
@@ -226,24 +333,46 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
 }
 
 Status PackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
-                  std::span<const float> scales, std::span<std::byte> packed) {
+                  std::span<const float> scales, std::span<std::byte> packed,
+                  const GlobalScale& global) {
   if (AreSquares(layout, request)) {
     PackSquares(Squares(request), rows, scales, packed);
     return {};
   }
-  return PackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows),
-                        scales, packed);
+  if (AreSchemeRows(layout)) {
+    return PackSchemeRows(layout, request, rows, scales, packed, global);
+  }
+  const ScaleDTypes as = DTypesOf(layout, request);
+  PREPACK_TRY(PackScaleStrip(as, StripOf(layout.scales.order, request, rows), scales, packed));
+  return layout.checkpoint ? CheckHeld(request, as.value, scales) : Status();
 }
 
 void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
-                  std::span<const std::byte> packed, std::span<float> scales) {
+                  std::span<const std::byte> packed, std::span<float> scales,
+                  const GlobalScale& global) {
   if (AreSquares(layout, request)) return UnpackSquares(Squares(request), rows, packed, scales);
+  if (AreSchemeRows(layout)) {
+    return UnpackSchemeRows(layout, request, rows, packed, scales, global);
+  }
   UnpackScaleStrip(DTypesOf(layout, request), StripOf(layout.scales.order, request, rows), packed,
                    scales);
 }
 
+GlobalScale PackedGlobalScale(const Layout& layout, const GlobalScale& source) {
+  const bool divides = layout.scales.global_divides;
+  if (source.divides == divides) return source;
+  return {.value = static_cast<float>(1.0 / source.value), .divides = divides};
+}
+
+float PackedScale(const Layout& layout, const GlobalScale& global, float scale) {
+  return PackedGlobalScale(layout, global).Apply(BelowGlobal(global, scale));
+}
+
 void PackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,
                     std::span<const uint8_t> zero_points, std::span<std::byte> packed) {
+  if (const ZeroPointForm* form = layout.zero_points.form) {
+    return form->pack(request, rows, zero_points, packed);
+  }
   const ParameterStrip strip = StripOf(layout.zero_points.order, request, rows);
   if (layout.zero_points.bits == 4) return PackZeroNibbles(strip, zero_points, packed);
   PackZeroBytes(strip, zero_points, packed);
@@ -251,6 +380,9 @@ void PackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t r
 
 void UnpackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,
                       std::span<const std::byte> packed, std::span<uint8_t> zero_points) {
+  if (const ZeroPointForm* form = layout.zero_points.form) {
+    return form->unpack(request, rows, packed, zero_points);
+  }
   const ParameterStrip strip = StripOf(layout.zero_points.order, request, rows);
   if (layout.zero_points.bits == 4) return UnpackZeroNibbles(strip, packed, zero_points);
   UnpackZeroBytes(strip, packed, zero_points);
@@ -262,11 +394,7 @@ Status PackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
   const auto bad =
       std::ranges::find_if(scales, [&](float scale) { return Changes(as.value, scale); });
   const auto index = static_cast<uint64_t>(bad - scales.begin());
-  return Unsupported(
-             fmt::format("scale of row {}, group {}", index / strip.groups, index % strip.groups),
-             fmt::format("{} cannot hold it: it would become {}", DTypeName(as.value),
-                         RoundTo(as.value, *bad)))
-      .Found(fmt::format("{}", *bad))
+  return ScaleDoesNotFit({index / strip.groups, index % strip.groups}, as.value, *bad)
       .Hint(as.value == DType::kF8E8M0 ? "The kernel multiplies with powers of two only"
                                        : "Choose activations of another dtype with --dtype");
 }
@@ -279,7 +407,10 @@ void UnpackScaleStrip(const ScaleDTypes& as, const ParameterStrip& strip,
     case DType::kF16:
       return Unpack<F16>(strip, packed, scales);
     case DType::kU8:
+    case DType::kF8E8M0:
       return Unpack<E8M0>(strip, packed, scales);
+    case DType::kF8E4M3:
+      return Unpack<F8E4M3>(strip, packed, scales);
     default:
       return Unpack<F32>(strip, packed, scales);
   }

@@ -9,6 +9,8 @@
 //
 // of it: [rows / w, G, w]. A width of all rows of the strip is the transposed form [G, rows]. The
 // number of rows is a multiple of the width.
+//
+// Checkpoints store scales as the scheme has them, [⌈N/r⌉, G] without repetition.
 
 #include <algorithm>
 #include <cstddef>
@@ -18,6 +20,7 @@
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
 #include "prepack/layouts/layout.h"
+#include "prepack/model/quantized_linear.h"
 
 namespace prepack {
 
@@ -40,19 +43,51 @@ Placement PlaceParameters(const Layout& layout, const PackRequest& request, Part
                           uint64_t n0, uint64_t rows);
 
 // Packs scales [rows, G] f32 of a strip, and back, for a layout that has scales. A finite scale
-// that would become infinite, or zero without being zero, or that F8_E8M0 cannot hold, is
-// kUnsupported, with its place (counted from the start of the strip) and its value: the packed
-// weights would not be the model's. What is written is right even then.
+// that would become infinite, or zero without being zero, or that F8_E8M0 or a checkpoint cannot
+// hold as it is, is kUnsupported, with its place (counted from the start of the strip) and its
+// value: the packed weights would not be the model's. What is written is right even then.
+//
+// `global`: of a layout with two levels of scales, that of the source; to unpack, the packed one.
 Status PackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
-                  std::span<const float> scales, std::span<std::byte> packed);
+                  std::span<const float> scales, std::span<std::byte> packed,
+                  const GlobalScale& global = {});
 void UnpackScales(const Layout& layout, const PackRequest& request, uint64_t rows,
-                  std::span<const std::byte> packed, std::span<float> scales);
+                  std::span<const std::byte> packed, std::span<float> scales,
+                  const GlobalScale& global = {});
+
+// The global scale as the layout stores it. Where one convention divides and the other multiplies,
+// it is the reciprocal, rounded to f32.
+GlobalScale PackedGlobalScale(const Layout& layout, const GlobalScale& source);
+// What unpacking makes of a scale of the source, of a layout with two levels of scales.
+float PackedScale(const Layout& layout, const GlobalScale& global, float scale);
 
 // Packs zero points [rows, G] u8 and back, for a module that has the part.
 void PackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,
                     std::span<const uint8_t> zero_points, std::span<std::byte> packed);
 void UnpackZeroPoints(const Layout& layout, const PackRequest& request, uint64_t rows,
                       std::span<const std::byte> packed, std::span<uint8_t> zero_points);
+
+// Parameters in the rows of the scheme, [⌈N/r⌉, G]: what output channels share stands there once.
+class SchemeRows {
+ public:
+  explicit SchemeRows(const PackRequest& request)
+      : height_(request.scheme.scale_rows), groups_(request.groups()) {}
+
+  // Of so many output channels.
+  uint64_t Count(uint64_t rows) const { return CeilDiv(rows, height_) * groups_; }
+  // Parameter `stored` as one of [rows, G], the first of those that are the same; and where one of
+  // [rows, G] is stored.
+  uint64_t Canonical(uint64_t stored) const {
+    return stored / groups_ * height_ * groups_ + stored % groups_;
+  }
+  uint64_t Stored(uint64_t canonical) const {
+    return canonical / groups_ / height_ * groups_ + canonical % groups_;
+  }
+
+ private:
+  uint64_t height_;
+  uint64_t groups_;
+};
 
 // What these functions are made of.
 

@@ -35,15 +35,21 @@ std::string DescribeCodes(const Scheme& scheme) {
   return fmt::format("the codes have {} bit{}", scheme.bits, scheme.bits == 1 ? "" : "s");
 }
 
-Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
-                     std::string_view wanted) {
-  if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+// `takes`: "the kernel reads".
+Eligibility OtherCodes(const PackRequest& request, std::string_view takes,
+                       std::string_view wanted) {
   const std::string codes = DescribeCodes(request.scheme);
   return {.ok = false,
-          .reason = fmt::format("{}: the kernel reads {}", codes, wanted),
+          .reason = fmt::format("{}: {} {}", codes, takes, wanted),
           .other_weights = true,
           .codes = codes,
           .kernel_reads = std::string(wanted)};
+}
+
+Eligibility CodesAre(const PackRequest& request, CodeType code, uint32_t bits,
+                     std::string_view wanted) {
+  if (request.scheme.code == code && request.scheme.bits == bits) return Eligibility::Yes();
+  return OtherCodes(request, "the kernel reads", wanted);
 }
 
 std::string DescribeWanted(const ActivationScheme& activations) {
@@ -205,6 +211,81 @@ Eligibility BiasIsFloat(const PackRequest& request) {
       fmt::format("the bias is {}: it cannot be converted to what the kernel "
                   "takes",
                   DTypeName(*request.bias_dtype)));
+}
+
+Eligibility IntegerCodes(const PackRequest& request, std::initializer_list<uint32_t> widths,
+                         std::string_view wanted) {
+  const Scheme& scheme = request.scheme;
+  const bool is_integer =
+      scheme.code == CodeType::kU4 || scheme.code == CodeType::kU8 || scheme.code == CodeType::kS8;
+  return CodesOf(request, is_integer && std::ranges::find(widths, scheme.bits) != widths.end(),
+                 wanted);
+}
+
+Eligibility CodesOf(const PackRequest& request, bool are_wanted, std::string_view wanted) {
+  return are_wanted ? Eligibility::Yes() : OtherCodes(request, "the format stores", wanted);
+}
+
+Eligibility NoActivations(const PackRequest& request, std::string_view format) {
+  const ActivationScheme& activations = request.scheme.activations;
+  if (activations.type == ActivationType::kNone) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("{}: {} cannot say so, and its readers would not quantize them",
+                  DescribeWanted(activations), format));
+}
+
+Eligibility NoBlocks(const PackRequest& request, std::string_view format) {
+  if (request.scheme.granularity != Granularity::kBlock) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "the scales are per block of {} x {}: {} has one per output channel and group of inputs",
+      request.scheme.scale_rows, request.scheme.group_size, format));
+}
+
+Eligibility WholeGroups(const PackRequest& request, std::string_view format) {
+  if (request.k % request.scheme.group_size == 0) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("groups of {} do not divide K = {}: {} has no short last group",
+                  request.scheme.group_size, request.k, format));
+}
+
+Eligibility NoOrder(const PackRequest& request, std::string_view format) {
+  if (!request.reordered) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("the module has activation order: {} has no index of groups", format));
+}
+
+Eligibility OrderOfGroups(const PackRequest& request) {
+  if (!request.reordered || request.scheme.granularity == Granularity::kGroup) {
+    return Eligibility::Yes();
+  }
+  return Eligibility::No("activation order without groups of inputs means nothing");
+}
+
+Eligibility ZerosAreCodes(const PackRequest& request, std::string_view format) {
+  if (!request.facts.has_zero_beyond) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "a zero point is {}: {} stores zero points of {} bits, up to {}", 1U << request.scheme.bits,
+      format, request.scheme.bits, (1U << request.scheme.bits) - 1));
+}
+
+Eligibility ZerosAboveZero(const PackRequest& request, std::string_view format) {
+  if (!request.facts.has_zero_of_zero) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "a zero point is 0: {} stores zero points less one, 1 to {} (target gptq-v2 stores them as "
+      "they are)",
+      format, 1U << request.scheme.bits));
+}
+
+Eligibility ScalesOfHalf(const PackRequest& request, std::string_view format) {
+  if (!request.facts.has_scale_beyond_half) return Eligibility::Yes();
+  return Eligibility::No(
+      fmt::format("F16 does not hold the scales, which are F32: {} has scales of 16 bits", format));
+}
+
+Eligibility OutputsFirst(const PackRequest& request, std::string_view format) {
+  if (!request.inputs_first) return Eligibility::Yes();
+  return Eligibility::No(fmt::format(
+      "the model's class (Conv1D) has its weight [K, N]: {} stores linear layers, [N, K]", format));
 }
 
 namespace {

@@ -48,6 +48,29 @@ Eligibility ActivationsBf16OrAbort(const PackRequest& request);
 // Floats of at most 32 bits, or no bias at all: the layout converts them.
 Eligibility BiasIsFloat(const PackRequest& request);
 
+// Rules of checkpoint formats. Their sentences name the format's own rule.
+
+// Integer codes of one of these widths.
+Eligibility IntegerCodes(const PackRequest& request, std::initializer_list<uint32_t> widths,
+                         std::string_view wanted);
+// The codes are `wanted`, which is true or not.
+Eligibility CodesOf(const PackRequest& request, bool are_wanted, std::string_view wanted);
+// The format has no place for how activations are quantized.
+Eligibility NoActivations(const PackRequest& request, std::string_view format);
+// One scale per group or per channel; one for all may be repeated.
+Eligibility NoBlocks(const PackRequest& request, std::string_view format);
+Eligibility WholeGroups(const PackRequest& request, std::string_view format);
+Eligibility NoOrder(const PackRequest& request, std::string_view format);
+// Activation order is one of groups.
+Eligibility OrderOfGroups(const PackRequest& request);
+// Its zero points can be stored as codes; those of version 1 of GPTQ less one.
+Eligibility ZerosAreCodes(const PackRequest& request, std::string_view format);
+Eligibility ZerosAboveZero(const PackRequest& request, std::string_view format);
+// The format's scales are of 16 bits.
+Eligibility ScalesOfHalf(const PackRequest& request, std::string_view format);
+// The plain weight of the module is [N, K].
+Eligibility OutputsFirst(const PackRequest& request, std::string_view format);
+
 // What the runtime itself would do with the unpacked checkpoint, so that nobody compares apples
 // with pears: vLLM picks its kernel by the CPU, and on some the kernel quantizes activations that
 // the checkpoint does not. Mirrors vLLM 0.32.0 with its default VLLM_CPU_INT4_W4A8=1:

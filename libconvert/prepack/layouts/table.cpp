@@ -1,16 +1,50 @@
 #include "prepack/layouts/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 namespace prepack {
 namespace {
 
+constexpr std::string_view kCompressedTensors = "compressed-tensors";
+constexpr std::string_view kOldCompressedTensors = "compressed-tensors-0.17";
+
+std::string OneGroupSize(const PackRequest& request) {
+  const bool channel = request.groups() == 1;
+  return channel ? "one group per output channel"
+                 : fmt::format("groups of {}", request.scheme.group_size);
+}
+
+std::string OneKindOfScales(const PackRequest& request) {
+  const Scheme& scheme = request.scheme;
+  if (scheme.granularity == Granularity::kBlock) {
+    return fmt::format("blocks of {} x {}", scheme.scale_rows, scheme.group_size);
+  }
+  return fmt::format("one scale per module, {} activations",
+                     scheme.activations.dynamic ? "dynamic" : "static");
+}
+
 constexpr std::array kTargets = {
     Target{"vllm-cpu", "vLLM on x86-64 CPUs", true},
     Target{"zentorch", "vLLM with zentorch on AMD CPUs", true},
     Target{"onednn", "programs that call oneDNN's matmul"},
-    Target{"kt", "KTransformers (kt-kernel with SGLang)", false, true},
+    Target{.id = "kt",
+           .runtime = "KTransformers (kt-kernel with SGLang)",
+           .eight_bit_int8_experts = true},
+    Target{kCompressedTensors, "compressed-tensors: vLLM, transformers, SGLang", false, true,
+           "compressed-tensors"},
+    Target{kOldCompressedTensors, "compressed-tensors before 0.18", false, true,
+           "compressed-tensors"},
+    Target{"gptq", "GPTQ: vLLM, transformers, GPTQModel, SGLang", false, true, "gptq"},
+    Target{"gptq-v2", "GPTQ with zero points stored as they are (gptq_v2)", false, true, "gptq"},
+    Target{"awq", "AWQ: vLLM, transformers, AutoAWQ, SGLang", false, true, "awq", OneGroupSize},
+    Target{"auto-round", "AutoRound, packed as GPTQ", false, true, "auto-round"},
+    Target{"auto-round-awq", "AutoRound, packed as AWQ", false, true, "auto-round"},
+    Target{"fp8", "FP8 as DeepSeek and transformers store it", false, true, "fp8", OneKindOfScales},
+    Target{"modelopt", "NVIDIA ModelOpt: FP8, MXFP8, NVFP4", false, true, "modelopt"},
+    Target{"bf16", "a checkpoint that is not quantized", false, true},
 };
 
 // One row per layout, in order of preference within a target.
@@ -36,6 +70,26 @@ constexpr auto kLayouts = std::to_array<const Layout*>({
     &kPlainBf16Conv1d,
 });
 
+constexpr auto kCheckpointLayouts = std::to_array<const Layout*>({
+    &kCtPacked,
+    &kCtPackedAligned,
+    &kCtInt,
+    &kCtFloat,
+    &kCtNaive,
+    &kCtMxfp8,
+    &kCtNvfp4,
+    &kCtMxfp4,
+    &kGptqV1,
+    &kGptqV2,
+    &kAwqGemm,
+    &kAutoRoundGptq,
+    &kAutoRoundAwq,
+    &kFp8Blocks,
+    &kModelOptFp8,
+    &kModelOptNvfp4,
+    &kModelOptMxfp8,
+});
+
 }  // namespace
 
 std::span<const Target> AllTargets() {
@@ -51,17 +105,34 @@ LayoutTable AllLayouts() {
   return LayoutTable(kLayouts);
 }
 
+LayoutTable CheckpointLayouts() {
+  return LayoutTable(kCheckpointLayouts);
+}
+
 const Layout* FindLayout(std::string_view id) {
-  const auto it = std::ranges::find(kLayouts, id, &Layout::id);
-  return it == kLayouts.end() ? nullptr : *it;
+  for (const LayoutTable& table : {AllLayouts(), CheckpointLayouts()}) {
+    for (const Layout& layout : table) {
+      if (layout.id == id) return &layout;
+    }
+  }
+  return nullptr;
 }
 
 std::vector<const Layout*> LayoutsOfTarget(std::string_view target) {
   std::vector<const Layout*> layouts;
-  for (const Layout* layout : kLayouts) {
-    if (layout->target == target || layout->target == kAnyTarget) layouts.push_back(layout);
+  for (const LayoutTable& table : {CheckpointLayouts(), AllLayouts()}) {
+    for (const Layout& layout : table) {
+      if (BelongsTo(layout, target)) layouts.push_back(&layout);
+    }
   }
   return layouts;
+}
+
+bool BelongsTo(const Layout& layout, std::string_view target) {
+  if (layout.target == target || layout.target == kAnyTarget) return true;
+  // Older releases of compressed-tensors differ in one format only.
+  return target == kOldCompressedTensors && layout.target == kCompressedTensors &&
+         &layout != &kCtPacked;
 }
 
 }  // namespace prepack

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,14 +13,23 @@
 
 namespace prepack {
 
-// A runtime that reads packed folders.
+// A runtime that reads packed folders, or a format of checkpoints, which many read.
 struct Target {
   std::string_view id;       // "vllm-cpu"
   std::string_view runtime;  // for people: "vLLM on x86-64 CPUs"
   // Its ops for experts of 4-bit integers quantize activations to 8 bits; it has no others.
   bool eight_bit_experts = false;
-  // So do its ops for experts of 8-bit integers.
+  // The target is a format of checkpoints, quantized by this quant_method; none: not quantized.
+  bool checkpoint = false;
+  std::string_view format = {};
+  // Of a checkpoint whose config says something once for all modules that differ in it: what the
+  // request has, for people. Null: nothing.
+  std::string (*model_wide)(const PackRequest& request) = nullptr;
+  // Its ops for experts of 8-bit integers quantize activations to 8 bits; it has no others.
   bool eight_bit_int8_experts = false;
+
+  // Is it a checkpoint that is not quantized?
+  bool HoldsNoCodes() const { return checkpoint && format.empty(); }
 };
 
 std::span<const Target> AllTargets();
@@ -52,13 +62,36 @@ class LayoutTable {
   std::span<const Layout* const> rows_;
 };
 
-// In order of preference within a target: the first eligible one is chosen.
+// Those that kernels read, in order of preference within a target: the first eligible one is
+// chosen.
 LayoutTable AllLayouts();
+// Those of checkpoint formats, in the same order.
+LayoutTable CheckpointLayouts();
+// Of either kind.
 const Layout* FindLayout(std::string_view id);
 std::vector<const Layout*> LayoutsOfTarget(std::string_view target);
+// Is it one of them?
+bool BelongsTo(const Layout& layout, std::string_view target);
 
 // The rows. Each is defined in a file of this folder, below a drawing of its bytes. Each is one
 // object, so that layouts can be compared by their addresses.
+extern const Layout kAutoRoundAwq;
+extern const Layout kAutoRoundGptq;
+extern const Layout kAwqGemm;
+extern const Layout kCtFloat;
+extern const Layout kCtInt;
+extern const Layout kCtMxfp4;
+extern const Layout kCtMxfp8;
+extern const Layout kCtNaive;
+extern const Layout kCtNvfp4;
+extern const Layout kCtPacked;
+extern const Layout kCtPackedAligned;
+extern const Layout kFp8Blocks;
+extern const Layout kGptqV1;
+extern const Layout kModelOptFp8;
+extern const Layout kModelOptMxfp8;
+extern const Layout kModelOptNvfp4;
+extern const Layout kGptqV2;
 extern const Layout kKtAmxInt8;
 extern const Layout kOneDnnW4A16;
 extern const Layout kOneDnnW4A8;

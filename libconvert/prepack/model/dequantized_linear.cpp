@@ -112,11 +112,11 @@ Status DequantizeRows(const QuantizedLinear& linear, uint64_t n0, uint64_t rows,
   if (!status.ok() || !linear.reordered()) return status;
   PREPACK_TRY_ASSIGN(const SharedOrder read, linear.KOrder());
   const InputOrder& order = *read;
-  std::vector<float> ordered(k);
+  buffers.ordered.resize(k);
   for (uint64_t row = 0; row < rows; ++row) {
     const std::span<float> weights = out.subspan(row * k, k);
-    std::ranges::copy(weights, ordered.begin());
-    for (uint64_t j = 0; j < k; ++j) weights[order[j]] = ordered[j];
+    std::ranges::copy(weights, buffers.ordered.begin());
+    for (uint64_t j = 0; j < k; ++j) weights[order[j]] = buffers.ordered[j];
   }
   return {};
 }

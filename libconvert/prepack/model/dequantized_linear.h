@@ -23,6 +23,7 @@ struct DequantizeBuffers {
   std::vector<std::byte> codes;
   std::vector<float> scales;
   std::vector<uint8_t> zero_points;
+  std::vector<float> ordered;  // a row, where groups have an order
 };
 
 // Fills `out` [rows, cols] with W of a panel, in f32: (code − zero point) · scale, rounded once.

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "prepack/base/memory.h"
 #include "prepack/base/status.h"
 
 namespace prepack {
@@ -19,6 +21,74 @@ Result<SharedOrder> KeptOrder::Get() const {
   }
   last = order;
   return order;
+}
+
+void QuantizedLinear::Describe(const QuantizedLinear& other) {
+  module_ = other.module_;
+  scheme_ = other.scheme_;
+  n_ = other.n_;
+  k_ = other.k_;
+  input_ = other.input_;
+  global_scale_ = other.global_scale_;
+  input_global_scale_ = other.input_global_scale_;
+  stacked_bias_ = other.stacked_bias_;
+  stored_scale_dtype_ = other.stored_scale_dtype_;
+  zeros_may_borrow_ = other.zeros_may_borrow_;
+  wide_rows_ = other.wide_rows_;
+  source_tensors_ = other.source_tensors_;
+  source_bytes_ = other.source_bytes_;
+}
+
+namespace {
+
+// Of a module that can only be read in its k_order: whole rows are read, and their codes put where
+// the model has them.
+class ModelOrderLinear final : public QuantizedLinear {
+ public:
+  explicit ModelOrderLinear(const QuantizedLinear& ordered) : ordered_(ordered) {
+    Describe(ordered);
+  }
+
+  Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
+  Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override {
+    return ordered_.ReadScales(n0, rows, out);
+  }
+  Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override {
+    return ordered_.ReadZeroPoints(n0, rows, out);
+  }
+  Result<uint64_t> CountStrayBits() const override { return ordered_.CountStrayBits(); }
+
+ private:
+  const QuantizedLinear& ordered_;
+};
+
+Status ModelOrderLinear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
+  PREPACK_TRY(CheckPanel(range, out.size()));
+  PREPACK_TRY_ASSIGN(const SharedOrder read, ordered_.KOrder());
+  const InputOrder& order = *read;
+  const CodeType code = scheme_.code;
+  const PanelRange whole{.n0 = range.n0, .rows = range.rows, .k0 = 0, .cols = k_};
+  Scratch<std::byte> rows(PanelBytes(code, whole));
+  const std::span<std::byte> ordered(rows.data(), PanelBytes(code, whole));
+  PREPACK_TRY(ordered_.ReadCodes(whole, ordered));
+  std::ranges::fill(out, std::byte{0});
+  const size_t row_bytes = PanelRowBytes(code, range.cols);
+  for (uint64_t row = 0; row < range.rows; ++row) {
+    for (uint64_t j = 0; j < k_; ++j) {
+      const uint64_t col = order[j] - range.k0;
+      if (order[j] < range.k0 || col >= range.cols) continue;
+      const uint8_t value = PanelCode(code, ordered, k_, row, j);
+      std::byte& to = out[row * row_bytes + (IsNibble(code) ? col / 2 : col)];
+      to |= static_cast<std::byte>(IsNibble(code) && col % 2 != 0 ? value << 4 : value);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<QuantizedLinear> QuantizedLinear::InModelOrder() const {
+  return std::make_unique<ModelOrderLinear>(*this);
 }
 
 Status QuantizedLinear::CheckPanel(const PanelRange& range, size_t out_bytes) const {

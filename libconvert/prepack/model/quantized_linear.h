@@ -99,6 +99,17 @@ struct InputQuantization {
   friend bool operator==(const InputQuantization&, const InputQuantization&) = default;
 };
 
+// A number that all scales of a module have in common, where the scales are quantized, too (NVFP4).
+// The scale is the product, or the quotient, rounded to f32, as all decoders compute it.
+struct GlobalScale {
+  float value = 1;
+  bool divides = false;
+
+  float Apply(float scale) const { return divides ? scale / value : scale * value; }
+
+  friend bool operator==(const GlobalScale&, const GlobalScale&) = default;
+};
+
 // Where experts are stacked, their biases are, too: this module's is row `row` of a tensor [rows,
 // N].
 struct StackedBias {
@@ -131,6 +142,10 @@ class QuantizedLinear {
   const std::optional<InputQuantization>& input() const { return input_; }
   // Of a module whose bias is stacked with those of others; other biases are named MODULE.bias.
   const std::optional<StackedBias>& stacked_bias() const { return stacked_bias_; }
+  // Of a scheme whose scales are quantized, else nullopt: ReadScales delivers Apply(a number of
+  // FP8). The other one is for its activations, where they are quantized in the same way.
+  const std::optional<GlobalScale>& global_scale() const { return global_scale_; }
+  const std::optional<GlobalScale>& input_global_scale() const { return input_global_scale_; }
   // Dtype that the scales are stored in; of divisors and exponents, one that holds the scales.
   DType stored_scale_dtype() const { return stored_scale_dtype_; }
   // Are zero points stored one less, a whole word at a time, so that a 0 changed its neighbours in
@@ -188,8 +203,14 @@ class QuantizedLinear {
   virtual Result<uint64_t> CountStrayBits() const { return uint64_t{0}; }
   // Where its numbers lie in the source; null if they belong to other modules.
   virtual const SourcePlaces* places() const { return nullptr; }
+  // A module with a k_order as checkpoints store it: the same without, its codes in the order of
+  // the model's input channels. Its scales and zero points are those of groups that are no longer
+  // contiguous: channel order[j] belongs to group j / group_size. This must outlive it.
+  virtual std::unique_ptr<QuantizedLinear> InModelOrder() const;
 
  protected:
+  // Takes over what describes the other module, but for its k_order.
+  void Describe(const QuantizedLinear& other);
   // Is the panel within the module, of whole bytes, and the buffer of its size? Else kUsage.
   Status CheckPanel(const PanelRange& range, size_t out_bytes) const;
   // Are output channels [n0, n0 + rows) within the module, with a value for each group of each?
@@ -201,6 +222,8 @@ class QuantizedLinear {
   uint64_t k_ = 0;
   std::unique_ptr<const KeptOrder> k_order_;  // null: none
   std::optional<InputQuantization> input_;
+  std::optional<GlobalScale> global_scale_;
+  std::optional<GlobalScale> input_global_scale_;
   std::optional<StackedBias> stacked_bias_;
   DType stored_scale_dtype_ = DType::kBF16;
   bool zeros_may_borrow_ = false;

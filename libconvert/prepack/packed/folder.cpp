@@ -104,7 +104,7 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
   if (module.layout_ == nullptr) {
     return Unsupported(where, "this version does not know the layout").Found(record.layout);
   }
-  if (module.layout_->target != kAnyTarget && module.layout_->target != folder.manifest().target) {
+  if (!BelongsTo(*module.layout_, folder.manifest().target)) {
     return Malformed(where, fmt::format("layout {} does not belong to the target", record.layout))
         .Found(folder.manifest().target)
         .Expected(module.layout_->target);
@@ -138,10 +138,10 @@ Result<PackedModule> PackedModule::Open(const PackedFolder& folder, const std::s
     if (part == record.parts.end()) {
       return Malformed(where, fmt::format("part {} is missing", spec.name));
     }
-    if (part->second.tensor != fmt::format("{}.{}", name, spec.name)) {
+    if (part->second.tensor != module.layout_->TensorName(name, spec)) {
       return Malformed(where, fmt::format("part {} has the name of another tensor", spec.name))
           .Found(part->second.tensor)
-          .Expected(fmt::format("{}.{}", name, spec.name));
+          .Expected(module.layout_->TensorName(name, spec));
     }
     if (part->second.dtype != spec.dtype || part->second.shape != spec.shape) {
       return Malformed(where, fmt::format("part {} is not what {} makes", spec.name, record.layout))
@@ -250,8 +250,16 @@ Status PackedModule::ReadScales(uint64_t n0, uint64_t rows, PageBuffer& packed,
     PREPACK_TRY(ReadPlaced(PartRole::kScale,
                            PlaceParameters(*layout_, request_, PartRole::kScale, first, count),
                            packed));
-    UnpackScales(*layout_, request_, count, packed,
-                 scales.subspan((first - n0) * request_.groups(), count * request_.groups()));
+    const std::span<float> out =
+        scales.subspan((first - n0) * request_.groups(), count * request_.groups());
+    if (!layout_->scales.two_levels) {
+      UnpackScales(*layout_, request_, count, packed, out);
+      return {};
+    }
+    GlobalScale global{.divides = layout_->scales.global_divides};
+    PREPACK_TRY(
+        ReadPart(PartRole::kGlobalScale, 0, std::as_writable_bytes(std::span(&global.value, 1))));
+    UnpackScales(*layout_, request_, count, packed, out, global);
     return {};
   });
 }

@@ -51,6 +51,7 @@ void WriteModule(const ModuleRecord& module, JsonWriter& json) {
   json.MemberNumber("rounded_scales", module.rounded_scales);
   json.MemberText("source_xxh3_128", module.source_xxh3_128);
   if (module.experts > 0) json.MemberNumber("experts", module.experts);
+  if (module.act_order) json.Member("act_order", true);
   if (!module.fused.empty()) WriteFused(module.fused, json);
   json.Key("parts");
   json.BeginObject();
@@ -158,14 +159,18 @@ PackRequest RequestOf(const Manifest& manifest, const ModuleRecord& record) {
                       .activation_dtype = manifest.activation_dtype,
                       .stored_scale_dtype = record.stored_scale_dtype,
                       .bias_dtype = std::nullopt,
-                      .reordered = record.parts.contains("input_order"),
+                      .reordered = record.act_order || record.parts.contains("input_order"),
                       .exact_scales = manifest.exact_scales,
                       .weights_desc = record.weights_desc};
   const Layout* layout = FindLayout(record.layout);
   if (layout != nullptr) SetModuleKind(*layout, request);
   if (record.experts > 0) request.experts = record.experts;
-  // Only whether there was a bias still matters, not its dtype in the source.
-  if (record.parts.contains("bias")) request.bias_dtype = DType::kF32;
+  // The dtype of the bias in the source matters to checkpoints only, which keep it.
+  const auto bias = record.parts.find("bias");
+  if (bias != record.parts.end()) {
+    const bool kept = layout != nullptr && layout->checkpoint;
+    request.bias_dtype = kept ? bias->second.dtype : DType::kF32;
+  }
   return request;
 }
 

@@ -74,10 +74,11 @@ struct ModuleRecord {
   uint64_t rounded_scales = 0;  // how many scales have another value than the source's
   // The form that was written, for layouts whose form a primitive decides.
   std::optional<BlockedDesc> weights_desc;
-  std::optional<OneDnnOrigin> onednn;         // where a primitive on the converting machine decided
-  std::vector<FusedMember> fused;             // what it was made of, in order; empty: of itself
-  uint64_t experts = 0;                       // of a mixture, stacked; 0: it is no stack
-  std::string source_xxh3_128;                // of the source tensors, see SourceHash
+  std::optional<OneDnnOrigin> onednn;  // where a primitive on the converting machine decided
+  std::vector<FusedMember> fused;      // what it was made of, in order; empty: of itself
+  uint64_t experts = 0;                // of a mixture, stacked; 0: it is no stack
+  bool act_order = false;              // of a checkpoint: its group index holds an activation order
+  std::string source_xxh3_128;         // of the source tensors, see SourceHash
   std::map<std::string, TensorRecord> parts;  // by part name
 };
 

@@ -159,6 +159,7 @@ ModuleRecord ReadModule(JsonFields fields) {
   }
   if (fields.Has("fused")) ReadFused(fields, module);
   if (fields.Has("experts")) ReadExperts(fields, module);
+  if (fields.Has("act_order")) module.act_order = fields.Bool("act_order");
   for (const auto& [name, part] : fields.Object("parts")->items()) {
     module.parts.emplace(name, ReadTensor(fields.In(part, fmt::format("part {}", name))));
   }

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "prepack/container/json.h"
 #include "prepack/container/json_writer.h"
 #include "prepack/formats/quantization_config.h"
+#include "prepack/packed/checkpoint_config.h"
 
 namespace prepack {
 namespace {
@@ -32,49 +34,6 @@ Json Summary(const PackedScheme& module) {
           {"symmetric", module.scheme->symmetric}};
 }
 
-// The summaries of all modules, of which few differ.
-class Summaries {
- public:
-  explicit Summaries(std::span<const PackedScheme> modules) {
-    for (const PackedScheme& module : modules) {
-      if (numbers_.empty() || !SameAsLast(module)) Find(module);
-      numbers_.push_back(last_);
-      ++counts_[last_];
-    }
-  }
-
-  // The number of the summary that most modules share, the first one if several are equally
-  // frequent.
-  size_t MostCommon() const {
-    return static_cast<size_t>(std::ranges::max_element(counts_) - counts_.begin());
-  }
-  // The number of the summary of a module.
-  size_t NumberOf(size_t module) const { return numbers_[module]; }
-  // An empty object if there are no modules.
-  const Json& At(size_t number) const { return number < list_.size() ? list_[number] : empty_; }
-
- private:
-  // Neighbours are mostly alike, and comparing them is cheaper than making JSON.
-  bool SameAsLast(const PackedScheme& module) const {
-    return module.layout == last_module_.layout && *module.scheme == *last_module_.scheme;
-  }
-  void Find(const PackedScheme& module) {
-    last_module_ = module;
-    Json summary = Summary(module);
-    last_ = static_cast<size_t>(std::ranges::find(list_, summary) - list_.begin());
-    if (last_ < list_.size()) return;
-    list_.push_back(std::move(summary));
-    counts_.push_back(0);
-  }
-
-  std::vector<Json> list_;
-  std::vector<size_t> counts_;   // of modules, by number of the summary
-  std::vector<size_t> numbers_;  // of summaries, by module
-  PackedScheme last_module_;
-  size_t last_ = 0;
-  Json empty_ = Json::object();
-};
-
 // Adds a member whose name is new. Inserting into ordered_map would search all members.
 void AddMember(std::string_view name, Json value, Json& object) {
   Json::object_t::Container& members = object.get_ref<Json::object_t&>();
@@ -87,7 +46,7 @@ Json OutputQuantization(const Manifest& manifest, std::span<const PackedScheme> 
   Json quantization = {{"quant_method", "prepack"},
                        {"format_version", kManifestVersion},
                        {"target", manifest.target}};
-  const Summaries summaries(modules);
+  const ModuleKinds summaries(modules, Summary);
   const size_t common = summaries.MostCommon();
   quantization.update(summaries.At(common));
   Json exceptions = Json::object();
@@ -107,9 +66,58 @@ Json OutputQuantization(const Manifest& manifest, std::span<const PackedScheme> 
   return quantization;
 }
 
+namespace {
+
+constexpr std::string_view kKey = "quantization_config";
+
+// What config.json declares; nullopt: the output is not quantized.
+std::optional<Json> Declaration(const Manifest& manifest, const ManifestRecords& records,
+                                std::span<const PackedScheme> modules) {
+  if (!IsCheckpointTarget(manifest.target)) return OutputQuantization(manifest, modules);
+  return CheckpointQuantization(manifest.target, manifest.source_quantization_config, modules,
+                                PlainModules(records, modules));
+}
+
+// The object with its dtype, and those of the models in it, set to bf16.
+std::string WithBf16(std::string_view object) {
+  std::string text = "{";
+  for (const TextMember& member : TextMembers(object)) {
+    if (text.size() > 1) text += ',';
+    text += fmt::format("{}:", member.key_text);
+    if (IsDTypeKey(member.key) && member.value.starts_with('"')) {
+      text += "\"bfloat16\"";
+    } else if (member.key.ends_with("_config") && member.value.starts_with('{')) {
+      text += WithBf16(member.value);
+    } else {
+      text += member.value;
+    }
+  }
+  return text + "}";
+}
+
+// config.json of a model that is not quantized.
+std::string PlainConfigText(std::string_view source) {
+  const std::vector<std::string> path = {std::string(kKey)};
+  return Reindented(WithBf16(WithoutMember(source, path)), 0) + "\n";
+}
+
+}  // namespace
+
+bool IsDTypeKey(std::string_view key) {
+  return key == "torch_dtype" || key == "dtype";
+}
+
+bool StoresBf16(const Manifest& manifest) {
+  const std::vector<PackedScheme> modules = PackedSchemes(manifest);
+  return IsCheckpointTarget(manifest.target) &&
+         std::ranges::all_of(modules, [](const PackedScheme& module) {
+           return module.scheme->code == CodeType::kBF16;
+         });
+}
+
 std::string OutputConfigText(const std::string& source_text, const Manifest& manifest,
+                             const ManifestRecords& records,
                              std::span<const PackedScheme> modules) {
-  constexpr std::string_view kKey = "quantization_config";
   std::string source = source_text;
   // Older and multi-modal checkpoints keep their declaration elsewhere, but only one may remain.
   // The text has been read before, so it is an object.
@@ -119,8 +127,10 @@ std::string OutputConfigText(const std::string& source_text, const Manifest& man
       if (path.size() > 1 || path.front() != kKey) source = WithoutMember(source, path);
     }
   }
+  const std::optional<Json> declaration = Declaration(manifest, records, modules);
+  if (!declaration) return PlainConfigText(source);
   Json declared = Json::object();
-  AddMember(kKey, OutputQuantization(manifest, modules), declared);
+  AddMember(kKey, *declaration, declared);
   const std::string document = PythonJsonText(declared);
   const std::string_view member = std::string_view(document).substr(1, document.size() - 4);
 
@@ -146,7 +156,10 @@ std::vector<PackedScheme> PackedSchemes(const Manifest& manifest) {
   std::vector<PackedScheme> modules;
   modules.reserve(manifest.modules.size());
   for (const auto& [name, module] : manifest.modules) {
-    modules.push_back({.module = name, .layout = module.layout, .scheme = &module.scheme});
+    modules.push_back({.module = name,
+                       .layout = module.layout,
+                       .scheme = &module.scheme,
+                       .act_order = module.act_order});
   }
   return modules;
 }

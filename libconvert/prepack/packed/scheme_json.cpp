@@ -47,12 +47,13 @@ std::optional<ActivationType> ActivationTypeFromName(std::string_view name) {
   return std::nullopt;
 }
 
-ActivationScheme ReadActivations(JsonFields fields, uint64_t k) {
+ActivationScheme ReadActivations(JsonFields fields) {
   ActivationScheme activations;
   activations.type = Word(fields, "type", ActivationTypeFromName);
   activations.bits = static_cast<uint32_t>(fields.Uint("bits", 1, 16));
   activations.granularity = Word(fields, "granularity", ActivationGranularityFromName);
-  activations.group_size = fields.Uint("group_size", 0, k);
+  // Groups may be wider than the module, like the blocks of its weights.
+  activations.group_size = fields.Uint("group_size", 0, kMostChannels);
   activations.symmetric = fields.Bool("symmetric");
   activations.dynamic = fields.Bool("dynamic");
   return activations;
@@ -115,7 +116,7 @@ Result<Scheme> ReadScheme(const Json& json, uint64_t n, uint64_t k, std::string_
   scheme.symmetric = fields.Bool("symmetric");
   const Json* activations = fields.Any("activations");
   if (activations != nullptr && !activations->is_null()) {
-    scheme.activations = ReadActivations(fields.Same(*activations), k);
+    scheme.activations = ReadActivations(fields.Same(*activations));
   }
   const std::string name = fields.Text("name");
   PREPACK_TRY(std::move(status));

@@ -13,6 +13,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/module_tensors.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/model/stacked_linear.h"
 
 namespace prepack {
@@ -38,6 +39,18 @@ bool AppendNarrow(DType dtype, float value, PageBuffer& out) {
   }
   Append(dtype == DType::kBF16 ? F32ToBF16(value) : F32ToF16(value), out);
   return !std::isfinite(value) || std::isfinite(RoundTo(dtype, value));
+}
+
+// The group of each input channel of the model.
+Status AppendGroupIndex(const QuantizedLinear& linear, PageBuffer& out) {
+  PREPACK_TRY_ASSIGN(const SharedOrder order, linear.KOrder());
+  const uint64_t group_size = linear.scheme().group_size;
+  std::vector<int32_t> group_of(linear.k());
+  for (uint64_t j = 0; j < linear.k(); ++j) {
+    group_of[order->empty() ? j : (*order)[j]] = static_cast<int32_t>(j / group_size);
+  }
+  for (const int32_t group : group_of) Append(group, out);
+  return {};
 }
 
 // Appends the bias of one module of the checkpoint.
@@ -113,11 +126,13 @@ std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool wit
 
 bool IsSmallPart(PartRole role) {
   return role == PartRole::kBias || role == PartRole::kInputOrder ||
-         role == PartRole::kInputScale || role == PartRole::kInputZeroPoint;
+         role == PartRole::kInputScale || role == PartRole::kInputZeroPoint ||
+         role == PartRole::kGlobalScale || role == PartRole::kInputGlobalScale ||
+         role == PartRole::kWeightShape || role == PartRole::kGroupIndex;
 }
 
 Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                      const PartSpec& part, PageBuffer& out) {
+                      const Layout& layout, const PartSpec& part, PageBuffer& out) {
   out.clear();
   const InputQuantization input = linear.input().value_or(InputQuantization{});
   switch (part.role) {
@@ -135,8 +150,25 @@ Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linea
       Append(input.scale, out);
       return {};
     case PartRole::kInputZeroPoint:
-      Append(input.zero_point, out);
+      if (part.dtype == DType::kI8) {
+        Append(static_cast<int8_t>(input.zero_point), out);
+      } else {
+        Append(input.zero_point, out);
+      }
       return {};
+    case PartRole::kGlobalScale:
+      Append(PackedGlobalScale(layout, linear.global_scale().value_or(GlobalScale{})).value, out);
+      return {};
+    case PartRole::kInputGlobalScale:
+      Append(PackedGlobalScale(layout, linear.input_global_scale().value_or(GlobalScale{})).value,
+             out);
+      return {};
+    case PartRole::kWeightShape:
+      Append(static_cast<int64_t>(linear.n()), out);
+      Append(static_cast<int64_t>(linear.k()), out);
+      return {};
+    case PartRole::kGroupIndex:
+      return AppendGroupIndex(linear, out);
     default:
       return Usage(linear.module(), "not a small part");
   }

@@ -2,8 +2,8 @@
 #define PREPACK_PACKED_SMALL_PARTS_H_
 
 // The parts that a packed module has only once and that are not weights: bias, input order, static
-// scale and zero point of activations. They are the same in every layout. convert writes them, and
-// verify compares them with the source.
+// scale and zero point of activations, what a checkpoint says beside its weights. convert writes
+// them, and verify compares them with the source.
 
 #include <cstdint>
 #include <optional>
@@ -37,10 +37,10 @@ std::vector<std::string> ReplacedTensors(const QuantizedLinear& linear, bool wit
 
 bool IsSmallPart(PartRole role);
 
-// The bytes of the part. A bias is converted to the part's dtype, rounded to nearest even; that a
-// finite one becomes infinite is kUnsupported.
+// The bytes of the part of a module that the layout takes. A bias is converted to the part's dtype,
+// rounded to nearest even; that a finite one becomes infinite is kUnsupported.
 Status SmallPartBytes(const Checkpoint& checkpoint, const QuantizedLinear& linear,
-                      const PartSpec& part, PageBuffer& out);
+                      const Layout& layout, const PartSpec& part, PageBuffer& out);
 
 }  // namespace prepack
 

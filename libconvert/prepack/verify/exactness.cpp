@@ -22,7 +22,9 @@
 #include "prepack/base/progress.h"
 #include "prepack/base/status.h"
 #include "prepack/formats/stored_linear.h"
+#include "prepack/layouts/parameters.h"
 #include "prepack/layouts/placement.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
 #include "prepack/model/module_name.h"
 #include "prepack/model/panel_shape.h"
@@ -79,8 +81,8 @@ class ModuleComparison {
         grid_(weights.n(), weights.k(), shape_),
         strip_rows_(StripRows(layout_, request_)),
         scale_dtype_(layout_.scales.value.Of(request_)),
-        rounds_scales_(scale_dtype_ != DType::kF32 &&
-                       scale_dtype_ != weights.stored_scale_dtype()) {}
+        rounds_scales_(scale_dtype_ != DType::kF32 && scale_dtype_ != weights.stored_scale_dtype()),
+        global_(weights.global_scale().value_or(GlobalScale{})) {}
 
   size_t tiles() const { return grid_.size(); }
   size_t strips() const { return static_cast<size_t>(CeilDiv(weights_.n(), strip_rows_)); }
@@ -103,6 +105,7 @@ class ModuleComparison {
   uint64_t strip_rows_;
   DType scale_dtype_;
   bool rounds_scales_;
+  GlobalScale global_;  // of the source
 };
 
 // Codes are unpacked and compared. Whatever else the weight holds is compared by packing the source
@@ -151,10 +154,12 @@ Status ModuleComparison::CompareStrip(size_t index, Buffers& buffers,
   if (status.ok()) status = weights_.ReadZeroPoints(n0, rows, buffers.expected_zeros);
   if (!status.ok()) return status;
 
+  const bool two_levels = layout_.scales.two_levels;
   for (size_t i = 0; i < count; ++i) {
     const float found = buffers.found_scales[i];
     const float expected = buffers.expected_scales[i];
-    const float rounded = RoundTo(scale_dtype_, expected);
+    const float rounded =
+        two_levels ? PackedScale(layout_, global_, expected) : RoundTo(scale_dtype_, expected);
     if (rounds_scales_ && rounded != expected) ++differences.rounded_scales;
     if (std::bit_cast<uint32_t>(found) != std::bit_cast<uint32_t>(rounded)) ++differences.scales;
     if (expected != 0) {
@@ -190,13 +195,14 @@ Status ModuleComparison::CompareSmallParts(const Checkpoint& source, const Quant
                                            Buffers& buffers, ModuleDifferences& differences) const {
   // Only the manifest says which parts there are: if an order is lost or made up, all remaining
   // parts still equal the source.
-  if (request_.reordered != weights_.reordered()) {
+  const bool reordered = layout_.checkpoint ? linear.reordered() : weights_.reordered();
+  if (request_.reordered != reordered) {
     differences.parts.emplace_back("input_order");
     return {};
   }
   for (const PartSpec& part : packed_.parts()) {
     if (!IsSmallPart(part.role)) continue;
-    Status status = SmallPartBytes(source, linear, part, buffers.repacked);
+    Status status = SmallPartBytes(source, linear, layout_, part, buffers.repacked);
     if (status.ok()) status = packed_.ReadWholePart(part.role, buffers.packed);
     if (!status.ok()) return status;
     if (!SameBytes(buffers.packed, buffers.repacked)) differences.parts.emplace_back(part.name);
@@ -434,6 +440,15 @@ std::string WhyLayoutIsWrong(const Checkpoint& source, const std::string& name,
                      eligible.reason);
 }
 
+// The module as it was packed, where that is not as it is stored; else null.
+std::unique_ptr<QuantizedLinear> OtherView(const QuantizedLinear& linear,
+                                           const ModuleRecord& record) {
+  if (record.scheme.code == CodeType::kBF16) return Dequantized(linear);
+  const Layout* layout = FindLayout(record.layout);
+  if (layout == nullptr || !layout->checkpoint || !linear.reordered()) return nullptr;
+  return linear.InModelOrder();
+}
+
 // Compares one module. `figure` says what was found; so does `result`, when something differs.
 Status CompareWithSource(const PackedFolder& folder, const std::string& name,
                          const ModuleRecord& record, const Checkpoint& source,
@@ -444,9 +459,8 @@ Status CompareWithSource(const PackedFolder& folder, const std::string& name,
     result.FailModule(name, "the source has no such quantized module");
     return {};
   }
-  const std::unique_ptr<QuantizedLinear> dequantized =
-      record.scheme.code == CodeType::kBF16 ? Dequantized(*linear) : nullptr;
-  const QuantizedLinear& weights = dequantized ? *dequantized : *linear;
+  const std::unique_ptr<QuantizedLinear> other = OtherView(*linear, record);
+  const QuantizedLinear& weights = other ? *other : *linear;
   Scheme scheme = weights.scheme();
   if (MayBeChosen(*linear, record.scheme.activations)) {
     scheme.activations = record.scheme.activations;

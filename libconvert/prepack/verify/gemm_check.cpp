@@ -19,6 +19,7 @@
 #include "prepack/base/dtype.h"
 #include "prepack/base/status.h"
 #include "prepack/model/panel.h"
+#include "prepack/verify/decoded_weights.h"
 #include "prepack/verify/gemm_inputs.h"
 #include "prepack/verify/judgement.h"
 #include "prepack/verify/packed_operands.h"
@@ -173,6 +174,7 @@ uint64_t MemoryOfThread(const PackedModule& packed, const Pass& pass,
 MemoryNeed MemoryOfProducts(const PackedModule& packed, const ProductOptions& options) {
   // Stacked experts are multiplied one by one.
   if (packed.request().stacked()) return MemoryOfProducts(packed.OneExpert(0), options);
+  if (packed.layout().checkpoint) return MemoryOfDecoding(packed);
   const Result<ProductCut> cut = CutProducts(packed);
   if (!cut.ok()) return {};
   const Pass pass = PassOf(packed.request(), *cut, options.recorded != nullptr);
@@ -195,16 +197,16 @@ bool IsOfTheModule(const Status& status) {
          status.kind() == ErrorKind::kMalformed;
 }
 
-// Adds why a module was not multiplied.
-void ReportFailure(const Status& status, Level level, ModuleVerification& module,
-                   LevelResult& result) {
+// Adds why a module was not `done`: "multiplied".
+void ReportFailure(const Status& status, std::string_view done, Level level,
+                   ModuleVerification& module, LevelResult& result) {
   if (status.kind() == ErrorKind::kMalformed) {
     module.state(level) = LevelState::kFailed;
-    result.FailModule(module.module, fmt::format("cannot be multiplied: {}", status.ToString()));
+    result.FailModule(module.module, fmt::format("cannot be {}: {}", done, status.ToString()));
     return;
   }
   result.problems.push_back({module.module, "module " + module.module,
-                             fmt::format("not multiplied: {}", status.ToString())});
+                             fmt::format("not {}: {}", done, status.ToString())});
 }
 
 // If some modules were not judged, the level has not run, unless it has failed.
@@ -234,6 +236,9 @@ class GemmPass {
   // `module`, what is wrong is added to `levels`.
   Status RunModule(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
                    ModuleVerification& module, GemmLevels& levels) const;
+  // The same of a module of a checkpoint, which is compared.
+  Status CompareModule(const PackedModule& packed, Progress& progress, ModuleVerification& module,
+                       LevelResult& result) const;
   Status RunExperts(const PackedModule& packed, const ModuleRecord& record, Progress& progress,
                     ModuleVerification& module);
 
@@ -272,16 +277,38 @@ Status GemmPass::Run(Progress& progress, ModuleFigures& figures) {
   return {};
 }
 
+Status GemmPass::CompareModule(const PackedModule& packed, Progress& progress,
+                               ModuleVerification& module, LevelResult& result) const {
+  const Result<DecodedDifferences> differences =
+      CompareDecoded(packed, source_, *check_.output, check_.products.threads, progress);
+  if (!differences.ok()) {
+    if (!IsOfTheModule(differences.status())) return differences.status();
+    ReportFailure(differences.status(), "decoded", Level::kGemm, module, result);
+    return {};
+  }
+  module.state(Level::kGemm) = differences->none() ? LevelState::kPassed : LevelState::kFailed;
+  if (!differences->none()) result.FailModule(module.module, differences->Describe());
+  return {};
+}
+
 Status GemmPass::RunModule(const PackedModule& packed, const ModuleRecord& record,
                            Progress& progress, ModuleVerification& module,
                            GemmLevels& levels) const {
+  if (packed.layout().checkpoint) {
+    if (check_.judge_quality) {
+      ReportFailure(Unsupported(packed.name(), "no kernel reads a checkpoint"), "multiplied",
+                    Level::kQuality, module, levels.quality);
+    }
+    return check_.judge_gemm ? CompareModule(packed, progress, module, levels.gemm) : Status();
+  }
   const std::optional<double> wanted = bars_.Of(module.module);
   Result<ModuleProducts> products = MultiplyModule(packed, source_, check_.products, progress);
   if (!products.ok()) {
     if (!IsOfTheModule(products.status())) return products.status();
-    if (check_.judge_gemm) ReportFailure(products.status(), Level::kGemm, module, levels.gemm);
+    if (check_.judge_gemm)
+      ReportFailure(products.status(), "multiplied", Level::kGemm, module, levels.gemm);
     if (check_.judge_quality) {
-      ReportFailure(products.status(), Level::kQuality, module, levels.quality);
+      ReportFailure(products.status(), "multiplied", Level::kQuality, module, levels.quality);
     }
     return {};
   }

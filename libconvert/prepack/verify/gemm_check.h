@@ -57,6 +57,9 @@ struct GemmCheck {
   bool judge_gemm = true;
   bool judge_quality = false;            // needs products.baseline
   const ModuleSample* sample = nullptr;  // null: every module
+  // Of the folder itself, where it is a checkpoint: its modules are compared with the source's, not
+  // multiplied. Else null.
+  const SecondDecoder* output = nullptr;
 };
 
 struct GemmLevels {
@@ -75,6 +78,9 @@ struct GemmLevels {
 // The kernel figure, and the one of the worst output channel, must reach the bar on all
 // activations, and so must the agreement of the two implementations; the end-to-end figure on
 // Gaussian ones.
+//
+// Of a checkpoint's modules, which no kernel reads, the weights themselves are compared: see
+// decoded_weights.h.
 //
 // Quality: how far are the weights, and the outputs, from the unquantized model? A module that
 // seems to have nothing to do with it, or is far below its peers, gets a note.

@@ -18,6 +18,7 @@
 #include "prepack/check/baseline.h"
 #include "prepack/container/model_config.h"
 #include "prepack/formats/regex.h"
+#include "prepack/layouts/table.h"
 #include "prepack/verify/gemm_inputs.h"
 
 namespace prepack {
@@ -319,14 +320,21 @@ std::string NameOf(const ActivationScheme& activations) {
 }
 
 // Empty if the module was packed as the checkpoint says, or as every kernel for such weights
-// requires.
-std::string DecisionOf(const QuantizedLinear& linear, const ModuleRecord& record) {
+// requires, or as every module of the target is.
+std::string DecisionOf(const Manifest& manifest, const QuantizedLinear& linear,
+                       const ModuleRecord& record) {
+  const Target* target = FindTarget(manifest.target);
+  if (target != nullptr && target->HoldsNoCodes()) return "";
   if (record.scheme.code == CodeType::kBF16) {
     return fmt::format("its weights were dequantized; the checkpoint has {}",
                        DescribeScheme(linear.scheme()));
   }
+  // A checkpoint says what its source says.
+  const Layout* layout = FindLayout(record.layout);
   const std::optional<ActivationScheme> asked =
-      ActivationsFor(linear.scheme(), WantedScheme::kAuto);
+      layout != nullptr && layout->checkpoint
+          ? std::optional(linear.scheme().activations)
+          : ActivationsFor(linear.scheme(), WantedScheme::kAuto);
   if (!asked || *asked == record.scheme.activations) return "";
   return fmt::format("it was packed for {}; the checkpoint asks for {}",
                      NameOf(record.scheme.activations), NameOf(*asked));
@@ -349,7 +357,7 @@ void JudgeDecisions(const Manifest& manifest, const Checkpoint& source, const Qu
   }
   for (const auto& [name, record] : manifest.modules) {
     const QuantizedLinear* linear = model.Find(name);
-    std::string decision = linear == nullptr ? "" : DecisionOf(*linear, record);
+    std::string decision = linear == nullptr ? "" : DecisionOf(manifest, *linear, record);
     if (!decision.empty()) add(name, "module " + name, std::move(decision));
   }
 }

@@ -24,6 +24,7 @@
 #include "prepack/io/file.h"
 #include "prepack/layouts/table.h"
 #include "prepack/model/dequantized_linear.h"
+#include "prepack/packed/checkpoint_config.h"
 #include "prepack/packed/output_config.h"
 #include "prepack/packed/output_hash.h"
 #include "prepack/packed/small_parts.h"
@@ -119,8 +120,8 @@ void CheckModules(const Manifest& manifest, const QuantizedModel& model, const M
 Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Progress& progress,
                       LevelResult& result) {
   const Manifest& manifest = folder.manifest();
-  const std::string expected =
-      OutputConfigText(source.config_text(), manifest, PackedSchemes(manifest));
+  const std::string expected = OutputConfigText(source.config_text(), manifest,
+                                                OwnRecords(manifest), PackedSchemes(manifest));
   const auto config = folder.manifest().files.find("config.json");
   if (config == folder.manifest().files.end() || config->second.xxh3_128 != Xxh3Hex(expected)) {
     result.Fail("config.json",
@@ -128,12 +129,12 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
   } else if (const File* file = folder.FindFile("config.json"); file != nullptr) {
     std::string text(std::min<uint64_t>(file->size(), config->second.bytes), ' ');
     PREPACK_TRY(file->ReadAt(0, std::as_writable_bytes(std::span(text))));
-    const std::string why = WhyConfigDiffers(source.config_text(), text);
+    const std::string why = WhyConfigDiffers(source.config_text(), text, StoresBf16(manifest));
     if (!why.empty()) {
       result.Fail("config.json", fmt::format("a value of the source is not kept ({})", why));
     }
   }
-  for (const std::string& name : source.side_files()) {
+  for (const std::string& name : CarriedFiles(source, manifest.target)) {
     PREPACK_TRY_ASSIGN(const File file, File::OpenForRead(source.path() / name));
     PREPACK_TRY_ASSIGN(const FileRecord record, HashFile(file, progress));
     const auto packed = folder.manifest().files.find(name);
@@ -149,7 +150,7 @@ Status CheckSideFiles(const PackedFolder& folder, const Checkpoint& source, Prog
 // Files that neither convert makes nor the source has would change what is served.
 void CheckNoFileIsAdded(const Manifest& manifest, const Checkpoint& source, LevelResult& result) {
   std::set<std::string> known = {"config.json", "model.safetensors.index.json"};
-  known.insert(source.side_files().begin(), source.side_files().end());
+  known.merge(CarriedFiles(source, manifest.target));
   for (const TensorRecord& tensor : manifest.tensors) known.insert(tensor.file);
   for (const auto& [name, module] : manifest.modules) {
     for (const auto& [part, tensor] : module.parts) known.insert(tensor.file);

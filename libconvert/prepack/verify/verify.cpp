@@ -23,6 +23,7 @@
 #include "prepack/formats/format.h"
 #include "prepack/gemm/engine.h"
 #include "prepack/io/memory_limit.h"
+#include "prepack/layouts/table.h"
 #include "prepack/model/scheme.h"
 #include "prepack/packed/folder.h"
 #include "prepack/packed/manifest.h"
@@ -76,6 +77,7 @@ class Verification {
   Status OpenOthers();
   Status RunSourceLevels();
   Status RunExactness(const Checkpoint& source);
+  Status OpenOutput();
   Status RunProducts(const Checkpoint& source);
   // The figures of the packed module that is, or contains, a module of the source; null if there is
   // none.
@@ -108,6 +110,8 @@ class Verification {
   std::optional<Checkpoint> baseline_;
   std::optional<Checkpoint> recorded_;
   std::future<Result<std::unique_ptr<GemmEngine>>> engine_;
+  std::optional<Checkpoint> output_;  // the folder, if it is a checkpoint
+  std::optional<SecondDecoder> output_decoder_;
 };
 
 // What every level says until it has run.
@@ -278,7 +282,12 @@ void Verification::NoteUnusedActivations() {
 // oneDNN takes as long to start as the preceding levels take for a large module, so it starts while
 // they run.
 bool Verification::StartsEngine() const {
-  return source_ && Runs(Level::kGemm) && options_.engine != EngineChoice::kReference;
+  const auto& modules = folder_.manifest().modules;
+  const bool multiplies = std::ranges::any_of(modules, [](const auto& module) {
+    const Layout* layout = FindLayout(module.second.layout);
+    return layout == nullptr || !layout->checkpoint;
+  });
+  return source_ && multiplies && Runs(Level::kGemm) && options_.engine != EngineChoice::kReference;
 }
 
 void Verification::StartEngine() {
@@ -304,6 +313,18 @@ ProductOptions Verification::ProductChoice() const {
           .baseline = JudgesQuality() ? &*baseline_ : nullptr};
 }
 
+// A checkpoint is decoded by its own config.
+Status Verification::OpenOutput() {
+  const Target* target = FindTarget(folder_.manifest().target);
+  if (target == nullptr || target->format.empty()) return {};
+  PREPACK_TRY_ASSIGN(Checkpoint checkpoint, Checkpoint::Open(folder_.path()));
+  output_.emplace(std::move(checkpoint));
+  PREPACK_TRY_ASSIGN(SecondDecoder decoder,
+                     SecondDecoder::Make(*output_, std::string(target->format)));
+  output_decoder_.emplace(std::move(decoder));
+  return {};
+}
+
 Status Verification::RunProducts(const Checkpoint& source) {
   const bool quality = JudgesQuality();
   if (!Runs(Level::kGemm) && !quality) return {};
@@ -314,15 +335,20 @@ Status Verification::RunProducts(const Checkpoint& source) {
     if (quality) level(Level::kQuality).reason = decoder.status().ToString();
     return {};
   }
+  PREPACK_TRY(OpenOutput());
   const std::unique_ptr<GemmEngine> engine = TakeEngine();
-  const bool gemm = Runs(Level::kGemm) && (engine || options_.engine == EngineChoice::kReference);
+  const bool needs_engine = StartsEngine();
+  const bool gemm = Runs(Level::kGemm) && (engine || !needs_engine);
   if (!gemm && !quality) return {};
   ProductOptions products = ProductChoice();
   products.engine = engine.get();
   PREPACK_TRY_ASSIGN(const unsigned threads, Threads(NeedOfProducts(products)));
   products.threads = threads;
-  const GemmCheck check{
-      .products = products, .judge_gemm = gemm, .judge_quality = quality, .sample = sample()};
+  const GemmCheck check{.products = products,
+                        .judge_gemm = gemm,
+                        .judge_quality = quality,
+                        .sample = sample(),
+                        .output = output_decoder_ ? &*output_decoder_ : nullptr};
   PREPACK_TRY_ASSIGN(GemmLevels levels,
                      CheckGemm(folder_, *decoder, check, *bars_, progress_, figures_));
   if (gemm) {

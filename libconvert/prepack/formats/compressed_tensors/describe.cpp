@@ -298,6 +298,7 @@ Status Description::FindGlobalScale() {
   }
   PREPACK_TRY_ASSIGN(parts_.global_scale,
                      ReadGlobalScale(checkpoint_, *module_.global_scale, true));
+  parts_.global_scale_tensor = module_.global_scale;
   return {};
 }
 
@@ -427,6 +428,7 @@ Status Description::FindInput() {
     }
     parts_.side_tensors.push_back(tensor);
   }
+  parts_.input_global_scale = FindInputGlobalScale(checkpoint_, stored[2], true);
   if (activations.type == ActivationType::kNone || activations.dynamic) return {};
   if (shape_.experts) {
     return Unsupported(module_.name, "static activations of stacked experts are not supported")

@@ -104,6 +104,8 @@ Result<std::unique_ptr<QuantizedLinear>> DescribeModule(const Checkpoint& checkp
   }
   if (global != nullptr) {
     PREPACK_TRY_ASSIGN(parts.global_scale, ReadGlobalScale(checkpoint, *global, false));
+    parts.global_scale_tensor = global;
+    parts.input_global_scale = FindInputGlobalScale(checkpoint, module.Find("input_scale"), false);
   }
   for (const std::string_view name : {"input_scale", "input_scale_2"}) {
     if (const StoredTensor* input = module.Find(name)) parts.side_tensors.push_back(input);
@@ -199,7 +201,9 @@ Status DescribeNvfp4Stack(const Checkpoint& checkpoint, const ModuleTensors& exp
   PREPACK_TRY(FindStackedBias(checkpoint, experts, suffix, parts));
   const StoredTensor& global = *experts.Find(fmt::format("{}_weight_scale_2", suffix));
   PREPACK_TRY_ASSIGN(parts.global_scale, ReadGlobalScale(checkpoint, global, false));
+  parts.global_scale_tensor = &global;
   if (const StoredTensor* input = experts.Find(fmt::format("{}_input_scale", suffix))) {
+    parts.input_global_scale = FindInputGlobalScale(checkpoint, input, false);
     parts.side_tensors.push_back(input);
   }
   for (uint64_t expert = 0; expert < parts.experts; ++expert) {

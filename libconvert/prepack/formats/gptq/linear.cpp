@@ -66,6 +66,20 @@ Linear::Linear(const Checkpoint& checkpoint, std::string_view module, const Shap
   }
 }
 
+Linear::Linear(const InStoredOrder& other)
+    : StoredLinear(other.linear.checkpoint()),
+      shape_(other.linear.shape_),
+      zero_rules_(other.linear.zero_rules_),
+      symmetric_field_(other.linear.symmetric_field_),
+      unit_(other.linear.unit_) {
+  Describe(other.linear);
+  wide_rows_ = kGptqWideRows;
+}
+
+std::unique_ptr<QuantizedLinear> Linear::InModelOrder() const {
+  return std::make_unique<Linear>(InStoredOrder{*this});
+}
+
 Status Linear::ReadCodes(const PanelRange& range, std::span<std::byte> out) const {
   Status status = CheckPanel(range, out.size());
   if (!status.ok() || out.empty()) return status;

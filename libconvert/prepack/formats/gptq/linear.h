@@ -34,11 +34,17 @@ class Linear final : public StoredLinear {
   // stores for every zero point. `reordered`: g_idx holds an order.
   Linear(const Checkpoint& checkpoint, std::string_view module, const Shape& shape,
          const Settings& settings, bool reordered, uint32_t symmetric_field);
+  // The other one in the order of the file.
+  struct InStoredOrder {
+    const Linear& linear;
+  };
+  explicit Linear(const InStoredOrder& other);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   // Of a symmetric module, checks that the stored zero points say so too.
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
+  std::unique_ptr<QuantizedLinear> InModelOrder() const override;
   StoredBits WhereCode(uint64_t n, uint64_t k) const override;
   StoredBits WhereScale(uint64_t n, uint64_t g) const override;
   StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;

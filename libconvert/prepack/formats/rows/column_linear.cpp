@@ -71,7 +71,9 @@ ColumnLinear::ColumnLinear(const Checkpoint& checkpoint, const RowModule& parts)
       parts.global_scale ? DType::kF32 : ScaleDType(*parts.scale, parts.scale_form);
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.experts);
-  if (parts.global_scale) AddSource(*parts.global_scale->tensor, parts.experts);
+  if (parts.global_scale) AddSource(*parts.global_scale_tensor, parts.experts);
+  global_scale_ = parts.global_scale;
+  input_global_scale_ = parts.input_global_scale;
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
   stacked_bias_ = parts.BiasRow();
 }

@@ -192,13 +192,20 @@ Result<GlobalScale> ReadGlobalScale(const Checkpoint& checkpoint, const StoredTe
         .Expected("[1]")
         .Id(FindingId("tensor-shape"));
   }
-  GlobalScale scale{.tensor = &tensor, .divides = divides};
+  GlobalScale scale{.divides = divides};
   PREPACK_TRY(ReadFloats(checkpoint, tensor, 0, {&scale.value, 1}));
   if (std::isfinite(scale.value) && scale.value > 0) return scale;
   return Malformed(checkpoint.Where(tensor), "the global scale is not a positive number")
       .Found(fmt::format("{}", scale.value))
       .Hint("The module was never calibrated, or the tensor was not written: quantize it again")
       .Id(FindingId("global-scale-invalid"));
+}
+
+std::optional<GlobalScale> FindInputGlobalScale(const Checkpoint& checkpoint,
+                                                const StoredTensor* tensor, bool divides) {
+  if (tensor == nullptr) return std::nullopt;
+  const Result<GlobalScale> scale = ReadGlobalScale(checkpoint, *tensor, divides);
+  return scale.ok() ? std::optional(*scale) : std::nullopt;
 }
 
 Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,

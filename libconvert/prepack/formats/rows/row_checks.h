@@ -47,16 +47,7 @@ enum class ScaleForm : uint8_t {
   kFloat8,    // F8_E4M3: the scale
 };
 
-// A number in F32 that all scales of a module have in common, where scales are quantized, too. The
-// scale is the product, or the quotient, rounded to f32, as all decoders compute it.
-struct GlobalScale {
-  const StoredTensor* tensor = nullptr;
-  float value = 1;
-  bool divides = false;
-
-  float Apply(float scale) const { return divides ? scale / value : scale * value; }
-};
-// kMalformed unless the tensor is a single positive number.
+// kMalformed unless the tensor, in F32, is a single positive number.
 Result<GlobalScale> ReadGlobalScale(const Checkpoint& checkpoint, const StoredTensor& tensor,
                                     bool divides);
 
@@ -69,6 +60,11 @@ Status ReadScaleNumbers(const Checkpoint& checkpoint, const StoredTensor& tensor
                         uint64_t first, std::span<float> out);
 // The dtype that the scales are exact in; of a factor its own.
 DType ScaleDType(const StoredTensor& scale, ScaleForm form);
+
+// The same of activations that are quantized at run time, where the number is only handed on: none
+// if it is missing or no positive number.
+std::optional<GlobalScale> FindInputGlobalScale(const Checkpoint& checkpoint,
+                                                const StoredTensor* tensor, bool divides);
 
 // kMalformed when one of the codes of FP8, which are those of the panel, is NaN.
 Status CheckFp8Codes(const Checkpoint& checkpoint, const StoredTensor& tensor,

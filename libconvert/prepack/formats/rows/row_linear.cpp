@@ -12,6 +12,7 @@
 #include "prepack/formats/finding.h"
 #include "prepack/formats/group_order.h"
 #include "prepack/formats/rows/row_checks.h"
+#include "prepack/kernels/codes.h"
 
 namespace prepack {
 
@@ -48,9 +49,7 @@ uint64_t RowBytes(const RowModule& parts) {
 }  // namespace
 
 uint64_t RowWords(RowCodes codes, uint32_t bits, uint64_t count) {
-  if (codes == RowCodes::kWordAligned) return CeilDiv(count, kWordBits / bits);
-  // ⌈count · bits / 32⌉ without overflow: 32 codes take `bits` words.
-  return count / kWordBits * bits + CeilDiv(count % kWordBits * bits, kWordBits);
+  return CodeWords(bits, codes == RowCodes::kWordAligned, count);
 }
 
 RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
@@ -74,8 +73,21 @@ RowLinear::RowLinear(const Checkpoint& checkpoint, const RowModule& parts)
   AddSource(*parts.codes, parts.experts);
   AddSource(*parts.scale, parts.scale_sharers == 0 ? parts.experts : parts.scale_sharers);
   if (parts.zero_point != nullptr) AddSource(*parts.zero_point, parts.experts);
-  if (parts.global_scale) AddSource(*parts.global_scale->tensor, parts.experts);
+  if (parts.global_scale) AddSource(*parts.global_scale_tensor, parts.experts);
+  global_scale_ = parts.global_scale;
+  input_global_scale_ = parts.input_global_scale;
   for (const StoredTensor* tensor : parts.side_tensors) AddSource(*tensor, parts.experts);
+}
+
+RowLinear::RowLinear(const InStoredOrder& other)
+    : StoredLinear(other.linear.checkpoint()),
+      parts_(other.linear.parts_),
+      row_bytes_(other.linear.row_bytes_) {
+  Describe(other.linear);
+}
+
+std::unique_ptr<QuantizedLinear> RowLinear::InModelOrder() const {
+  return std::make_unique<RowLinear>(InStoredOrder{*this});
 }
 
 uint64_t RowLinear::ScaleIndex(uint64_t n, uint64_t group) const {

@@ -45,6 +45,7 @@ struct RowTensors {
   const StoredTensor* scale = nullptr;  // see Granularity
   ScaleForm scale_form = ScaleForm::kFactor;
   std::optional<GlobalScale> global_scale;  // where the scales are quantized, too
+  const StoredTensor* global_scale_tensor = nullptr;
   // The first scale of this matrix, where the scales of more matrices lie in one tensor than codes
   // do; else it follows from `expert`.
   std::optional<uint64_t> first_scale;
@@ -62,6 +63,7 @@ struct RowModule : RowTensors {
   uint64_t scale_sharers = 0;           // matrices whose scales share a tensor; 0: as many
   const StoredTensor* order = nullptr;  // the group of each input channel, where it holds an order
   std::optional<InputQuantization> input;
+  std::optional<GlobalScale> input_global_scale;
   const StoredTensor* stacked_bias = nullptr;  // [experts, N]
   // What else belongs to the module: weight_shape, weight_g_idx, input_scale.
   std::vector<const StoredTensor*> side_tensors;
@@ -77,6 +79,11 @@ class RowLinear final : public StoredLinear {
  public:
   // Refers to the checkpoint, which must live longer.
   RowLinear(const Checkpoint& checkpoint, const RowModule& parts);
+  // The other one in the order of the file.
+  struct InStoredOrder {
+    const RowLinear& linear;
+  };
+  explicit RowLinear(const InStoredOrder& other);
 
   Status ReadCodes(const PanelRange& range, std::span<std::byte> out) const override;
   std::optional<CodesInSource> FindCodes(const PanelRange& range) const override;
@@ -86,6 +93,7 @@ class RowLinear final : public StoredLinear {
   Status ReadScales(uint64_t n0, uint64_t rows, std::span<float> out) const override;
   Status ReadZeroPoints(uint64_t n0, uint64_t rows, std::span<uint8_t> out) const override;
   Result<uint64_t> CountStrayBits() const override;
+  std::unique_ptr<QuantizedLinear> InModelOrder() const override;
   StoredBits WhereCode(uint64_t n, uint64_t k) const override;
   StoredBits WhereScale(uint64_t n, uint64_t g) const override;
   StoredBits WhereZeroPoint(uint64_t n, uint64_t g) const override;

@@ -85,6 +85,19 @@ struct Closest {
   }
 };
 
+// Of modules that no kernel reads the weights are compared.
+size_t ComparedModules(const VerifyReport& report) {
+  return static_cast<size_t>(
+      std::ranges::count_if(report.modules, [](const ModuleVerification& module) {
+        return !module.gemm && module.state(Level::kGemm) != LevelState::kNotRun;
+      }));
+}
+
+std::string ComparedText(size_t modules) {
+  return fmt::format("all weights of {} module{} decoded a second time, from source and output",
+                     modules, modules == 1 ? "" : "s");
+}
+
 std::string GemmSentence(const VerifyReport& report) {
   std::vector<std::string> inputs;
   Closest kernel;
@@ -99,11 +112,14 @@ std::string GemmSentence(const VerifyReport& report) {
       end_to_end.Look(input.end_to_end.sqnr_db, input.end_to_end_bar_db);
     }
   }
+  const size_t compared = ComparedModules(report);
+  if (multiplied == 0 && compared > 0) return ComparedText(compared);
   std::string text =
       fmt::format("{}: {} module{}", report.engine, multiplied, multiplied == 1 ? "" : "s");
   if (!inputs.empty()) text += fmt::format(", {} activations", fmt::join(inputs, ", "));
   if (kernel.any) text += "; closest to the bar: " + kernel.Text("kernel");
   if (end_to_end.any) text += ", " + end_to_end.Text("end to end");
+  if (compared > 0) text += "; " + ComparedText(compared);
   return text;
 }
 

@@ -25,7 +25,9 @@ namespace {
 // that lead to it. An object that held only a declaration is empty without it.
 class ValueWalk {
  public:
-  explicit ValueWalk(std::string_view text) : left_(text) {}
+  // `in_bf16`: with the dtypes of the model and of those in it as bf16.
+  explicit ValueWalk(std::string_view text, bool in_bf16 = false)
+      : left_(text), in_bf16_(in_bf16) {}
 
   // "a/b: 1", in the order of the text.
   std::vector<std::string> Take() {
@@ -75,10 +77,21 @@ class ValueWalk {
     const bool declares = std::ranges::any_of(open_, [](const std::string& key) {
       return key == "\"quantization_config\"" || key == "\"compression_config\"";
     });
-    if (!declares) values_.push_back(fmt::format("{}: {}", fmt::join(open_, "/"), value));
+    if (declares) return;
+    if (in_bf16_ && value.starts_with('"') && IsModelDType()) value = "\"bfloat16\"";
+    values_.push_back(fmt::format("{}: {}", fmt::join(open_, "/"), value));
+  }
+
+  bool IsModelDType() const {
+    if (open_.empty()) return false;
+    const auto outer = std::span(open_).first(open_.size() - 1);
+    return (open_.back() == "\"dtype\"" || open_.back() == "\"torch_dtype\"") &&
+           std::ranges::all_of(outer,
+                               [](const std::string& key) { return key.ends_with("_config\""); });
   }
 
   std::string_view left_;
+  bool in_bf16_;
   std::vector<std::string> open_;  // the key in each open object; "[]" in an array
   bool awaits_key_ = false;
   std::vector<std::string> values_;
@@ -86,8 +99,8 @@ class ValueWalk {
 
 }  // namespace
 
-std::string WhyConfigDiffers(std::string_view source, std::string_view packed) {
-  const std::vector<std::string> expected = ValueWalk(source).Take();
+std::string WhyConfigDiffers(std::string_view source, std::string_view packed, bool becomes_bf16) {
+  const std::vector<std::string> expected = ValueWalk(source, becomes_bf16).Take();
   const std::vector<std::string> found = ValueWalk(packed).Take();
   const auto [in_source, in_packed] = std::ranges::mismatch(expected, found);
   if (in_source == expected.end() && in_packed == found.end()) return "";

@@ -18,8 +18,10 @@
 namespace prepack {
 
 // Every value outside of the declarations of the quantization must stand in both, in the same order
-// and in the same characters. Empty: they do; else which does not.
-std::string WhyConfigDiffers(std::string_view source, std::string_view packed);
+// and in the same characters, but that a model that becomes bf16 says so. Empty: they do; else
+// which does not.
+std::string WhyConfigDiffers(std::string_view source, std::string_view packed,
+                             bool becomes_bf16 = false);
 
 // How the second decoders find what a checkpoint says of its quantization. Writers put it into
 // config.json, at the top level or into the config of any model nested in it, under one of two

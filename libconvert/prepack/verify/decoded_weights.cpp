@@ -1,0 +1,142 @@
+#include "prepack/verify/decoded_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "prepack/base/checked.h"
+#include "prepack/base/parallel.h"
+#include "prepack/verify/truth.h"
+
+namespace prepack {
+namespace {
+
+// Output channels that are decoded at a time: some MiB of floats, but whole blocks of scales and
+// words of zero points.
+constexpr uint64_t kDecodedWeights = uint64_t{1} << 20;
+constexpr uint64_t kChannelUnit = 128;
+
+uint64_t ChannelsAtATime(uint64_t k) {
+  return std::max<uint64_t>(1, kDecodedWeights / k / kChannelUnit) * kChannelUnit;
+}
+
+// The largest difference that counts as none, relative to the weight.
+double Tolerance(const PackedModule& packed) {
+  return packed.layout().scales.two_levels ? kReciprocalRounding : 0;
+}
+
+// Scales are those that libraries multiply with, of 24 bits, also where a checkpoint stores what to
+// divide by.
+double Weight(float step, double scale) {
+  return static_cast<double>(step) * static_cast<double>(static_cast<float>(scale));
+}
+
+void CompareRows(const DecodedRows& expected, const DecodedRows& found, uint64_t n0,
+                 double tolerance, DecodedDifferences& differences) {
+  const uint64_t inputs = expected.inputs();
+  for (uint64_t row = 0; row < expected.rows(); ++row) {
+    const double* wanted_scales = &expected.scales[row * expected.groups()];
+    const double* found_scales = &found.scales[row * found.groups()];
+    for (uint64_t k = 0; k < inputs; ++k) {
+      const double wanted =
+          Weight(expected.steps[row * inputs + k], wanted_scales[expected.group_of[k]]);
+      const double is = Weight(found.steps[row * inputs + k], found_scales[found.group_of[k]]);
+      // Not a number is unlike everything.
+      if (std::abs(is - wanted) <= tolerance * std::abs(wanted)) continue;
+      if (differences.weights++ != 0) continue;
+      differences.n = n0 + row;
+      differences.k = k;
+      differences.found = is;
+      differences.expected = wanted;
+    }
+  }
+}
+
+void Merge(const DecodedDifferences& other, DecodedDifferences& all) {
+  if (other.weights == 0) return;
+  const uint64_t before = all.weights;
+  all.weights += other.weights;
+  if (before != 0 && std::pair(all.n, all.k) < std::pair(other.n, other.k)) return;
+  all.n = other.n;
+  all.k = other.k;
+  all.found = other.found;
+  all.expected = other.expected;
+}
+
+Status CompareBias(const PackedModule& packed, const SecondDecoder& source,
+                   const SecondDecoder& output, DecodedDifferences& differences) {
+  std::vector<double> expected;
+  PREPACK_TRY(ReadSourceBias(source, packed, expected));
+  std::vector<double> found;
+  if (output.HasBias(packed.name())) {
+    PREPACK_TRY(output.ReadBias(packed.name(), found));
+  }
+  if (found != expected) differences.other = "the bias differs from the source's";
+  return {};
+}
+
+Status CompareInput(const PackedModule& packed, const SecondDecoder& source,
+                    const SecondDecoder& output, DecodedDifferences& differences) {
+  if (!symbol::kStaticActivations.Of(packed.request())) return {};
+  PREPACK_TRY_ASSIGN(const DecodedInput expected, ReadSourceInput(source, packed));
+  PREPACK_TRY_ASSIGN(const DecodedInput found, output.ReadInput(packed.name()));
+  if (found == expected) return {};
+  differences.other = fmt::format(
+      "the scale or zero point of its inputs is not the source's (found {} and {}, "
+      "expected {} and {})",
+      found.scale, found.zero_point, expected.scale, expected.zero_point);
+  return {};
+}
+
+}  // namespace
+
+std::string DecodedDifferences::Describe() const {
+  if (weights == 0) return other;
+  return fmt::format(
+      "{} weights decode to other numbers than the source's, the first at output channel {}, input "
+      "channel {} (found {}, expected {})",
+      weights, n, k, found, expected);
+}
+
+Result<DecodedDifferences> CompareDecoded(const PackedModule& packed, const SecondDecoder& source,
+                                          const SecondDecoder& output, unsigned threads,
+                                          Progress& progress) {
+  const PackRequest& request = packed.request();
+  const uint64_t channels = ChannelsAtATime(request.k);
+  std::vector<std::pair<DecodedRows, DecodedRows>> buffers(threads);
+  std::vector<DecodedDifferences> of_worker(threads);
+  Status status = ParallelFor(
+      CeilDiv(request.n, channels), threads, [&](size_t index, unsigned worker) -> Status {
+        if (CancellationRequested()) return Interrupted(packed.name());
+        const uint64_t n0 = index * channels;
+        const uint64_t rows = std::min(channels, request.n - n0);
+        auto& [expected, found] = buffers[worker];
+        PREPACK_TRY(DecodeSourceRows(source, packed, n0, rows, expected));
+        PREPACK_TRY(output.Decode(packed.name(), request.k, n0, rows, found));
+        CompareRows(expected, found, n0, Tolerance(packed), of_worker[worker]);
+        progress.Add(rows * request.k);
+        return {};
+      });
+  DecodedDifferences all;
+  if (status.ok()) status = CompareBias(packed, source, output, all);
+  if (status.ok()) status = CompareInput(packed, source, output, all);
+  if (!status.ok()) return status;
+  for (const DecodedDifferences& differences : of_worker) Merge(differences, all);
+  return all;
+}
+
+MemoryNeed MemoryOfDecoding(const PackedModule& packed) {
+  const PackRequest& request = packed.request();
+  const uint64_t rows = std::min(ChannelsAtATime(request.k), request.n);
+  // Steps, the bytes that they are decoded from, scales, and the group of each input channel.
+  const uint64_t decoded =
+      rows * (request.k * (sizeof(float) + 4) + request.groups() * 2 * sizeof(double)) +
+      request.k * 3 * sizeof(uint64_t);
+  return {.shared = 2 * request.n * sizeof(double), .per_thread = 2 * decoded};
+}
+
+}  // namespace prepack
